@@ -1,0 +1,1 @@
+//! Bulk integers: sums and unmasks vectors.

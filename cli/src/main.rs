@@ -1,0 +1,3 @@
+//! The one executable.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The participant: training loop, transport, journal.

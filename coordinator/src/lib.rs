@@ -1,0 +1,1 @@
+//! The service: HTTP, background work, configuration.

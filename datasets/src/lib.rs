@@ -1,0 +1,1 @@
+//! Synthetic, IDX and text data, and ways to partition it.

@@ -1,0 +1,1 @@
+//! Clip, quantize, sum privately, optimize: the arithmetic both sides must agree on. Pure.

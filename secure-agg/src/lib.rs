@@ -1,0 +1,1 @@
+//! Masks and secrets: the secure aggregation protocol, both sides, without I/O.

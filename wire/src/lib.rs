@@ -1,0 +1,1 @@
+//! The HTTP contract between coordinator, participants and operators.

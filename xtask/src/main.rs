@@ -1,0 +1,3 @@
+//! Chores with logic: tidy, openapi.
+
+fn main() {}

@@ -1,0 +1,198 @@
+//! Names, shapes and offsets of a model's tensors in one flat vector of `f32`.
+//!
+//! A [`Layout`] is validated once, when a task is created or a model is read; whoever holds one may trust its numbers.
+//! Values are always in the layout's order, row-major, so a flat index means the same on every device.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// Most tensors a model may have.
+pub const MAX_TENSORS: usize = 4096;
+/// Most parameters a model may have (1 GiB of `f32`).
+pub const MAX_PARAMETERS: u64 = 1 << 28;
+/// Longest tensor name, in bytes.
+pub const MAX_NAME_BYTES: usize = 128;
+/// Most dimensions a tensor may have.
+pub const MAX_DIMENSIONS: usize = 8;
+
+/// Name and shape of one tensor.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TensorSpec {
+    /// Unique within the model, for example `fc1.weight`.
+    pub name: String,
+    /// Dimensions, outermost first; empty for a scalar.
+    pub shape: Vec<u64>,
+}
+
+/// Why a list of tensors is not a model.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LayoutError {
+    /// No tensors, or tensors without a single element.
+    #[error("the model has no parameters; name at least one tensor with at least one element")]
+    Empty,
+    /// More tensors than [`MAX_TENSORS`].
+    #[error("the model has {0} tensors; at most {MAX_TENSORS} are possible")]
+    TooManyTensors(usize),
+    /// More elements than [`MAX_PARAMETERS`].
+    #[error("the model has more than {MAX_PARAMETERS} parameters (2^28), the most that is possible")]
+    TooManyParameters,
+    /// A name that is empty, too long or not printable ASCII.
+    #[error("tensor name {0:?} is not 1 to {MAX_NAME_BYTES} printable ASCII characters without blanks")]
+    BadName(String),
+    /// Two tensors of one name.
+    #[error("tensor name {0:?} occurs twice")]
+    DuplicateName(String),
+    /// A zero dimension or too many of them.
+    #[error("tensor {0:?} must have at most {MAX_DIMENSIONS} dimensions, each at least 1")]
+    BadShape(String),
+}
+
+/// A model's tensors with the place of each in the flat vector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    tensors: Vec<TensorSpec>,
+    /// `offsets[i]..offsets[i + 1]` is tensor `i`; one longer than `tensors`.
+    offsets: Vec<usize>,
+}
+
+impl Layout {
+    /// Checks names, shapes and size.
+    ///
+    /// # Errors
+    /// Any [`LayoutError`]; nothing is allocated in proportion to the claimed size.
+    pub fn new(tensors: Vec<TensorSpec>) -> Result<Self, LayoutError> {
+        if tensors.is_empty() {
+            return Err(LayoutError::Empty);
+        }
+        if tensors.len() > MAX_TENSORS {
+            return Err(LayoutError::TooManyTensors(tensors.len()));
+        }
+        let mut names = std::collections::HashSet::new();
+        let mut offsets = Vec::with_capacity(tensors.len() + 1);
+        let mut total: u64 = 0;
+        offsets.push(0);
+        for tensor in &tensors {
+            let name = &tensor.name;
+            if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(|b| b.is_ascii_graphic()) {
+                return Err(LayoutError::BadName(name.clone()));
+            }
+            if !names.insert(name.as_str()) {
+                return Err(LayoutError::DuplicateName(name.clone()));
+            }
+            if tensor.shape.len() > MAX_DIMENSIONS || tensor.shape.contains(&0) {
+                return Err(LayoutError::BadShape(name.clone()));
+            }
+            total = tensor
+                .shape
+                .iter()
+                .try_fold(1_u64, |product, &dimension| product.checked_mul(dimension))
+                .and_then(|elements| total.checked_add(elements))
+                .filter(|&total| total <= MAX_PARAMETERS)
+                .ok_or(LayoutError::TooManyParameters)?;
+            // At most 2^28, which fits everywhere.
+            offsets.push(usize::try_from(total).map_err(|_| LayoutError::TooManyParameters)?);
+        }
+        Ok(Self { tensors, offsets })
+    }
+
+    /// The tensors, in order.
+    #[must_use]
+    pub fn tensors(&self) -> &[TensorSpec] {
+        &self.tensors
+    }
+
+    /// Parameters in all; at least 1.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "a layout is never empty")]
+    pub fn len(&self) -> usize {
+        self.offsets.last().copied().unwrap_or_default()
+    }
+
+    /// Where tensor `index` lies in the flat vector.
+    ///
+    /// # Panics
+    /// If there is no such tensor.
+    #[must_use]
+    pub fn range(&self, index: usize) -> Range<usize> {
+        self.offsets[index]..self.offsets[index + 1]
+    }
+
+    /// Index of the tensor of this name.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<usize> {
+        self.tensors.iter().position(|tensor| tensor.name == name)
+    }
+}
+
+/// A layout with a value for each parameter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parameters {
+    layout: Arc<Layout>,
+    values: Vec<f32>,
+}
+
+/// A flat vector whose length is not the layout's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("got {got} parameters where the layout has {expected}")]
+pub struct WrongLength {
+    /// What the layout has.
+    pub expected: usize,
+    /// What was given.
+    pub got: usize,
+}
+
+impl Parameters {
+    /// Joins values to their layout.
+    ///
+    /// # Errors
+    /// [`WrongLength`].
+    pub fn new(layout: Arc<Layout>, values: Vec<f32>) -> Result<Self, WrongLength> {
+        if values.len() != layout.len() {
+            return Err(WrongLength { expected: layout.len(), got: values.len() });
+        }
+        Ok(Self { layout, values })
+    }
+
+    /// All zeros.
+    #[must_use]
+    pub fn zeros(layout: Arc<Layout>) -> Self {
+        let values = vec![0.0; layout.len()];
+        Self { layout, values }
+    }
+
+    /// Names and shapes.
+    #[must_use]
+    pub fn layout(&self) -> &Arc<Layout> {
+        &self.layout
+    }
+
+    /// All values, flat.
+    #[must_use]
+    pub fn values(&self) -> &[f32] {
+        &self.values
+    }
+
+    /// All values, flat, to change.
+    pub fn values_mut(&mut self) -> &mut [f32] {
+        &mut self.values
+    }
+
+    /// The values alone.
+    #[must_use]
+    pub fn into_values(self) -> Vec<f32> {
+        self.values
+    }
+
+    /// The values of tensor `index`, row-major.
+    ///
+    /// # Panics
+    /// If there is no such tensor.
+    #[must_use]
+    pub fn tensor(&self, index: usize) -> &[f32] {
+        &self.values[self.layout.range(index)]
+    }
+}

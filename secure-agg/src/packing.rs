@@ -1,0 +1,249 @@
+//! The wire form of a vector of words modulo 2^b: b bits a word, no gaps, least significant bit first.
+//!
+//! Bit `k` of word `i` is bit `(i·b + k) mod 8` of byte `(i·b + k) div 8`, so b = 32 is plain little-endian `u32`, and
+//! every eighth word starts on a byte. The bits left over in the last byte are zero: each vector has exactly one form,
+//! so equal vectors have equal digests. Lengths are compared before anything is allocated.
+
+use thiserror::Error;
+
+use crate::modular::Modulus;
+
+/// Why bytes are not the packed form of a vector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum PackingError {
+    /// There are too few or too many bytes.
+    #[error("a packed vector of {expected} bytes was expected, {got} bytes were given")]
+    Length {
+        /// What the shape requires, in bytes.
+        expected: usize,
+        /// What was given, in bytes; where the input is a stream, what had been given when it was refused.
+        got: usize,
+    },
+    /// The unused bits of the last byte are not all zero.
+    #[error("the unused bits of the last byte must be zero")]
+    Padding,
+}
+
+/// Bytes that `words` words of `modulus` take when packed. Saturates at `usize::MAX`, a length no input has.
+#[must_use]
+pub const fn packed_len(words: usize, modulus: Modulus) -> usize {
+    let bits = modulus.bits() as usize;
+    let rest = ((words % 8) * bits).div_ceil(8);
+    (words / 8).saturating_mul(bits).saturating_add(rest)
+}
+
+/// Packs the low b bits of every word.
+#[must_use]
+pub fn pack(words: &[u32], modulus: Modulus) -> Vec<u8> {
+    let mut packed = Vec::with_capacity(packed_len(words.len(), modulus));
+    let mut pending = 0u64;
+    let mut held = 0u32;
+    for word in words {
+        pending |= u64::from(modulus.reduce(*word)) << held;
+        held += u32::from(modulus.bits());
+        if held >= 32 {
+            packed.extend_from_slice(&low_word(pending).to_le_bytes());
+            pending >>= 32;
+            held -= 32;
+        }
+    }
+    packed.extend_from_slice(&pending.to_le_bytes()[..held.div_ceil(8) as usize]);
+    packed
+}
+
+/// Unpacks exactly `words` words, each below 2^b.
+///
+/// # Errors
+/// [`PackingError`] when `packed` is not exactly [`packed_len`] bytes, or its unused bits are not zero.
+pub fn unpack(packed: &[u8], words: usize, modulus: Modulus) -> Result<Vec<u32>, PackingError> {
+    check(packed, words, modulus)?;
+    let mut unpacked = Vec::with_capacity(words);
+    let mut unpacker = Unpacker::new(words, modulus);
+    unpacker.push(packed, |word| unpacked.push(word))?;
+    unpacker.finish()?;
+    Ok(unpacked)
+}
+
+/// Whether `packed` has the length and the zero padding that `words` words of `modulus` require. Reads one byte.
+///
+/// # Errors
+/// [`PackingError`] saying which of the two does not hold.
+pub fn check(packed: &[u8], words: usize, modulus: Modulus) -> Result<(), PackingError> {
+    let expected = packed_len(words, modulus);
+    if packed.len() != expected {
+        return Err(PackingError::Length { expected, got: packed.len() });
+    }
+    check_padding(packed.last().copied(), words, modulus)
+}
+
+/// Whether the unused bits of the last byte of `words` packed words are zero; `last` is `None` for an empty vector.
+///
+/// # Errors
+/// [`PackingError::Padding`] when they are not.
+pub fn check_padding(last: Option<u8>, words: usize, modulus: Modulus) -> Result<(), PackingError> {
+    let used = (words % 8) * usize::from(modulus.bits()) % 8;
+    match last {
+        Some(byte) if used != 0 && byte >> used != 0 => Err(PackingError::Padding),
+        _ => Ok(()),
+    }
+}
+
+/// Unpacks a vector that arrives in pieces of any size, holding fewer than 32 bits between them.
+#[derive(Debug)]
+pub struct Unpacker {
+    modulus: Modulus,
+    expected: usize,
+    taken: usize,
+    pending: u64,
+    held: u32,
+}
+
+impl Unpacker {
+    /// Expects the packed form of exactly `words` words.
+    #[must_use]
+    pub const fn new(words: usize, modulus: Modulus) -> Self {
+        Self { modulus, expected: packed_len(words, modulus), taken: 0, pending: 0, held: 0 }
+    }
+
+    /// Takes the next bytes and hands every word they complete to `sink`, in order.
+    ///
+    /// # Errors
+    /// [`PackingError::Length`] when more bytes come than the vector has (nothing of `bytes` is taken then), and
+    /// [`PackingError::Padding`] when the last byte has arrived with unused bits set.
+    pub fn push(&mut self, bytes: &[u8], mut sink: impl FnMut(u32)) -> Result<(), PackingError> {
+        if bytes.len() > self.expected - self.taken {
+            let got = self.taken.saturating_add(bytes.len());
+            return Err(PackingError::Length { expected: self.expected, got });
+        }
+        let bits = u32::from(self.modulus.bits());
+        let kept = u64::from(self.modulus.max_word());
+        let (fours, rest) = bytes.as_chunks::<4>();
+        for four in fours {
+            self.pending |= u64::from(u32::from_le_bytes(*four)) << self.held;
+            self.held += 32;
+            while self.held >= bits {
+                sink(low_word(self.pending & kept));
+                self.pending >>= bits;
+                self.held -= bits;
+            }
+        }
+        for byte in rest {
+            self.pending |= u64::from(*byte) << self.held;
+            self.held += 8;
+            if self.held >= bits {
+                sink(low_word(self.pending & kept));
+                self.pending >>= bits;
+                self.held -= bits;
+            }
+        }
+        self.taken += bytes.len();
+        if self.taken == self.expected && self.pending != 0 { Err(PackingError::Padding) } else { Ok(()) }
+    }
+
+    /// Ends the vector.
+    ///
+    /// # Errors
+    /// [`PackingError::Length`] when bytes are missing.
+    pub const fn finish(self) -> Result<(), PackingError> {
+        if self.taken == self.expected {
+            Ok(())
+        } else {
+            Err(PackingError::Length { expected: self.expected, got: self.taken })
+        }
+    }
+}
+
+/// The low 32 bits.
+#[expect(clippy::cast_possible_truncation, reason = "dropping the high half is what this function is for")]
+const fn low_word(bits: u64) -> u32 {
+    bits as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn vectors() -> impl Strategy<Value = (Modulus, Vec<u32>)> {
+        (16u8..=32, proptest::collection::vec(any::<u32>(), 0..70))
+            .prop_map(|(bits, words)| (Modulus::new(bits).unwrap(), words))
+    }
+
+    #[test]
+    fn thirty_two_bits_are_plain_little_endian() {
+        let modulus = Modulus::new(32).unwrap();
+        assert_eq!(pack(&[0x0403_0201, 0xfffe_fdfc], modulus), [1, 2, 3, 4, 0xfc, 0xfd, 0xfe, 0xff]);
+    }
+
+    #[test]
+    fn twenty_bits_leave_no_gap() {
+        let modulus = Modulus::new(20).unwrap();
+        assert_eq!(pack(&[0xa_bcde, 0x1_2345, 0xf_0f0f], modulus), [0xde, 0xbc, 0x5a, 0x34, 0x12, 0x0f, 0x0f, 0x0f]);
+        assert_eq!(packed_len(3, modulus), 8);
+        assert_eq!(packed_len(usize::MAX, Modulus::new(32).unwrap()), usize::MAX, "saturates");
+    }
+
+    #[test]
+    fn a_set_padding_bit_is_refused() {
+        let modulus = Modulus::new(20).unwrap();
+        let mut packed = pack(&[1], modulus);
+        packed[2] |= 0x80;
+        assert_eq!(unpack(&packed, 1, modulus), Err(PackingError::Padding));
+        let mut unpacker = Unpacker::new(1, modulus);
+        assert_eq!(unpacker.push(&packed, |_| ()), Err(PackingError::Padding));
+    }
+
+    proptest! {
+        #[test]
+        fn unpacking_inverts_packing((modulus, words) in vectors()) {
+            let packed = pack(&words, modulus);
+            prop_assert_eq!(packed.len(), packed_len(words.len(), modulus));
+            let reduced: Vec<u32> = words.iter().map(|word| modulus.reduce(*word)).collect();
+            prop_assert_eq!(unpack(&packed, words.len(), modulus), Ok(reduced));
+        }
+
+        #[test]
+        fn pieces_of_any_size_give_the_same_words(
+            (modulus, words) in vectors(),
+            cuts in proptest::collection::vec(0usize..40, 0..40),
+        ) {
+            let packed = pack(&words, modulus);
+            let mut unpacker = Unpacker::new(words.len(), modulus);
+            let mut unpacked = Vec::new();
+            let mut rest = packed.as_slice();
+            for cut in cuts {
+                let (piece, after) = rest.split_at(cut.min(rest.len()));
+                unpacker.push(piece, |word| unpacked.push(word)).unwrap();
+                rest = after;
+            }
+            unpacker.push(rest, |word| unpacked.push(word)).unwrap();
+            prop_assert_eq!(unpacker.finish(), Ok(()));
+            prop_assert_eq!(Ok(unpacked), unpack(&packed, words.len(), modulus));
+        }
+
+        #[test]
+        fn any_other_length_is_refused((modulus, words) in vectors(), extra in 1usize..5) {
+            let mut packed = pack(&words, modulus);
+            let expected = packed.len();
+            packed.extend(std::iter::repeat_n(0, extra));
+            let error = PackingError::Length { expected, got: expected + extra };
+            prop_assert_eq!(unpack(&packed, words.len(), modulus), Err(error));
+            prop_assert_eq!(Unpacker::new(words.len(), modulus).push(&packed, |_| ()), Err(error));
+            let short = expected.saturating_sub(extra);
+            let mut unpacker = Unpacker::new(words.len(), modulus);
+            unpacker.push(&packed[..short], |_| ()).unwrap();
+            prop_assert_eq!(unpacker.finish().is_err(), short != expected);
+        }
+
+        #[test]
+        fn what_unpacks_packs_to_the_same_bytes(bits in 16u8..=32, words in 0usize..9, noise in any::<[u8; 36]>()) {
+            let modulus = Modulus::new(bits).unwrap();
+            let packed = &noise[..packed_len(words, modulus)];
+            match unpack(packed, words, modulus) {
+                Ok(unpacked) => prop_assert_eq!(pack(&unpacked, modulus), packed),
+                Err(error) => prop_assert_eq!(error, PackingError::Padding),
+            }
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Independent streams of randomness from one seed.
+//!
+//! Each purpose and each participant draws from a stream of its own, so that what one of them draws never shifts what
+//! another gets, and a process may generate a single participant's data alone.
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+/// What a stream is for; distinct names give unrelated streams.
+#[derive(Clone, Copy)]
+pub(crate) enum Purpose {
+    Partition,
+    Split,
+    Synthetic,
+}
+
+/// The stream of `seed` for one purpose and one index (a participant, or 0).
+pub(crate) fn stream(seed: u64, purpose: Purpose, index: u64) -> ChaCha8Rng {
+    let name: &[u8; 16] = match purpose {
+        Purpose::Partition => b"data/partition  ",
+        Purpose::Split => b"data/split      ",
+        Purpose::Synthetic => b"data/synthetic  ",
+    };
+    let mut key = [0; 32];
+    key[..16].copy_from_slice(name);
+    key[16..24].copy_from_slice(&seed.to_le_bytes());
+    key[24..].copy_from_slice(&index.to_le_bytes());
+    ChaCha8Rng::from_seed(key)
+}
+
+/// `real` cut down to a whole number: negative and NaN give 0, anything above `most` gives `most`.
+pub(crate) fn whole(real: f64, most: usize) -> usize {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "float to integer casts saturate, and the next step bounds the result"
+    )]
+    let whole = real as usize;
+    whole.min(most)
+}

@@ -1,1 +1,14 @@
-//! Tasks, rounds, cohorts and model versions: the rules by which a round advances. Pure.
+//! Tasks, rounds, cohorts and model versions, and the rules by which a round advances.
+//!
+//! This crate is the heart of the system and knows nothing of its body: no sockets, no rows, no bytes of messages, no
+//! values of parameters. Time and randomness come in as arguments, so every rule can be tested without waiting.
+//!
+//! It is an API boundary: `store` keeps these types, `wire` shows them, `coordinator` asks [`advance::advance`] what to do.
+
+pub mod advance;
+pub mod cohort;
+pub mod id;
+pub mod model_version;
+pub mod round;
+pub mod task;
+pub mod time;

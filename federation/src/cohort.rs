@@ -1,0 +1,131 @@
+//! Who may join a round and who is drawn.
+//!
+//! [`Requirements`] says who is eligible, [`Cohort`] how many are wanted, a [`Selector`] which ones. A selector sees
+//! candidates in the order of their ids and a random generator, so the same facts and seed draw the same cohort.
+
+use std::collections::BTreeMap;
+
+use rand::Rng;
+use rand::seq::SliceRandom as _;
+use serde::{Deserialize, Serialize};
+
+use crate::id::ParticipantId;
+use crate::time::Timestamp;
+
+/// How many participants a round aims at.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum Cohort {
+    /// So many.
+    Count(u32),
+    /// This part of the eligible participants that are checked in, in (0, 1].
+    Fraction(f64),
+}
+
+impl Cohort {
+    /// How many inputs the round aims at, given how many are eligible; at least 1 if anybody is.
+    #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a part of a u32, rounded up, fits a u32"
+    )]
+    pub fn target(&self, eligible: u32) -> u32 {
+        match *self {
+            Self::Count(count) => count.min(eligible),
+            Self::Fraction(fraction) => ((f64::from(eligible) * fraction).ceil() as u32).min(eligible),
+        }
+    }
+}
+
+/// What a participant must fulfil to be drawn.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Requirements {
+    /// Labels it must carry, each with this value.
+    pub labels: BTreeMap<String, String>,
+    /// Training examples it must offer, at least.
+    pub min_examples: u64,
+    /// Time between the starts of two participations, in milliseconds.
+    pub min_gap_ms: u64,
+    /// Rounds to sit out after taking part.
+    pub min_gap_rounds: u32,
+    /// Most rounds of this task it may take part in; 0 for no cap.
+    pub max_participations: u32,
+}
+
+/// A participant that is checked in, with its history in the task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Who.
+    pub participant: ParticipantId,
+    /// Given at enrolment.
+    pub labels: BTreeMap<String, String>,
+    /// Training examples it says it has.
+    pub examples: u64,
+    /// Assignments it has had in this task.
+    pub participations: u32,
+    /// The last of them: round number and when it was drawn.
+    pub last: Option<(u32, Timestamp)>,
+}
+
+/// Why a participant is not drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum Ineligible {
+    /// A label is missing or has another value.
+    Labels,
+    /// Too few training examples.
+    TooFewExamples,
+    /// Took part too recently.
+    TooSoon,
+    /// Has had its share of rounds.
+    ParticipationCap,
+}
+
+impl Requirements {
+    /// Whether `candidate` may be drawn for round `number` now.
+    ///
+    /// # Errors
+    /// The first requirement it does not meet.
+    pub fn check(&self, candidate: &Candidate, number: u32, now: Timestamp) -> Result<(), Ineligible> {
+        if !self.labels.iter().all(|(name, value)| candidate.labels.get(name) == Some(value)) {
+            return Err(Ineligible::Labels);
+        }
+        if candidate.examples < self.min_examples {
+            return Err(Ineligible::TooFewExamples);
+        }
+        if self.max_participations > 0 && candidate.participations >= self.max_participations {
+            return Err(Ineligible::ParticipationCap);
+        }
+        let Some((last_number, last_at)) = candidate.last else {
+            return Ok(());
+        };
+        // A failed attempt at this very round is no reason to sit it out.
+        let sits_out = number > last_number && number - last_number <= self.min_gap_rounds;
+        // A clock that was set back must not lock a participant out until it has caught up.
+        let rests = last_at <= now && now.since(last_at).as_millis() < u128::from(self.min_gap_ms);
+        if sits_out || rests { Err(Ineligible::TooSoon) } else { Ok(()) }
+    }
+}
+
+/// A way to choose among eligible candidates.
+pub trait Selector: Send + Sync {
+    /// Chooses `count` of `candidates`, or all of them if there are fewer; never one twice. `candidates` are ordered by id.
+    fn select(&self, candidates: &[Candidate], count: usize, rng: &mut dyn Rng) -> Vec<ParticipantId>;
+}
+
+/// Every subset of the wanted size is equally likely.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Uniform;
+
+impl Selector for Uniform {
+    fn select(&self, candidates: &[Candidate], count: usize, mut rng: &mut dyn Rng) -> Vec<ParticipantId> {
+        let mut ids: Vec<_> = candidates.iter().map(|candidate| candidate.participant).collect();
+        let (chosen, _) = ids.partial_shuffle(&mut rng, count);
+        chosen.to_vec()
+    }
+}

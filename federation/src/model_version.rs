@@ -1,0 +1,25 @@
+//! Model versions: what a task has published, and where each came from.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{Digest, TaskId};
+use crate::time::Timestamp;
+
+/// One published set of parameters. Version 0 is the initial model, version `n` is what round `n` made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelVersion {
+    /// The task it belongs to.
+    pub task: TaskId,
+    /// Counts from 0.
+    pub version: u32,
+    /// Of the safetensors file; also the blob's address.
+    pub sha256: Digest,
+    /// Size of the safetensors file.
+    pub bytes: u64,
+    /// The round that made it; none for version 0.
+    pub round: Option<u32>,
+    /// The version it was made from.
+    pub parent: Option<u32>,
+    /// When it was published.
+    pub created_at: Timestamp,
+}

@@ -1,0 +1,310 @@
+//! The life of a round, defined once.
+//!
+//! ```text
+//! SELECTING ──► COLLECTING ──► AGGREGATING ──► COMPLETED
+//!     │              │               │
+//!     └──────────────┴───────────────┴──────► FAILED(reason) | CANCELLED
+//! ```
+//!
+//! A round that ended never changes again. A failed round is tried again as the next attempt of the same number.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{ParticipantId, RoundKey};
+use crate::time::Timestamp;
+
+/// Where a round stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum RoundState {
+    /// Waiting for enough eligible participants to check in; then a cohort is drawn.
+    Selecting,
+    /// The cohort trains and uploads masked inputs.
+    Collecting,
+    /// The included inputs are summed, released and stepped into a new model version.
+    Aggregating,
+    /// A model version was published.
+    Completed,
+    /// Ended without a model version; the round has a [`FailureReason`].
+    Failed,
+    /// Ended by an operator.
+    Cancelled,
+}
+
+impl RoundState {
+    /// Every state, in the order of a round's life.
+    pub const ALL: [Self; 6] =
+        [Self::Selecting, Self::Collecting, Self::Aggregating, Self::Completed, Self::Failed, Self::Cancelled];
+
+    /// Whether the round is over.
+    #[must_use]
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
+    }
+
+    /// The states that may follow.
+    #[must_use]
+    pub fn successors(self) -> &'static [Self] {
+        match self {
+            Self::Selecting => &[Self::Collecting, Self::Failed, Self::Cancelled],
+            Self::Collecting => &[Self::Aggregating, Self::Failed, Self::Cancelled],
+            Self::Aggregating => &[Self::Completed, Self::Failed, Self::Cancelled],
+            Self::Completed | Self::Failed | Self::Cancelled => &[],
+        }
+    }
+
+    /// The stable name, as in JSON and in rows.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Selecting => "SELECTING",
+            Self::Collecting => "COLLECTING",
+            Self::Aggregating => "AGGREGATING",
+            Self::Completed => "COMPLETED",
+            Self::Failed => "FAILED",
+            Self::Cancelled => "CANCELLED",
+        }
+    }
+}
+
+/// A name that is none of an enum's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown {what} {got:?}")]
+pub struct UnknownName {
+    /// What was looked for.
+    pub what: &'static str,
+    /// What was given.
+    pub got: String,
+}
+
+macro_rules! names {
+    ($type:ident, $what:literal) => {
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = UnknownName;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                Self::ALL
+                    .into_iter()
+                    .find(|value| value.as_str() == text)
+                    .ok_or_else(|| UnknownName { what: $what, got: text.to_owned() })
+            }
+        }
+    };
+}
+pub(crate) use names;
+
+names!(RoundState, "round state");
+
+/// Why a round failed: a stable code that metrics, the API and tests speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum FailureReason {
+    /// The selection deadline passed with fewer eligible participants than the minimum.
+    TooFewParticipants,
+    /// The collection deadline passed with fewer masked inputs than the minimum.
+    TooFewInputs,
+    /// So many of the cohort are lost that the minimum cannot be reached any more.
+    QuorumLost,
+    /// Summing and publishing did not finish by its deadline.
+    AggregationTimedOut,
+    /// The sum of the inputs was not one that honest participants could have made.
+    GarbageSum,
+    /// An input that was accepted is no longer readable.
+    InputLost,
+}
+
+impl FailureReason {
+    /// Every reason.
+    pub const ALL: [Self; 6] = [
+        Self::TooFewParticipants,
+        Self::TooFewInputs,
+        Self::QuorumLost,
+        Self::AggregationTimedOut,
+        Self::GarbageSum,
+        Self::InputLost,
+    ];
+
+    /// The stable name, as in JSON and in rows.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::TooFewParticipants => "too_few_participants",
+            Self::TooFewInputs => "too_few_inputs",
+            Self::QuorumLost => "quorum_lost",
+            Self::AggregationTimedOut => "aggregation_timed_out",
+            Self::GarbageSum => "garbage_sum",
+            Self::InputLost => "input_lost",
+        }
+    }
+}
+
+names!(FailureReason, "failure reason");
+
+/// What one phase needs and how long it may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PhaseLimits {
+    /// With fewer than this at the deadline the round fails.
+    pub min: u32,
+    /// With this many the phase closes before its deadline.
+    pub max: u32,
+    /// From the phase's start.
+    pub deadline_ms: u64,
+}
+
+impl PhaseLimits {
+    /// The deadline as a duration.
+    #[must_use]
+    pub fn deadline(&self) -> Duration {
+        Duration::from_millis(self.deadline_ms)
+    }
+}
+
+/// The limits of every phase, fixed when the round opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoundLimits {
+    /// Counts eligible participants that are checked in.
+    pub select: PhaseLimits,
+    /// Counts masked inputs. `max` is lowered to the target when a cohort is drawn.
+    pub collect: PhaseLimits,
+    /// Time for summing and publishing.
+    pub aggregate_deadline_ms: u64,
+}
+
+/// One attempt at a round.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Round {
+    /// Task and number.
+    pub key: RoundKey,
+    /// Counts from 1.
+    pub attempt: u32,
+    /// Where it stands.
+    pub state: RoundState,
+    /// The model version the cohort starts from.
+    pub base_version: u32,
+    /// Fixed when the round opened.
+    pub limits: RoundLimits,
+    /// How many participants were assigned; 0 while selecting.
+    pub cohort: u32,
+    /// When the present state began (the end, for a terminal state).
+    pub state_since: Timestamp,
+    /// When the round opened.
+    pub opened_at: Timestamp,
+    /// Why it failed; only with [`RoundState::Failed`].
+    pub failure: Option<FailureReason>,
+}
+
+impl Round {
+    /// How long the present phase may take; none once the round has ended.
+    #[must_use]
+    pub fn phase_duration(&self) -> Option<Duration> {
+        match self.state {
+            RoundState::Selecting => Some(self.limits.select.deadline()),
+            RoundState::Collecting => Some(self.limits.collect.deadline()),
+            RoundState::Aggregating => Some(Duration::from_millis(self.limits.aggregate_deadline_ms)),
+            RoundState::Completed | RoundState::Failed | RoundState::Cancelled => None,
+        }
+    }
+
+    /// When the present phase must end; none once the round has ended.
+    #[must_use]
+    pub fn deadline_at(&self) -> Option<Timestamp> {
+        self.phase_duration().map(|duration| self.state_since.plus(duration))
+    }
+}
+
+/// Where one participant of a cohort stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum AssignmentState {
+    /// Drawn into the cohort; has not been heard of since.
+    Assigned,
+    /// Has fetched its assignment and is at work.
+    Working,
+    /// Its masked input was accepted and is, or will be, part of the sum.
+    Reported,
+    /// Told the coordinator that it cannot go on.
+    Abandoned,
+    /// An operator said not to wait for it.
+    Excused,
+    /// Its certificate was revoked before it reported.
+    Revoked,
+    /// Had not reported when collection closed.
+    Late,
+    /// The round ended before collection closed.
+    Released,
+}
+
+impl AssignmentState {
+    /// Every state.
+    pub const ALL: [Self; 8] = [
+        Self::Assigned,
+        Self::Working,
+        Self::Reported,
+        Self::Abandoned,
+        Self::Excused,
+        Self::Revoked,
+        Self::Late,
+        Self::Released,
+    ];
+
+    /// Whether the round still waits for this participant.
+    #[must_use]
+    pub fn is_pending(self) -> bool {
+        matches!(self, Self::Assigned | Self::Working)
+    }
+
+    /// Whether the participant dropped out, whoever's fault it was.
+    #[must_use]
+    pub fn is_dropped(self) -> bool {
+        matches!(self, Self::Abandoned | Self::Excused | Self::Revoked | Self::Late)
+    }
+
+    /// The stable name, as in JSON and in rows.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Assigned => "ASSIGNED",
+            Self::Working => "WORKING",
+            Self::Reported => "REPORTED",
+            Self::Abandoned => "ABANDONED",
+            Self::Excused => "EXCUSED",
+            Self::Revoked => "REVOKED",
+            Self::Late => "LATE",
+            Self::Released => "RELEASED",
+        }
+    }
+}
+
+names!(AssignmentState, "assignment state");
+
+/// One participant's place in one attempt of a round.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assignment {
+    /// The round.
+    pub round: RoundKey,
+    /// Its attempt.
+    pub attempt: u32,
+    /// Who.
+    pub participant: ParticipantId,
+    /// Where it stands.
+    pub state: AssignmentState,
+    /// Since when.
+    pub state_since: Timestamp,
+    /// A participant's own words or a code, for [`AssignmentState::Abandoned`]; at most 200 bytes.
+    pub detail: Option<String>,
+    /// When it was drawn.
+    pub assigned_at: Timestamp,
+}

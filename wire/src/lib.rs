@@ -1,1 +1,18 @@
-//! The HTTP contract between coordinator, participants and operators.
+//! The HTTP contract: routes, bodies, media types, headers and problem types.
+//!
+//! The coordinator and the SDK are released separately; this crate is all they share. It holds shapes, never rules, and
+//! knows neither how requests are served nor how they are sent. Fields may be added to bodies, never renamed or removed:
+//! `tests/compat.rs` reads a sample of every body ever shipped.
+
+pub mod admin;
+pub mod headers;
+pub mod inspect;
+pub mod participant;
+pub mod problem;
+pub mod route;
+
+pub use federation::cohort::Ineligible;
+pub use federation::id::{Digest, ParticipantId, RoundKey, TaskId, TokenId};
+pub use federation::round::{AssignmentState, FailureReason, RoundState};
+pub use federation::task;
+pub use federation::time::Timestamp;

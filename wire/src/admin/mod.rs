@@ -1,0 +1,107 @@
+//! Bodies of the operators' routes that change something.
+
+use std::collections::BTreeMap;
+
+use federation::id::TokenId;
+use federation::task::TaskSpec;
+use federation::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// Body of `POST` [`crate::route::TASKS`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CreateTask {
+    /// The task as it will be stored.
+    pub spec: TaskSpec,
+}
+
+/// Body of `POST` [`crate::route::ENROLLMENT_TOKENS`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CreateEnrollmentToken {
+    /// Name the participant will have; without it the participant chooses.
+    pub name: Option<String>,
+    /// Labels the participant will carry.
+    pub labels: BTreeMap<String, String>,
+    /// How long the token can be used; default one day, at most 30.
+    pub valid_for_ms: Option<u64>,
+}
+
+/// Answer: the secret is shown this once.
+#[derive(Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct EnrollmentTokenReply {
+    /// The row.
+    pub id: TokenId,
+    /// What the participant presents.
+    pub token: String,
+    /// When it can no longer be used.
+    pub expires_at: Timestamp,
+}
+
+/// What an operator may do; each role may do what those before it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum Role {
+    /// Look.
+    Viewer,
+    /// Run tasks and enrol participants.
+    Operator,
+    /// Make and revoke operators' tokens.
+    Admin,
+}
+
+impl Role {
+    /// Every role.
+    pub const ALL: [Self; 3] = [Self::Viewer, Self::Operator, Self::Admin];
+
+    /// The stable name, as in JSON and in rows.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::Operator => "operator",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+/// Body of `POST` [`crate::route::OPERATOR_TOKENS`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CreateOperatorToken {
+    /// Whose it is: 1 to 64 letters, digits, `-`, `_`, `.`.
+    pub name: String,
+    /// What it allows.
+    pub role: Role,
+}
+
+/// Answer: the secret is shown this once.
+#[derive(Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct OperatorTokenReply {
+    /// The row.
+    pub id: TokenId,
+    /// Sent as `Authorization: Bearer …`.
+    pub token: String,
+}
+
+/// An operator token as it is listed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct OperatorTokenView {
+    /// The row.
+    pub id: TokenId,
+    /// Whose it is.
+    pub name: String,
+    /// What it allows.
+    pub role: Role,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it was revoked.
+    pub revoked_at: Option<Timestamp>,
+}

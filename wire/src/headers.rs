@@ -1,0 +1,19 @@
+//! Headers and media types.
+
+/// Version of this contract that the sender speaks; a request without it is taken as version 1.
+pub const PROTOCOL: &str = "tributary-protocol";
+/// The only version so far.
+pub const PROTOCOL_VERSION: u32 = 1;
+/// The attempt of the round a masked input is meant for; required on uploads.
+pub const ATTEMPT: &str = "tributary-attempt";
+/// SHA-256 of an upload's body, 64 hexadecimal digits; required on uploads.
+pub const CONTENT_SHA256: &str = "tributary-content-sha256";
+/// Makes a repeated `POST` return the first one's answer; 1 to 64 printable ASCII characters.
+pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// A masked input: words of the task's modulus, packed without gaps, little end first.
+pub const MEDIA_MASKED_INPUT: &str = "application/vnd.tributary.masked-input";
+/// A model version.
+pub const MEDIA_SAFETENSORS: &str = "application/vnd.safetensors";
+/// Errors, RFC 9457.
+pub const MEDIA_PROBLEM: &str = "application/problem+json";

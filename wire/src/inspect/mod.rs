@@ -1,0 +1,212 @@
+//! What operators see. Everything here is safe to show a viewer: no update, no key, no secret.
+
+use std::collections::BTreeMap;
+
+use federation::id::{Digest, ParticipantId, TaskId};
+use federation::round::{AssignmentState, FailureReason, RoundState};
+use federation::task::{TaskSpec, TaskStatus};
+use federation::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// One page of a list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Page<T> {
+    /// At most `limit` of them.
+    pub items: Vec<T>,
+    /// Send it as `cursor` for the next page; none on the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
+/// A status and when it began.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct StatusChange {
+    /// The status's stable name.
+    pub status: String,
+    /// When it began.
+    pub at: Timestamp,
+    /// Why, if there is more to say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+/// A task in a list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TaskSummary {
+    /// Its id.
+    pub id: TaskId,
+    /// Its name.
+    pub name: String,
+    /// Where it stands.
+    pub status: TaskStatus,
+    /// Rounds completed.
+    pub rounds_completed: u32,
+    /// Rounds it is to run.
+    pub rounds_total: u32,
+    /// Newest model version.
+    pub model_version: u32,
+    /// Parameters of the model.
+    pub parameters: u64,
+    /// When it was created.
+    pub created_at: Timestamp,
+}
+
+/// A task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TaskView {
+    /// What the list shows.
+    #[serde(flatten)]
+    pub summary: TaskSummary,
+    /// As the operator wrote it.
+    pub spec: TaskSpec,
+    /// Who can read an update: `operator` without secure aggregation.
+    pub updates_readable_by: String,
+    /// Every status it had.
+    pub history: Vec<StatusChange>,
+}
+
+/// One phase of a round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PhaseView {
+    /// The phase.
+    pub state: RoundState,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// When it must have ended; none once over.
+    pub deadline_at: Option<Timestamp>,
+    /// How many it needed.
+    pub min: Option<u32>,
+    /// With how many it closes early.
+    pub max: Option<u32>,
+    /// How many it had when it ended, or has now.
+    pub count: Option<u32>,
+}
+
+/// A weighted mean over the cohort.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct MetricView {
+    /// The mean.
+    pub value: f64,
+    /// Examples it was taken over.
+    pub count: u64,
+}
+
+/// A reference to a model version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ModelVersionRef {
+    /// Its number.
+    pub version: u32,
+    /// Of its safetensors file.
+    pub sha256: Digest,
+}
+
+/// A round (one attempt).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RoundView {
+    /// The task.
+    pub task: TaskId,
+    /// Counts from 1.
+    pub number: u32,
+    /// Counts from 1.
+    pub attempt: u32,
+    /// Where it stands.
+    pub state: RoundState,
+    /// Why it failed.
+    pub failure: Option<FailureReason>,
+    /// Its phases so far, in order.
+    pub phases: Vec<PhaseView>,
+    /// Participants drawn.
+    pub cohort: u32,
+    /// Masked inputs accepted.
+    pub reported: u32,
+    /// Participants that dropped out.
+    pub dropped: u32,
+    /// How many dropped out in which way.
+    pub dropped_why: BTreeMap<AssignmentState, u32>,
+    /// Bytes of accepted masked inputs.
+    pub bytes_up: u64,
+    /// Bytes of the base model sent to the cohort.
+    pub bytes_down: u64,
+    /// Weighted means over the cohort, of the base model and of the training.
+    pub metrics: BTreeMap<String, MetricView>,
+    /// The version the cohort started from.
+    pub base: ModelVersionRef,
+    /// The version the round made.
+    pub model: Option<ModelVersionRef>,
+    /// When it opened.
+    pub opened_at: Timestamp,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// From opening to end, or until now.
+    pub seconds: f64,
+}
+
+/// One participant's place in a round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AssignmentView {
+    /// Who.
+    pub participant: ParticipantId,
+    /// What it is called.
+    pub name: String,
+    /// Where it stands.
+    pub state: AssignmentState,
+    /// In its own words or as a code, if it gave up.
+    pub detail: Option<String>,
+    /// Size of its masked input.
+    pub bytes_up: Option<u64>,
+    /// Every state it had.
+    pub history: Vec<StatusChange>,
+}
+
+/// A model version.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ModelView {
+    /// The task.
+    pub task: TaskId,
+    /// Counts from 0.
+    pub version: u32,
+    /// Of the safetensors file.
+    pub sha256: Digest,
+    /// Size of the safetensors file.
+    pub bytes: u64,
+    /// The round that made it.
+    pub round: Option<u32>,
+    /// The version it was made from.
+    pub parent: Option<u32>,
+    /// When it was published.
+    pub created_at: Timestamp,
+}
+
+/// A participant.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ParticipantView {
+    /// Its id.
+    pub id: ParticipantId,
+    /// What it is called.
+    pub name: String,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// When it enrolled.
+    pub enrolled_at: Timestamp,
+    /// When its certificate ends.
+    pub certificate_expires_at: Timestamp,
+    /// When it was revoked.
+    pub revoked_at: Option<Timestamp>,
+    /// When it last checked in; to within the check-in's lifetime.
+    pub last_seen_at: Option<Timestamp>,
+    /// Rounds it was drawn into, over all tasks.
+    pub participations: u32,
+}

@@ -1,0 +1,65 @@
+//! What a participant is given to do.
+
+use federation::id::{Digest, TaskId};
+use federation::task::{ModelSpec, TrainingPlan};
+use federation::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// A place in a round, with everything needed to take it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Assignment {
+    /// The task.
+    pub task: TaskId,
+    /// The task's name.
+    pub task_name: String,
+    /// The round's number.
+    pub round: u32,
+    /// The round's attempt.
+    pub attempt: u32,
+    /// The tensors, and which stay at home.
+    pub model: ModelSpec,
+    /// The version to start from.
+    pub base: ModelRef,
+    /// How to train.
+    pub training: TrainingPlan,
+    /// How the update is encoded.
+    pub encoding: Encoding,
+    /// Metrics to report, in this order.
+    pub metrics: Vec<String>,
+    /// Participants in the cohort.
+    pub cohort: u32,
+    /// When collection closes at the latest, by the coordinator's clock.
+    pub deadline_at: Timestamp,
+    /// The same from now on, for a participant whose clock differs.
+    pub remaining_ms: u64,
+}
+
+/// A model version to fetch from [`crate::route::MODEL_PARAMETERS`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ModelRef {
+    /// Its number.
+    pub version: u32,
+    /// Of the safetensors file: the participant checks it.
+    pub sha256: Digest,
+    /// Size of the safetensors file.
+    pub bytes: u64,
+}
+
+/// How an update becomes integers. Both sides derive the scale and the length from these numbers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Encoding {
+    /// Words are integers modulo 2^bits.
+    pub modulus_bits: u8,
+    /// Coordinates are clipped to ± this.
+    pub clip_range: f32,
+    /// L2 norm the update is scaled down to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clip_norm: Option<f32>,
+    /// Cap of the weight.
+    pub max_weight: u32,
+    /// Largest cohort that the headroom was proven for.
+    pub max_cohort: u32,
+}

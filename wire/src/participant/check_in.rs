@@ -1,0 +1,79 @@
+//! Checking in: "I am here and could work" answered by work, or by when to come back.
+
+use federation::id::TaskId;
+use serde::{Deserialize, Serialize};
+
+use super::Assignment;
+
+/// Body of [`crate::route::CHECK_IN`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CheckInRequest {
+    /// The name of the task this participant has data for; without it, any task will do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+    /// Training examples it has.
+    pub examples: u64,
+    /// How long it is willing to wait for an answer; the coordinator may answer earlier.
+    #[serde(default)]
+    pub wait_ms: u64,
+}
+
+/// Answer to a check-in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum CheckInReply {
+    /// Work. The same assignment is given until it is reported, given up or over.
+    Assigned(Box<Assignment>),
+    /// Nothing yet: check in again after this time. It is spread, so that participants do not come back together.
+    ComeBack {
+        /// From now.
+        after_ms: u64,
+    },
+    /// The named task is over; nothing will come.
+    TaskOver {
+        /// Which.
+        task: TaskId,
+    },
+}
+
+/// Body of [`crate::route::ABANDON`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AbandonRequest {
+    /// The attempt that is given up.
+    pub attempt: u32,
+    /// Why.
+    pub reason: AbandonReason,
+}
+
+/// Why a participant gives up its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum AbandonReason {
+    /// The app's conditions do not hold any more (power, network, idleness).
+    Conditions,
+    /// Training failed or gave an update that must not be sent.
+    TrainingFailed,
+    /// The assignment asks for something this participant refuses or does not know.
+    Refused,
+    /// The app is going away.
+    ShuttingDown,
+}
+
+impl AbandonReason {
+    /// The stable name, as in JSON.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Conditions => "conditions",
+            Self::TrainingFailed => "training_failed",
+            Self::Refused => "refused",
+            Self::ShuttingDown => "shutting_down",
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Enrolment: a one-time token buys a certificate.
+
+use std::collections::BTreeMap;
+
+use federation::id::ParticipantId;
+use federation::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// Body of [`crate::route::ENROLL`].
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct EnrollRequest {
+    /// The one-time token.
+    pub token: String,
+    /// PKCS #10 signing request in PEM, for an Ed25519 key; its subject is ignored.
+    pub csr_pem: String,
+    /// What to call the participant, unless the token says: 1 to 64 letters, digits, `-`, `_`, `.`; unique.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Labels the participant gives itself; those of the token win.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+}
+
+/// Answer to enrolment and renewal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct EnrollReply {
+    /// Who the participant is from now on.
+    pub participant: ParticipantId,
+    /// What it is called.
+    pub name: String,
+    /// Its certificate, then the issuing one, in PEM.
+    pub certificate_pem: String,
+    /// When the certificate ends; renew before.
+    pub expires_at: Timestamp,
+    /// When to renew.
+    pub renew_at: Timestamp,
+}
+
+/// Body of [`crate::route::RENEW`].
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RenewRequest {
+    /// PKCS #10 signing request in PEM, for the same or a new Ed25519 key.
+    pub csr_pem: String,
+}

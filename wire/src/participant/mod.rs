@@ -1,0 +1,11 @@
+//! Bodies of the participants' routes.
+
+mod assignment;
+mod check_in;
+mod enroll;
+mod masked_input;
+
+pub use assignment::{Assignment, Encoding, ModelRef};
+pub use check_in::{AbandonReason, AbandonRequest, CheckInReply, CheckInRequest};
+pub use enroll::{EnrollReply, EnrollRequest, RenewRequest};
+pub use masked_input::Receipt;

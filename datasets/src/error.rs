@@ -90,7 +90,10 @@ pub enum DataError {
         columns: u32,
     },
     /// Two files of a pair disagree on their length.
-    #[error("{} has {images} images but {} has {labels} labels; files of one set belong together", .images_path.display(), .labels_path.display())]
+    #[error(
+        "{} has {images} images but {} has {labels} labels; files of one set belong together",
+        .images_path.display(), .labels_path.display()
+    )]
     CountMismatch {
         /// The file of images.
         images_path: PathBuf,
@@ -157,7 +160,10 @@ pub enum DataError {
         needed: usize,
     },
     /// A Dirichlet concentration outside its range.
-    #[error("a Dirichlet ALPHA of {0} is not possible; give a number above 0, at most {max:e}", max = partition::MAX_ALPHA)]
+    #[error(
+        "a Dirichlet ALPHA of {0} is not possible; give a number above 0, at most {max:e}",
+        max = partition::MAX_ALPHA
+    )]
     BadAlpha(f64),
     /// Zero shards for each participant.
     #[error("each participant must get at least one shard, `shards:1`")]
@@ -166,7 +172,7 @@ pub enum DataError {
     #[error("`{0}` is no partition; use iid, dirichlet:ALPHA (a number above 0) or shards:K (a whole number from 1)")]
     UnknownPartition(String),
     /// A parameter of the synthetic benchmark outside its range.
-    #[error("{name} = {value} is not possible for synthetic data; give a number from 0 to {max:e}", max = synthetic::MAX_SPREAD)]
+    #[error("{name} = {value} is not possible for synthetic data; give a number from 0 to {:e}", synthetic::MAX_SPREAD)]
     BadSpread {
         /// `alpha` or `beta`.
         name: &'static str,

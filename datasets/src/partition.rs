@@ -28,7 +28,8 @@ pub enum Partition {
     Iid,
     /// Each class is divided among the participants in proportions drawn from a symmetric Dirichlet distribution
     /// (Hsu et al. 2019; Li et al., *Federated Learning on Non-IID Data Silos*, 2022). Drawn anew until everybody has
-    /// at least `examples / (10 · participants)`, at least 1 and at most 10; after a hundred draws the poorest are topped up from the richest.
+    /// `examples / (10 · participants)` examples (no fewer than 1, no more than 10 are asked for); after a hundred
+    /// draws the poorest are topped up from the richest.
     Dirichlet {
         /// Concentration, above 0 and at most [`MAX_ALPHA`]: small is skewed, large is even.
         alpha: f64,

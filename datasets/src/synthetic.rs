@@ -3,10 +3,13 @@
 //! Shamir, Srebro and Zhang (2014), as made federated by Li et al., *Federated Optimization in Heterogeneous Networks*
 //! (FedProx, 2020), §5.1. Participant k draws a model `W_k, b_k ~ N(u_k, 1)` with `u_k ~ N(0, α)`, and inputs
 //! `x_k ~ N(v_k, Σ)` with `v_k ~ N(B_k, 1)` element by element, `B_k ~ N(0, β)` and `Σ` diagonal with `Σ_jj = j^-1.2`.
-//! The label is `argmax softmax(W_k x + b_k)`. So α is how much models differ and β how much inputs do. Second arguments
-//! of `N` are variances. Even α = β = 0 is not IID: each participant still draws its own `W_k`, `b_k` and `v_k`.
+//! The label is `argmax softmax(W_k x + b_k)`. Second arguments of `N` are variances; `u_k` and `B_k` are single
+//! numbers, as in the authors' code. β is how far the participants' inputs lie apart. α moves the models' parameters;
+//! but one `u_k` for all classes shifts all logits alike, so α does not change the labels. Even α = β = 0 is not IID:
+//! each participant still draws its own `W_k`, `b_k` and `v_k`.
 //!
-//! Sizes are lognormal(4, 2) + 50, cut at [`MAX_EXAMPLES`] (about one in eighty is) so that a demonstration stays quick.
+//! Sizes are lognormal(4, 2) + 50, cut at [`MAX_EXAMPLES`] (about one in eighty is) so that a demonstration stays
+//! quick.
 
 use rand::Rng;
 use rand_distr::{Distribution, LogNormal, Normal, StandardNormal};

@@ -22,9 +22,9 @@ pub const FILE_NAME: &str = "input.txt";
 
 /// Reads [`FILE_NAME`] in `dir` and gives the `participants` speakers with most text a shard each, most text first.
 ///
-/// Characters are numbered in the order of their code points, over the whole file. What a speaker says is one stream, cut
-/// every `length` characters (a remainder is left out); the targets are the same stream one character later. The last
-/// [`HELD_OUT`] of each speaker's sequences are the test set.
+/// Characters are numbered in the order of their code points, over the whole file. What a speaker says is one stream,
+/// cut every `length` characters (a remainder is left out); the targets are the same stream one character later. The
+/// last [`HELD_OUT`] of each speaker's sequences are the test set.
 ///
 /// # Errors
 /// [`DataError`] says which file was absent or unreadable, or why it cannot be dealt out like this.

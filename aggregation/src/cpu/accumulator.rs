@@ -1,0 +1,160 @@
+//! One running sum in main memory.
+
+use std::io::{ErrorKind, Read, Write};
+use std::sync::Arc;
+
+use rayon::ThreadPool;
+use rayon::prelude::*;
+use secure_agg::mask::MaskPlan;
+use secure_agg::modular;
+use secure_agg::packing::{self, PackingError};
+
+use super::kernel::Kernel;
+use crate::{Accumulator, AggregationError, Shape};
+
+/// Words that one thread adds at a time, and that a stream's buffer holds: a multiple of 8, so every piece of a packed
+/// vector starts on a byte.
+const PIECE: usize = 1 << 16;
+/// Words that go through all masks together: 32 KiB stay in a first-level cache. Divides 2^24, so no block straddles two
+/// nonces.
+const BLOCK: usize = 1 << 13;
+
+/// The sum, kept modulo 2^32 until someone asks for it.
+pub(super) struct CpuAccumulator {
+    shape: Shape,
+    kernel: Kernel,
+    pool: Option<Arc<ThreadPool>>,
+    sum: Vec<u32>,
+    torn: bool,
+}
+
+impl CpuAccumulator {
+    pub(super) fn new(shape: Shape, kernel: Kernel, pool: Option<Arc<ThreadPool>>) -> Result<Self, AggregationError> {
+        let mut sum = Vec::new();
+        let bytes = shape.words().saturating_mul(size_of::<u32>());
+        sum.try_reserve_exact(shape.words()).map_err(|_| AggregationError::OutOfMemory { bytes })?;
+        sum.resize(shape.words(), 0);
+        Ok(Self { shape, kernel, pool, sum, torn: false })
+    }
+
+    const fn refuse_if_torn(&self) -> Result<(), AggregationError> {
+        if self.torn { Err(AggregationError::Torn) } else { Ok(()) }
+    }
+
+    /// Runs `work` on consecutive pieces of the sum, with the index of each piece, on all threads.
+    fn for_each_piece(&mut self, words: usize, work: impl Fn(usize, &mut [u32]) + Send + Sync) {
+        match &self.pool {
+            Some(pool) if self.sum.len() > words => pool.install(|| {
+                self.sum.par_chunks_mut(words).enumerate().for_each(|(index, piece)| work(index, piece));
+            }),
+            _ => self.sum.chunks_mut(words).enumerate().for_each(|(index, piece)| work(index, piece)),
+        }
+    }
+
+    /// Adds everything `stream` gives; an error leaves the sum half-way.
+    fn add_whole_stream(&mut self, stream: &mut dyn Read) -> Result<(), AggregationError> {
+        let modulus = self.shape.modulus();
+        let expected = self.shape.packed_len();
+        let mut buffer = vec![0; packing::packed_len(PIECE.min(self.sum.len()), modulus)];
+        let mut taken = 0;
+        for piece in self.sum.chunks_mut(PIECE) {
+            let packed = &mut buffer[..packing::packed_len(piece.len(), modulus)];
+            let got = read_full(stream, packed).map_err(AggregationError::Read)?;
+            taken += got;
+            if got < packed.len() {
+                return Err(PackingError::Length { expected, got: taken }.into());
+            }
+            packing::check(packed, piece.len(), modulus)?;
+            self.kernel.add_packed(piece, packed, modulus);
+        }
+        match read_full(stream, &mut [0]).map_err(AggregationError::Read)? {
+            0 => Ok(()),
+            more => Err(PackingError::Length { expected, got: taken + more }.into()),
+        }
+    }
+}
+
+/// Reads until `buffer` is full or the stream ends; how many bytes that were.
+fn read_full(stream: &mut dyn Read, buffer: &mut [u8]) -> std::io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match stream.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(got) => filled += got,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+impl Accumulator for CpuAccumulator {
+    fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    fn add_packed(&mut self, packed: &[u8]) -> Result<(), AggregationError> {
+        self.refuse_if_torn()?;
+        let modulus = self.shape.modulus();
+        packing::check(packed, self.shape.words(), modulus)?;
+        let kernel = self.kernel;
+        let stride = packing::packed_len(PIECE, modulus);
+        self.for_each_piece(PIECE, |index, piece| {
+            let start = index * stride;
+            kernel.add_packed(piece, &packed[start..start + packing::packed_len(piece.len(), modulus)], modulus);
+        });
+        Ok(())
+    }
+
+    fn add_stream(&mut self, packed: &mut dyn Read, length: u64) -> Result<(), AggregationError> {
+        self.refuse_if_torn()?;
+        let expected = self.shape.packed_len();
+        if length != expected as u64 {
+            let got = usize::try_from(length).unwrap_or(usize::MAX);
+            return Err(PackingError::Length { expected, got }.into());
+        }
+        // Torn until proven whole, so that a reader that panics leaves no usable half-sum either.
+        self.torn = true;
+        self.add_whole_stream(packed)?;
+        self.torn = false;
+        Ok(())
+    }
+
+    fn merge(&mut self, words: &[u32]) -> Result<(), AggregationError> {
+        self.refuse_if_torn()?;
+        if words.len() != self.sum.len() {
+            return Err(AggregationError::Length { expected: self.sum.len(), got: words.len() });
+        }
+        let kernel = self.kernel;
+        self.for_each_piece(PIECE, |index, piece| {
+            let start = index * PIECE;
+            kernel.add_words(piece, &words[start..start + piece.len()]);
+        });
+        Ok(())
+    }
+
+    fn partial(&mut self) -> Result<Vec<u32>, AggregationError> {
+        self.refuse_if_torn()?;
+        let mut words = self.sum.clone();
+        modular::reduce(&mut words, self.shape.modulus());
+        Ok(words)
+    }
+
+    fn write_partial(&mut self, out: &mut dyn Write) -> Result<(), AggregationError> {
+        self.refuse_if_torn()?;
+        for piece in self.sum.chunks(PIECE) {
+            out.write_all(&packing::pack(piece, self.shape.modulus())).map_err(AggregationError::Write)?;
+        }
+        Ok(())
+    }
+
+    fn unmask(mut self: Box<Self>, plan: &MaskPlan) -> Result<Vec<u32>, AggregationError> {
+        self.refuse_if_torn()?;
+        self.shape.check_plan(plan)?;
+        let kernel = self.kernel;
+        self.for_each_piece(BLOCK, |index, block| {
+            kernel.apply_masks(plan, (index * BLOCK) as u64, block);
+        });
+        Ok(self.sum)
+    }
+}

@@ -1,0 +1,71 @@
+//! The processor: always there, the reference for every other device, and fast where the processor has wide vectors.
+//!
+//! A vector is cut into blocks that fit a core's cache, and each block goes through all masks before the next, so memory
+//! is passed over once however many masks there are. Threads share nothing but the pool they come from.
+
+mod accumulator;
+mod kernel;
+mod unpack;
+
+use std::sync::Arc;
+use std::thread;
+
+use rayon::ThreadPool;
+
+use self::accumulator::CpuAccumulator;
+pub use self::kernel::Kernel;
+use crate::{Accumulator, AggregationError, Aggregator, Shape};
+
+/// Sums and unmasks on threads of its own.
+#[derive(Debug)]
+pub struct CpuAggregator {
+    name: String,
+    kernel: Kernel,
+    /// `None`: everything runs on the caller's thread.
+    pool: Option<Arc<ThreadPool>>,
+}
+
+impl CpuAggregator {
+    /// With the fastest kernel of this processor and `threads` threads; 0 takes as many as there are cores.
+    ///
+    /// # Errors
+    /// [`AggregationError::Device`] when the threads cannot be started.
+    pub fn new(threads: usize) -> Result<Self, AggregationError> {
+        Self::with_kernel(Kernel::fastest(), threads)
+    }
+
+    /// With a kernel of the caller's choice, for comparisons. One that this processor lacks is an error.
+    ///
+    /// # Errors
+    /// [`AggregationError::Device`] when the kernel is not one of [`Kernel::available`] or the threads cannot be started.
+    pub fn with_kernel(kernel: Kernel, threads: usize) -> Result<Self, AggregationError> {
+        let threads = if threads == 0 { thread::available_parallelism().map_or(1, usize::from) } else { threads };
+        let name = format!("cpu ({kernel}, {threads} thread{})", if threads == 1 { "" } else { "s" });
+        if !kernel.is_available() {
+            let reason = "this processor lacks the instructions".to_owned();
+            return Err(AggregationError::Device { device: name, reason });
+        }
+        let pool = match threads {
+            1 => None,
+            _ => match rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(thread_name).build() {
+                Ok(pool) => Some(Arc::new(pool)),
+                Err(error) => return Err(AggregationError::Device { device: name, reason: error.to_string() }),
+            },
+        };
+        Ok(Self { name, kernel, pool })
+    }
+}
+
+fn thread_name(index: usize) -> String {
+    format!("aggregation-{index}")
+}
+
+impl Aggregator for CpuAggregator {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn begin(&self, shape: Shape) -> Result<Box<dyn Accumulator>, AggregationError> {
+        Ok(Box::new(CpuAccumulator::new(shape, self.kernel, self.pool.clone())?))
+    }
+}

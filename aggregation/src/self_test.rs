@@ -1,0 +1,82 @@
+//! What a device must answer before it is trusted with a round: known answers, then a comparison with the definition.
+
+use secure_agg::mask::{self, MaskPlan, MaskSeed, Plane, Sign};
+use secure_agg::packing;
+
+use crate::{AggregationError, Aggregator, Shape};
+
+/// RFC 8439 appendix A.1, test vector 1: the first words for the key and nonce of zeros.
+const ZERO_KEY_BLOCK_0: [u32; 16] = [
+    0xade0_b876,
+    0x903d_f1a0,
+    0xe56a_5d40,
+    0x28bd_8653,
+    0xb819_d2bd,
+    0x1aed_8da0,
+    0xccef_36a8,
+    0xc70d_778b,
+    0x7c59_41da,
+    0x8d48_5751,
+    0x3fe0_2477,
+    0x374a_d8b8,
+    0xf4b8_436a,
+    0x1ca1_1815,
+    0x69b6_87c3,
+    0x8665_eeb2,
+];
+
+/// Runs the test; takes milliseconds.
+///
+/// # Errors
+/// [`AggregationError::Device`] when an answer is wrong, or the device's own error.
+pub(crate) fn run(device: &dyn Aggregator) -> Result<(), AggregationError> {
+    known_answer(device)?;
+    for (words, bits, masks) in [(1, 16, 1), (4097, 20, 3), (40_000, 32, 5)] {
+        comparison(device, words, bits, masks)?;
+    }
+    Ok(())
+}
+
+fn known_answer(device: &dyn Aggregator) -> Result<(), AggregationError> {
+    let shape = Shape::new(16, 32)?;
+    let mut plan = plan_for(device, shape)?;
+    plan.push(MaskSeed::new(&mut [0; 32]), Sign::Add);
+    let words = device.begin(shape)?.unmask(&plan)?;
+    expect_equal(device, "the RFC 8439 block", &words, &ZERO_KEY_BLOCK_0)
+}
+
+/// Two packed inputs and some masks, against plain arithmetic and the portable expansion.
+fn comparison(device: &dyn Aggregator, words: usize, bits: u8, masks: u8) -> Result<(), AggregationError> {
+    let shape = Shape::new(words, bits)?;
+    let mut plan = plan_for(device, shape)?;
+    for number in 1..=masks {
+        let sign = if number % 2 == 0 { Sign::Subtract } else { Sign::Add };
+        plan.push(MaskSeed::new(&mut [number; 32]), sign);
+    }
+    // Any words will do as inputs; those of the definition are at hand.
+    let mut input = vec![0; words];
+    mask::apply(&plan, 0, &mut input).map_err(|error| fault(device, &error.to_string()))?;
+    let packed = packing::pack(&input, shape.modulus());
+    let mut sum = device.begin(shape)?;
+    sum.add_packed(&packed)?;
+    sum.merge(&input)?;
+    let mut expected: Vec<u32> = input.iter().map(|word| word.wrapping_mul(2)).collect();
+    mask::apply(&plan, 0, &mut expected).map_err(|error| fault(device, &error.to_string()))?;
+    expect_equal(device, "the comparison with the definition", &sum.unmask(&plan)?, &expected)
+}
+
+fn plan_for(device: &dyn Aggregator, shape: Shape) -> Result<MaskPlan, AggregationError> {
+    MaskPlan::new(Plane::Model, shape.words() as u64, shape.modulus())
+        .map_err(|error| fault(device, &error.to_string()))
+}
+
+fn expect_equal(device: &dyn Aggregator, what: &str, got: &[u32], expected: &[u32]) -> Result<(), AggregationError> {
+    if got == expected {
+        return Ok(());
+    }
+    Err(fault(device, &format!("its self-test gave a wrong answer to {what}")))
+}
+
+fn fault(device: &dyn Aggregator, reason: &str) -> AggregationError {
+    AggregationError::Device { device: device.name().to_owned(), reason: reason.to_owned() }
+}

@@ -1,0 +1,64 @@
+//! What is summed: how many words, modulo what.
+
+use secure_agg::mask::MaskPlan;
+use secure_agg::modular::Modulus;
+use secure_agg::packing;
+
+use crate::AggregationError;
+
+/// The length and the modulus of the vectors of one sum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    words: usize,
+    modulus: Modulus,
+}
+
+impl Shape {
+    /// Longest vector: 2^30 words, a sum of 4 GiB.
+    pub const MAX_WORDS: usize = 1 << 30;
+
+    /// Vectors of `words` words (1 to [`MAX_WORDS`](Self::MAX_WORDS)) modulo 2^`modulus_bits` (16 to 32).
+    ///
+    /// # Errors
+    /// [`AggregationError::Words`] or [`AggregationError::Modulus`] for what is out of range.
+    pub fn new(words: usize, modulus_bits: u8) -> Result<Self, AggregationError> {
+        if words == 0 || words > Self::MAX_WORDS {
+            return Err(AggregationError::Words { words });
+        }
+        Ok(Self { words, modulus: Modulus::new(modulus_bits)? })
+    }
+
+    /// Words of a vector.
+    #[must_use]
+    pub const fn words(self) -> usize {
+        self.words
+    }
+
+    /// The modulus of a vector.
+    #[must_use]
+    pub const fn modulus(self) -> Modulus {
+        self.modulus
+    }
+
+    /// Bytes of a vector in its wire form.
+    #[must_use]
+    pub const fn packed_len(self) -> usize {
+        packing::packed_len(self.words, self.modulus)
+    }
+
+    /// Whether `plan` is for vectors of this shape.
+    ///
+    /// # Errors
+    /// [`AggregationError::Plan`] when it is not.
+    pub fn check_plan(self, plan: &MaskPlan) -> Result<(), AggregationError> {
+        if plan.words() == self.words as u64 && plan.modulus() == self.modulus {
+            return Ok(());
+        }
+        Err(AggregationError::Plan {
+            words: self.words,
+            bits: self.modulus.bits(),
+            plan_words: plan.words(),
+            plan_bits: plan.modulus().bits(),
+        })
+    }
+}

@@ -124,9 +124,9 @@ struct Alphabet {
 }
 
 impl Alphabet {
+    /// Of a play in which somebody speaks: it has a line feed, which a last line may lack but is given.
     fn of(play: &str) -> Self {
-        // A line feed is added where a last line lacks it, so it must have a number.
-        let characters: BTreeSet<char> = play.chars().chain(['\n']).collect();
+        let characters: BTreeSet<char> = play.chars().collect();
         Self { numbers: characters.into_iter().zip(0..).collect() }
     }
 

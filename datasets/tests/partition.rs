@@ -113,6 +113,17 @@ fn seeds_differ() {
 }
 
 #[test]
+fn dirichlet_takes_a_class_apart_at_random() {
+    let labels = balanced();
+    let parts = Partition::Dirichlet { alpha: 100.0 }.partition(&labels, CLASSES, 10, 1).unwrap();
+    for part in parts {
+        let own: Vec<usize> = part.into_iter().filter(|&i| labels[i] == 0).collect();
+        let span = (own[own.len() - 1] - own[0]) / 10 + 1;
+        assert!(span > 2 * own.len(), "{} examples of class 0 lie within {span} of its 300", own.len());
+    }
+}
+
+#[test]
 fn everybody_gets_the_minimum_even_where_it_must_be_topped_up() {
     let labels = balanced();
     for alpha in [1e-9, 1e-3, 0.1] {

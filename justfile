@@ -1,0 +1,33 @@
+# The commands people type. Anything with logic is in xtask.
+
+# everything CI does
+ci:
+    bash .ci/run
+
+# what must pass before a commit
+check:
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets -- -D warnings
+    cargo xtask tidy
+
+test:
+    cargo test --workspace
+
+demo *args:
+    cargo run --release -- demo {{args}}
+
+# a coordinator with its own throw-away CA, data in .tributary/
+serve:
+    cargo run --release -- serve --dev --data-dir .tributary
+
+# figures of docs/BENCHMARKS.md; takes minutes, wants a quiet machine
+bench:
+    bash docs/benchmarks.sh
+
+# long forms of tests that CI runs short
+soak:
+    PROPTEST_CASES=4096 cargo test --workspace --release
+    for target in $(cd fuzz && cargo +nightly fuzz list); do (cd fuzz && cargo +nightly fuzz run $target -- -max_total_time=300); done
+
+deny:
+    cargo deny --offline check licenses bans sources

@@ -1,0 +1,45 @@
+//! Who may depend on whom: the table of the design as data. A new edge is a reviewed line here, not an accident.
+
+/// What a crate may use.
+pub(crate) struct Allowed {
+    /// The crate.
+    pub(crate) package: &'static str,
+    /// Crates of ours it may depend on.
+    pub(crate) ours: &'static [&'static str],
+    /// Crates of others it may never reach directly.
+    pub(crate) never: &'static [&'static str],
+}
+
+const IO: &[&str] = &["tokio", "axum", "hyper", "reqwest", "sqlx", "rustls"];
+
+/// The table, one line for each member of the workspace.
+pub(crate) const TABLE: &[Allowed] = &[
+    Allowed { package: "secure-agg", ours: &[], never: &["tokio", "serde_json", "sqlx", "axum", "hyper", "reqwest"] },
+    Allowed { package: "learning", ours: &[], never: &["tokio", "axum", "sqlx", "ring", "chacha20", "x25519-dalek"] },
+    Allowed { package: "federation", ours: &[], never: &["tokio", "axum", "sqlx", "ring", "chacha20", "x25519-dalek"] },
+    Allowed { package: "datasets", ours: &[], never: IO },
+    Allowed { package: "wire", ours: &["federation", "secure-agg"], never: IO },
+    Allowed { package: "aggregation", ours: &["secure-agg"], never: &["tokio", "axum", "hyper", "reqwest", "sqlx"] },
+    Allowed { package: "store", ours: &["federation"], never: &["axum", "hyper", "reqwest"] },
+    Allowed {
+        package: "client-sdk",
+        ours: &["wire", "secure-agg", "learning"],
+        never: &["sqlx", "axum", "openssl", "mimalloc"],
+    },
+    Allowed {
+        package: "coordinator",
+        ours: &["aggregation", "federation", "learning", "secure-agg", "store", "wire"],
+        never: &["sqlx", "candle-core", "candle-nn", "cudarc", "wgpu"],
+    },
+    Allowed {
+        package: "tributary",
+        ours: &["client-sdk", "coordinator", "datasets", "federation", "learning", "wire"],
+        never: &["sqlx", "candle-core", "candle-nn"],
+    },
+    Allowed {
+        package: "examples",
+        ours: &["client-sdk", "coordinator", "datasets", "federation", "learning", "wire"],
+        never: &["sqlx"],
+    },
+    Allowed { package: "xtask", ours: &[], never: IO },
+];

@@ -1,0 +1,120 @@
+//! The house rules as a test: dependency edges, file lengths, module docs, paired migrations, unowned notes, words that
+//! no crate may say.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use cargo_metadata::{DependencyKind, MetadataCommand, Package};
+
+use crate::edges::{Allowed, TABLE};
+
+/// Above this a file is two files.
+const LINES_MAX: usize = 800;
+
+/// One TLS stack (rustls with ring) and nothing that builds OpenSSL.
+const BANNED: &[&str] = &["aws-lc-rs", "aws-lc-sys", "openssl", "openssl-sys", "native-tls"];
+
+/// Checks everything and lists all that is wrong.
+pub(crate) fn run() -> anyhow::Result<()> {
+    let metadata = MetadataCommand::new().no_deps().exec().context("cargo metadata")?;
+    let root = metadata.workspace_root.as_std_path();
+    let mut wrong = Vec::new();
+    for package in metadata.workspace_packages() {
+        match TABLE.iter().find(|allowed| allowed.package == package.name.as_str()) {
+            Some(allowed) => check_edges(package, allowed, &mut wrong),
+            None => wrong.push(format!("{} has no line in xtask/src/edges.rs", package.name)),
+        }
+    }
+    let files = tracked_files(root)?;
+    for file in files.iter().filter(|file| file.extension().is_some_and(|ext| ext == "rs")) {
+        check_source(root, file, &mut wrong)?;
+    }
+    check_migrations(root, &files, &mut wrong);
+    check_banned(root, &mut wrong)?;
+    if wrong.is_empty() {
+        println!("tidy: {} packages and {} files are in order", metadata.workspace_packages().len(), files.len());
+        return Ok(());
+    }
+    for line in &wrong {
+        println!("{line}");
+    }
+    bail!("{} things are not tidy", wrong.len())
+}
+
+fn check_edges(package: &Package, allowed: &Allowed, wrong: &mut Vec<String>) {
+    let ours: Vec<&str> = TABLE.iter().map(|line| line.package).collect();
+    for dependency in package.dependencies.iter().filter(|dependency| dependency.kind == DependencyKind::Normal) {
+        let name = dependency.name.as_str();
+        if ours.contains(&name) && !allowed.ours.contains(&name) {
+            wrong.push(format!("{} may not depend on our {name} (xtask/src/edges.rs)", package.name));
+        }
+        if allowed.never.contains(&name) {
+            wrong.push(format!("{} may never depend on {name} (xtask/src/edges.rs)", package.name));
+        }
+    }
+}
+
+/// Second TLS and crypto stacks slip in through features that sound right; the lock file tells.
+fn check_banned(root: &Path, wrong: &mut Vec<String>) -> anyhow::Result<()> {
+    let lock = fs::read_to_string(root.join("Cargo.lock")).context("Cargo.lock")?;
+    for name in BANNED {
+        if lock.lines().any(|line| line == format!("name = \"{name}\"")) {
+            wrong.push(format!("Cargo.lock has {name}; find who asks for it with `cargo tree -i {name}`"));
+        }
+    }
+    Ok(())
+}
+
+/// The files git knows, so that build output and scratch files do not count.
+fn tracked_files(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let output = std::process::Command::new("git").args(["ls-files", "-z"]).current_dir(root).output()?;
+    if !output.status.success() {
+        bail!("git ls-files failed in {}", root.display());
+    }
+    let listing = String::from_utf8(output.stdout).context("file names are UTF-8")?;
+    Ok(listing.split('\0').filter(|name| !name.is_empty()).map(PathBuf::from).collect())
+}
+
+fn check_source(root: &Path, file: &Path, wrong: &mut Vec<String>) -> anyhow::Result<()> {
+    let path = root.join(file);
+    // A file that is staged for deletion is still listed.
+    if !path.exists() {
+        return Ok(());
+    }
+    let text = fs::read_to_string(&path).with_context(|| file.display().to_string())?;
+    let lines = text.lines().count();
+    if lines > LINES_MAX {
+        wrong.push(format!("{}: {lines} lines; at most {LINES_MAX}", file.display()));
+    }
+    if !text.starts_with("//!") {
+        wrong.push(format!("{}: begins without a module comment (//!)", file.display()));
+    }
+    for (number, line) in text.lines().enumerate() {
+        let note = ["TO", "FIX"].map(|start| format!("{start}{}", if start == "TO" { "DO" } else { "ME" }));
+        if note.iter().any(|word| line.contains(word.as_str())) {
+            wrong.push(format!("{}:{}: a note without an owner; open an issue", file.display(), number + 1));
+        }
+    }
+    Ok(())
+}
+
+/// Every step up has its step down, in every database's folder, under the same names.
+fn check_migrations(root: &Path, files: &[PathBuf], wrong: &mut Vec<String>) {
+    let sql =
+        files.iter().filter(|file| file.starts_with("migrations") && file.extension().is_some_and(|ext| ext == "sql"));
+    for file in sql {
+        let name = file.to_string_lossy();
+        let other = if let Some(stem) = name.strip_suffix(".up.sql") {
+            format!("{stem}.down.sql")
+        } else if let Some(stem) = name.strip_suffix(".down.sql") {
+            format!("{stem}.up.sql")
+        } else {
+            wrong.push(format!("{name}: migrations are called N_name.up.sql and N_name.down.sql"));
+            continue;
+        };
+        if !root.join(&other).exists() {
+            wrong.push(format!("{name}: {other} is missing"));
+        }
+    }
+}

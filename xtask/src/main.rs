@@ -2,6 +2,7 @@
 #![expect(clippy::print_stdout, reason = "a chore speaks to the person who runs it")]
 
 mod edges;
+mod floor;
 mod tidy;
 
 use clap::Parser;
@@ -11,10 +12,16 @@ use clap::Parser;
 enum Chore {
     /// Check dependency edges, file lengths, module docs, migrations and unowned notes.
     Tidy,
+    /// Read a demo's JSON events from standard input and hold its accuracy against a floor.
+    Floor {
+        /// The least accuracy, from 0 to 1.
+        accuracy: f64,
+    },
 }
 
 fn main() -> anyhow::Result<()> {
     match Chore::parse() {
         Chore::Tidy => tidy::run(),
+        Chore::Floor { accuracy } => floor::run(accuracy),
     }
 }

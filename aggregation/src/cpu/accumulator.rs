@@ -9,27 +9,24 @@ use secure_agg::mask::MaskPlan;
 use secure_agg::modular;
 use secure_agg::packing::{self, PackingError};
 
-use super::kernel::Kernel;
+use super::kernel::{BATCH, Present};
 use crate::{Accumulator, AggregationError, Shape};
 
 /// Words that one thread adds at a time, and that a stream's buffer holds: a multiple of 8, so every piece of a packed
 /// vector starts on a byte.
 const PIECE: usize = 1 << 16;
-/// Words that go through all masks together: 32 KiB stay in a first-level cache. Divides 2^24, so no block straddles two
-/// nonces.
-const BLOCK: usize = 1 << 13;
 
 /// The sum, kept modulo 2^32 until someone asks for it.
 pub(super) struct CpuAccumulator {
     shape: Shape,
-    kernel: Kernel,
+    kernel: Present,
     pool: Option<Arc<ThreadPool>>,
     sum: Vec<u32>,
     torn: bool,
 }
 
 impl CpuAccumulator {
-    pub(super) fn new(shape: Shape, kernel: Kernel, pool: Option<Arc<ThreadPool>>) -> Result<Self, AggregationError> {
+    pub(super) fn new(shape: Shape, kernel: Present, pool: Option<Arc<ThreadPool>>) -> Result<Self, AggregationError> {
         let mut sum = Vec::new();
         let bytes = shape.words().saturating_mul(size_of::<u32>());
         sum.try_reserve_exact(shape.words()).map_err(|_| AggregationError::OutOfMemory { bytes })?;
@@ -152,8 +149,8 @@ impl Accumulator for CpuAccumulator {
         self.refuse_if_torn()?;
         self.shape.check_plan(plan)?;
         let kernel = self.kernel;
-        self.for_each_piece(BLOCK, |index, block| {
-            kernel.apply_masks(plan, (index * BLOCK) as u64, block);
+        self.for_each_piece(BATCH, |index, words| {
+            kernel.apply_masks(plan, (index * BATCH) as u64, words);
         });
         Ok(self.sum)
     }

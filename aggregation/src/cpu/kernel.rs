@@ -3,19 +3,35 @@
 use std::fmt;
 
 use secure_agg::mask::{self, MaskPlan};
-use secure_agg::modular::{self, Modulus};
+use secure_agg::modular::Modulus;
 
 use super::unpack;
+#[cfg(target_arch = "x86_64")]
+use super::{avx2, avx512};
+
+/// Words that go through all masks together: 32 KiB stay in a first-level cache. It divides 2^24, so that none of the
+/// pieces into which a vector is cut by it straddles two nonces.
+pub(super) const BATCH: usize = 1 << 13;
 
 /// A way to do the inner loops. All of them give the same bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kernel {
-    /// Rust without processor-specific code, over the `chacha20` crate (which has its own, for AVX2 and NEON).
+    /// 512-bit vectors.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    /// 256-bit vectors.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// No processor-specific code of ours; the `chacha20` crate, which it runs on, has its own (NEON on aarch64).
     Portable,
 }
 
 impl Kernel {
+    /// The fastest first.
+    #[cfg(target_arch = "x86_64")]
+    const ALL: [Self; 3] = [Self::Avx512, Self::Avx2, Self::Portable];
+    #[cfg(not(target_arch = "x86_64"))]
     const ALL: [Self; 1] = [Self::Portable];
 
     /// The kernels this processor can run, the fastest first.
@@ -33,29 +49,11 @@ impl Kernel {
     #[must_use]
     pub fn is_available(self) -> bool {
         match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => avx512::is_available(),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => avx2::is_available(),
             Self::Portable => true,
-        }
-    }
-
-    /// Applies all masks of `plan` to `words`, which lie at `offset` of its vector, and reduces them. The caller has
-    /// checked that they do.
-    pub(super) fn apply_masks(self, plan: &MaskPlan, offset: u64, words: &mut [u32]) {
-        match self {
-            Self::Portable => mask::apply(plan, offset, words).expect("the plan was compared with the shape"),
-        }
-    }
-
-    /// Adds a packed vector that the caller has checked: exactly `sum.len()` words.
-    pub(super) fn add_packed(self, sum: &mut [u32], packed: &[u8], modulus: Modulus) {
-        match self {
-            Self::Portable => unpack::add(sum, packed, modulus),
-        }
-    }
-
-    /// Adds as many words.
-    pub(super) fn add_words(self, sum: &mut [u32], words: &[u32]) {
-        match self {
-            Self::Portable => modular::add_assign(sum, words),
         }
     }
 }
@@ -63,7 +61,69 @@ impl Kernel {
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => "avx512",
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => "avx2",
             Self::Portable => "portable",
         })
+    }
+}
+
+/// A kernel that this processor was found to have: the proof that its instructions may be executed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Present(Kernel);
+
+impl Present {
+    /// `None` when this processor lacks the instructions.
+    pub(super) fn check(kernel: Kernel) -> Option<Self> {
+        kernel.is_available().then_some(Self(kernel))
+    }
+
+    /// Applies all masks of `plan` to at most [`BATCH`] words, which lie at `offset` of its vector, a multiple of `BATCH`,
+    /// and reduces them.
+    ///
+    /// # Panics
+    /// When they lie outside, which is a fault of the caller.
+    pub(super) fn apply_masks(self, plan: &MaskPlan, offset: u64, words: &mut [u32]) {
+        assert!(words.len() <= BATCH && offset.is_multiple_of(BATCH as u64), "one batch at a time");
+        #[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "the instructions are found at run time"))]
+        match self.0 {
+            // SAFETY: `check` found the instructions on this processor.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512 => unsafe { avx512::apply_masks(plan, offset, words) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx2 => unsafe { avx2::apply_masks(plan, offset, words) },
+            Kernel::Portable => mask::apply(plan, offset, words).expect("the plan was compared with the shape"),
+        }
+    }
+
+    /// Adds a packed vector that the caller has checked: exactly `sum.len()` words.
+    pub(super) fn add_packed(self, sum: &mut [u32], packed: &[u8], modulus: Modulus) {
+        #[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "the instructions are found at run time"))]
+        match self.0 {
+            // SAFETY: `check` found the instructions on this processor.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512 => unsafe { avx512::add_packed(sum, packed, modulus) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx2 => unsafe { avx2::add_packed(sum, packed, modulus) },
+            Kernel::Portable => unpack::add(sum, packed, modulus),
+        }
+    }
+
+    /// Adds as many words.
+    pub(super) fn add_words(self, sum: &mut [u32], words: &[u32]) {
+        #[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "the instructions are found at run time"))]
+        match self.0 {
+            // SAFETY: `check` found the instructions on this processor.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512 => unsafe { avx512::add_words(sum, words) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx2 => unsafe { avx2::add_words(sum, words) },
+            Kernel::Portable => unpack::add_words(sum, words),
+        }
     }
 }

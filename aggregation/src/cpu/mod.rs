@@ -4,6 +4,12 @@
 //! is passed over once however many masks there are. Threads share nothing but the pool they come from.
 
 mod accumulator;
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod chacha;
 mod kernel;
 mod unpack;
 
@@ -14,13 +20,14 @@ use rayon::ThreadPool;
 
 use self::accumulator::CpuAccumulator;
 pub use self::kernel::Kernel;
+use self::kernel::Present;
 use crate::{Accumulator, AggregationError, Aggregator, Shape};
 
 /// Sums and unmasks on threads of its own.
 #[derive(Debug)]
 pub struct CpuAggregator {
     name: String,
-    kernel: Kernel,
+    kernel: Present,
     /// `None`: everything runs on the caller's thread.
     pool: Option<Arc<ThreadPool>>,
 }
@@ -41,10 +48,10 @@ impl CpuAggregator {
     pub fn with_kernel(kernel: Kernel, threads: usize) -> Result<Self, AggregationError> {
         let threads = if threads == 0 { thread::available_parallelism().map_or(1, usize::from) } else { threads };
         let name = format!("cpu ({kernel}, {threads} thread{})", if threads == 1 { "" } else { "s" });
-        if !kernel.is_available() {
+        let Some(kernel) = Present::check(kernel) else {
             let reason = "this processor lacks the instructions".to_owned();
             return Err(AggregationError::Device { device: name, reason });
-        }
+        };
         let pool = match threads {
             1 => None,
             _ => match rayon::ThreadPoolBuilder::new().num_threads(threads).thread_name(thread_name).build() {

@@ -38,6 +38,15 @@ pub(super) fn add(sum: &mut [u32], packed: &[u8], modulus: Modulus) {
     }
 }
 
+/// `sum[i] += words[i]`, for slices of one length.
+#[inline(always)]
+pub(super) fn add_words(sum: &mut [u32], words: &[u32]) {
+    assert_eq!(sum.len(), words.len(), "the caller checks the length");
+    for (sum, word) in sum.iter_mut().zip(words) {
+        *sum = sum.wrapping_add(*word);
+    }
+}
+
 #[inline(always)]
 fn add_plain(sum: &mut [u32], packed: &[u8]) {
     let (words, rest) = packed.as_chunks::<4>();

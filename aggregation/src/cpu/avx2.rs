@@ -1,0 +1,143 @@
+//! ChaCha20 masks with 256-bit vectors, eight blocks at a time; laid out like `avx512`, whose comments apply here.
+
+use std::arch::x86_64::*;
+
+use secure_agg::mask::{MaskPlan, Sign};
+use secure_agg::modular::Modulus;
+use zeroize::Zeroize;
+
+use super::chacha::{BLOCK_WORDS, DOUBLE_ROUNDS, double_round, initial_state};
+use super::kernel::BATCH;
+use super::unpack;
+
+const LANES: usize = 8;
+type Row = [u32; LANES];
+type Tile = [Row; BLOCK_WORDS];
+const TILE_WORDS: usize = BLOCK_WORDS * LANES;
+const TILES: usize = BATCH / TILE_WORDS;
+
+/// Whether this processor has what the functions of this module require.
+pub(super) fn is_available() -> bool {
+    is_x86_feature_detected!("avx2")
+}
+
+/// Applies all masks to at most [`BATCH`] words of one nonce that start on a block, and reduces them.
+#[target_feature(enable = "avx2")]
+pub(super) fn apply_masks(plan: &MaskPlan, offset: u64, words: &mut [u32]) {
+    let mut masks: [Tile; TILES] = [[[0; LANES]; BLOCK_WORDS]; TILES];
+    let masks = &mut masks[..words.len().div_ceil(TILE_WORDS)];
+    for (seed, sign) in plan.masks() {
+        let mut state = initial_state(seed, plan.plane(), offset);
+        match sign {
+            Sign::Add => expand::<false>(&state, masks),
+            Sign::Subtract => expand::<true>(&state, masks),
+        }
+        state.zeroize();
+    }
+    for (words, tile) in words.chunks_mut(TILE_WORDS).zip(masks) {
+        transpose(tile);
+        let kept = plan.modulus().max_word();
+        for (word, mask) in words.iter_mut().zip(tile.as_flattened()) {
+            *word = word.wrapping_add(*mask) & kept;
+        }
+    }
+}
+
+/// Adds one mask to consecutive tiles, or subtracts it.
+#[target_feature(enable = "avx2")]
+fn expand<const NEGATIVE: bool>(state: &[u32; BLOCK_WORDS], tiles: &mut [Tile]) {
+    let mut initial = [_mm256_setzero_si256(); BLOCK_WORDS];
+    for (vector, word) in initial.iter_mut().zip(state) {
+        *vector = _mm256_set1_epi32(word.cast_signed());
+    }
+    initial[12] = _mm256_add_epi32(initial[12], _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0));
+    let next_tile = _mm256_set1_epi32(8);
+    // Rotations by whole bytes are one shuffle.
+    let by_16 = _mm256_broadcastsi128_si256(_mm_set_epi8(13, 12, 15, 14, 9, 8, 11, 10, 5, 4, 7, 6, 1, 0, 3, 2));
+    let by_8 = _mm256_broadcastsi128_si256(_mm_set_epi8(14, 13, 12, 15, 10, 9, 8, 11, 6, 5, 4, 7, 2, 1, 0, 3));
+    for tile in tiles {
+        let mut x = initial;
+        macro_rules! quarter {
+            ($x:ident, $a:expr, $b:expr, $c:expr, $d:expr) => {
+                $x[$a] = _mm256_add_epi32($x[$a], $x[$b]);
+                $x[$d] = _mm256_shuffle_epi8(_mm256_xor_si256($x[$d], $x[$a]), by_16);
+                $x[$c] = _mm256_add_epi32($x[$c], $x[$d]);
+                $x[$b] = rotate::<12, 20>(_mm256_xor_si256($x[$b], $x[$c]));
+                $x[$a] = _mm256_add_epi32($x[$a], $x[$b]);
+                $x[$d] = _mm256_shuffle_epi8(_mm256_xor_si256($x[$d], $x[$a]), by_8);
+                $x[$c] = _mm256_add_epi32($x[$c], $x[$d]);
+                $x[$b] = rotate::<7, 25>(_mm256_xor_si256($x[$b], $x[$c]));
+            };
+        }
+        for _ in 0..DOUBLE_ROUNDS {
+            double_round!(x, quarter);
+        }
+        for ((row, x), initial) in tile.iter_mut().zip(x).zip(initial) {
+            let mask = _mm256_add_epi32(x, initial);
+            let sum = load(row);
+            store(row, if NEGATIVE { _mm256_sub_epi32(sum, mask) } else { _mm256_add_epi32(sum, mask) });
+        }
+        initial[12] = _mm256_add_epi32(initial[12], next_tile);
+    }
+    initial.zeroize();
+}
+
+/// Rotates every lane left by `LEFT`, where `LEFT + RIGHT` is 32.
+#[target_feature(enable = "avx2")]
+fn rotate<const LEFT: i32, const RIGHT: i32>(vector: __m256i) -> __m256i {
+    _mm256_or_si256(_mm256_slli_epi32::<LEFT>(vector), _mm256_srli_epi32::<RIGHT>(vector))
+}
+
+/// Turns a tile of rows (word `w` of every block) into a tile of blocks of sixteen words, each two rows long.
+#[target_feature(enable = "avx2")]
+fn transpose(tile: &mut Tile) {
+    let zero = _mm256_setzero_si256();
+    let mut fours = [zero; 16];
+    for i in 0..4 {
+        let rows = [load(&tile[4 * i]), load(&tile[4 * i + 1]), load(&tile[4 * i + 2]), load(&tile[4 * i + 3])];
+        let (low, high) = (_mm256_unpacklo_epi32(rows[0], rows[1]), _mm256_unpackhi_epi32(rows[0], rows[1]));
+        let (next_low, next_high) = (_mm256_unpacklo_epi32(rows[2], rows[3]), _mm256_unpackhi_epi32(rows[2], rows[3]));
+        fours[4 * i] = _mm256_unpacklo_epi64(low, next_low);
+        fours[4 * i + 1] = _mm256_unpackhi_epi64(low, next_low);
+        fours[4 * i + 2] = _mm256_unpacklo_epi64(high, next_high);
+        fours[4 * i + 3] = _mm256_unpackhi_epi64(high, next_high);
+    }
+    // Half k of fours[4·j + c] holds words 4·j..4·j+4 of block 4·k + c.
+    for c in 0..4 {
+        for half in 0..2 {
+            let (even, odd) = (fours[8 * half + c], fours[8 * half + 4 + c]);
+            store(&mut tile[2 * c + half], _mm256_permute2x128_si256::<0x20>(even, odd));
+            store(&mut tile[8 + 2 * c + half], _mm256_permute2x128_si256::<0x31>(even, odd));
+        }
+    }
+}
+
+#[target_feature(enable = "avx2")]
+fn load(row: &Row) -> __m256i {
+    #[expect(unsafe_code, reason = "the load takes a raw pointer")]
+    // SAFETY: `row` is 32 readable bytes, and the load asks for no alignment.
+    unsafe {
+        _mm256_loadu_si256(row.as_ptr().cast())
+    }
+}
+
+#[target_feature(enable = "avx2")]
+fn store(row: &mut Row, vector: __m256i) {
+    #[expect(unsafe_code, reason = "the store takes a raw pointer")]
+    // SAFETY: `row` is 32 writable bytes that nothing else borrows, and the store asks for no alignment.
+    unsafe {
+        _mm256_storeu_si256(row.as_mut_ptr().cast(), vector);
+    }
+}
+
+/// [`unpack::add`], compiled for this processor.
+#[target_feature(enable = "avx2")]
+pub(super) fn add_packed(sum: &mut [u32], packed: &[u8], modulus: Modulus) {
+    unpack::add(sum, packed, modulus);
+}
+
+/// [`unpack::add_words`], compiled for this processor.
+#[target_feature(enable = "avx2")]
+pub(super) fn add_words(sum: &mut [u32], words: &[u32]) {
+    unpack::add_words(sum, words);
+}

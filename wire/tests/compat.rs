@@ -1,0 +1,56 @@
+//! A sample of every body ever shipped: each must still be read, and be written as it was.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use wire::{admin, inspect, participant, problem};
+
+/// Reads the sample, writes it again and compares: a renamed, removed or newly required field fails here.
+fn check<T: DeserializeOwned + Serialize>(name: &str, seen: &mut Vec<String>) {
+    let path = format!("{}/tests/compat/v1/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let sample: Value = serde_json::from_str(&text).unwrap();
+    let body: T = serde_json::from_value(sample.clone()).unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert_eq!(serde_json::to_value(&body).unwrap(), sample, "{name} is written differently");
+    seen.push(format!("{name}.json"));
+}
+
+#[test]
+fn every_body_of_version_1_is_still_read() {
+    let mut seen = Vec::new();
+    check::<participant::EnrollRequest>("enroll_request", &mut seen);
+    check::<participant::EnrollReply>("enroll_reply", &mut seen);
+    check::<participant::RenewRequest>("renew_request", &mut seen);
+    check::<participant::CheckInRequest>("check_in_request", &mut seen);
+    check::<participant::CheckInReply>("check_in_reply_assigned", &mut seen);
+    check::<participant::CheckInReply>("check_in_reply_come_back", &mut seen);
+    check::<participant::CheckInReply>("check_in_reply_task_over", &mut seen);
+    check::<participant::AbandonRequest>("abandon_request", &mut seen);
+    check::<participant::Receipt>("receipt", &mut seen);
+    check::<admin::CreateTask>("create_task", &mut seen);
+    check::<admin::CreateEnrollmentToken>("create_enrollment_token", &mut seen);
+    check::<admin::EnrollmentTokenReply>("enrollment_token_reply", &mut seen);
+    check::<admin::CreateOperatorToken>("create_operator_token", &mut seen);
+    check::<admin::OperatorTokenReply>("operator_token_reply", &mut seen);
+    check::<admin::OperatorTokenView>("operator_token_view", &mut seen);
+    check::<inspect::Page<inspect::TaskSummary>>("task_page", &mut seen);
+    check::<inspect::TaskView>("task_view", &mut seen);
+    check::<inspect::RoundView>("round_view", &mut seen);
+    check::<inspect::AssignmentView>("assignment_view", &mut seen);
+    check::<inspect::ModelView>("model_view", &mut seen);
+    check::<inspect::ParticipantView>("participant_view", &mut seen);
+    check::<problem::Problem>("problem", &mut seen);
+
+    let folder = format!("{}/tests/compat/v1", env!("CARGO_MANIFEST_DIR"));
+    let mut files: Vec<_> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    files.sort();
+    seen.sort();
+    assert_eq!(files, seen, "every sample is checked");
+}
+
+#[test]
+fn unknown_keys_of_requests_are_refused() {
+    let error = serde_json::from_str::<participant::CheckInRequest>(r#"{"examples":1,"exmples":2}"#).unwrap_err();
+    assert!(error.to_string().contains("exmples"), "{error}");
+}

@@ -1,3 +1,18 @@
 //! Clip, quantize, sum privately, optimize: the arithmetic both sides must agree on. Pure.
+//!
+//! A device turns what it trained into an [`Update`] and the [`Codec`] turns that into integers; the coordinator adds
+//! integers, releases the sum, decodes the mean and steps the server optimizer. Both sides run this code, so it must give
+//! the same bits everywhere: only `+ - * /` and `sqrt` of IEEE 754, in a fixed order, and every random draw comes from a
+//! generator the caller passes in. No I/O, no clock, no devices; masks, participants and rounds are unknown here.
 
+pub mod initialize;
+pub mod metrics;
 pub mod parameters;
+pub mod partition;
+pub mod update;
+
+pub use initialize::{InitError, Initializer, TensorInit, initialize};
+pub use metrics::{MetricName, MetricValue};
+pub use parameters::{Layout, LayoutError, Parameters, TensorSpec, WrongLayout, WrongLength};
+pub use partition::{Partition, PatternError, Patterns};
+pub use update::Update;

@@ -145,6 +145,17 @@ pub struct WrongLength {
     pub got: usize,
 }
 
+/// Parameters of another model than the one asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("these parameters belong to a model with other tensors")]
+pub struct WrongLayout;
+
+/// Index of the first value that is NaN or infinite.
+#[must_use]
+pub fn first_not_finite(values: &[f32]) -> Option<usize> {
+    values.iter().position(|value| !value.is_finite())
+}
+
 impl Parameters {
     /// Joins values to their layout.
     ///
@@ -194,5 +205,53 @@ impl Parameters {
     #[must_use]
     pub fn tensor(&self, index: usize) -> &[f32] {
         &self.values[self.layout.range(index)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(name: &str, shape: &[u64]) -> TensorSpec {
+        TensorSpec { name: name.to_owned(), shape: shape.to_vec() }
+    }
+
+    #[test]
+    fn places_tensors_one_after_the_other() {
+        let layout = Layout::new(vec![spec("a", &[2, 3]), spec("scalar", &[]), spec("b", &[4])]).unwrap();
+        assert_eq!(layout.len(), 11);
+        assert_eq!((layout.range(0), layout.range(1), layout.range(2)), (0..6, 6..7, 7..11));
+        assert_eq!((layout.find("b"), layout.find("c")), (Some(2), None));
+
+        let parameters = Parameters::new(Arc::new(layout), (0..11_u8).map(f32::from).collect()).unwrap();
+        assert_eq!(parameters.tensor(2), [7.0, 8.0, 9.0, 10.0]);
+    }
+
+    #[test]
+    fn refuses_what_is_not_a_model() {
+        let error = |tensors| Layout::new(tensors).unwrap_err();
+        assert_eq!(error(vec![]), LayoutError::Empty);
+        assert_eq!(error(vec![spec("a", &[1]); 4097]), LayoutError::TooManyTensors(4097));
+        assert_eq!(error(vec![spec("a", &[1 << 20, 1 << 20])]), LayoutError::TooManyParameters);
+        assert_eq!(error(vec![spec("a", &[u64::MAX, u64::MAX])]), LayoutError::TooManyParameters);
+        assert_eq!(error(vec![spec("a", &[1 << 28]), spec("b", &[1])]), LayoutError::TooManyParameters);
+        assert_eq!(error(vec![spec("a", &[1]), spec("a", &[2])]), LayoutError::DuplicateName("a".into()));
+        assert_eq!(error(vec![spec("a", &[3, 0])]), LayoutError::BadShape("a".into()));
+        assert_eq!(error(vec![spec("a", &[1; 9])]), LayoutError::BadShape("a".into()));
+        for name in ["", "a b", "naïve", "a\n"] {
+            assert_eq!(error(vec![spec(name, &[1])]), LayoutError::BadName(name.into()));
+        }
+    }
+
+    #[test]
+    fn values_must_fit_the_layout() {
+        let layout = Arc::new(Layout::new(vec![spec("a", &[3])]).unwrap());
+        assert_eq!(Parameters::new(layout, vec![0.0; 2]).unwrap_err(), WrongLength { expected: 3, got: 2 });
+    }
+
+    #[test]
+    fn finds_the_first_value_that_is_not_finite() {
+        assert_eq!(first_not_finite(&[0.0, f32::MAX]), None);
+        assert_eq!(first_not_finite(&[0.0, f32::NEG_INFINITY, f32::NAN]), Some(1));
     }
 }

@@ -1,0 +1,283 @@
+//! Which tensors stay at home (FedPer, Arivazhagan et al. 2019) and which are shared, by patterns over their names.
+//!
+//! Clients hold the whole model; only the shared part has a place in an update, because its layout has no room for more.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::parameters::{Layout, LayoutError, MAX_NAME_BYTES, Parameters, TensorSpec, WrongLayout};
+
+/// Most patterns a task may name.
+pub const MAX_PATTERNS: usize = 64;
+
+/// Patterns over tensor names: `*` is any run of characters (also none, also dots), `?` is any one character, all else
+/// is itself. Between 1 and [`MAX_PATTERNS`], each 1 to 128 printable ASCII characters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<String>", into = "Vec<String>")]
+pub struct Patterns(Vec<String>);
+
+/// Why patterns do not part a model in two.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PatternError {
+    /// An empty list.
+    #[error("no pattern is given; name at least one, or leave the setting out to share every tensor")]
+    Empty,
+    /// More than [`MAX_PATTERNS`].
+    #[error("{0} patterns are given; at most {MAX_PATTERNS} are possible")]
+    TooMany(usize),
+    /// A pattern that no tensor name could match.
+    #[error("pattern {0:?} is not 1 to {MAX_NAME_BYTES} printable ASCII characters without blanks")]
+    Malformed(String),
+    /// A pattern without effect, most likely a slip of the pen.
+    #[error("pattern {pattern:?} matches no tensor; the model has {tensors}")]
+    MatchesNone {
+        /// The pattern.
+        pattern: String,
+        /// The first tensors' names, to choose from.
+        tensors: String,
+    },
+    /// Nothing would be left to learn together.
+    #[error("the patterns match every tensor; at least one must be shared")]
+    MatchesAll,
+}
+
+impl Patterns {
+    /// Checks number and form.
+    ///
+    /// # Errors
+    /// [`PatternError::Empty`], [`PatternError::TooMany`] or [`PatternError::Malformed`].
+    pub fn new(patterns: Vec<String>) -> Result<Self, PatternError> {
+        if patterns.is_empty() {
+            return Err(PatternError::Empty);
+        }
+        if patterns.len() > MAX_PATTERNS {
+            return Err(PatternError::TooMany(patterns.len()));
+        }
+        let malformed =
+            |p: &&String| p.is_empty() || p.len() > MAX_NAME_BYTES || !p.bytes().all(|b| b.is_ascii_graphic());
+        match patterns.iter().find(malformed) {
+            Some(pattern) => Err(PatternError::Malformed(pattern.chars().take(MAX_NAME_BYTES).collect())),
+            None => Ok(Self(patterns)),
+        }
+    }
+
+    /// The patterns as they were given.
+    #[must_use]
+    pub fn as_slice(&self) -> &[String] {
+        &self.0
+    }
+
+    /// Whether any pattern matches this name.
+    #[must_use]
+    pub fn matches(&self, name: &str) -> bool {
+        self.0.iter().any(|pattern| glob(pattern.as_bytes(), name.as_bytes()))
+    }
+}
+
+impl TryFrom<Vec<String>> for Patterns {
+    type Error = PatternError;
+
+    fn try_from(patterns: Vec<String>) -> Result<Self, PatternError> {
+        Self::new(patterns)
+    }
+}
+
+impl From<Patterns> for Vec<String> {
+    fn from(patterns: Patterns) -> Self {
+        patterns.0
+    }
+}
+
+/// Matches a whole name. Only the last star is ever reconsidered, which is enough and takes at most
+/// `pattern.len() * name.len()` steps.
+fn glob(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut p, mut n) = (0, 0);
+    let mut last_star: Option<(usize, usize)> = None;
+    while n < name.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                last_star = Some((p + 1, n));
+                p += 1;
+            }
+            Some(&c) if c == b'?' || c == name[n] => {
+                p += 1;
+                n += 1;
+            }
+            _ => match last_star {
+                Some((after, start)) => {
+                    last_star = Some((after, start + 1));
+                    (p, n) = (after, start + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|&c| c == b'*')
+}
+
+/// A model's tensors parted in two, each part in the model's order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Partition {
+    whole: Arc<Layout>,
+    shared: Arc<Layout>,
+    personal: Arc<Layout>,
+    /// One per tensor of `whole`.
+    is_personal: Vec<bool>,
+}
+
+impl Layout {
+    /// Parts the model: tensors whose names match stay at home, the others are shared.
+    ///
+    /// # Errors
+    /// [`PatternError::MatchesNone`] if one pattern matches nothing, [`PatternError::MatchesAll`] if no tensor is left.
+    pub fn partition(&self, personal: &Patterns) -> Result<Partition, PatternError> {
+        let names = || self.tensors().iter().map(|tensor| tensor.name.as_str());
+        for pattern in personal.as_slice() {
+            if !names().any(|name| glob(pattern.as_bytes(), name.as_bytes())) {
+                let tensors = names().take(8).collect::<Vec<_>>().join(", ");
+                let more = if self.tensors().len() > 8 { ", …" } else { "" };
+                return Err(PatternError::MatchesNone { pattern: pattern.clone(), tensors: tensors + more });
+            }
+        }
+        let is_personal: Vec<bool> = names().map(|name| personal.matches(name)).collect();
+        let part = |wanted: bool| -> Result<Arc<Layout>, LayoutError> {
+            let chosen = self.tensors().iter().zip(&is_personal).filter(|&(_, &is)| is == wanted);
+            Layout::new(chosen.map(|(tensor, _)| tensor.clone()).collect::<Vec<TensorSpec>>()).map(Arc::new)
+        };
+        // Part of a valid layout is valid unless it is empty, and every pattern matched something.
+        let shared = part(false).map_err(|_| PatternError::MatchesAll)?;
+        let personal = part(true).map_err(|_| PatternError::Empty)?;
+        Ok(Partition { whole: Arc::new(self.clone()), shared, personal, is_personal })
+    }
+}
+
+impl Partition {
+    /// The whole model.
+    #[must_use]
+    pub fn whole(&self) -> &Arc<Layout> {
+        &self.whole
+    }
+
+    /// What is sent, summed and published.
+    #[must_use]
+    pub fn shared(&self) -> &Arc<Layout> {
+        &self.shared
+    }
+
+    /// What never leaves the participant.
+    #[must_use]
+    pub fn personal(&self) -> &Arc<Layout> {
+        &self.personal
+    }
+
+    /// Parts the whole model's values into shared and personal.
+    ///
+    /// # Errors
+    /// [`WrongLayout`] if these are another model's.
+    pub fn split(&self, whole: &Parameters) -> Result<(Parameters, Parameters), WrongLayout> {
+        if **whole.layout() != *self.whole {
+            return Err(WrongLayout);
+        }
+        let mut shared = Vec::with_capacity(self.shared.len());
+        let mut personal = Vec::with_capacity(self.personal.len());
+        for (index, &is_personal) in self.is_personal.iter().enumerate() {
+            let part = if is_personal { &mut personal } else { &mut shared };
+            part.extend_from_slice(whole.tensor(index));
+        }
+        let fill = |layout: &Arc<Layout>, values| Parameters::new(Arc::clone(layout), values).map_err(|_| WrongLayout);
+        Ok((fill(&self.shared, shared)?, fill(&self.personal, personal)?))
+    }
+
+    /// Puts the two parts together again.
+    ///
+    /// # Errors
+    /// [`WrongLayout`] if either is not this partition's part.
+    pub fn join(&self, shared: &Parameters, personal: &Parameters) -> Result<Parameters, WrongLayout> {
+        if **shared.layout() != *self.shared || **personal.layout() != *self.personal {
+            return Err(WrongLayout);
+        }
+        let mut whole = Vec::with_capacity(self.whole.len());
+        let (mut next_shared, mut next_personal) = (0, 0);
+        for &is_personal in &self.is_personal {
+            let (part, next) = if is_personal { (personal, &mut next_personal) } else { (shared, &mut next_shared) };
+            whole.extend_from_slice(part.tensor(*next));
+            *next += 1;
+        }
+        Parameters::new(Arc::clone(&self.whole), whole).map_err(|_| WrongLayout)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(names: &[&str]) -> Layout {
+        let spec = |(i, name): (usize, &&str)| TensorSpec { name: (*name).to_owned(), shape: vec![i as u64 + 1] };
+        Layout::new(names.iter().enumerate().map(spec).collect()).unwrap()
+    }
+
+    fn patterns(list: &[&str]) -> Patterns {
+        Patterns::new(list.iter().map(|&p| p.to_owned()).collect()).unwrap()
+    }
+
+    #[test]
+    fn globs_match_as_people_expect() {
+        for (pattern, name, expected) in [
+            ("fc2.*", "fc2.weight", true),
+            ("fc2.*", "fc22.weight", false),
+            ("head.?", "head.1", true),
+            ("head.?", "head.12", false),
+            ("head.?", "head.", false),
+            ("*", "anything", true),
+            ("*.bias", "a.b.bias", true),
+            ("*.bias", "a.bias.b", false),
+            ("a*b*c", "axxbyybzc", true),
+            ("a*b*c", "axxbyyb", false),
+            ("fc1", "fc1", true),
+            ("fc1", "fc1.weight", false),
+            ("fc[1]", "fc1", false),
+        ] {
+            assert_eq!(glob(pattern.as_bytes(), name.as_bytes()), expected, "{pattern} on {name}");
+        }
+    }
+
+    #[test]
+    fn split_and_join_are_inverse() {
+        let layout = layout(&["fc1.weight", "fc2.weight", "norm", "fc2.bias"]);
+        let partition = layout.partition(&patterns(&["fc2.*"])).unwrap();
+        let names = |layout: &Layout| layout.tensors().iter().map(|t| t.name.clone()).collect::<Vec<_>>();
+        assert_eq!(names(partition.shared()), ["fc1.weight", "norm"]);
+        assert_eq!(names(partition.personal()), ["fc2.weight", "fc2.bias"]);
+
+        let whole = Parameters::new(Arc::new(layout), (0..10_u8).map(f32::from).collect()).unwrap();
+        let (shared, personal) = partition.split(&whole).unwrap();
+        assert_eq!(shared.values(), [0.0, 3.0, 4.0, 5.0]);
+        assert_eq!(personal.values(), [1.0, 2.0, 6.0, 7.0, 8.0, 9.0]);
+        assert_eq!(partition.join(&shared, &personal).unwrap(), whole);
+        assert_eq!(partition.join(&personal, &shared), Err(WrongLayout));
+        assert_eq!(partition.split(&shared), Err(WrongLayout));
+    }
+
+    #[test]
+    fn refuses_patterns_that_do_not_part_the_model() {
+        let layout = layout(&["fc1", "fc2"]);
+        assert_eq!(
+            layout.partition(&patterns(&["fc1", "head.*"])).unwrap_err(),
+            PatternError::MatchesNone { pattern: "head.*".into(), tensors: "fc1, fc2".into() }
+        );
+        assert_eq!(layout.partition(&patterns(&["fc?"])).unwrap_err(), PatternError::MatchesAll);
+        assert_eq!(layout.partition(&patterns(&["fc1", "*2"])).unwrap_err(), PatternError::MatchesAll);
+    }
+
+    #[test]
+    fn refuses_malformed_lists_also_when_deserialized() {
+        assert_eq!(Patterns::new(vec![]), Err(PatternError::Empty));
+        assert_eq!(Patterns::new(vec!["a".into(); 65]), Err(PatternError::TooMany(65)));
+        assert_eq!(Patterns::new(vec!["a b".into()]), Err(PatternError::Malformed("a b".into())));
+        assert_eq!(Patterns::new(vec![String::new()]), Err(PatternError::Malformed(String::new())));
+        assert_eq!(serde_json::from_str::<Patterns>(r#"["fc2.*"]"#).unwrap(), patterns(&["fc2.*"]));
+        assert!(serde_json::from_str::<Patterns>("[]").unwrap_err().to_string().contains("no pattern"));
+    }
+}

@@ -5,14 +5,20 @@
 //! the same bits everywhere: only `+ - * /` and `sqrt` of IEEE 754, in a fixed order, and every random draw comes from a
 //! generator the caller passes in. No I/O, no clock, no devices; masks, participants and rounds are unknown here.
 
+pub mod clip;
 pub mod initialize;
 pub mod metrics;
 pub mod parameters;
 pub mod partition;
+pub mod privacy;
+pub mod quantize;
 pub mod update;
 
+pub use clip::FixedClip;
 pub use initialize::{InitError, Initializer, TensorInit, initialize};
 pub use metrics::{MetricName, MetricValue};
 pub use parameters::{Layout, LayoutError, Parameters, TensorSpec, WrongLayout, WrongLength};
 pub use partition::{Partition, PatternError, Patterns};
+pub use privacy::{ExactSum, NoisedSum, SumError};
+pub use quantize::{Codec, DecodeError, EncodeError, HeadroomError, MeanUpdate, QuantizationParams, QuantizedUpdate};
 pub use update::Update;

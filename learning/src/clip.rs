@@ -1,0 +1,92 @@
+//! L2 clipping of an update to a bound that the task fixes.
+//!
+//! Client half: scale the whole update so that its norm is at most the bound. Server half: nothing but the same bound,
+//! which it puts into the task; there is no state to carry from round to round.
+
+/// A fixed norm bound.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FixedClip {
+    bound: f32,
+}
+
+/// A bound that is no norm.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[error("the clipping norm must be finite and above 0, not {0}")]
+pub struct BadClipNorm(pub f32);
+
+impl FixedClip {
+    /// Checks the bound.
+    ///
+    /// # Errors
+    /// [`BadClipNorm`] unless it is finite and above 0.
+    pub fn new(bound: f32) -> Result<Self, BadClipNorm> {
+        if bound.is_finite() && bound > 0.0 { Ok(Self { bound }) } else { Err(BadClipNorm(bound)) }
+    }
+
+    /// The bound.
+    #[must_use]
+    pub fn bound(self) -> f32 {
+        self.bound
+    }
+
+    /// What to multiply an update of this norm by: 1 within the bound, `bound / norm` beyond. The norm of the product
+    /// exceeds the bound by roundings of `f64` at most.
+    #[must_use]
+    pub fn factor(self, norm: f64) -> f64 {
+        let bound = f64::from(self.bound);
+        if norm > bound { bound / norm } else { 1.0 }
+    }
+}
+
+/// Independent partial sums: fast, and one fixed order of additions on every device.
+const LANES: usize = 8;
+
+/// The L2 norm. It is finite exactly when every value is: no square of an `f32` overflows an `f64`.
+#[must_use]
+pub fn norm(values: &[f32]) -> f64 {
+    let mut lanes = [0.0_f64; LANES];
+    let mut chunks = values.chunks_exact(LANES);
+    for chunk in &mut chunks {
+        for (lane, &value) in lanes.iter_mut().zip(chunk) {
+            *lane += f64::from(value) * f64::from(value);
+        }
+    }
+    for (lane, &value) in lanes.iter_mut().zip(chunks.remainder()) {
+        *lane += f64::from(value) * f64::from(value);
+    }
+    lanes.iter().fold(0.0, |sum, lane| sum + lane).sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leaves_small_updates_alone_and_shrinks_large_ones_to_the_bound() {
+        let clip = FixedClip::new(1.0).unwrap();
+        assert_eq!(clip.factor(0.0), 1.0);
+        assert_eq!(clip.factor(1.0), 1.0);
+        let values: Vec<f32> = (0..1003).map(|i| (i as f32 - 500.0) / 7.0).collect();
+        let factor = clip.factor(norm(&values));
+        let clipped = values.iter().map(|&v| (f64::from(v) * factor).powi(2)).sum::<f64>().sqrt();
+        assert!((clipped - 1.0).abs() < 1e-12, "{clipped}");
+    }
+
+    #[test]
+    fn norm_agrees_with_known_values() {
+        assert_eq!(norm(&[]), 0.0);
+        assert_eq!(norm(&[3.0, -4.0]), 5.0);
+        assert_eq!(norm(&[1.0; 10_000]), 100.0);
+        assert!(norm(&[f32::MAX; 100]).is_finite());
+        assert!(!norm(&[0.0, f32::NAN]).is_finite());
+        assert!(!norm(&[0.0, f32::INFINITY]).is_finite());
+    }
+
+    #[test]
+    fn refuses_bounds_that_are_no_norm() {
+        for bad in [0.0, -1.0, f32::INFINITY] {
+            assert_eq!(FixedClip::new(bad), Err(BadClipNorm(bad)));
+        }
+        assert!(FixedClip::new(f32::NAN).is_err());
+    }
+}

@@ -1,0 +1,247 @@
+//! The privacy argument in types: an exact sum cannot be printed, copied, stored or decoded; what can is a noised sum,
+//! and the only way from one to the other is through a function of this folder whose name says what it does.
+
+use crate::parameters::MAX_PARAMETERS;
+
+/// Sum of the participants' quantized updates, modulo 2^b, as unmasking yields it. Deliberately without `Debug`, `Clone`
+/// or any way to bytes: it lives in the memory of the one step that releases it.
+pub struct ExactSum(NoisedSum);
+
+/// A sum that may be stored and published.
+#[derive(Clone, PartialEq, Eq)]
+pub struct NoisedSum {
+    words: Vec<u32>,
+    modulus_bits: u8,
+    participants: u32,
+}
+
+/// Why words are not a sum, or bytes not a stored one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SumError {
+    /// A modulus no codec has.
+    #[error("a sum is modulo 2^16 to 2^32, not 2^{0}")]
+    ModulusBits(u8),
+    /// A word at or above the modulus.
+    #[error("word {index} of the sum is not below 2^{modulus_bits}")]
+    WordTooLarge {
+        /// Its index.
+        index: usize,
+        /// Bits of the modulus.
+        modulus_bits: u8,
+    },
+    /// A sum of nobody.
+    #[error("a sum needs at least one participant")]
+    NoParticipants,
+    /// A sum of nothing, or of more words than a model can have.
+    #[error("{0} words are not a sum: 1 to 2^29 are possible")]
+    Length(usize),
+    /// Not written by [`NoisedSum::to_bytes`], or by a version this one does not know.
+    #[error("these bytes are not a stored sum of version {VERSION}")]
+    Format,
+    /// Cut off, or with something appended.
+    #[error("a stored sum of {expected} bytes was expected, {got} are there")]
+    Truncated {
+        /// What the header says.
+        expected: usize,
+        /// What there is.
+        got: usize,
+    },
+}
+
+/// Twice the largest model: room for weight and metrics.
+const MAX_WORDS: usize = 1 << 29;
+const _: () = assert!(MAX_WORDS as u64 == 2 * MAX_PARAMETERS);
+const MAGIC: [u8; 4] = *b"TSUM";
+const VERSION: u8 = 1;
+/// Magic, version, modulus bits, two zeros, participants and words as little-endian `u32`.
+const HEADER_BYTES: usize = 16;
+
+impl ExactSum {
+    /// Takes over unmasked words.
+    ///
+    /// # Errors
+    /// Any [`SumError`] but the two about bytes.
+    pub fn new(words: Vec<u32>, modulus_bits: u8, participants: u32) -> Result<Self, SumError> {
+        NoisedSum::checked(words, modulus_bits, participants).map(Self)
+    }
+
+    /// Declares the exact sum public, for tasks without a privacy mechanism. Whoever calls this takes the decision that
+    /// no noise is added; the task, the API and the command line say so.
+    #[must_use]
+    pub fn release_without_noise(self) -> NoisedSum {
+        self.0
+    }
+}
+
+impl NoisedSum {
+    fn checked(words: Vec<u32>, modulus_bits: u8, participants: u32) -> Result<Self, SumError> {
+        if !(16..=32).contains(&modulus_bits) {
+            return Err(SumError::ModulusBits(modulus_bits));
+        }
+        if participants == 0 {
+            return Err(SumError::NoParticipants);
+        }
+        if words.is_empty() || words.len() > MAX_WORDS {
+            return Err(SumError::Length(words.len()));
+        }
+        let largest = u32::MAX >> (32 - u32::from(modulus_bits));
+        match words.iter().position(|&word| word > largest) {
+            Some(index) => Err(SumError::WordTooLarge { index, modulus_bits }),
+            None => Ok(Self { words, modulus_bits, participants }),
+        }
+    }
+
+    /// The sum, modulo 2^[`modulus_bits`](Self::modulus_bits).
+    #[must_use]
+    pub fn words(&self) -> &[u32] {
+        &self.words
+    }
+
+    /// Bits of the modulus, 16 to 32.
+    #[must_use]
+    pub fn modulus_bits(&self) -> u8 {
+        self.modulus_bits
+    }
+
+    /// How many updates are in it; at least 1.
+    #[must_use]
+    pub fn participants(&self) -> u32 {
+        self.participants
+    }
+
+    /// For storage: a header of 16 bytes, then the words, little-endian.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(HEADER_BYTES + 4 * self.words.len());
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&[VERSION, self.modulus_bits, 0, 0]);
+        bytes.extend_from_slice(&self.participants.to_le_bytes());
+        // `checked` keeps the length below 2^30.
+        bytes.extend_from_slice(&u32::try_from(self.words.len()).unwrap_or(u32::MAX).to_le_bytes());
+        for word in &self.words {
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Reads what [`to_bytes`](Self::to_bytes) wrote.
+    ///
+    /// # Errors
+    /// Any [`SumError`]; nothing is allocated before the length is known to be right.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, SumError> {
+        let (header, body) = bytes.split_at_checked(HEADER_BYTES).ok_or(SumError::Format)?;
+        let (fields, _) = header.as_chunks::<4>();
+        let modulus_bits = fields[1][1];
+        if fields[0] != MAGIC || fields[1] != [VERSION, modulus_bits, 0, 0] {
+            return Err(SumError::Format);
+        }
+        let participants = u32::from_le_bytes(fields[2]);
+        let words = usize::try_from(u32::from_le_bytes(fields[3])).map_err(|_| SumError::Format)?;
+        if words > MAX_WORDS {
+            return Err(SumError::Length(words));
+        }
+        let expected = HEADER_BYTES + 4 * words;
+        if bytes.len() != expected {
+            return Err(SumError::Truncated { expected, got: bytes.len() });
+        }
+        let words = body.as_chunks::<4>().0.iter().map(|&word| u32::from_le_bytes(word)).collect();
+        Self::checked(words, modulus_bits, participants)
+    }
+}
+
+/// Sizes only: the words are public, but a log is no place for a million of them.
+impl std::fmt::Debug for NoisedSum {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NoisedSum")
+            .field("words", &self.words.len())
+            .field("modulus_bits", &self.modulus_bits)
+            .field("participants", &self.participants)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Debug;
+    use std::marker::PhantomData;
+
+    use super::*;
+
+    trait Otherwise {
+        const _HAS: bool = false;
+    }
+
+    /// Whether a type has a trait: the inherent constant exists only if it has, and then hides the trait's.
+    /// The underscore: it is unused wherever the type lacks the trait.
+    macro_rules! has {
+        ($type:ty: $($bound:tt)+) => {{
+            struct Probe<T>(PhantomData<T>);
+            impl<T> Otherwise for Probe<T> {}
+            impl<T: $($bound)+> Probe<T> { const _HAS: bool = true; }
+            <Probe<$type>>::_HAS
+        }};
+    }
+
+    #[test]
+    fn an_exact_sum_can_be_neither_shown_nor_copied_nor_written() {
+        // The control: the probe does find these traits where they are.
+        assert!(has!(NoisedSum: Debug));
+        assert!(has!(NoisedSum: Clone));
+        assert!(has!(u32: serde::Serialize));
+
+        assert!(!has!(ExactSum: Debug));
+        assert!(!has!(ExactSum: std::fmt::Display));
+        assert!(!has!(ExactSum: Clone));
+        assert!(!has!(ExactSum: serde::Serialize));
+        assert!(!has!(ExactSum: AsRef<[u32]>));
+        assert!(!has!(ExactSum: std::ops::Deref<Target = NoisedSum>));
+        assert!(!has!(ExactSum: std::ops::Deref<Target = [u32]>));
+        assert!(!has!(ExactSum: Into<Vec<u32>>));
+    }
+
+    fn sum() -> NoisedSum {
+        ExactSum::new(vec![1, 0xfffff, 7], 20, 3).map(ExactSum::release_without_noise).unwrap()
+    }
+
+    #[test]
+    fn bytes_are_as_documented_and_come_back() {
+        let bytes = sum().to_bytes();
+        assert_eq!(bytes[..16], *b"TSUM\x01\x14\0\0\x03\0\0\0\x03\0\0\0");
+        assert_eq!(bytes[16..], *b"\x01\0\0\0\xff\xff\x0f\0\x07\0\0\0");
+        assert_eq!(NoisedSum::from_bytes(&bytes).unwrap(), sum());
+    }
+
+    #[test]
+    fn refuses_bytes_that_are_no_stored_sum() {
+        let bytes = sum().to_bytes();
+        for length in 0..bytes.len() {
+            assert!(NoisedSum::from_bytes(&bytes[..length]).is_err(), "{length}");
+        }
+        let longer = [&bytes[..], b"x"].concat();
+        assert_eq!(NoisedSum::from_bytes(&longer), Err(SumError::Truncated { expected: 28, got: 29 }));
+        let with = |index: usize, value: u8| {
+            let mut bytes = bytes.clone();
+            bytes[index] = value;
+            NoisedSum::from_bytes(&bytes).unwrap_err()
+        };
+        assert_eq!(with(0, b'X'), SumError::Format);
+        assert_eq!(with(4, 2), SumError::Format);
+        assert_eq!(with(5, 33), SumError::ModulusBits(33));
+        assert_eq!(with(6, 1), SumError::Format);
+        assert_eq!(with(8, 0), SumError::NoParticipants);
+        assert_eq!(with(12, 4), SumError::Truncated { expected: 32, got: 28 });
+        assert_eq!(with(15, 0xff), SumError::Length(0xff00_0003));
+        assert_eq!(with(22, 0x1f), SumError::WordTooLarge { index: 1, modulus_bits: 20 });
+    }
+
+    #[test]
+    fn refuses_words_that_are_no_sum() {
+        let error = |words: Vec<u32>, bits, participants| ExactSum::new(words, bits, participants).err();
+        assert_eq!(error(vec![1], 15, 1), Some(SumError::ModulusBits(15)));
+        assert_eq!(error(vec![1], 16, 0), Some(SumError::NoParticipants));
+        assert_eq!(error(vec![], 16, 1), Some(SumError::Length(0)));
+        assert_eq!(error(vec![1, 1 << 16], 16, 1), Some(SumError::WordTooLarge { index: 1, modulus_bits: 16 }));
+        assert!(error(vec![u32::MAX], 32, 1).is_none());
+    }
+}

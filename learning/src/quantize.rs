@@ -1,0 +1,218 @@
+//! Floats to integer words and back: encode one update, decode the sum of many.
+//!
+//! Everything a participant sends is a vector of integers modulo 2^b, so that sums are exact, masks hide all of it and
+//! no order of arrival can change a bit. [`Codec::new`] proves that no sum of a full cohort wraps around.
+//!
+//! Layout of an encoded update: one word per parameter (weight times value), one word for the weight, then the limbs of
+//! each metric. With `b` bits, cohort `n`, weight cap `W` and per-coordinate clip `C`:
+//! `B = floor((2^(b-1) - 1) / (n W))`, scale `s = B / C`, and the word of value `v` of a participant of weight `w` is
+//! `w s v`, clamped to `±w B` and rounded stochastically (down, plus one with the probability of the fraction), so its
+//! expectation is exact. Weighing before rounding keeps the error below one unit whatever the weight.
+
+mod decode;
+mod error;
+mod limbs;
+
+pub use decode::MeanUpdate;
+pub use error::{DecodeError, EncodeError, HeadroomError};
+
+use rand::Rng;
+use serde::{Deserialize, Serialize};
+
+use crate::clip::{self, FixedClip};
+use crate::metrics::MAX_METRICS;
+use crate::parameters::{MAX_PARAMETERS, WrongLength, first_not_finite};
+use crate::update::Update;
+use limbs::Limbs;
+
+/// Largest cohort a codec can be asked for.
+pub const MAX_COHORT: u32 = 65_536;
+/// Fewest levels on each side of zero that the smallest weight must have.
+pub const MIN_LEVELS: u32 = 64;
+
+/// What both sides agree on before a round; part of the task.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QuantizationParams {
+    /// Length of the shared layout, 1 to 2^28.
+    pub parameters: usize,
+    /// `b`: words are integers modulo 2^b; 16 to 32.
+    pub modulus_bits: u8,
+    /// `C`: coordinates of an update beyond `±C` are clamped; finite, above 0.
+    pub clip_range: f32,
+    /// Bound on the L2 norm of an update; absent: none.
+    #[serde(default)]
+    pub clip_norm: Option<f32>,
+    /// `W`: more examples than these do not weigh more; 1 makes the mean unweighted.
+    pub max_weight: u32,
+    /// `n`: most updates one sum may hold, 1 to [`MAX_COHORT`].
+    pub max_cohort: u32,
+    /// How many metrics every update carries, at most [`MAX_METRICS`].
+    pub metrics: usize,
+}
+
+/// One update as words below 2^b; private to its participant until it is masked or, without masks, until it is sent.
+#[derive(Clone, PartialEq, Eq)]
+pub struct QuantizedUpdate {
+    /// As many as [`Codec::len`].
+    pub words: Vec<u32>,
+}
+
+/// Sizes only: an update in a log would be a leak.
+impl std::fmt::Debug for QuantizedUpdate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("QuantizedUpdate").field("words", &self.words.len()).finish_non_exhaustive()
+    }
+}
+
+/// Parameters that are proven to leave headroom, and what follows from them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Codec {
+    params: QuantizationParams,
+    clip: Option<FixedClip>,
+    /// `B`.
+    levels: u32,
+    limbs: Limbs,
+}
+
+impl Codec {
+    /// Checks the parameters and proves that `n W B <= 2^(b-1) - 1`, so that no sum can wrap.
+    ///
+    /// # Errors
+    /// Any [`HeadroomError`].
+    pub fn new(params: QuantizationParams) -> Result<Self, HeadroomError> {
+        let QuantizationParams { parameters, modulus_bits, clip_range, max_weight, max_cohort, metrics, .. } = params;
+        if parameters == 0 || parameters as u64 > MAX_PARAMETERS {
+            return Err(HeadroomError::Parameters(parameters));
+        }
+        if !(16..=32).contains(&modulus_bits) {
+            return Err(HeadroomError::ModulusBits(modulus_bits));
+        }
+        if !clip_range.is_normal() || clip_range < 0.0 {
+            return Err(HeadroomError::ClipRange(clip_range));
+        }
+        if max_weight == 0 {
+            return Err(HeadroomError::MaxWeight);
+        }
+        if max_cohort == 0 || max_cohort > MAX_COHORT {
+            return Err(HeadroomError::MaxCohort(max_cohort));
+        }
+        if metrics > MAX_METRICS {
+            return Err(HeadroomError::Metrics(metrics));
+        }
+        let clip = params.clip_norm.map(FixedClip::new).transpose()?;
+        let levels = u64::from(half(modulus_bits)) / (u64::from(max_weight) * u64::from(max_cohort));
+        // At most `half`, which is below 2^31.
+        let levels = u32::try_from(levels).unwrap_or(u32::MAX);
+        if levels < MIN_LEVELS {
+            return Err(HeadroomError::too_few_levels(levels, modulus_bits, max_weight, max_cohort));
+        }
+        Ok(Self { params, clip, levels, limbs: Limbs::new(modulus_bits, max_cohort) })
+    }
+
+    /// The parameters it was made of.
+    #[must_use]
+    pub fn params(&self) -> &QuantizationParams {
+        &self.params
+    }
+
+    /// Words of an encoded update: parameters, weight, metrics.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "an encoded update is never empty")]
+    pub fn len(&self) -> usize {
+        self.params.parameters + 1 + self.params.metrics * self.limbs.per_metric()
+    }
+
+    /// `B`: levels on each side of zero for weight 1; at least [`MIN_LEVELS`].
+    #[must_use]
+    pub fn levels(&self) -> u32 {
+        self.levels
+    }
+
+    /// `s = B / C`: units per 1.0, for weight 1.
+    #[must_use]
+    pub fn scale(&self) -> f64 {
+        f64::from(self.levels) / f64::from(self.params.clip_range)
+    }
+
+    /// Clips, weighs and rounds one update, in this order. Four bytes are drawn from `rng` per parameter, nothing else;
+    /// where no seed has to be repeated it should be cryptographic, since rounding is part of what hides a value.
+    ///
+    /// # Errors
+    /// Any [`EncodeError`]: a local matter of the participant, nothing may be sent.
+    pub fn encode(&self, update: &Update, rng: &mut impl Rng) -> Result<QuantizedUpdate, EncodeError> {
+        let expected = self.params.parameters;
+        if update.delta.len() != expected {
+            return Err(WrongLength { expected, got: update.delta.len() }.into());
+        }
+        if update.metrics.len() != self.params.metrics {
+            return Err(EncodeError::MetricCount { expected: self.params.metrics, got: update.metrics.len() });
+        }
+        let norm = clip::norm(&update.delta);
+        if !norm.is_finite() {
+            let index = first_not_finite(&update.delta).unwrap_or_default();
+            return Err(EncodeError::NotFinite { index });
+        }
+        let weight = match u32::try_from(update.examples).unwrap_or(u32::MAX).min(self.params.max_weight) {
+            0 => return Err(EncodeError::NoExamples),
+            weight => weight,
+        };
+        let mut words = vec![0; self.len()];
+        let (values, rest) = words.split_at_mut(expected);
+        let factor = self.clip.map_or(1.0, |clip| clip.factor(norm));
+        self.round(&update.delta, factor, weight, values, rng);
+        let (weight_word, metric_words) = rest.split_at_mut(1);
+        weight_word[0] = weight;
+        for (index, (metric, words)) in
+            update.metrics.iter().zip(metric_words.chunks_exact_mut(self.limbs.per_metric())).enumerate()
+        {
+            if metric.count > 0 && !metric.value.is_finite() {
+                return Err(EncodeError::MetricNotFinite { index });
+            }
+            self.limbs.split(*metric, self.mask(), words);
+        }
+        Ok(QuantizedUpdate { words })
+    }
+
+    /// Clamp, weigh, round: `x = factor * w * s * v` within `±w B`, as fixed point with 32 fractional bits; adding 32
+    /// random bits and dropping the fraction rounds up with exactly the fraction's probability.
+    fn round(&self, delta: &[f32], factor: f64, weight: u32, words: &mut [u32], rng: &mut impl Rng) {
+        const BLOCK: usize = 1024;
+        // w B <= W B <= 2^31 - 1, exact; the fixed point value stays below 2^63.
+        let limit = f64::from(weight) * f64::from(self.levels);
+        let scale = factor * (limit / f64::from(self.params.clip_range));
+        let mask = self.mask();
+        let mut noise = [0_u8; 4 * BLOCK];
+        for (values, words) in delta.chunks(BLOCK).zip(words.chunks_mut(BLOCK)) {
+            let noise = &mut noise[..4 * values.len()];
+            rng.fill_bytes(noise);
+            for ((&value, word), &noise) in values.iter().zip(words).zip(noise.as_chunks::<4>().0) {
+                let exact = (f64::from(value) * scale).clamp(-limit, limit) * 4_294_967_296.0;
+                #[expect(clippy::cast_possible_truncation, reason = "below 2^63; digits past 2^-32 are dropped")]
+                let fixed = exact as i64;
+                *word = to_word((fixed + i64::from(u32::from_le_bytes(noise))) >> 32, mask);
+            }
+        }
+    }
+
+    fn mask(&self) -> u32 {
+        u32::MAX >> (32 - u32::from(self.params.modulus_bits))
+    }
+}
+
+/// Largest absolute value a sum modulo 2^b can have and be read back.
+fn half(modulus_bits: u8) -> u32 {
+    u32::MAX >> (33 - u32::from(modulus_bits))
+}
+
+/// The residue modulo 2^b.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "reduction modulo 2^32 is meant")]
+fn to_word(value: i64, mask: u32) -> u32 {
+    value as u32 & mask
+}
+
+/// The representative of a residue in `-2^(b-1) .. 2^(b-1)`.
+fn lift(word: u32, modulus_bits: u8) -> i64 {
+    let word = i64::from(word);
+    if word >> (modulus_bits - 1) == 0 { word } else { word - (1_i64 << modulus_bits) }
+}

@@ -5,18 +5,22 @@
 //! the same bits everywhere: only `+ - * /` and `sqrt` of IEEE 754, in a fixed order, and every random draw comes from a
 //! generator the caller passes in. No I/O, no clock, no devices; masks, participants and rounds are unknown here.
 
+pub mod checkpoint;
 pub mod clip;
 pub mod initialize;
 pub mod metrics;
+pub mod optimizer;
 pub mod parameters;
 pub mod partition;
 pub mod privacy;
 pub mod quantize;
 pub mod update;
 
+pub use checkpoint::CheckpointError;
 pub use clip::FixedClip;
 pub use initialize::{InitError, Initializer, TensorInit, initialize};
 pub use metrics::{MetricName, MetricValue};
+pub use optimizer::{OptimizerSpec, OptimizerState, StepError};
 pub use parameters::{Layout, LayoutError, Parameters, TensorSpec, WrongLayout, WrongLength};
 pub use partition::{Partition, PatternError, Patterns};
 pub use privacy::{ExactSum, NoisedSum, SumError};

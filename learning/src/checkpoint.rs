@@ -1,0 +1,281 @@
+//! Parameters as bytes: the safetensors format, `F32` only, so that other tools can read a published model.
+//!
+//! The same parameters always give the same bytes (tensors in the layout's order, no metadata), because a model version
+//! is known by its digest. What is read is checked against what is expected before anything of its size is allocated.
+
+use std::sync::Arc;
+
+use safetensors::tensor::{Metadata, TensorInfo};
+use safetensors::{Dtype, SafeTensorError, SafeTensors};
+
+use crate::parameters::{Layout, LayoutError, Parameters, TensorSpec, first_not_finite};
+
+/// Longest header that is read: more than [`MAX_TENSORS`](crate::parameters::MAX_TENSORS) of the longest names take.
+pub const MAX_HEADER_BYTES: u64 = 4 << 20;
+
+/// Why bytes are not the expected model.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckpointError {
+    /// Not safetensors, cut off, or with something appended.
+    #[error("not a whole safetensors file: {0}")]
+    Malformed(String),
+    /// A header above [`MAX_HEADER_BYTES`].
+    #[error("the safetensors header claims {0} bytes; at most {MAX_HEADER_BYTES} are read")]
+    HeaderTooLong(u64),
+    /// A tensor of another element type.
+    #[error("tensor {tensor:?} holds {dtype}; only F32 is possible")]
+    Dtype {
+        /// Its name.
+        tensor: String,
+        /// Its element type.
+        dtype: String,
+    },
+    /// The tensors are no model of ours.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// The expected model has a tensor that is not there.
+    #[error("tensor {0:?} is missing")]
+    Missing(String),
+    /// There is a tensor that the expected model does not have.
+    #[error("tensor {0:?} does not belong to the model")]
+    Unexpected(String),
+    /// A tensor of another shape.
+    #[error("tensor {tensor:?} has shape {got:?} where the model has {expected:?}")]
+    Shape {
+        /// Its name.
+        tensor: String,
+        /// The model's.
+        expected: Vec<u64>,
+        /// The file's.
+        got: Vec<u64>,
+    },
+    /// A value that no training can start from.
+    #[error("tensor {tensor:?} has a NaN or infinity at position {index}")]
+    NotFinite {
+        /// Its name.
+        tensor: String,
+        /// Position within the tensor, row-major.
+        index: usize,
+    },
+}
+
+/// Writes parameters as safetensors; byte for byte a function of layout and values.
+///
+/// # Errors
+/// [`CheckpointError::NotFinite`]: a model with such a value would be refused by everyone who reads it.
+pub fn write(parameters: &Parameters) -> Result<Vec<u8>, CheckpointError> {
+    let layout = parameters.layout();
+    check_finite(parameters)?;
+    let mut header = header(layout)?;
+    // The format asks for data at a multiple of 8.
+    header.resize(header.len().next_multiple_of(8), b' ');
+    let mut bytes = Vec::with_capacity(8 + header.len() + 4 * layout.len());
+    bytes.extend_from_slice(&(header.len() as u64).to_le_bytes());
+    bytes.extend_from_slice(&header);
+    for value in parameters.values() {
+        bytes.extend_from_slice(&value.to_le_bytes());
+    }
+    Ok(bytes)
+}
+
+fn header(layout: &Layout) -> Result<Vec<u8>, CheckpointError> {
+    let malformed = |error: &dyn std::fmt::Display| CheckpointError::Malformed(error.to_string());
+    let describe = |(index, tensor): (usize, &TensorSpec)| -> Result<_, CheckpointError> {
+        let range = layout.range(index);
+        let shape = tensor.shape.iter().map(|&n| usize::try_from(n)).collect::<Result<_, _>>();
+        let shape = shape.map_err(|error| malformed(&error))?;
+        let info = TensorInfo { dtype: Dtype::F32, shape, data_offsets: (4 * range.start, 4 * range.end) };
+        Ok((tensor.name.clone(), info))
+    };
+    let tensors = layout.tensors().iter().enumerate().map(describe).collect::<Result<_, _>>()?;
+    let metadata = Metadata::new(None, tensors).map_err(|error| malformed(&error))?;
+    serde_json::to_vec(&metadata).map_err(|error| malformed(&error))
+}
+
+/// Reads the tensors' names and shapes, in the order of their data, without looking at a value.
+///
+/// # Errors
+/// Any [`CheckpointError`] but those about an expected model.
+pub fn read_layout(bytes: &[u8]) -> Result<Layout, CheckpointError> {
+    let (metadata, _) = parse(bytes)?;
+    layout_of(&metadata)
+}
+
+/// Reads a model whose tensors are known. The file may hold them in any order; it must hold these and no others.
+///
+/// # Errors
+/// Any [`CheckpointError`].
+pub fn read(bytes: &[u8], expected: &Arc<Layout>) -> Result<Parameters, CheckpointError> {
+    let (metadata, data) = parse(bytes)?;
+    let found = layout_of(&metadata)?;
+    check_same(&found, expected)?;
+    let mut parameters = Parameters::zeros(Arc::clone(expected));
+    for (index, tensor) in expected.tensors().iter().enumerate() {
+        // Parsing proved that the offsets lie within the data and fit the shape, which is the expected one.
+        let info = metadata.info(&tensor.name);
+        let bytes = info.and_then(|info| data.get(info.data_offsets.0..info.data_offsets.1)).unwrap_or_default();
+        let values = &mut parameters.values_mut()[expected.range(index)];
+        for (value, &bytes) in values.iter_mut().zip(bytes.as_chunks::<4>().0) {
+            *value = f32::from_le_bytes(bytes);
+        }
+    }
+    check_finite(&parameters)?;
+    Ok(parameters)
+}
+
+/// The checked header and the data behind it.
+fn parse(bytes: &[u8]) -> Result<(Metadata, &[u8]), CheckpointError> {
+    if let Some(length) = bytes.first_chunk::<8>().map(|length| u64::from_le_bytes(*length))
+        && length > MAX_HEADER_BYTES
+    {
+        return Err(CheckpointError::HeaderTooLong(length));
+    }
+    let malformed = |error: SafeTensorError| CheckpointError::Malformed(error.to_string());
+    let (header, metadata) = SafeTensors::read_metadata(bytes).map_err(malformed)?;
+    Ok((metadata, bytes.get(8 + header..).unwrap_or_default()))
+}
+
+fn layout_of(metadata: &Metadata) -> Result<Layout, CheckpointError> {
+    let mut tensors = Vec::new();
+    for name in metadata.offset_keys() {
+        let Some(info) = metadata.info(&name) else { continue };
+        if info.dtype != Dtype::F32 {
+            return Err(CheckpointError::Dtype { tensor: name, dtype: info.dtype.to_string() });
+        }
+        tensors.push(TensorSpec { name, shape: info.shape.iter().map(|&n| n as u64).collect() });
+    }
+    Ok(Layout::new(tensors)?)
+}
+
+/// The same tensors, in whatever order.
+fn check_same(found: &Layout, expected: &Layout) -> Result<(), CheckpointError> {
+    if let Some(extra) = found.tensors().iter().find(|tensor| expected.find(&tensor.name).is_none()) {
+        return Err(CheckpointError::Unexpected(extra.name.clone()));
+    }
+    for tensor in expected.tensors() {
+        let index = found.find(&tensor.name).ok_or_else(|| CheckpointError::Missing(tensor.name.clone()))?;
+        let got = &found.tensors()[index].shape;
+        if *got != tensor.shape {
+            let (expected, got) = (tensor.shape.clone(), got.clone());
+            return Err(CheckpointError::Shape { tensor: tensor.name.clone(), expected, got });
+        }
+    }
+    Ok(())
+}
+
+fn check_finite(parameters: &Parameters) -> Result<(), CheckpointError> {
+    for (index, tensor) in parameters.layout().tensors().iter().enumerate() {
+        if let Some(index) = first_not_finite(parameters.tensor(index)) {
+            return Err(CheckpointError::NotFinite { tensor: tensor.name.clone(), index });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(tensors: &[(&str, &[u64])]) -> Arc<Layout> {
+        let spec = |&(name, shape): &(&str, &[u64])| TensorSpec { name: name.to_owned(), shape: shape.to_vec() };
+        Arc::new(Layout::new(tensors.iter().map(spec).collect()).unwrap())
+    }
+
+    /// `z` before `a`: the layout's order is neither the alphabet's nor a hash table's.
+    fn model() -> Parameters {
+        let layout = layout(&[("z.weight", &[2, 2]), ("a\"\\", &[1]), ("m", &[])]);
+        Parameters::new(layout, vec![1.0, -0.0, 3.5, f32::MIN_POSITIVE, 5.0, -6.0]).unwrap()
+    }
+
+    fn file(header: &str, data: &[u8]) -> Vec<u8> {
+        let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+        bytes.extend_from_slice(header.as_bytes());
+        bytes.extend_from_slice(data);
+        bytes
+    }
+
+    #[test]
+    fn comes_back_bit_for_bit_in_the_same_order() {
+        let bytes = write(&model()).unwrap();
+        assert_eq!(bytes, write(&model()).unwrap());
+        assert_eq!(read_layout(&bytes).unwrap(), **model().layout());
+        let back = read(&bytes, model().layout()).unwrap();
+        let bits = |p: &Parameters| p.values().iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&back), bits(&model()));
+    }
+
+    #[test]
+    fn bytes_are_a_known_safetensors_file() {
+        let one = Parameters::new(layout(&[("b", &[1]), ("a", &[1])]), vec![1.0, 2.0]).unwrap();
+        let header = concat!(
+            r#"{"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"#,
+            r#""a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}     "#
+        );
+        assert_eq!(header.len() % 8, 0);
+        assert_eq!(write(&one).unwrap(), file(header, b"\0\0\x80\x3f\0\0\0\x40"));
+    }
+
+    #[test]
+    fn reads_files_of_other_tools() {
+        let model = model();
+        let views = model.layout().tensors().iter().enumerate().map(|(index, tensor)| {
+            let data: Vec<u8> = model.tensor(index).iter().flat_map(|v| v.to_le_bytes()).collect();
+            (tensor.name.clone(), tensor.shape.iter().map(|&n| usize::try_from(n).unwrap()).collect::<Vec<_>>(), data)
+        });
+        let views: Vec<_> = views.collect();
+        let views = views.iter().map(|(name, shape, data)| {
+            (name.clone(), safetensors::tensor::TensorView::new(Dtype::F32, shape.clone(), data).unwrap())
+        });
+        let metadata = [("format".to_owned(), "pt".to_owned())].into();
+        let bytes = safetensors::serialize(views, Some(metadata)).unwrap();
+        assert_ne!(bytes, write(&model).unwrap());
+        assert_eq!(read(&bytes, model.layout()).unwrap(), model);
+    }
+
+    #[test]
+    fn refuses_another_model() {
+        let bytes = write(&model()).unwrap();
+        let error = |tensors: &[(&str, &[u64])]| read(&bytes, &layout(tensors)).unwrap_err();
+        let z: (&str, &[u64]) = ("z.weight", &[2, 2]);
+        let a: (&str, &[u64]) = ("a\"\\", &[1]);
+        let m: (&str, &[u64]) = ("m", &[]);
+        assert_eq!(error(&[z, a]), CheckpointError::Unexpected("m".into()));
+        assert_eq!(error(&[z, a, m, ("n", &[1])]), CheckpointError::Missing("n".into()));
+        let shape = CheckpointError::Shape { tensor: "z.weight".into(), expected: vec![4], got: vec![2, 2] };
+        assert_eq!(error(&[("z.weight", &[4]), a, m]), shape);
+    }
+
+    #[test]
+    fn refuses_bytes_that_are_no_model() {
+        let bytes = write(&model()).unwrap();
+        for length in 0..bytes.len() {
+            assert!(read(&bytes[..length], model().layout()).is_err(), "{length}");
+        }
+        let longer = [&bytes[..], b"x"].concat();
+        assert!(matches!(read(&longer, model().layout()), Err(CheckpointError::Malformed(_))));
+        assert_eq!(read_layout(&[0xff; 64]), Err(CheckpointError::HeaderTooLong(u64::MAX)));
+        let half = file(r#"{"a":{"dtype":"F16","shape":[2],"data_offsets":[0,4]}}"#, &[0; 4]);
+        assert_eq!(read_layout(&half), Err(CheckpointError::Dtype { tensor: "a".into(), dtype: "F16".into() }));
+        let empty = file(r#"{"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}}"#, &[]);
+        assert_eq!(read_layout(&empty), Err(LayoutError::BadShape("a".into()).into()));
+        assert_eq!(read_layout(&file("{}", &[])), Err(LayoutError::Empty.into()));
+        let overlap = r#"{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
+        assert!(matches!(read_layout(&file(overlap, &[0; 4])), Err(CheckpointError::Malformed(_))));
+        let huge = r#"{"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,4]}}"#;
+        assert!(matches!(read_layout(&file(huge, &[0; 4])), Err(CheckpointError::Malformed(_))));
+    }
+
+    #[test]
+    fn neither_writes_nor_reads_what_is_not_finite() {
+        let mut model = model();
+        let good = write(&model).unwrap();
+        model.values_mut()[3] = f32::NAN;
+        let error = CheckpointError::NotFinite { tensor: "z.weight".into(), index: 3 };
+        assert_eq!(write(&model), Err(error.clone()));
+        let mut bad = good.clone();
+        let third = good.len() - 3 * 4;
+        bad[third..third + 4].copy_from_slice(&f32::INFINITY.to_le_bytes());
+        assert_eq!(read(&bad, model.layout()), Err(error));
+    }
+}

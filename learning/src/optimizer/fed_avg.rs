@@ -1,0 +1,60 @@
+//! FedAvg: the model moves by the weighted mean of the participants' deltas (McMahan et al. 2017).
+
+use super::StepError;
+use crate::parameters::Parameters;
+use crate::quantize::MeanUpdate;
+
+/// Adds `learning_rate * delta`; lengths and rate are already checked.
+pub(super) fn step(learning_rate: f64, parameters: &mut Parameters, mean: &MeanUpdate) -> Result<(), StepError> {
+    #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
+    let next = |value: f32, delta: f32| (f64::from(value) + learning_rate * f64::from(delta)) as f32;
+    let pairs = || parameters.values().iter().zip(&mean.delta);
+    // First the check, then the change, so that an error leaves the model whole.
+    if let Some(index) = pairs().position(|(&value, &delta)| !next(value, delta).is_finite()) {
+        return Err(StepError::NotFinite(index));
+    }
+    for (value, &delta) in parameters.values_mut().iter_mut().zip(&mean.delta) {
+        *value = next(*value, delta);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::{OptimizerSpec, OptimizerState, step};
+    use super::*;
+    use crate::parameters::{Layout, TensorSpec, WrongLength};
+
+    fn parameters(values: &[f32]) -> Parameters {
+        let spec = TensorSpec { name: "w".into(), shape: vec![values.len() as u64] };
+        Parameters::new(Arc::new(Layout::new(vec![spec]).unwrap()), values.to_vec()).unwrap()
+    }
+
+    fn mean(delta: &[f32]) -> MeanUpdate {
+        MeanUpdate { delta: delta.to_vec(), weight: 1, participants: 1, metrics: vec![] }
+    }
+
+    #[test]
+    fn moves_by_the_rate_times_the_mean() {
+        let mut model = parameters(&[1.0, -2.0, 0.5]);
+        let spec = OptimizerSpec::FedAvg { learning_rate: 0.5 };
+        let state = step(&spec, OptimizerState::Empty, &mut model, &mean(&[2.0, 1.0, 0.0])).unwrap();
+        assert_eq!((model.values(), state), ([2.0, -1.5, 0.5].as_slice(), OptimizerState::Empty));
+    }
+
+    #[test]
+    fn an_error_leaves_the_model_whole() {
+        let mut model = parameters(&[1.0, f32::MAX]);
+        let spec = OptimizerSpec::default();
+        let result = step(&spec, OptimizerState::Empty, &mut model, &mean(&[1.0, f32::MAX]));
+        assert_eq!(result, Err(StepError::NotFinite(1)));
+        let result = step(&spec, OptimizerState::Empty, &mut model, &mean(&[1.0]));
+        assert_eq!(result, Err(WrongLength { expected: 2, got: 1 }.into()));
+        let frozen = OptimizerSpec::FedAvg { learning_rate: 0.0 };
+        let result = step(&frozen, OptimizerState::Empty, &mut model, &mean(&[1.0, 1.0]));
+        assert_eq!(result, Err(StepError::LearningRate(0.0)));
+        assert_eq!(model.values(), [1.0, f32::MAX]);
+    }
+}

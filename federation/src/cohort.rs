@@ -26,17 +26,19 @@ pub enum Cohort {
 impl Cohort {
     /// How many inputs the round aims at, given how many are eligible; at least 1 if anybody is.
     #[must_use]
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a part of a u32, rounded up, fits a u32"
-    )]
     pub fn target(&self, eligible: u32) -> u32 {
         match *self {
             Self::Count(count) => count.min(eligible),
-            Self::Fraction(fraction) => ((f64::from(eligible) * fraction).ceil() as u32).min(eligible),
+            Self::Fraction(fraction) => round_up(f64::from(eligible) * fraction).max(1).min(eligible),
         }
     }
+}
+
+/// Rounds a number of participants up, but not when only the binary form of a decimal fraction lifts it above a whole
+/// number, as in 0.07 * 100.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, which is meant")]
+pub(crate) fn round_up(participants: f64) -> u32 {
+    (participants - 1e-9).ceil() as u32
 }
 
 /// What a participant must fulfil to be drawn.

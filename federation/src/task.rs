@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::cohort::{Cohort, Requirements};
+use crate::cohort::{Cohort, Requirements, round_up};
 use crate::round::{PhaseLimits, RoundLimits, UnknownName, names};
 
 /// Largest cohort a round may have.
@@ -359,11 +359,10 @@ impl TaskSpec {
 
     /// How many to draw and how many inputs to aim at, given how many are eligible.
     #[must_use]
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bounded by select_max, a u32")]
     pub fn draw(&self, eligible: u32) -> Draw {
         let target = self.selection.cohort.target(eligible).min(self.rounds.select_max);
-        let wanted = (f64::from(target) * (1.0 + self.selection.over_selection)).ceil();
-        let cohort = (wanted.min(f64::from(self.rounds.select_max)) as u32).min(eligible);
+        let wanted = round_up(f64::from(target) * (1.0 + self.selection.over_selection));
+        let cohort = wanted.max(target).min(self.rounds.select_max).min(eligible);
         Draw { cohort, collect_max: self.rounds.collect_max.unwrap_or(target) }
     }
 

@@ -1,0 +1,315 @@
+//! The life of a round: every small case of `advance`, whole lives under a clock that jumps, and the diagram in
+//! `docs/PROTOCOL.md`, which is printed from the code.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::Duration;
+
+use federation::advance::{Decision, Tally, advance};
+use federation::id::{RoundKey, TaskId};
+use federation::round::{AssignmentState, FailureReason, PhaseLimits, Round, RoundLimits, RoundState};
+use federation::time::{Clock, MockClock, Timestamp};
+use proptest::prelude::*;
+
+const SINCE: Timestamp = Timestamp(1_000_000);
+const DEADLINE_MS: i64 = 100;
+
+fn limits() -> RoundLimits {
+    RoundLimits {
+        select: PhaseLimits { min: 3, max: 5, deadline_ms: DEADLINE_MS.unsigned_abs() },
+        collect: PhaseLimits { min: 2, max: 3, deadline_ms: DEADLINE_MS.unsigned_abs() },
+        aggregate_deadline_ms: DEADLINE_MS.unsigned_abs(),
+    }
+}
+
+fn round(state: RoundState) -> Round {
+    Round {
+        key: RoundKey { task: TaskId(uuid::Uuid::from_u128(7)), number: 1 },
+        attempt: 1,
+        state,
+        base_version: 0,
+        limits: limits(),
+        cohort: 4,
+        state_since: SINCE,
+        opened_at: SINCE,
+        failure: None,
+    }
+}
+
+/// Every state × every tally up to a little above the limits × the times around each edge.
+fn for_every_case(mut check: impl FnMut(&Round, &Tally, Timestamp, Decision)) {
+    let times = [-1_000_000, -1, 0, 1, DEADLINE_MS - 1, DEADLINE_MS, DEADLINE_MS + 1, i64::MAX / 2];
+    for state in RoundState::ALL {
+        let round = round(state);
+        for eligible in 0..=6 {
+            for pending in 0..=5 {
+                for reported in 0..=5 {
+                    for published in [false, true] {
+                        let tally = Tally { eligible, pending, reported, published };
+                        for offset in times {
+                            let now = Timestamp(SINCE.0 + offset);
+                            check(&round, &tally, now, advance(&round, &tally, now));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_round_that_ended_is_done_and_no_other() {
+    for_every_case(|round, tally, now, decision| {
+        assert_eq!(decision == Decision::Done, round.state.is_terminal(), "{round:?} {tally:?} {now}");
+    });
+}
+
+#[test]
+fn closing_leads_only_to_a_successor_that_is_no_failure() {
+    for_every_case(|round, tally, now, decision| {
+        if let Decision::Close(next) = decision {
+            assert!(round.state.successors().contains(&next), "{:?} to {next}: {tally:?} {now}", round.state);
+            assert!(!matches!(next, RoundState::Failed | RoundState::Cancelled));
+        }
+    });
+}
+
+#[test]
+fn each_phase_closes_exactly_when_it_has_what_it_needs() {
+    for_every_case(|round, tally, now, decision| {
+        let late = now.0 >= SINCE.0 + DEADLINE_MS;
+        let enough = match round.state {
+            RoundState::Selecting => tally.eligible >= 3,
+            RoundState::Collecting => tally.reported >= 2 && (tally.reported >= 3 || tally.pending == 0 || late),
+            RoundState::Aggregating => tally.published,
+            _ => false,
+        };
+        assert_eq!(matches!(decision, Decision::Close(_)), enough, "{:?} {tally:?} {now}", round.state);
+    });
+}
+
+#[test]
+fn each_abort_has_the_reason_that_fits() {
+    for_every_case(|round, tally, now, decision| {
+        let Decision::Abort(reason) = decision else { return };
+        let late = now.0 >= SINCE.0 + DEADLINE_MS;
+        let fits = match reason {
+            FailureReason::TooFewParticipants => {
+                round.state == RoundState::Selecting && late && tally.eligible < limits().select.min
+            }
+            FailureReason::TooFewInputs => {
+                round.state == RoundState::Collecting && late && tally.reported < limits().collect.min
+            }
+            FailureReason::QuorumLost => {
+                round.state == RoundState::Collecting && tally.reported + tally.pending < limits().collect.min
+            }
+            FailureReason::AggregationTimedOut => round.state == RoundState::Aggregating && late && !tally.published,
+            FailureReason::GarbageSum | FailureReason::InputLost => false,
+        };
+        assert!(fits, "{reason}: {:?} {tally:?} {now}", round.state);
+    });
+}
+
+#[test]
+fn waiting_ends_at_the_deadline_which_lies_ahead() {
+    for_every_case(|round, tally, now, decision| {
+        let deadline = Timestamp(SINCE.0 + DEADLINE_MS);
+        match decision {
+            Decision::Wait(until) => assert!(until == deadline && SINCE <= now && now < deadline, "{tally:?} {now}"),
+            Decision::Rebase => assert!(now < SINCE, "{:?} {tally:?} {now}", round.state),
+            Decision::Close(_) | Decision::Abort(_) | Decision::Done => {}
+        }
+    });
+}
+
+#[test]
+fn one_more_input_never_costs_a_round() {
+    for_every_case(|round, tally, now, decision| {
+        let Decision::Close(next) = decision else { return };
+        let more = Tally { reported: tally.reported + 1, eligible: tally.eligible + 1, ..*tally };
+        assert_eq!(advance(round, &more, now), Decision::Close(next), "{tally:?} {now}");
+    });
+}
+
+#[test]
+fn the_end_of_time_does_not_wrap() {
+    let mut round = round(RoundState::Selecting);
+    round.state_since = Timestamp(i64::MAX - 1);
+    let decision = advance(&round, &Tally::default(), Timestamp(0));
+    assert_eq!(decision, Decision::Rebase);
+    assert_eq!(round.deadline_at(), Some(Timestamp(i64::MAX)));
+}
+
+/// What a life is made of.
+#[derive(Clone, Debug)]
+enum Event {
+    CheckIn,
+    Leave,
+    Report,
+    Abandon,
+    Publish,
+    Jump(i64),
+    Ask,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        3 => Just(Event::CheckIn),
+        1 => Just(Event::Leave),
+        4 => Just(Event::Report),
+        1 => Just(Event::Abandon),
+        1 => Just(Event::Publish),
+        3 => (-300_i64..150).prop_map(Event::Jump),
+        6 => Just(Event::Ask),
+    ]
+}
+
+/// A round with the facts around it, as a coordinator would keep them.
+struct Life {
+    round: Round,
+    tally: Tally,
+    clock: MockClock,
+}
+
+impl Life {
+    fn new() -> Self {
+        Self { round: round(RoundState::Selecting), tally: Tally::default(), clock: MockClock::new(SINCE) }
+    }
+
+    fn apply(&mut self, event: &Event) {
+        let tally = &mut self.tally;
+        match event {
+            Event::CheckIn => tally.eligible += 1,
+            Event::Leave => tally.eligible = tally.eligible.saturating_sub(1),
+            Event::Report if tally.pending > 0 => {
+                tally.pending -= 1;
+                tally.reported += 1;
+            }
+            Event::Abandon => tally.pending = tally.pending.saturating_sub(1),
+            Event::Publish => tally.published = self.round.state == RoundState::Aggregating,
+            Event::Jump(by) => self.clock.set(Timestamp(self.clock.now().0 + by)),
+            Event::Ask => self.ask(),
+            Event::Report => {}
+        }
+    }
+
+    /// Decides and does what was decided, as the holder of the lease does.
+    fn ask(&mut self) {
+        let now = self.clock.now();
+        let was_over = self.round.state.is_terminal();
+        let next = match advance(&self.round, &self.tally, now) {
+            Decision::Close(next) => next,
+            Decision::Abort(reason) => {
+                self.round.failure = Some(reason);
+                RoundState::Failed
+            }
+            Decision::Rebase => {
+                self.round.state_since = now;
+                return;
+            }
+            Decision::Wait(_) | Decision::Done => return,
+        };
+        assert!(!was_over, "a round that ended never changes again");
+        assert!(self.round.state.successors().contains(&next));
+        if next == RoundState::Collecting {
+            self.tally.pending = self.tally.eligible.min(4);
+        }
+        self.round.state = next;
+        self.round.state_since = now;
+    }
+}
+
+proptest! {
+    #[test]
+    fn once_time_passes_every_round_ends(events in proptest::collection::vec(event(), 0..60)) {
+        let mut life = Life::new();
+        for event in &events {
+            life.apply(event);
+        }
+        // Nothing happens any more; the clock may lie behind the phase's start, hence one rebase per phase.
+        for _ in 0..6 {
+            life.ask();
+            life.clock.advance(Duration::from_millis(DEADLINE_MS.unsigned_abs()));
+        }
+        prop_assert!(life.round.state.is_terminal(), "{:?} after {events:?}", life.round);
+        prop_assert_eq!(life.round.failure.is_some(), life.round.state == RoundState::Failed);
+    }
+
+    #[test]
+    fn a_clock_that_jumps_back_delays_a_round_by_one_phase_at_most(back in 1_i64..1_000_000, state in 0_usize..3) {
+        let mut life = Life::new();
+        life.round.state = RoundState::ALL[state];
+        life.tally.pending = 4;
+        life.clock.set(Timestamp(SINCE.0 - back));
+        life.ask();
+        prop_assert_eq!(life.round.state_since, life.clock.now());
+        prop_assert_eq!(life.round.state, RoundState::ALL[state]);
+        life.clock.advance(Duration::from_millis(DEADLINE_MS.unsigned_abs() - 1));
+        life.ask();
+        prop_assert_eq!(life.round.state, RoundState::ALL[state]);
+        life.clock.advance(Duration::from_millis(1));
+        life.ask();
+        prop_assert_eq!(life.round.state, RoundState::Failed);
+    }
+}
+
+#[test]
+fn names_come_back_and_are_unique() {
+    fn check<T: Copy + PartialEq + std::fmt::Debug + std::fmt::Display + std::str::FromStr>(all: &[T])
+    where
+        T::Err: std::fmt::Debug,
+    {
+        let names: BTreeSet<_> = all.iter().map(ToString::to_string).collect();
+        assert_eq!(names.len(), all.len());
+        for value in all {
+            assert_eq!(value.to_string().parse::<T>().unwrap(), *value);
+        }
+        assert!("unheard_of".parse::<T>().is_err());
+    }
+    check(&RoundState::ALL);
+    check(&FailureReason::ALL);
+    check(&AssignmentState::ALL);
+    for state in AssignmentState::ALL {
+        assert!(!(state.is_pending() && state.is_dropped()), "{state}");
+        assert_eq!(serde_json::to_value(state).unwrap(), state.as_str());
+    }
+}
+
+/// Mermaid text of the states, their successors, and the reasons `advance` gives on the way to FAILED.
+fn diagram() -> String {
+    let mut reasons: BTreeMap<RoundState, BTreeSet<FailureReason>> = BTreeMap::new();
+    for_every_case(|round, _, _, decision| {
+        if let Decision::Abort(reason) = decision {
+            reasons.entry(round.state).or_default().insert(reason);
+        }
+    });
+    let mut text = String::from("stateDiagram-v2\n    [*] --> SELECTING\n");
+    for state in RoundState::ALL {
+        for next in state.successors() {
+            text += &format!("    {state} --> {next}");
+            if *next == RoundState::Failed {
+                let names: Vec<_> = reasons[&state].iter().map(|reason| reason.as_str()).collect();
+                text += &format!(": {}", names.join(", "));
+            }
+            text += "\n";
+        }
+        if state.is_terminal() {
+            text += &format!("    {state} --> [*]\n");
+        }
+    }
+    text
+}
+
+#[test]
+fn the_diagram_in_the_documentation_is_the_one_in_the_code() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/PROTOCOL.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let block = page.split_once("```mermaid\n").and_then(|(_, rest)| rest.split_once("```"));
+    let expected = diagram();
+    assert_eq!(
+        block.map(|(block, _)| block),
+        Some(expected.as_str()),
+        "put this into the mermaid block of {}:\n{expected}",
+        path.display()
+    );
+}

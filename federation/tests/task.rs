@@ -1,0 +1,269 @@
+//! Tasks: the file an operator writes, every mistake that is refused, and the limits that follow from it.
+
+use federation::cohort::Cohort;
+use federation::round::{PhaseLimits, RoundLimits};
+use federation::task::{
+    Deployment, Draw, Initial, MAX_COHORT, MAX_DEADLINE_MS, ServerOptimizer, SpecError, TaskSpec, TaskStatus, is_name,
+};
+
+const DEPLOYMENT: Deployment = Deployment { poll_interval_ms: 1_000 };
+
+const FULL: &str = r#"
+    name = "mnist-mlp"
+    description = "Digits."
+    metrics = ["loss", "accuracy"]
+
+    [model]
+    personal = ["fc2.*"]
+    seed = 7
+    architecture = { kind = "mlp", inputs = 784, hidden = [200], classes = 10 }
+    tensors = [
+        { name = "fc1.weight", shape = [200, 784], init = { uniform = { bound = 0.0357 } } },
+        { name = "fc1.bias", shape = [200] },
+        { name = "fc2.weight", shape = [10, 200], init = "zeros" },
+    ]
+
+    [training]
+    epochs = 2
+    batch_size = 10
+    learning_rate = 0.05
+    momentum = 0.9
+
+    [rounds]
+    count = 30
+    max_attempts = 5
+    select_min = 8
+    collect_min = 4
+    collect_deadline_ms = 60000
+
+    [selection]
+    cohort = { fraction = 0.5 }
+    over_selection = 0.25
+    seed = 1
+    require = { labels = { region = "eu" }, min_examples = 50, min_gap_rounds = 1 }
+
+    [aggregation]
+    optimizer = { name = "fed_avg", learning_rate = 0.5 }
+    modulus_bits = 30
+    clip_range = 0.5
+    clip_norm = 4.0
+    max_weight = 600
+"#;
+
+const SMALL: &str = r#"
+    name = "small"
+    [model]
+    tensors = [{ name = "w", shape = [3] }]
+"#;
+
+fn parse(text: &str) -> TaskSpec {
+    toml::from_str(text).expect("the test's own task file")
+}
+
+fn problems(change: impl FnOnce(&mut TaskSpec)) -> Vec<SpecError> {
+    let mut spec = parse(SMALL);
+    change(&mut spec);
+    spec.check(&DEPLOYMENT).err().unwrap_or_default()
+}
+
+#[track_caller]
+fn refuses(fields: &[&str], change: impl FnOnce(&mut TaskSpec)) {
+    let problems = problems(change);
+    let found: Vec<_> = problems.iter().map(|problem| problem.field.as_str()).collect();
+    assert_eq!(found, fields, "{problems:?}");
+}
+
+#[test]
+fn a_full_task_file_is_read_and_sound() {
+    let spec = parse(FULL);
+    assert_eq!(spec.check(&DEPLOYMENT), Ok(()));
+    assert_eq!(spec.selection.cohort, Cohort::Fraction(0.5));
+    assert_eq!(spec.aggregation.optimizer, ServerOptimizer::FedAvg { learning_rate: 0.5 });
+    assert_eq!(spec.model.tensors[0].init, Initial::Uniform { bound: 0.0357 });
+    assert_eq!(spec.model.tensors[1].init, Initial::Zeros);
+    let json = serde_json::to_string(&spec).unwrap();
+    assert_eq!(serde_json::from_str::<TaskSpec>(&json).unwrap(), spec, "JSON keeps it whole");
+}
+
+#[test]
+fn the_smallest_task_file_gets_working_defaults() {
+    let spec = parse(SMALL);
+    assert_eq!(spec.check(&DEPLOYMENT), Ok(()));
+    assert_eq!(
+        spec.round_limits(),
+        RoundLimits {
+            select: PhaseLimits { min: 10, max: 1024, deadline_ms: 600_000 },
+            collect: PhaseLimits { min: 5, max: 1024, deadline_ms: 600_000 },
+            aggregate_deadline_ms: 600_000,
+        }
+    );
+    assert_eq!(spec.metrics, ["loss", "accuracy", "train_loss"]);
+}
+
+#[test]
+fn unknown_keys_are_refused_wherever_they_stand() {
+    for (section, key) in [
+        ("", "nmae = 1"),
+        ("[training]", "epoch = 1"),
+        ("[rounds]", "cuont = 1"),
+        ("[selection]", "fraction = 0.5"),
+        ("[selection.require]", "label = 1"),
+        ("[aggregation]", "optimiser = 1"),
+        ("[aggregation.optimizer]", "name = \"fed_avg\"\nrate = 1.0"),
+    ] {
+        let text = if section.is_empty() { format!("{key}\n{SMALL}") } else { format!("{SMALL}\n{section}\n{key}") };
+        let error = toml::from_str::<TaskSpec>(&text).unwrap_err().to_string();
+        assert!(error.contains("unknown field") && error.contains("expected"), "{section} {key}: {error}");
+    }
+    assert!(toml::from_str::<TaskSpec>(&SMALL.replace("shape", "shapes")).is_err());
+}
+
+#[test]
+fn names_and_the_model_are_checked() {
+    refuses(&["name"], |t| t.name = "two words".into());
+    refuses(&["name"], |t| t.name.clear());
+    refuses(&["description"], |t| t.description = "x".repeat(4097));
+    refuses(&["model.tensors"], |t| t.model.tensors.clear());
+    refuses(&["model.personal"], |t| t.model.personal = vec!["x".into(); 257]);
+    for bound in [0.0, -1.0, f32::NAN, f32::INFINITY] {
+        refuses(&["model.tensors.init.uniform.bound"], |t| t.model.tensors[0].init = Initial::Uniform { bound });
+    }
+    refuses(&["metrics"], |t| t.metrics = vec!["loss".into(), "loss".into()]);
+    refuses(&["metrics"], |t| t.metrics = vec!["no blanks".into()]);
+    refuses(&["metrics"], |t| t.metrics = (0..17).map(|i| format!("m{i}")).collect());
+    assert!(problems(|t| t.metrics.clear()).is_empty());
+    assert!(is_name("a-1_b.C") && !is_name(&"x".repeat(65)) && !is_name("ä"));
+}
+
+#[test]
+fn the_training_plan_is_checked() {
+    refuses(&["training.epochs"], |t| t.training.epochs = 0);
+    refuses(&["training.epochs"], |t| t.training.epochs = 10_001);
+    refuses(&["training.steps"], |t| t.training.steps = Some(0));
+    refuses(&["training.batch_size"], |t| t.training.batch_size = 0);
+    for rate in [0.0, -0.1, f64::NAN, f64::INFINITY] {
+        refuses(&["training.learning_rate"], |t| t.training.learning_rate = rate);
+        refuses(&["aggregation.optimizer.learning_rate"], |t| {
+            t.aggregation.optimizer = ServerOptimizer::FedAvg { learning_rate: rate };
+        });
+    }
+    refuses(&["training.momentum"], |t| t.training.momentum = 1.0);
+    refuses(&["training.weight_decay"], |t| t.training.weight_decay = -1.0);
+    refuses(&["training.proximal_mu"], |t| t.training.proximal_mu = f64::NAN);
+}
+
+#[test]
+fn the_selection_is_checked() {
+    refuses(&["selection.cohort.count", "rounds.select_min", "rounds.collect_min"], |t| {
+        t.selection.cohort = Cohort::Count(0);
+    });
+    for fraction in [0.0, -0.5, 1.01, f64::NAN] {
+        let problems = problems(|t| t.selection.cohort = Cohort::Fraction(fraction));
+        assert_eq!(problems[0].field, "selection.cohort.fraction");
+    }
+    for over_selection in [-0.1, 10.1, f64::NAN] {
+        refuses(&["selection.over_selection"], |t| t.selection.over_selection = over_selection);
+    }
+}
+
+#[test]
+fn a_configuration_that_can_starve_is_refused() {
+    refuses(&["rounds.select_min"], |t| t.rounds.select_max = 9);
+    refuses(&["rounds.collect_min"], |t| (t.rounds.collect_min, t.rounds.collect_max) = (Some(6), Some(5)));
+    refuses(&["rounds.collect_min"], |t| t.rounds.collect_min = Some(11));
+    // Over-selection makes it reachable, but not with as many as are there when selection closes.
+    refuses(&["rounds.collect_min"], |t| (t.rounds.collect_min, t.selection.over_selection) = (Some(11), 0.5));
+    assert!(
+        problems(|t| {
+            (t.rounds.collect_min, t.selection.over_selection, t.rounds.select_min) = (Some(11), 0.5, Some(15));
+        })
+        .is_empty()
+    );
+    refuses(&["rounds.select_deadline_ms"], |t| t.rounds.select_deadline_ms = 999);
+    refuses(&["rounds.collect_deadline_ms"], |t| t.rounds.collect_deadline_ms = 999);
+    refuses(&["rounds.collect_deadline_ms"], |t| t.rounds.collect_deadline_ms = MAX_DEADLINE_MS + 1);
+    refuses(&["rounds.aggregate_deadline_ms"], |t| t.rounds.aggregate_deadline_ms = 0);
+    refuses(&["rounds.count"], |t| t.rounds.count = 0);
+    refuses(&["rounds.select_max"], |t| t.rounds.select_max = MAX_COHORT + 1);
+    refuses(&["rounds.select_min", "rounds.collect_min"], |t| {
+        (t.rounds.select_min, t.rounds.collect_min) = (Some(0), Some(0));
+    });
+}
+
+#[test]
+fn the_encoding_is_checked() {
+    refuses(&["aggregation.modulus_bits"], |t| t.aggregation.modulus_bits = 15);
+    refuses(&["aggregation.modulus_bits"], |t| t.aggregation.modulus_bits = 33);
+    refuses(&["aggregation.clip_range"], |t| t.aggregation.clip_range = 0.0);
+    refuses(&["aggregation.clip_norm"], |t| t.aggregation.clip_norm = Some(f32::NAN));
+    refuses(&["aggregation.max_weight"], |t| t.aggregation.max_weight = 0);
+}
+
+#[test]
+fn all_mistakes_are_named_at_once_with_what_would_be_right() {
+    let problems = problems(|t| {
+        t.name.clear();
+        t.training.batch_size = 0;
+        t.rounds.collect_min = Some(11);
+        t.aggregation.modulus_bits = 64;
+    });
+    let text: Vec<_> = problems.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        text,
+        [
+            "name: must be 1 to 64 letters, digits, '-', '_' or '.'",
+            "training.batch_size: must be between 1 and 65536",
+            "rounds.collect_min: is 11, but a cohort drawn from rounds.select_min = 10 participants has only 10: lower \
+             collect_min, or raise select_min, the cohort or over_selection",
+            "aggregation.modulus_bits: must be between 16 and 32",
+        ]
+    );
+}
+
+#[test]
+fn a_draw_over_selects_within_what_is_there() {
+    let draw = |over_selection: f64, eligible| {
+        let mut spec = parse(SMALL);
+        spec.selection.over_selection = over_selection;
+        spec.rounds.select_max = 15;
+        spec.draw(eligible)
+    };
+    assert_eq!(draw(0.0, 20), Draw { cohort: 10, collect_max: 10 });
+    assert_eq!(draw(0.2, 20), Draw { cohort: 12, collect_max: 10 });
+    assert_eq!(draw(0.1, 20), Draw { cohort: 11, collect_max: 10 }, "10 * 1.1 is a hair above 11 in binary");
+    assert_eq!(draw(0.01, 20), Draw { cohort: 11, collect_max: 10 }, "a part of a participant is one");
+    assert_eq!(draw(0.2, 11), Draw { cohort: 11, collect_max: 10 });
+    assert_eq!(draw(9.0, 100), Draw { cohort: 15, collect_max: 10 }, "select_max holds");
+    assert_eq!(draw(0.2, 4), Draw { cohort: 4, collect_max: 4 });
+}
+
+#[test]
+fn whatever_passes_the_check_can_close_collection() {
+    // With as few participants as selection closes with, and all of them reporting, collection must close.
+    for count in 1..=12 {
+        for over_selection in [0.0, 0.1, 0.3, 1.0] {
+            for select_min in [None, Some(1), Some(5), Some(20)] {
+                for collect_min in [None, Some(1), Some(5), Some(13)] {
+                    let mut spec = parse(SMALL);
+                    spec.selection.cohort = Cohort::Count(count);
+                    spec.selection.over_selection = over_selection;
+                    (spec.rounds.select_min, spec.rounds.collect_min) = (select_min, collect_min);
+                    if spec.check(&DEPLOYMENT).is_ok() {
+                        let limits = spec.round_limits();
+                        assert!(limits.collect.min <= spec.draw(limits.select.min).cohort, "{spec:?}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn statuses_have_stable_names() {
+    for status in TaskStatus::ALL {
+        assert_eq!(status.as_str().parse::<TaskStatus>().unwrap(), status);
+        assert_eq!(serde_json::to_value(status).unwrap(), status.as_str());
+    }
+    assert!(TaskStatus::Completed.is_terminal() && TaskStatus::Cancelled.is_terminal());
+    assert!(!TaskStatus::Active.is_terminal() && !TaskStatus::Paused.is_terminal());
+}

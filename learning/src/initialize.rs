@@ -62,7 +62,7 @@ pub enum InitError {
 ///
 /// # Errors
 /// Any [`InitError`]; `inits` must name the tensors of `layout`, in order.
-pub fn initialize(layout: &Arc<Layout>, inits: &[TensorInit], seed: u64) -> Result<Parameters, InitError> {
+pub fn initialize(layout: Arc<Layout>, inits: &[TensorInit], seed: u64) -> Result<Parameters, InitError> {
     let tensors = layout.tensors();
     let mismatch = tensors.iter().zip(inits).position(|(tensor, init)| *tensor != init.spec);
     if let Some(index) = mismatch {
@@ -73,9 +73,9 @@ pub fn initialize(layout: &Arc<Layout>, inits: &[TensorInit], seed: u64) -> Resu
     }
     let mut key = *b"--------tributary initial model.";
     key[..8].copy_from_slice(&seed.to_le_bytes());
-    let mut parameters = Parameters::zeros(Arc::clone(layout));
+    let mut parameters = Parameters::zeros(Arc::clone(&layout));
     for (index, init) in inits.iter().enumerate() {
-        let bound = bound_of(init)?;
+        let bound = init.bound()?;
         let mut rng = ChaCha8Rng::from_seed(key);
         rng.set_stream(index as u64);
         if bound > 0.0 {
@@ -87,20 +87,26 @@ pub fn initialize(layout: &Arc<Layout>, inits: &[TensorInit], seed: u64) -> Resu
     Ok(parameters)
 }
 
-fn bound_of(tensor: &TensorInit) -> Result<f32, InitError> {
-    match tensor.init {
-        Initializer::Zeros => Ok(0.0),
-        Initializer::Uniform { bound } if bound.is_finite() && bound >= 0.0 => Ok(bound),
-        Initializer::Uniform { bound } => Err(InitError::BadBound { tensor: tensor.spec.name.clone(), bound }),
-        Initializer::KaimingUniform => match tensor.spec.shape.split_first() {
-            Some((_, inner)) if !inner.is_empty() => {
-                // A checked layout keeps the product below 2^28, exact in f64.
-                #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
-                let bound = (6.0 / inner.iter().product::<u64>() as f64).sqrt() as f32;
-                Ok(bound)
-            }
-            _ => Err(InitError::NoFanIn(tensor.spec.name.clone())),
-        },
+impl TensorInit {
+    /// The bound its values are drawn within, 0 for zeros: `Uniform` with this bound draws the same bits.
+    ///
+    /// # Errors
+    /// [`InitError::BadBound`] or [`InitError::NoFanIn`].
+    pub fn bound(&self) -> Result<f32, InitError> {
+        match self.init {
+            Initializer::Zeros => Ok(0.0),
+            Initializer::Uniform { bound } if bound.is_finite() && bound >= 0.0 => Ok(bound),
+            Initializer::Uniform { bound } => Err(InitError::BadBound { tensor: self.spec.name.clone(), bound }),
+            Initializer::KaimingUniform => match self.spec.shape.split_first() {
+                Some((_, inner)) if !inner.is_empty() => {
+                    let fan_in = inner.iter().fold(1_u64, |product, &n| product.saturating_mul(n)).max(1);
+                    #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
+                    let bound = (6.0 / fan_in as f64).sqrt() as f32;
+                    Ok(bound)
+                }
+                _ => Err(InitError::NoFanIn(self.spec.name.clone())),
+            },
+        }
     }
 }
 
@@ -129,7 +135,7 @@ mod tests {
             tensor("b", &[1000], Initializer::Uniform { bound: 0.25 }),
             tensor("z", &[10], Initializer::Zeros),
         ];
-        let parameters = initialize(&layout_of(&inits), &inits, 7).unwrap();
+        let parameters = initialize(layout_of(&inits), &inits, 7).unwrap();
         for (index, bound) in [(0, 0.5_f32), (1, 0.25)] {
             let values = parameters.tensor(index);
             assert!(values.iter().all(|v| v.abs() <= bound));
@@ -139,14 +145,18 @@ mod tests {
             assert!((square / (bound * bound / 3.0) - 1.0).abs() < 0.1, "{square}");
         }
         assert_eq!(parameters.tensor(2), [0.0; 10]);
+
+        let mut explicit = inits.clone();
+        explicit[0].init = Initializer::Uniform { bound: inits[0].bound().unwrap() };
+        assert_eq!(initialize(layout_of(&explicit), &explicit, 7).unwrap(), parameters);
     }
 
     #[test]
     fn known_values_of_a_known_seed() {
         let inits = [tensor("w", &[4], Initializer::Uniform { bound: 1.0 })];
-        let values = initialize(&layout_of(&inits), &inits, 42).unwrap().into_values();
+        let values = initialize(layout_of(&inits), &inits, 42).unwrap().into_values();
         assert_eq!(values.iter().map(|v| v.to_bits()).collect::<Vec<_>>(), KNOWN_BITS);
-        let other = initialize(&layout_of(&inits), &inits, 43).unwrap().into_values();
+        let other = initialize(layout_of(&inits), &inits, 43).unwrap().into_values();
         assert_ne!(values, other);
     }
 
@@ -157,7 +167,7 @@ mod tests {
     fn a_tensor_does_not_depend_on_the_ones_before_it() {
         let inits =
             |first| [tensor("a", &[first], Initializer::Zeros), tensor("b", &[3, 3], Initializer::KaimingUniform)];
-        let draw = |first| initialize(&layout_of(&inits(first)), &inits(first), 1).unwrap().tensor(1).to_vec();
+        let draw = |first| initialize(layout_of(&inits(first)), &inits(first), 1).unwrap().tensor(1).to_vec();
         assert_eq!(draw(1), draw(9));
     }
 
@@ -165,15 +175,15 @@ mod tests {
     fn refuses_what_it_cannot_draw() {
         let draw = |init| {
             let inits = [tensor("w", &[3], init)];
-            initialize(&layout_of(&inits), &inits, 0).unwrap_err()
+            initialize(layout_of(&inits), &inits, 0).unwrap_err()
         };
         assert_eq!(draw(Initializer::KaimingUniform), InitError::NoFanIn("w".into()));
         assert_eq!(draw(Initializer::Uniform { bound: -1.0 }), InitError::BadBound { tensor: "w".into(), bound: -1.0 });
         assert!(matches!(draw(Initializer::Uniform { bound: f32::NAN }), InitError::BadBound { .. }));
         let two = [tensor("a", &[1], Initializer::Zeros), tensor("b", &[1], Initializer::Zeros)];
         let swapped = [two[1].clone(), two[0].clone()];
-        assert_eq!(initialize(&layout_of(&two), &swapped, 0).unwrap_err(), InitError::Mismatch(0));
-        assert_eq!(initialize(&layout_of(&two), &two[..1], 0).unwrap_err(), InitError::Mismatch(1));
+        assert_eq!(initialize(layout_of(&two), &swapped, 0).unwrap_err(), InitError::Mismatch(0));
+        assert_eq!(initialize(layout_of(&two), &two[..1], 0).unwrap_err(), InitError::Mismatch(1));
     }
 
     #[test]

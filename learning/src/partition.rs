@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::parameters::{Layout, LayoutError, MAX_NAME_BYTES, Parameters, TensorSpec, WrongLayout};
 
 /// Most patterns a task may name.
-pub const MAX_PATTERNS: usize = 64;
+pub const MAX_PATTERNS: usize = 256;
 
 /// Patterns over tensor names: `*` is any run of characters (also none, also dots), `?` is any one character, all else
 /// is itself. Between 1 and [`MAX_PATTERNS`], each 1 to 128 printable ASCII characters.
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn refuses_malformed_lists_also_when_deserialized() {
         assert_eq!(Patterns::new(vec![]), Err(PatternError::Empty));
-        assert_eq!(Patterns::new(vec!["a".into(); 65]), Err(PatternError::TooMany(65)));
+        assert_eq!(Patterns::new(vec!["a".into(); 257]), Err(PatternError::TooMany(257)));
         assert_eq!(Patterns::new(vec!["a b".into()]), Err(PatternError::Malformed("a b".into())));
         assert_eq!(Patterns::new(vec![String::new()]), Err(PatternError::Malformed(String::new())));
         assert_eq!(serde_json::from_str::<Patterns>(r#"["fc2.*"]"#).unwrap(), patterns(&["fc2.*"]));

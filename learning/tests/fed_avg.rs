@@ -23,7 +23,7 @@ fn a_round_ends_at_the_weighted_mean_of_the_models() {
     };
     let inits = [tensor("w", &[10, 60], Initializer::KaimingUniform), tensor("b", &[10], Initializer::Zeros)];
     let layout = Arc::new(Layout::new(inits.iter().map(|i| i.spec.clone()).collect()).unwrap());
-    let received = initialize(&layout, &inits, 1).unwrap();
+    let received = initialize(Arc::clone(&layout), &inits, 1).unwrap();
     let codec = Codec::new(QuantizationParams {
         parameters: layout.len(),
         modulus_bits: 32,

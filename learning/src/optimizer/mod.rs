@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use crate::parameters::{Parameters, WrongLength};
 use crate::quantize::MeanUpdate;
 
-/// The server optimizer of a task, for example `{ kind = "fed_avg", learning_rate = 1.0 }`.
+/// The server optimizer of a task, for example `{ name = "fed_avg", learning_rate = 1.0 }`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(tag = "name", rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum OptimizerSpec {
     /// Adds the mean update times the learning rate (McMahan et al. 2017, algorithm 1; the rate as in Reddi et al. 2021).
@@ -100,12 +100,12 @@ mod tests {
     #[test]
     fn reads_as_people_write_it() {
         let read = |text: &str| serde_json::from_str::<OptimizerSpec>(text);
-        assert_eq!(read(r#"{"kind":"fed_avg"}"#).unwrap(), OptimizerSpec::default());
+        assert_eq!(read(r#"{"name":"fed_avg"}"#).unwrap(), OptimizerSpec::default());
         let half = OptimizerSpec::FedAvg { learning_rate: 0.5 };
-        assert_eq!(read(r#"{"kind":"fed_avg","learning_rate":0.5}"#).unwrap(), half);
+        assert_eq!(read(r#"{"name":"fed_avg","learning_rate":0.5}"#).unwrap(), half);
         assert_eq!(read(&serde_json::to_string(&half).unwrap()).unwrap(), half);
-        assert!(read(r#"{"kind":"fed_avg","momentum":0.5}"#).unwrap_err().to_string().contains("momentum"));
-        assert!(read(r#"{"kind":"adam"}"#).unwrap_err().to_string().contains("fed_avg"));
+        assert!(read(r#"{"name":"fed_avg","momentum":0.5}"#).unwrap_err().to_string().contains("momentum"));
+        assert!(read(r#"{"name":"adam"}"#).unwrap_err().to_string().contains("fed_avg"));
     }
 
     #[test]

@@ -1,0 +1,303 @@
+//! Blobs as files: `xx/<digest>` below one folder, where `xx` are the first two digits of the digest.
+//!
+//! A blob is written to `tmp/`, flushed, renamed into its place, and its folder flushed; a file under its digest is
+//! therefore always whole. The 256 folders are made when the store opens, so that storing a blob never has to make one
+//! durable. A file's modification time is the store's clock when the blob was last stored.
+
+use std::fs::{self, File, FileTimes, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use federation::id::Digest;
+use federation::time::{Clock, Timestamp};
+use ring::digest::{Context, SHA256};
+use tokio::task::spawn_blocking;
+
+use super::{BlobRead, BlobStore, BlobWriter, check_expected, finish_digest, sha256};
+use crate::error::{Result, StoreError};
+
+/// Bytes gathered before they are handed to a blocking thread: enough that the hand-over costs nothing.
+const BUFFER_BYTES: usize = 1 << 20;
+/// Folder of unfinished blobs.
+const TEMPORARY: &str = "tmp";
+
+/// Blobs below a folder. Clones share it.
+#[derive(Clone)]
+pub(crate) struct DiskBlobs {
+    folder: Arc<PathBuf>,
+    /// Numbers the unfinished files of this process.
+    serial: Arc<AtomicU64>,
+    clock: Arc<dyn Clock>,
+}
+
+impl DiskBlobs {
+    /// Opens the folder, makes what is missing and removes what unfinished writers left. One process at a time may have
+    /// it open.
+    pub(crate) async fn open(folder: PathBuf, clock: Arc<dyn Clock>) -> Result<Self> {
+        blocking(move || {
+            prepare(&folder)?;
+            Ok(Self { folder: Arc::new(folder), serial: Arc::default(), clock })
+        })
+        .await
+    }
+
+    fn path(&self, digest: Digest) -> PathBuf {
+        let name = digest.to_string();
+        self.folder.join(&name[..2]).join(name)
+    }
+
+    fn unfinished(&self) -> io::Result<Unfinished> {
+        let serial = self.serial.fetch_add(1, Ordering::Relaxed);
+        let path = self.folder.join(TEMPORARY).join(serial.to_string());
+        let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
+        Ok(Unfinished { file, path })
+    }
+
+    /// Makes the file durable under its digest.
+    fn keep(&self, unfinished: Unfinished, digest: Digest) -> Result<()> {
+        unfinished.file.set_times(FileTimes::new().set_modified(to_system(self.clock.now())))?;
+        unfinished.file.sync_all()?;
+        let path = self.path(digest);
+        // A blob that exists is replaced by its equal, which makes it young again.
+        fs::rename(&unfinished.path, &path)?;
+        Ok(sync_parent(&path)?)
+    }
+}
+
+#[async_trait]
+impl BlobStore for DiskBlobs {
+    async fn put_bytes(&self, bytes: Bytes) -> Result<Digest> {
+        let blobs = self.clone();
+        blocking(move || {
+            let digest = sha256(&bytes);
+            let mut unfinished = blobs.unfinished()?;
+            unfinished.file.write_all(&bytes)?;
+            blobs.keep(unfinished, digest)?;
+            Ok(digest)
+        })
+        .await
+    }
+
+    async fn writer(&self) -> Result<Box<dyn BlobWriter>> {
+        let blobs = self.clone();
+        let unfinished = blocking(move || Ok(blobs.unfinished()?)).await?;
+        let open = OpenBlob { unfinished, context: Context::new(&SHA256), bytes: 0 };
+        Ok(Box::new(DiskWriter { blobs: self.clone(), open: Some(open), buffer: Vec::new(), buffered: 0 }))
+    }
+
+    async fn open(&self, digest: Digest) -> Result<Box<dyn BlobRead>> {
+        let path = self.path(digest);
+        blocking(move || {
+            let file = File::open(&path).map_err(|error| missing(error, digest))?;
+            let size = file.metadata()?.len();
+            Ok(Box::new(DiskRead { file, size }) as Box<dyn BlobRead>)
+        })
+        .await
+    }
+
+    async fn get(&self, digest: Digest) -> Result<Bytes> {
+        let path = self.path(digest);
+        blocking(move || {
+            let bytes = fs::read(&path).map_err(|error| missing(error, digest))?;
+            if sha256(&bytes) == digest {
+                Ok(bytes.into())
+            } else {
+                Err(StoreError::Corrupt(format!("the file of blob {digest} holds other bytes")))
+            }
+        })
+        .await
+    }
+
+    async fn len(&self, digest: Digest) -> Result<Option<u64>> {
+        let path = self.path(digest);
+        blocking(move || match fs::metadata(&path) {
+            Ok(metadata) => Ok(Some(metadata.len())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        })
+        .await
+    }
+
+    async fn delete(&self, digest: Digest) -> Result<bool> {
+        let path = self.path(digest);
+        // Not flushed: a blob that comes back after a power cut is garbage once more.
+        blocking(move || match fs::remove_file(&path) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error.into()),
+        })
+        .await
+    }
+
+    async fn list(&self, older_than: Timestamp) -> Result<Vec<Digest>> {
+        let folder = Arc::clone(&self.folder);
+        blocking(move || {
+            let mut found = Vec::new();
+            for first in 0..=u8::MAX {
+                list_folder(&folder.join(hex::encode([first])), older_than, &mut found)?;
+            }
+            Ok(found)
+        })
+        .await
+    }
+}
+
+fn list_folder(folder: &Path, older_than: Timestamp, found: &mut Vec<Digest>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        // Whatever is not named like a blob is not ours to judge.
+        let Some(digest) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        match entry.metadata() {
+            Ok(metadata) if from_system(metadata.modified()?) < older_than => found.push(digest),
+            Ok(_) => {}
+            // Deleted since the folder was read.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// A file in `tmp/`; removed when dropped, unless it was renamed.
+struct Unfinished {
+    file: File,
+    path: PathBuf,
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        // After a rename there is nothing here; any other failure leaves a file that the next start removes.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+struct OpenBlob {
+    unfinished: Unfinished,
+    context: Context,
+    bytes: u64,
+}
+
+impl OpenBlob {
+    fn append(&mut self, chunks: &[Bytes]) -> io::Result<()> {
+        for chunk in chunks {
+            self.unfinished.file.write_all(chunk)?;
+            self.context.update(chunk);
+            self.bytes += chunk.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+struct DiskWriter {
+    blobs: DiskBlobs,
+    /// None after an error, or when a caller gave up in the middle of a write.
+    open: Option<OpenBlob>,
+    buffer: Vec<Bytes>,
+    buffered: usize,
+}
+
+impl DiskWriter {
+    fn take(&mut self) -> Result<(OpenBlob, Vec<Bytes>)> {
+        let open = self.open.take().ok_or_else(|| StoreError::fault("a blob writer was used after it failed"))?;
+        self.buffered = 0;
+        Ok((open, std::mem::take(&mut self.buffer)))
+    }
+}
+
+#[async_trait]
+impl BlobWriter for DiskWriter {
+    async fn write(&mut self, chunk: Bytes) -> Result<()> {
+        self.buffered += chunk.len();
+        self.buffer.push(chunk);
+        if self.buffered < BUFFER_BYTES {
+            return Ok(());
+        }
+        let (mut open, chunks) = self.take()?;
+        self.open = Some(
+            blocking(move || {
+                open.append(&chunks)?;
+                Ok(open)
+            })
+            .await?,
+        );
+        Ok(())
+    }
+
+    async fn finish(mut self: Box<Self>, expected: Option<Digest>) -> Result<(Digest, u64)> {
+        let (mut open, chunks) = self.take()?;
+        let blobs = self.blobs.clone();
+        blocking(move || {
+            open.append(&chunks)?;
+            let digest = finish_digest(open.context);
+            check_expected(digest, expected)?;
+            blobs.keep(open.unfinished, digest)?;
+            Ok((digest, open.bytes))
+        })
+        .await
+    }
+}
+
+#[derive(Debug)]
+struct DiskRead {
+    file: File,
+    size: u64,
+}
+
+impl Read for DiskRead {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.file.read(buffer)
+    }
+}
+
+impl Seek for DiskRead {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.file.seek(to)
+    }
+}
+
+impl BlobRead for DiskRead {
+    fn size(&self) -> u64 {
+        self.size
+    }
+}
+
+fn prepare(folder: &Path) -> Result<()> {
+    let temporary = folder.join(TEMPORARY);
+    fs::create_dir_all(&temporary)?;
+    for entry in fs::read_dir(&temporary)? {
+        fs::remove_file(entry?.path())?;
+    }
+    for first in 0..=u8::MAX {
+        fs::create_dir_all(folder.join(hex::encode([first])))?;
+    }
+    File::open(folder)?.sync_all()?;
+    Ok(sync_parent(folder)?)
+}
+
+fn sync_parent(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => File::open(parent)?.sync_all(),
+        _ => File::open(".")?.sync_all(),
+    }
+}
+
+fn missing(error: io::Error, digest: Digest) -> StoreError {
+    if error.kind() == io::ErrorKind::NotFound { StoreError::MissingBlob(digest) } else { error.into() }
+}
+
+fn to_system(at: Timestamp) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(u64::try_from(at.0).unwrap_or(0))
+}
+
+fn from_system(at: SystemTime) -> Timestamp {
+    Timestamp(0).plus(at.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO))
+}
+
+async fn blocking<T: Send + 'static>(act: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    spawn_blocking(act).await.map_err(StoreError::fault)?
+}

@@ -1,0 +1,113 @@
+//! Blobs in memory, for tests and simulations.
+
+use std::collections::HashMap;
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use federation::id::Digest;
+use federation::time::{Clock, Timestamp};
+
+use super::{BlobRead, BlobStore, BlobWriter, check_expected, sha256};
+use crate::error::{Result, StoreError};
+
+/// Blobs in memory. Clones share them.
+#[derive(Clone)]
+pub(crate) struct MemoryBlobs {
+    blobs: Arc<Mutex<HashMap<Digest, (Bytes, Timestamp)>>>,
+    clock: Arc<dyn Clock>,
+}
+
+impl MemoryBlobs {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { blobs: Arc::default(), clock }
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut HashMap<Digest, (Bytes, Timestamp)>) -> T) -> T {
+        // No step of `act` can leave the map half changed, so a panic elsewhere is no reason to give up.
+        act(&mut self.blobs.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn find(&self, digest: Digest) -> Result<Bytes> {
+        self.with(|blobs| blobs.get(&digest).map(|(bytes, _)| bytes.clone())).ok_or(StoreError::MissingBlob(digest))
+    }
+
+    fn put(&self, bytes: Bytes) -> Digest {
+        let digest = sha256(&bytes);
+        let now = self.clock.now();
+        self.with(|blobs| blobs.insert(digest, (bytes, now)));
+        digest
+    }
+}
+
+#[async_trait]
+impl BlobStore for MemoryBlobs {
+    async fn put_bytes(&self, bytes: Bytes) -> Result<Digest> {
+        Ok(self.put(bytes))
+    }
+
+    async fn writer(&self) -> Result<Box<dyn BlobWriter>> {
+        Ok(Box::new(MemoryWriter { blobs: self.clone(), bytes: Vec::new() }))
+    }
+
+    async fn open(&self, digest: Digest) -> Result<Box<dyn BlobRead>> {
+        Ok(Box::new(MemoryRead(Cursor::new(self.find(digest)?))))
+    }
+
+    async fn get(&self, digest: Digest) -> Result<Bytes> {
+        self.find(digest)
+    }
+
+    async fn len(&self, digest: Digest) -> Result<Option<u64>> {
+        Ok(self.with(|blobs| blobs.get(&digest).map(|(bytes, _)| bytes.len() as u64)))
+    }
+
+    async fn delete(&self, digest: Digest) -> Result<bool> {
+        Ok(self.with(|blobs| blobs.remove(&digest).is_some()))
+    }
+
+    async fn list(&self, older_than: Timestamp) -> Result<Vec<Digest>> {
+        Ok(self.with(|blobs| blobs.iter().filter(|(_, (_, at))| *at < older_than).map(|(digest, _)| *digest).collect()))
+    }
+}
+
+struct MemoryWriter {
+    blobs: MemoryBlobs,
+    bytes: Vec<u8>,
+}
+
+#[async_trait]
+impl BlobWriter for MemoryWriter {
+    async fn write(&mut self, chunk: Bytes) -> Result<()> {
+        self.bytes.extend_from_slice(&chunk);
+        Ok(())
+    }
+
+    async fn finish(self: Box<Self>, expected: Option<Digest>) -> Result<(Digest, u64)> {
+        check_expected(sha256(&self.bytes), expected)?;
+        let size = self.bytes.len() as u64;
+        Ok((self.blobs.put(self.bytes.into()), size))
+    }
+}
+
+#[derive(Debug)]
+struct MemoryRead(Cursor<Bytes>);
+
+impl Read for MemoryRead {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+impl Seek for MemoryRead {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.0.seek(to)
+    }
+}
+
+impl BlobRead for MemoryRead {
+    fn size(&self) -> u64 {
+        self.0.get_ref().len() as u64
+    }
+}

@@ -1,0 +1,62 @@
+//! Admitted inputs: the receipt behind each update that counts.
+
+use async_trait::async_trait;
+use federation::id::{Digest, ParticipantId, RoundKey};
+use federation::time::Timestamp;
+
+use crate::error::Result;
+
+/// An input that was accepted: from its commit on it counts, once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admitted {
+    /// The round.
+    pub round: RoundKey,
+    /// Its attempt.
+    pub attempt: u32,
+    /// Whose input.
+    pub participant: ParticipantId,
+    /// Of the body; also the blob's address.
+    pub sha256: Digest,
+    /// Size of the body.
+    pub bytes: u64,
+    /// When it was accepted.
+    pub accepted_at: Timestamp,
+    /// Whether the partial sum holds it already; then its blob is no longer needed.
+    pub folded: bool,
+}
+
+/// What came of admitting an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Insertion {
+    /// It counts from now on.
+    Inserted,
+    /// The same bytes had been admitted before; this is their row.
+    Same(Admitted),
+    /// Other bytes had been admitted before; they stay.
+    Different(Admitted),
+}
+
+/// Reads and changes admitted inputs.
+#[async_trait]
+pub trait AdmittedInputs {
+    /// Admits an input, and counts it and its bytes in the round, unless this participant's input is there already.
+    ///
+    /// # Errors
+    /// `Conflict` if the participant has no assignment in that attempt.
+    async fn insert_admitted(&mut self, admitted: &Admitted) -> Result<Insertion>;
+
+    /// The input of one participant.
+    async fn admitted(&mut self, key: RoundKey, attempt: u32, participant: ParticipantId) -> Result<Option<Admitted>>;
+
+    /// Inputs that no partial sum holds yet, in the order they were accepted.
+    async fn unfolded(&mut self, key: RoundKey, attempt: u32, limit: u32) -> Result<Vec<Admitted>>;
+
+    /// How many those are.
+    async fn unfolded_count(&mut self, key: RoundKey, attempt: u32) -> Result<u32>;
+
+    /// Records that the partial sum holds these.
+    ///
+    /// # Errors
+    /// `Conflict` if one of them is not there or was folded before: the caller's sum would count it twice.
+    async fn mark_folded(&mut self, key: RoundKey, attempt: u32, participants: &[ParticipantId]) -> Result<()>;
+}

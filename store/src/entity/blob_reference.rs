@@ -1,0 +1,16 @@
+//! Which blobs the rows still need; every other blob is garbage.
+
+use std::collections::HashSet;
+
+use async_trait::async_trait;
+use federation::id::Digest;
+
+use crate::error::Result;
+
+/// Looks through all rows for addresses of blobs.
+#[async_trait]
+pub trait BlobReferences {
+    /// Addresses that rows need: model versions, noised sums and partial sums always, admitted inputs until the partial
+    /// sum holds them or their round has ended.
+    async fn referenced_blobs(&mut self) -> Result<HashSet<Digest>>;
+}

@@ -1,0 +1,26 @@
+//! Model versions: what tasks have published. Rows are never changed.
+
+use async_trait::async_trait;
+use federation::id::TaskId;
+use federation::model_version::ModelVersion;
+
+use crate::error::Result;
+
+/// Reads and adds model versions.
+#[async_trait]
+pub trait ModelVersions {
+    /// Stores a new version.
+    ///
+    /// # Errors
+    /// `Conflict` if the version exists or the task does not.
+    async fn insert_model_version(&mut self, version: &ModelVersion) -> Result<()>;
+
+    /// One version.
+    async fn model_version(&mut self, task: TaskId, version: u32) -> Result<Option<ModelVersion>>;
+
+    /// The newest version.
+    async fn latest_model_version(&mut self, task: TaskId) -> Result<Option<ModelVersion>>;
+
+    /// Versions below `before`, newest first.
+    async fn model_versions(&mut self, task: TaskId, before: Option<u32>, limit: u32) -> Result<Vec<ModelVersion>>;
+}

@@ -1,0 +1,32 @@
+//! Noised sums: the one released sum of an attempt. Its row decides; what comes after is a pure function of it.
+
+use async_trait::async_trait;
+use federation::id::{Digest, RoundKey};
+use federation::time::Timestamp;
+
+use crate::error::Result;
+
+/// The sum that was released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoisedSumRow {
+    /// The round.
+    pub round: RoundKey,
+    /// Its attempt.
+    pub attempt: u32,
+    /// Address of the sum's blob.
+    pub blob: Digest,
+    /// How many inputs it holds.
+    pub participants: u32,
+    /// When it was released.
+    pub created_at: Timestamp,
+}
+
+/// Reads and changes noised sums.
+#[async_trait]
+pub trait NoisedSums {
+    /// Stores the sum if the attempt has none. False if it has one, which stays.
+    async fn insert_noised_sum(&mut self, sum: &NoisedSumRow) -> Result<bool>;
+
+    /// The sum of an attempt.
+    async fn noised_sum(&mut self, key: RoundKey, attempt: u32) -> Result<Option<NoisedSumRow>>;
+}

@@ -1,0 +1,70 @@
+//! Enrolled participants and the certificates by which they are known.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use federation::id::{Digest, ParticipantId};
+use federation::time::Timestamp;
+
+use crate::error::Result;
+
+/// A participant as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParticipantRow {
+    /// The row's key.
+    pub id: ParticipantId,
+    /// Given by its enrolment token; unique.
+    pub name: String,
+    /// Given by its enrolment token.
+    pub labels: BTreeMap<String, String>,
+    /// When it enrolled.
+    pub enrolled_at: Timestamp,
+    /// SHA-256 of the newest certificate (DER) issued to it.
+    pub certificate_fingerprint: Digest,
+    /// The certificate before that one. It stays good until it expires by itself, for a renewal whose answer was lost.
+    pub previous_fingerprint: Option<Digest>,
+    /// When the newest certificate expires.
+    pub certificate_expires_at: Timestamp,
+    /// When an operator revoked it, if one did.
+    pub revoked_at: Option<Timestamp>,
+    /// When it last asked for anything, as far as [`Participants::touch`] was told.
+    pub last_seen_at: Timestamp,
+}
+
+/// Reads and changes participants.
+#[async_trait]
+pub trait Participants {
+    /// Stores a new participant.
+    ///
+    /// # Errors
+    /// `Conflict` if the id, the name or the certificate is known already.
+    async fn insert_participant(&mut self, participant: &ParticipantRow) -> Result<()>;
+
+    /// The participant with this id.
+    async fn participant(&mut self, id: ParticipantId) -> Result<Option<ParticipantRow>>;
+
+    /// The participant of this name.
+    async fn participant_by_name(&mut self, name: &str) -> Result<Option<ParticipantRow>>;
+
+    /// The participant whose newest or previous certificate this is, revoked or not.
+    async fn participant_by_fingerprint(&mut self, fingerprint: Digest) -> Result<Option<ParticipantRow>>;
+
+    /// Participants in the order of their ids.
+    async fn participants(&mut self, cursor: Option<ParticipantId>, limit: u32) -> Result<Vec<ParticipantRow>>;
+
+    /// Makes a certificate the newest and the newest the previous one. False if there is no such participant, or it is
+    /// revoked. Setting the newest certificate once more changes its expiry alone.
+    ///
+    /// # Errors
+    /// `Conflict` if the certificate is another participant's.
+    async fn set_certificate(&mut self, id: ParticipantId, fingerprint: Digest, expires_at: Timestamp) -> Result<bool>;
+
+    /// Revokes. False if there is no such participant, or it is revoked already.
+    async fn revoke_participant(&mut self, id: ParticipantId, at: Timestamp) -> Result<bool>;
+
+    /// Records that these were seen at `at`; ids that do not exist are passed over.
+    async fn touch(&mut self, ids: &[ParticipantId], at: Timestamp) -> Result<()>;
+
+    /// Assignments it has had, in all tasks.
+    async fn participations(&mut self, id: ParticipantId) -> Result<u32>;
+}

@@ -1,0 +1,51 @@
+//! What can go wrong with stored state, in the few kinds that a caller treats differently.
+
+use std::error::Error;
+use std::io;
+
+use federation::id::Digest;
+
+/// Shorthand used by every trait of this crate.
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+/// Why a transaction or a blob operation did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A rule of the schema refused the change: a name or key that exists already, a reference to a row that does not.
+    #[error("the change contradicts what is stored: {0}")]
+    Conflict(String),
+    /// Somebody else holds the database; the same call may succeed later. `transact` has already tried several times.
+    #[error("the database is busy, try again")]
+    Busy,
+    /// The disk, or the room that the database may take, is full. Nothing of the operation was kept.
+    #[error("no space left for stored state: make room, then try again")]
+    Full,
+    /// A row or a blob is not what was once written.
+    #[error("stored state is damaged: {0}")]
+    Corrupt(String),
+    /// No blob has this digest. If a row refers to it, it was lost.
+    #[error("blob {0} is not stored")]
+    MissingBlob(Digest),
+    /// The database's schema is not one that this program can run on.
+    #[error("{0}")]
+    Schema(String),
+    /// Anything unexpected; for the log, not for a peer.
+    #[error("unexpected failure of the store")]
+    Fault(#[source] Box<dyn Error + Send + Sync>),
+}
+
+impl StoreError {
+    /// Wraps what nobody expected.
+    pub fn fault(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Fault(source.into())
+    }
+}
+
+impl From<io::Error> for StoreError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full,
+            _ => Self::fault(error),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Transactions: named, all or nothing, tried again when another writer was in the way.
+
+use std::pin::Pin;
+
+use async_trait::async_trait;
+
+use crate::entity::admitted::AdmittedInputs;
+use crate::entity::assignment::Assignments;
+use crate::entity::blob_reference::BlobReferences;
+use crate::entity::check_in::CheckIns;
+use crate::entity::idempotency::IdempotencyKeys;
+use crate::entity::lease::Leases;
+use crate::entity::model_version::ModelVersions;
+use crate::entity::noised_sum::NoisedSums;
+use crate::entity::partial_sum::PartialSums;
+use crate::entity::participant::Participants;
+use crate::entity::round::Rounds;
+use crate::entity::task::Tasks;
+use crate::entity::token::Tokens;
+use crate::error::{Result, StoreError};
+
+/// How often a transaction is tried before the caller hears [`StoreError::Busy`].
+const MAX_ATTEMPTS: u32 = 5;
+
+/// What may be asked and changed within a transaction: the traits of every entity.
+pub trait Transaction:
+    Tasks
+    + Participants
+    + Tokens
+    + CheckIns
+    + Rounds
+    + Assignments
+    + AdmittedInputs
+    + PartialSums
+    + NoisedSums
+    + ModelVersions
+    + Leases
+    + IdempotencyKeys
+    + BlobReferences
+    + Send
+{
+}
+
+/// The future that a transaction's closure returns.
+pub type TransactionFuture<'t, T, E> = Pin<Box<dyn Future<Output = std::result::Result<T, E>> + Send + 't>>;
+
+/// Whether a transaction may change rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Read,
+    Write,
+}
+
+/// A database that transactions run on.
+#[async_trait]
+pub(crate) trait Backend: Send + Sync {
+    /// Waits for a connection and begins.
+    async fn begin(&self, mode: Mode) -> Result<Box<dyn OpenTransaction>>;
+}
+
+/// A transaction that has begun. Dropped without a commit it leaves nothing.
+#[async_trait]
+pub(crate) trait OpenTransaction: Transaction {
+    /// Whether another writer was in the way, so that the whole transaction is to be tried again.
+    fn must_retry(&self) -> bool;
+
+    /// Makes every change durable.
+    async fn commit(self: Box<Self>) -> Result<()>;
+
+    /// Undoes every change.
+    async fn rollback(self: Box<Self>) -> Result<()>;
+}
+
+/// Runs `body` in a transaction that commits if it returns `Ok`.
+pub(crate) async fn run<'env, T, E, F>(
+    backend: &dyn Backend,
+    name: &'static str,
+    mode: Mode,
+    mut body: F,
+) -> std::result::Result<T, E>
+where
+    F: for<'t> FnMut(&'t mut (dyn Transaction + 'env)) -> TransactionFuture<'t, T, E>,
+    E: From<StoreError>,
+{
+    for attempt in 1..=MAX_ATTEMPTS {
+        match run_once(backend, mode, &mut body).await {
+            Outcome::Done(result) => return result,
+            Outcome::Again => tracing::debug!(transaction = name, attempt, "another writer was in the way"),
+        }
+    }
+    tracing::warn!(transaction = name, attempts = MAX_ATTEMPTS, "gave up on transaction {name}: the database is busy");
+    Err(StoreError::Busy.into())
+}
+
+enum Outcome<T, E> {
+    Done(std::result::Result<T, E>),
+    Again,
+}
+
+impl<T, E: From<StoreError>> Outcome<T, E> {
+    fn failed(error: StoreError) -> Self {
+        match error {
+            StoreError::Busy => Self::Again,
+            error => Self::Done(Err(error.into())),
+        }
+    }
+}
+
+async fn run_once<'env, T, E, F>(backend: &dyn Backend, mode: Mode, body: &mut F) -> Outcome<T, E>
+where
+    F: for<'t> FnMut(&'t mut (dyn Transaction + 'env)) -> TransactionFuture<'t, T, E>,
+    E: From<StoreError>,
+{
+    let mut transaction = match backend.begin(mode).await {
+        Ok(transaction) => transaction,
+        Err(error) => return Outcome::failed(error),
+    };
+    let result = body(&mut *transaction).await;
+    if transaction.must_retry() || result.is_err() {
+        let again = transaction.must_retry();
+        // What failed already is what the caller must hear; a connection that cannot roll back is not used again.
+        if let Err(error) = transaction.rollback().await {
+            tracing::warn!(%error, "could not roll a transaction back");
+        }
+        return if again { Outcome::Again } else { Outcome::Done(result) };
+    }
+    match transaction.commit().await {
+        Ok(()) => Outcome::Done(result),
+        Err(error) => Outcome::failed(error),
+    }
+}

@@ -184,20 +184,32 @@ pub fn apply(plan: &MaskPlan, offset: u64, words: &mut [u32]) -> Result<(), Mask
     if end.is_none_or(|end| end > plan.words) {
         return Err(MaskError::OutOfRange { offset, len: words.len(), words: plan.words });
     }
-    // A block stays in the first-level cache while all masks are applied to it.
+    // A block and the keystream stay in the first-level cache while all masks are applied.
     const BLOCK: usize = 4096;
+    let mut keystream = [0; KEYSTREAM];
     for (position, block) in (0u64..).zip(words.chunks_mut(BLOCK)) {
         let offset = offset + position * BLOCK as u64;
         for (seed, sign) in plan.masks() {
-            expand_onto(seed, sign, plan.plane, offset, block);
+            expand_onto(seed, sign, plan.plane, offset, block, &mut keystream);
         }
         modular::reduce(block, plan.modulus);
     }
+    keystream.zeroize();
     Ok(())
 }
 
+/// Bytes of keystream that are made at a time.
+const KEYSTREAM: usize = 4096;
+
 /// Adds one mask's words from index `offset` on to `words`, modulo 2^32, or subtracts them.
-fn expand_onto(seed: &MaskSeed, sign: Sign, plane: Plane, offset: u64, words: &mut [u32]) {
+fn expand_onto(
+    seed: &MaskSeed,
+    sign: Sign,
+    plane: Plane,
+    offset: u64,
+    words: &mut [u32],
+    keystream: &mut [u8; KEYSTREAM],
+) {
     let mut offset = offset;
     let mut rest = words;
     while !rest.is_empty() {
@@ -205,7 +217,7 @@ fn expand_onto(seed: &MaskSeed, sign: Sign, plane: Plane, offset: u64, words: &m
         let (same_nonce, after) = rest.split_at_mut(left_of_nonce.min(rest.len()));
         let mut cipher = ChaCha20::new(seed.expose().into(), &nonce(plane, offset).into());
         cipher.seek(4 * (offset % WORDS_PER_NONCE));
-        add_keystream(&mut cipher, sign, same_nonce);
+        add_keystream(&mut cipher, sign, same_nonce, keystream);
         offset += same_nonce.len() as u64;
         rest = after;
     }
@@ -220,22 +232,17 @@ pub fn nonce(plane: Plane, index: u64) -> [u8; 12] {
     nonce
 }
 
-fn add_keystream(cipher: &mut ChaCha20, sign: Sign, words: &mut [u32]) {
-    let mut keystream = [0u8; 2048];
-    for part in words.chunks_mut(keystream.len() / 4) {
+fn add_keystream(cipher: &mut ChaCha20, sign: Sign, words: &mut [u32], keystream: &mut [u8; KEYSTREAM]) {
+    for part in words.chunks_mut(KEYSTREAM / 4) {
         let stream = &mut keystream[..4 * part.len()];
-        stream.fill(0);
-        cipher.apply_keystream(stream);
+        cipher.write_keystream(stream);
         let (masks, _) = stream.as_chunks::<4>();
-        for (word, mask) in part.iter_mut().zip(masks) {
-            let mask = u32::from_le_bytes(*mask);
-            *word = match sign {
-                Sign::Add => word.wrapping_add(mask),
-                Sign::Subtract => word.wrapping_sub(mask),
-            };
+        let masks = part.iter_mut().zip(masks.iter().map(|mask| u32::from_le_bytes(*mask)));
+        match sign {
+            Sign::Add => masks.for_each(|(word, mask)| *word = word.wrapping_add(mask)),
+            Sign::Subtract => masks.for_each(|(word, mask)| *word = word.wrapping_sub(mask)),
         }
     }
-    keystream.zeroize();
 }
 
 #[cfg(test)]

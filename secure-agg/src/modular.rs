@@ -33,6 +33,9 @@ impl Modulus {
     /// Most bits of a modulus: one whole keystream word per element.
     pub const MAX_BITS: u8 = 32;
 
+    /// 2^32: reduction changes nothing, and words are packed as they are.
+    pub const WORD: Self = Self(Self::MAX_BITS);
+
     /// The modulus 2^`bits`.
     ///
     /// # Errors

@@ -3,7 +3,6 @@
 use std::arch::x86_64::*;
 
 use secure_agg::mask::{MaskPlan, Sign};
-use secure_agg::modular::Modulus;
 use zeroize::Zeroize;
 
 use super::chacha::{BLOCK_WORDS, DOUBLE_ROUNDS, double_round, initial_state};
@@ -128,12 +127,6 @@ fn store(row: &mut Row, vector: __m256i) {
     unsafe {
         _mm256_storeu_si256(row.as_mut_ptr().cast(), vector);
     }
-}
-
-/// [`unpack::add`], compiled for this processor.
-#[target_feature(enable = "avx2")]
-pub(super) fn add_packed(sum: &mut [u32], packed: &[u8], modulus: Modulus) {
-    unpack::add(sum, packed, modulus);
 }
 
 /// [`unpack::add_words`], compiled for this processor.

@@ -6,7 +6,6 @@
 use std::arch::x86_64::*;
 
 use secure_agg::mask::{MaskPlan, Sign};
-use secure_agg::modular::Modulus;
 use zeroize::Zeroize;
 
 use super::chacha::{BLOCK_WORDS, DOUBLE_ROUNDS, double_round, initial_state};
@@ -23,7 +22,10 @@ const TILES: usize = BATCH / TILE_WORDS;
 
 /// Whether this processor has what the functions of this module require.
 pub(super) fn is_available() -> bool {
-    is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vl")
+    super::avx2::is_available()
+        && is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512vl")
 }
 
 /// Applies all masks to at most [`BATCH`] words of one nonce that start on a block, and reduces them.
@@ -130,12 +132,6 @@ fn store(row: &mut Row, vector: __m512i) {
     unsafe {
         _mm512_storeu_si512(row.as_mut_ptr().cast(), vector);
     }
-}
-
-/// [`unpack::add`], compiled for this processor.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-pub(super) fn add_packed(sum: &mut [u32], packed: &[u8], modulus: Modulus) {
-    unpack::add(sum, packed, modulus);
 }
 
 /// [`unpack::add_words`], compiled for this processor.

@@ -7,7 +7,7 @@ use secure_agg::modular::Modulus;
 
 use super::unpack;
 #[cfg(target_arch = "x86_64")]
-use super::{avx2, avx512};
+use super::{avx2, avx512, unpack_avx2};
 
 /// Words that go through all masks together: 32 KiB stay in a first-level cache. It divides 2^24, so that none of the
 /// pieces into which a vector is cut by it straddles two nonces.
@@ -103,12 +103,9 @@ impl Present {
     pub(super) fn add_packed(self, sum: &mut [u32], packed: &[u8], modulus: Modulus) {
         #[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "the instructions are found at run time"))]
         match self.0 {
-            // SAFETY: `check` found the instructions on this processor.
+            // SAFETY: `check` found the instructions on this processor; `Avx512` includes AVX2.
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512 => unsafe { avx512::add_packed(sum, packed, modulus) },
-            // SAFETY: as above.
-            #[cfg(target_arch = "x86_64")]
-            Kernel::Avx2 => unsafe { avx2::add_packed(sum, packed, modulus) },
+            Kernel::Avx512 | Kernel::Avx2 => unsafe { unpack_avx2::add(sum, packed, modulus) },
             Kernel::Portable => unpack::add(sum, packed, modulus),
         }
     }

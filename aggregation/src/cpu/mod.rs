@@ -12,6 +12,8 @@ mod avx512;
 mod chacha;
 mod kernel;
 mod unpack;
+#[cfg(target_arch = "x86_64")]
+mod unpack_avx2;
 
 use std::sync::Arc;
 use std::thread;

@@ -83,7 +83,7 @@ fn word_at<const BITS: usize>(bytes: &[u8], lane: usize) -> u32 {
 
 /// The last words, whose loads would go past the end.
 #[inline(never)]
-fn add_rest(sum: &mut [u32], packed: &[u8], modulus: Modulus) {
+pub(super) fn add_rest(sum: &mut [u32], packed: &[u8], modulus: Modulus) {
     let mut unpacker = Unpacker::new(sum.len(), modulus);
     let mut rest = sum.iter_mut();
     let unpacked = unpacker.push(packed, |word| {

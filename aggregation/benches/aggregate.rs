@@ -27,21 +27,6 @@ fn main() -> Outcome<()> {
     memory()
 }
 
-/// Best time of one call within about a second.
-#[expect(clippy::disallowed_methods, reason = "a benchmark measures")]
-fn best(mut call: impl FnMut()) -> f64 {
-    let start = Instant::now();
-    let mut best = Duration::MAX;
-    let mut calls = 0;
-    while calls < 3 || (start.elapsed() < Duration::from_secs(1) && calls < 10_000) {
-        let before = Instant::now();
-        call();
-        best = best.min(before.elapsed());
-        calls += 1;
-    }
-    best.as_secs_f64()
-}
-
 /// Prints a figure and what share of its limit it is; returns it.
 fn figure(what: &str, bytes: usize, seconds: f64, limit: Option<(f64, &str)>) -> f64 {
     let rate = bytes as f64 / seconds / 1e9;
@@ -53,65 +38,99 @@ fn figure(what: &str, bytes: usize, seconds: f64, limit: Option<(f64, &str)>) ->
 }
 
 fn masks(cores: usize) -> Outcome<()> {
-    println!("\nmasks: keystream generated and added");
-    let openssl = openssl_chacha20();
-    match openssl {
-        Some(rate) => println!("{:<58} {rate:7.2} GB/s", "limit: openssl speed chacha20, 16 KiB, keystream alone"),
-        None => println!("the program `openssl` is not here: no limit from it"),
-    }
-    let mut keystream = vec![0u8; 16 << 10];
-    let seconds = best(|| {
-        let mut cipher = chacha20::ChaCha20::new(&[7; 32].into(), &[0; 12].into());
-        for _ in 0..64 {
-            cipher.apply_keystream(black_box(&mut keystream));
-        }
-    });
-    let crate_rate = figure("limit: chacha20 crate, 16 KiB, keystream alone", 64 * keystream.len(), seconds, None);
-    let mut single = 0.0;
+    println!("\nmasks: keystream generated and added, each next to its limit, in turns");
     for kernel in Kernel::available() {
-        let limit = match (kernel, openssl) {
-            (Kernel::Portable, _) | (_, None) => (crate_rate, "the crate"),
-            #[cfg(target_arch = "x86_64")]
-            (Kernel::Avx2, _) => (crate_rate, "the crate"),
-            (_, Some(rate)) => (rate, "OpenSSL"),
-        };
-        for (words, count) in [(1 << 20, 40), (10_000_000, 4), (1 << 20, 1)] {
-            let seconds = unmask(&CpuAggregator::with_kernel(kernel, 1)?, words, count)?;
+        for (words, count) in [(1 << 20, 40), (10_000_000, 20), (10_000_000, 1)] {
+            let case = Masks::new(kernel, 1, words, count)?;
+            let (mut fastest, mut limit) = (f64::MAX, f64::MAX);
+            let before = openssl_chacha20();
+            in_turns(|| {
+                limit = limit.min(crate_keystream());
+                fastest = fastest.min(case.seconds()?);
+                Ok(())
+            })?;
+            let openssl = before.into_iter().chain(openssl_chacha20()).reduce(f64::max);
+            let crate_rate = KEYSTREAM as f64 / limit / 1e9;
+            let beside_openssl = openssl.map_or("no openssl here".to_owned(), |rate| format!("openssl ({rate:.2})"));
             let what = format!("{kernel}, {words} words, {count} masks, 1 thread");
-            let rate = figure(&what, 4 * words * count, seconds, Some(limit));
-            if kernel == Kernel::fastest() && count == 40 {
-                single = rate;
-            }
+            let rate =
+                figure(&what, 4 * words * count, fastest, Some((crate_rate, &format!("crate ({crate_rate:.2})"))));
+            println!("{:<73}   {:.2} x {beside_openssl}", "", rate / openssl.unwrap_or(f64::NAN));
         }
     }
-    let seconds = unmask(&CpuAggregator::new(cores)?, 1 << 20, 40)?;
-    let what = format!("{}, {} words, 40 masks, {cores} threads", Kernel::fastest(), 1 << 20);
-    figure(&what, (4 * 40) << 20, seconds, Some((single, "one thread")));
+    let (one, all) =
+        (Masks::new(Kernel::fastest(), 1, 1 << 20, 20)?, Masks::new(Kernel::fastest(), cores, 1 << 20, 20)?);
+    let (mut fastest, mut limit) = (f64::MAX, f64::MAX);
+    in_turns(|| {
+        limit = limit.min(one.seconds()?);
+        fastest = fastest.min(all.seconds()?);
+        Ok(())
+    })?;
+    let bytes = (4 * 20) << 20;
+    let single = bytes as f64 / limit / 1e9;
+    let what = format!("{}, {} words, 20 masks, {cores} threads", Kernel::fastest(), 1 << 20);
+    figure(&what, bytes, fastest, Some((single, &format!("one thread ({single:.2})"))));
     Ok(())
 }
 
-/// Seconds to unmask a sum; the sum itself is made outside.
+/// Calls for about two seconds, and at least three times.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures")]
-fn unmask(device: &CpuAggregator, words: usize, count: usize) -> Outcome<f64> {
-    let shape = Shape::new(words, 32)?;
-    let mut plan = MaskPlan::new(Plane::Model, words as u64, shape.modulus())?;
-    for number in 0..count {
-        let sign = if number % 2 == 0 { Sign::Add } else { Sign::Subtract };
-        plan.push(MaskSeed::new(&mut [number.to_le_bytes()[0]; 32]), sign);
+fn in_turns(mut call: impl FnMut() -> Outcome<()>) -> Outcome<()> {
+    let start = Instant::now();
+    let mut calls = 0;
+    while calls < 3 || start.elapsed() < Duration::from_secs(2) {
+        call()?;
+        calls += 1;
     }
-    let mut fastest = f64::MAX;
-    for _ in 0..24 {
-        let sum = device.begin(shape)?;
+    Ok(())
+}
+
+/// Bytes of one measurement of the crate.
+const KEYSTREAM: usize = 1 << 20;
+
+/// Seconds that the `chacha20` crate takes for [`KEYSTREAM`] bytes, 16 KiB at a time and nothing done with them.
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures")]
+fn crate_keystream() -> f64 {
+    let mut keystream = [0u8; 16 << 10];
+    let mut cipher = chacha20::ChaCha20::new(&[7; 32].into(), &[0; 12].into());
+    let before = Instant::now();
+    for _ in 0..KEYSTREAM / keystream.len() {
+        cipher.write_keystream(black_box(&mut keystream));
+    }
+    before.elapsed().as_secs_f64()
+}
+
+/// A sum to unmask, again and again.
+struct Masks {
+    device: CpuAggregator,
+    shape: Shape,
+    plan: MaskPlan,
+}
+
+impl Masks {
+    fn new(kernel: Kernel, threads: usize, words: usize, count: usize) -> Outcome<Self> {
+        let shape = Shape::new(words, 32)?;
+        let mut plan = MaskPlan::new(Plane::Model, words as u64, shape.modulus())?;
+        for number in 0..count {
+            let sign = if number % 2 == 0 { Sign::Add } else { Sign::Subtract };
+            plan.push(MaskSeed::new(&mut [number.to_le_bytes()[0]; 32]), sign);
+        }
+        Ok(Self { device: CpuAggregator::with_kernel(kernel, threads)?, shape, plan })
+    }
+
+    /// Seconds of one unmasking; the sum itself is made before.
+    #[expect(clippy::disallowed_methods, reason = "a benchmark measures")]
+    fn seconds(&self) -> Outcome<f64> {
+        let sum = self.device.begin(self.shape)?;
         let before = Instant::now();
-        black_box(sum.unmask(&plan)?);
-        fastest = fastest.min(before.elapsed().as_secs_f64());
+        black_box(sum.unmask(&self.plan)?);
+        Ok(before.elapsed().as_secs_f64())
     }
-    Ok(fastest)
 }
 
 /// GB/s that `openssl speed` reports for ChaCha20 on 16 KiB blocks.
 fn openssl_chacha20() -> Option<f64> {
-    let arguments = ["speed", "-evp", "chacha20", "-bytes", "16384", "-seconds", "2", "-mr"];
+    let arguments = ["speed", "-evp", "chacha20", "-bytes", "16384", "-seconds", "1", "-mr"];
     let output = Command::new("openssl").args(arguments).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let rate = text.lines().find(|line| line.starts_with("+F:"))?.rsplit(':').next()?.trim().parse::<f64>().ok()?;

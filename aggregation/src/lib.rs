@@ -81,7 +81,7 @@ pub trait Accumulator: Send {
     /// The sum so far, reduced, masks and all.
     ///
     /// # Errors
-    /// [`AggregationError::Torn`].
+    /// [`AggregationError::OutOfMemory`] when there is no room for a copy.
     fn partial(&mut self) -> Result<Vec<u32>, AggregationError>;
 
     /// Writes the sum so far in its wire form: what [`add_packed`](Self::add_packed) and

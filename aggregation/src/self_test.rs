@@ -80,3 +80,68 @@ fn expect_equal(device: &dyn Aggregator, what: &str, got: &[u32], expected: &[u3
 fn fault(device: &dyn Aggregator, reason: &str) -> AggregationError {
     AggregationError::Device { device: device.name().to_owned(), reason: reason.to_owned() }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+    use crate::Accumulator;
+    use crate::cpu::CpuAggregator;
+
+    /// A device whose memory has one bad bit.
+    struct Faulty(CpuAggregator);
+    struct FaultySum(Box<dyn Accumulator>);
+
+    impl Aggregator for Faulty {
+        fn name(&self) -> &str {
+            "faulty"
+        }
+
+        fn begin(&self, shape: Shape) -> Result<Box<dyn Accumulator>, AggregationError> {
+            Ok(Box::new(FaultySum(self.0.begin(shape)?)))
+        }
+    }
+
+    impl Accumulator for FaultySum {
+        fn shape(&self) -> Shape {
+            self.0.shape()
+        }
+
+        fn add_packed(&mut self, packed: &[u8]) -> Result<(), AggregationError> {
+            self.0.add_packed(packed)
+        }
+
+        fn add_stream(&mut self, packed: &mut dyn Read, length: u64) -> Result<(), AggregationError> {
+            self.0.add_stream(packed, length)
+        }
+
+        fn merge(&mut self, words: &[u32]) -> Result<(), AggregationError> {
+            self.0.merge(words)
+        }
+
+        fn partial(&mut self) -> Result<Vec<u32>, AggregationError> {
+            self.0.partial()
+        }
+
+        fn write_partial(&mut self, out: &mut dyn Write) -> Result<(), AggregationError> {
+            self.0.write_partial(out)
+        }
+
+        fn unmask(self: Box<Self>, plan: &MaskPlan) -> Result<Vec<u32>, AggregationError> {
+            let mut words = self.0.unmask(plan)?;
+            if let Some(word) = words.get_mut(30_000) {
+                *word ^= 1 << 7;
+            }
+            Ok(words)
+        }
+    }
+
+    #[test]
+    fn one_wrong_bit_fails_the_test() {
+        let cpu = CpuAggregator::new(1).unwrap();
+        run(&cpu).unwrap();
+        let message = run(&Faulty(cpu)).unwrap_err().to_string();
+        assert!(message.starts_with("device faulty failed: its self-test gave a wrong answer"), "{message}");
+    }
+}

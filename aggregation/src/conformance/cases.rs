@@ -87,6 +87,18 @@ pub(super) fn random_sums(device: &dyn Aggregator) {
     }
 }
 
+/// As many masks as a round of a hundred participants leaves in its sum.
+pub(super) fn many_masks(device: &dyn Aggregator) {
+    let mut numbers = Numbers::new(8);
+    let shape = Shape::new(3001, 32).expect("the case is in range");
+    let plan = plan(shape, Plane::Model, 100, &mut numbers);
+    let mut expected = numbers.words(3001);
+    let mut sum = begin(device, 3001, 32);
+    sum.merge(&expected).expect("the length fits");
+    mask::apply(&plan, 0, &mut expected).expect("the plan is for this vector");
+    assert!(sum.unmask(&plan).expect("the plan is for this sum") == expected, "{}: 100 masks", device.name());
+}
+
 /// A reader that gives a few bytes at a time.
 pub(super) struct Dribble<'a> {
     pub(super) bytes: &'a [u8],

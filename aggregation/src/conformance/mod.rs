@@ -18,6 +18,7 @@ use crate::Aggregator;
 pub fn run(device: &dyn Aggregator) {
     cases::known_answers(device);
     cases::random_sums(device);
+    cases::many_masks(device);
     cases::chunk_boundary(device);
     cases::no_inputs(device);
     cases::splits(device);

@@ -27,9 +27,7 @@ pub(super) struct CpuAccumulator {
 
 impl CpuAccumulator {
     pub(super) fn new(shape: Shape, kernel: Present, pool: Option<Arc<ThreadPool>>) -> Result<Self, AggregationError> {
-        let mut sum = Vec::new();
-        let bytes = shape.words().saturating_mul(size_of::<u32>());
-        sum.try_reserve_exact(shape.words()).map_err(|_| AggregationError::OutOfMemory { bytes })?;
+        let mut sum = room_for(shape)?;
         sum.resize(shape.words(), 0);
         Ok(Self { shape, kernel, pool, sum, torn: false })
     }
@@ -69,6 +67,14 @@ impl CpuAccumulator {
             more => Err(PackingError::Length { expected, got: taken + more }.into()),
         }
     }
+}
+
+/// An empty vector with room for a sum.
+fn room_for(shape: Shape) -> Result<Vec<u32>, AggregationError> {
+    let mut words = Vec::new();
+    let bytes = shape.words().saturating_mul(size_of::<u32>());
+    words.try_reserve_exact(shape.words()).map_err(|_| AggregationError::OutOfMemory { bytes })?;
+    Ok(words)
 }
 
 /// Reads until `buffer` is full or the stream ends; how many bytes that were.
@@ -132,7 +138,8 @@ impl Accumulator for CpuAccumulator {
 
     fn partial(&mut self) -> Result<Vec<u32>, AggregationError> {
         self.refuse_if_torn()?;
-        let mut words = self.sum.clone();
+        let mut words = room_for(self.shape)?;
+        words.extend_from_slice(&self.sum);
         modular::reduce(&mut words, self.shape.modulus());
         Ok(words)
     }

@@ -1,0 +1,209 @@
+//! Leaves a phase: closes it, fails the round, or starts the phase's time anew after the clock was set back.
+//!
+//! The decision is `federation::advance`'s. It is asked again inside the transaction that does what it says, so an input
+//! that arrives at the last moment is either in the tally or refused, never lost between the two.
+
+use federation::advance::{Decision, advance};
+use federation::id::{ParticipantId, RoundKey};
+use federation::round::{AssignmentState, FailureReason, Round, RoundState};
+use federation::task::TaskStatus;
+use federation::time::Timestamp;
+use store::entity::task::TaskRow;
+use store::{Transaction, WakeEvent};
+
+use super::lease::Lease;
+use super::select::draw_cohort;
+use super::situation::{Situation, next_round, tally};
+use super::{Environment, StepError};
+
+/// What became of the round.
+#[derive(Clone, Debug)]
+enum Outcome {
+    /// Facts have changed, there is nothing to do.
+    Nothing,
+    Rebased,
+    Drawn { round: Round, cohort: Vec<ParticipantId> },
+    Closed { round: Round, late: u32 },
+    Failed(Failed),
+}
+
+/// A round that failed.
+#[derive(Clone, Debug)]
+struct Failed {
+    round: Round,
+    reason: FailureReason,
+    paused: bool,
+}
+
+/// Does what `advance` says now. Keeps the lease if summing is next.
+pub(super) async fn close_phase(env: &Environment, lease: &mut Lease, situation: &Situation) -> Result<(), StepError> {
+    let Some(before) = situation.open_round() else { return Ok(()) };
+    let now = env.clock.now();
+    let fresh_seed = env.random.bytes();
+    env.fail_point.reached("close_phase: before the rows")?;
+    let holder = &*lease;
+    let outcome = env
+        .store
+        .transact("close phase", |tx| {
+            Box::pin(async move {
+                holder.confirm(tx, now).await?;
+                let outcome = decide(tx, before.key, fresh_seed, now).await?;
+                if !matches!(outcome, Outcome::Closed { .. }) {
+                    holder.give_up(tx).await?;
+                }
+                Ok::<_, StepError>(outcome)
+            })
+        })
+        .await?;
+    lease.note(matches!(outcome, Outcome::Closed { .. }));
+    env.fail_point.reached("close_phase: after the rows")?;
+    announce(env, before, outcome);
+    Ok(())
+}
+
+async fn decide(
+    tx: &mut dyn Transaction,
+    key: RoundKey,
+    fresh_seed: [u8; 32],
+    now: Timestamp,
+) -> Result<Outcome, StepError> {
+    let Some(task) = tx.task(key.task).await? else { return Ok(Outcome::Nothing) };
+    let Some(row) = tx.round(key).await? else { return Ok(Outcome::Nothing) };
+    let round = row.round;
+    let tally = tally(tx, &task, &round, now).await?;
+    match advance(&round, &tally, now) {
+        Decision::Close(RoundState::Collecting) => {
+            let drawn = draw_cohort(tx, &task, &round, fresh_seed, now).await?;
+            Ok(drawn.map_or(Outcome::Nothing, |(round, cohort)| Outcome::Drawn { round, cohort }))
+        }
+        Decision::Close(RoundState::Aggregating) => close_collection(tx, &round, now).await,
+        Decision::Abort(reason) => {
+            Ok(fail(tx, &task, &round, reason, now).await?.map_or(Outcome::Nothing, Outcome::Failed))
+        }
+        Decision::Rebase => {
+            let rebased = tx.rebase_round(key, round.attempt, round.state, now).await?;
+            Ok(if rebased { Outcome::Rebased } else { Outcome::Nothing })
+        }
+        Decision::Close(_) | Decision::Wait(_) | Decision::Done => Ok(Outcome::Nothing),
+    }
+}
+
+/// Freezes the included set: whoever has not reported is late.
+async fn close_collection(tx: &mut dyn Transaction, round: &Round, now: Timestamp) -> Result<Outcome, StepError> {
+    let after = Round { state: RoundState::Aggregating, state_since: now, ..round.clone() };
+    if !tx.transition_round(round, &after).await? {
+        return Ok(Outcome::Nothing);
+    }
+    let late = tx.set_pending_assignments(round.key, round.attempt, AssignmentState::Late, now).await?;
+    Ok(Outcome::Closed { round: after, late })
+}
+
+/// Ends the round as FAILED, for a reason that its own work found.
+pub(super) async fn fail_round(
+    env: &Environment,
+    lease: &mut Lease,
+    situation: &Situation,
+    reason: FailureReason,
+) -> Result<(), StepError> {
+    let Some(before) = situation.open_round() else { return Ok(()) };
+    let now = env.clock.now();
+    env.fail_point.reached("fail_round: before the rows")?;
+    let holder = &*lease;
+    let failed = env
+        .store
+        .transact("fail round", |tx| {
+            Box::pin(async move {
+                holder.confirm(tx, now).await?;
+                let failed = fail(tx, &situation.task, before, reason, now).await?;
+                holder.give_up(tx).await?;
+                Ok::<_, StepError>(failed)
+            })
+        })
+        .await?;
+    lease.note(false);
+    env.fail_point.reached("fail_round: after the rows")?;
+    if let Some(failed) = failed {
+        announce(env, before, Outcome::Failed(failed));
+    }
+    Ok(())
+}
+
+async fn fail(
+    tx: &mut dyn Transaction,
+    task: &TaskRow,
+    round: &Round,
+    reason: FailureReason,
+    now: Timestamp,
+) -> Result<Option<Failed>, StepError> {
+    let after = Round { state: RoundState::Failed, state_since: now, failure: Some(reason), ..round.clone() };
+    if !tx.transition_round(round, &after).await? {
+        return Ok(None);
+    }
+    tx.set_pending_assignments(round.key, round.attempt, AssignmentState::Released, now).await?;
+    tx.delete_partial_sum(round.key, round.attempt).await?;
+    let paused = pause_if_hopeless(tx, task, &after, reason, now).await?;
+    Ok(Some(Failed { round: after, reason, paused }))
+}
+
+/// Pauses the task with every `max_attempts`-th failed attempt; an operator who resumes it grants as many again.
+async fn pause_if_hopeless(
+    tx: &mut dyn Transaction,
+    task: &TaskRow,
+    round: &Round,
+    reason: FailureReason,
+    now: Timestamp,
+) -> Result<bool, StepError> {
+    let max = task.spec.rounds.max_attempts;
+    if max == 0 || round.attempt % max != 0 || round.key != next_round(task) {
+        return Ok(false);
+    }
+    let detail = format!(
+        "attempt {} at round {} failed ({reason}): paused after {max} failed attempts in a row",
+        round.attempt, round.key.number
+    );
+    Ok(tx.set_task_status(task.id, &[TaskStatus::Active], TaskStatus::Paused, now, Some(&detail)).await?)
+}
+
+/// Logs, counts and wakes, after the commit.
+fn announce(env: &Environment, before: &Round, outcome: Outcome) {
+    let RoundKey { task, number } = before.key;
+    let attempt = before.attempt;
+    let wake = env.store.wake();
+    match outcome {
+        Outcome::Nothing => return,
+        Outcome::Rebased => {
+            tracing::warn!(%task, round = number, attempt, state = %before.state, "the clock was set back: the phase's time starts anew");
+        }
+        Outcome::Drawn { round, cohort } => {
+            tracing::info!(%task, round = number, attempt, cohort = cohort.len(), "cohort drawn");
+            count_phase(before, &round);
+            wake.publish(WakeEvent::Assigned(cohort.into()));
+        }
+        Outcome::Closed { round, late } => {
+            tracing::info!(%task, round = number, attempt, late, "collection closed");
+            count_phase(before, &round);
+        }
+        Outcome::Failed(failed) => {
+            let reason = failed.reason;
+            tracing::warn!(%task, round = number, attempt, state = %before.state, %reason, "round failed");
+            count_phase(before, &failed.round);
+            count_round("failed", reason.as_str());
+            if failed.paused {
+                tracing::warn!(%task, round = number, attempts = attempt, "task paused: too many failed attempts");
+                wake.publish(WakeEvent::Task(task));
+            }
+        }
+    }
+    wake.publish(WakeEvent::Round(before.key));
+}
+
+/// Records how long the phase that ended took.
+pub(super) fn count_phase(before: &Round, after: &Round) {
+    let seconds = after.state_since.since(before.state_since).as_secs_f64();
+    metrics::histogram!("tributary_round_phase_seconds", "phase" => before.state.as_str()).record(seconds);
+}
+
+/// Counts a round that ended.
+pub(super) fn count_round(outcome: &'static str, reason: &'static str) {
+    metrics::counter!("tributary_rounds_total", "outcome" => outcome, "reason" => reason).increment(1);
+}

@@ -1,0 +1,63 @@
+//! Removes what nothing needs any more: blobs without a row, check-ins and idempotency keys that have expired.
+//!
+//! Blobs come before their rows, so a young blob without a row is most likely about to get one: it is spared for a while.
+//! Blobs are shared by content (two participants may send the same bytes), so this is the only place that deletes them,
+//! and only after looking at every row.
+
+use federation::time::Timestamp;
+use store::StoreError;
+
+use super::{Environment, StepError};
+
+/// What was removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Collected {
+    /// Blobs.
+    pub blobs: usize,
+    /// Check-ins.
+    pub check_ins: u32,
+    /// Idempotency keys.
+    pub idempotency_keys: u32,
+}
+
+/// Collects once, at most [`super::WorkConfig::garbage_batch`] blobs.
+pub(super) async fn collect_garbage(env: &Environment) -> Result<Collected, StepError> {
+    let now = env.clock.now();
+    let (check_ins, idempotency_keys) = env
+        .store
+        .transact("expire rows", |tx| {
+            Box::pin(async move {
+                Ok::<_, StoreError>((tx.expire_check_ins(now).await?, tx.expire_idempotent(now).await?))
+            })
+        })
+        .await?;
+    let blobs = collect_blobs(env, now).await?;
+    let collected = Collected { blobs, check_ins, idempotency_keys };
+    if collected != Collected::default() {
+        tracing::debug!(blobs, check_ins, idempotency_keys, "garbage collected");
+        metrics::counter!("tributary_blobs_collected_total").increment(blobs as u64);
+    }
+    Ok(collected)
+}
+
+async fn collect_blobs(env: &Environment, now: Timestamp) -> Result<usize, StepError> {
+    let blobs = env.store.blobs();
+    let grace = i64::try_from(env.config.garbage_grace.as_millis()).unwrap_or(i64::MAX);
+    let mut old = blobs.list(Timestamp(now.0.saturating_sub(grace))).await?;
+    if old.is_empty() {
+        return Ok(0);
+    }
+    // After the list: a blob that was listed and has got a row since is seen to have one.
+    let referenced = env
+        .store
+        .read("referenced blobs", |tx| Box::pin(async move { Ok::<_, StoreError>(tx.referenced_blobs().await?) }))
+        .await?;
+    old.retain(|digest| !referenced.contains(digest));
+    old.truncate(env.config.garbage_batch);
+    let mut removed = 0;
+    for digest in old {
+        env.fail_point.reached("collect_garbage: before a blob")?;
+        removed += usize::from(blobs.delete(digest).await?);
+    }
+    Ok(removed)
+}

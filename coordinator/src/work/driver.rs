@@ -1,0 +1,373 @@
+//! The engine: looks for tasks that have something to do, works on several at once, and rests until something changes.
+//!
+//! It wakes on [`WakeEvent::Work`] and at the next deadline of any round; looking again after the poll interval only makes
+//! up for wake-ups that were lost. One task is worked on by one worker at a time, step after step without a pause, until it
+//! has to wait for participants or for time.
+
+use std::collections::{HashMap, HashSet};
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use federation::id::TaskId;
+use federation::time::Timestamp;
+use store::{WakeEvent, WakeSubscription};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::close_phase::close_phase;
+use super::collect_garbage::{Collected, collect_garbage};
+use super::lease::Lease;
+use super::open_round::open_round;
+use super::plan::{Next, Step, plan};
+use super::publish_version::publish_version;
+use super::release_sum::release_sum;
+use super::situation::Situation;
+use super::sum_chunk::sum_chunk;
+use super::sums::SumCache;
+use super::{Environment, StepError};
+use crate::model::TaskModel;
+
+/// First wait after a step failed; doubles up to [`BACK_OFF_MAX`].
+const BACK_OFF_FIRST: Duration = Duration::from_millis(100);
+/// A deadline must still be noticed while storage is away.
+const BACK_OFF_MAX: Duration = Duration::from_secs(5);
+/// Longest rest after looking, however long that took.
+const REST_MAX: Duration = Duration::from_millis(100);
+
+/// Takes every task's next step. Clones are the same engine.
+#[derive(Clone)]
+pub struct Engine(Arc<Inner>);
+
+struct Inner {
+    env: Environment,
+    holder: Uuid,
+    sums: SumCache,
+    models: Mutex<HashMap<TaskId, Arc<TaskModel>>>,
+}
+
+/// What one look at the rows found.
+struct Survey {
+    /// Tasks with something to do, oldest first.
+    runnable: Vec<TaskId>,
+    /// The earliest time at which a task may have something to do.
+    next: Option<Timestamp>,
+}
+
+/// When a job that failed may be tried again.
+struct BackOff {
+    until: Instant,
+    delay: Duration,
+}
+
+impl Engine {
+    /// An engine that does nothing yet. It holds leases under an id drawn from `env.random`.
+    #[must_use]
+    pub fn new(env: Environment) -> Self {
+        let holder = env.random.uuid();
+        Self(Arc::new(Inner { env, holder, sums: SumCache::default(), models: Mutex::default() }))
+    }
+
+    /// Works until `shutdown` is cancelled, then lets running steps finish. Errors are logged, counted and tried again.
+    pub async fn run(&self, shutdown: CancellationToken) {
+        let mut wakes = self.0.env.store.wake().subscribe();
+        let mut workers = Workers::default();
+        let mut garbage_at = Instant::now();
+        while !shutdown.is_cancelled() {
+            let looked_at = Instant::now();
+            let next = self.look_and_spawn(&mut workers).await;
+            if Instant::now() >= garbage_at {
+                garbage_at = Instant::now() + self.0.env.config.garbage_interval;
+                let inner = Arc::clone(&self.0);
+                workers.start(Job::Garbage, async move { collect_garbage(&inner.env).await.map(drop) });
+            }
+            // Looking costs more the more participants wait: it may take half of the time, not all of it.
+            let rest = looked_at.elapsed().min(REST_MAX);
+            tokio::select! {
+                () = shutdown.cancelled() => {}
+                () = self.until_something_changes(&mut wakes, &mut workers, next, rest) => {}
+            }
+        }
+        while let Some(done) = workers.running.join_next_with_id().await {
+            workers.note(done);
+        }
+    }
+
+    /// Takes every step that can be taken now, one after the other, until nothing is left to do; says how many there were.
+    /// For tests and simulations, which own time.
+    ///
+    /// # Errors
+    /// The first error of a step. Its task's lease is given up, except at [`StepError::Stopped`].
+    pub async fn step_all(&self) -> Result<usize, StepError> {
+        let mut steps = 0;
+        loop {
+            let survey = self.0.survey(self.0.env.clock.now()).await?;
+            if survey.runnable.is_empty() {
+                return Ok(steps);
+            }
+            let before = steps;
+            for task in survey.runnable {
+                match self.0.work_on(task).await {
+                    Ok(taken) => steps += taken,
+                    // Somebody else's for now.
+                    Err(StepError::LeaseLost(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            if steps == before {
+                return Ok(steps);
+            }
+        }
+    }
+
+    /// Collects garbage now.
+    ///
+    /// # Errors
+    /// What storage says.
+    pub async fn collect_garbage(&self) -> Result<Collected, StepError> {
+        collect_garbage(&self.0.env).await
+    }
+
+    /// When a task may have something to do, if nothing changes before.
+    ///
+    /// # Errors
+    /// What storage says.
+    pub async fn next_deadline(&self) -> Result<Option<Timestamp>, StepError> {
+        Ok(self.0.survey(self.0.env.clock.now()).await?.next)
+    }
+
+    /// Starts workers for what can be done; says how long nothing else is due.
+    async fn look_and_spawn(&self, workers: &mut Workers) -> Duration {
+        let poll = self.0.env.config.poll_interval;
+        let now = self.0.env.clock.now();
+        let survey = match self.0.survey(now).await {
+            Ok(survey) => survey,
+            Err(error) => {
+                workers.failed(Job::Survey, &error);
+                return workers.retry_in().map_or(poll, |retry| retry.min(poll));
+            }
+        };
+        workers.succeeded(Job::Survey);
+        for task in survey.runnable {
+            // What waits for a worker is looked at again when one is done.
+            if workers.tasks() < self.0.env.config.concurrency {
+                let inner = Arc::clone(&self.0);
+                workers.start(Job::Task(task), async move { inner.work_on(task).await.map(drop) });
+            }
+        }
+        let due = survey.next.map_or(poll, |next| next.since(now));
+        workers.retry_in().map_or(due, |retry| due.min(retry)).min(poll)
+    }
+
+    async fn until_something_changes(
+        &self,
+        wakes: &mut WakeSubscription,
+        workers: &mut Workers,
+        due: Duration,
+        rest: Duration,
+    ) {
+        let wait = tokio::time::sleep(due.max(Duration::from_millis(1)));
+        tokio::pin!(wait);
+        loop {
+            tokio::select! {
+                () = &mut wait => return,
+                event = wakes.next() => match event {
+                    Some(WakeEvent::Work | WakeEvent::Task(_) | WakeEvent::Lost) => break,
+                    Some(WakeEvent::Assigned(_) | WakeEvent::Round(_)) => {}
+                    None => wait.as_mut().await,
+                },
+                Some(done) = workers.running.join_next_with_id(), if !workers.running.is_empty() => {
+                    workers.note(done);
+                    return;
+                }
+            }
+        }
+        tokio::time::sleep(rest).await;
+    }
+}
+
+impl Inner {
+    async fn survey(&self, now: Timestamp) -> Result<Survey, StepError> {
+        let situations = self.env.store.read("survey", |tx| {
+            Box::pin(async move {
+                let open: Vec<_> = tx.open_rounds().await?.into_iter().map(|row| row.round).collect();
+                let active = tx.active_tasks().await?;
+                // A paused task's round runs on.
+                let mut tasks: Vec<_> = active.iter().map(|task| task.id).collect();
+                tasks.extend(open.iter().map(|round| round.key.task).filter(|id| !active.iter().any(|t| t.id == *id)));
+                let mut situations = Vec::with_capacity(tasks.len());
+                for task in tasks {
+                    situations.extend(Situation::read(tx, task, now).await?);
+                }
+                Ok::<_, StepError>(situations)
+            })
+        });
+        let situations = situations.await?;
+        self.forget_all_but(&situations);
+        let mut survey = Survey { runnable: Vec::new(), next: None };
+        for situation in &situations {
+            match self.plan(situation, now) {
+                Ok(Next::Do(_)) => survey.runnable.push(situation.task.id),
+                Ok(Next::Wait(Some(until))) => survey.next = Some(survey.next.map_or(until, |next| next.min(until))),
+                Ok(Next::Wait(None)) => {}
+                // Its worker says why, and backs off.
+                Err(_) => survey.runnable.push(situation.task.id),
+            }
+        }
+        Ok(survey)
+    }
+
+    fn plan(&self, situation: &Situation, now: Timestamp) -> Result<Next, StepError> {
+        let model = self.model(situation)?;
+        Ok(plan(situation, model.packed_len(), &self.env.config, now))
+    }
+
+    /// Derived from the specification, which never changes.
+    fn model(&self, situation: &Situation) -> Result<Arc<TaskModel>, StepError> {
+        let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(model) = models.get(&situation.task.id) {
+            return Ok(Arc::clone(model));
+        }
+        let model = TaskModel::new(&situation.task.spec).map_err(|errors| {
+            let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
+            StepError::Unworkable(format!("task {}: {}", situation.task.id, errors.join("; ")))
+        })?;
+        Ok(Arc::clone(models.entry(situation.task.id).or_insert(Arc::new(model))))
+    }
+
+    fn forget_all_but(&self, situations: &[Situation]) {
+        let tasks: HashSet<_> = situations.iter().map(|situation| situation.task.id).collect();
+        self.models.lock().unwrap_or_else(PoisonError::into_inner).retain(|task, _| tasks.contains(task));
+        let rounds: HashSet<_> =
+            situations.iter().filter_map(Situation::open_round).map(|round| (round.key, round.attempt)).collect();
+        self.sums.retain(|key, attempt| rounds.contains(&(key, attempt)));
+    }
+
+    /// Takes one step after the other; says how many.
+    async fn work_on(&self, task: TaskId) -> Result<usize, StepError> {
+        let mut lease = Lease::new(task, self.holder, self.env.config.lease_ttl);
+        let taken = self.take_steps(task, &mut lease).await;
+        if matches!(taken, Err(StepError::Stopped(_))) {
+            return taken;
+        }
+        let released = lease.release(&self.env).await;
+        let taken = taken?;
+        released?;
+        Ok(taken)
+    }
+
+    async fn take_steps(&self, task: TaskId, lease: &mut Lease) -> Result<usize, StepError> {
+        let mut taken = 0;
+        loop {
+            let now = self.env.clock.now();
+            let read = self.env.store.read("situation", |tx| Box::pin(Situation::read(tx, task, now)));
+            let Some(situation) = read.await? else { return Ok(taken) };
+            let Next::Do(step) = self.plan(&situation, now)? else { return Ok(taken) };
+            let model = self.model(&situation)?;
+            if let Err(error) = self.take(step, lease, &model, &situation).await {
+                metrics::counter!("tributary_step_errors_total", "step" => step.as_str(), "error" => error.code())
+                    .increment(1);
+                return Err(error);
+            }
+            taken += 1;
+        }
+    }
+
+    async fn take(
+        &self,
+        step: Step,
+        lease: &mut Lease,
+        model: &TaskModel,
+        situation: &Situation,
+    ) -> Result<(), StepError> {
+        let env = &self.env;
+        match step {
+            Step::OpenRound => open_round(env, lease, situation).await,
+            Step::ClosePhase => close_phase(env, lease, situation).await,
+            Step::SumChunk => sum_chunk(env, lease, &self.sums, model, situation).await,
+            Step::ReleaseSum => release_sum(env, lease, &self.sums, model, situation).await,
+            Step::PublishVersion => publish_version(env, lease, model, situation).await,
+        }
+    }
+}
+
+/// What may run, fail and be tried again on its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Job {
+    Survey,
+    Garbage,
+    Task(TaskId),
+}
+
+impl std::fmt::Display for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Survey => f.write_str("survey"),
+            Self::Garbage => f.write_str("garbage"),
+            Self::Task(task) => write!(f, "task {task}"),
+        }
+    }
+}
+
+type Done = Result<(tokio::task::Id, Result<(), StepError>), tokio::task::JoinError>;
+
+/// What runs now, and what has to wait because it failed.
+#[derive(Default)]
+struct Workers {
+    running: JoinSet<Result<(), StepError>>,
+    jobs: HashMap<tokio::task::Id, Job>,
+    back_off: HashMap<Job, BackOff>,
+}
+
+impl Workers {
+    fn tasks(&self) -> usize {
+        self.jobs.values().filter(|job| matches!(job, Job::Task(_))).count()
+    }
+
+    /// Unless it runs already, or failed a moment ago.
+    fn start(&mut self, job: Job, work: impl Future<Output = Result<(), StepError>> + Send + 'static) {
+        let waits = self.back_off.get(&job).is_some_and(|back_off| Instant::now() < back_off.until);
+        if !waits && !self.jobs.values().any(|running| *running == job) {
+            self.jobs.insert(self.running.spawn(work).id(), job);
+        }
+    }
+
+    /// How long until the first job that failed may be tried again.
+    fn retry_in(&self) -> Option<Duration> {
+        let now = Instant::now();
+        self.back_off.values().filter_map(|back_off| back_off.until.checked_duration_since(now)).min()
+    }
+
+    fn note(&mut self, done: Done) {
+        let (id, result) = match done {
+            Ok((id, result)) => (id, result),
+            Err(error) => (error.id(), Err(StepError::Thread(error))),
+        };
+        let Some(job) = self.jobs.remove(&id) else { return };
+        match result {
+            Ok(()) => self.succeeded(job),
+            Err(error) => self.failed(job, &error),
+        }
+    }
+
+    fn succeeded(&mut self, job: Job) {
+        if self.back_off.remove(&job).is_some() {
+            tracing::info!(%job, "background work goes on");
+        }
+    }
+
+    /// Logged as an error once, until it succeeds.
+    fn failed(&mut self, job: Job, error: &StepError) {
+        let previous = self.back_off.get(&job).map(|back_off| back_off.delay);
+        let delay = previous.map_or(BACK_OFF_FIRST, |delay| (delay * 2).min(BACK_OFF_MAX));
+        if previous.is_some() || matches!(error, StepError::LeaseLost(_)) {
+            tracing::debug!(%job, %error, ?delay, "background work failed again");
+        } else {
+            let cause = std::error::Error::source(error).map(tracing::field::display);
+            tracing::error!(%job, %error, cause, "background work failed and will be tried again");
+        }
+        self.back_off.insert(job, BackOff { until: Instant::now() + delay, delay });
+    }
+}

@@ -1,0 +1,87 @@
+//! What steps may touch, and the numbers by which they pace themselves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aggregation::Aggregator;
+use federation::time::Clock;
+use store::Store;
+
+use super::StepError;
+use crate::random::Random;
+
+/// What steps may touch. Clones share it.
+#[derive(Clone)]
+pub struct Environment {
+    /// Rows, blobs and wake-ups.
+    pub store: Store,
+    /// What sums and unmasks.
+    pub aggregator: Arc<dyn Aggregator>,
+    /// The time of deadlines and leases.
+    pub clock: Arc<dyn Clock>,
+    /// Draws cohorts of tasks that have no seed.
+    pub random: Random,
+    /// The numbers.
+    pub config: WorkConfig,
+    /// Where tests stop a step; [`NoFailPoint`] elsewhere.
+    pub fail_point: Arc<dyn FailPoint>,
+}
+
+/// How background work paces itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkConfig {
+    /// Stored facts are looked at this often even if no wake-up came.
+    pub poll_interval: Duration,
+    /// A worker not heard of for so long has lost its lease.
+    pub lease_ttl: Duration,
+    /// Tasks that are worked on at once.
+    pub concurrency: usize,
+    /// So many inputs are worth folding while others still arrive.
+    pub fold_inputs: u32,
+    /// So many bytes of inputs are worth folding while others still arrive.
+    pub fold_bytes: u64,
+    /// Wait after the first failed attempt at a round; doubles with each further one.
+    pub retry_initial: Duration,
+    /// Longest wait between two attempts at a round.
+    pub retry_max: Duration,
+    /// How often garbage is looked for.
+    pub garbage_interval: Duration,
+    /// A blob is spared for so long after it was last stored: its row may be about to be written.
+    pub garbage_grace: Duration,
+    /// Most blobs that are removed in one go.
+    pub garbage_batch: usize,
+}
+
+impl Default for WorkConfig {
+    fn default() -> Self {
+        Self {
+            poll_interval: Duration::from_secs(1),
+            lease_ttl: Duration::from_secs(30),
+            concurrency: 4,
+            fold_inputs: 64,
+            fold_bytes: 32 << 20,
+            retry_initial: Duration::from_secs(1),
+            retry_max: Duration::from_secs(300),
+            garbage_interval: Duration::from_secs(30),
+            garbage_grace: Duration::from_secs(60),
+            garbage_batch: 10_000,
+        }
+    }
+}
+
+/// Called between any two effects of a step, so that a test can let a worker die there.
+pub trait FailPoint: Send + Sync {
+    /// # Errors
+    /// [`StepError::Stopped`] ends the worker as its death would: it does nothing more, not even give up its lease.
+    fn reached(&self, point: &'static str) -> Result<(), StepError>;
+}
+
+/// Lets every step go on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoFailPoint;
+
+impl FailPoint for NoFailPoint {
+    fn reached(&self, _point: &'static str) -> Result<(), StepError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,102 @@
+//! The lease of one task's work: at most one worker at a time does it.
+//!
+//! A lease spares double work; it is not what keeps results right. Every write is a compare and swap in the transaction
+//! that confirms the lease, so a worker that lost it without noticing writes nothing.
+
+use std::future::Future;
+use std::pin::pin;
+use std::time::Duration;
+
+use federation::id::TaskId;
+use federation::time::Timestamp;
+use store::Transaction;
+use uuid::Uuid;
+
+use super::{Environment, StepError};
+
+/// One worker's hold, or wish to hold, on one task.
+#[derive(Debug)]
+pub(super) struct Lease {
+    name: String,
+    holder: Uuid,
+    ttl: Duration,
+    held: bool,
+}
+
+impl Lease {
+    /// Not held yet.
+    pub(super) fn new(task: TaskId, holder: Uuid, ttl: Duration) -> Self {
+        Self { name: format!("round:{task}"), holder, ttl, held: false }
+    }
+
+    /// Takes or prolongs the lease, as a part of the caller's transaction.
+    pub(super) async fn confirm(&self, tx: &mut dyn Transaction, now: Timestamp) -> Result<(), StepError> {
+        if tx.acquire_lease(&self.name, self.holder, now, self.ttl).await? {
+            Ok(())
+        } else {
+            Err(StepError::LeaseLost(self.name.clone()))
+        }
+    }
+
+    /// Gives the lease up, as a part of the caller's transaction.
+    pub(super) async fn give_up(&self, tx: &mut dyn Transaction) -> Result<(), StepError> {
+        tx.release_lease(&self.name, self.holder).await?;
+        Ok(())
+    }
+
+    /// Notes what a transaction that has committed did with the lease.
+    pub(super) fn note(&mut self, held: bool) {
+        self.held = held;
+    }
+
+    /// Takes the lease before work that is worth it.
+    pub(super) async fn hold(&mut self, env: &Environment) -> Result<(), StepError> {
+        if !self.held {
+            let (lease, now) = (&*self, env.clock.now());
+            env.store.transact("hold lease", |tx| Box::pin(async move { lease.confirm(tx, now).await })).await?;
+            self.held = true;
+        }
+        Ok(())
+    }
+
+    /// Gives the lease up if it is held.
+    pub(super) async fn release(&mut self, env: &Environment) -> Result<(), StepError> {
+        if std::mem::take(&mut self.held) {
+            let lease = &*self;
+            env.store.transact("release lease", |tx| Box::pin(async move { lease.give_up(tx).await })).await?;
+        }
+        Ok(())
+    }
+
+    /// Prolongs the lease for as long as `work` takes.
+    ///
+    /// # Errors
+    /// [`StepError::LeaseLost`] as soon as somebody else is seen to hold it; `work` is dropped then.
+    pub(super) async fn keep_during<T>(
+        &self,
+        env: &Environment,
+        work: impl Future<Output = Result<T, StepError>>,
+    ) -> Result<T, StepError> {
+        let mut work = pin!(work);
+        loop {
+            if let Ok(done) = tokio::time::timeout(self.ttl / 3, &mut work).await {
+                return done;
+            }
+            let now = env.clock.now();
+            let renewed = env
+                .store
+                .transact("renew lease", |tx| {
+                    Box::pin(async move {
+                        Ok::<_, StepError>(tx.renew_lease(&self.name, self.holder, now, self.ttl).await?)
+                    })
+                })
+                .await;
+            match renewed {
+                Ok(true) => {}
+                Ok(false) => return Err(StepError::LeaseLost(self.name.clone())),
+                // The database is away for a moment: the step's own write will tell whether the lease outlived that.
+                Err(error) => tracing::warn!(lease = self.name, %error, "could not renew a lease"),
+            }
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Background work: what moves a round on when nobody asks.
+//!
+//! Requests store facts; the [`Engine`] looks at the facts and takes the next step of each task: open a round, draw a
+//! cohort, close a phase, fold inputs into a sum, release the sum, publish a model version. A step is given a task and a
+//! lease and nothing else. It reads what is stored, does its work and writes once, in one transaction that also confirms
+//! the lease, so a worker that dies at any line costs a repeated step, never a round. What is written depends on what was
+//! stored alone (and, for an unseeded draw, on chance), so a step that is done twice gives the same bytes.
+//!
+//! Nothing here knows HTTP, and no request calls in here: the two meet in stored facts, and a wake-up is only a hint to
+//! look earlier than the next poll would.
+
+mod close_phase;
+mod collect_garbage;
+mod driver;
+mod environment;
+mod error;
+mod lease;
+mod open_round;
+mod plan;
+mod publish_version;
+mod release_sum;
+mod select;
+mod situation;
+mod sum_chunk;
+mod sums;
+
+pub use driver::Engine;
+pub use environment::{Environment, FailPoint, NoFailPoint, WorkConfig};
+pub use error::StepError;

@@ -1,0 +1,201 @@
+//! Makes a released sum the task's next model version: a pure function of two blobs, then one transaction.
+
+use federation::id::{Digest, RoundKey};
+use federation::model_version::ModelVersion;
+use federation::round::{FailureReason, Round, RoundState};
+use federation::task::{TaskSpec, TaskStatus};
+use federation::time::Timestamp;
+use learning::optimizer::{self, OptimizerState};
+use learning::{MetricValue, NoisedSum, checkpoint};
+use store::entity::round::RoundMetric;
+use store::{StoreError, Transaction, WakeEvent};
+
+use super::close_phase::{count_phase, count_round, fail_round};
+use super::lease::Lease;
+use super::situation::{Situation, next_round};
+use super::sums::blocking;
+use super::{Environment, StepError};
+use crate::model::TaskModel;
+
+/// A model that is not published yet.
+struct Made {
+    bytes: Vec<u8>,
+    metrics: Vec<RoundMetric>,
+}
+
+/// Why no model was made of a sum.
+enum NoModel {
+    /// The sum is none that honest participants could have made.
+    Garbage(String),
+    /// The released sum cannot be read any more.
+    Lost(StepError),
+}
+
+/// Publishes what the released sum makes of the base model.
+pub(super) async fn publish_version(
+    env: &Environment,
+    lease: &mut Lease,
+    model: &TaskModel,
+    situation: &Situation,
+) -> Result<(), StepError> {
+    let Some(round) = situation.open_round() else { return Ok(()) };
+    lease.hold(env).await?;
+    let made = match lease.keep_during(env, make(env, model, &situation.task.spec, round)).await? {
+        Some(Ok(made)) => made,
+        Some(Err(reason)) => return give_up(env, lease, situation, reason).await,
+        None => return Ok(()),
+    };
+    let bytes = made.bytes.len() as u64;
+    env.fail_point.reached("publish_version: before the blob")?;
+    let sha256 = env.store.blobs().put_bytes(made.bytes.into()).await?;
+    env.fail_point.reached("publish_version: after the blob")?;
+
+    let now = env.clock.now();
+    let version = ModelVersion {
+        task: round.key.task,
+        version: round.key.number,
+        sha256,
+        bytes,
+        round: Some(round.key.number),
+        parent: Some(round.base_version),
+        created_at: now,
+    };
+    let (holder, version, metrics) = (&*lease, &version, &made.metrics);
+    let published = env
+        .store
+        .transact("publish version", |tx| {
+            Box::pin(async move {
+                holder.confirm(tx, now).await?;
+                let published = complete(tx, round, version, metrics, now).await?;
+                holder.give_up(tx).await?;
+                Ok::<_, StepError>(published)
+            })
+        })
+        .await?;
+    lease.note(false);
+    env.fail_point.reached("publish_version: after the rows")?;
+    if let Some(status) = published {
+        announce(env, round, version, status, now);
+    }
+    Ok(())
+}
+
+/// Reads the released sum and the base model and takes the server's step; nothing if the attempt has no released sum.
+async fn make(
+    env: &Environment,
+    model: &TaskModel,
+    spec: &TaskSpec,
+    round: &Round,
+) -> Result<Option<Result<Made, NoModel>>, StepError> {
+    let (key, attempt, base_version) = (round.key, round.attempt, round.base_version);
+    let (sum, base) = env
+        .store
+        .read("released sum", |tx| {
+            Box::pin(async move {
+                let sum = tx.noised_sum(key, attempt).await?;
+                Ok::<_, StoreError>((sum, tx.model_version(key.task, base_version).await?))
+            })
+        })
+        .await?;
+    let Some(sum) = sum else { return Ok(None) };
+    let base =
+        base.ok_or_else(|| StepError::Unworkable(format!("model version {base_version} of {} has no row", key.task)))?;
+    let sum = match env.store.blobs().get(sum.blob).await.map_err(StepError::from) {
+        Err(error) if error.is_loss() => return Ok(Some(Err(NoModel::Lost(error)))),
+        bytes => bytes?,
+    };
+    let base = env.store.blobs().get(base.sha256).await?;
+    let (model, names) = (model.clone(), spec.metrics.clone());
+    blocking(move || step(&model, &names, &sum, &base)).await.map(Some)
+}
+
+/// The pure part: the same bytes give the same bytes on every replica.
+fn step(model: &TaskModel, names: &[String], sum: &[u8], base: &[u8]) -> Result<Result<Made, NoModel>, StepError> {
+    let garbage = |error: &dyn std::fmt::Display| Ok(Err(NoModel::Garbage(error.to_string())));
+    let mean = match NoisedSum::from_bytes(sum) {
+        Ok(sum) => match model.codec.decode(&sum) {
+            Ok(mean) => mean,
+            Err(error) => return garbage(&error),
+        },
+        Err(error) => return garbage(&error),
+    };
+    let mut parameters = checkpoint::read(base, &model.shared)
+        .map_err(|error| StepError::Unworkable(format!("the base model cannot be read: {error}")))?;
+    if let Err(error) = optimizer::step(&model.optimizer, OptimizerState::Empty, &mut parameters, &mean) {
+        return garbage(&error);
+    }
+    match checkpoint::write(&parameters) {
+        Ok(bytes) => Ok(Ok(Made { bytes, metrics: name(names, &mean.metrics) })),
+        Err(error) => garbage(&error),
+    }
+}
+
+/// Metrics that nobody measured are left out.
+fn name(names: &[String], values: &[MetricValue]) -> Vec<RoundMetric> {
+    let measured = names.iter().zip(values).filter(|(_, value)| value.count > 0);
+    measured.map(|(name, value)| RoundMetric { name: name.clone(), value: value.value, count: value.count }).collect()
+}
+
+async fn give_up(
+    env: &Environment,
+    lease: &mut Lease,
+    situation: &Situation,
+    reason: NoModel,
+) -> Result<(), StepError> {
+    let task = situation.task.id;
+    match reason {
+        NoModel::Garbage(problem) => {
+            tracing::error!(%task, problem, "the sum is none that honest participants could have made");
+            fail_round(env, lease, situation, FailureReason::GarbageSum).await
+        }
+        NoModel::Lost(error) => {
+            tracing::error!(%task, %error, "the released sum cannot be read any more");
+            fail_round(env, lease, situation, FailureReason::InputLost).await
+        }
+    }
+}
+
+/// The model version, the round's result and end, the task's progress: together or not at all. Says where the task stands
+/// then; nothing if the attempt has ended already.
+async fn complete(
+    tx: &mut dyn Transaction,
+    round: &Round,
+    version: &ModelVersion,
+    metrics: &[RoundMetric],
+    now: Timestamp,
+) -> Result<Option<TaskStatus>, StepError> {
+    let (key, attempt) = (round.key, round.attempt);
+    let Some(task) = tx.task(key.task).await? else { return Ok(None) };
+    let Some(row) = tx.round_attempt(key, attempt).await? else { return Ok(None) };
+    let before = row.round;
+    let after = Round { state: RoundState::Completed, state_since: now, ..before.clone() };
+    if before.state != RoundState::Aggregating
+        || key != next_round(&task)
+        || !tx.transition_round(&before, &after).await?
+    {
+        return Ok(None);
+    }
+    tx.insert_model_version(version).await?;
+    tx.set_round_result(key, attempt, metrics, Some(version.version)).await?;
+    tx.task_advanced(key.task, key.number, version.version).await?;
+    if key.number < task.spec.rounds.count {
+        return Ok(Some(task.status));
+    }
+    let running = [TaskStatus::Active, TaskStatus::Paused];
+    tx.set_task_status(key.task, &running, TaskStatus::Completed, now, Some("every round is done")).await?;
+    Ok(Some(TaskStatus::Completed))
+}
+
+fn announce(env: &Environment, round: &Round, version: &ModelVersion, status: TaskStatus, now: Timestamp) {
+    let RoundKey { task, number } = round.key;
+    let sha256: Digest = version.sha256;
+    tracing::info!(%task, round = number, attempt = round.attempt, version = version.version, %sha256, "model version published");
+    count_phase(round, &Round { state_since: now, ..round.clone() });
+    count_round("completed", "");
+    let wake = env.store.wake();
+    wake.publish(WakeEvent::Round(round.key));
+    if status == TaskStatus::Completed {
+        tracing::info!(%task, rounds = number, "task completed");
+    }
+    wake.publish(WakeEvent::Task(task));
+}

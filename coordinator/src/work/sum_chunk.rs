@@ -1,0 +1,107 @@
+//! Folds inputs into the partial sum, also while others still arrive.
+//!
+//! The blob of the new partial sum comes first. Then one transaction makes it the attempt's partial sum, if the one it was
+//! made of still is, and marks the inputs as folded: an input counts once or not yet. The blobs that nobody needs any more
+//! are garbage from that commit on.
+
+use federation::round::FailureReason;
+use store::StoreError;
+use store::entity::admitted::Admitted;
+use store::entity::partial_sum::PartialSum;
+
+use super::close_phase::fail_round;
+use super::lease::Lease;
+use super::plan::chunk;
+use super::situation::Situation;
+use super::sums::{SumCache, blocking, sum_up};
+use super::{Environment, StepError};
+use crate::model::TaskModel;
+
+/// Folds up to a chunk.
+pub(super) async fn sum_chunk(
+    env: &Environment,
+    lease: &mut Lease,
+    cache: &SumCache,
+    model: &TaskModel,
+    situation: &Situation,
+) -> Result<(), StepError> {
+    lease.hold(env).await?;
+    match lease.keep_during(env, fold(env, lease, cache, model, situation)).await {
+        Err(error) if error.is_loss() => {
+            tracing::error!(task = %situation.task.id, %error, "an accepted input, or the sum that holds it, cannot be read any more");
+            fail_round(env, lease, situation, FailureReason::InputLost).await
+        }
+        folded => folded,
+    }
+}
+
+async fn fold(
+    env: &Environment,
+    lease: &Lease,
+    cache: &SumCache,
+    model: &TaskModel,
+    situation: &Situation,
+) -> Result<(), StepError> {
+    let Some(round) = situation.open_round() else { return Ok(()) };
+    let (key, attempt) = (round.key, round.attempt);
+    let limit = chunk(model.packed_len(), &env.config);
+    let (before, inputs) = read_inputs(env, situation, limit).await?;
+    if inputs.is_empty() {
+        return Ok(());
+    }
+    let mut sum = sum_up(env, cache, model, before.as_ref(), &inputs).await?;
+    let (sum, packed) = blocking(move || {
+        let mut packed = Vec::with_capacity(sum.shape().packed_len());
+        sum.write_partial(&mut packed)?;
+        Ok((sum, packed))
+    })
+    .await?;
+    env.fail_point.reached("sum_chunk: before the blob")?;
+    let blob = env.store.blobs().put_bytes(packed.into()).await?;
+    env.fail_point.reached("sum_chunk: after the blob")?;
+
+    let folded = u32::try_from(inputs.len()).unwrap_or(u32::MAX);
+    let after =
+        PartialSum { round: key, attempt, blob, inputs: before.map_or(0, |sum| sum.inputs).saturating_add(folded) };
+    let participants: Vec<_> = inputs.iter().map(|input| input.participant).collect();
+    let (now, participants) = (env.clock.now(), &participants);
+    let stored = env
+        .store
+        .transact("store partial sum", |tx| {
+            Box::pin(async move {
+                lease.confirm(tx, now).await?;
+                // An attempt that has ended meanwhile needs no sum; its partial sum is gone and must not come back.
+                let open = tx.round_attempt(key, attempt).await?.is_some_and(|row| !row.round.state.is_terminal());
+                if !open || !tx.put_partial_sum(&after, before.map(|sum| sum.blob)).await? {
+                    return Ok::<_, StepError>(false);
+                }
+                tx.mark_folded(key, attempt, participants).await?;
+                Ok(true)
+            })
+        })
+        .await?;
+    env.fail_point.reached("sum_chunk: after the rows")?;
+    if stored {
+        cache.keep(&after, sum);
+        metrics::counter!("tributary_inputs_folded_total").increment(folded.into());
+        tracing::debug!(task = %key.task, round = key.number, attempt, folded, inputs = after.inputs, "inputs folded");
+    }
+    Ok(())
+}
+
+/// The partial sum and at most `limit` inputs that it does not hold, of one moment.
+pub(super) async fn read_inputs(
+    env: &Environment,
+    situation: &Situation,
+    limit: u32,
+) -> Result<(Option<PartialSum>, Vec<Admitted>), StepError> {
+    let Some(round) = situation.open_round() else { return Ok((None, Vec::new())) };
+    let (key, attempt) = (round.key, round.attempt);
+    let read = env.store.read("inputs to fold", |tx| {
+        Box::pin(async move {
+            let partial = tx.partial_sum(key, attempt).await?;
+            Ok::<_, StoreError>((partial, tx.unfolded(key, attempt, limit).await?))
+        })
+    });
+    Ok(read.await?)
+}

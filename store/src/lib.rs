@@ -10,16 +10,52 @@
 mod blob;
 pub mod entity;
 mod error;
+mod schema;
+mod sqlite;
 mod transaction;
 mod wake;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use federation::time::Clock;
+
 pub use crate::blob::{BlobRead, BlobStore, BlobWriter};
+use crate::blob::{DiskBlobs, MemoryBlobs};
 pub use crate::error::{Result, StoreError};
+use crate::sqlite::SqliteBackend;
 use crate::transaction::{Backend, Mode};
 pub use crate::transaction::{Transaction, TransactionFuture};
 pub use crate::wake::{Wake, WakeEvent, WakeSubscription};
+
+/// Where rows are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Database {
+    /// A SQLite file; made if it is missing, with its folder.
+    SqliteFile(PathBuf),
+    /// A SQLite database in memory, gone with the last clone of the store.
+    SqliteMemory,
+}
+
+/// Where blobs are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Blobs {
+    /// A folder; made if it is missing.
+    Disk(PathBuf),
+    /// Memory, gone with the last clone of the store.
+    Memory,
+}
+
+/// What [`Store::open`] needs to know.
+#[derive(Clone)]
+pub struct StoreConfig {
+    /// Where rows are kept.
+    pub database: Database,
+    /// Where blobs are kept.
+    pub blobs: Blobs,
+    /// Tells the age of blobs; rows get their times from the caller.
+    pub clock: Arc<dyn Clock>,
+}
 
 /// Rows and blobs. Clones share them.
 #[derive(Clone)]
@@ -30,6 +66,23 @@ pub struct Store {
 }
 
 impl Store {
+    /// Opens rows and blobs, makes what is missing, and migrates the database to the newest schema.
+    ///
+    /// # Errors
+    /// `Schema` if the database has a newer schema than this program knows; `Full`; `Busy`; `Corrupt` if the file is not
+    /// a database; `Fault` if a place cannot be reached.
+    pub async fn open(config: StoreConfig) -> Result<Self> {
+        let rows = match config.database {
+            Database::SqliteFile(path) => SqliteBackend::open_file(&path).await?,
+            Database::SqliteMemory => SqliteBackend::open_memory().await?,
+        };
+        let blobs: Arc<dyn BlobStore> = match config.blobs {
+            Blobs::Disk(folder) => Arc::new(DiskBlobs::open(folder, config.clock).await?),
+            Blobs::Memory => Arc::new(MemoryBlobs::new(config.clock)),
+        };
+        Ok(Self { rows: Arc::new(rows), blobs, wake: Wake::new() })
+    }
+
     /// Runs `body` in a transaction that may change rows: `store.transact("name", |tx| Box::pin(async move { … }))`.
     ///
     /// If `body` returns `Ok`, its changes are durable when this returns; otherwise, or if this future is dropped, none of

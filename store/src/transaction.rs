@@ -56,6 +56,18 @@ pub(crate) enum Mode {
 pub(crate) trait Backend: Send + Sync {
     /// Waits for a connection and begins.
     async fn begin(&self, mode: Mode) -> Result<Box<dyn OpenTransaction>>;
+
+    /// Lets the database grow to so many pages and no further, as if the disk were full.
+    #[cfg(feature = "conformance")]
+    async fn limit_pages(&self, pages: u32) -> Result<()>;
+
+    /// Takes every migration back.
+    #[cfg(feature = "conformance")]
+    async fn revert_schema(&self) -> Result<()>;
+
+    /// Takes every missing migration.
+    #[cfg(feature = "conformance")]
+    async fn migrate_schema(&self) -> Result<()>;
 }
 
 /// A transaction that has begun. Dropped without a commit it leaves nothing.

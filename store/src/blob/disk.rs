@@ -2,7 +2,8 @@
 //!
 //! A blob is written to `tmp/`, flushed, renamed into its place, and its folder flushed; a file under its digest is
 //! therefore always whole. The 256 folders are made when the store opens, so that storing a blob never has to make one
-//! durable. A file's modification time is the store's clock when the blob was last stored.
+//! durable. Whoever has the folder open holds a shared lock on it; what unfinished writers left is removed by the next who
+//! opens it alone. A file's modification time is the store's clock when the blob was last stored.
 
 use std::fs::{self, File, FileTimes, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -25,6 +26,8 @@ use crate::error::{Result, StoreError};
 const BUFFER_BYTES: usize = 1 << 20;
 /// Folder of unfinished blobs.
 const TEMPORARY: &str = "tmp";
+/// File that is locked, shared, by everybody who may have unfinished blobs.
+const LOCK: &str = "lock";
 
 /// Blobs below a folder. Clones share it.
 #[derive(Clone)]
@@ -33,15 +36,16 @@ pub(crate) struct DiskBlobs {
     /// Numbers the unfinished files of this process.
     serial: Arc<AtomicU64>,
     clock: Arc<dyn Clock>,
+    /// Says to other processes that there may be unfinished files.
+    _lock: Arc<File>,
 }
 
 impl DiskBlobs {
-    /// Opens the folder, makes what is missing and removes what unfinished writers left. One process at a time may have
-    /// it open.
+    /// Opens the folder, makes what is missing and removes what unfinished writers left.
     pub(crate) async fn open(folder: PathBuf, clock: Arc<dyn Clock>) -> Result<Self> {
         blocking(move || {
-            prepare(&folder)?;
-            Ok(Self { folder: Arc::new(folder), serial: Arc::default(), clock })
+            let lock = Arc::new(prepare(&folder)?);
+            Ok(Self { folder: Arc::new(folder), serial: Arc::default(), clock, _lock: lock })
         })
         .await
     }
@@ -52,10 +56,16 @@ impl DiskBlobs {
     }
 
     fn unfinished(&self) -> io::Result<Unfinished> {
-        let serial = self.serial.fetch_add(1, Ordering::Relaxed);
-        let path = self.folder.join(TEMPORARY).join(serial.to_string());
-        let file = OpenOptions::new().write(true).create_new(true).open(&path)?;
-        Ok(Unfinished { file, path })
+        loop {
+            let serial = self.serial.fetch_add(1, Ordering::Relaxed);
+            let path = self.folder.join(TEMPORARY).join(serial.to_string());
+            match OpenOptions::new().write(true).create_new(true).open(&path) {
+                Ok(file) => return Ok(Unfinished { file, path }),
+                // Another process, or another store of this one, has taken the number.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Makes the file durable under its digest.
@@ -266,17 +276,24 @@ impl BlobRead for DiskRead {
     }
 }
 
-fn prepare(folder: &Path) -> Result<()> {
+/// Makes the folders; returns the lock.
+fn prepare(folder: &Path) -> Result<File> {
     let temporary = folder.join(TEMPORARY);
     fs::create_dir_all(&temporary)?;
-    for entry in fs::read_dir(&temporary)? {
-        fs::remove_file(entry?.path())?;
+    let lock = OpenOptions::new().write(true).create(true).truncate(false).open(folder.join(LOCK))?;
+    if lock.try_lock().is_ok() {
+        for entry in fs::read_dir(&temporary)? {
+            fs::remove_file(entry?.path())?;
+        }
+        lock.unlock()?;
     }
+    lock.lock_shared()?;
     for first in 0..=u8::MAX {
         fs::create_dir_all(folder.join(hex::encode([first])))?;
     }
     File::open(folder)?.sync_all()?;
-    Ok(sync_parent(folder)?)
+    sync_parent(folder)?;
+    Ok(lock)
 }
 
 fn sync_parent(path: &Path) -> io::Result<()> {

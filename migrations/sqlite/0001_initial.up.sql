@@ -1,0 +1,231 @@
+-- Conventions: ids are UUIDs as 16-byte blobs, digests SHA-256 as 32-byte blobs, times milliseconds since 1970-01-01 UTC.
+-- "Fixed" means: never changes once the row is there. Tables without a rowid are found by their primary key alone.
+
+-- A model that is trained over many rounds.
+CREATE TABLE task (
+    id               BLOB    NOT NULL PRIMARY KEY CHECK (length(id) = 16),             -- fixed
+    name             TEXT    NOT NULL CHECK (length(name) BETWEEN 1 AND 64),           -- fixed; the name in the specification
+    spec             TEXT    NOT NULL CHECK (json_valid(spec)),                        -- fixed; what the operator wrote, as JSON
+    status           TEXT    NOT NULL CHECK (status IN ('ACTIVE', 'PAUSED', 'COMPLETED', 'CANCELLED')),
+    parameters       INTEGER NOT NULL CHECK (parameters >= 0),                         -- fixed; elements of the flat vector
+    created_at       INTEGER NOT NULL,                                                 -- fixed
+    rounds_completed INTEGER NOT NULL CHECK (rounds_completed >= 0),                   -- rounds that published a version
+    model_version    INTEGER NOT NULL CHECK (model_version >= 0)                       -- the newest version
+) STRICT;
+-- A name may be used again once its task is over.
+CREATE UNIQUE INDEX task_live_name ON task (name) WHERE status IN ('ACTIVE', 'PAUSED');
+CREATE INDEX task_name ON task (name, created_at);
+CREATE INDEX task_created ON task (created_at, id);
+CREATE INDEX task_active ON task (created_at, id) WHERE status = 'ACTIVE';
+
+-- Every status a task entered. Rows are only added.
+CREATE TABLE task_change (
+    sequence INTEGER NOT NULL PRIMARY KEY,                                             -- order of writing
+    task     BLOB    NOT NULL REFERENCES task (id),
+    status   TEXT    NOT NULL CHECK (status IN ('ACTIVE', 'PAUSED', 'COMPLETED', 'CANCELLED')), -- the status that began
+    at       INTEGER NOT NULL,                                                         -- when
+    detail   TEXT                                                                      -- who or why, for people
+) STRICT;
+CREATE INDEX task_change_task ON task_change (task, sequence);
+
+-- An enrolled device or site.
+CREATE TABLE participant (
+    id                      BLOB    NOT NULL PRIMARY KEY CHECK (length(id) = 16),      -- fixed
+    name                    TEXT    NOT NULL UNIQUE,                                   -- fixed; from the enrolment token
+    labels                  TEXT    NOT NULL CHECK (json_valid(labels)),               -- JSON object of texts, from the token
+    enrolled_at             INTEGER NOT NULL,                                          -- fixed
+    certificate_fingerprint BLOB    NOT NULL UNIQUE CHECK (length(certificate_fingerprint) = 32), -- newest certificate, DER
+    previous_fingerprint    BLOB    UNIQUE CHECK (length(previous_fingerprint) = 32),  -- the certificate before it
+    certificate_expires_at  INTEGER NOT NULL,                                          -- of the newest certificate
+    revoked_at              INTEGER,                                                   -- set once, by an operator
+    last_seen_at            INTEGER NOT NULL                                           -- hint; written now and then
+) STRICT;
+
+-- A secret that enrols one participant, once.
+CREATE TABLE enrollment_token (
+    id            BLOB    NOT NULL PRIMARY KEY CHECK (length(id) = 16),                -- fixed
+    secret_sha256 BLOB    NOT NULL UNIQUE CHECK (length(secret_sha256) = 32),          -- fixed; the secret itself is not kept
+    name          TEXT    NOT NULL,                                                    -- fixed; the participant's name to be
+    labels        TEXT    NOT NULL CHECK (json_valid(labels)),                         -- fixed; the participant's labels to be
+    created_at    INTEGER NOT NULL,                                                    -- fixed
+    expires_at    INTEGER NOT NULL,                                                    -- fixed; from then on it enrols nobody
+    used_at       INTEGER,                                                             -- set once
+    used_by       BLOB    REFERENCES participant (id) DEFERRABLE INITIALLY DEFERRED,   -- set once; whom it enrolled
+    CHECK ((used_at IS NULL) = (used_by IS NULL))
+) STRICT;
+
+-- A secret that an operator carries.
+CREATE TABLE operator_token (
+    id            BLOB    NOT NULL PRIMARY KEY CHECK (length(id) = 16),                -- fixed
+    secret_sha256 BLOB    NOT NULL UNIQUE CHECK (length(secret_sha256) = 32),          -- fixed; the secret itself is not kept
+    name          TEXT    NOT NULL,                                                    -- fixed; for people
+    role          TEXT    NOT NULL,                                                    -- fixed; what it permits
+    created_at    INTEGER NOT NULL,                                                    -- fixed
+    revoked_at    INTEGER                                                              -- set once
+) STRICT;
+
+-- Participants that are ready to work now.
+CREATE TABLE check_in (
+    task          BLOB    NOT NULL REFERENCES task (id),                               -- fixed
+    participant   BLOB    NOT NULL REFERENCES participant (id),                        -- fixed
+    examples      INTEGER NOT NULL CHECK (examples >= 0),                              -- training examples it says it has
+    checked_in_at INTEGER NOT NULL,                                                    -- when it last said so
+    expires_at    INTEGER NOT NULL,                                                    -- from then on it is not ready
+    PRIMARY KEY (task, participant)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX check_in_participant ON check_in (participant);
+CREATE INDEX check_in_expires ON check_in (expires_at);
+
+-- One attempt at a round.
+CREATE TABLE round (
+    task          BLOB    NOT NULL REFERENCES task (id),                               -- fixed
+    number        INTEGER NOT NULL CHECK (number >= 1),                                -- fixed; counts within the task
+    attempt       INTEGER NOT NULL CHECK (attempt >= 1),                               -- fixed; counts within the number
+    state         TEXT    NOT NULL
+        CHECK (state IN ('SELECTING', 'COLLECTING', 'AGGREGATING', 'COMPLETED', 'FAILED', 'CANCELLED')),
+    base_version  INTEGER NOT NULL CHECK (base_version >= 0),                          -- fixed; the version the cohort starts from
+    limits        TEXT    NOT NULL CHECK (json_valid(limits)),                         -- JSON: min, max, deadline of each phase
+    cohort        INTEGER NOT NULL CHECK (cohort >= 0),                                -- participants assigned
+    state_since   INTEGER NOT NULL,                                                    -- when the present state began
+    opened_at     INTEGER NOT NULL,                                                    -- fixed
+    failure       TEXT,                                                                -- code of the reason
+    reported      INTEGER NOT NULL DEFAULT 0 CHECK (reported >= 0),                    -- inputs admitted
+    bytes_up      INTEGER NOT NULL DEFAULT 0 CHECK (bytes_up >= 0),                    -- bytes of the inputs admitted
+    bytes_down    INTEGER NOT NULL DEFAULT 0 CHECK (bytes_down >= 0),                  -- bytes sent to the cohort
+    metrics       TEXT    NOT NULL DEFAULT '[]' CHECK (json_valid(metrics)),           -- JSON list of {name, value, count}
+    model_version INTEGER CHECK (model_version >= 1),                                  -- the version it published
+    PRIMARY KEY (task, number, attempt),
+    CHECK ((state = 'FAILED') = (failure IS NOT NULL))
+) STRICT, WITHOUT ROWID;
+-- A task has one open round at most.
+CREATE UNIQUE INDEX round_open ON round (task) WHERE state IN ('SELECTING', 'COLLECTING', 'AGGREGATING');
+
+-- Every state an attempt entered. Rows are only added.
+CREATE TABLE round_change (
+    sequence INTEGER NOT NULL PRIMARY KEY,                                             -- order of writing
+    task     BLOB    NOT NULL,
+    number   INTEGER NOT NULL,
+    attempt  INTEGER NOT NULL,
+    state    TEXT    NOT NULL,                                                         -- the state that began
+    at       INTEGER NOT NULL,                                                         -- when
+    count    INTEGER NOT NULL,                                                         -- participants concerned
+    FOREIGN KEY (task, number, attempt) REFERENCES round (task, number, attempt)
+) STRICT;
+CREATE INDEX round_change_round ON round_change (task, number, attempt, sequence);
+
+-- One participant's place in an attempt.
+CREATE TABLE assignment (
+    task        BLOB    NOT NULL,                                                      -- fixed
+    number      INTEGER NOT NULL,                                                      -- fixed
+    attempt     INTEGER NOT NULL,                                                      -- fixed
+    participant BLOB    NOT NULL REFERENCES participant (id),                          -- fixed
+    state       TEXT    NOT NULL CHECK (state IN
+        ('ASSIGNED', 'WORKING', 'REPORTED', 'ABANDONED', 'EXCUSED', 'REVOKED', 'LATE', 'RELEASED')),
+    state_since INTEGER NOT NULL,                                                      -- when the present state began
+    detail      TEXT    CHECK (octet_length(detail) <= 200),                           -- the participant's words or a code
+    assigned_at INTEGER NOT NULL,                                                      -- fixed; when it was drawn
+    PRIMARY KEY (task, number, attempt, participant),
+    FOREIGN KEY (task, number, attempt) REFERENCES round (task, number, attempt)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX assignment_state ON assignment (task, number, attempt, state);
+-- Small: an assignment is pending only while its round runs.
+CREATE INDEX assignment_pending ON assignment (participant) WHERE state IN ('ASSIGNED', 'WORKING');
+
+-- Every state an assignment entered. Rows are only added.
+CREATE TABLE assignment_change (
+    sequence    INTEGER NOT NULL PRIMARY KEY,                                          -- order of writing
+    task        BLOB    NOT NULL,
+    number      INTEGER NOT NULL,
+    attempt     INTEGER NOT NULL,
+    participant BLOB    NOT NULL,
+    state       TEXT    NOT NULL,                                                      -- the state that began
+    at          INTEGER NOT NULL,                                                      -- when
+    detail      TEXT,                                                                  -- as in the assignment
+    FOREIGN KEY (task, number, attempt, participant) REFERENCES assignment (task, number, attempt, participant)
+) STRICT;
+CREATE INDEX assignment_change_assignment ON assignment_change (task, number, attempt, participant, sequence);
+
+-- How often and when last a participant was assigned in a task: a summary of its assignments, kept so that drawing a
+-- cohort does not read the whole past.
+CREATE TABLE participation (
+    task        BLOB    NOT NULL REFERENCES task (id),                                 -- fixed
+    participant BLOB    NOT NULL REFERENCES participant (id),                          -- fixed
+    count       INTEGER NOT NULL CHECK (count >= 1),                                   -- assignments, of all attempts
+    last_number INTEGER NOT NULL,                                                      -- round of the last one
+    last_at     INTEGER NOT NULL,                                                      -- when it was drawn
+    PRIMARY KEY (task, participant)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX participation_participant ON participation (participant);
+
+-- An input that was accepted and counts.
+CREATE TABLE admitted (
+    task        BLOB    NOT NULL,                                                      -- fixed
+    number      INTEGER NOT NULL,                                                      -- fixed
+    attempt     INTEGER NOT NULL,                                                      -- fixed
+    participant BLOB    NOT NULL,                                                      -- fixed
+    sha256      BLOB    NOT NULL CHECK (length(sha256) = 32),                          -- fixed; digest of the body, address of its blob
+    bytes       INTEGER NOT NULL CHECK (bytes >= 0),                                   -- fixed; size of the body
+    accepted_at INTEGER NOT NULL,                                                      -- fixed
+    folded      INTEGER NOT NULL CHECK (folded IN (0, 1)),                             -- 1 once the partial sum holds it
+    PRIMARY KEY (task, number, attempt, participant),
+    FOREIGN KEY (task, number, attempt, participant) REFERENCES assignment (task, number, attempt, participant)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX admitted_unfolded ON admitted (task, number, attempt, accepted_at, participant) WHERE folded = 0;
+
+-- The sum of every input marked as folded.
+CREATE TABLE partial_sum (
+    task    BLOB    NOT NULL,                                                          -- fixed
+    number  INTEGER NOT NULL,                                                          -- fixed
+    attempt INTEGER NOT NULL,                                                          -- fixed
+    blob    BLOB    NOT NULL CHECK (length(blob) = 32),                                -- digest: address of the sum
+    inputs  INTEGER NOT NULL CHECK (inputs >= 0),                                      -- how many inputs it holds
+    PRIMARY KEY (task, number, attempt),
+    FOREIGN KEY (task, number, attempt) REFERENCES round (task, number, attempt)
+) STRICT, WITHOUT ROWID;
+
+-- The one sum of an attempt that was released. Rows are only added.
+CREATE TABLE noised_sum (
+    task         BLOB    NOT NULL,
+    number       INTEGER NOT NULL,
+    attempt      INTEGER NOT NULL,
+    blob         BLOB    NOT NULL CHECK (length(blob) = 32),                           -- digest: address of the sum
+    participants INTEGER NOT NULL CHECK (participants >= 0),                           -- how many inputs it holds
+    created_at   INTEGER NOT NULL,                                                     -- when it was released
+    PRIMARY KEY (task, number, attempt),
+    FOREIGN KEY (task, number, attempt) REFERENCES round (task, number, attempt)
+) STRICT, WITHOUT ROWID;
+
+-- A published set of parameters. Rows are only added.
+CREATE TABLE model_version (
+    task       BLOB    NOT NULL REFERENCES task (id),
+    version    INTEGER NOT NULL CHECK (version >= 0),                                  -- 0 is the initial model
+    sha256     BLOB    NOT NULL CHECK (length(sha256) = 32),                           -- of the safetensors file; address of its blob
+    bytes      INTEGER NOT NULL CHECK (bytes >= 0),                                    -- size of the file
+    round      INTEGER,                                                                -- number of the round that made it
+    parent     INTEGER,                                                                -- the version it was made from
+    created_at INTEGER NOT NULL,                                                       -- when it was published
+    PRIMARY KEY (task, version),
+    FOREIGN KEY (task, parent) REFERENCES model_version (task, version),
+    CHECK ((version = 0) = (round IS NULL)),
+    CHECK (parent < version)
+) STRICT, WITHOUT ROWID;
+
+-- Who may do a piece of background work just now.
+CREATE TABLE lease (
+    name        TEXT    NOT NULL PRIMARY KEY,                                          -- which work
+    holder      BLOB    NOT NULL CHECK (length(holder) = 16),                          -- UUID of the worker
+    acquired_at INTEGER NOT NULL,                                                      -- when it was taken or prolonged
+    expires_at  INTEGER NOT NULL                                                       -- from then on anybody may take it
+) STRICT, WITHOUT ROWID;
+
+-- Answers to requests that may come again.
+CREATE TABLE idempotency_key (
+    scope          TEXT    NOT NULL,                                                   -- whose key, and for what
+    key            TEXT    NOT NULL,                                                   -- as the caller gave it
+    request_sha256 BLOB    NOT NULL CHECK (length(request_sha256) = 32),               -- of the request
+    status         INTEGER NOT NULL CHECK (status BETWEEN 100 AND 599),                -- HTTP status of the answer
+    body           BLOB    NOT NULL,                                                   -- body of the answer
+    expires_at     INTEGER NOT NULL,                                                   -- from then on the key may be forgotten
+    PRIMARY KEY (scope, key)
+) STRICT;
+CREATE INDEX idempotency_key_expires ON idempotency_key (expires_at);

@@ -1,0 +1,124 @@
+//! Admitted inputs in SQLite.
+
+use async_trait::async_trait;
+use federation::id::{ParticipantId, RoundKey};
+use sqlx::query;
+use sqlx::sqlite::SqliteRow;
+
+use super::SqliteTransaction;
+use super::row::{Bind as _, Columns as _, each, integer, json_ids};
+use crate::entity::admitted::{Admitted, AdmittedInputs, Insertion};
+use crate::error::{Result, StoreError};
+
+#[async_trait]
+impl AdmittedInputs for SqliteTransaction {
+    async fn insert_admitted(&mut self, admitted: &Admitted) -> Result<Insertion> {
+        let bytes = integer(admitted.bytes)?;
+        let inserted = self
+            .change_one(
+                query(
+                    "INSERT INTO admitted (task, number, attempt, participant, sha256, bytes, accepted_at, folded)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
+                     ON CONFLICT (task, number, attempt, participant) DO NOTHING",
+                )
+                .attempt(admitted.round, admitted.attempt)
+                .bind(admitted.participant.0)
+                .digest(admitted.sha256)
+                .bind(bytes)
+                .time(admitted.accepted_at)
+                .bind(i64::from(admitted.folded)),
+            )
+            .await?;
+        if inserted {
+            self.insert(
+                query(
+                    "UPDATE round SET reported = reported + 1, bytes_up = bytes_up + ?4
+                     WHERE task = ?1 AND number = ?2 AND attempt = ?3",
+                )
+                .attempt(admitted.round, admitted.attempt)
+                .bind(bytes),
+            )
+            .await?;
+            return Ok(Insertion::Inserted);
+        }
+        let found = self.admitted(admitted.round, admitted.attempt, admitted.participant).await?;
+        let found = found.ok_or_else(|| StoreError::Corrupt("an admitted input exists and does not".to_owned()))?;
+        let same = (found.sha256, found.bytes) == (admitted.sha256, admitted.bytes);
+        Ok(if same { Insertion::Same(found) } else { Insertion::Different(found) })
+    }
+
+    async fn admitted(&mut self, key: RoundKey, attempt: u32, participant: ParticipantId) -> Result<Option<Admitted>> {
+        let row = self
+            .find(
+                query(
+                    "SELECT * FROM admitted
+                     WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4",
+                )
+                .attempt(key, attempt)
+                .bind(participant.0),
+            )
+            .await?;
+        row.as_ref().map(read).transpose()
+    }
+
+    async fn unfolded(&mut self, key: RoundKey, attempt: u32, limit: u32) -> Result<Vec<Admitted>> {
+        let rows = self
+            .list(
+                query(
+                    "SELECT * FROM admitted
+                     WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND folded = 0
+                     ORDER BY accepted_at, participant LIMIT ?4",
+                )
+                .attempt(key, attempt)
+                .bind(limit),
+            )
+            .await?;
+        each(&rows, read)
+    }
+
+    async fn unfolded_count(&mut self, key: RoundKey, attempt: u32) -> Result<u32> {
+        let row = self
+            .find(
+                query(
+                    "SELECT count(*) AS count FROM admitted
+                     WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND folded = 0",
+                )
+                .attempt(key, attempt),
+            )
+            .await?;
+        row.map_or(Ok(0), |row| row.small("count"))
+    }
+
+    async fn mark_folded(&mut self, key: RoundKey, attempt: u32, participants: &[ParticipantId]) -> Result<()> {
+        let marked = self
+            .change(
+                query(
+                    "UPDATE admitted SET folded = 1
+                     WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND folded = 0
+                       AND participant IN (SELECT unhex(value) FROM json_each(?4))",
+                )
+                .attempt(key, attempt)
+                .bind(json_ids(participants)?),
+            )
+            .await?;
+        if marked == participants.len() as u64 {
+            return Ok(());
+        }
+        Err(StoreError::Conflict(format!(
+            "{} inputs were to be marked as summed, {marked} of them were not summed before",
+            participants.len()
+        )))
+    }
+}
+
+fn read(row: &SqliteRow) -> Result<Admitted> {
+    Ok(Admitted {
+        round: row.round_key()?,
+        attempt: row.small("attempt")?,
+        participant: ParticipantId(row.uuid("participant")?),
+        sha256: row.digest("sha256")?,
+        bytes: row.large("bytes")?,
+        accepted_at: row.time("accepted_at")?,
+        folded: row.flag("folded")?,
+    })
+}

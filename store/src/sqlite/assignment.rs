@@ -1,0 +1,292 @@
+//! Assignments in SQLite.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use federation::advance::Tally;
+use federation::id::{ParticipantId, RoundKey};
+use federation::round::{Assignment, AssignmentState};
+use federation::time::Timestamp;
+use sqlx::query;
+use sqlx::sqlite::SqliteRow;
+
+use super::SqliteTransaction;
+use super::row::{Bind as _, Columns as _, each, json, json_names};
+use crate::entity::assignment::{AssignmentChange, Assignments};
+use crate::error::Result;
+
+#[async_trait]
+impl Assignments for SqliteTransaction {
+    async fn insert_assignments(&mut self, assignments: &[Assignment]) -> Result<()> {
+        let rows = json(&assignments.iter().map(as_json).collect::<Vec<_>>())?;
+        self.change(
+            query(
+                "INSERT INTO assignment (task, number, attempt, participant, state, state_since, detail, assigned_at)
+                 SELECT unhex(value ->> 0), value ->> 1, value ->> 2, unhex(value ->> 3), value ->> 4, value ->> 5,
+                        value ->> 6, value ->> 7
+                 FROM json_each(?1)",
+            )
+            .bind(rows.clone()),
+        )
+        .await?;
+        self.change(
+            query(
+                "INSERT INTO assignment_change (task, number, attempt, participant, state, at, detail)
+                 SELECT unhex(value ->> 0), value ->> 1, value ->> 2, unhex(value ->> 3), value ->> 4, value ->> 5,
+                        value ->> 6
+                 FROM json_each(?1)",
+            )
+            .bind(rows.clone()),
+        )
+        .await?;
+        self.change(
+            query(
+                "INSERT INTO participation (task, participant, count, last_number, last_at)
+                 SELECT unhex(value ->> 0), unhex(value ->> 3), 1, value ->> 1, value ->> 7
+                 FROM json_each(?1) WHERE true
+                 ON CONFLICT (task, participant) DO UPDATE
+                 SET count = count + 1, last_number = excluded.last_number, last_at = excluded.last_at",
+            )
+            .bind(rows),
+        )
+        .await?;
+        Ok(())
+    }
+
+    async fn assignment(
+        &mut self,
+        key: RoundKey,
+        attempt: u32,
+        participant: ParticipantId,
+    ) -> Result<Option<Assignment>> {
+        let row = self
+            .find(
+                query(
+                    "SELECT * FROM assignment
+                     WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4",
+                )
+                .attempt(key, attempt)
+                .bind(participant.0),
+            )
+            .await?;
+        row.as_ref().map(read).transpose()
+    }
+
+    async fn assignments(
+        &mut self,
+        key: RoundKey,
+        attempt: u32,
+        cursor: Option<ParticipantId>,
+        limit: u32,
+    ) -> Result<Vec<Assignment>> {
+        let rows = self
+            .list(
+                query(
+                    "SELECT * FROM assignment
+                     WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND (?4 IS NULL OR participant > ?4)
+                     ORDER BY participant LIMIT ?5",
+                )
+                .attempt(key, attempt)
+                .bind(cursor.map(|id| id.0))
+                .bind(limit),
+            )
+            .await?;
+        each(&rows, read)
+    }
+
+    async fn pending_assignment(&mut self, participant: ParticipantId) -> Result<Option<Assignment>> {
+        let row = self
+            .find(
+                query(
+                    "SELECT assignment.* FROM assignment JOIN round USING (task, number, attempt)
+                     WHERE assignment.participant = ?1 AND assignment.state IN ('ASSIGNED', 'WORKING')
+                       AND round.state = 'COLLECTING'
+                     ORDER BY assignment.assigned_at, task LIMIT 1",
+                )
+                .bind(participant.0),
+            )
+            .await?;
+        row.as_ref().map(read).transpose()
+    }
+
+    async fn set_assignment_state(
+        &mut self,
+        key: RoundKey,
+        attempt: u32,
+        participant: ParticipantId,
+        from: &[AssignmentState],
+        to: AssignmentState,
+        at: Timestamp,
+        detail: Option<&str>,
+    ) -> Result<bool> {
+        let changed = self
+            .change_one(
+                query(
+                    "UPDATE assignment SET state = ?5, state_since = ?6, detail = ?7
+                     WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4
+                       AND state IN (SELECT value FROM json_each(?8))",
+                )
+                .attempt(key, attempt)
+                .bind(participant.0)
+                .bind(to.as_str())
+                .time(at)
+                .bind(detail)
+                .bind(json_names(from)?),
+            )
+            .await?;
+        if changed {
+            self.insert(
+                query(
+                    "INSERT INTO assignment_change (task, number, attempt, participant, state, at, detail)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                )
+                .attempt(key, attempt)
+                .bind(participant.0)
+                .bind(to.as_str())
+                .time(at)
+                .bind(detail),
+            )
+            .await?;
+        }
+        Ok(changed)
+    }
+
+    async fn set_pending_assignments(
+        &mut self,
+        key: RoundKey,
+        attempt: u32,
+        to: AssignmentState,
+        at: Timestamp,
+    ) -> Result<u32> {
+        self.change(
+            query(
+                "INSERT INTO assignment_change (task, number, attempt, participant, state, at)
+                 SELECT task, number, attempt, participant, ?4, ?5 FROM assignment
+                 WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND state IN ('ASSIGNED', 'WORKING')
+                 ORDER BY participant",
+            )
+            .attempt(key, attempt)
+            .bind(to.as_str())
+            .time(at),
+        )
+        .await?;
+        self.count_changes(
+            query(
+                "UPDATE assignment SET state = ?4, state_since = ?5, detail = NULL
+                 WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND state IN ('ASSIGNED', 'WORKING')",
+            )
+            .attempt(key, attempt)
+            .bind(to.as_str())
+            .time(at),
+        )
+        .await
+    }
+
+    async fn revoke_pending(&mut self, participant: ParticipantId, at: Timestamp) -> Result<Vec<RoundKey>> {
+        let rows = self
+            .list(
+                query("SELECT * FROM assignment WHERE participant = ?1 AND state IN ('ASSIGNED', 'WORKING')")
+                    .bind(participant.0),
+            )
+            .await?;
+        let pending = each(&rows, read)?;
+        for assignment in &pending {
+            self.set_assignment_state(
+                assignment.round,
+                assignment.attempt,
+                participant,
+                &[assignment.state],
+                AssignmentState::Revoked,
+                at,
+                None,
+            )
+            .await?;
+        }
+        Ok(pending.iter().map(|assignment| assignment.round).collect())
+    }
+
+    async fn tally(&mut self, key: RoundKey, attempt: u32) -> Result<Tally> {
+        let row = self
+            .find(
+                query(
+                    "SELECT count(*) FILTER (WHERE state IN ('ASSIGNED', 'WORKING')) AS pending,
+                            count(*) FILTER (WHERE state = 'REPORTED') AS reported,
+                            EXISTS (SELECT 1 FROM model_version WHERE task = ?1 AND version = ?2) AS published
+                     FROM assignment WHERE task = ?1 AND number = ?2 AND attempt = ?3",
+                )
+                .attempt(key, attempt),
+            )
+            .await?;
+        let Some(row) = row else { return Ok(Tally::default()) };
+        Ok(Tally {
+            eligible: 0,
+            pending: row.small("pending")?,
+            reported: row.small("reported")?,
+            published: row.flag("published")?,
+        })
+    }
+
+    async fn count_by_state(&mut self, key: RoundKey, attempt: u32) -> Result<BTreeMap<AssignmentState, u32>> {
+        let rows = self
+            .list(
+                query(
+                    "SELECT state, count(*) AS count FROM assignment
+                     WHERE task = ?1 AND number = ?2 AND attempt = ?3 GROUP BY state",
+                )
+                .attempt(key, attempt),
+            )
+            .await?;
+        rows.iter().map(|row| Ok((row.named("state")?, row.small("count")?))).collect()
+    }
+
+    async fn assignment_history(
+        &mut self,
+        key: RoundKey,
+        attempt: u32,
+        participant: ParticipantId,
+    ) -> Result<Vec<AssignmentChange>> {
+        let rows = self
+            .list(
+                query(
+                    "SELECT state, at, detail FROM assignment_change
+                     WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4 ORDER BY sequence",
+                )
+                .attempt(key, attempt)
+                .bind(participant.0),
+            )
+            .await?;
+        each(&rows, |row| {
+            Ok(AssignmentChange {
+                state: row.named("state")?,
+                at: row.time("at")?,
+                detail: row.optional_text("detail")?,
+            })
+        })
+    }
+}
+
+/// The columns of an assignment, as the statements of `insert_assignments` number them.
+fn as_json(assignment: &Assignment) -> impl serde::Serialize {
+    (
+        assignment.round.task.0.simple().to_string(),
+        assignment.round.number,
+        assignment.attempt,
+        assignment.participant.0.simple().to_string(),
+        assignment.state.as_str(),
+        assignment.state_since,
+        assignment.detail.clone(),
+        assignment.assigned_at,
+    )
+}
+
+fn read(row: &SqliteRow) -> Result<Assignment> {
+    Ok(Assignment {
+        round: row.round_key()?,
+        attempt: row.small("attempt")?,
+        participant: ParticipantId(row.uuid("participant")?),
+        state: row.named("state")?,
+        state_since: row.time("state_since")?,
+        detail: row.optional_text("detail")?,
+        assigned_at: row.time("assigned_at")?,
+    })
+}

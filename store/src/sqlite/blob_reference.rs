@@ -1,0 +1,29 @@
+//! Addresses of blobs in SQLite.
+
+use std::collections::HashSet;
+
+use async_trait::async_trait;
+use federation::id::Digest;
+use sqlx::query;
+
+use super::SqliteTransaction;
+use super::row::Columns as _;
+use crate::entity::blob_reference::BlobReferences;
+use crate::error::Result;
+
+#[async_trait]
+impl BlobReferences for SqliteTransaction {
+    async fn referenced_blobs(&mut self) -> Result<HashSet<Digest>> {
+        let rows = self
+            .list(query(
+                "WITH open_round AS (SELECT task, number, attempt FROM round
+                                     WHERE state IN ('SELECTING', 'COLLECTING', 'AGGREGATING'))
+                 SELECT sha256 AS blob FROM model_version
+                 UNION SELECT blob FROM noised_sum
+                 UNION SELECT blob FROM partial_sum JOIN open_round USING (task, number, attempt)
+                 UNION SELECT sha256 FROM admitted JOIN open_round USING (task, number, attempt) WHERE folded = 0",
+            ))
+            .await?;
+        rows.iter().map(|row| row.digest("blob")).collect()
+    }
+}

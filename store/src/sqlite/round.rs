@@ -1,0 +1,214 @@
+//! Rounds in SQLite.
+
+use async_trait::async_trait;
+use federation::id::{RoundKey, TaskId};
+use federation::round::{Round, RoundState};
+use federation::time::Timestamp;
+use sqlx::query;
+use sqlx::sqlite::SqliteRow;
+
+use super::SqliteTransaction;
+use super::row::{Bind as _, Columns as _, each, integer, json};
+use crate::entity::round::{RoundChange, RoundMetric, RoundRow, Rounds};
+use crate::error::{Result, StoreError};
+
+#[async_trait]
+impl Rounds for SqliteTransaction {
+    async fn insert_round(&mut self, round: &Round) -> Result<()> {
+        self.insert(
+            query(
+                "INSERT INTO round (task, number, attempt, state, base_version, limits, cohort, state_since, opened_at,
+                                    failure)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            )
+            .attempt(round.key, round.attempt)
+            .bind(round.state.as_str())
+            .bind(round.base_version)
+            .bind(json(&round.limits)?)
+            .bind(round.cohort)
+            .time(round.state_since)
+            .time(round.opened_at)
+            .bind(round.failure.map(|reason| reason.as_str())),
+        )
+        .await?;
+        self.add_round_change(round, 0).await
+    }
+
+    async fn round(&mut self, key: RoundKey) -> Result<Option<RoundRow>> {
+        let row = self
+            .find(
+                query("SELECT * FROM round WHERE task = ?1 AND number = ?2 ORDER BY attempt DESC LIMIT 1")
+                    .bind(key.task.0)
+                    .bind(key.number),
+            )
+            .await?;
+        row.as_ref().map(read).transpose()
+    }
+
+    async fn round_attempt(&mut self, key: RoundKey, attempt: u32) -> Result<Option<RoundRow>> {
+        let row = self
+            .find(query("SELECT * FROM round WHERE task = ?1 AND number = ?2 AND attempt = ?3").attempt(key, attempt))
+            .await?;
+        row.as_ref().map(read).transpose()
+    }
+
+    async fn rounds(&mut self, task: TaskId, before_number: Option<u32>, limit: u32) -> Result<Vec<RoundRow>> {
+        let rows = self
+            .list(
+                query(
+                    "SELECT * FROM round
+                     WHERE task = ?1 AND (?2 IS NULL OR number < ?2)
+                       AND attempt = (SELECT max(attempt) FROM round AS other
+                                      WHERE other.task = round.task AND other.number = round.number)
+                     ORDER BY number DESC LIMIT ?3",
+                )
+                .bind(task.0)
+                .bind(before_number)
+                .bind(limit),
+            )
+            .await?;
+        each(&rows, read)
+    }
+
+    async fn open_rounds(&mut self) -> Result<Vec<RoundRow>> {
+        let rows = self
+            .list(query("SELECT * FROM round WHERE state IN ('SELECTING', 'COLLECTING', 'AGGREGATING') ORDER BY task"))
+            .await?;
+        each(&rows, read)
+    }
+
+    async fn transition_round(&mut self, before: &Round, after: &Round) -> Result<bool> {
+        if (before.key, before.attempt) != (after.key, after.attempt) {
+            return Err(StoreError::fault("a transition from one round to another"));
+        }
+        let row = self
+            .change_returning(
+                query(
+                    "UPDATE round SET state = ?6, state_since = ?7, limits = ?8, cohort = ?9, failure = ?10
+                     WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND state = ?4 AND state_since = ?5
+                     RETURNING reported",
+                )
+                .attempt(before.key, before.attempt)
+                .bind(before.state.as_str())
+                .time(before.state_since)
+                .bind(after.state.as_str())
+                .time(after.state_since)
+                .bind(json(&after.limits)?)
+                .bind(after.cohort)
+                .bind(after.failure.map(|reason| reason.as_str())),
+            )
+            .await?;
+        let Some(row) = row else { return Ok(false) };
+        let count = match after.state {
+            RoundState::Selecting => 0,
+            RoundState::Collecting => after.cohort,
+            _ => row.small("reported")?,
+        };
+        self.add_round_change(after, count).await?;
+        Ok(true)
+    }
+
+    async fn rebase_round(
+        &mut self,
+        key: RoundKey,
+        attempt: u32,
+        state: RoundState,
+        state_since: Timestamp,
+    ) -> Result<bool> {
+        self.change_one(
+            query(
+                "UPDATE round SET state_since = ?5
+                 WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND state = ?4",
+            )
+            .attempt(key, attempt)
+            .bind(state.as_str())
+            .time(state_since),
+        )
+        .await
+    }
+
+    async fn set_round_result(
+        &mut self,
+        key: RoundKey,
+        attempt: u32,
+        metrics: &[RoundMetric],
+        model_version: Option<u32>,
+    ) -> Result<bool> {
+        if let Some(metric) = metrics.iter().find(|metric| !metric.value.is_finite()) {
+            return Err(StoreError::fault(format!("metric {:?} is {}, not finite", metric.name, metric.value)));
+        }
+        self.change_one(
+            query(
+                "UPDATE round SET metrics = ?4, model_version = ?5
+                 WHERE task = ?1 AND number = ?2 AND attempt = ?3",
+            )
+            .attempt(key, attempt)
+            .bind(json(metrics)?)
+            .bind(model_version),
+        )
+        .await
+    }
+
+    async fn round_history(&mut self, key: RoundKey, attempt: u32) -> Result<Vec<RoundChange>> {
+        let rows = self
+            .list(
+                query(
+                    "SELECT state, at, count FROM round_change
+                     WHERE task = ?1 AND number = ?2 AND attempt = ?3 ORDER BY sequence",
+                )
+                .attempt(key, attempt),
+            )
+            .await?;
+        each(&rows, |row| {
+            Ok(RoundChange { state: row.named("state")?, at: row.time("at")?, count: row.small("count")? })
+        })
+    }
+
+    async fn add_bytes_down(&mut self, key: RoundKey, attempt: u32, bytes: u64) -> Result<bool> {
+        self.change_one(
+            query(
+                "UPDATE round SET bytes_down = bytes_down + ?4
+                 WHERE task = ?1 AND number = ?2 AND attempt = ?3",
+            )
+            .attempt(key, attempt)
+            .bind(integer(bytes)?),
+        )
+        .await
+    }
+}
+
+impl SqliteTransaction {
+    async fn add_round_change(&mut self, round: &Round, count: u32) -> Result<()> {
+        self.insert(
+            query("INSERT INTO round_change (task, number, attempt, state, at, count) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")
+                .attempt(round.key, round.attempt)
+                .bind(round.state.as_str())
+                .time(round.state_since)
+                .bind(count),
+        )
+        .await
+    }
+}
+
+fn read(row: &SqliteRow) -> Result<RoundRow> {
+    let round = Round {
+        key: row.round_key()?,
+        attempt: row.small("attempt")?,
+        state: row.named("state")?,
+        base_version: row.small("base_version")?,
+        limits: row.json("limits")?,
+        cohort: row.small("cohort")?,
+        state_since: row.time("state_since")?,
+        opened_at: row.time("opened_at")?,
+        failure: row.optional_named("failure")?,
+    };
+    Ok(RoundRow {
+        reported: row.small("reported")?,
+        bytes_up: row.large("bytes_up")?,
+        bytes_down: row.large("bytes_down")?,
+        metrics: row.json("metrics")?,
+        model_version: row.optional_small("model_version")?,
+        ended_at: round.state.is_terminal().then_some(round.state_since),
+        round,
+    })
+}

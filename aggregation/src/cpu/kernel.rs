@@ -124,3 +124,34 @@ impl Present {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use secure_agg::mask::{MaskSeed, Plane, Sign, WORDS_PER_NONCE};
+
+    use super::*;
+
+    /// Miri runs it too, with whichever instructions it is told to offer, but takes its time: it gets one case.
+    #[test]
+    fn all_kernels_expand_the_words_of_the_definition() {
+        let mut plan = MaskPlan::new(Plane::Scalars, 4 * WORDS_PER_NONCE, Modulus::WORD).unwrap();
+        for number in 0..3u8 {
+            plan.push(MaskSeed::new(&mut [number; 32]), if number == 1 { Sign::Subtract } else { Sign::Add });
+        }
+        let offsets = [3 * WORDS_PER_NONCE, 0, BATCH as u64, WORDS_PER_NONCE - BATCH as u64];
+        let lengths = [129, 1, 16, 127, 256, 300];
+        let (offsets, lengths) = if cfg!(miri) { (&offsets[..1], &lengths[..1]) } else { (&offsets[..], &lengths[..]) };
+        for offset in offsets.iter().copied() {
+            for len in lengths.iter().copied() {
+                let before: Vec<u32> = (0..len).map(|i| u32::MAX - i).collect();
+                let mut expected = before.clone();
+                mask::apply(&plan, offset, &mut expected).unwrap();
+                for kernel in Kernel::available() {
+                    let mut words = before.clone();
+                    Present::check(kernel).unwrap().apply_masks(&plan, offset, &mut words);
+                    assert_eq!(words, expected, "{kernel}, {len} words at {offset}");
+                }
+            }
+        }
+    }
+}

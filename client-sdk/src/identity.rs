@@ -1,0 +1,123 @@
+//! Who a participant is: an Ed25519 key that never leaves the device, and the certificate it bought.
+//!
+//! The key is kept as PKCS #8 and erased when dropped; it goes to the journal and to the TLS stack, nowhere else.
+
+use rcgen::{CertificateParams, KeyPair, PKCS_ED25519};
+use wire::participant::EnrollReply;
+use wire::{ParticipantId, Timestamp};
+use zeroize::Zeroizing;
+
+/// Why there is no usable key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the participant's key cannot be made or used: {0}")]
+pub struct IdentityError(String);
+
+impl From<rcgen::Error> for IdentityError {
+    fn from(error: rcgen::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// An Ed25519 private key. Neither printable nor copyable.
+pub struct SigningKey {
+    pkcs8: Zeroizing<Vec<u8>>,
+}
+
+impl SigningKey {
+    /// A fresh key from the system's randomness.
+    ///
+    /// # Errors
+    /// [`IdentityError`] if the system has none.
+    pub fn generate() -> Result<Self, IdentityError> {
+        let pair = KeyPair::generate_for(&PKCS_ED25519)?;
+        Ok(Self { pkcs8: Zeroizing::new(pair.serialize_der()) })
+    }
+
+    /// Reads a key.
+    ///
+    /// # Errors
+    /// [`IdentityError`] if it is not Ed25519 in PKCS #8.
+    pub fn from_pkcs8(pkcs8: &[u8]) -> Result<Self, IdentityError> {
+        let key = Self { pkcs8: Zeroizing::new(pkcs8.to_vec()) };
+        key.pair()?;
+        Ok(key)
+    }
+
+    /// The key in PKCS #8, for the journal and the TLS stack. Never log or send it.
+    #[must_use]
+    pub fn expose_pkcs8(&self) -> &[u8] {
+        &self.pkcs8
+    }
+
+    /// A signing request in PEM. Its subject is empty: the coordinator decides what a participant is called.
+    ///
+    /// # Errors
+    /// [`IdentityError`].
+    pub fn signing_request(&self) -> Result<String, IdentityError> {
+        let mut params = CertificateParams::new(Vec::new())?;
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        Ok(params.serialize_request(&self.pair()?)?.pem()?)
+    }
+
+    fn pair(&self) -> Result<KeyPair, IdentityError> {
+        let der = rcgen_key(&self.pkcs8);
+        Ok(KeyPair::from_pkcs8_der_and_sign_algo(&der, &PKCS_ED25519)?)
+    }
+}
+
+fn rcgen_key(pkcs8: &[u8]) -> rustls_pki_types::PrivatePkcs8KeyDer<'_> {
+    pkcs8.into()
+}
+
+/// What the coordinator certified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certified {
+    /// Who the participant is.
+    pub participant: ParticipantId,
+    /// What it is called.
+    pub name: String,
+    /// Its certificate, then the issuing one, in PEM.
+    pub certificate_pem: String,
+    /// When the certificate ends.
+    pub expires_at: Timestamp,
+    /// When to renew it.
+    pub renew_at: Timestamp,
+}
+
+impl From<EnrollReply> for Certified {
+    fn from(reply: EnrollReply) -> Self {
+        let EnrollReply { participant, name, certificate_pem, expires_at, renew_at } = reply;
+        Self { participant, name, certificate_pem, expires_at, renew_at }
+    }
+}
+
+/// A key with the certificate for it.
+pub struct Identity {
+    /// The key.
+    pub key: std::sync::Arc<SigningKey>,
+    /// The certificate.
+    pub certified: Certified,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_comes_back_from_its_bytes_and_signs_requests() {
+        let key = SigningKey::generate().unwrap();
+        let back = SigningKey::from_pkcs8(key.expose_pkcs8()).unwrap();
+        let request = back.signing_request().unwrap();
+        let parsed = rcgen::CertificateSigningRequestParams::from_pem(&request).unwrap();
+        assert_eq!(parsed.public_key.der_bytes().len(), 32, "an Ed25519 public key");
+        assert_ne!(key.expose_pkcs8(), SigningKey::generate().unwrap().expose_pkcs8());
+    }
+
+    #[test]
+    fn bytes_that_are_no_key_are_refused() {
+        let key = SigningKey::generate().unwrap();
+        let bytes = key.expose_pkcs8();
+        assert!(SigningKey::from_pkcs8(&bytes[..bytes.len() - 1]).is_err());
+        assert!(SigningKey::from_pkcs8(b"").is_err());
+    }
+}

@@ -1,0 +1,122 @@
+//! FedPer (Arivazhagan et al. 2019): base layers are shared, personal layers stay, both are trained together.
+
+use learning::partition::PatternError;
+use learning::{InitError, Initializer, Layout, Parameters, Partition, Patterns, TensorInit, WrongLayout, initialize};
+use wire::task::{Initial, ModelSpec};
+
+use super::PersonalTensors;
+
+/// A model parted by the task's patterns.
+#[derive(Clone, Debug)]
+pub struct FedPer {
+    partition: Partition,
+}
+
+impl FedPer {
+    /// Parts `whole` by the task's patterns.
+    ///
+    /// # Errors
+    /// [`PatternError`] if they do not part it in two.
+    pub fn new(whole: &Layout, personal: &[String]) -> Result<Self, PatternError> {
+        let partition = whole.partition(&Patterns::new(personal.to_vec())?)?;
+        Ok(Self { partition })
+    }
+
+    /// The two parts' layouts.
+    #[must_use]
+    pub fn partition(&self) -> &Partition {
+        &self.partition
+    }
+
+    /// How the personal part begins, before this device has ever trained: as the task's seed says.
+    ///
+    /// # Errors
+    /// [`InitError`] for bounds that cannot be drawn from.
+    pub fn initial(&self, model: &ModelSpec) -> Result<PersonalTensors, InitError> {
+        let whole = self.partition.whole();
+        let inits: Vec<TensorInit> = whole
+            .tensors()
+            .iter()
+            .zip(&model.tensors)
+            .map(|(spec, declared)| {
+                let init = match declared.init {
+                    Initial::Zeros => Initializer::Zeros,
+                    Initial::Uniform { bound } => Initializer::Uniform { bound },
+                };
+                TensorInit { spec: spec.clone(), init }
+            })
+            .collect();
+        let parameters = initialize(whole.clone(), &inits, model.seed)?;
+        let (_, personal) = self.partition.split(&parameters).map_err(|_| InitError::Mismatch(0))?;
+        Ok(PersonalTensors::new(personal))
+    }
+
+    /// The whole model to train: what was fetched, with what stayed.
+    ///
+    /// # Errors
+    /// [`WrongLayout`] if either is not this model's part.
+    pub fn join(&self, shared: &Parameters, personal: &PersonalTensors) -> Result<Parameters, WrongLayout> {
+        self.partition.join(shared, &personal.0)
+    }
+
+    /// What was trained: the part for the pipeline, and the part for the journal.
+    ///
+    /// # Errors
+    /// [`WrongLayout`] if this is another model.
+    pub fn split(&self, trained: &Parameters) -> Result<(Parameters, PersonalTensors), WrongLayout> {
+        let (shared, personal) = self.partition.split(trained)?;
+        Ok((shared, PersonalTensors::new(personal)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use learning::TensorSpec;
+    use wire::task::TensorDeclaration;
+
+    use super::*;
+
+    fn model() -> ModelSpec {
+        let tensor = |name: &str, shape: u64| TensorDeclaration {
+            name: name.into(),
+            shape: vec![shape],
+            init: Initial::Uniform { bound: 0.5 },
+        };
+        ModelSpec {
+            architecture: None,
+            tensors: vec![tensor("base", 3), tensor("head", 2)],
+            personal: vec!["head*".into()],
+            seed: 9,
+        }
+    }
+
+    fn parted() -> FedPer {
+        let specs = model().tensors.into_iter().map(|t| TensorSpec { name: t.name, shape: t.shape }).collect();
+        FedPer::new(&Layout::new(specs).unwrap(), &model().personal).unwrap()
+    }
+
+    #[test]
+    fn the_personal_part_survives_a_journey_through_the_journal() {
+        let fed_per = parted();
+        let whole = fed_per.partition().whole();
+        let trained = Parameters::new(Arc::clone(whole), vec![1.0, 2.0, 3.0, 4.0, 5.0]).unwrap();
+        let (shared, personal) = fed_per.split(&trained).unwrap();
+        assert_eq!(shared.values(), [1.0, 2.0, 3.0]);
+        let record = personal.to_record().unwrap();
+        let back = PersonalTensors::from_record(&record, fed_per.partition().personal()).unwrap();
+        assert_eq!(fed_per.join(&shared, &back).unwrap(), trained);
+        assert!(PersonalTensors::from_record(&record, fed_per.partition().shared()).is_err());
+    }
+
+    #[test]
+    fn the_first_personal_part_follows_the_task_seed() {
+        let fed_per = parted();
+        let shared = Parameters::zeros(Arc::clone(fed_per.partition().shared()));
+        let first = fed_per.join(&shared, &fed_per.initial(&model()).unwrap()).unwrap();
+        let again = fed_per.join(&shared, &fed_per.initial(&model()).unwrap()).unwrap();
+        assert_eq!(first, again);
+        assert!(first.tensor(1).iter().all(|value| *value != 0.0 && value.abs() <= 0.5));
+    }
+}

@@ -1,0 +1,169 @@
+//! From trained parameters to the bytes that leave the device, in the one order that keeps them private.
+//!
+//! Whatever a participant contributes passes through [`masked_input`], and it can yield nothing but integers. It knows no
+//! rounds and no network; personal tensors cannot reach it, because it is only ever given the shared layout.
+
+use bytes::Bytes;
+use learning::parameters::first_not_finite;
+use learning::quantize::EncodeError;
+use learning::{Codec, MetricValue, Parameters, Update};
+use ring::digest;
+use secure_agg::mask::{self, MaskError, MaskPlan, Plane};
+use secure_agg::modular::{InvalidModulus, Modulus};
+use secure_agg::packing;
+use wire::Digest;
+
+/// What is uploaded.
+#[derive(Clone, PartialEq, Eq)]
+pub struct MaskedInput {
+    /// Words of the task's modulus, packed without gaps.
+    pub body: Bytes,
+    /// SHA-256 of the body.
+    pub sha256: Digest,
+}
+
+/// Sizes only: without masks these bytes are an update.
+impl std::fmt::Debug for MaskedInput {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MaskedInput").field("bytes", &self.body.len()).finish_non_exhaustive()
+    }
+}
+
+/// Why what a trainer yielded is not sent.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PipelineError {
+    /// The trained parameters are another model's.
+    #[error("training yielded parameters of another model: return the tensors that were given, in their order")]
+    WrongLayout,
+    /// Training diverged.
+    #[error(
+        "tensor {tensor:?} has a NaN or infinity at position {index} after training; a smaller learning rate may help"
+    )]
+    NotFinite {
+        /// The tensor's name.
+        tensor: String,
+        /// Position within the tensor, row-major.
+        index: usize,
+    },
+    /// The difference cannot be encoded.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+    /// The task's modulus is none.
+    #[error(transparent)]
+    Modulus(#[from] InvalidModulus),
+    /// The vector is longer than masks are defined for.
+    #[error(transparent)]
+    Mask(#[from] MaskError),
+}
+
+/// The privacy order: **check, clip, weigh, quantize, mask, pack**.
+///
+/// `received` and `trained` are the shared part of the model before and after training; `metrics` are in the task's order.
+/// Rounding draws from `rng`.
+///
+/// # Errors
+/// [`PipelineError`]; nothing may be sent then.
+pub fn masked_input(
+    received: &Parameters,
+    trained: &Parameters,
+    examples: u64,
+    metrics: Vec<MetricValue>,
+    codec: &Codec,
+    rng: &mut impl rand::Rng,
+) -> Result<MaskedInput, PipelineError> {
+    check_finite(trained)?;
+    let update = Update::between(received, trained, examples, metrics).map_err(|_| PipelineError::WrongLayout)?;
+
+    // Scaled to the norm bound, multiplied by its capped weight, rounded to integers modulo 2^b: one pass, no copy.
+    let mut quantized = codec.encode(&update, rng)?;
+
+    let modulus = Modulus::new(codec.params().modulus_bits)?;
+    let plan = MaskPlan::new(Plane::Model, quantized.words.len() as u64, modulus)?;
+    mask::apply(&plan, 0, &mut quantized.words)?;
+
+    let body = Bytes::from(packing::pack(&quantized.words, modulus));
+    Ok(MaskedInput { sha256: sha256(&body), body })
+}
+
+/// Parameters that are not finite say which tensor went wrong, which a difference could not.
+pub(crate) fn check_finite(trained: &Parameters) -> Result<(), PipelineError> {
+    for (index, tensor) in trained.layout().tensors().iter().enumerate() {
+        if let Some(index) = first_not_finite(trained.tensor(index)) {
+            return Err(PipelineError::NotFinite { tensor: tensor.name.clone(), index });
+        }
+    }
+    Ok(())
+}
+
+/// SHA-256 of bytes.
+pub(crate) fn sha256(bytes: &[u8]) -> Digest {
+    let mut out = [0; 32];
+    out.copy_from_slice(digest::digest(&digest::SHA256, bytes).as_ref());
+    Digest(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use learning::{Layout, QuantizationParams, TensorSpec};
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha20Rng;
+
+    use super::*;
+
+    fn parameters(name: &str, values: &[f32]) -> Parameters {
+        let spec = TensorSpec { name: name.into(), shape: vec![values.len() as u64] };
+        Parameters::new(Arc::new(Layout::new(vec![spec]).unwrap()), values.to_vec()).unwrap()
+    }
+
+    fn codec() -> Codec {
+        let params = QuantizationParams {
+            parameters: 3,
+            modulus_bits: 20,
+            clip_range: 1.0,
+            clip_norm: None,
+            max_weight: 8,
+            max_cohort: 10,
+            metrics: 0,
+        };
+        Codec::new(params).unwrap()
+    }
+
+    fn run(trained: &Parameters) -> Result<MaskedInput, PipelineError> {
+        let received = parameters("w", &[0.0, 1.0, 2.0]);
+        masked_input(&received, trained, 4, vec![], &codec(), &mut ChaCha20Rng::from_seed([1; 32]))
+    }
+
+    #[test]
+    fn bytes_hold_the_weighted_difference() {
+        let input = run(&parameters("w", &[0.5, 1.0, 1.0])).unwrap();
+        let codec = codec();
+        assert_eq!(input.body.len(), (codec.len() * 20).div_ceil(8));
+        assert_eq!(input.sha256, sha256(&input.body));
+        let modulus = Modulus::new(20).unwrap();
+        let words = packing::unpack(&input.body, codec.len(), modulus).unwrap();
+        let unit = 4.0 * codec.scale();
+        let expected = [0.5 * unit, 0.0, -unit];
+        for (word, expected) in words.iter().zip(expected) {
+            assert!((modulus.centre(*word) as f64 - expected).abs() <= 1.0);
+        }
+        assert_eq!(words[3], 4, "the weight rides behind the parameters");
+    }
+
+    #[test]
+    fn what_must_not_be_sent_is_refused_before_it_is_quantized() {
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let error = run(&parameters("w", &[0.0, bad, 0.0])).unwrap_err();
+            assert_eq!(error, PipelineError::NotFinite { tensor: "w".into(), index: 1 });
+        }
+        assert_eq!(run(&parameters("v", &[0.0; 3])).unwrap_err(), PipelineError::WrongLayout);
+        assert_eq!(run(&parameters("w", &[0.0; 2])).unwrap_err(), PipelineError::WrongLayout);
+        let received = parameters("w", &[f32::MIN, 0.0, 0.0]);
+        let trained = parameters("w", &[f32::MAX, 0.0, 0.0]);
+        let mut rng = ChaCha20Rng::from_seed([1; 32]);
+        let error = masked_input(&received, &trained, 4, vec![], &codec(), &mut rng).unwrap_err();
+        assert_eq!(error, PipelineError::Encode(EncodeError::NotFinite { index: 0 }), "the difference overflows");
+    }
+}

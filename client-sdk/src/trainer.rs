@@ -1,0 +1,101 @@
+//! What an app implements: train a model on its own data, and say how good a model is on its own held-out data.
+//!
+//! A trainer sees parameters and nothing of rounds, networks or peers. It returns the trained parameters; the SDK takes
+//! the difference, keeps the personal part at home and never sends what it was given.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use learning::{MetricValue, Parameters};
+use wire::task::TrainingPlan;
+
+/// Trains and evaluates; implemented by the app or taken ready-made from [`crate::train`].
+///
+/// Both methods may take as long as they need: they run on a thread of their own.
+pub trait Trainer: Send {
+    /// Trains, starting from `model`, and returns the result in the same layout.
+    ///
+    /// # Errors
+    /// [`TrainerError`]: the participant gives up its place in this round; nothing is sent.
+    fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError>;
+
+    /// Measures `model` on held-out data, before any training. What is left out counts as not measured.
+    ///
+    /// # Errors
+    /// [`TrainerError`], as for [`Self::train`].
+    fn evaluate(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError>;
+
+    /// Training examples there are now; told to the coordinator at each check-in.
+    fn examples(&self) -> u64;
+}
+
+/// The task's wishes for one round.
+#[derive(Clone, Debug)]
+pub struct TrainingJob {
+    /// The task's name.
+    pub task: String,
+    /// The round's number, from 1.
+    pub round: u32,
+    /// How to train.
+    pub plan: TrainingPlan,
+    /// The task's description of its model, for trainers that bring several.
+    pub architecture: Option<serde_json::Value>,
+    /// The metrics the task names; others are dropped.
+    pub metrics: Vec<String>,
+    /// For shuffling and the like: repeatable if the participant has a seed, else drawn afresh.
+    pub seed: u64,
+    /// Set when nobody waits for the result any more.
+    pub cancel: Cancel,
+}
+
+/// What training yields.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trained {
+    /// In the layout of the model that was given.
+    pub parameters: Parameters,
+    /// Examples that were trained on, at least 1; the task caps what they weigh.
+    pub examples: u64,
+    /// Metrics of the training itself, for example `train_loss`.
+    pub metrics: Vec<(String, MetricValue)>,
+}
+
+/// Tells a trainer that it may stop: look at it between batches.
+#[derive(Clone, Debug, Default)]
+pub struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    /// Nobody waits any more.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether to stop: return any error then.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Why there is nothing to contribute. A local matter: the coordinator learns no more than which of the two it was.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrainerError {
+    /// Training or evaluation went wrong.
+    #[error("training failed: {0}")]
+    Failed(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The job asks for a model or a way of training that this trainer does not know.
+    #[error("the trainer cannot do this job: {0}")]
+    Refused(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl TrainerError {
+    /// Training or evaluation went wrong.
+    pub fn failed(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Failed(error.into())
+    }
+
+    /// The job cannot be done here.
+    pub fn refused(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Refused(error.into())
+    }
+}

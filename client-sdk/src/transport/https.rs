@@ -1,0 +1,311 @@
+//! HTTPS: TLS 1.3 through rustls with the ring provider, HTTP/2 or 1.1, one pinned CA, the participant's certificate.
+//!
+//! Answers are bounded before they are read, and no time limit is infinite. Environment variables for proxies are not
+//! looked at: what a participant talks to is what it was told.
+
+use std::error::Error;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use reqwest::header::{
+    ACCEPT, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF_RANGE, RANGE, RETRY_AFTER,
+};
+use reqwest::{Client, RequestBuilder, Response, StatusCode};
+use rustls::ClientConfig;
+use rustls::RootCertStore;
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use url::Url;
+use wire::TaskId;
+use wire::headers;
+use wire::participant::{
+    AbandonRequest, CheckInReply, CheckInRequest, EnrollReply, EnrollRequest, ModelRef, Receipt, RenewRequest,
+};
+use wire::problem::Problem;
+use wire::route;
+
+use super::{Abandonment, Transport, TransportError, Upload};
+use crate::identity::Identity;
+
+/// Largest JSON answer: an assignment with the most and longest tensor names stays below.
+const MAX_ANSWER_BYTES: usize = 8 << 20;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// For an answer to a small request, and for the next piece of a large one.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Slowest upload that is still waited for, in bytes per second.
+const SLOWEST_UPLOAD: u64 = 8 << 10;
+
+/// A connection to one coordinator.
+pub struct HttpsTransport {
+    server: Url,
+    roots: Arc<RootCertStore>,
+    /// Replaced when the certificate is.
+    client: RwLock<Client>,
+}
+
+impl HttpsTransport {
+    /// Checks the address and the CA; connects to nothing yet.
+    ///
+    /// # Errors
+    /// [`TransportError::Protocol`] if the address is not `https://…` or the CA is not a certificate in PEM.
+    pub fn new(server: &str, ca_pem: &str) -> Result<Self, TransportError> {
+        let server: Url = server.parse().map_err(|error| setup("the server's address", error))?;
+        if server.scheme() != "https" || server.host_str().is_none() {
+            return Err(TransportError::Protocol(format!(
+                "the server's address must begin with https://, not {server}"
+            )));
+        }
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(ca_pem.as_bytes()) {
+            let certificate = certificate.map_err(|error| setup("the CA", error))?;
+            roots.add(certificate).map_err(|error| setup("the CA", error))?;
+        }
+        if roots.is_empty() {
+            return Err(TransportError::Protocol("the CA holds no certificate in PEM".to_owned()));
+        }
+        let roots = Arc::new(roots);
+        let client = RwLock::new(client(&roots, None)?);
+        Ok(Self { server, roots, client })
+    }
+
+    fn client(&self) -> Client {
+        self.client.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn url(&self, path: &str) -> Result<Url, TransportError> {
+        self.server.join(path).map_err(|error| setup("the path", error))
+    }
+
+    async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        timeout: Duration,
+    ) -> Result<T, TransportError> {
+        let response = send(self.client().post(self.url(path)?).json(body), timeout).await?;
+        read_json(response).await
+    }
+}
+
+#[async_trait]
+impl Transport for HttpsTransport {
+    fn identify(&self, identity: &Identity) -> Result<(), TransportError> {
+        let client = client(&self.roots, Some(identity))?;
+        *self.client.write().unwrap_or_else(PoisonError::into_inner) = client;
+        Ok(())
+    }
+
+    async fn enroll(&self, request: &EnrollRequest) -> Result<EnrollReply, TransportError> {
+        self.post(route::ENROLL, request, ANSWER_TIMEOUT).await
+    }
+
+    async fn renew(&self, request: &RenewRequest) -> Result<EnrollReply, TransportError> {
+        self.post(route::RENEW, request, ANSWER_TIMEOUT).await
+    }
+
+    async fn check_in(&self, request: &CheckInRequest) -> Result<CheckInReply, TransportError> {
+        let timeout = ANSWER_TIMEOUT.saturating_add(Duration::from_millis(request.wait_ms));
+        self.post(route::CHECK_IN, request, timeout).await
+    }
+
+    async fn fetch_model(&self, task: TaskId, model: &ModelRef, sink: &mut Vec<u8>) -> Result<(), TransportError> {
+        let url = self.url(&route::model_parameters(task, model.version))?;
+        let mut request = self.client().get(url).header(ACCEPT, headers::MEDIA_SAFETENSORS);
+        if !sink.is_empty() {
+            request = request.header(RANGE, format!("bytes={}-", sink.len()));
+            request = request.header(IF_RANGE, format!("\"{}\"", model.sha256));
+        }
+        let request = request.header(headers::PROTOCOL, headers::PROTOCOL_VERSION);
+        let response = tokio::time::timeout(ANSWER_TIMEOUT, request.send());
+        let response = response.await.map_err(|_| timed_out())?.map_err(|error| unreachable(&error))?;
+        let mut response = check(response).await?;
+        check_range(&response, sink)?;
+        let most = usize::try_from(model.bytes).unwrap_or(usize::MAX);
+        sink.reserve_exact(most.saturating_sub(sink.len()));
+        loop {
+            let chunk = tokio::time::timeout(ANSWER_TIMEOUT, response.chunk());
+            let Some(chunk) = chunk.await.map_err(|_| timed_out())?.map_err(|error| unreachable(&error))? else {
+                return Ok(());
+            };
+            if chunk.len() > most - sink.len() {
+                sink.clear();
+                return Err(TransportError::Protocol(format!("the model is longer than {most} bytes")));
+            }
+            sink.extend_from_slice(&chunk);
+        }
+    }
+
+    async fn upload(&self, upload: &Upload) -> Result<Receipt, TransportError> {
+        let place = upload.place;
+        let url = self.url(&route::masked_input(place.task, place.round, upload.participant))?;
+        let request = self
+            .client()
+            .put(url)
+            .header(CONTENT_TYPE, headers::MEDIA_MASKED_INPUT)
+            .header(headers::ATTEMPT, place.attempt)
+            .header(headers::CONTENT_SHA256, upload.sha256.to_string())
+            .body(upload.body.clone());
+        let patience = Duration::from_secs(upload.body.len() as u64 / SLOWEST_UPLOAD);
+        read_json(send(request, ANSWER_TIMEOUT + patience).await?).await
+    }
+
+    async fn abandon(&self, abandonment: &Abandonment) -> Result<(), TransportError> {
+        let place = abandonment.place;
+        let path = route::abandon(place.task, place.round, abandonment.participant);
+        let body = AbandonRequest { attempt: place.attempt, reason: abandonment.reason };
+        send(self.client().post(self.url(&path)?).json(&body), ANSWER_TIMEOUT).await.map(|_| ())
+    }
+}
+
+/// TLS 1.3, the pinned CA, and the participant's certificate once it has one.
+fn client(roots: &Arc<RootCertStore>, identity: Option<&Identity>) -> Result<Client, TransportError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(|error| setup("TLS", error))?
+        .with_root_certificates(Arc::clone(roots));
+    let mut tls = match identity {
+        None => tls.with_no_client_auth(),
+        Some(identity) => {
+            let chain = CertificateDer::pem_slice_iter(identity.certified.certificate_pem.as_bytes())
+                .collect::<Result<Vec<_>, _>>()
+                .map_err(|error| setup("the certificate", error))?;
+            let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(identity.key.expose_pkcs8().to_vec()));
+            tls.with_client_auth_cert(chain, key).map_err(|error| setup("the certificate", error))?
+        }
+    };
+    tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    let version = HeaderValue::from(headers::PROTOCOL_VERSION);
+    Client::builder()
+        .tls_backend_preconfigured(tls)
+        .https_only(true)
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(CONNECT_TIMEOUT)
+        .user_agent(concat!("tributary-client-sdk/", env!("CARGO_PKG_VERSION")))
+        .default_headers(HeaderMap::from_iter([(
+            headers::PROTOCOL.parse().map_err(|error| setup("a header", error))?,
+            version,
+        )]))
+        .build()
+        .map_err(|error| setup("the HTTP client", error))
+}
+
+fn setup(what: &str, error: impl std::fmt::Display) -> TransportError {
+    TransportError::Protocol(format!("{what} cannot be used: {error}"))
+}
+
+async fn send(request: RequestBuilder, timeout: Duration) -> Result<Response, TransportError> {
+    let response = request.timeout(timeout).send().await.map_err(|error| unreachable(&error))?;
+    check(response).await
+}
+
+/// Turns an answer that is none into what the coordinator said.
+async fn check(response: Response) -> Result<Response, TransportError> {
+    let status = response.status();
+    if status.is_success() {
+        return Ok(response);
+    }
+    let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
+    let retry_after = retry_after.map(Duration::from_secs);
+    let is_problem = content_type(&response) == Some(headers::MEDIA_PROBLEM);
+    let problem = match read_bounded(response).await {
+        Ok(body) if is_problem => serde_json::from_slice(&body).ok(),
+        _ => None,
+    };
+    let problem = problem.unwrap_or_else(|| from_status(status));
+    Err(TransportError::Problem { problem: Box::new(problem), retry_after })
+}
+
+/// What a proxy in between said, which knows no problem details.
+fn from_status(status: StatusCode) -> Problem {
+    Problem {
+        kind: "about:blank".to_owned(),
+        title: format!("HTTP status {status}"),
+        status: status.as_u16(),
+        detail: None,
+        instance: None,
+        errors: Vec::new(),
+    }
+}
+
+fn content_type(response: &Response) -> Option<&str> {
+    let value = response.headers().get(CONTENT_TYPE)?.to_str().ok()?;
+    value.split(';').next().map(str::trim)
+}
+
+async fn read_json<T: DeserializeOwned>(response: Response) -> Result<T, TransportError> {
+    let body = read_bounded(response).await?;
+    serde_json::from_slice(&body).map_err(|error| TransportError::Protocol(error.to_string()))
+}
+
+async fn read_bounded(mut response: Response) -> Result<Vec<u8>, TransportError> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(|error| unreachable(&error))? {
+        if body.len() + chunk.len() > MAX_ANSWER_BYTES {
+            return Err(TransportError::Protocol(format!("the answer is longer than {MAX_ANSWER_BYTES} bytes")));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
+
+/// A whole file replaces what was there; a part must begin where that ends.
+fn check_range(response: &Response, sink: &mut Vec<u8>) -> Result<(), TransportError> {
+    if response.status() != StatusCode::PARTIAL_CONTENT {
+        sink.clear();
+        return Ok(());
+    }
+    let range = response.headers().get(CONTENT_RANGE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let begins = range.strip_prefix("bytes ").and_then(|range| range.split('-').next()?.parse::<usize>().ok());
+    if begins == Some(sink.len()) {
+        return Ok(());
+    }
+    let (etag, have) = (response.headers().get(ETAG), sink.len());
+    let error = format!("asked for bytes from {have} on, got {range:?} (ETag {etag:?})");
+    sink.clear();
+    Err(TransportError::Protocol(error))
+}
+
+fn timed_out() -> TransportError {
+    TransportError::Unreachable(format!("nothing came for {} s", ANSWER_TIMEOUT.as_secs()))
+}
+
+/// With all its causes: the outermost error of a refused certificate only says that sending failed.
+fn unreachable(error: &reqwest::Error) -> TransportError {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.ends_with(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        cause = error.source();
+    }
+    TransportError::Unreachable(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ca() -> String {
+        let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+        rcgen::CertificateParams::new(vec![]).unwrap().self_signed(&key).unwrap().pem()
+    }
+
+    #[test]
+    fn addresses_and_authorities_are_checked_at_once() {
+        assert!(HttpsTransport::new("https://localhost:8443", &ca()).is_ok());
+        let error = |server: &str, ca: &str| HttpsTransport::new(server, ca).map(|_| ()).unwrap_err().to_string();
+        assert!(error("http://localhost", &ca()).contains("https://"));
+        assert!(error("localhost:8443", &ca()).contains("https://"));
+        assert!(error("https://localhost", "").contains("no certificate"));
+        let bad = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        assert!(error("https://localhost", bad).contains("the CA cannot be used"));
+    }
+}

@@ -1,0 +1,147 @@
+//! How a participant reaches the coordinator: one method per route, and errors that say whether trying again can help.
+//!
+//! The trait is small so that it can be wrapped (a flaky network in a test, a participant that vanishes in a demo) or
+//! replaced (a simulation). It carries bytes and knows no states; whether to try again is decided by [`retry`].
+
+#[cfg(feature = "https")]
+pub mod https;
+pub mod retry;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use wire::participant::{
+    AbandonReason, CheckInReply, CheckInRequest, EnrollReply, EnrollRequest, ModelRef, Receipt, RenewRequest,
+};
+use wire::problem::Problem;
+use wire::{Digest, ParticipantId, TaskId};
+
+use crate::identity::Identity;
+
+#[cfg(feature = "https")]
+pub use https::HttpsTransport;
+
+/// Why a request has no answer.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransportError {
+    /// The coordinator said no, and why.
+    #[error("{problem}")]
+    Problem {
+        /// What it said.
+        problem: Box<Problem>,
+        /// When it asked us to come back (`Retry-After`).
+        retry_after: Option<Duration>,
+    },
+    /// The request or its answer got lost; whether it took effect is not known.
+    #[error("the coordinator could not be reached: {0}")]
+    Unreachable(String),
+    /// An answer that the contract does not have.
+    #[error("the answer was not understood: {0}")]
+    Protocol(String),
+}
+
+impl From<Problem> for TransportError {
+    fn from(problem: Problem) -> Self {
+        Self::Problem { problem: Box::new(problem), retry_after: None }
+    }
+}
+
+/// Where in which round a participant has a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct Place {
+    /// The task.
+    pub task: TaskId,
+    /// The round's number.
+    pub round: u32,
+    /// The round's attempt.
+    pub attempt: u32,
+}
+
+/// A masked input on its way.
+#[derive(Clone)]
+pub struct Upload {
+    /// For which round.
+    pub place: Place,
+    /// From whom.
+    pub participant: ParticipantId,
+    /// Of the body.
+    pub sha256: Digest,
+    /// The packed words.
+    pub body: Bytes,
+}
+
+/// Giving up a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Abandonment {
+    /// Which.
+    pub place: Place,
+    /// Whose.
+    pub participant: ParticipantId,
+    /// Why.
+    pub reason: AbandonReason,
+}
+
+/// The coordinator's routes for participants.
+///
+/// Futures may be dropped at any time; every request may be repeated.
+#[async_trait]
+pub trait Transport: Send + Sync {
+    /// Uses this identity from now on. Called before the first request that needs one, and after each renewal.
+    ///
+    /// # Errors
+    /// [`TransportError::Protocol`] if the certificate cannot be used.
+    fn identify(&self, identity: &Identity) -> Result<(), TransportError>;
+
+    /// A certificate for a one-time token.
+    async fn enroll(&self, request: &EnrollRequest) -> Result<EnrollReply, TransportError>;
+
+    /// A new certificate.
+    async fn renew(&self, request: &RenewRequest) -> Result<EnrollReply, TransportError>;
+
+    /// Waits for work.
+    async fn check_in(&self, request: &CheckInRequest) -> Result<CheckInReply, TransportError>;
+
+    /// Appends a model version's safetensors file, from byte `sink.len()` on, to `sink`, which must not grow beyond
+    /// `model.bytes`. On an error `sink` keeps what had come, and the next call goes on from there.
+    async fn fetch_model(&self, task: TaskId, model: &ModelRef, sink: &mut Vec<u8>) -> Result<(), TransportError>;
+
+    /// Hands in a masked input.
+    async fn upload(&self, upload: &Upload) -> Result<Receipt, TransportError>;
+
+    /// Gives up a place.
+    async fn abandon(&self, abandonment: &Abandonment) -> Result<(), TransportError>;
+}
+
+#[async_trait]
+impl<T: Transport + ?Sized> Transport for Arc<T> {
+    fn identify(&self, identity: &Identity) -> Result<(), TransportError> {
+        (**self).identify(identity)
+    }
+
+    async fn enroll(&self, request: &EnrollRequest) -> Result<EnrollReply, TransportError> {
+        (**self).enroll(request).await
+    }
+
+    async fn renew(&self, request: &RenewRequest) -> Result<EnrollReply, TransportError> {
+        (**self).renew(request).await
+    }
+
+    async fn check_in(&self, request: &CheckInRequest) -> Result<CheckInReply, TransportError> {
+        (**self).check_in(request).await
+    }
+
+    async fn fetch_model(&self, task: TaskId, model: &ModelRef, sink: &mut Vec<u8>) -> Result<(), TransportError> {
+        (**self).fetch_model(task, model, sink).await
+    }
+
+    async fn upload(&self, upload: &Upload) -> Result<Receipt, TransportError> {
+        (**self).upload(upload).await
+    }
+
+    async fn abandon(&self, abandonment: &Abandonment) -> Result<(), TransportError> {
+        (**self).abandon(abandonment).await
+    }
+}

@@ -1,1 +1,75 @@
 //! The participant: training loop, transport, journal.
+//!
+//! An app implements [`Trainer`] for its own model and data, and lets a [`Participant`] do the rest: enrol, check in, fetch
+//! the model, train, clip, quantize, mask and send, across networks that fail and processes that are killed.
+//!
+//! ```
+//! use client_sdk::journal::MemoryJournal;
+//! use client_sdk::learning::{MetricValue, Parameters};
+//! use client_sdk::{Participant, Trained, Trainer, TrainerError, TrainingJob};
+//!
+//! /// Learns the mean of its own numbers.
+//! struct Mean(Vec<f32>);
+//!
+//! impl Trainer for Mean {
+//!     fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
+//!         let mut parameters = model.clone();
+//!         for _ in 0..job.plan.epochs {
+//!             for number in &self.0 {
+//!                 let weight = &mut parameters.values_mut()[0];
+//!                 *weight += job.plan.learning_rate as f32 * (number - *weight);
+//!             }
+//!         }
+//!         Ok(Trained { parameters, examples: self.examples(), metrics: vec![] })
+//!     }
+//!
+//!     fn evaluate(&mut self, model: &Parameters, _: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
+//!         let error = self.0.iter().map(|number| f64::from(number - model.values()[0]).powi(2)).sum::<f64>();
+//!         Ok(vec![("loss".into(), MetricValue { value: error / self.0.len() as f64, count: self.examples() })])
+//!     }
+//!
+//!     fn examples(&self) -> u64 {
+//!         self.0.len() as u64
+//!     }
+//! }
+//!
+//! # fn build(ca_pem: &str) -> Result<(), Box<dyn std::error::Error>> {
+//! let mut participant = Participant::builder()
+//!     .server("https://federation.example:8443")
+//!     .ca_pem(ca_pem)
+//!     .enrollment_token("one-time-token")
+//!     .task("mean")
+//!     .journal(MemoryJournal::new()) // a real app keeps a `FileJournal`
+//!     .trainer(Mean(vec![1.0, 2.0, 4.0]))
+//!     .on_event(|event| println!("{event:?}"))
+//!     .build()?;
+//! // Then, in a tokio runtime: `participant.run(shutdown).await?`, or `participant.poll(limit).await` now and then.
+//! # let _ = async move { participant.run(std::future::pending()).await };
+//! # Ok(())
+//! # }
+//! # let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519)?;
+//! # let ca = rcgen::CertificateParams::new(vec![])?.self_signed(&key)?;
+//! # build(&ca.pem())
+//! # # ; Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Everything that decides is without I/O ([`participant::machine`]); everything that touches the world is a trait that an
+//! app may replace: [`Transport`](transport::Transport), [`Journal`](journal::Journal), [`Trainer`],
+//! [`Conditions`](conditions::Conditions). What leaves the device passes through [`pipeline`], once, in one order.
+
+pub mod clock;
+pub mod conditions;
+pub mod identity;
+pub mod journal;
+pub mod models;
+pub mod participant;
+pub mod personalize;
+pub mod pipeline;
+mod seed;
+pub mod train;
+pub mod trainer;
+pub mod transport;
+
+pub use learning;
+pub use participant::{BuildError, Builder, Event, Outcome, Participant, ParticipantError, Progress};
+pub use trainer::{Cancel, Trained, Trainer, TrainerError, TrainingJob};

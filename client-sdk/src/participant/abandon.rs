@@ -1,0 +1,53 @@
+//! Tells the coordinator not to wait. A courtesy: tried a few times, and then the round's deadline does the same.
+
+use wire::participant::AbandonReason;
+
+use super::check_in::CheckIn;
+use super::event::Outcome;
+use super::machine::{Action, Attempts, Core, Request, State};
+use crate::clock::Now;
+use crate::transport::retry::{Verdict, judge};
+use crate::transport::{Abandonment, Place, TransportError};
+
+/// How often it is tried.
+const MOST_ATTEMPTS: u32 = 3;
+
+/// A place is given up.
+pub(super) struct Abandon {
+    place: Place,
+    reason: AbandonReason,
+    attempts: Attempts,
+}
+
+impl Abandon {
+    pub(super) fn new(place: Place, reason: AbandonReason) -> Self {
+        Self { place, reason, attempts: Attempts::default() }
+    }
+
+    pub(super) fn action(&self, core: &Core, now: Now) -> Action {
+        if let Some(wait) = self.attempts.wait(now) {
+            return wait;
+        }
+        let Some(identity) = &core.identity else {
+            return Action::Finished(Err(super::error::ParticipantError::NotEnrolled));
+        };
+        let participant = identity.certified.participant;
+        Action::Send(Request::Abandon(Abandonment { place: self.place, participant, reason: self.reason }))
+    }
+
+    pub(super) fn abandoned(self, core: &mut Core, result: Result<(), TransportError>, now: Now) -> State {
+        if let Err(error) = result {
+            let verdict = judge(&error);
+            if let Some(end) = core.fatal(&error, verdict) {
+                return State::Finished(Err(end));
+            }
+            if let Verdict::Again(after) = verdict
+                && self.attempts.failures + 1 < MOST_ATTEMPTS
+            {
+                let attempts = self.attempts.again(core, now, "give up the round", &error, after);
+                return State::Abandon(Self { attempts, ..self });
+            }
+        }
+        if core.stopping { State::Finished(Ok(Outcome::Stopped)) } else { State::CheckIn(CheckIn::default()) }
+    }
+}

@@ -1,0 +1,244 @@
+//! Puts a participant together.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ring::rand::{SecureRandom, SystemRandom};
+use zeroize::Zeroizing;
+
+use super::driver::{Participant, Slot};
+use super::error::ParticipantError;
+use super::event::Event;
+use super::machine::{Machine, Saved, Settings};
+use super::snapshot;
+use crate::clock::{Clock, SystemClock};
+use crate::conditions::{Always, Conditions};
+use crate::identity::SigningKey;
+use crate::journal::Journal;
+use crate::trainer::Trainer;
+use crate::transport::retry::RetryPolicy;
+use crate::transport::{Transport, TransportError};
+
+/// Why a participant cannot be made.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A part without which there is no participant.
+    #[error("`{0}` is not set")]
+    Missing(&'static str),
+    /// A name or label that a coordinator would refuse.
+    #[error("{what} {value:?} is not 1 to 64 letters, digits, '-', '_' or '.'")]
+    BadName {
+        /// Which.
+        what: &'static str,
+        /// What was given.
+        value: String,
+    },
+    /// The server's address or the CA cannot be used.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    /// The journal cannot be read, or there is neither certificate nor token.
+    #[error(transparent)]
+    Participant(#[from] ParticipantError),
+    /// The system gives no randomness.
+    #[error("the system gives no randomness")]
+    Randomness,
+}
+
+/// Made by [`Participant::builder`].
+pub struct Builder {
+    settings: Settings,
+    token: Option<Zeroizing<String>>,
+    server: Option<String>,
+    ca_pem: Option<String>,
+    transport: Option<Arc<dyn Transport>>,
+    journal: Option<Arc<dyn Journal>>,
+    trainer: Option<Box<dyn Trainer>>,
+    conditions: Box<dyn Conditions>,
+    observer: Box<dyn Fn(&Event) + Send + Sync>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Participant {
+    /// Begins with nothing but defaults.
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder {
+            settings: Settings::default(),
+            token: None,
+            server: None,
+            ca_pem: None,
+            transport: None,
+            journal: None,
+            trainer: None,
+            conditions: Box::new(Always),
+            observer: Box::new(|_| ()),
+            clock: Arc::new(SystemClock::new()),
+        }
+    }
+}
+
+impl Builder {
+    /// The coordinator's address, `https://host[:port]`.
+    #[must_use]
+    pub fn server(mut self, url: impl Into<String>) -> Self {
+        self.server = Some(url.into());
+        self
+    }
+
+    /// The certificate authority that the coordinator's certificate must come from, in PEM. No other is trusted.
+    #[must_use]
+    pub fn ca_pem(mut self, pem: impl Into<String>) -> Self {
+        self.ca_pem = Some(pem.into());
+        self
+    }
+
+    /// The one-time token to enrol with; not needed once the journal holds a certificate.
+    #[must_use]
+    pub fn enrollment_token(mut self, token: impl Into<String>) -> Self {
+        self.token = Some(Zeroizing::new(token.into()));
+        self
+    }
+
+    /// What to be called, unless the token says.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.settings.name = Some(name.into());
+        self
+    }
+
+    /// Labels that tasks may select by, for example `region = eu`.
+    #[must_use]
+    pub fn labels(mut self, labels: BTreeMap<String, String>) -> Self {
+        self.settings.labels = labels;
+        self
+    }
+
+    /// The name of the task this participant has data for; without it, it takes any.
+    #[must_use]
+    pub fn task(mut self, name: impl Into<String>) -> Self {
+        self.settings.task = Some(name.into());
+        self
+    }
+
+    /// Where to keep what must survive: required, because forgetting means enrolling anew.
+    #[must_use]
+    pub fn journal(mut self, journal: impl Journal + 'static) -> Self {
+        self.journal = Some(Arc::new(journal));
+        self
+    }
+
+    /// Who trains: required.
+    #[must_use]
+    pub fn trainer(mut self, trainer: impl Trainer + 'static) -> Self {
+        self.trainer = Some(Box::new(trainer));
+        self
+    }
+
+    /// When work may be done; default: always.
+    #[must_use]
+    pub fn conditions(mut self, conditions: impl Conditions + 'static) -> Self {
+        self.conditions = Box::new(conditions);
+        self
+    }
+
+    /// Makes the participant's rounds repeatable, for experiments: training and rounding become a function of seed, round
+    /// and name. Default: none, and that is the private choice.
+    #[must_use]
+    pub fn seed(mut self, seed: Option<u64>) -> Self {
+        self.settings.seed = seed;
+        self
+    }
+
+    /// Called with everything that happens, in order; must return at once.
+    #[must_use]
+    pub fn on_event(mut self, observer: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        self.observer = Box::new(observer);
+        self
+    }
+
+    /// Another transport than HTTPS; then `server` and `ca_pem` are not needed.
+    #[must_use]
+    pub fn transport(mut self, transport: impl Transport + 'static) -> Self {
+        self.transport = Some(Arc::new(transport));
+        self
+    }
+
+    /// How long a check-in may wait at the coordinator for work; default 25 s.
+    #[must_use]
+    pub fn check_in_wait(mut self, wait: Duration) -> Self {
+        self.settings.wait = wait;
+        self
+    }
+
+    /// How failures are spaced.
+    #[must_use]
+    pub fn retry(mut self, policy: RetryPolicy) -> Self {
+        self.settings.retry = policy;
+        self
+    }
+
+    /// Another clock than the system's.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Reads the journal and makes the participant; sends nothing yet.
+    ///
+    /// # Errors
+    /// [`BuildError`].
+    pub fn build(self) -> Result<Participant, BuildError> {
+        self.check_names()?;
+        let trainer = self.trainer.ok_or(BuildError::Missing("trainer"))?;
+        let journal = self.journal.ok_or(BuildError::Missing("journal"))?;
+        let transport = match self.transport {
+            Some(transport) => transport,
+            None => https(self.server.as_deref(), self.ca_pem.as_deref())?,
+        };
+        let load = |name| journal.load(name).map_err(ParticipantError::from);
+        let saved = Saved { identity: load(snapshot::IDENTITY)?, round: load(snapshot::ROUND)? };
+        let mut entropy = [0; 32];
+        SystemRandom::new().fill(&mut entropy).map_err(|_| BuildError::Randomness)?;
+        let machine = Machine::new(self.settings, self.token, &saved, SigningKey::generate, entropy)?;
+        Ok(Participant {
+            machine,
+            transport,
+            journal,
+            trainer: Arc::new(Mutex::new(trainer)),
+            conditions: self.conditions,
+            observer: self.observer,
+            clock: self.clock,
+            running: Slot::default(),
+            identified: None,
+        })
+    }
+
+    fn check_names(&self) -> Result<(), BuildError> {
+        let settings = &self.settings;
+        let labels = settings.labels.iter().flat_map(|(key, value)| [("label", key), ("label value", value)]);
+        let names =
+            settings.name.iter().map(|name| ("name", name)).chain(settings.task.iter().map(|task| ("task", task)));
+        for (what, value) in names.chain(labels) {
+            let allowed = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+            if value.is_empty() || value.len() > 64 || !value.bytes().all(allowed) {
+                return Err(BuildError::BadName { what, value: value.chars().take(64).collect() });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(feature = "https")]
+fn https(server: Option<&str>, ca_pem: Option<&str>) -> Result<Arc<dyn Transport>, BuildError> {
+    let server = server.ok_or(BuildError::Missing("server"))?;
+    let ca_pem = ca_pem.ok_or(BuildError::Missing("ca_pem"))?;
+    Ok(Arc::new(crate::transport::HttpsTransport::new(server, ca_pem)?))
+}
+
+#[cfg(not(feature = "https"))]
+fn https(_server: Option<&str>, _ca_pem: Option<&str>) -> Result<Arc<dyn Transport>, BuildError> {
+    Err(BuildError::Missing("transport"))
+}

@@ -1,0 +1,215 @@
+//! Performs a machine's actions: requests on the transport, records in the journal, training on a thread of its own.
+//!
+//! No rule of the protocol is here. At most one action is under way at any time; it is kept across polls, so a caller that
+//! polls a little at a time loses nothing.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::error::ParticipantError;
+use super::event::{Event, Outcome};
+use super::machine::{Action, Input, Machine, Request};
+use super::work::WorkError;
+use crate::clock::Clock;
+use crate::conditions::Conditions;
+use crate::identity::Identity;
+use crate::journal::{Journal, JournalError};
+use crate::trainer::Trainer;
+use crate::transport::Transport;
+
+/// Longest that a participant takes to say good-bye once it is told to stop.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// How far a poll came.
+#[derive(Debug)]
+pub enum Progress {
+    /// Something is under way: poll again.
+    Working,
+    /// There is nothing to do for this long; polling earlier does no harm.
+    Waiting(Duration),
+    /// It is over; polling again says the same.
+    Finished(Result<Outcome, ParticipantError>),
+}
+
+/// An action under way.
+struct Running {
+    answer: Pin<Box<dyn Future<Output = Input> + Send>>,
+    /// Whether a shutdown may drop it: a half-written record is finished first.
+    may_drop: bool,
+}
+
+/// A participant of a federation. See the [crate] for how to make one.
+pub struct Participant {
+    pub(super) machine: Machine,
+    pub(super) transport: Arc<dyn Transport>,
+    pub(super) journal: Arc<dyn Journal>,
+    pub(super) trainer: Arc<Mutex<Box<dyn Trainer>>>,
+    pub(super) conditions: Box<dyn Conditions>,
+    pub(super) observer: Box<dyn Fn(&Event) + Send + Sync>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) running: Slot,
+    pub(super) identified: Option<Arc<Identity>>,
+}
+
+/// What is under way, and what is to be told to the machine next.
+#[derive(Default)]
+pub(super) struct Slot {
+    running: Option<Running>,
+    shutdown: bool,
+}
+
+impl Participant {
+    /// Works until the task is over, something cannot be mended, or `shutdown` completes; then it gives up what it has not
+    /// trained yet and returns within seconds. An update that waits to be sent stays in the journal.
+    ///
+    /// # Errors
+    /// [`ParticipantError`].
+    pub async fn run(&mut self, shutdown: impl Future<Output = ()>) -> Result<Outcome, ParticipantError> {
+        let mut shutdown = pin!(shutdown);
+        let long = Duration::from_secs(3600);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut shutdown => break,
+                progress = self.poll(long) => if let Progress::Finished(result) = progress {
+                    return result;
+                }
+            }
+        }
+        self.stop();
+        let farewell = async {
+            loop {
+                if let Progress::Finished(result) = self.poll(FAREWELL).await {
+                    return result;
+                }
+            }
+        };
+        tokio::time::timeout(FAREWELL, farewell).await.unwrap_or(Ok(Outcome::Stopped))
+    }
+
+    /// Goes on for at most about `limit`, then returns, whatever is under way. Needs a tokio runtime around it.
+    pub async fn poll(&mut self, limit: Duration) -> Progress {
+        let end = tokio::time::Instant::now() + limit;
+        loop {
+            let input = match self.next_input(end).await {
+                Some(input) => input,
+                None => return Progress::Working,
+            };
+            match self.advance(input) {
+                Action::Finished(result) => return Progress::Finished(result),
+                Action::WaitUntil(moment) => {
+                    let wait = moment.saturating_sub(self.clock.now().elapsed);
+                    let until = tokio::time::Instant::now() + wait;
+                    if until > end {
+                        tokio::time::sleep_until(end).await;
+                        let wait = moment.saturating_sub(self.clock.now().elapsed);
+                        return Progress::Waiting(wait);
+                    }
+                    tokio::time::sleep_until(until).await;
+                }
+                action => self.running.running = self.start(action),
+            }
+        }
+    }
+
+    /// From the next poll on, the participant finishes: see [`Self::run`].
+    pub fn stop(&mut self) {
+        self.running.shutdown = true;
+        if self.running.running.as_ref().is_some_and(|running| running.may_drop) {
+            self.running.running = None;
+        }
+    }
+
+    /// The answer to what is under way, a tick if nothing is, or nothing if there is none by `end`.
+    async fn next_input(&mut self, end: tokio::time::Instant) -> Option<Input> {
+        let input = match &mut self.running.running {
+            None => Input::Tick,
+            Some(running) => tokio::time::timeout_at(end, &mut running.answer).await.ok()?,
+        };
+        self.running.running = None;
+        Some(input)
+    }
+
+    /// Tells the machine what happened, and the observer what came of it.
+    fn advance(&mut self, input: Input) -> Action {
+        if let Ok(trainer) = self.trainer.try_lock() {
+            self.machine.set_examples(trainer.examples());
+        }
+        self.machine.set_readiness(self.conditions.ready());
+        let mut action = self.machine.poll(input, self.clock.now());
+        if std::mem::take(&mut self.running.shutdown) {
+            action = self.machine.poll(Input::Shutdown, self.clock.now());
+        }
+        if let Err(error) = self.identify() {
+            action = self.machine.poll(Input::Unidentified(error), self.clock.now());
+        }
+        for event in self.machine.take_events() {
+            (self.observer)(&event);
+        }
+        action
+    }
+
+    /// Shows the transport a new certificate.
+    fn identify(&mut self) -> Result<(), crate::transport::TransportError> {
+        let Some(identity) = self.machine.identity() else { return Ok(()) };
+        if self.identified.as_ref().is_none_or(|known| !Arc::ptr_eq(known, identity)) {
+            self.transport.identify(identity)?;
+            self.identified = Some(Arc::clone(identity));
+        }
+        Ok(())
+    }
+
+    fn start(&self, action: Action) -> Option<Running> {
+        let transport = Arc::clone(&self.transport);
+        let journal = Arc::clone(&self.journal);
+        let droppable = |answer| Some(Running { answer, may_drop: true });
+        match action {
+            Action::Send(request) => droppable(Box::pin(send(transport, request))),
+            Action::Fetch { task, model, mut have } => droppable(Box::pin(async move {
+                let result = transport.fetch_model(task, &model, &mut have).await;
+                Input::Fetched { have, result }
+            })),
+            Action::Train(work) => {
+                let trainer = Arc::clone(&self.trainer);
+                let run = move || {
+                    // A trainer that panicked once may be asked again: its state is its own affair.
+                    let mut trainer = trainer.lock().unwrap_or_else(PoisonError::into_inner);
+                    catch_unwind(AssertUnwindSafe(|| work.run(trainer.as_mut()))).unwrap_or(Err(WorkError::Panicked))
+                };
+                let answer = async { tokio::task::spawn_blocking(run).await.unwrap_or(Err(WorkError::Panicked)) };
+                droppable(Box::pin(async { Input::Trained(answer.await) }))
+            }
+            Action::Load(name) => {
+                let load = move || journal.load(&name);
+                droppable(Box::pin(async { Input::Loaded(blocking(load).await) }))
+            }
+            Action::Persist(records) => {
+                let save = move || records.iter().try_for_each(|record| journal.save(&record.name, &record.bytes));
+                let answer = Box::pin(async { Input::Persisted(blocking(save).await) });
+                Some(Running { answer, may_drop: false })
+            }
+            Action::WaitUntil(_) | Action::Finished(_) => None,
+        }
+    }
+}
+
+/// Disk work, away from the runtime's threads.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, JournalError> + Send + 'static,
+) -> Result<T, JournalError> {
+    let answer = tokio::task::spawn_blocking(work).await;
+    answer.unwrap_or_else(|error| Err(JournalError::io("finish", std::io::Error::other(error))))
+}
+
+async fn send(transport: Arc<dyn Transport>, request: Request) -> Input {
+    match request {
+        Request::Enroll(request) => Input::Enrolled(transport.enroll(&request).await),
+        Request::Renew(request) => Input::Renewed(transport.renew(&request).await),
+        Request::CheckIn(request) => Input::CheckedIn(transport.check_in(&request).await),
+        Request::Upload(upload) => Input::Uploaded(transport.upload(&upload).await),
+        Request::Abandon(abandonment) => Input::Abandoned(transport.abandon(&abandonment).await),
+    }
+}

@@ -1,0 +1,66 @@
+//! Buys a certificate for the token. The key is in the journal already, so an answer that got lost can be asked for again
+//! with the same key.
+
+use std::sync::Arc;
+
+use wire::participant::{EnrollReply, EnrollRequest};
+use wire::problem::ProblemType;
+
+use super::check_in::CheckIn;
+use super::error::{ParticipantError, problem_of};
+use super::event::Event;
+use super::machine::{Action, Attempts, Core, Request, State};
+use crate::clock::Now;
+use crate::identity::Identity;
+use crate::transport::TransportError;
+use crate::transport::retry::{Verdict, judge};
+
+/// Not enrolled yet.
+#[derive(Default)]
+pub(super) struct Enroll {
+    attempts: Attempts,
+}
+
+impl Enroll {
+    pub(super) fn action(&self, core: &Core, now: Now) -> Action {
+        if let Some(wait) = self.attempts.wait(now) {
+            return wait;
+        }
+        let Some(token) = &core.token else { return Action::Finished(Err(ParticipantError::NotEnrolled)) };
+        match core.key.signing_request() {
+            Ok(csr_pem) => Action::Send(Request::Enroll(EnrollRequest {
+                token: token.as_str().to_owned(),
+                csr_pem,
+                name: core.settings.name.clone(),
+                labels: core.settings.labels.clone(),
+            })),
+            Err(error) => Action::Finished(Err(error.into())),
+        }
+    }
+
+    pub(super) fn enrolled(self, core: &mut Core, result: Result<EnrollReply, TransportError>, now: Now) -> State {
+        let error = match result {
+            Ok(reply) => {
+                core.events.push(Event::Enrolled { participant: reply.participant, name: reply.name.clone() });
+                core.identity = Some(Arc::new(Identity { key: Arc::clone(&core.key), certified: reply.into() }));
+                return core.save_identity(State::CheckIn(CheckIn::default()));
+            }
+            Err(error) => error,
+        };
+        match judge(&error) {
+            Verdict::Again(after) => {
+                State::Enroll(Self { attempts: self.attempts.again(core, now, "enrol", &error, after) })
+            }
+            _ => State::Finished(Err(refused(error))),
+        }
+    }
+}
+
+fn refused(error: TransportError) -> ParticipantError {
+    let problem = problem_of(error);
+    if problem.problem_type() == Some(ProblemType::EnrollmentRefused) {
+        ParticipantError::EnrollmentRefused(problem)
+    } else {
+        ParticipantError::Refused { what: "enrol", problem }
+    }
+}

@@ -1,0 +1,114 @@
+//! What an observer is told while a participant works. No values of parameters, no secrets.
+
+use std::time::Duration;
+
+use learning::MetricValue;
+use wire::participant::AbandonReason;
+use wire::{Digest, ParticipantId, TaskId};
+
+use crate::transport::Place;
+
+/// Something that happened; told in order, right after it happened.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Event {
+    /// The token bought a certificate.
+    Enrolled {
+        /// Who this participant is from now on.
+        participant: ParticipantId,
+        /// What it is called.
+        name: String,
+    },
+    /// The certificate was renewed.
+    Renewed,
+    /// There is no work yet.
+    CheckedIn {
+        /// When the coordinator wants to see us again.
+        come_back: Duration,
+    },
+    /// A place in a round was given.
+    Assigned {
+        /// Where.
+        place: Place,
+        /// Participants in the cohort.
+        cohort: u32,
+        /// Until collection closes.
+        remaining: Duration,
+    },
+    /// The model has come and is what its digest says.
+    Fetched {
+        /// Where.
+        place: Place,
+        /// The version.
+        version: u32,
+        /// Size of the file.
+        bytes: u64,
+    },
+    /// The received model was measured on held-out data.
+    Evaluated {
+        /// Where.
+        place: Place,
+        /// By name, as the trainer reported them.
+        metrics: Vec<(String, MetricValue)>,
+    },
+    /// The model was trained and the update encoded.
+    Trained {
+        /// Where.
+        place: Place,
+        /// By name, as the trainer reported them, for example `train_loss`.
+        metrics: Vec<(String, MetricValue)>,
+        /// Examples trained on.
+        examples: u64,
+    },
+    /// There will be no update of this round; the reason stays on this device.
+    TrainingFailed {
+        /// Where.
+        place: Place,
+        /// Why.
+        error: String,
+    },
+    /// The coordinator has given a receipt for the update.
+    Uploaded {
+        /// Where.
+        place: Place,
+        /// Size of the masked input.
+        bytes: u64,
+        /// Its digest.
+        sha256: Digest,
+    },
+    /// The place was given up.
+    Abandoned {
+        /// Where.
+        place: Place,
+        /// Why.
+        reason: AbandonReason,
+    },
+    /// The round went on without this participant.
+    RoundOver {
+        /// Where.
+        place: Place,
+        /// Why, as the coordinator said or as the deadline implies.
+        reason: String,
+    },
+    /// Something failed and will be tried again.
+    Retry {
+        /// What failed.
+        what: &'static str,
+        /// How.
+        error: String,
+        /// When it will be tried again.
+        after: Duration,
+    },
+}
+
+/// How a participant ends when nothing went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The task has run all its rounds, or was cancelled.
+    TaskOver {
+        /// Which.
+        task: TaskId,
+    },
+    /// It was told to stop; what it has to remember is in the journal.
+    Stopped,
+}

@@ -1,0 +1,114 @@
+//! Fetches the model version to start from, going on where an interrupted transfer ended, and believes only its digest.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use wire::participant::AbandonReason;
+use wire::problem::ProblemType;
+
+use super::check_in::CheckIn;
+use super::event::Event;
+use super::machine::{Action, Attempts, Core, State};
+use super::recall::Recall;
+use super::work::Plan;
+use crate::clock::Now;
+use crate::pipeline::sha256;
+use crate::transport::TransportError;
+use crate::transport::retry::{Verdict, judge};
+
+/// Whole files with a wrong digest after which the round is given up.
+const MOST_WRONG_FILES: u32 = 3;
+
+/// The model is on its way.
+pub(super) struct Fetch {
+    pub(super) plan: Arc<Plan>,
+    pub(super) deadline: Duration,
+    /// Lent to the action while a transfer runs.
+    have: Vec<u8>,
+    wrong_files: u32,
+    attempts: Attempts,
+}
+
+impl Fetch {
+    pub(super) fn new(plan: Arc<Plan>, deadline: Duration) -> Self {
+        Self { plan, deadline, have: Vec::new(), wrong_files: 0, attempts: Attempts::default() }
+    }
+
+    pub(super) fn action(&mut self, now: Now) -> Action {
+        self.attempts.wait(now).unwrap_or_else(|| {
+            let assignment = &self.plan.assignment;
+            let have = std::mem::take(&mut self.have);
+            Action::Fetch { task: assignment.task, model: assignment.base.clone(), have }
+        })
+    }
+
+    pub(super) fn fetched(self, core: &mut Core, have: Vec<u8>, result: Result<(), TransportError>, now: Now) -> State {
+        match result {
+            Ok(()) if have.len() as u64 == self.plan.assignment.base.bytes => self.whole(core, &have, now),
+            Ok(()) => {
+                let error = TransportError::Protocol(format!(
+                    "the model has {} bytes instead of {}",
+                    have.len(),
+                    self.plan.assignment.base.bytes
+                ));
+                self.wrong(core, &error, now)
+            }
+            Err(error) => self.failed(core, have, &error, now),
+        }
+    }
+
+    fn whole(self, core: &mut Core, file: &[u8], now: Now) -> State {
+        let base = &self.plan.assignment.base;
+        if sha256(file) != base.sha256 {
+            let error = TransportError::Protocol("the model's bytes do not match its digest".to_owned());
+            return self.wrong(core, &error, now);
+        }
+        let place = self.plan.place;
+        match self.plan.read_model(file) {
+            Ok(received) => {
+                core.events.push(Event::Fetched { place, version: base.version, bytes: base.bytes });
+                Recall::enter(core, self.plan, self.deadline, received)
+            }
+            Err(error) => {
+                core.events.push(Event::TrainingFailed { place, error: error.to_string() });
+                core.give_up(place, AbandonReason::Refused)
+            }
+        }
+    }
+
+    /// A file that is not the model: begin anew, but not for ever.
+    fn wrong(mut self, core: &mut Core, error: &TransportError, now: Now) -> State {
+        self.wrong_files += 1;
+        if self.wrong_files >= MOST_WRONG_FILES {
+            core.events.push(Event::TrainingFailed { place: self.plan.place, error: error.to_string() });
+            return core.give_up(self.plan.place, AbandonReason::Refused);
+        }
+        let attempts = self.attempts.again(core, now, "fetch the model", error, None);
+        State::Fetch(Self { have: Vec::new(), attempts, ..self })
+    }
+
+    fn failed(self, core: &mut Core, have: Vec<u8>, error: &TransportError, now: Now) -> State {
+        let verdict = judge(error);
+        if let Some(end) = core.fatal(error, verdict) {
+            return State::Finished(Err(end));
+        }
+        match verdict {
+            Verdict::RoundOver => {
+                core.round_over(self.plan.place, &error.to_string());
+                State::CheckIn(CheckIn::default())
+            }
+            Verdict::Again(after) => {
+                let attempts = self.attempts.again(core, now, "fetch the model", error, after);
+                State::Fetch(Self { have, attempts, ..self })
+            }
+            // What we have does not fit the file: begin anew.
+            _ if is_bad_range(error) => self.wrong(core, error, now),
+            _ => core.give_up(self.plan.place, AbandonReason::Refused),
+        }
+    }
+}
+
+fn is_bad_range(error: &TransportError) -> bool {
+    matches!(error, TransportError::Problem { problem, .. }
+        if problem.problem_type() == Some(ProblemType::RangeNotSatisfiable))
+}

@@ -1,0 +1,29 @@
+//! Records are written before anything that depends on them is sent.
+
+use std::sync::Arc;
+
+use super::machine::{Action, Record, State};
+use crate::journal::JournalError;
+
+/// Waits for records to be safe.
+pub(super) struct Persist {
+    records: Arc<[Record]>,
+    then: Box<State>,
+}
+
+impl Persist {
+    pub(super) fn new(records: Vec<Record>, then: State) -> Self {
+        Self { records: records.into(), then: Box::new(then) }
+    }
+
+    pub(super) fn action(&self) -> Action {
+        Action::Persist(Arc::clone(&self.records))
+    }
+
+    pub(super) fn persisted(self, result: Result<(), JournalError>) -> State {
+        match result {
+            Ok(()) => *self.then,
+            Err(error) => State::Finished(Err(error.into())),
+        }
+    }
+}

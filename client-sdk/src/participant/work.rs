@@ -1,0 +1,238 @@
+//! One round's work on this device: what an assignment means, checked, and the computation from model to masked input.
+//!
+//! [`Work`] is what the machine hands out to be computed. It holds everything the computation needs and touches neither
+//! network nor disk; running it twice gives the same bytes.
+
+use std::sync::Arc;
+
+use learning::parameters::LayoutError;
+use learning::partition::PatternError;
+use learning::quantize::HeadroomError;
+use learning::{
+    CheckpointError, Codec, InitError, Layout, MetricValue, Parameters, QuantizationParams, TensorSpec, WrongLayout,
+    checkpoint,
+};
+use rand_chacha::ChaCha20Rng;
+use wire::participant::Assignment;
+
+use crate::personalize::{FedPer, PersonalTensors};
+use crate::pipeline::{self, MaskedInput, PipelineError};
+use crate::seed::RoundSeeds;
+use crate::trainer::{Cancel, Trainer, TrainerError, TrainingJob};
+use crate::transport::Place;
+
+/// Why an assignment cannot be followed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// The tensors are no model.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// The personal patterns do not part it.
+    #[error(transparent)]
+    Patterns(#[from] PatternError),
+    /// The encoding leaves no headroom for the cohort: a sum could wrap.
+    #[error(transparent)]
+    Headroom(#[from] HeadroomError),
+    /// The cohort is larger than the encoding was proven for.
+    #[error("the cohort has {cohort} participants, the encoding has room for {room}")]
+    Cohort {
+        /// What the assignment says.
+        cohort: u32,
+        /// What the encoding allows.
+        room: u32,
+    },
+    /// The file is larger than the model can be.
+    #[error("the model is said to take {claimed} bytes; its tensors take at most {most}")]
+    ModelBytes {
+        /// What the assignment says.
+        claimed: u64,
+        /// What its tensors can take.
+        most: u64,
+    },
+    /// The personal part cannot begin.
+    #[error(transparent)]
+    Init(#[from] InitError),
+}
+
+/// An assignment that was found to make sense.
+pub(super) struct Plan {
+    pub(super) place: Place,
+    pub(super) assignment: Box<Assignment>,
+    /// The whole model.
+    whole: Arc<Layout>,
+    /// None if every tensor is shared.
+    fed_per: Option<FedPer>,
+    codec: Codec,
+}
+
+impl Plan {
+    /// Checks everything that can be checked before a byte of the model has come.
+    pub(super) fn new(assignment: Box<Assignment>) -> Result<Self, PlanError> {
+        let specs = assignment.model.tensors.iter();
+        let specs = specs.map(|tensor| TensorSpec { name: tensor.name.clone(), shape: tensor.shape.clone() });
+        let whole = Arc::new(Layout::new(specs.collect())?);
+        let personal = &assignment.model.personal;
+        let fed_per = if personal.is_empty() { None } else { Some(FedPer::new(&whole, personal)?) };
+        let shared = fed_per.as_ref().map_or(&whole, |fed_per| fed_per.partition().shared());
+        let encoding = &assignment.encoding;
+        if assignment.cohort > encoding.max_cohort {
+            return Err(PlanError::Cohort { cohort: assignment.cohort, room: encoding.max_cohort });
+        }
+        let codec = Codec::new(QuantizationParams {
+            parameters: shared.len(),
+            modulus_bits: encoding.modulus_bits,
+            clip_range: encoding.clip_range,
+            clip_norm: encoding.clip_norm,
+            max_weight: encoding.max_weight,
+            max_cohort: encoding.max_cohort,
+            metrics: assignment.metrics.len(),
+        })?;
+        let most = 8 + checkpoint::MAX_HEADER_BYTES + 4 * shared.len() as u64;
+        if assignment.base.bytes > most {
+            return Err(PlanError::ModelBytes { claimed: assignment.base.bytes, most });
+        }
+        let place = Place { task: assignment.task, round: assignment.round, attempt: assignment.attempt };
+        Ok(Self { place, assignment, whole, fed_per, codec })
+    }
+
+    /// Reads the published part of the model.
+    pub(super) fn read_model(&self, file: &[u8]) -> Result<Parameters, CheckpointError> {
+        let shared = self.fed_per.as_ref().map_or(&self.whole, |fed_per| fed_per.partition().shared());
+        checkpoint::read(file, shared)
+    }
+
+    /// Whether tensors stay at home.
+    pub(super) fn is_personal(&self) -> bool {
+        self.fed_per.is_some()
+    }
+
+    /// The tensors that stayed at home, from their record or as they begin.
+    pub(super) fn personal(&self, record: Option<&[u8]>) -> Result<Option<PersonalTensors>, PersonalError> {
+        let Some(fed_per) = &self.fed_per else { return Ok(None) };
+        let personal = match record {
+            Some(record) => PersonalTensors::from_record(record, fed_per.partition().personal())?,
+            None => fed_per.initial(&self.assignment.model)?,
+        };
+        Ok(Some(personal))
+    }
+}
+
+/// Why the personal tensors cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PersonalError {
+    #[error(transparent)]
+    Record(#[from] CheckpointError),
+    #[error(transparent)]
+    Initial(#[from] InitError),
+}
+
+/// Why there is nothing to send.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkError {
+    /// The trainer said so.
+    #[error(transparent)]
+    Trainer(#[from] TrainerError),
+    /// What the trainer yielded must not be sent.
+    #[error(transparent)]
+    Pipeline(#[from] PipelineError),
+    /// The trainer panicked.
+    #[error("the trainer panicked")]
+    Panicked,
+}
+
+impl From<WrongLayout> for WorkError {
+    fn from(_: WrongLayout) -> Self {
+        Self::Pipeline(PipelineError::WrongLayout)
+    }
+}
+
+/// Evaluate, train, encode.
+pub struct Work {
+    plan: Arc<Plan>,
+    received: Parameters,
+    personal: Option<PersonalTensors>,
+    job: TrainingJob,
+    rounding: ChaCha20Rng,
+}
+
+/// What comes out of it.
+pub struct Contribution {
+    pub(super) input: MaskedInput,
+    pub(super) personal: Option<PersonalTensors>,
+    pub(super) evaluated: Vec<(String, MetricValue)>,
+    pub(super) trained: Vec<(String, MetricValue)>,
+    pub(super) examples: u64,
+}
+
+impl Work {
+    pub(super) fn new(
+        plan: Arc<Plan>,
+        received: Parameters,
+        personal: Option<PersonalTensors>,
+        seeds: RoundSeeds,
+    ) -> Self {
+        let assignment = &plan.assignment;
+        let job = TrainingJob {
+            task: assignment.task_name.clone(),
+            round: assignment.round,
+            plan: assignment.training.clone(),
+            architecture: assignment.model.architecture.clone(),
+            metrics: assignment.metrics.clone(),
+            seed: seeds.training,
+            cancel: Cancel::default(),
+        };
+        Self { plan, received, personal, job, rounding: seeds.rounding }
+    }
+
+    /// Does the work with `trainer`. Takes as long as the trainer does: run it where that hurts nobody.
+    ///
+    /// # Errors
+    /// [`WorkError`]; to be handed to the machine like a result.
+    pub fn run(&self, trainer: &mut dyn Trainer) -> Result<Contribution, WorkError> {
+        let joined = match (&self.plan.fed_per, &self.personal) {
+            (Some(fed_per), Some(personal)) => Some(fed_per.join(&self.received, personal)?),
+            _ => None,
+        };
+        let model = joined.as_ref().unwrap_or(&self.received);
+        let evaluated = trainer.evaluate(model, &self.job)?;
+        let trained = trainer.train(model, &self.job)?;
+        if trained.parameters.layout() != model.layout() {
+            return Err(PipelineError::WrongLayout.into());
+        }
+        pipeline::check_finite(&trained.parameters)?;
+
+        // From here on the personal part goes one way and the shared part the other.
+        let (shared, personal) = match &self.plan.fed_per {
+            Some(fed_per) => {
+                let (shared, personal) = fed_per.split(&trained.parameters)?;
+                (shared, Some(personal))
+            }
+            None => (trained.parameters, None),
+        };
+        let metrics = self.in_order(&evaluated, &trained.metrics);
+        let mut rounding = self.rounding.clone();
+        let input = pipeline::masked_input(
+            &self.received,
+            &shared,
+            trained.examples,
+            metrics,
+            &self.plan.codec,
+            &mut rounding,
+        )?;
+        Ok(Contribution { input, personal, evaluated, trained: trained.metrics, examples: trained.examples })
+    }
+
+    /// Tells the trainer that nobody waits any more.
+    pub fn cancel(&self) {
+        self.job.cancel.cancel();
+    }
+
+    /// The metrics the task names, in its order; not measured where the trainer has none of that name.
+    fn in_order(&self, evaluated: &[(String, MetricValue)], trained: &[(String, MetricValue)]) -> Vec<MetricValue> {
+        let find = |name: &String| evaluated.iter().chain(trained).find(|(own, _)| own == name);
+        let metrics = self.plan.assignment.metrics.iter();
+        metrics.map(|name| find(name).map_or_else(MetricValue::default, |(_, value)| *value)).collect()
+    }
+}

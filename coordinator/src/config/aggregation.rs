@@ -1,0 +1,32 @@
+//! `[aggregation]`: which device sums.
+
+use serde::{Deserialize, Serialize};
+
+use super::require;
+
+/// Which device sums.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AggregationConfig {
+    /// `auto` takes the best that is present; `cpu` is always there.
+    pub device: String,
+    /// Threads of the CPU; 0 takes one per core.
+    pub threads: u32,
+}
+
+impl Default for AggregationConfig {
+    fn default() -> Self {
+        Self { device: "auto".to_owned(), threads: 0 }
+    }
+}
+
+impl AggregationConfig {
+    pub(super) fn check(&self, problems: &mut Vec<String>) {
+        require(
+            problems,
+            matches!(self.device.as_str(), "auto" | "cpu"),
+            format!("aggregation.device: {:?} is not in this build, which knows `auto` and `cpu`", self.device),
+        );
+        require(problems, self.threads <= 1024, "aggregation.threads: must be at most 1024");
+    }
+}

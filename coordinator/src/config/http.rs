@@ -1,0 +1,113 @@
+//! `[http]`: the listener, its limits and how participants are paced.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::require;
+
+/// The listener and what one peer may ask of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HttpConfig {
+    /// Address and port; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// DNS names and addresses the server certificate is issued for; the first is used in the URL that is printed.
+    pub public_names: Vec<String>,
+    /// A certificate chain in PEM to present instead of one of our own authority; needs `key_file`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificate_file: Option<PathBuf>,
+    /// Its key in PEM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_file: Option<PathBuf>,
+    /// Largest JSON body.
+    pub body_max_bytes: u64,
+    /// Largest masked input; each task's exact length is checked as well.
+    pub masked_input_max_bytes: u64,
+    /// Time for a request, long-polls and transfers of models and inputs excepted.
+    pub request_timeout_ms: u64,
+    /// Time for a masked input to arrive.
+    pub upload_timeout_ms: u64,
+    /// Time for the TLS handshake, and again for a request's headers.
+    pub header_timeout_ms: u64,
+    /// How long a shutdown waits for what was accepted.
+    pub shutdown_timeout_ms: u64,
+    /// Connections held at once; more wait in the listener's queue.
+    pub connections_max: u32,
+    /// Longest a check-in, or a watch on a round, is held open.
+    pub poll_max_ms: u64,
+    /// Check-ins per second that participants are spread over when told when to come back.
+    pub check_ins_per_second: u32,
+    /// Requests per second of one participant, on average.
+    pub participant_rate: u32,
+    /// Requests per second of one operator token, on average.
+    pub operator_rate: u32,
+    /// Requests per second of one address that has not said who it is, on average.
+    pub address_rate: u32,
+    /// How many seconds of its rate a peer may use at once.
+    pub burst_s: u32,
+}
+
+impl Default for HttpConfig {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8443)),
+            public_names: vec!["localhost".to_owned(), "127.0.0.1".to_owned()],
+            certificate_file: None,
+            key_file: None,
+            body_max_bytes: 1 << 20,
+            masked_input_max_bytes: 1 << 31,
+            request_timeout_ms: 30_000,
+            upload_timeout_ms: 3_600_000,
+            header_timeout_ms: 10_000,
+            shutdown_timeout_ms: 30_000,
+            connections_max: 10_000,
+            poll_max_ms: 30_000,
+            check_ins_per_second: 1000,
+            participant_rate: 200,
+            operator_rate: 200,
+            address_rate: 50,
+            burst_s: 10,
+        }
+    }
+}
+
+impl HttpConfig {
+    pub(super) fn check(&self, problems: &mut Vec<String>) {
+        require(problems, !self.public_names.is_empty(), "http.public_names: name at least one host");
+        require(
+            problems,
+            self.certificate_file.is_some() == self.key_file.is_some(),
+            "http.certificate_file and http.key_file: give both or neither",
+        );
+        for (key, value) in [
+            ("body_max_bytes", self.body_max_bytes),
+            ("masked_input_max_bytes", self.masked_input_max_bytes),
+            ("request_timeout_ms", self.request_timeout_ms),
+            ("upload_timeout_ms", self.upload_timeout_ms),
+            ("header_timeout_ms", self.header_timeout_ms),
+            ("poll_max_ms", self.poll_max_ms),
+            ("connections_max", self.connections_max.into()),
+            ("check_ins_per_second", self.check_ins_per_second.into()),
+            ("participant_rate", self.participant_rate.into()),
+            ("operator_rate", self.operator_rate.into()),
+            ("address_rate", self.address_rate.into()),
+            ("burst_s", self.burst_s.into()),
+        ] {
+            require(problems, value > 0, format!("http.{key}: must be at least 1"));
+        }
+        require(
+            problems,
+            self.poll_max_ms <= 300_000,
+            "http.poll_max_ms: must be at most 300000, or proxies would cut the connection",
+        );
+    }
+
+    /// Longest wait of a long-poll.
+    #[must_use]
+    pub fn poll_max(&self) -> Duration {
+        Duration::from_millis(self.poll_max_ms)
+    }
+}

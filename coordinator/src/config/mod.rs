@@ -1,0 +1,245 @@
+//! What an operator sets: one section per file, defaults for everything, unknown keys refused.
+//!
+//! A TOML file is read first; `TRIBUTARY_<SECTION>_<KEY>` from the environment overrides it. Only `wiring` (and the tests)
+//! read this: everything else is given values, not configuration.
+
+mod aggregation;
+mod blobs;
+mod database;
+mod http;
+mod identity;
+mod telemetry;
+mod work;
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+pub use aggregation::AggregationConfig;
+pub use blobs::BlobsConfig;
+pub use database::DatabaseConfig;
+pub use http::HttpConfig;
+pub use identity::IdentityConfig;
+pub use telemetry::{LogFormat, TelemetryConfig};
+pub use work::WorkSection;
+
+/// What every environment variable that configures the coordinator begins with.
+pub const ENVIRONMENT_PREFIX: &str = "TRIBUTARY_";
+
+/// The whole configuration.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The listener and what one peer may ask of it.
+    pub http: HttpConfig,
+    /// Where rows are.
+    pub database: DatabaseConfig,
+    /// Where models and inputs are.
+    pub blobs: BlobsConfig,
+    /// What sums.
+    pub aggregation: AggregationConfig,
+    /// Background work.
+    pub work: WorkSection,
+    /// Certificates.
+    pub identity: IdentityConfig,
+    /// Logs.
+    pub telemetry: TelemetryConfig,
+}
+
+/// Why a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read the configuration file {path}: {source}")]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Not TOML, an unknown key, or a value of the wrong kind.
+    #[error("{origin}: {message}")]
+    Parse {
+        /// The file or variable.
+        origin: String,
+        /// What is wrong, with its place.
+        message: String,
+    },
+    /// Values that cannot work.
+    #[error("the configuration cannot work:{}", list(.0))]
+    Invalid(Vec<String>),
+}
+
+fn list(problems: &[String]) -> String {
+    problems.iter().map(|problem| format!("\n  {problem}")).collect()
+}
+
+impl Config {
+    /// Reads `file`, or the defaults without one, then what `environment` overrides, and checks the outcome.
+    ///
+    /// # Errors
+    /// [`ConfigError`], which names the file or variable and the key.
+    pub fn load(
+        file: Option<&Path>,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, ConfigError> {
+        let (text, origin) = match file {
+            Some(path) => {
+                let text = std::fs::read_to_string(path)
+                    .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+                (text, path.display().to_string())
+            }
+            None => (String::new(), "defaults".to_owned()),
+        };
+        Self::parse(&text, &origin, environment)
+    }
+
+    /// The same from text; `origin` is named in errors.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn parse(
+        text: &str,
+        origin: &str,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, ConfigError> {
+        // Parsed as it stands first, so that an error points at its line.
+        let written: Self = toml::from_str(text)
+            .map_err(|error| ConfigError::Parse { origin: origin.to_owned(), message: error.to_string() })?;
+        let mut config = written;
+        for (name, value) in environment {
+            config = config.overridden(&name, &value)?;
+        }
+        config.check()?;
+        Ok(config)
+    }
+
+    /// One variable of the environment; those that name no section are somebody else's.
+    fn overridden(self, name: &str, value: &str) -> Result<Self, ConfigError> {
+        const SECTIONS: [&str; 7] = ["http", "database", "blobs", "aggregation", "work", "identity", "telemetry"];
+        let Some(rest) = name.strip_prefix(ENVIRONMENT_PREFIX) else { return Ok(self) };
+        let rest = rest.to_ascii_lowercase();
+        let Some((section, key)) = rest.split_once('_').filter(|(section, _)| SECTIONS.contains(section)) else {
+            return Ok(self);
+        };
+        let parse_error = |message: String| ConfigError::Parse { origin: format!("environment {name}"), message };
+        let with = |value: toml::Value| {
+            let mut table = toml::Table::try_from(&self).map_err(|error| parse_error(error.to_string()))?;
+            let section = table.entry(section).or_insert_with(|| toml::Table::new().into());
+            if let Some(section) = section.as_table_mut() {
+                section.insert(key.to_owned(), value);
+            }
+            table.try_into::<Self>().map_err(|error| parse_error(error.to_string()))
+        };
+        // `8443`, `true` and `["a"]` are TOML; whatever is not, or does not fit the key, is taken as text.
+        let literal =
+            toml::from_str::<toml::Table>(&format!("value = {value}")).ok().and_then(|mut t| t.remove("value"));
+        match literal.map(&with) {
+            Some(Ok(config)) => Ok(config),
+            Some(Err(error)) => with(toml::Value::String(value.to_owned())).map_err(|_| error),
+            None => with(toml::Value::String(value.to_owned())),
+        }
+    }
+
+    /// Whether the values can work together.
+    ///
+    /// # Errors
+    /// [`ConfigError::Invalid`] with everything that is wrong.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let mut problems = Vec::new();
+        self.http.check(&mut problems);
+        self.database.check(&mut problems);
+        self.blobs.check(&mut problems);
+        self.aggregation.check(&mut problems);
+        self.work.check(&mut problems);
+        self.identity.check(&mut problems);
+        self.telemetry.check(&mut problems);
+        if problems.is_empty() { Ok(()) } else { Err(ConfigError::Invalid(problems)) }
+    }
+
+    /// The effective configuration as TOML, secrets left out.
+    #[must_use]
+    pub fn redacted(&self) -> String {
+        let mut shown = self.clone();
+        shown.database.redact();
+        toml::to_string_pretty(&shown).unwrap_or_default()
+    }
+}
+
+/// Notes `problem` unless `holds`.
+fn require(problems: &mut Vec<String>, holds: bool, problem: impl Into<String>) {
+    if !holds {
+        problems.push(problem.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str, environment: &[(&str, &str)]) -> Result<Config, String> {
+        let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Config::parse(text, "test.toml", environment).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn nothing_written_is_the_default() {
+        assert_eq!(parse("", &[]).unwrap(), Config::default());
+    }
+
+    #[test]
+    fn the_example_in_docs_is_the_default() {
+        let text = include_str!("../../../docs/config/coordinator.toml");
+        assert_eq!(parse(text, &[]).unwrap(), Config::default());
+    }
+
+    #[test]
+    fn unknown_keys_are_refused_with_their_place() {
+        let error = parse("[http]\nlisten_on = \"1.2.3.4:5\"\n", &[]).unwrap_err();
+        assert!(error.contains("listen_on") && error.contains("line 2") && error.contains("test.toml"), "{error}");
+        assert!(parse("[htpp]\n", &[]).unwrap_err().contains("htpp"));
+        let error = parse("", &[("TRIBUTARY_HTTP_LISTEN_ON", "x")]).unwrap_err();
+        assert!(error.contains("TRIBUTARY_HTTP_LISTEN_ON") && error.contains("listen_on"), "{error}");
+    }
+
+    #[test]
+    fn the_environment_overrides_the_file() {
+        let config = parse(
+            "[http]\nlisten = \"127.0.0.1:1\"\npoll_max_ms = 5\n",
+            &[
+                ("TRIBUTARY_HTTP_LISTEN", "127.0.0.1:2"),
+                ("TRIBUTARY_HTTP_PUBLIC_NAMES", "[\"a.example\"]"),
+                ("TRIBUTARY_WORK_ENABLED", "false"),
+                ("TRIBUTARY_DATA_DIR", "not ours"),
+                ("PATH", "/bin"),
+            ],
+        )
+        .unwrap();
+        assert_eq!(config.http.listen.port(), 2);
+        assert_eq!(config.http.poll_max_ms, 5);
+        assert_eq!(config.http.public_names, ["a.example"]);
+        assert!(!config.work.enabled);
+    }
+
+    #[test]
+    fn everything_that_cannot_work_is_told_at_once() {
+        let error = parse(
+            "[http]\npublic_names = []\nconnections_max = 0\n[identity]\ncertificate_lifetime_s = 1\n\
+             [database]\nurl = \"postgres://u:geheim@h/d\"\n",
+            &[],
+        )
+        .unwrap_err();
+        for part in ["public_names", "connections_max", "certificate_lifetime_s", "database.url"] {
+            assert!(error.contains(part), "{part} missing in {error}");
+        }
+        assert!(!error.contains("geheim"));
+    }
+
+    #[test]
+    fn what_is_printed_can_be_read_again_and_tells_no_password() {
+        let mut config = Config::default();
+        assert_eq!(parse(&config.redacted(), &[]).unwrap(), config);
+        config.database.url = "postgres://user:geheim@db.example/tributary".to_owned();
+        assert!(!config.redacted().contains("geheim"));
+    }
+}

@@ -1,0 +1,361 @@
+//! Our certificate authority: one Ed25519 key that vouches for the server and its participants.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use federation::id::{Digest, ParticipantId};
+use federation::time::Timestamp;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose, PKCS_ED25519, PublicKeyData as _, SanType, SerialNumber,
+};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject as _};
+use time::OffsetDateTime;
+
+use crate::random::Random;
+
+/// What the URI of a participant's certificate begins with; its id follows.
+pub(super) const PARTICIPANT_URN: &str = "urn:tributary:participant:";
+/// Certificates begin this much earlier, for peers whose clock is behind.
+const SKEW: Duration = Duration::from_secs(3600);
+const CA_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+const SERVER_LIFETIME: Duration = Duration::from_secs(397 * 24 * 3600);
+/// A signing request for Ed25519 has some 300 bytes.
+const CSR_MAX_BYTES: usize = 8192;
+
+/// Why the authority cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum AuthorityError {
+    /// One of its two files is there, the other is not.
+    #[error("{present} is there, but {missing} is not: restore it, or remove both to begin with a new authority")]
+    Half {
+        /// The one that is.
+        present: PathBuf,
+        /// The one that is not.
+        missing: PathBuf,
+    },
+    /// A file cannot be read or written.
+    #[error("{path}: {source}")]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A file does not hold what it should.
+    #[error("{path} does not hold a usable {what}: {source}")]
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// What was looked for.
+        what: &'static str,
+        /// Why.
+        source: rcgen::Error,
+    },
+    /// Signing failed.
+    #[error("cannot make a certificate: {0}")]
+    Sign(#[from] rcgen::Error),
+}
+
+/// Why a signing request is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum CsrError {
+    /// Not PEM, not PKCS #10, or larger than any such request.
+    #[error("csr_pem is not a PKCS #10 signing request in PEM of at most {CSR_MAX_BYTES} bytes")]
+    Malformed,
+    /// Its signature is not of its key.
+    #[error("the signing request's signature does not prove possession of its key")]
+    NoPossession,
+    /// Not Ed25519.
+    #[error("the signing request is for another kind of key than Ed25519")]
+    KeyType,
+}
+
+/// The authority. Its key signs and is never shown.
+pub(crate) struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    certificate_pem: String,
+    certificate_der: CertificateDer<'static>,
+}
+
+/// What a participant gets.
+#[derive(Clone, Debug)]
+pub(crate) struct Issued {
+    /// Its certificate, then the authority's, in PEM.
+    pub(crate) chain_pem: String,
+    /// SHA-256 of the certificate (DER).
+    pub(crate) fingerprint: Digest,
+    /// When it ends.
+    pub(crate) expires_at: Timestamp,
+    /// When to ask for the next: after two thirds.
+    pub(crate) renew_at: Timestamp,
+}
+
+/// A certificate chain and its key, for the listener.
+pub(crate) struct ServerKey {
+    /// Leaf first.
+    pub(crate) chain: Vec<CertificateDer<'static>>,
+    /// Of the leaf.
+    pub(crate) key: PrivateKeyDer<'static>,
+}
+
+impl Authority {
+    /// A new authority that lives in memory.
+    ///
+    /// # Errors
+    /// [`AuthorityError::Sign`].
+    pub(crate) fn generate(random: &Random, now: Timestamp) -> Result<Self, AuthorityError> {
+        let key = KeyPair::generate_for(&PKCS_ED25519)?;
+        let mut params = params(random, now, CA_LIFETIME, "Tributary coordinator CA");
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let certificate = params.self_signed(&key)?;
+        Ok(Self {
+            certificate_pem: certificate.pem(),
+            certificate_der: certificate.der().clone(),
+            issuer: Issuer::new(params, key),
+        })
+    }
+
+    /// The authority kept in two files; makes it and them if neither is there. The key's file is its owner's alone.
+    ///
+    /// # Errors
+    /// [`AuthorityError`]; existing files are never overwritten.
+    pub(crate) fn open(
+        certificate_file: &Path,
+        key_file: &Path,
+        random: &Random,
+        now: Timestamp,
+    ) -> Result<Self, AuthorityError> {
+        match (certificate_file.exists(), key_file.exists()) {
+            (true, true) => Self::read(certificate_file, key_file),
+            (false, false) => {
+                let authority = Self::generate(random, now)?;
+                // The key first: a certificate without its key would be an authority that can never sign.
+                write_new(key_file, &authority.issuer.key().serialize_pem(), 0o600)?;
+                write_new(certificate_file, &authority.certificate_pem, 0o644)?;
+                Ok(authority)
+            }
+            (true, false) => {
+                Err(AuthorityError::Half { present: certificate_file.to_owned(), missing: key_file.to_owned() })
+            }
+            (false, true) => {
+                Err(AuthorityError::Half { present: key_file.to_owned(), missing: certificate_file.to_owned() })
+            }
+        }
+    }
+
+    fn read(certificate_file: &Path, key_file: &Path) -> Result<Self, AuthorityError> {
+        let read = |path: &Path| {
+            std::fs::read_to_string(path).map_err(|source| AuthorityError::Io { path: path.to_owned(), source })
+        };
+        let unreadable = |path: &Path, what, source| AuthorityError::Unreadable { path: path.to_owned(), what, source };
+        let key = KeyPair::from_pem(&read(key_file)?).map_err(|source| unreadable(key_file, "private key", source))?;
+        let certificate_pem = read(certificate_file)?;
+        let certificate_der = CertificateDer::from_pem_slice(certificate_pem.as_bytes())
+            .map_err(|_| unreadable(certificate_file, "certificate", rcgen::Error::CouldNotParseCertificate))?;
+        let issuer = Issuer::from_ca_cert_der(&certificate_der, key)
+            .map_err(|source| unreadable(certificate_file, "certificate", source))?;
+        Ok(Self { issuer, certificate_pem, certificate_der })
+    }
+
+    /// The authority's certificate in PEM: what peers must trust.
+    #[must_use]
+    pub(crate) fn certificate_pem(&self) -> &str {
+        &self.certificate_pem
+    }
+
+    /// The same in DER.
+    #[must_use]
+    pub(crate) fn certificate(&self) -> &CertificateDer<'static> {
+        &self.certificate_der
+    }
+
+    /// A new key and certificate for the listener, for these DNS names and addresses.
+    ///
+    /// # Errors
+    /// [`AuthorityError::Sign`], for example for a name that is none.
+    pub(crate) fn server_key(
+        &self,
+        names: &[String],
+        random: &Random,
+        now: Timestamp,
+    ) -> Result<ServerKey, AuthorityError> {
+        let key = KeyPair::generate_for(&PKCS_ED25519)?;
+        let mut params = params(random, now, SERVER_LIFETIME, "Tributary coordinator");
+        for name in names {
+            params.subject_alt_names.push(match name.parse() {
+                Ok(address) => SanType::IpAddress(address),
+                Err(_) => SanType::DnsName(name.as_str().try_into()?),
+            });
+        }
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.use_authority_key_identifier_extension = true;
+        let certificate = params.signed_by(&key, &self.issuer)?;
+        Ok(ServerKey {
+            chain: vec![certificate.der().clone(), self.certificate_der.clone()],
+            key: PrivatePkcs8KeyDer::from(key.serialize_der()).into(),
+        })
+    }
+
+    /// Checks a signing request: Ed25519, signed by its own key. Everything else it says is ignored.
+    ///
+    /// # Errors
+    /// [`CsrError`].
+    pub(crate) fn check_request(csr_pem: &str) -> Result<CertificateSigningRequestParams, CsrError> {
+        if csr_pem.len() > CSR_MAX_BYTES {
+            return Err(CsrError::Malformed);
+        }
+        let request = CertificateSigningRequestParams::from_pem(csr_pem).map_err(|error| match error {
+            rcgen::Error::InvalidCertificationRequestSignature => CsrError::NoPossession,
+            rcgen::Error::UnsupportedSignatureAlgorithm => CsrError::KeyType,
+            _ => CsrError::Malformed,
+        })?;
+        // The signature's algorithm could be named Ed25519 while the key is another; its length gives that away.
+        if *request.public_key.algorithm() != PKCS_ED25519 || request.public_key.der_bytes().len() != 32 {
+            return Err(CsrError::KeyType);
+        }
+        Ok(request)
+    }
+
+    /// Vouches for the key of a checked request as `participant`'s.
+    ///
+    /// # Errors
+    /// [`AuthorityError::Sign`].
+    pub(crate) fn issue(
+        &self,
+        mut request: CertificateSigningRequestParams,
+        participant: ParticipantId,
+        lifetime: Duration,
+        random: &Random,
+        now: Timestamp,
+    ) -> Result<Issued, AuthorityError> {
+        let mut params = params(random, now, lifetime, &participant.to_string());
+        let urn = format!("{PARTICIPANT_URN}{participant}");
+        params.subject_alt_names = vec![SanType::URI(urn.as_str().try_into()?)];
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        params.use_authority_key_identifier_extension = true;
+        request.params = params;
+        let certificate = request.signed_by(&self.issuer)?;
+        // X.509 has no fractions of a second.
+        let expires_at = Timestamp(now.plus(lifetime).0.div_euclid(1000) * 1000);
+        Ok(Issued {
+            chain_pem: certificate.pem() + &self.certificate_pem,
+            fingerprint: crate::digest(certificate.der()),
+            expires_at,
+            renew_at: now.plus(lifetime * 2 / 3).min(expires_at),
+        })
+    }
+}
+
+fn params(random: &Random, now: Timestamp, lifetime: Duration, common_name: &str) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, common_name);
+    // Positive and at most 20 bytes, RFC 5280 §4.1.2.2.
+    let mut serial: [u8; 16] = random.bytes();
+    serial[0] = (serial[0] & 0x7f) | 0x40;
+    params.serial_number = Some(SerialNumber::from_slice(&serial));
+    params.not_before = date(Timestamp(now.0.saturating_sub(SKEW.as_secs().cast_signed() * 1000)));
+    params.not_after = date(now.plus(lifetime));
+    params
+}
+
+/// Out of the calendar's range only if the clock is; then the epoch, so that such a certificate is never valid.
+fn date(at: Timestamp) -> OffsetDateTime {
+    OffsetDateTime::from_unix_timestamp(at.0.div_euclid(1000)).unwrap_or(OffsetDateTime::UNIX_EPOCH)
+}
+
+fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), AuthorityError> {
+    let io = |source| AuthorityError::Io { path: path.to_owned(), source };
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(io)?;
+    }
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
+    #[cfg(not(unix))]
+    let _ = mode;
+    let mut file = options.open(path).map_err(io)?;
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(io)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::Peer;
+
+    const NOW: Timestamp = Timestamp(1_750_000_000_500);
+
+    fn authority() -> Authority {
+        Authority::generate(&Random::from_seed(1), NOW).unwrap()
+    }
+
+    fn csr(algorithm: &'static rcgen::SignatureAlgorithm) -> String {
+        let key = KeyPair::generate_for(algorithm).unwrap();
+        let mut params = CertificateParams::new(vec!["evil.example".to_owned()]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, "somebody else");
+        params.serialize_request(&key).unwrap().pem().unwrap()
+    }
+
+    #[test]
+    fn a_certificate_says_what_we_say_and_not_what_was_asked_for() {
+        let participant = ParticipantId(uuid::Uuid::from_u128(7));
+        let request = Authority::check_request(&csr(&PKCS_ED25519)).unwrap();
+        let lifetime = Duration::from_secs(900);
+        let issued = authority().issue(request, participant, lifetime, &Random::from_seed(2), NOW).unwrap();
+        let certificate = CertificateDer::from_pem_slice(issued.chain_pem.as_bytes()).unwrap();
+        let peer = Peer::from_certificate(&certificate).unwrap();
+        assert_eq!(peer, Peer { participant, fingerprint: issued.fingerprint, expires_at: issued.expires_at });
+        assert_eq!(issued.expires_at, Timestamp(1_750_000_900_000));
+        assert_eq!(issued.renew_at, Timestamp(1_750_000_600_500));
+        let (_, parsed) =
+            <x509_parser::certificate::X509Certificate<'_> as x509_parser::prelude::FromDer<'_, _>>::from_der(
+                &certificate,
+            )
+            .unwrap();
+        assert_eq!(parsed.subject().to_string(), format!("CN={participant}"));
+        let names = format!("{:?}", parsed.subject_alternative_name().unwrap().unwrap().value);
+        assert!(!names.contains("evil.example"));
+        assert!(!parsed.is_ca());
+    }
+
+    #[test]
+    fn other_keys_and_broken_requests_are_refused() {
+        assert_eq!(Authority::check_request(&csr(&rcgen::PKCS_ECDSA_P256_SHA256)).err(), Some(CsrError::KeyType));
+        assert_eq!(Authority::check_request("no pem").err(), Some(CsrError::Malformed));
+        assert_eq!(Authority::check_request(&"x".repeat(CSR_MAX_BYTES + 1)).err(), Some(CsrError::Malformed));
+    }
+
+    #[test]
+    fn a_request_signed_by_another_key_is_refused() {
+        let good = csr(&PKCS_ED25519);
+        let mut der = rustls_pki_types::CertificateSigningRequestDer::from_pem_slice(good.as_bytes()).unwrap().to_vec();
+        *der.last_mut().unwrap() ^= 1;
+        let pem = format!(
+            "-----BEGIN CERTIFICATE REQUEST-----\n{}\n-----END CERTIFICATE REQUEST-----\n",
+            base64::Engine::encode(&base64::engine::general_purpose::STANDARD, &der)
+        );
+        assert_eq!(Authority::check_request(&pem).err(), Some(CsrError::NoPossession));
+    }
+
+    #[test]
+    fn the_authority_is_made_once_and_its_key_is_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let (certificate, key) = (folder.path().join("a/ca.pem"), folder.path().join("a/ca-key.pem"));
+        let open = || Authority::open(&certificate, &key, &Random::from_seed(1), NOW);
+        let first = open().unwrap();
+        assert_eq!(open().unwrap().certificate_pem(), first.certificate_pem());
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            assert_eq!(std::fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        std::fs::remove_file(&key).unwrap();
+        assert!(matches!(open(), Err(AuthorityError::Half { missing, .. }) if missing == key));
+    }
+}

@@ -1,0 +1,62 @@
+//! The one source of randomness a coordinator draws from; tests seed it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rand::{Rng, SeedableRng as _};
+use rand_chacha::ChaCha20Rng;
+use ring::rand::SecureRandom as _;
+use uuid::Uuid;
+
+/// A random generator that many tasks share. It must be cryptographic outside tests: tokens come from it.
+#[derive(Clone)]
+pub struct Random(Arc<Mutex<dyn Rng + Send>>);
+
+impl Random {
+    /// Draws from `rng`.
+    pub fn new(rng: impl Rng + Send + 'static) -> Self {
+        Self(Arc::new(Mutex::new(rng)))
+    }
+
+    /// A ChaCha20 generator whose seed comes from the operating system.
+    ///
+    /// # Errors
+    /// The operating system gives no randomness.
+    pub fn from_system() -> Result<Self, ring::error::Unspecified> {
+        let mut seed = [0; 32];
+        ring::rand::SystemRandom::new().fill(&mut seed)?;
+        Ok(Self::new(ChaCha20Rng::from_seed(seed)))
+    }
+
+    /// For tests and simulations: the same seed, the same ids and tokens.
+    #[must_use]
+    pub fn from_seed(seed: u64) -> Self {
+        Self::new(ChaCha20Rng::seed_from_u64(seed))
+    }
+
+    /// Calls `draw` with the generator, locked meanwhile.
+    pub fn with<T>(&self, draw: impl FnOnce(&mut dyn Rng) -> T) -> T {
+        // A generator has no invariant that a panic could break.
+        draw(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// `N` random bytes.
+    #[must_use]
+    pub fn bytes<const N: usize>(&self) -> [u8; N] {
+        let mut bytes = [0; N];
+        self.with(|rng| rng.fill_bytes(&mut bytes));
+        bytes
+    }
+
+    /// A random (version 4) UUID.
+    #[must_use]
+    pub fn uuid(&self) -> Uuid {
+        uuid::Builder::from_random_bytes(self.bytes()).into_uuid()
+    }
+
+    /// Uniform in `0..=most`, for spreading.
+    #[must_use]
+    pub fn up_to(&self, most: u64) -> u64 {
+        let word = u64::from_le_bytes(self.bytes());
+        most.checked_add(1).map_or(word, |bound| word % bound)
+    }
+}

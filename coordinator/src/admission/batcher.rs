@@ -1,0 +1,137 @@
+//! Many messages, one transaction: whoever sends a fact waits for the commit that holds it, and shares its cost with all
+//! who came meanwhile.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use federation::time::Clock;
+use store::{Store, StoreError, WakeEvent};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::receipt::{Fact, Outcome, write};
+
+/// Facts in one transaction, at most.
+const BATCH_MAX: usize = 256;
+/// Facts that wait to be written; more senders wait in front.
+const QUEUE: usize = 1024;
+/// Facts that nobody waits for are held so long for others to join them.
+const LINGER: Duration = Duration::from_millis(20);
+
+/// Why a fact was not written.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InboxError {
+    /// The store could not.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The coordinator has shut down.
+    #[error("shut down")]
+    Closed,
+}
+
+type Letter = (Fact, Option<oneshot::Sender<Result<Outcome, StoreError>>>);
+
+/// Where facts are handed in.
+#[derive(Clone)]
+pub(crate) struct Inbox(mpsc::Sender<Letter>);
+
+impl Inbox {
+    /// Starts the task that writes. It ends, with everything written that was handed in, after `shutdown`.
+    #[must_use]
+    pub(crate) fn start(store: Store, clock: Arc<dyn Clock>, shutdown: CancellationToken, tasks: &TaskTracker) -> Self {
+        let (sender, receiver) = mpsc::channel(QUEUE);
+        tasks.spawn(run(store, clock, receiver, shutdown));
+        Self(sender)
+    }
+
+    /// Writes a fact; returns once it is durable.
+    ///
+    /// # Errors
+    /// [`InboxError`]: then it is not written.
+    pub(crate) async fn submit(&self, fact: Fact) -> Result<Outcome, InboxError> {
+        let (reply, answer) = oneshot::channel();
+        self.0.send((fact, Some(reply))).await.map_err(|_| InboxError::Closed)?;
+        Ok(answer.await.map_err(|_| InboxError::Closed)??)
+    }
+
+    /// Leaves a fact to be written soon, before any that is submitted later. Dropped if too much is waiting already:
+    /// nothing may depend on it.
+    pub(crate) fn note(&self, fact: Fact) {
+        if self.0.try_send((fact, None)).is_err() {
+            tracing::debug!(?fact, "a note was dropped: the inbox is full");
+        }
+    }
+}
+
+async fn run(store: Store, clock: Arc<dyn Clock>, mut receiver: mpsc::Receiver<Letter>, shutdown: CancellationToken) {
+    let mut letters = Vec::with_capacity(BATCH_MAX);
+    loop {
+        tokio::select! {
+            biased;
+            count = receiver.recv_many(&mut letters, BATCH_MAX) => if count == 0 { return },
+            () = shutdown.cancelled() => {
+                // What is in the queue is still taken out and written; nothing new gets in.
+                receiver.close();
+                if receiver.recv_many(&mut letters, BATCH_MAX).await == 0 { return }
+            }
+        }
+        linger(&mut receiver, &mut letters).await;
+        deliver(&store, &*clock, std::mem::take(&mut letters)).await;
+    }
+}
+
+async fn linger(receiver: &mut mpsc::Receiver<Letter>, letters: &mut Vec<Letter>) {
+    let end = tokio::time::sleep(LINGER);
+    tokio::pin!(end);
+    while letters.len() < BATCH_MAX && !letters.iter().any(|(fact, _)| fact.is_urgent()) {
+        let room = BATCH_MAX - letters.len();
+        tokio::select! {
+            count = receiver.recv_many(letters, room) => if count == 0 { return },
+            () = &mut end => return,
+        }
+    }
+}
+
+async fn deliver(store: &Store, clock: &dyn Clock, letters: Vec<Letter>) {
+    metrics::histogram!("tributary_admission_batch_size").record(u32::try_from(letters.len()).unwrap_or(u32::MAX));
+    let (facts, replies): (Vec<_>, Vec<_>) = letters.into_iter().unzip();
+    match write_batch(store, clock, &facts).await {
+        Ok(outcomes) => {
+            for (reply, outcome) in replies.into_iter().zip(outcomes) {
+                answer(reply, Ok(outcome));
+            }
+        }
+        Err(error) if facts.len() == 1 => {
+            if let Some(reply) = replies.into_iter().next() {
+                answer(reply, Err(error));
+            }
+        }
+        Err(error) => {
+            // One of them may be to blame: each on its own, so that the others do not suffer.
+            tracing::debug!(%error, facts = facts.len(), "a batch failed; writing its facts one by one");
+            for (fact, reply) in facts.into_iter().zip(replies) {
+                let outcome = write_batch(store, clock, &[fact]).await;
+                answer(reply, outcome.map(|mut outcomes| outcomes.pop().unwrap_or(Outcome::Written)));
+            }
+        }
+    }
+}
+
+async fn write_batch(store: &Store, clock: &dyn Clock, facts: &[Fact]) -> Result<Vec<Outcome>, StoreError> {
+    let now = clock.now();
+    let outcomes = store.transact("admit", |tx| Box::pin(async move { write(tx, facts, now).await })).await?;
+    if facts.iter().any(Fact::is_urgent) {
+        store.wake().publish(WakeEvent::Work);
+    }
+    Ok(outcomes)
+}
+
+fn answer(reply: Option<oneshot::Sender<Result<Outcome, StoreError>>>, outcome: Result<Outcome, StoreError>) {
+    if let Some(reply) = reply {
+        // Who gave up waiting asks again and finds what was written.
+        let _ = reply.send(outcome);
+    } else if let Err(error) = outcome {
+        tracing::warn!(%error, "a note could not be written");
+    }
+}

@@ -1,0 +1,266 @@
+//! Where participants wait for work: who is waiting, whose check-in is written already, and when to come back.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use federation::id::{ParticipantId, TaskId};
+use federation::time::Timestamp;
+use store::entity::check_in::CheckIn;
+use store::{Store, WakeEvent};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::random::Random;
+
+/// How long after the time it was told a participant still counts as checked in.
+const GRACE: Duration = Duration::from_secs(10);
+/// A written check-in is written anew when less than this would be left of the grace.
+const SLACK: Duration = Duration::from_secs(5);
+/// Below so many participants nobody has to be spread, and a demo must not be slowed.
+const FEW: usize = 100;
+/// Longest pause of few participants.
+const FEW_PAUSE_MS: u64 = 50;
+/// Check-ins remembered at once.
+const WRITTEN_MAX: usize = 200_000;
+
+/// Where participants wait. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Desk(Arc<Shared>);
+
+struct Shared {
+    waiting: Mutex<HashMap<ParticipantId, Arc<Notify>>>,
+    /// By participant; one entry for each task it checks in for.
+    written: Mutex<HashMap<ParticipantId, Vec<CheckIn>>>,
+    check_ins_per_second: u32,
+}
+
+/// A participant's place at the desk.
+pub(crate) struct Waiting {
+    desk: Desk,
+    participant: ParticipantId,
+    notify: Arc<Notify>,
+}
+
+impl Waiting {
+    /// Resolves when there may be something for this participant, if it was made before that came.
+    pub(crate) fn called(&self) -> tokio::sync::futures::Notified<'_> {
+        self.notify.notified()
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.desk.waiting(|waiting| {
+            // Two holders are the map and this one: nobody else waits for the same participant.
+            if Arc::strong_count(&self.notify) == 2 {
+                waiting.remove(&self.participant);
+            }
+        });
+    }
+}
+
+impl Desk {
+    /// Starts the one task that hears of assignments and calls those who are meant.
+    #[must_use]
+    pub(crate) fn start(
+        store: &Store,
+        check_ins_per_second: u32,
+        shutdown: CancellationToken,
+        tasks: &TaskTracker,
+    ) -> Self {
+        let desk = Self(Arc::new(Shared {
+            waiting: Mutex::default(),
+            written: Mutex::default(),
+            check_ins_per_second: check_ins_per_second.max(1),
+        }));
+        let mut events = store.wake().subscribe();
+        let caller = desk.clone();
+        tasks.spawn(async move {
+            loop {
+                tokio::select! {
+                    event = events.next() => match event {
+                        Some(event) => caller.hear(&event),
+                        None => return,
+                    },
+                    () = shutdown.cancelled() => return,
+                }
+            }
+        });
+        desk
+    }
+
+    fn waiting<T>(&self, act: impl FnOnce(&mut HashMap<ParticipantId, Arc<Notify>>) -> T) -> T {
+        act(&mut self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn written<T>(&self, act: impl FnOnce(&mut HashMap<ParticipantId, Vec<CheckIn>>) -> T) -> T {
+        act(&mut self.0.written.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn hear(&self, event: &WakeEvent) {
+        match event {
+            WakeEvent::Assigned(participants) => {
+                // A drawn participant is checked in no longer; the next time it must be written again.
+                for participant in participants.iter() {
+                    self.forget(*participant);
+                }
+                self.waiting(|waiting| {
+                    participants
+                        .iter()
+                        .filter_map(|participant| waiting.get(participant))
+                        .for_each(|n| n.notify_waiters());
+                });
+            }
+            // A task that ends, or begins, concerns everybody; that is rare.
+            WakeEvent::Task(_) | WakeEvent::Lost => {
+                self.written(HashMap::clear);
+                self.waiting(|waiting| waiting.values().for_each(|notify| notify.notify_waiters()));
+            }
+            WakeEvent::Work | WakeEvent::Round(_) => {}
+        }
+    }
+
+    /// Takes a place. Make [`Waiting::called`] before reading what it is about, or the call may be missed.
+    #[must_use]
+    pub(crate) fn wait(&self, participant: ParticipantId) -> Waiting {
+        let notify = self.waiting(|waiting| Arc::clone(waiting.entry(participant).or_default()));
+        Waiting { desk: self.clone(), participant, notify }
+    }
+
+    /// The check-in that must be written for a participant that will be heard of again within `away`; none if what is
+    /// written already says the same for long enough.
+    #[must_use]
+    pub(crate) fn due(
+        &self,
+        participant: ParticipantId,
+        task: TaskId,
+        examples: u64,
+        away: Duration,
+        now: Timestamp,
+    ) -> Option<CheckIn> {
+        let needed = now.plus(away + SLACK);
+        let enough = self.written(|written| {
+            written.get(&participant).into_iter().flatten().any(|check_in| {
+                check_in.task == task
+                    && check_in.examples == examples
+                    && check_in.checked_in_at <= now
+                    && check_in.expires_at >= needed
+            })
+        });
+        let expires_at = now.plus(away + GRACE);
+        (!enough).then_some(CheckIn { participant, task, examples, checked_in_at: now, expires_at })
+    }
+
+    /// Remembers that a check-in is written.
+    pub(crate) fn remember(&self, check_in: CheckIn, now: Timestamp) {
+        self.written(|written| {
+            if written.len() >= WRITTEN_MAX {
+                written.retain(|_, check_ins| check_ins.iter().any(|check_in| check_in.expires_at > now));
+            }
+            if written.len() < WRITTEN_MAX {
+                let check_ins = written.entry(check_in.participant).or_default();
+                check_ins.retain(|other| other.task != check_in.task && other.expires_at > now);
+                check_ins.push(check_in);
+            }
+        });
+    }
+
+    /// Forgets what is written of a participant, which may have been removed.
+    pub(crate) fn forget(&self, participant: ParticipantId) {
+        self.written(|written| written.remove(&participant));
+    }
+
+    /// When a participant that waited `waited` is to come back: so that all who are known, spread evenly, stay below the
+    /// rate of check-ins that was configured.
+    #[must_use]
+    pub(crate) fn come_back(&self, waited: Duration, random: &Random) -> Duration {
+        let known = self.written(|written| written.len());
+        if known < FEW {
+            return Duration::from_millis(1 + random.up_to(FEW_PAUSE_MS.min(known as u64).saturating_sub(1)));
+        }
+        let cycle_ms = known as u64 * 1000 / u64::from(self.0.check_ins_per_second);
+        let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+        let pause_ms = cycle_ms.saturating_sub(waited_ms).max(FEW_PAUSE_MS);
+        // Between half and one and a half of it: the mean stays, and who came together parts.
+        Duration::from_millis(pause_ms / 2 + random.up_to(pause_ms))
+    }
+
+    /// The longest that [`Desk::come_back`] may say now.
+    #[must_use]
+    pub(crate) fn away_max(&self) -> Duration {
+        let known = self.written(|written| written.len()) as u64;
+        let cycle_ms = known * 1000 / u64::from(self.0.check_ins_per_second);
+        Duration::from_millis(cycle_ms.max(FEW_PAUSE_MS) * 3 / 2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn desk() -> Desk {
+        Desk(Arc::new(Shared { waiting: Mutex::default(), written: Mutex::default(), check_ins_per_second: 1000 }))
+    }
+
+    fn who(n: u128) -> ParticipantId {
+        ParticipantId(uuid::Uuid::from_u128(n))
+    }
+
+    const TASK: TaskId = TaskId(uuid::Uuid::from_u128(1));
+    const NOW: Timestamp = Timestamp(1_000_000);
+
+    fn check_in(desk: &Desk, n: u128) {
+        let check_in = desk.due(who(n), TASK, 5, Duration::ZERO, NOW).unwrap();
+        desk.remember(check_in, NOW);
+    }
+
+    #[test]
+    fn a_check_in_is_written_once_until_it_is_about_to_expire() {
+        let desk = desk();
+        let due = |now: i64, examples| desk.due(who(1), TASK, examples, Duration::from_secs(30), Timestamp(now));
+        let first = due(1_000_000, 5).unwrap();
+        assert_eq!(first.expires_at, Timestamp(1_040_000));
+        desk.remember(first, NOW);
+        assert_eq!(due(1_005_000, 5), None);
+        assert!(due(1_005_001, 5).is_some());
+        assert!(due(1_000_000, 6).is_some(), "other content");
+        assert!(due(999_999, 5).is_some(), "the clock was set back");
+        desk.hear(&WakeEvent::Assigned([who(1)].into()));
+        assert!(due(1_000_000, 5).is_some(), "it was drawn");
+    }
+
+    #[test]
+    fn few_participants_are_never_slowed() {
+        let (desk, random) = (desk(), Random::from_seed(1));
+        (0..99).for_each(|n| check_in(&desk, n));
+        for _ in 0..1000 {
+            assert!(desk.come_back(Duration::ZERO, &random) <= Duration::from_millis(50));
+        }
+    }
+
+    #[test]
+    fn many_are_spread_to_stay_below_the_rate() {
+        let (desk, random) = (desk(), Random::from_seed(1));
+        (0..20_000).for_each(|n| check_in(&desk, n));
+        let pauses: Vec<_> = (0..1000).map(|_| desk.come_back(Duration::from_secs(4), &random).as_millis()).collect();
+        assert!(pauses.iter().all(|pause| (8_000..=24_000).contains(pause)));
+        let mean = pauses.iter().sum::<u128>() / 1000;
+        assert!((15_000..17_000).contains(&mean), "{mean}");
+        assert!(desk.away_max() >= Duration::from_millis(24_000));
+    }
+
+    #[tokio::test]
+    async fn only_those_who_are_meant_are_called() {
+        let desk = desk();
+        let (a, b) = (desk.wait(who(1)), desk.wait(who(2)));
+        let (called_a, called_b) = (a.called(), b.called());
+        tokio::pin!(called_a, called_b);
+        called_a.as_mut().enable();
+        called_b.as_mut().enable();
+        desk.hear(&WakeEvent::Assigned([who(2)].into()));
+        called_b.await;
+        assert!(!called_a.as_mut().enable());
+    }
+}

@@ -1,0 +1,136 @@
+//! May this masked input enter? Judged from stored facts before a byte of it is read, and again when it is written.
+
+use federation::id::{Digest, ParticipantId, RoundKey};
+use federation::round::RoundState;
+use store::entity::admitted::Admitted;
+use store::{Store, StoreError};
+
+use crate::model::TaskModel;
+
+/// Why a masked input is not admitted. The participant is told.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refusal {
+    /// The path names no round.
+    #[error("there is no such round, or no such attempt at it")]
+    NoSuchRound,
+    /// The round is in another state.
+    #[error("the round is {state}; masked inputs are taken while it is COLLECTING")]
+    PhaseClosed {
+        /// Where it stands.
+        state: RoundState,
+    },
+    /// The participant has no place, or none any more.
+    #[error("this participant has no place in this attempt of the round: {why}")]
+    NotAssigned {
+        /// What is known.
+        why: &'static str,
+    },
+    /// Something else was admitted before, and it stays.
+    #[error("a masked input with SHA-256 {stored} was accepted before; another one cannot replace it")]
+    DifferentInput {
+        /// Of what was admitted.
+        stored: Digest,
+    },
+    /// Not as long as the task's masked inputs.
+    #[error("the masked input has {got} bytes; those of this task have {expected}")]
+    WrongLength {
+        /// What is right.
+        expected: u64,
+        /// What came, or was announced; or the first count that was too many.
+        got: u64,
+    },
+    /// Larger than any masked input this coordinator takes.
+    #[error("masked inputs may have at most {limit} bytes here")]
+    TooLarge {
+        /// The most.
+        limit: u64,
+    },
+    /// Not the bytes that were announced.
+    #[error("the body does not have the SHA-256 {expected} that its header gives: it was changed on the way")]
+    DigestMismatch {
+        /// What was announced.
+        expected: Digest,
+    },
+    /// The connection ended too early. Nothing of it is kept.
+    #[error("the body was cut off after {got} bytes; nothing of it is kept, send it again")]
+    CutOff {
+        /// How much came.
+        got: u64,
+    },
+}
+
+/// Leave to send a masked input.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ticket {
+    /// What it must have as SHA-256.
+    pub(crate) sha256: Digest,
+    /// How long it must be.
+    pub(crate) bytes: u64,
+    /// The same input was admitted before: nothing is to be stored, only the receipt given again.
+    pub(crate) earlier: Option<Admitted>,
+}
+
+/// Judges an announced masked input.
+///
+/// # Errors
+/// The store's; a refusal is the inner error.
+pub(crate) async fn enter(
+    store: &Store,
+    round: RoundKey,
+    attempt: u32,
+    participant: ParticipantId,
+    sha256: Digest,
+) -> Result<Result<Ticket, Refusal>, StoreError> {
+    store
+        .read("masked_input_gate", |tx| {
+            Box::pin(async move {
+                let Some(row) = tx.round_attempt(round, attempt).await? else {
+                    return Ok(Err(Refusal::NoSuchRound));
+                };
+                let Some(task) = tx.task(round.task).await? else {
+                    return Ok(Err(Refusal::NoSuchRound));
+                };
+                let Ok(model) = TaskModel::new(&task.spec) else {
+                    return Err(StoreError::Corrupt(format!("task {} cannot work as it is stored", task.id)));
+                };
+                let mut ticket = Ticket { sha256, bytes: model.packed_len(), earlier: None };
+                // A receipt may be asked for again at any time, also when the round is long over.
+                if let Some(admitted) = tx.admitted(round, attempt, participant).await? {
+                    ticket.earlier = Some(admitted);
+                    return Ok(same(&admitted, sha256).map(|()| ticket));
+                }
+                let assignment = tx.assignment(round, attempt, participant).await?;
+                Ok(place(assignment.map(|assignment| assignment.state))
+                    .and_then(|()| open(row.round.state))
+                    .map(|()| ticket))
+            })
+        })
+        .await
+}
+
+/// The bytes that were admitted before.
+pub(super) fn same(admitted: &Admitted, sha256: Digest) -> Result<(), Refusal> {
+    if admitted.sha256 == sha256 { Ok(()) } else { Err(Refusal::DifferentInput { stored: admitted.sha256 }) }
+}
+
+/// Whether the round takes masked inputs.
+pub(super) fn open(state: RoundState) -> Result<(), Refusal> {
+    if state == RoundState::Collecting { Ok(()) } else { Err(Refusal::PhaseClosed { state }) }
+}
+
+/// Whether a participant has a place that the round still waits for.
+pub(super) fn place(state: Option<federation::round::AssignmentState>) -> Result<(), Refusal> {
+    use federation::round::AssignmentState as State;
+    let why = match state {
+        Some(State::Assigned | State::Working) => return Ok(()),
+        // Reported without an admitted input does not happen; the row is what counts.
+        Some(State::Reported) => return Ok(()),
+        // These were ended by the round itself; that the phase is closed says more.
+        Some(State::Late | State::Released) => return Ok(()),
+        Some(State::Abandoned) => "it gave its place up",
+        Some(State::Excused) => "an operator excused it",
+        Some(State::Revoked) => "its certificate was revoked",
+        None => "it was not drawn",
+    };
+    Err(Refusal::NotAssigned { why })
+}

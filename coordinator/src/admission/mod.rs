@@ -1,0 +1,13 @@
+//! How messages of participants become facts: judged by the gate, then written many per transaction.
+//!
+//! Nothing here knows HTTP, and background work is not called from here: it is woken by what was stored.
+
+mod batcher;
+mod desk;
+mod gate;
+mod receipt;
+
+pub(crate) use batcher::{Inbox, InboxError};
+pub(crate) use desk::Desk;
+pub(crate) use gate::{Refusal, Ticket, enter};
+pub(crate) use receipt::{Fact, Outcome};

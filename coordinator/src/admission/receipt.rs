@@ -1,0 +1,140 @@
+//! Facts and how a batch of them is written, in one transaction.
+
+use std::collections::{BTreeMap, HashMap};
+
+use federation::id::{Digest, ParticipantId, RoundKey};
+use federation::round::AssignmentState;
+use federation::time::Timestamp;
+use store::entity::admitted::{Admitted, Insertion};
+use store::entity::check_in::CheckIn;
+use store::{StoreError, Transaction};
+
+use super::gate::{Refusal, open, place, same};
+
+/// Something a participant did.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fact {
+    /// It is ready to work.
+    CheckIn(CheckIn),
+    /// Its masked input is stored as a blob; now it is to count.
+    Input {
+        /// The round.
+        round: RoundKey,
+        /// Its attempt.
+        attempt: u32,
+        /// Whose.
+        participant: ParticipantId,
+        /// Of the blob.
+        sha256: Digest,
+        /// Of the blob.
+        bytes: u64,
+    },
+    /// It has fetched its assignment.
+    Working {
+        /// The round.
+        round: RoundKey,
+        /// Its attempt.
+        attempt: u32,
+        /// Who.
+        participant: ParticipantId,
+    },
+    /// It was sent so much of the base model.
+    BytesDown {
+        /// The round.
+        round: RoundKey,
+        /// Its attempt.
+        attempt: u32,
+        /// How much.
+        bytes: u64,
+    },
+}
+
+impl Fact {
+    /// Whether somebody waits for it to be written.
+    pub(super) fn is_urgent(&self) -> bool {
+        matches!(self, Self::CheckIn(_) | Self::Input { .. })
+    }
+}
+
+/// What came of a fact.
+#[derive(Clone, Debug)]
+pub(crate) enum Outcome {
+    /// It is written.
+    Written,
+    /// The input counts, and this is its row.
+    Admitted(Admitted),
+    /// The input does not count.
+    Refused(Refusal),
+}
+
+/// Writes facts; one outcome for each, in order.
+pub(super) async fn write(
+    tx: &mut (dyn Transaction + '_),
+    facts: &[Fact],
+    now: Timestamp,
+) -> Result<Vec<Outcome>, StoreError> {
+    let mut outcomes = Vec::with_capacity(facts.len());
+    let mut check_ins = HashMap::new();
+    let mut bytes_down: BTreeMap<(RoundKey, u32), u64> = BTreeMap::new();
+    for fact in facts {
+        outcomes.push(match *fact {
+            Fact::CheckIn(check_in) => {
+                check_ins.insert((check_in.participant, check_in.task), check_in);
+                Outcome::Written
+            }
+            Fact::Input { round, attempt, participant, sha256, bytes } => {
+                let admitted = Admitted { round, attempt, participant, sha256, bytes, accepted_at: now, folded: false };
+                match admit(tx, admitted).await? {
+                    Ok(admitted) => Outcome::Admitted(admitted),
+                    Err(refusal) => Outcome::Refused(refusal),
+                }
+            }
+            Fact::Working { round, attempt, participant } => {
+                let (from, to) = ([AssignmentState::Assigned], AssignmentState::Working);
+                tx.set_assignment_state(round, attempt, participant, &from, to, now, None).await?;
+                Outcome::Written
+            }
+            Fact::BytesDown { round, attempt, bytes } => {
+                *bytes_down.entry((round, attempt)).or_default() += bytes;
+                Outcome::Written
+            }
+        });
+    }
+    for ((round, attempt), bytes) in bytes_down {
+        tx.add_bytes_down(round, attempt, bytes).await?;
+    }
+    if !check_ins.is_empty() {
+        let check_ins: Vec<_> = check_ins.into_values().collect();
+        let mut seen: Vec<_> = check_ins.iter().map(|check_in| check_in.participant).collect();
+        seen.sort_unstable();
+        seen.dedup();
+        tx.upsert_check_ins(&check_ins).await?;
+        tx.touch(&seen, now).await?;
+    }
+    Ok(outcomes)
+}
+
+/// Judges once more, now that nothing can change in between, and makes the input count.
+async fn admit(tx: &mut (dyn Transaction + '_), input: Admitted) -> Result<Result<Admitted, Refusal>, StoreError> {
+    let Admitted { round, attempt, participant, .. } = input;
+    if let Some(earlier) = tx.admitted(round, attempt, participant).await? {
+        return Ok(same(&earlier, input.sha256).map(|()| earlier));
+    }
+    let Some(row) = tx.round_attempt(round, attempt).await? else {
+        return Ok(Err(Refusal::NoSuchRound));
+    };
+    let assignment = tx.assignment(round, attempt, participant).await?;
+    let judged = place(assignment.map(|assignment| assignment.state)).and_then(|()| open(row.round.state));
+    if let Err(refusal) = judged {
+        return Ok(Err(refusal));
+    }
+    let (from, to) = ([AssignmentState::Assigned, AssignmentState::Working], AssignmentState::Reported);
+    if !tx.set_assignment_state(round, attempt, participant, &from, to, input.accepted_at, None).await? {
+        return Ok(Err(Refusal::NotAssigned { why: "the round does not wait for it any more" }));
+    }
+    match tx.insert_admitted(&input).await? {
+        Insertion::Inserted => Ok(Ok(input)),
+        Insertion::Same(earlier) => Ok(Ok(earlier)),
+        Insertion::Different(earlier) => Ok(Err(Refusal::DifferentInput { stored: earlier.sha256 })),
+    }
+}

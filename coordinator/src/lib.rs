@@ -1,1 +1,28 @@
 //! The service: HTTP, background work, configuration.
+//!
+//! [`Coordinator::start`] is what the executable, the tests and the simulation call. Requests (`http`) judge, record and
+//! answer; whatever takes longer is a step of background work (`work`). The two never call each other: they meet in
+//! stored facts, and `store`'s wake-ups say when there is something new. `wiring` alone chooses implementations.
+
+pub mod config;
+pub mod http;
+pub mod identity;
+pub mod model;
+pub mod observe;
+pub mod random;
+pub mod work;
+
+mod admission;
+mod wiring;
+
+use federation::id::Digest;
+
+pub use aggregation::device::{DeviceReport, Verdict};
+pub use wiring::{Coordinator, Parts, Running, StartError, SystemClock, devices, migrate};
+
+/// SHA-256.
+pub(crate) fn digest(bytes: &[u8]) -> Digest {
+    let mut digest = [0; 32];
+    digest.copy_from_slice(ring::digest::digest(&ring::digest::SHA256, bytes).as_ref());
+    Digest(digest)
+}

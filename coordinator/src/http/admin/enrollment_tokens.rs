@@ -1,0 +1,62 @@
+//! `POST /v1/enrollment-tokens`: a one-time token for one participant.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use federation::id::TokenId;
+use federation::task::is_name;
+use http::StatusCode;
+use store::entity::token::EnrollmentToken;
+use wire::admin::{CreateEnrollmentToken, EnrollmentTokenReply};
+
+use super::secret;
+use crate::http::app::App;
+use crate::http::authenticate::Operator;
+use crate::http::extract::Json;
+use crate::http::participant::enroll::check_labels;
+use crate::http::problem::{Error, Result};
+
+const DAY_MS: u64 = 24 * 3600 * 1000;
+const VALID_MAX_MS: u64 = 30 * DAY_MS;
+
+pub(in crate::http) async fn create(
+    Operator(bearer): Operator,
+    State(app): State<Arc<App>>,
+    Json(request): Json<CreateEnrollmentToken>,
+) -> Result<(StatusCode, Json<EnrollmentTokenReply>)> {
+    check_labels(&request.labels)?;
+    if request.name.as_deref().is_some_and(|name| !is_name(name)) {
+        return Err(Error::InvalidValue("name must be 1 to 64 letters, digits, '-', '_' or '.'".to_owned()));
+    }
+    let valid_for_ms = request.valid_for_ms.unwrap_or(DAY_MS);
+    if !(1..=VALID_MAX_MS).contains(&valid_for_ms) {
+        return Err(Error::InvalidValue(format!("valid_for_ms must be between 1 and {VALID_MAX_MS} (30 days)")));
+    }
+    let (token, now) = (secret(&app.random), app.now());
+    let row = EnrollmentToken {
+        id: TokenId(app.random.uuid()),
+        secret_sha256: crate::digest(token.as_bytes()),
+        // Empty: the participant chooses.
+        name: request.name.unwrap_or_default(),
+        labels: request.labels,
+        created_at: now,
+        expires_at: now.plus(Duration::from_millis(valid_for_ms)),
+        used_at: None,
+        used_by: None,
+    };
+    let row_ref = &row;
+    app.store
+        .transact("create_enrollment_token", |tx| {
+            Box::pin(async move {
+                if !row_ref.name.is_empty() && tx.participant_by_name(&row_ref.name).await?.is_some() {
+                    return Err(Error::Conflict(format!("there is a participant called {:?} already", row_ref.name)));
+                }
+                tx.insert_enrollment_token(row_ref).await?;
+                Ok(())
+            })
+        })
+        .await?;
+    tracing::info!(token = %row.id, "enrolment token {} created by {}", row.id, bearer.name);
+    Ok((StatusCode::CREATED, Json(EnrollmentTokenReply { id: row.id, token, expires_at: row.expires_at })))
+}

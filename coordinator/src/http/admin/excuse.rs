@@ -1,0 +1,46 @@
+//! `POST …/assignments/{participant}/excuse`: the round does not wait for this participant any more.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use federation::id::{ParticipantId, RoundKey};
+use federation::round::AssignmentState;
+use http::StatusCode;
+use store::WakeEvent;
+
+use crate::http::app::App;
+use crate::http::authenticate::Operator;
+use crate::http::extract::Path;
+use crate::http::problem::{Error, Result};
+
+pub(in crate::http) async fn excuse(
+    Operator(bearer): Operator,
+    State(app): State<Arc<App>>,
+    Path((task, number, participant)): Path<(String, u32, ParticipantId)>,
+) -> Result<StatusCode> {
+    let (round, now) = (RoundKey { task: app.task(&task).await?.id, number }, app.now());
+    let detail = format!("by operator {}", bearer.name);
+    let detail = detail.as_str();
+    app.store
+        .transact("excuse", |tx| {
+            Box::pin(async move {
+                let Some(row) = tx.round(round).await? else {
+                    return Err(Error::NotFound(format!("the task has no round {number}")));
+                };
+                let attempt = row.round.attempt;
+                let (from, to) = ([AssignmentState::Assigned, AssignmentState::Working], AssignmentState::Excused);
+                if tx.set_assignment_state(round, attempt, participant, &from, to, now, Some(detail)).await? {
+                    return Ok(());
+                }
+                match tx.assignment(round, attempt, participant).await?.map(|assignment| assignment.state) {
+                    Some(AssignmentState::Excused) => Ok(()),
+                    Some(state) => Err(Error::Conflict(format!("the round does not wait for it: it is {state}"))),
+                    None => Err(Error::NotFound("the participant has no place in this round".to_owned())),
+                }
+            })
+        })
+        .await?;
+    app.store.wake().publish(WakeEvent::Work);
+    tracing::info!(%round, %participant, "{participant} excused from round {round} by {}", bearer.name);
+    Ok(StatusCode::NO_CONTENT)
+}

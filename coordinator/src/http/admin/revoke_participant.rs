@@ -1,0 +1,47 @@
+//! `POST /v1/participants/{participant}/revoke`: its certificates are refused from now on, also on open connections.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use federation::id::ParticipantId;
+use store::WakeEvent;
+use wire::inspect::ParticipantView;
+
+use crate::http::app::App;
+use crate::http::authenticate::Operator;
+use crate::http::extract::{Json, Path};
+use crate::http::inspect::participants;
+use crate::http::problem::{Error, Result};
+
+pub(in crate::http) async fn revoke_participant(
+    Operator(bearer): Operator,
+    State(app): State<Arc<App>>,
+    Path(participant): Path<ParticipantId>,
+) -> Result<Json<ParticipantView>> {
+    let now = app.now();
+    let (view, rounds) = app
+        .store
+        .transact("revoke_participant", |tx| {
+            Box::pin(async move {
+                let rounds = if tx.revoke_participant(participant, now).await? {
+                    tx.remove_check_ins(&[participant]).await?;
+                    tx.revoke_pending(participant, now).await?
+                } else {
+                    Vec::new()
+                };
+                // Asked for twice, the second time finds it done.
+                let view = participants::read(tx, participant).await?;
+                let view = view.ok_or_else(|| Error::NotFound(format!("there is no participant {participant}")))?;
+                Ok::<_, Error>((view, rounds))
+            })
+        })
+        .await?;
+    app.identities.forget(participant);
+    app.desk.forget(participant);
+    for round in rounds {
+        app.store.wake().publish(WakeEvent::Round(round));
+    }
+    app.store.wake().publish(WakeEvent::Work);
+    tracing::info!(%participant, operator = bearer.name, "participant {participant} revoked by {}", bearer.name);
+    Ok(Json(view))
+}

@@ -1,0 +1,93 @@
+//! `POST /v1/tasks/{task}/pause`, `…/resume` and `…/cancel`.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use federation::id::TaskId;
+use federation::round::{AssignmentState, Round, RoundState};
+use federation::task::TaskStatus;
+use federation::time::Timestamp;
+use store::{StoreError, Transaction, WakeEvent};
+use wire::inspect::TaskView;
+
+use crate::http::app::App;
+use crate::http::authenticate::{Bearer, Operator};
+use crate::http::extract::{Json, Path};
+use crate::http::inspect::tasks;
+use crate::http::problem::{Error, Result};
+
+pub(in crate::http) async fn pause(
+    Operator(bearer): Operator,
+    State(app): State<Arc<App>>,
+    Path(task): Path<String>,
+) -> Result<Json<TaskView>> {
+    change(&app, &task, &bearer, &[TaskStatus::Active], TaskStatus::Paused).await
+}
+
+pub(in crate::http) async fn resume(
+    Operator(bearer): Operator,
+    State(app): State<Arc<App>>,
+    Path(task): Path<String>,
+) -> Result<Json<TaskView>> {
+    change(&app, &task, &bearer, &[TaskStatus::Paused], TaskStatus::Active).await
+}
+
+pub(in crate::http) async fn cancel(
+    Operator(bearer): Operator,
+    State(app): State<Arc<App>>,
+    Path(task): Path<String>,
+) -> Result<Json<TaskView>> {
+    change(&app, &task, &bearer, &[TaskStatus::Active, TaskStatus::Paused], TaskStatus::Cancelled).await
+}
+
+async fn change(
+    app: &App,
+    named: &str,
+    bearer: &Bearer,
+    from: &[TaskStatus],
+    to: TaskStatus,
+) -> Result<Json<TaskView>> {
+    let (id, now) = (app.task(named).await?.id, app.now());
+    let detail = format!("by operator {}", bearer.name);
+    let detail = detail.as_str();
+    let (view, ended) = app
+        .store
+        .transact("change_task_status", |tx| {
+            Box::pin(async move {
+                let changed = tx.set_task_status(id, from, to, now, Some(detail)).await?;
+                let view = tasks::read(tx, id).await?.ok_or_else(|| Error::fault("a task vanished"))?;
+                // Asked for twice, the second time finds it done.
+                if !changed && view.summary.status != to {
+                    return Err(Error::TaskStatus(view.summary.status));
+                }
+                let ended = if changed && to == TaskStatus::Cancelled { end_round(tx, id, now).await? } else { None };
+                Ok((view, ended))
+            })
+        })
+        .await?;
+    app.store.wake().publish(WakeEvent::Task(id));
+    if let Some(round) = ended {
+        app.store.wake().publish(WakeEvent::Round(round.key));
+    }
+    app.store.wake().publish(WakeEvent::Work);
+    tracing::info!(task = %id, operator = bearer.name, "task {id} is now {to}, by operator {}", bearer.name);
+    Ok(Json(view))
+}
+
+/// Ends the task's open round, and lets go those it waits for.
+async fn end_round(
+    tx: &mut (dyn Transaction + '_),
+    task: TaskId,
+    now: Timestamp,
+) -> std::result::Result<Option<Round>, StoreError> {
+    let Some(row) = tx.open_rounds().await?.into_iter().find(|row| row.round.key.task == task) else {
+        return Ok(None);
+    };
+    let before = row.round;
+    let after = Round { state: RoundState::Cancelled, state_since: now, ..before.clone() };
+    if !tx.transition_round(&before, &after).await? {
+        return Err(StoreError::Busy);
+    }
+    tx.set_pending_assignments(before.key, before.attempt, AssignmentState::Released, now).await?;
+    Ok(Some(after))
+}

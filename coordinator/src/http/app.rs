@@ -1,0 +1,90 @@
+//! What every handler may use.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use federation::id::TaskId;
+use federation::time::{Clock, Timestamp};
+use metrics_exporter_prometheus::PrometheusHandle;
+use store::Store;
+use store::entity::task::TaskRow;
+use tokio_util::sync::CancellationToken;
+
+use super::authenticate::Identities;
+use super::limits::Limiter;
+use super::problem::{Error, Result};
+use crate::admission::{Desk, Inbox};
+use crate::identity::Authority;
+use crate::random::Random;
+
+/// What every handler may use; shared by all requests.
+pub(crate) struct App {
+    /// Rows and blobs.
+    pub(crate) store: Store,
+    /// The time.
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Ids, tokens and jitter.
+    pub(crate) random: Random,
+    /// Issues certificates.
+    pub(crate) authority: Authority,
+    /// Certificates seen lately.
+    pub(crate) identities: Identities,
+    /// How often each peer may ask.
+    pub(crate) limiter: Limiter,
+    /// Where participants wait for work.
+    pub(crate) desk: Desk,
+    /// Where masked inputs are admitted.
+    pub(crate) inbox: Inbox,
+    /// What `/metrics` shows.
+    pub(crate) metrics: PrometheusHandle,
+    /// Bounds.
+    pub(crate) settings: Settings,
+    /// Cancelled when no new work is taken; long-polls then answer at once.
+    pub(crate) shutdown: CancellationToken,
+}
+
+/// Bounds that handlers keep to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    /// Largest JSON body.
+    pub(crate) body_max_bytes: u64,
+    /// Largest masked input of any task.
+    pub(crate) masked_input_max_bytes: u64,
+    /// Time for a request.
+    pub(crate) request_timeout: Duration,
+    /// Time for a masked input to arrive.
+    pub(crate) upload_timeout: Duration,
+    /// Longest wait of a long-poll.
+    pub(crate) poll_max: Duration,
+    /// Of participants' certificates.
+    pub(crate) certificate_lifetime: Duration,
+}
+
+impl App {
+    /// The time.
+    #[must_use]
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// The task that a path names by its id or, for people, by its name.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`].
+    pub(super) async fn task(&self, named: &str) -> Result<TaskRow> {
+        let id: Option<TaskId> = named.parse().ok();
+        let found = self
+            .store
+            .read("find_task", |tx| {
+                Box::pin(async move {
+                    match id {
+                        Some(id) => tx.task(id).await,
+                        None if federation::task::is_name(named) => tx.task_by_name(named).await,
+                        None => Ok(None),
+                    }
+                })
+            })
+            .await?;
+        found.ok_or_else(|| Error::NotFound(format!("there is no task {named:?}")))
+    }
+}

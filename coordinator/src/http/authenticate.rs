@@ -1,0 +1,265 @@
+//! Who is asking: participants by their client certificate, operators by a bearer token.
+//!
+//! Each extractor also counts the request against the peer's rate. Whoever cannot say who it is counts as its address,
+//! so that guessing tokens is slow.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::extract::FromRequestParts;
+use federation::id::{Digest, ParticipantId, TokenId};
+use federation::time::Timestamp;
+use http::header;
+use http::request::Parts;
+use wire::admin::Role;
+
+use super::app::App;
+use super::limits::Key;
+use super::problem::{Error, Result};
+use crate::identity::Peer;
+
+/// What is known of a connection; the listener puts it into every request's extensions.
+#[derive(Clone, Copy, Debug)]
+pub struct Connection {
+    /// Where it comes from.
+    pub address: IpAddr,
+    /// The holder of the client certificate, verified in the handshake.
+    pub peer: Option<Peer>,
+}
+
+impl Default for Connection {
+    fn default() -> Self {
+        Self { address: Ipv4Addr::UNSPECIFIED.into(), peer: None }
+    }
+}
+
+fn connection(parts: &Parts) -> Connection {
+    parts.extensions.get::<Connection>().copied().unwrap_or_default()
+}
+
+/// How long another replica's revocation may go unnoticed; one of this process is noticed at once.
+const REMEMBER: Duration = Duration::from_secs(2);
+/// Certificates remembered at once.
+const REMEMBERED_MAX: usize = 100_000;
+
+/// Certificates that were looked up lately, so that a poll need not ask the database who it is.
+#[derive(Default)]
+pub(crate) struct Identities(Mutex<Remembered>);
+
+#[derive(Default)]
+struct Remembered {
+    by_fingerprint: HashMap<Digest, Known>,
+    /// Counts what was forgotten: a look-up that began before must not be remembered after.
+    generation: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Known {
+    participant: ParticipantId,
+    revoked: bool,
+    read_at: Timestamp,
+}
+
+impl Identities {
+    fn with<T>(&self, act: impl FnOnce(&mut Remembered) -> T) -> T {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn find(&self, fingerprint: Digest, now: Timestamp) -> (Option<Known>, u64) {
+        self.with(|remembered| {
+            let fresh = |known: &&Known| known.read_at <= now && now.since(known.read_at) < REMEMBER;
+            (remembered.by_fingerprint.get(&fingerprint).filter(fresh).copied(), remembered.generation)
+        })
+    }
+
+    fn remember(&self, fingerprint: Digest, known: Known, generation: u64) {
+        self.with(|remembered| {
+            if remembered.generation == generation {
+                if remembered.by_fingerprint.len() >= REMEMBERED_MAX {
+                    remembered.by_fingerprint.clear();
+                }
+                remembered.by_fingerprint.insert(fingerprint, known);
+            }
+        });
+    }
+
+    /// Must be called after a change to a participant was committed.
+    pub(crate) fn forget(&self, participant: ParticipantId) {
+        self.with(|remembered| {
+            remembered.generation += 1;
+            remembered.by_fingerprint.retain(|_, known| known.participant != participant);
+        });
+    }
+}
+
+/// An enrolled participant whose certificate is good now.
+pub(super) struct Participant {
+    pub(super) id: ParticipantId,
+}
+
+impl FromRequestParts<Arc<App>> for Participant {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self> {
+        let connection = connection(parts);
+        match participant(app, connection).await {
+            Ok(participant) => Ok(participant),
+            Err(error) => Err(stranger(app, connection, error)),
+        }
+    }
+}
+
+async fn participant(app: &App, connection: Connection) -> Result<Participant> {
+    let Some(peer) = connection.peer else {
+        return Err(Error::Unauthenticated("this needs the client certificate that enrolment gave"));
+    };
+    let now = app.now();
+    let known = match app.identities.find(peer.fingerprint, now) {
+        (Some(known), _) => known,
+        (None, generation) => {
+            let row = app
+                .store
+                .read("find_participant", |tx| {
+                    Box::pin(async move { tx.participant_by_fingerprint(peer.fingerprint).await })
+                })
+                .await
+                .map_err(Error::Store)?;
+            let row = row.ok_or(Error::Unauthenticated("this certificate was replaced or is not known; enrol anew"))?;
+            let known = Known { participant: row.id, revoked: row.revoked_at.is_some(), read_at: now };
+            app.identities.remember(peer.fingerprint, known, generation);
+            known
+        }
+    };
+    if known.revoked {
+        return Err(Error::Revoked);
+    }
+    if peer.expires_at <= now {
+        return Err(Error::Expired(peer.expires_at));
+    }
+    app.limiter.admit(Key::Participant(known.participant), now).map_err(Error::RateLimited)?;
+    Ok(Participant { id: known.participant })
+}
+
+/// Counts a failure against the address it came from.
+fn stranger(app: &App, connection: Connection, error: Error) -> Error {
+    if matches!(error, Error::RateLimited(_) | Error::Store(_)) {
+        return error;
+    }
+    match app.limiter.admit(Key::address(connection.address), app.now()) {
+        Ok(()) => error,
+        Err(after_ms) => Error::RateLimited(after_ms),
+    }
+}
+
+/// Anybody; counted by address.
+pub(super) struct Anybody;
+
+impl FromRequestParts<Arc<App>> for Anybody {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self> {
+        let key = Key::address(connection(parts).address);
+        app.limiter.admit(key, app.now()).map(|()| Self).map_err(Error::RateLimited)
+    }
+}
+
+/// The bearer of an operator's token.
+#[derive(Clone, Debug)]
+pub(super) struct Bearer {
+    pub(super) token: TokenId,
+    pub(super) name: String,
+}
+
+async fn bearer(parts: &Parts, app: &App, needed: Role) -> Result<Bearer> {
+    let connection = connection(parts);
+    match find_bearer(parts, app, needed).await {
+        Ok(bearer) => Ok(bearer),
+        Err(error) => Err(stranger(app, connection, error)),
+    }
+}
+
+async fn find_bearer(parts: &Parts, app: &App, needed: Role) -> Result<Bearer> {
+    let secret = parts
+        .headers
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split_once(' '))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+        .map(|(_, secret)| secret.trim())
+        .ok_or(Error::Unauthenticated("this needs an operator's token: `Authorization: Bearer …`"))?;
+    let sha256 = crate::digest(secret.as_bytes());
+    let row = app
+        .store
+        .read("find_operator_token", |tx| Box::pin(async move { tx.operator_token_by_secret(sha256).await }))
+        .await
+        .map_err(Error::Store)?;
+    let row = row.ok_or(Error::Unauthenticated("the operator's token is not known"))?;
+    if row.revoked_at.is_some() {
+        return Err(Error::Unauthenticated("the operator's token was revoked"));
+    }
+    let role = Role::ALL.into_iter().find(|role| role.as_str() == row.role);
+    let role = role.ok_or_else(|| Error::fault(format!("token {} has an unknown role", row.id)))?;
+    app.limiter.admit(Key::Operator(row.id), app.now()).map_err(Error::RateLimited)?;
+    if role < needed {
+        return Err(Error::Forbidden(format!(
+            "this needs the role {}, and the token's is {}",
+            needed.as_str(),
+            role.as_str()
+        )));
+    }
+    Ok(Bearer { token: row.id, name: row.name })
+}
+
+macro_rules! role {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        pub(super) struct $name(pub(super) Bearer);
+
+        impl FromRequestParts<Arc<App>> for $name {
+            type Rejection = Error;
+
+            async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self> {
+                bearer(parts, app, Role::$name).await.map(Self)
+            }
+        }
+    };
+}
+
+/// Somebody who may look.
+pub(super) struct Viewer;
+
+impl FromRequestParts<Arc<App>> for Viewer {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self> {
+        bearer(parts, app, Role::Viewer).await.map(|_| Self)
+    }
+}
+
+role! {
+    /// Somebody who may run tasks and enrol participants.
+    Operator
+}
+role! {
+    /// Somebody who may make tokens.
+    Admin
+}
+
+/// A participant or a viewer.
+pub(super) enum Reader {
+    Participant(ParticipantId),
+    Viewer,
+}
+
+impl FromRequestParts<Arc<App>> for Reader {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self> {
+        if parts.headers.contains_key(header::AUTHORIZATION) {
+            return bearer(parts, app, Role::Viewer).await.map(|_| Self::Viewer);
+        }
+        Participant::from_request_parts(parts, app).await.map(|participant| Self::Participant(participant.id))
+    }
+}

@@ -1,0 +1,105 @@
+//! Bodies, paths and queries, bounded and with problems instead of plain-text errors.
+
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::response::{IntoResponse, Response};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, header};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::app::App;
+use super::problem::{Error, Result};
+use std::sync::Arc;
+
+/// A JSON body, of a request or an answer.
+pub(super) struct Json<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromRequest<Arc<App>> for Json<T> {
+    type Rejection = Error;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self> {
+        let (parts, body) = request.into_parts();
+        if !is_media_type(&parts.headers, "application/json") {
+            return Err(Error::MediaType("application/json"));
+        }
+        let bytes = read(&parts.headers, body, app.settings.body_max_bytes).await?;
+        serde_json::from_slice(&bytes).map(Self).map_err(|error| Error::Malformed(format!("the body: {error}")))
+    }
+}
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        match serde_json::to_vec(&self.0) {
+            Ok(body) => ([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body).into_response(),
+            Err(error) => Error::fault(error).into_response(),
+        }
+    }
+}
+
+/// Reads a whole body of at most `limit` bytes.
+pub(super) async fn read(headers: &HeaderMap, body: axum::body::Body, limit: u64) -> Result<bytes::Bytes> {
+    // A larger one is refused before any of it is read.
+    if content_length(headers)?.is_some_and(|length| length > limit) {
+        return Err(Error::TooLarge(limit));
+    }
+    let limit_usize = usize::try_from(limit).unwrap_or(usize::MAX);
+    match Limited::new(body, limit_usize).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(Error::TooLarge(limit)),
+        Err(error) => Err(Error::Malformed(format!("the body was cut off: {error}"))),
+    }
+}
+
+/// The length a request says its body has.
+pub(super) fn content_length(headers: &HeaderMap) -> Result<Option<u64>> {
+    let Some(value) = headers.get(header::CONTENT_LENGTH) else { return Ok(None) };
+    let length = value.to_str().ok().and_then(|text| text.parse().ok());
+    length.map(Some).ok_or_else(|| Error::Malformed("content-length is not a number".to_owned()))
+}
+
+/// Whether the content type is this one, parameters aside.
+pub(super) fn is_media_type(headers: &HeaderMap, wanted: &str) -> bool {
+    headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|text| text.split(';').next())
+        .is_some_and(|found| found.trim().eq_ignore_ascii_case(wanted))
+}
+
+/// The variables of the path. One that is no id or number names nothing that exists.
+pub(super) struct Path<T>(pub(super) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
+        axum::extract::Path::<T>::from_request_parts(parts, state)
+            .await
+            .map(|axum::extract::Path(value)| Self(value))
+            .map_err(|rejection| Error::NotFound(format!("the path names nothing: {}", rejection.body_text())))
+    }
+}
+
+/// The query; unknown parameters are refused by the type.
+pub(super) struct Query<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
+        axum::extract::Query::<T>::from_request_parts(parts, state)
+            .await
+            .map(|axum::extract::Query(value)| Self(value))
+            .map_err(|rejection| Error::Malformed(format!("the query: {}", rejection.body_text())))
+    }
+}
+
+/// A header that must be there and readable.
+pub(super) fn required<T: std::str::FromStr>(headers: &HeaderMap, name: &'static str, what: &str) -> Result<T> {
+    headers
+        .get(name)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|text| text.parse().ok())
+        .ok_or_else(|| Error::Malformed(format!("the header {name} must be {what}")))
+}

@@ -1,0 +1,55 @@
+//! What operators may look at. Nothing here changes anything.
+
+pub(super) mod models;
+pub(super) mod participants;
+pub(super) mod rounds;
+pub(super) mod tasks;
+
+use serde::Deserialize;
+use wire::inspect::Page;
+
+use crate::http::problem::{Error, Result};
+
+/// Items of a page unless asked otherwise, and at most.
+const PAGE: u32 = 50;
+const PAGE_MAX: u32 = 500;
+
+/// `?cursor=…&limit=…`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct PageQuery {
+    cursor: Option<String>,
+    limit: Option<u32>,
+}
+
+impl PageQuery {
+    pub(super) fn limit(&self) -> Result<u32> {
+        match self.limit.unwrap_or(PAGE) {
+            limit @ 1..=PAGE_MAX => Ok(limit),
+            _ => Err(Error::InvalidValue(format!("limit must be between 1 and {PAGE_MAX}"))),
+        }
+    }
+
+    pub(super) fn cursor<T: std::str::FromStr>(&self) -> Result<Option<T>> {
+        let parse = |text: &String| text.parse().map_err(|_| ());
+        self.cursor
+            .as_ref()
+            .map(parse)
+            .transpose()
+            .map_err(|()| Error::InvalidValue("cursor must be the `next_cursor` of the page before".to_owned()))
+    }
+}
+
+/// Makes a page of up to `limit` items out of rows of which one more than `limit` was asked for.
+pub(super) fn page<R, T>(
+    mut rows: Vec<R>,
+    limit: u32,
+    cursor: impl Fn(&R) -> String,
+    view: impl Fn(R) -> T,
+) -> Page<T> {
+    let limit = limit as usize;
+    let more = rows.len() > limit;
+    rows.truncate(limit);
+    let next_cursor = rows.last().filter(|_| more).map(cursor);
+    Page { items: rows.into_iter().map(view).collect(), next_cursor }
+}

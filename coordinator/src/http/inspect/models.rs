@@ -1,0 +1,48 @@
+//! `GET /v1/tasks/{task}/models` and `…/models/{version}`.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use federation::model_version::ModelVersion;
+use wire::inspect::{ModelView, Page};
+
+use super::{PageQuery, page};
+use crate::http::app::App;
+use crate::http::authenticate::Viewer;
+use crate::http::extract::{Json, Path, Query};
+use crate::http::problem::{Error, Result};
+
+pub(in crate::http) async fn list(
+    _: Viewer,
+    State(app): State<Arc<App>>,
+    Path(task): Path<String>,
+    Query(query): Query<PageQuery>,
+) -> Result<Json<Page<ModelView>>> {
+    let (limit, before) = (query.limit()?, query.cursor::<u32>()?);
+    let task = app.task(&task).await?.id;
+    let rows = app
+        .store
+        .read("list_models", |tx| Box::pin(async move { tx.model_versions(task, before, limit + 1).await }))
+        .await
+        .map_err(Error::Store)?;
+    Ok(Json(page(rows, limit, |row| row.version.to_string(), view)))
+}
+
+pub(in crate::http) async fn show(
+    _: Viewer,
+    State(app): State<Arc<App>>,
+    Path((task, version)): Path<(String, u32)>,
+) -> Result<Json<ModelView>> {
+    let task = app.task(&task).await?.id;
+    let row = app
+        .store
+        .read("show_model", |tx| Box::pin(async move { tx.model_version(task, version).await }))
+        .await
+        .map_err(Error::Store)?;
+    row.map(view).map(Json).ok_or_else(|| Error::NotFound(format!("the task has no model version {version}")))
+}
+
+fn view(row: ModelVersion) -> ModelView {
+    let ModelVersion { task, version, sha256, bytes, round, parent, created_at } = row;
+    ModelView { task, version, sha256, bytes, round, parent, created_at }
+}

@@ -1,0 +1,255 @@
+//! `GET /v1/tasks/{task}/rounds`, `…/rounds/{round}` and `…/rounds/{round}/assignments`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use federation::id::{ParticipantId, RoundKey};
+use federation::round::{Assignment, Round, RoundState};
+use federation::time::Timestamp;
+use serde::Deserialize;
+use store::entity::assignment::AssignmentChange;
+use store::entity::round::{RoundChange, RoundRow};
+use store::{StoreError, Transaction, WakeEvent};
+use wire::inspect::{AssignmentView, MetricView, ModelVersionRef, Page, PhaseView, RoundView, StatusChange};
+
+use super::{PageQuery, page};
+use crate::http::app::App;
+use crate::http::authenticate::Viewer;
+use crate::http::extract::{Json, Path, Query};
+use crate::http::problem::{Error, Result};
+
+pub(in crate::http) async fn list(
+    _: Viewer,
+    State(app): State<Arc<App>>,
+    Path(task): Path<String>,
+    Query(query): Query<PageQuery>,
+) -> Result<Json<Page<RoundView>>> {
+    let (limit, before) = (query.limit()?, query.cursor::<u32>()?);
+    let (task, now) = (app.task(&task).await?.id, app.now());
+    let views = app
+        .store
+        .read("list_rounds", |tx| {
+            Box::pin(async move {
+                let mut views = Vec::new();
+                for row in tx.rounds(task, before, limit + 1).await? {
+                    views.push(view(tx, row, now).await?);
+                }
+                Ok::<_, StoreError>(views)
+            })
+        })
+        .await?;
+    Ok(Json(page(views, limit, |view| view.number.to_string(), |view| view)))
+}
+
+/// `?attempt=…`, or `?after_state=…&wait_ms=…`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::http) struct RoundQuery {
+    attempt: Option<u32>,
+    after_state: Option<RoundState>,
+    wait_ms: u64,
+}
+
+pub(in crate::http) async fn show(
+    _: Viewer,
+    State(app): State<Arc<App>>,
+    Path((task, number)): Path<(String, u32)>,
+    Query(query): Query<RoundQuery>,
+) -> Result<Json<RoundView>> {
+    let key = RoundKey { task: app.task(&task).await?.id, number };
+    let wait = Duration::from_millis(query.wait_ms).min(app.settings.poll_max);
+    let end = tokio::time::sleep(wait);
+    tokio::pin!(end);
+    // Subscribed before the first look: what changes in between is not missed.
+    let mut events = app.store.wake().subscribe();
+    loop {
+        let found = find(&app, key, query.attempt).await?;
+        // One that does not exist yet may be waited for as well.
+        let found = match found {
+            Some(view) if query.after_state != Some(view.state) => return Ok(Json(view)),
+            found => found,
+        };
+        let changed = async {
+            while let Some(event) = events.next().await {
+                if matches!(event, WakeEvent::Round(round) if round == key) || event == WakeEvent::Lost {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            () = changed => {}
+            () = &mut end => {
+                return found.map(Json).ok_or_else(|| Error::NotFound(format!("the task has no round {number} yet")));
+            }
+            () = app.shutdown.cancelled() => {
+                return found.map(Json).ok_or(Error::ShuttingDown);
+            }
+        }
+    }
+}
+
+async fn find(app: &App, key: RoundKey, attempt: Option<u32>) -> Result<Option<RoundView>> {
+    let now = app.now();
+    app.store
+        .read("show_round", |tx| {
+            Box::pin(async move {
+                let row = match attempt {
+                    Some(attempt) => tx.round_attempt(key, attempt).await?,
+                    None => tx.round(key).await?,
+                };
+                match row {
+                    Some(row) => view(tx, row, now).await.map(Some),
+                    None => Ok(None),
+                }
+            })
+        })
+        .await
+        .map_err(Error::Store)
+}
+
+async fn view(
+    tx: &mut (dyn Transaction + '_),
+    row: RoundRow,
+    now: Timestamp,
+) -> std::result::Result<RoundView, StoreError> {
+    let round = &row.round;
+    let history = tx.round_history(round.key, round.attempt).await?;
+    let states = tx.count_by_state(round.key, round.attempt).await?;
+    let dropped_why: BTreeMap<_, _> = states.into_iter().filter(|(state, _)| state.is_dropped()).collect();
+    let base = reference(tx, round.key, round.base_version).await?;
+    let model = match row.model_version {
+        Some(version) => reference(tx, round.key, version).await?,
+        None => None,
+    };
+    let base = base.ok_or_else(|| StoreError::Corrupt(format!("round {} has no base model", round.key)))?;
+    let metric = |metric: &store::entity::round::RoundMetric| {
+        (metric.name.clone(), MetricView { value: metric.value, count: metric.count })
+    };
+    Ok(RoundView {
+        task: round.key.task,
+        number: round.key.number,
+        attempt: round.attempt,
+        state: round.state,
+        failure: round.failure,
+        phases: phases(&row, &history),
+        cohort: round.cohort,
+        reported: row.reported,
+        dropped: dropped_why.values().sum(),
+        dropped_why,
+        bytes_up: row.bytes_up,
+        bytes_down: row.bytes_down,
+        metrics: row.metrics.iter().map(metric).collect(),
+        base,
+        model,
+        opened_at: round.opened_at,
+        ended_at: row.ended_at,
+        seconds: row.ended_at.unwrap_or(now).since(round.opened_at).as_secs_f64(),
+    })
+}
+
+async fn reference(
+    tx: &mut (dyn Transaction + '_),
+    key: RoundKey,
+    version: u32,
+) -> std::result::Result<Option<ModelVersionRef>, StoreError> {
+    let found = tx.model_version(key.task, version).await?;
+    Ok(found.map(|model| ModelVersionRef { version, sha256: model.sha256 }))
+}
+
+fn phases(row: &RoundRow, history: &[RoundChange]) -> Vec<PhaseView> {
+    let round = &row.round;
+    let phase = |(index, change): (usize, &RoundChange)| {
+        let next = history.get(index + 1);
+        let (min, max) = limits(round, change.state);
+        let count = match (change.state, next) {
+            // How many checked in is told by how many were drawn; nobody was if the round ended here.
+            (RoundState::Selecting, next) => {
+                next.filter(|next| next.state == RoundState::Collecting).map_or(0, |next| next.count)
+            }
+            (_, Some(next)) => next.count,
+            (_, None) => row.reported,
+        };
+        PhaseView {
+            state: change.state,
+            started_at: change.at,
+            ended_at: next.map(|next| next.at),
+            deadline_at: round.deadline_at().filter(|_| next.is_none()),
+            min,
+            max,
+            count: Some(count),
+        }
+    };
+    history.iter().enumerate().filter(|(_, change)| !change.state.is_terminal()).map(phase).collect()
+}
+
+fn limits(round: &Round, state: RoundState) -> (Option<u32>, Option<u32>) {
+    match state {
+        RoundState::Selecting => (Some(round.limits.select.min), Some(round.limits.select.max)),
+        RoundState::Collecting => (Some(round.limits.collect.min), Some(round.limits.collect.max)),
+        RoundState::Aggregating | RoundState::Completed | RoundState::Failed | RoundState::Cancelled => (None, None),
+    }
+}
+
+/// `?attempt=…&cursor=…&limit=…`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::http) struct AssignmentsQuery {
+    attempt: Option<u32>,
+    cursor: Option<String>,
+    limit: Option<u32>,
+}
+
+pub(in crate::http) async fn assignments(
+    _: Viewer,
+    State(app): State<Arc<App>>,
+    Path((task, number)): Path<(String, u32)>,
+    Query(query): Query<AssignmentsQuery>,
+) -> Result<Json<Page<AssignmentView>>> {
+    let key = RoundKey { task: app.task(&task).await?.id, number };
+    let paging = PageQuery { cursor: query.cursor, limit: query.limit };
+    let (limit, cursor, attempt) = (paging.limit()?, paging.cursor::<ParticipantId>()?, query.attempt);
+    let views = app
+        .store
+        .read("list_assignments", |tx| {
+            Box::pin(async move {
+                let row = match attempt {
+                    Some(attempt) => tx.round_attempt(key, attempt).await?,
+                    None => tx.round(key).await?,
+                };
+                let Some(attempt) = row.map(|row| row.round.attempt) else {
+                    return Err(Error::NotFound(format!("the task has no round {number}, or no such attempt at it")));
+                };
+                let mut views = Vec::new();
+                for assignment in tx.assignments(key, attempt, cursor, limit + 1).await? {
+                    views.push(assignment_view(tx, assignment).await?);
+                }
+                Ok(views)
+            })
+        })
+        .await?;
+    Ok(Json(page(views, limit, |view| view.participant.to_string(), |view| view)))
+}
+
+async fn assignment_view(
+    tx: &mut (dyn Transaction + '_),
+    assignment: Assignment,
+) -> std::result::Result<AssignmentView, StoreError> {
+    let Assignment { round, attempt, participant, .. } = assignment;
+    let name = tx.participant(participant).await?.map_or_else(|| participant.to_string(), |row| row.name);
+    let change = |change: AssignmentChange| StatusChange {
+        status: change.state.to_string(),
+        at: change.at,
+        detail: change.detail,
+    };
+    let history = tx.assignment_history(round, attempt, participant).await?;
+    Ok(AssignmentView {
+        participant,
+        name,
+        state: assignment.state,
+        detail: assignment.detail,
+        bytes_up: tx.admitted(round, attempt, participant).await?.map(|admitted| admitted.bytes),
+        history: history.into_iter().map(change).collect(),
+    })
+}

@@ -1,0 +1,80 @@
+//! `GET /v1/tasks` and `/v1/tasks/{task}`.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use federation::id::TaskId;
+use store::entity::task::{TaskChange, TaskRow};
+use store::{StoreError, Transaction};
+use wire::inspect::{Page, StatusChange, TaskSummary, TaskView};
+
+use super::{PageQuery, page};
+use crate::http::app::App;
+use crate::http::authenticate::Viewer;
+use crate::http::extract::{Json, Path, Query};
+use crate::http::problem::{Error, Result};
+
+pub(in crate::http) async fn list(
+    _: Viewer,
+    State(app): State<Arc<App>>,
+    Query(query): Query<PageQuery>,
+) -> Result<Json<Page<TaskSummary>>> {
+    let (limit, cursor) = (query.limit()?, query.cursor::<TaskId>()?);
+    let rows = app
+        .store
+        .read("list_tasks", |tx| Box::pin(async move { tx.tasks(cursor, limit + 1).await }))
+        .await
+        .map_err(Error::Store)?;
+    Ok(Json(page(rows, limit, |row| row.id.to_string(), |row| summary(&row))))
+}
+
+pub(in crate::http) async fn show(
+    _: Viewer,
+    State(app): State<Arc<App>>,
+    Path(task): Path<String>,
+) -> Result<Json<TaskView>> {
+    let id = app.task(&task).await?.id;
+    Ok(Json(find(&app, id).await?))
+}
+
+/// The view of one task.
+pub(in crate::http) async fn find(app: &App, id: TaskId) -> Result<TaskView> {
+    let found =
+        app.store.read("show_task", |tx| Box::pin(async move { read(tx, id).await })).await.map_err(Error::Store)?;
+    found.ok_or_else(|| Error::NotFound(format!("there is no task {id}")))
+}
+
+/// The same within a transaction.
+pub(in crate::http) async fn read(
+    tx: &mut (dyn Transaction + '_),
+    id: TaskId,
+) -> std::result::Result<Option<TaskView>, StoreError> {
+    let Some(row) = tx.task(id).await? else { return Ok(None) };
+    let history = tx.task_history(id).await?;
+    Ok(Some(view(row, history)))
+}
+
+fn view(row: TaskRow, history: Vec<TaskChange>) -> TaskView {
+    let change =
+        |change: TaskChange| StatusChange { status: change.status.to_string(), at: change.at, detail: change.detail };
+    TaskView {
+        summary: summary(&row),
+        spec: row.spec,
+        // Without secure aggregation the coordinator sees each update, and so can who runs it.
+        updates_readable_by: "operator".to_owned(),
+        history: history.into_iter().map(change).collect(),
+    }
+}
+
+fn summary(row: &TaskRow) -> TaskSummary {
+    TaskSummary {
+        id: row.id,
+        name: row.spec.name.clone(),
+        status: row.status,
+        rounds_completed: row.rounds_completed,
+        rounds_total: row.spec.rounds.count,
+        model_version: row.model_version,
+        parameters: row.parameters,
+        created_at: row.created_at,
+    }
+}

@@ -1,0 +1,25 @@
+//! HTTP: every route, who may call it, and what it answers.
+
+mod admin;
+mod app;
+mod authenticate;
+mod extract;
+mod inspect;
+mod limits;
+mod openapi;
+mod operations;
+mod participant;
+mod problem;
+mod router;
+mod serve;
+mod tls;
+mod trace;
+
+pub(crate) use admin::operator_tokens::issue as issue_operator_token;
+pub(crate) use app::{App, Settings};
+pub use authenticate::Connection;
+pub(crate) use authenticate::Identities;
+pub(crate) use limits::{Limiter, Rate, Rates};
+pub(crate) use router::router;
+pub(crate) use serve::{Listener, ServeSettings};
+pub(crate) use tls::server_config;

@@ -1,0 +1,373 @@
+//! The contract as OpenAPI 3.1, made from the same types and route templates that are served.
+
+use axum::response::{IntoResponse as _, Response};
+use http::header;
+use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
+use utoipa::openapi::ComponentsBuilder;
+use wire::admin::{
+    CreateEnrollmentToken, CreateOperatorToken, CreateTask, EnrollmentTokenReply, OperatorTokenReply, OperatorTokenView,
+};
+use wire::headers::{ATTEMPT, CONTENT_SHA256, IDEMPOTENCY_KEY, MEDIA_MASKED_INPUT, MEDIA_PROBLEM, MEDIA_SAFETENSORS};
+use wire::inspect::{AssignmentView, ModelView, Page, ParticipantView, RoundView, TaskSummary, TaskView};
+use wire::participant::{
+    AbandonRequest, CheckInReply, CheckInRequest, EnrollReply, EnrollRequest, Receipt, RenewRequest,
+};
+use wire::problem::{Problem, ProblemType};
+use wire::route;
+
+/// Who may call an operation.
+#[derive(Clone, Copy)]
+enum Caller {
+    Anybody,
+    Participant,
+    Operator(&'static str),
+    Reader,
+}
+
+/// What an operation takes or gives.
+enum Content {
+    Nothing,
+    Json(String),
+    Media(&'static str),
+}
+
+struct Operation {
+    method: &'static str,
+    path: &'static str,
+    summary: &'static str,
+    caller: Caller,
+    takes: Content,
+    gives: (u16, Content),
+    /// `query` or `header`, name, whether it is required, description.
+    parameters: &'static [(&'static str, &'static str, bool, &'static str)],
+}
+
+fn json_of<T: ToSchema>() -> Content {
+    Content::Json(T::name().into_owned())
+}
+
+const PAGED: &[(&str, &str, bool, &str)] = &[
+    ("query", "cursor", false, "`next_cursor` of the page before"),
+    ("query", "limit", false, "items of the page, 1 to 500; 50 unless given"),
+];
+const PAGED_ATTEMPT: &[(&str, &str, bool, &str)] =
+    &[PAGED[0], PAGED[1], ("query", "attempt", false, "the attempt; the latest unless given")];
+
+fn operations() -> Vec<Operation> {
+    let mut all = participant_operations();
+    all.extend(inspect_operations());
+    all.extend(admin_operations());
+    let plain = |path, summary, media| get(path, summary, Caller::Anybody, Content::Media(media), &[]);
+    all.push(plain(route::HEALTHZ, "The process is up", "text/plain"));
+    all.push(plain(route::READYZ, "The process can serve: rows and blobs can be written", "text/plain"));
+    all.push(plain(route::METRICS, "Metrics for Prometheus", "text/plain"));
+    all.push(plain(route::OPENAPI, "This document", "application/json"));
+    all
+}
+
+type Parameters = &'static [(&'static str, &'static str, bool, &'static str)];
+
+fn get(path: &'static str, summary: &'static str, caller: Caller, gives: Content, parameters: Parameters) -> Operation {
+    Operation { method: "get", path, summary, caller, takes: Content::Nothing, gives: (200, gives), parameters }
+}
+
+fn post(
+    path: &'static str,
+    summary: &'static str,
+    caller: Caller,
+    takes: Content,
+    gives: (u16, Content),
+    parameters: Parameters,
+) -> Operation {
+    Operation { method: "post", path, summary, caller, takes, gives, parameters }
+}
+
+fn participant_operations() -> Vec<Operation> {
+    let who = Caller::Participant;
+    let enrolled = || (200, json_of::<EnrollReply>());
+    vec![
+        post(
+            route::ENROLL,
+            "Enrol with a one-time token",
+            Caller::Anybody,
+            json_of::<EnrollRequest>(),
+            enrolled(),
+            &[],
+        ),
+        post(route::RENEW, "Renew the certificate", who, json_of::<RenewRequest>(), enrolled(), &[]),
+        post(
+            route::CHECK_IN,
+            "Long-poll for work",
+            who,
+            json_of::<CheckInRequest>(),
+            (200, json_of::<CheckInReply>()),
+            &[],
+        ),
+        Operation {
+            method: "put",
+            path: route::MASKED_INPUT,
+            summary: "Send a masked input",
+            caller: who,
+            takes: Content::Media(MEDIA_MASKED_INPUT),
+            gives: (200, json_of::<Receipt>()),
+            parameters: &[
+                ("header", ATTEMPT, true, "the attempt of the round"),
+                ("header", CONTENT_SHA256, true, "SHA-256 of the body, 64 hexadecimal digits"),
+            ],
+        },
+        post(
+            route::ABANDON,
+            "Give up a place in a round",
+            who,
+            json_of::<AbandonRequest>(),
+            (204, Content::Nothing),
+            &[],
+        ),
+        get(
+            route::MODEL_PARAMETERS,
+            "A model version as safetensors",
+            Caller::Reader,
+            Content::Media(MEDIA_SAFETENSORS),
+            &[
+                ("header", "if-none-match", false, "answered with 304 if it names this version"),
+                ("header", "range", false, "one range of bytes, answered with 206 or 416"),
+                ("header", "if-range", false, "the range only if it names this version"),
+            ],
+        ),
+    ]
+}
+
+fn inspect_operations() -> Vec<Operation> {
+    let who = Caller::Operator("viewer");
+    vec![
+        get(route::TASKS, "Tasks, newest first", who, json_of::<Page<TaskSummary>>(), PAGED),
+        get(route::TASK, "One task, by id or name", who, json_of::<TaskView>(), &[]),
+        get(route::ROUNDS, "Rounds, newest first", who, json_of::<Page<RoundView>>(), PAGED),
+        get(
+            route::ROUND,
+            "One round",
+            who,
+            json_of::<RoundView>(),
+            &[
+                ("query", "attempt", false, "the attempt; the latest unless given"),
+                ("query", "after_state", false, "wait while the round is in this state"),
+                ("query", "wait_ms", false, "wait at most so long, also for a round that does not exist yet"),
+            ],
+        ),
+        get(route::ASSIGNMENTS, "Who was drawn into a round", who, json_of::<Page<AssignmentView>>(), PAGED_ATTEMPT),
+        get(route::MODELS, "Model versions, newest first", who, json_of::<Page<ModelView>>(), PAGED),
+        get(route::MODEL, "One model version", who, json_of::<ModelView>(), &[]),
+        get(route::PARTICIPANTS, "Participants", who, json_of::<Page<ParticipantView>>(), PAGED),
+        get(route::PARTICIPANT, "One participant", who, json_of::<ParticipantView>(), &[]),
+    ]
+}
+
+fn admin_operations() -> Vec<Operation> {
+    let (who, admin) = (Caller::Operator("operator"), Caller::Operator("admin"));
+    let task = |path, summary| post(path, summary, who, Content::Nothing, (200, json_of::<TaskView>()), &[]);
+    let token = || json_of::<Page<OperatorTokenView>>();
+    vec![
+        post(
+            route::TASKS,
+            "Create a task",
+            who,
+            json_of::<CreateTask>(),
+            (201, json_of::<TaskView>()),
+            &[("header", IDEMPOTENCY_KEY, false, "a repeated request gets the first one's answer")],
+        ),
+        task(route::TASK_PAUSE, "Open no further rounds"),
+        task(route::TASK_RESUME, "Go on"),
+        task(route::TASK_CANCEL, "End the task and its present round"),
+        post(
+            route::PARTICIPANT_REVOKE,
+            "Refuse a participant's certificate from now on",
+            who,
+            Content::Nothing,
+            (200, json_of::<ParticipantView>()),
+            &[],
+        ),
+        post(
+            route::EXCUSE,
+            "Do not wait for a participant in a round",
+            who,
+            Content::Nothing,
+            (204, Content::Nothing),
+            &[],
+        ),
+        post(
+            route::ENROLLMENT_TOKENS,
+            "A one-time token for one participant",
+            who,
+            json_of::<CreateEnrollmentToken>(),
+            (201, json_of::<EnrollmentTokenReply>()),
+            &[],
+        ),
+        get(route::OPERATOR_TOKENS, "Operators' tokens", admin, token(), PAGED),
+        post(
+            route::OPERATOR_TOKENS,
+            "A token for an operator",
+            admin,
+            json_of::<CreateOperatorToken>(),
+            (201, json_of::<OperatorTokenReply>()),
+            &[],
+        ),
+        post(
+            route::OPERATOR_TOKEN_REVOKE,
+            "Revoke an operator's token",
+            admin,
+            Content::Nothing,
+            (204, Content::Nothing),
+            &[],
+        ),
+    ]
+}
+
+fn schemas() -> ComponentsBuilder {
+    ComponentsBuilder::new()
+        .schema_from::<EnrollRequest>()
+        .schema_from::<EnrollReply>()
+        .schema_from::<RenewRequest>()
+        .schema_from::<CheckInRequest>()
+        .schema_from::<CheckInReply>()
+        .schema_from::<Receipt>()
+        .schema_from::<AbandonRequest>()
+        .schema_from::<Page<TaskSummary>>()
+        .schema_from::<TaskView>()
+        .schema_from::<Page<RoundView>>()
+        .schema_from::<Page<AssignmentView>>()
+        .schema_from::<Page<ModelView>>()
+        .schema_from::<Page<ParticipantView>>()
+        .schema_from::<CreateTask>()
+        .schema_from::<CreateEnrollmentToken>()
+        .schema_from::<EnrollmentTokenReply>()
+        .schema_from::<Page<OperatorTokenView>>()
+        .schema_from::<CreateOperatorToken>()
+        .schema_from::<OperatorTokenReply>()
+        .schema_from::<Problem>()
+}
+
+/// The document.
+#[must_use]
+pub(crate) fn document() -> Value {
+    let mut paths = Map::new();
+    for operation in operations() {
+        let item = paths.entry(operation.path).or_insert_with(|| json!({}));
+        item[operation.method] = describe(&operation);
+    }
+    let mut components = serde_json::to_value(schemas().build()).unwrap_or_default();
+    components["securitySchemes"] = json!({
+        "certificate": { "type": "mutualTLS", "description": "the client certificate that enrolment gave" },
+        "token": { "type": "http", "scheme": "bearer", "description": "an operator's token" },
+    });
+    let codes: Vec<_> = ProblemType::ALL
+        .iter()
+        .map(|kind| {
+            json!({
+                "type": kind.uri(), "status": kind.status(), "title": kind.title(),
+            })
+        })
+        .collect();
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Tributary coordinator",
+            "version": env!("CARGO_PKG_VERSION"),
+            "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
+        },
+        "paths": paths,
+        "components": components,
+        "x-problem-types": codes,
+    })
+}
+
+fn describe(operation: &Operation) -> Value {
+    let content = |content: &Content| match content {
+        Content::Nothing => Value::Null,
+        Content::Json(name) => json!({ "application/json": { "schema": reference(name) } }),
+        Content::Media(media) => json!({ *media: { "schema": { "type": "string", "format": "binary" } } }),
+    };
+    let mut parameters: Vec<_> = operation
+        .path
+        .split('{')
+        .skip(1)
+        .filter_map(|part| part.split_once('}'))
+        .map(|(name, _)| json!({ "in": "path", "name": name, "required": true, "schema": { "type": "string" } }))
+        .collect();
+    parameters.extend(operation.parameters.iter().map(|(place, name, required, description)| {
+        json!({
+            "in": place, "name": name, "required": required, "description": description,
+            "schema": { "type": "string" },
+        })
+    }));
+    let problem = json!({
+        "description": "a problem, RFC 9457",
+        "content": { MEDIA_PROBLEM: { "schema": reference(&Problem::name()) } },
+    });
+    let mut success = json!({ "description": operation.summary });
+    let gives = content(&operation.gives.1);
+    if !gives.is_null() {
+        success["content"] = gives;
+    }
+    let mut value = json!({
+        "summary": operation.summary,
+        "parameters": parameters,
+        "responses": { operation.gives.0.to_string(): success, "default": problem },
+    });
+    let takes = content(&operation.takes);
+    if !takes.is_null() {
+        value["requestBody"] = json!({ "required": true, "content": takes });
+    }
+    match operation.caller {
+        Caller::Anybody => {}
+        Caller::Participant => value["security"] = json!([{ "certificate": [] }]),
+        Caller::Reader => value["security"] = json!([{ "certificate": [] }, { "token": [] }]),
+        Caller::Operator(role) => {
+            value["security"] = json!([{ "token": [] }]);
+            value["x-role"] = json!(role);
+        }
+    }
+    value
+}
+
+fn reference(name: &str) -> Value {
+    json!({ "$ref": format!("#/components/schemas/{name}") })
+}
+
+/// `GET /openapi.json`.
+pub(super) async fn serve() -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], document().to_string()).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_reference_leads_somewhere() {
+        let document = document();
+        let schemas = document["components"]["schemas"].as_object().unwrap();
+        let mut wanted = BTreeSet::new();
+        collect(&document, &mut wanted);
+        assert!(wanted.len() > 20);
+        for reference in wanted {
+            let name = reference.strip_prefix("#/components/schemas/").unwrap();
+            assert!(schemas.contains_key(name), "{name} is not described");
+        }
+    }
+
+    fn collect(value: &Value, found: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(object) => {
+                if let Some(reference) = object.get("$ref").and_then(Value::as_str) {
+                    found.insert(reference.to_owned());
+                }
+                object.values().for_each(|value| collect(value, found));
+            }
+            Value::Array(items) => items.iter().for_each(|value| collect(value, found)),
+            _ => {}
+        }
+    }
+}

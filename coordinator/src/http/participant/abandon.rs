@@ -1,0 +1,51 @@
+//! `POST …/assignments/{participant}/abandon`: a participant gives its place up.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use federation::id::{ParticipantId, RoundKey, TaskId};
+use federation::round::AssignmentState;
+use http::StatusCode;
+use store::WakeEvent;
+use wire::participant::AbandonRequest;
+
+use crate::admission::Refusal;
+use crate::http::app::App;
+use crate::http::authenticate::Participant;
+use crate::http::extract::{Json, Path};
+use crate::http::problem::{Error, Result};
+
+pub(in crate::http) async fn abandon(
+    caller: Participant,
+    State(app): State<Arc<App>>,
+    Path((task, number, participant)): Path<(TaskId, u32, ParticipantId)>,
+    Json(request): Json<AbandonRequest>,
+) -> Result<StatusCode> {
+    if participant != caller.id {
+        return Err(Error::Forbidden("a participant gives up its own place, not another's".to_owned()));
+    }
+    let (round, attempt, now) = (RoundKey { task, number }, request.attempt, app.now());
+    let reason = request.reason.as_str();
+    app.store
+        .transact("abandon", |tx| {
+            Box::pin(async move {
+                let (from, to) = ([AssignmentState::Assigned, AssignmentState::Working], AssignmentState::Abandoned);
+                if tx.set_assignment_state(round, attempt, participant, &from, to, now, Some(reason)).await? {
+                    return Ok(());
+                }
+                match tx.assignment(round, attempt, participant).await?.map(|assignment| assignment.state) {
+                    None => Err(Error::Refused(Refusal::NotAssigned { why: "it was not drawn" })),
+                    // A masked input that was accepted counts; it cannot be taken back.
+                    Some(AssignmentState::Reported) => {
+                        Err(Error::Conflict("the masked input was accepted already".to_owned()))
+                    }
+                    // Said before, or the place was lost for another reason: either way it is given up.
+                    Some(_) => Ok(()),
+                }
+            })
+        })
+        .await?;
+    app.store.wake().publish(WakeEvent::Work);
+    tracing::info!(%round, attempt, %participant, reason, "{participant} gave up its place in round {round}: {reason}");
+    Ok(StatusCode::NO_CONTENT)
+}

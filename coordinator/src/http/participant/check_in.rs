@@ -1,0 +1,175 @@
+//! `POST /v1/check-in`: long-poll for work.
+//!
+//! A participant whose poll is open is checked in; when it is sent away it stays so until it should have come back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use federation::id::{ParticipantId, TaskId};
+use federation::round::{Assignment as Place, AssignmentState};
+use federation::task::{TaskSpec, TaskStatus, is_name};
+use store::entity::participant::ParticipantRow;
+use store::entity::round::RoundRow;
+use store::entity::task::TaskRow;
+use store::{StoreError, Transaction};
+use wire::participant::{Assignment, CheckInReply, CheckInRequest, Encoding, ModelRef};
+
+use crate::admission::{Fact, InboxError};
+use crate::http::app::App;
+use crate::http::authenticate::Participant;
+use crate::http::extract::Json;
+use crate::http::problem::{Error, Result};
+
+pub(in crate::http) async fn check_in(
+    participant: Participant,
+    State(app): State<Arc<App>>,
+    Json(request): Json<CheckInRequest>,
+) -> Result<Json<CheckInReply>> {
+    metrics::counter!("tributary_polls_total").increment(1);
+    if request.task.as_deref().is_some_and(|name| !is_name(name)) {
+        return Err(Error::InvalidValue("task must be 1 to 64 letters, digits, '-', '_' or '.'".to_owned()));
+    }
+    let wait = Duration::from_millis(request.wait_ms).min(app.settings.poll_max);
+    let place = app.desk.wait(participant.id);
+    let end = tokio::time::sleep(wait);
+    tokio::pin!(end);
+    loop {
+        // Armed before the facts are read: what changes in between is not missed.
+        let called = place.called();
+        tokio::pin!(called);
+        called.as_mut().enable();
+        match look(&app, participant.id, &request).await? {
+            Found::Work(work) => return Ok(Json(assigned(&app, participant.id, *work))),
+            Found::Over(task) => return Ok(Json(CheckInReply::TaskOver { task })),
+            Found::Nothing(tasks) => write(&app, participant.id, &tasks, request.examples, wait).await?,
+        }
+        tokio::select! {
+            () = called => {}
+            () = &mut end => break,
+            () = app.shutdown.cancelled() => break,
+        }
+    }
+    let after = app.desk.come_back(wait, &app.random);
+    Ok(Json(CheckInReply::ComeBack { after_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX) }))
+}
+
+/// What there is for a participant.
+enum Found {
+    Work(Box<Work>),
+    /// The task it has data for is over.
+    Over(TaskId),
+    /// Nothing yet, in these tasks.
+    Nothing(Vec<TaskId>),
+}
+
+struct Work {
+    place: Place,
+    task: TaskRow,
+    round: RoundRow,
+    base: federation::model_version::ModelVersion,
+}
+
+async fn look(app: &App, participant: ParticipantId, request: &CheckInRequest) -> Result<Found> {
+    let name = request.task.as_deref();
+    let examples = request.examples;
+    app.store
+        .read("look_for_work", |tx| {
+            Box::pin(async move {
+                let named = match name {
+                    Some(name) => tx.task_by_name(name).await?,
+                    None => None,
+                };
+                if let Some(place) = tx.pending_assignment(participant).await?
+                    && name.is_none_or(|_| named.as_ref().is_some_and(|task| task.id == place.round.task))
+                    && let Some(work) = work(tx, place).await?
+                {
+                    return Ok(Found::Work(Box::new(work)));
+                }
+                match (name, named) {
+                    (Some(_), Some(task)) if task.status.is_terminal() => Ok(Found::Over(task.id)),
+                    (Some(_), Some(task)) => Ok(Found::Nothing(vec![task.id])),
+                    // Nobody has created it yet; that is the operators' business, the participant just waits.
+                    (Some(_), None) => Ok(Found::Nothing(Vec::new())),
+                    (None, _) => {
+                        let row = tx.participant(participant).await?;
+                        let tasks = tx.active_tasks().await?;
+                        Ok(Found::Nothing(suitable(&tasks, row.as_ref(), examples)))
+                    }
+                }
+            })
+        })
+        .await
+}
+
+async fn work(tx: &mut (dyn Transaction + '_), place: Place) -> Result<Option<Work>, StoreError> {
+    let Some(task) = tx.task(place.round.task).await? else { return Ok(None) };
+    let Some(round) = tx.round_attempt(place.round, place.attempt).await? else { return Ok(None) };
+    let Some(base) = tx.model_version(task.id, round.round.base_version).await? else { return Ok(None) };
+    Ok(Some(Work { place, task, round, base }))
+}
+
+/// The tasks that would take this participant at all; whether it is its turn is decided when a cohort is drawn.
+fn suitable(tasks: &[TaskRow], participant: Option<&ParticipantRow>, examples: u64) -> Vec<TaskId> {
+    let Some(participant) = participant else { return Vec::new() };
+    let suits = |task: &&TaskRow| {
+        let require = &task.spec.selection.require;
+        task.status == TaskStatus::Active
+            && examples >= require.min_examples
+            && require.labels.iter().all(|(name, value)| participant.labels.get(name) == Some(value))
+    };
+    tasks.iter().filter(suits).map(|task| task.id).collect()
+}
+
+/// Writes the check-ins that are due and waits until they are durable.
+async fn write(app: &App, participant: ParticipantId, tasks: &[TaskId], examples: u64, wait: Duration) -> Result<()> {
+    let now = app.now();
+    let away = wait + app.desk.away_max();
+    for task in tasks {
+        if let Some(check_in) = app.desk.due(participant, *task, examples, away, now) {
+            app.inbox.submit(Fact::CheckIn(check_in)).await.map_err(unwritten)?;
+            app.desk.remember(check_in, now);
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn unwritten(error: InboxError) -> Error {
+    match error {
+        InboxError::Store(error) => Error::Store(error),
+        InboxError::Closed => Error::ShuttingDown,
+    }
+}
+
+fn assigned(app: &App, participant: ParticipantId, work: Work) -> CheckInReply {
+    let Work { place, task, round, base } = work;
+    // It was taken out of the queue when it was drawn; its next check-in must be written again.
+    app.desk.forget(participant);
+    if place.state == AssignmentState::Assigned {
+        app.inbox.note(Fact::Working { round: place.round, attempt: place.attempt, participant });
+    }
+    let now = app.now();
+    // A round that closed in between has no time left.
+    let deadline_at = round.round.deadline_at().unwrap_or(now);
+    let TaskSpec { name, model, training, rounds, aggregation, metrics, .. } = task.spec;
+    CheckInReply::Assigned(Box::new(Assignment {
+        task: task.id,
+        task_name: name,
+        round: place.round.number,
+        attempt: place.attempt,
+        model,
+        base: ModelRef { version: base.version, sha256: base.sha256, bytes: base.bytes },
+        training,
+        encoding: Encoding {
+            modulus_bits: aggregation.modulus_bits,
+            clip_range: aggregation.clip_range,
+            clip_norm: aggregation.clip_norm,
+            max_weight: aggregation.max_weight,
+            max_cohort: rounds.select_max,
+        },
+        metrics,
+        cohort: round.round.cohort,
+        deadline_at,
+        remaining_ms: u64::try_from(deadline_at.since(now).as_millis()).unwrap_or(u64::MAX),
+    }))
+}

@@ -1,0 +1,103 @@
+//! `POST /v1/enroll`: a one-time token buys a certificate.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::State;
+use federation::id::ParticipantId;
+use federation::task::is_name;
+use store::entity::participant::ParticipantRow;
+use store::entity::token::TakenToken;
+use wire::participant::{EnrollReply, EnrollRequest};
+
+use crate::http::app::App;
+use crate::http::authenticate::Anybody;
+use crate::http::extract::Json;
+use crate::http::problem::{Error, Result};
+use crate::identity::{Authority, Issued};
+
+/// Labels one participant may carry, and the bytes of one name or value.
+const LABELS_MAX: usize = 64;
+const LABEL_MAX_BYTES: usize = 128;
+/// Tokens are 43 characters; anything much longer is not hashed.
+const TOKEN_MAX_BYTES: usize = 256;
+
+pub(in crate::http) async fn enroll(
+    _: Anybody,
+    State(app): State<Arc<App>>,
+    Json(request): Json<EnrollRequest>,
+) -> Result<Json<EnrollReply>> {
+    let signing_request = Authority::check_request(&request.csr_pem)?;
+    check_labels(&request.labels)?;
+    if request.name.as_deref().is_some_and(|name| !is_name(name)) {
+        return Err(Error::InvalidValue("name must be 1 to 64 letters, digits, '-', '_' or '.'".to_owned()));
+    }
+    if request.token.len() > TOKEN_MAX_BYTES {
+        return Err(Error::Enrollment("the enrolment token is not known"));
+    }
+    let now = app.now();
+    let participant = ParticipantId(app.random.uuid());
+    let issued = app
+        .authority
+        .issue(signing_request, participant, app.settings.certificate_lifetime, &app.random, now)
+        .map_err(Error::fault)?;
+    let secret = crate::digest(request.token.as_bytes());
+    let (requested_name, own_labels, issued_ref) = (request.name.as_deref(), &request.labels, &issued);
+    let name = app
+        .store
+        .transact("enroll", |tx| {
+            Box::pin(async move {
+                let token = match tx.take_enrollment_token(secret, now, participant).await? {
+                    TakenToken::Taken(token) => token,
+                    TakenToken::Unknown => return Err(Error::Enrollment("the enrolment token is not known")),
+                    TakenToken::Used(_) => return Err(Error::Enrollment("the enrolment token was used before")),
+                    TakenToken::Expired => return Err(Error::Enrollment("the enrolment token has expired")),
+                };
+                let named = if token.name.is_empty() { requested_name } else { Some(token.name.as_str()) };
+                let name = named.map_or_else(|| participant.to_string(), str::to_owned);
+                if tx.participant_by_name(&name).await?.is_some() {
+                    return Err(Error::Conflict(format!("there is a participant called {name:?} already")));
+                }
+                let mut labels = own_labels.clone();
+                labels.extend(token.labels);
+                let row = ParticipantRow {
+                    id: participant,
+                    name: name.clone(),
+                    labels,
+                    enrolled_at: now,
+                    certificate_fingerprint: issued_ref.fingerprint,
+                    previous_fingerprint: None,
+                    certificate_expires_at: issued_ref.expires_at,
+                    revoked_at: None,
+                    last_seen_at: now,
+                };
+                tx.insert_participant(&row).await?;
+                Ok(name)
+            })
+        })
+        .await?;
+    tracing::info!(%participant, "participant {participant} enrolled as {name}");
+    Ok(Json(reply(participant, name, issued)))
+}
+
+/// The answer to enrolment and renewal.
+pub(super) fn reply(participant: ParticipantId, name: String, issued: Issued) -> EnrollReply {
+    EnrollReply {
+        participant,
+        name,
+        certificate_pem: issued.chain_pem,
+        expires_at: issued.expires_at,
+        renew_at: issued.renew_at,
+    }
+}
+
+/// Whether labels are few and short.
+pub(in crate::http) fn check_labels(labels: &BTreeMap<String, String>) -> Result<()> {
+    let short = |text: &String| !text.is_empty() && text.len() <= LABEL_MAX_BYTES;
+    if labels.len() <= LABELS_MAX && labels.iter().all(|(name, value)| short(name) && short(value)) {
+        return Ok(());
+    }
+    Err(Error::InvalidValue(format!(
+        "labels: at most {LABELS_MAX}, each name and value of 1 to {LABEL_MAX_BYTES} bytes"
+    )))
+}

@@ -1,0 +1,133 @@
+//! `PUT …/masked-inputs/{participant}`: one participant's masked input.
+//!
+//! It is streamed into a blob and never held: memory does not depend on its size. Nothing of it is kept unless all of it
+//! came, as long as it must be and with the digest that was announced; then the row is written, then the receipt given.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use federation::id::{Digest, ParticipantId, RoundKey, TaskId};
+use futures_util::StreamExt as _;
+use http::HeaderMap;
+use store::StoreError;
+use store::entity::admitted::Admitted;
+use wire::headers::{ATTEMPT, CONTENT_SHA256, MEDIA_MASKED_INPUT};
+use wire::participant::Receipt;
+
+use super::check_in::unwritten;
+use crate::admission::{Fact, Outcome, Refusal, Ticket, enter};
+use crate::http::app::App;
+use crate::http::authenticate::Participant;
+use crate::http::extract::{Json, Path, content_length, is_media_type, required};
+use crate::http::problem::{Error, Result};
+
+pub(in crate::http) async fn masked_input(
+    caller: Participant,
+    State(app): State<Arc<App>>,
+    Path((task, number, participant)): Path<(TaskId, u32, ParticipantId)>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<Receipt>> {
+    if participant != caller.id {
+        return Err(Error::Forbidden("a participant sends its own masked input, not another's".to_owned()));
+    }
+    if !is_media_type(&headers, MEDIA_MASKED_INPUT) {
+        return Err(Error::MediaType(MEDIA_MASKED_INPUT));
+    }
+    let attempt: u32 = required(&headers, ATTEMPT, "the number of the round's attempt")?;
+    let sha256: Digest = required(&headers, CONTENT_SHA256, "the body's SHA-256 as 64 hexadecimal digits")?;
+    let announced = content_length(&headers)?;
+    let limit = app.settings.masked_input_max_bytes;
+    if announced.is_some_and(|length| length > limit) {
+        return Err(Refusal::TooLarge { limit }.into());
+    }
+    let round = RoundKey { task, number };
+    let ticket = enter(&app.store, round, attempt, participant, sha256).await??;
+    check_length(&ticket, announced, limit)?;
+    if let Some(earlier) = ticket.earlier {
+        reread(&ticket, body).await?;
+        return Ok(Json(receipt(&earlier)));
+    }
+    store_blob(&app, &ticket, body).await?;
+    let fact = Fact::Input { round, attempt, participant, sha256, bytes: ticket.bytes };
+    match app.inbox.submit(fact).await.map_err(unwritten)? {
+        Outcome::Admitted(admitted) => {
+            metrics::counter!("tributary_masked_inputs_total").increment(1);
+            metrics::counter!("tributary_masked_input_bytes_total").increment(admitted.bytes);
+            tracing::info!(%round, attempt, %participant, "masked input of {participant} admitted to round {round}");
+            Ok(Json(receipt(&admitted)))
+        }
+        Outcome::Refused(refusal) => Err(refusal.into()),
+        Outcome::Written => Err(Error::fault("an input was written, but not admitted")),
+    }
+}
+
+fn check_length(ticket: &Ticket, announced: Option<u64>, limit: u64) -> Result<(), Refusal> {
+    if ticket.bytes > limit {
+        return Err(Refusal::TooLarge { limit });
+    }
+    match announced {
+        Some(got) if got != ticket.bytes => Err(Refusal::WrongLength { expected: ticket.bytes, got }),
+        _ => Ok(()),
+    }
+}
+
+async fn store_blob(app: &App, ticket: &Ticket, body: Body) -> Result<()> {
+    let mut writer = app.store.blobs().writer().await?;
+    let mut chunks = Measured::new(ticket, body);
+    while let Some(chunk) = chunks.next().await? {
+        writer.write(chunk).await?;
+    }
+    match writer.finish(Some(ticket.sha256)).await {
+        Ok(_) => Ok(()),
+        Err(StoreError::Conflict(_)) => Err(Refusal::DigestMismatch { expected: ticket.sha256 }.into()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The same input again: its bytes are looked at, but not kept a second time.
+async fn reread(ticket: &Ticket, body: Body) -> Result<()> {
+    let mut context = ring::digest::Context::new(&ring::digest::SHA256);
+    let mut chunks = Measured::new(ticket, body);
+    while let Some(chunk) = chunks.next().await? {
+        context.update(&chunk);
+    }
+    if context.finish().as_ref() == ticket.sha256.0 {
+        Ok(())
+    } else {
+        Err(Refusal::DigestMismatch { expected: ticket.sha256 }.into())
+    }
+}
+
+/// A body that must have exactly as many bytes as the ticket says.
+struct Measured {
+    stream: axum::body::BodyDataStream,
+    expected: u64,
+    got: u64,
+}
+
+impl Measured {
+    fn new(ticket: &Ticket, body: Body) -> Self {
+        Self { stream: body.into_data_stream(), expected: ticket.bytes, got: 0 }
+    }
+
+    async fn next(&mut self) -> Result<Option<bytes::Bytes>, Refusal> {
+        match self.stream.next().await {
+            Some(Ok(chunk)) => {
+                self.got += chunk.len() as u64;
+                if self.got > self.expected {
+                    return Err(Refusal::WrongLength { expected: self.expected, got: self.got });
+                }
+                Ok(Some(chunk))
+            }
+            Some(Err(_)) => Err(Refusal::CutOff { got: self.got }),
+            None if self.got < self.expected => Err(Refusal::WrongLength { expected: self.expected, got: self.got }),
+            None => Ok(None),
+        }
+    }
+}
+
+fn receipt(admitted: &Admitted) -> Receipt {
+    Receipt { sha256: admitted.sha256, bytes: admitted.bytes, accepted_at: admitted.accepted_at }
+}

@@ -1,0 +1,8 @@
+//! What participants ask.
+
+pub(super) mod abandon;
+pub(super) mod check_in;
+pub(super) mod enroll;
+pub(super) mod masked_input;
+pub(super) mod parameters;
+pub(super) mod renew;

@@ -1,0 +1,186 @@
+//! `GET …/models/{version}/parameters`: a model version as safetensors, whole or in part.
+//!
+//! The file is streamed in small pieces. Its digest is its `ETag`: a version never changes.
+
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::ops::Range;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use federation::id::RoundKey;
+use federation::model_version::ModelVersion;
+use http::{HeaderMap, StatusCode, header};
+use store::{BlobRead, StoreError};
+use wire::headers::MEDIA_SAFETENSORS;
+
+use crate::admission::{Fact, Inbox};
+use crate::http::app::App;
+use crate::http::authenticate::Reader;
+use crate::http::extract::Path;
+use crate::http::problem::{Error, Result};
+
+/// Bytes read and sent at once.
+const PIECE: usize = 256 << 10;
+
+pub(in crate::http) async fn parameters(
+    reader: Reader,
+    State(app): State<Arc<App>>,
+    Path((task, version)): Path<(String, u32)>,
+    headers: HeaderMap,
+) -> Result<Response> {
+    let task = app.task(&task).await?.id;
+    let (model, charged) = app
+        .store
+        .read("find_parameters", |tx| {
+            let reader = &reader;
+            Box::pin(async move {
+                let model = tx.model_version(task, version).await?;
+                let charged = match reader {
+                    Reader::Viewer => None,
+                    Reader::Participant(participant) => match tx.pending_assignment(*participant).await? {
+                        Some(place) if place.round.task == task => tx
+                            .round_attempt(place.round, place.attempt)
+                            .await?
+                            .filter(|row| row.round.base_version == version)
+                            .map(|row| (row.round.key, row.round.attempt)),
+                        _ => None,
+                    },
+                };
+                Ok::<_, StoreError>((model, charged))
+            })
+        })
+        .await?;
+    let model = model.ok_or_else(|| Error::NotFound(format!("the task has no model version {version}")))?;
+    let etag = format!("\"{}\"", model.sha256);
+    if names(&headers, header::IF_NONE_MATCH, &etag) {
+        return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, etag)]).into_response());
+    }
+    let range = wanted(&headers, &etag, model.bytes)?;
+    let bytes = range.clone().unwrap_or(0..model.bytes);
+    let body = stream(&app, &model, bytes.clone(), charged).await?;
+    let mut response = (
+        [
+            (header::CONTENT_TYPE, MEDIA_SAFETENSORS.to_owned()),
+            (header::ETAG, etag),
+            (header::ACCEPT_RANGES, "bytes".to_owned()),
+            (header::CACHE_CONTROL, "private, max-age=31536000, immutable".to_owned()),
+            (header::CONTENT_LENGTH, (bytes.end - bytes.start).to_string()),
+        ],
+        body,
+    )
+        .into_response();
+    if range.is_some() {
+        *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+        let text = format!("bytes {}-{}/{}", bytes.start, bytes.end - 1, model.bytes);
+        response.headers_mut().insert(header::CONTENT_RANGE, text.parse().map_err(Error::fault)?);
+    }
+    Ok(response)
+}
+
+/// Whether a list of entity tags has this one, RFC 9110 §8.8.3.2 (weak comparison).
+fn names(headers: &HeaderMap, name: header::HeaderName, etag: &str) -> bool {
+    let text = headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    text.split(',').map(|tag| tag.trim().trim_start_matches("W/")).any(|tag| tag == etag || tag == "*")
+}
+
+/// The part that is asked for, if it is one part of this very version, RFC 9110 §14.
+fn wanted(headers: &HeaderMap, etag: &str, size: u64) -> Result<Option<Range<u64>>> {
+    if headers.contains_key(header::IF_RANGE) && !names(headers, header::IF_RANGE, etag) {
+        return Ok(None);
+    }
+    let Some(text) = headers.get(header::RANGE).and_then(|value| value.to_str().ok()) else { return Ok(None) };
+    // Several ranges, or other units: the whole is a correct answer.
+    let Some((first, last)) =
+        text.strip_prefix("bytes=").filter(|set| !set.contains(',')).and_then(|r| r.split_once('-'))
+    else {
+        return Ok(None);
+    };
+    let number = |text: &str| text.trim().parse::<u64>().ok();
+    let range = match (number(first), number(last)) {
+        (Some(first), Some(last)) if first <= last => first..last.saturating_add(1).min(size),
+        (Some(first), None) if last.trim().is_empty() => first..size,
+        (None, Some(suffix)) if first.trim().is_empty() => size.saturating_sub(suffix)..size,
+        _ => return Ok(None),
+    };
+    if range.start < range.end { Ok(Some(range)) } else { Err(Error::Range(size)) }
+}
+
+/// Counts what was really sent, when the stream ends for whatever reason.
+struct Meter {
+    inbox: Inbox,
+    charged: Option<(RoundKey, u32)>,
+    sent: u64,
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        metrics::counter!("tributary_model_bytes_total").increment(self.sent);
+        if let Some((round, attempt)) = self.charged.filter(|_| self.sent > 0) {
+            self.inbox.note(Fact::BytesDown { round, attempt, bytes: self.sent });
+        }
+    }
+}
+
+async fn stream(app: &App, model: &ModelVersion, bytes: Range<u64>, charged: Option<(RoundKey, u32)>) -> Result<Body> {
+    let mut blob = app.store.blobs().open(model.sha256).await?;
+    if blob.size() != model.bytes {
+        return Err(StoreError::Corrupt(format!("blob {} has another size than its row says", model.sha256)).into());
+    }
+    let start = bytes.start;
+    let blob = tokio::task::spawn_blocking(move || blob.seek(SeekFrom::Start(start)).map(|_| blob))
+        .await
+        .map_err(Error::fault)?
+        .map_err(StoreError::from)?;
+    let meter = Meter { inbox: app.inbox.clone(), charged, sent: 0 };
+    let left = bytes.end - bytes.start;
+    let pieces = futures_util::stream::try_unfold((blob, left, meter), |(blob, left, mut meter)| async move {
+        if left == 0 {
+            return Ok(None);
+        }
+        let (blob, piece) = tokio::task::spawn_blocking(move || read_piece(blob, left)).await??;
+        meter.sent += piece.len() as u64;
+        let left = left - piece.len() as u64;
+        Ok::<_, anyhow::Error>(Some((piece, (blob, left, meter))))
+    });
+    Ok(Body::from_stream(pieces))
+}
+
+fn read_piece(mut blob: Box<dyn BlobRead>, left: u64) -> std::io::Result<(Box<dyn BlobRead>, Bytes)> {
+    let mut piece = vec![0; usize::try_from(left).unwrap_or(PIECE).min(PIECE)];
+    blob.read_exact(&mut piece)?;
+    Ok((blob, piece.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_read_as_the_rfc_says() {
+        let ask = |text: &str| {
+            let headers = HeaderMap::from_iter([(header::RANGE, text.parse().unwrap())]);
+            wanted(&headers, "\"e\"", 100).map_err(|error| error.to_string())
+        };
+        assert_eq!(ask("bytes=0-9"), Ok(Some(0..10)));
+        assert_eq!(ask("bytes=90-"), Ok(Some(90..100)));
+        assert_eq!(ask("bytes=90-1000"), Ok(Some(90..100)));
+        assert_eq!(ask("bytes=-10"), Ok(Some(90..100)));
+        assert_eq!(ask("bytes=-1000"), Ok(Some(0..100)));
+        for whole in ["bytes=1-2,5-6", "lines=1-2", "bytes=9-1", "bytes=x-y", "bytes=-", "bytes=5"] {
+            assert_eq!(ask(whole), Ok(None), "{whole}");
+        }
+        for outside in ["bytes=100-", "bytes=100-200", "bytes=-0"] {
+            assert!(ask(outside).is_err(), "{outside}");
+        }
+    }
+
+    #[test]
+    fn a_range_of_another_version_is_the_whole() {
+        let mut headers = HeaderMap::from_iter([(header::RANGE, "bytes=0-9".parse().unwrap())]);
+        headers.insert(header::IF_RANGE, "\"other\"".parse().unwrap());
+        assert_eq!(wanted(&headers, "\"e\"", 100).unwrap(), None);
+    }
+}

@@ -1,0 +1,41 @@
+//! `POST /v1/renew`: a new certificate for the same participant, while the old one is good.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use wire::participant::{EnrollReply, RenewRequest};
+
+use super::enroll::reply;
+use crate::http::app::App;
+use crate::http::authenticate::Participant;
+use crate::http::extract::Json;
+use crate::http::problem::{Error, Result};
+use crate::identity::Authority;
+
+pub(in crate::http) async fn renew(
+    participant: Participant,
+    State(app): State<Arc<App>>,
+    Json(request): Json<RenewRequest>,
+) -> Result<Json<EnrollReply>> {
+    let signing_request = Authority::check_request(&request.csr_pem)?;
+    let now = app.now();
+    let issued = app
+        .authority
+        .issue(signing_request, participant.id, app.settings.certificate_lifetime, &app.random, now)
+        .map_err(Error::fault)?;
+    let (fingerprint, expires_at) = (issued.fingerprint, issued.expires_at);
+    let row = app
+        .store
+        .transact("renew", |tx| {
+            Box::pin(async move {
+                if !tx.set_certificate(participant.id, fingerprint, expires_at).await? {
+                    return Err(Error::Revoked);
+                }
+                tx.participant(participant.id).await?.ok_or_else(|| Error::fault("a renewed participant is not there"))
+            })
+        })
+        .await?;
+    app.identities.forget(participant.id);
+    tracing::info!(participant = %participant.id, "certificate of participant {} renewed", participant.id);
+    Ok(Json(reply(participant.id, row.name, issued)))
+}

@@ -1,0 +1,228 @@
+//! The only map from errors to responses.
+//!
+//! A rejection is expected, has a stable code, is counted and told to the peer. A fault is not: it is logged once, here,
+//! with the request's id, and the peer learns that id and nothing else.
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use federation::task::{SpecError, TaskStatus};
+use federation::time::Timestamp;
+use http::{HeaderValue, StatusCode, header};
+use store::StoreError;
+use wire::headers::MEDIA_PROBLEM;
+use wire::problem::{FieldError, Problem, ProblemType};
+
+use crate::admission::Refusal;
+use crate::identity::CsrError;
+
+/// Everything that can keep a request from being served.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// A body, path, query or header that cannot be read.
+    #[error("{0}")]
+    Malformed(String),
+    /// A value out of bounds.
+    #[error("{0}")]
+    InvalidValue(String),
+    /// Another media type than this was sent.
+    #[error("the body must be {0}")]
+    MediaType(&'static str),
+    /// A body above this many bytes.
+    #[error("the body may have at most {0} bytes here")]
+    TooLarge(u64),
+    /// The time for the request is over.
+    #[error("the request was not complete in time")]
+    TooSlow,
+    /// Too many requests.
+    #[error("come back in {0} ms")]
+    RateLimited(u64),
+    /// No such thing.
+    #[error("{0}")]
+    NotFound(String),
+    /// The path does not take the method.
+    #[error("the path does not take this method")]
+    Method,
+    /// No, or unknown, credentials.
+    #[error("{0}")]
+    Unauthenticated(&'static str),
+    /// Not this peer's to do.
+    #[error("{0}")]
+    Forbidden(String),
+    /// A revoked certificate.
+    #[error("an operator revoked this participant; it must enrol anew")]
+    Revoked,
+    /// An expired certificate.
+    #[error("the certificate ended at {0}; enrol anew")]
+    Expired(Timestamp),
+    /// An enrolment token that cannot be used.
+    #[error("{0}")]
+    Enrollment(&'static str),
+    /// A signing request that cannot be signed.
+    #[error("{0}")]
+    SigningRequest(#[from] CsrError),
+    /// A task that cannot work.
+    #[error("{} fields are wrong", .0.len())]
+    InvalidTask(Vec<SpecError>),
+    /// A contradiction to what is stored.
+    #[error("{0}")]
+    Conflict(String),
+    /// The task's status does not allow it.
+    #[error("the task is {0}")]
+    TaskStatus(TaskStatus),
+    /// A masked input that is not admitted.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// A range outside of so many bytes.
+    #[error("there are {0} bytes")]
+    Range(u64),
+    /// A version of the contract that is not spoken.
+    #[error("version {0:?} is not spoken here, only {version}", version = wire::headers::PROTOCOL_VERSION)]
+    Protocol(String),
+    /// No new requests are taken.
+    #[error("shutting down; try again later")]
+    ShuttingDown,
+    /// The store could not do it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// What nobody expected.
+    #[error("{0}")]
+    Fault(String),
+}
+
+/// What handlers return.
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// A fault with its cause, for the log.
+    pub(crate) fn fault(cause: impl std::fmt::Display) -> Self {
+        Self::Fault(cause.to_string())
+    }
+
+    /// Which problem the peer is told.
+    #[must_use]
+    pub(crate) fn kind(&self) -> ProblemType {
+        match self {
+            Self::Malformed(_) => ProblemType::MalformedRequest,
+            Self::InvalidValue(_) | Self::SigningRequest(_) => ProblemType::InvalidValue,
+            Self::MediaType(_) => ProblemType::UnsupportedMediaType,
+            Self::TooLarge(_) => ProblemType::TooLarge,
+            Self::TooSlow => ProblemType::TooSlow,
+            Self::RateLimited(_) => ProblemType::RateLimited,
+            Self::NotFound(_) => ProblemType::NotFound,
+            Self::Method => ProblemType::MethodNotAllowed,
+            Self::Unauthenticated(_) => ProblemType::Unauthenticated,
+            Self::Forbidden(_) => ProblemType::Forbidden,
+            Self::Revoked => ProblemType::CertificateRevoked,
+            Self::Expired(_) => ProblemType::CertificateExpired,
+            Self::Enrollment(_) => ProblemType::EnrollmentRefused,
+            Self::InvalidTask(_) => ProblemType::InvalidTask,
+            Self::Conflict(_) => ProblemType::Conflict,
+            Self::TaskStatus(_) => ProblemType::TaskStatus,
+            Self::Refused(refusal) => match refusal {
+                Refusal::NoSuchRound => ProblemType::NotFound,
+                Refusal::PhaseClosed { .. } => ProblemType::PhaseClosed,
+                Refusal::NotAssigned { .. } => ProblemType::NotAssigned,
+                Refusal::DifferentInput { .. } => ProblemType::DifferentInput,
+                Refusal::WrongLength { .. } => ProblemType::WrongLength,
+                Refusal::TooLarge { .. } => ProblemType::TooLarge,
+                Refusal::DigestMismatch { .. } => ProblemType::DigestMismatch,
+                Refusal::CutOff { .. } => ProblemType::MalformedRequest,
+            },
+            Self::Range(_) => ProblemType::RangeNotSatisfiable,
+            Self::Protocol(_) => ProblemType::UnsupportedProtocol,
+            Self::ShuttingDown => ProblemType::Unavailable,
+            Self::Store(error) => match error {
+                StoreError::Conflict(_) => ProblemType::Conflict,
+                StoreError::Busy | StoreError::Full => ProblemType::Unavailable,
+                StoreError::Corrupt(_) | StoreError::MissingBlob(_) | StoreError::Schema(_) | StoreError::Fault(_) => {
+                    ProblemType::Internal
+                }
+            },
+            Self::Fault(_) => ProblemType::Internal,
+        }
+    }
+
+    fn problem(&self) -> Problem {
+        let kind = self.kind();
+        let mut problem = Problem::new(kind, self.to_string());
+        if kind == ProblemType::Internal {
+            problem.detail = None;
+        }
+        if let Self::InvalidTask(errors) = self {
+            problem.errors = errors
+                .iter()
+                .map(|error| FieldError { field: error.field.clone(), detail: error.problem.clone() })
+                .collect();
+        }
+        problem
+    }
+
+    /// Header lines that belong to the problem.
+    fn headers(&self) -> Option<(header::HeaderName, HeaderValue)> {
+        match self {
+            Self::RateLimited(after_ms) => Some((header::RETRY_AFTER, after_ms.div_ceil(1000).max(1).into())),
+            Self::ShuttingDown | Self::Store(StoreError::Busy | StoreError::Full) => {
+                Some((header::RETRY_AFTER, HeaderValue::from_static("5")))
+            }
+            Self::Unauthenticated(_) => Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
+            Self::Range(bytes) => {
+                HeaderValue::from_str(&format!("bytes */{bytes}")).ok().map(|value| (header::CONTENT_RANGE, value))
+            }
+            _ => None,
+        }
+    }
+
+    /// The response, with the request's id as `instance`. Counts it; logs it if it is a fault.
+    #[must_use]
+    pub(crate) fn respond(&self, instance: &str) -> Response {
+        let mut problem = self.problem();
+        let code = self.kind().code();
+        metrics::counter!("tributary_rejections_total", "code" => code).increment(1);
+        if self.kind() == ProblemType::Internal {
+            tracing::error!(request_id = instance, error = ?self, "request {instance} failed: {self}");
+        } else if self.kind() == ProblemType::Unavailable {
+            tracing::warn!(request_id = instance, error = ?self, "request {instance} could not be served: {self}");
+        }
+        problem.instance = (!instance.is_empty()).then(|| instance.to_owned());
+        let body = serde_json::to_vec(&problem).unwrap_or_default();
+        let mut response = Response::new(Body::from(body));
+        *response.status_mut() = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_PROBLEM));
+        if let Some((name, value)) = self.headers() {
+            response.headers_mut().insert(name, value);
+        }
+        response
+    }
+}
+
+/// Leaves the error for `trace`, which knows the request's id and turns it into the response with [`Error::respond`].
+impl IntoResponse for Error {
+    fn into_response(self) -> Response {
+        let mut response = StatusCode::INTERNAL_SERVER_ERROR.into_response();
+        response.extensions_mut().insert(std::sync::Arc::new(self));
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_tells_the_peer_nothing_but_where_to_look() {
+        let problem = Error::fault("password=geheim").problem();
+        assert_eq!((problem.status, problem.detail), (500, None));
+        let response = Error::Store(StoreError::Corrupt("row 7 of secrets".into())).respond("abc");
+        assert_eq!(response.status(), 500);
+        assert_eq!(response.headers()[header::CONTENT_TYPE], MEDIA_PROBLEM);
+    }
+
+    #[test]
+    fn a_full_disk_is_told_and_asks_to_come_back() {
+        let error = Error::Store(StoreError::Full);
+        assert_eq!(error.kind(), ProblemType::Unavailable);
+        let response = error.respond("abc");
+        assert_eq!(response.status(), 503);
+        assert_eq!(response.headers()[header::RETRY_AFTER], "5");
+    }
+}

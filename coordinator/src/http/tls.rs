@@ -1,0 +1,107 @@
+//! TLS 1.3 with ring; a client certificate is optional, but if there is one, our authority issued it.
+//!
+//! A foreign certificate ends the handshake. One of ours that has expired does not: the application refuses it with a
+//! problem that says so, which a dead handshake could not.
+
+use std::sync::Arc;
+
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::CryptoProvider;
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, ServerConfig, SignatureScheme,
+};
+use rustls_pki_types::{CertificateDer, UnixTime};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use crate::identity::ServerKey;
+
+/// What the listener speaks.
+///
+/// # Errors
+/// A key that does not fit its certificate, or an authority that cannot be one.
+pub(crate) fn server_config(
+    key: ServerKey,
+    client_authority: &CertificateDer<'static>,
+) -> Result<ServerConfig, anyhow::Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .with_client_cert_verifier(Arc::new(Verifier::new(client_authority, provider)?))
+        .with_single_cert(key.chain, key.key)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// Verifies chain and possession as webpki does, but leaves the time to the application.
+#[derive(Debug)]
+struct Verifier(Arc<dyn ClientCertVerifier>);
+
+impl Verifier {
+    fn new(authority: &CertificateDer<'static>, provider: Arc<CryptoProvider>) -> Result<Self, anyhow::Error> {
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.clone())?;
+        let inner = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).allow_unauthenticated();
+        Ok(Self(inner.build()?))
+    }
+}
+
+impl ClientCertVerifier for Verifier {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.0.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        match self.0.verify_client_cert(end_entity, intermediates, now) {
+            Err(Error::InvalidCertificate(
+                CertificateError::Expired
+                | CertificateError::ExpiredContext { .. }
+                | CertificateError::NotValidYet
+                | CertificateError::NotValidYetContext { .. },
+            )) => {
+                // Everything else must hold: verify as of the time when the certificate began.
+                let began = not_before(end_entity).ok_or(CertificateError::BadEncoding)?;
+                self.0.verify_client_cert(end_entity, intermediates, began)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}
+
+fn not_before(certificate: &CertificateDer<'_>) -> Option<UnixTime> {
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    let seconds = u64::try_from(certificate.validity().not_before.timestamp()).ok()?;
+    Some(UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds)))
+}

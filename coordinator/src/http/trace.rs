@@ -1,0 +1,88 @@
+//! Around every request: its id, its log line, its metrics, its time limit, and problems instead of panics.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use futures_util::FutureExt as _;
+use http::HeaderValue;
+use tracing::Instrument as _;
+use wire::headers::{PROTOCOL, PROTOCOL_VERSION};
+
+use super::app::App;
+use super::problem::Error;
+
+/// The header that carries the request's id back.
+const REQUEST_ID: &str = "x-request-id";
+
+/// Names requests: a random prefix per process and a count.
+pub(super) struct Names {
+    prefix: String,
+    next: AtomicU64,
+}
+
+impl Names {
+    pub(super) fn new(app: &App) -> Self {
+        Self { prefix: hex::encode(app.random.bytes::<4>()), next: AtomicU64::new(1) }
+    }
+
+    fn name(&self) -> String {
+        format!("{}-{}", self.prefix, self.next.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// Wraps a request. It must be the outermost layer: it turns [`Error`]s into responses.
+pub(super) async fn trace(State(names): State<Arc<Names>>, request: Request, next: Next) -> Response {
+    let id = names.name();
+    let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str).to_owned();
+    let method = request.method().clone();
+    let span = tracing::info_span!("request", request_id = %id, %method, route);
+    let served = async {
+        if let Err(error) = speaks_our_version(&request) {
+            return error.into_response();
+        }
+        let answer = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+        answer.unwrap_or_else(|panic| Error::fault(describe(&*panic)).into_response())
+    };
+    let mut response = served.instrument(span.clone()).await;
+    let entered = span.enter();
+    if let Some(error) = response.extensions_mut().remove::<Arc<Error>>() {
+        tracing::debug!("request {id} refused: {error}");
+        response = error.respond(&id);
+    }
+    let status = response.status();
+    tracing::debug!(status = status.as_u16(), "request {id} answered {status}");
+    drop(entered);
+    metrics::counter!(
+        "tributary_requests_total",
+        "route" => route, "method" => method.to_string(), "status" => status.as_u16().to_string()
+    )
+    .increment(1);
+    if let Ok(id) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+    response
+}
+
+fn speaks_our_version(request: &Request) -> Result<(), Error> {
+    let Some(version) = request.headers().get(PROTOCOL) else { return Ok(()) };
+    let text = version.to_str().unwrap_or_default();
+    if text.parse() == Ok(PROTOCOL_VERSION) { Ok(()) } else { Err(Error::Protocol(text.chars().take(16).collect())) }
+}
+
+fn describe(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("a handler panicked: {}", text.unwrap_or("no message"))
+}
+
+/// Gives a request this much time to be answered.
+pub(super) async fn within(State(limit): State<Duration>, request: Request, next: Next) -> Response {
+    match tokio::time::timeout(limit, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => Error::TooSlow.into_response(),
+    }
+}

@@ -1,0 +1,33 @@
+//! Logs to standard error. What is never logged: tokens, keys, certificates' contents, bytes of inputs.
+
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use crate::config::{LogFormat, TelemetryConfig};
+
+/// Why logging did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum LoggingError {
+    /// The directives are wrong.
+    #[error("telemetry.level: {0}")]
+    Level(#[from] tracing_subscriber::filter::ParseError),
+    /// Somebody else started it.
+    #[error("logging runs already")]
+    Running(#[from] tracing_subscriber::util::TryInitError),
+}
+
+/// Starts logging for the whole process; for executables.
+///
+/// # Errors
+/// [`LoggingError`].
+pub fn start(config: &TelemetryConfig) -> Result<(), LoggingError> {
+    let filter: Targets = config.level.parse()?;
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let registry = tracing_subscriber::registry().with(filter);
+    match config.format {
+        LogFormat::Text => registry.with(lines).try_init()?,
+        LogFormat::Json => registry.with(lines.json()).try_init()?,
+    }
+    Ok(())
+}

@@ -1,0 +1,45 @@
+//! Metrics of the whole process, for Prometheus.
+
+use std::sync::OnceLock;
+
+use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+
+static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
+
+/// Buckets of batch sizes.
+const SIZES: [f64; 9] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
+/// Buckets of seconds.
+const SECONDS: [f64; 12] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0, 600.0, 3600.0];
+
+/// The process's recorder; installed by the first call. Several coordinators in one process share it.
+pub fn recorder() -> PrometheusHandle {
+    HANDLE.get_or_init(install).clone()
+}
+
+fn install() -> PrometheusHandle {
+    let recorder = buckets().unwrap_or_else(|_| PrometheusBuilder::new()).build_recorder();
+    let handle = recorder.handle();
+    // An executable that brought its own recorder keeps it; then ours shows nothing.
+    if metrics::set_global_recorder(recorder).is_err() {
+        tracing::warn!("another metrics recorder is installed; /metrics stays empty");
+    }
+    describe();
+    handle
+}
+
+fn buckets() -> Result<PrometheusBuilder, BuildError> {
+    PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Suffix("_size".to_owned()), &SIZES)?
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)
+}
+
+fn describe() {
+    metrics::describe_counter!("tributary_requests_total", "Requests answered, by route, method and status");
+    metrics::describe_counter!("tributary_rejections_total", "Problems told to peers, by code");
+    metrics::describe_counter!("tributary_polls_total", "Check-ins");
+    metrics::describe_counter!("tributary_masked_inputs_total", "Masked inputs admitted");
+    metrics::describe_counter!("tributary_masked_input_bytes_total", "Bytes of masked inputs admitted");
+    metrics::describe_counter!("tributary_model_bytes_total", "Bytes of model versions sent");
+    metrics::describe_counter!("tributary_handshakes_refused_total", "TLS handshakes that failed");
+    metrics::describe_histogram!("tributary_admission_batch_size", "Facts written in one transaction");
+}

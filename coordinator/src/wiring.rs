@@ -1,0 +1,354 @@
+//! The only file that chooses implementations: which database, which blobs, which device, which clock and randomness.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use aggregation::Aggregator;
+use aggregation::device::{DeviceChoice, DeviceReport, select};
+use axum::Router;
+use federation::time::{Clock, Timestamp};
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use store::{Blobs, Database, Store, StoreConfig, StoreError};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use wire::admin::{OperatorTokenReply, Role};
+
+use crate::admission::{Desk, Inbox};
+use crate::config::Config;
+use crate::http::{App, Identities, Limiter, Listener, Rate, Rates, ServeSettings, Settings};
+use crate::identity::{Authority, AuthorityError, ServerKey};
+use crate::observe;
+use crate::random::Random;
+use crate::work::{Engine, Environment, WorkConfig};
+
+/// What a coordinator takes from the world around it.
+#[derive(Clone)]
+pub struct Parts {
+    /// Deadlines, expiry, histories.
+    pub clock: Arc<dyn Clock>,
+    /// Ids, tokens, draws, jitter.
+    pub random: Random,
+}
+
+impl Parts {
+    /// The system's clock and randomness.
+    ///
+    /// # Errors
+    /// The operating system gives no randomness.
+    pub fn system() -> Result<Self, StartError> {
+        let random = Random::from_system().map_err(|_| StartError::Randomness)?;
+        Ok(Self { clock: Arc::new(SystemClock), random })
+    }
+}
+
+/// The wall clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "this is the place that reads the wall clock for everybody else")]
+    fn now(&self) -> Timestamp {
+        // Before 1970 only if the clock was never set; then time begins there.
+        Timestamp(0).plus(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO))
+    }
+}
+
+/// Why a coordinator did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// No randomness.
+    #[error("the operating system gives no randomness")]
+    Randomness,
+    /// Rows or blobs cannot be opened.
+    #[error("cannot open the store: {0}")]
+    Store(#[from] StoreError),
+    /// No authority.
+    #[error("cannot open the certificate authority: {0}")]
+    Authority(#[from] AuthorityError),
+    /// No device that sums.
+    #[error("cannot choose a device: {0}")]
+    Device(String),
+    /// A certificate or key that cannot be used.
+    #[error("cannot set TLS up: {0}")]
+    Tls(String),
+    /// The address cannot be had.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// What was asked for.
+        address: SocketAddr,
+        /// Why not.
+        source: std::io::Error,
+    },
+}
+
+/// A coordinator without a socket: what tests and simulations drive.
+pub struct Coordinator {
+    /// Answers requests; each carries an [`crate::http::Connection`] in its extensions.
+    pub router: Router,
+    /// Takes the steps of background work.
+    pub engine: Engine,
+    /// Rows and blobs.
+    pub store: Store,
+    app: Arc<App>,
+    /// Tells requests that wait to stop waiting.
+    stopping: CancellationToken,
+    /// Tells the writers that nothing will be handed in any more.
+    stopped: CancellationToken,
+    tasks: TaskTracker,
+}
+
+/// A coordinator that serves.
+pub struct Running {
+    address: SocketAddr,
+    url: String,
+    coordinator: Coordinator,
+    served: JoinHandle<()>,
+    worked: Option<JoinHandle<()>>,
+}
+
+impl Coordinator {
+    /// Opens everything, but no socket, and lets no background work begin.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub async fn assemble(config: &Config, parts: Parts) -> Result<Self, StartError> {
+        let metrics = observe::recorder();
+        let store = Store::open(store_config(config, &parts)).await?;
+        let aggregator = aggregator(config)?;
+        let authority = authority(config, &parts)?;
+        let (stopping, stopped, tasks) = (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
+        let app = Arc::new(App {
+            desk: Desk::start(&store, config.http.check_ins_per_second, stopped.clone(), &tasks),
+            inbox: Inbox::start(store.clone(), Arc::clone(&parts.clock), stopped.clone(), &tasks),
+            store: store.clone(),
+            clock: Arc::clone(&parts.clock),
+            random: parts.random.clone(),
+            authority,
+            identities: Identities::default(),
+            limiter: Limiter::new(rates(config)),
+            metrics,
+            settings: settings(config),
+            shutdown: stopping.clone(),
+        });
+        let mut environment = Environment::new(store.clone(), aggregator, parts.clock, parts.random);
+        environment.config = WorkConfig {
+            poll_interval: Duration::from_millis(config.work.poll_interval_ms),
+            lease_ttl: Duration::from_millis(config.work.lease_ttl_ms),
+            ..environment.config
+        };
+        let engine = Engine::new(environment);
+        let router = crate::http::router(Arc::clone(&app));
+        Ok(Self { router, engine, store, app, stopping, stopped, tasks })
+    }
+
+    /// Opens everything, listens, serves, and works in the background if the configuration says so.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub async fn start(config: &Config, parts: Parts) -> Result<Running, StartError> {
+        let coordinator = Self::assemble(config, parts).await?;
+        // An embedded store has one process: whatever lease is left is of one that died.
+        coordinator.store.transact("clear_leases", |tx| Box::pin(async move { tx.clear_leases().await })).await?;
+        let app = &coordinator.app;
+        let key = server_key(config, app)?;
+        let tls = crate::http::server_config(key, app.authority.certificate())
+            .map_err(|error| StartError::Tls(error.to_string()))?;
+        let wanted = config.http.listen;
+        let listen = |source| StartError::Listen { address: wanted, source };
+        let settings = ServeSettings {
+            header_timeout: Duration::from_millis(config.http.header_timeout_ms),
+            shutdown_timeout: Duration::from_millis(config.http.shutdown_timeout_ms),
+            connections_max: usize::try_from(config.http.connections_max).unwrap_or(usize::MAX),
+        };
+        let listener = Listener::bind(wanted, tls, settings).await.map_err(listen)?;
+        let address = listener.address().map_err(listen)?;
+        let served = tokio::spawn(listener.serve(coordinator.router.clone(), coordinator.stopping.clone()));
+        let worked = config.work.enabled.then(|| {
+            let (engine, stopping) = (coordinator.engine.clone(), coordinator.stopping.clone());
+            tokio::spawn(async move { engine.run(stopping).await })
+        });
+        let url = url(config, address);
+        tracing::info!(%address, url, "serving at {url}");
+        Ok(Running { address, url, coordinator, served, worked })
+    }
+
+    /// The authority's certificate in PEM: what peers must trust.
+    #[must_use]
+    pub fn ca_pem(&self) -> &str {
+        self.app.authority.certificate_pem()
+    }
+
+    /// Makes an operator's token without asking for one: for whoever holds the process.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn create_operator_token(&self, name: &str, role: Role) -> Result<OperatorTokenReply, StoreError> {
+        crate::http::issue_operator_token(&self.store, &self.app.random, self.app.now(), name, role).await
+    }
+
+    /// An admin's token if there is no operator token at all yet, so that somebody can make others.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn first_operator_token(&self) -> Result<Option<OperatorTokenReply>, StoreError> {
+        let found =
+            self.store.read("find_tokens", |tx| Box::pin(async move { tx.operator_tokens(None, 1).await })).await;
+        match found {
+            Ok(tokens) if tokens.is_empty() => self.create_operator_token("first", Role::Admin).await.map(Some),
+            Ok(_) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Stops what runs beside the router, with everything written that was handed in.
+    pub async fn stop(&self) {
+        self.stopping.cancel();
+        self.stopped.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+impl Running {
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The URL under which its certificate is good.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The parts behind the socket.
+    #[must_use]
+    pub fn coordinator(&self) -> &Coordinator {
+        &self.coordinator
+    }
+
+    /// The authority's certificate in PEM: what peers must trust.
+    #[must_use]
+    pub fn ca_pem(&self) -> &str {
+        self.coordinator.ca_pem()
+    }
+
+    /// Makes an operator's token; see [`Coordinator::create_operator_token`].
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn create_operator_token(&self, name: &str, role: Role) -> Result<OperatorTokenReply, StoreError> {
+        self.coordinator.create_operator_token(name, role).await
+    }
+
+    /// Accepts no more, answers what was accepted, lets running steps end, writes what was handed in.
+    pub async fn shutdown(self) {
+        tracing::info!("shutting down");
+        self.coordinator.stopping.cancel();
+        if let Err(error) = self.served.await {
+            tracing::error!(%error, "the listener ended badly: {error}");
+        }
+        if let Some(worked) = self.worked
+            && let Err(error) = worked.await
+        {
+            tracing::error!(%error, "background work ended badly: {error}");
+        }
+        self.coordinator.stop().await;
+    }
+}
+
+/// Every device that this build knows, and what became of it when one was chosen.
+///
+/// # Errors
+/// [`StartError::Device`].
+pub fn devices(config: &Config) -> Result<Vec<DeviceReport>, StartError> {
+    selected(config).map(|selected| selected.report)
+}
+
+/// Brings the database to the newest schema.
+///
+/// # Errors
+/// [`StartError::Store`].
+pub async fn migrate(config: &Config, parts: Parts) -> Result<(), StartError> {
+    Store::open(store_config(config, &parts)).await?;
+    Ok(())
+}
+
+fn store_config(config: &Config, parts: &Parts) -> StoreConfig {
+    let place = config.database.url.strip_prefix("sqlite:").unwrap_or(&config.database.url);
+    let database = match place {
+        ":memory:" => Database::SqliteMemory,
+        path => Database::SqliteFile(PathBuf::from(path.strip_prefix("//").unwrap_or(path))),
+    };
+    let blobs = match config.blobs.url.strip_prefix("file:") {
+        Some(path) => Blobs::Disk(PathBuf::from(path.strip_prefix("//").unwrap_or(path))),
+        None => Blobs::Memory,
+    };
+    StoreConfig { database, blobs, clock: Arc::clone(&parts.clock) }
+}
+
+fn aggregator(config: &Config) -> Result<Arc<dyn Aggregator>, StartError> {
+    selected(config).map(|selected| selected.aggregator)
+}
+
+fn selected(config: &Config) -> Result<aggregation::device::Selected, StartError> {
+    let device = |error: &dyn std::fmt::Display| StartError::Device(error.to_string());
+    let choice: DeviceChoice = config.aggregation.device.parse().map_err(|error| device(&error))?;
+    let threads = usize::try_from(config.aggregation.threads).unwrap_or(usize::MAX);
+    select(choice, threads).map_err(|error| device(&error))
+}
+
+fn authority(config: &Config, parts: &Parts) -> Result<Authority, StartError> {
+    let (random, now) = (&parts.random, parts.clock.now());
+    let identity = &config.identity;
+    if config.identity.in_memory() {
+        return Ok(Authority::generate(random, now)?);
+    }
+    Ok(Authority::open(&identity.ca_certificate_file, &identity.ca_key_file, random, now)?)
+}
+
+fn server_key(config: &Config, app: &App) -> Result<ServerKey, StartError> {
+    let (Some(certificate_file), Some(key_file)) = (&config.http.certificate_file, &config.http.key_file) else {
+        return Ok(app.authority.server_key(&config.http.public_names, &app.random, app.now())?);
+    };
+    let tls =
+        |path: &PathBuf, error: rustls_pki_types::pem::Error| StartError::Tls(format!("{}: {error:?}", path.display()));
+    let chain = CertificateDer::pem_file_iter(certificate_file)
+        .and_then(Iterator::collect)
+        .map_err(|error| tls(certificate_file, error))?;
+    let key = PrivateKeyDer::from_pem_file(key_file).map_err(|error| tls(key_file, error))?;
+    Ok(ServerKey { chain, key })
+}
+
+fn rates(config: &Config) -> Rates {
+    let rate = |per_second| Rate { per_second, burst_s: config.http.burst_s };
+    Rates {
+        participant: rate(config.http.participant_rate),
+        operator: rate(config.http.operator_rate),
+        address: rate(config.http.address_rate),
+    }
+}
+
+fn settings(config: &Config) -> Settings {
+    Settings {
+        body_max_bytes: config.http.body_max_bytes,
+        masked_input_max_bytes: config.http.masked_input_max_bytes,
+        request_timeout: Duration::from_millis(config.http.request_timeout_ms),
+        upload_timeout: Duration::from_millis(config.http.upload_timeout_ms),
+        poll_max: config.http.poll_max(),
+        certificate_lifetime: config.identity.certificate_lifetime(),
+    }
+}
+
+fn url(config: &Config, address: SocketAddr) -> String {
+    let name = config.http.public_names.first().map_or("localhost", String::as_str);
+    match name.parse::<std::net::Ipv6Addr>() {
+        Ok(v6) => format!("https://[{v6}]:{}", address.port()),
+        Err(_) => format!("https://{name}:{}", address.port()),
+    }
+}

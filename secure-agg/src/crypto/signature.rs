@@ -1,0 +1,83 @@
+//! Ed25519 (RFC 8032): who may speak for a participant, and how the caller lends us its key and its trust.
+
+use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
+use thiserror::Error;
+
+/// A detached Ed25519 signature.
+pub type Signature = [u8; 64];
+
+/// An Ed25519 public key that a certificate binds to a participant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct IdentityKey(pub [u8; 32]);
+
+impl IdentityKey {
+    /// Whether `signature` is this identity's over `text`.
+    #[must_use]
+    pub fn verifies(&self, text: &[u8], signature: &Signature) -> bool {
+        UnparsedPublicKey::new(&ED25519, &self.0).verify(text, signature).is_ok()
+    }
+}
+
+/// Decides whether a certificate speaks for a client id. Chain, expiry and revocation are the caller's knowledge.
+pub trait IdentityVerifier {
+    /// The Ed25519 key that `certificate` binds to `client_id`.
+    ///
+    /// # Errors
+    /// [`IdentityRefused`] when the certificate is not valid for this client now.
+    fn verify(&self, client_id: &[u8], certificate: &[u8]) -> Result<IdentityKey, IdentityRefused>;
+}
+
+/// The certificate does not speak for this client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("the certificate does not bind a key to this client id")]
+pub struct IdentityRefused;
+
+/// Signs as one participant. The key may live in a keystore that never lets go of it.
+pub trait Signer {
+    /// The public half.
+    fn identity(&self) -> IdentityKey;
+
+    /// The signature over `text`.
+    ///
+    /// # Errors
+    /// [`SignerFault`] when the keystore cannot sign now; the state that asked is lost, its last snapshot is not.
+    fn sign(&self, text: &[u8]) -> Result<Signature, SignerFault>;
+}
+
+/// The signer could not sign.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("the signing key could not be used")]
+pub struct SignerFault;
+
+/// A [`Signer`] whose key is in memory.
+pub struct MemorySigner(Ed25519KeyPair);
+
+impl MemorySigner {
+    /// From the 32-byte private key of RFC 8032 §5.1.5.
+    ///
+    /// # Errors
+    /// [`SignerFault`] when `seed` is not 32 bytes long.
+    pub fn from_seed(seed: &[u8]) -> Result<Self, SignerFault> {
+        Ed25519KeyPair::from_seed_unchecked(seed).map(Self).map_err(|_| SignerFault)
+    }
+
+    /// From a PKCS#8 document (RFC 8410), version 1 or 2.
+    ///
+    /// # Errors
+    /// [`SignerFault`] when the document holds no Ed25519 key.
+    pub fn from_pkcs8(document: &[u8]) -> Result<Self, SignerFault> {
+        Ed25519KeyPair::from_pkcs8_maybe_unchecked(document).map(Self).map_err(|_| SignerFault)
+    }
+}
+
+impl Signer for MemorySigner {
+    fn identity(&self) -> IdentityKey {
+        let mut key = [0; 32];
+        key.copy_from_slice(self.0.public_key().as_ref());
+        IdentityKey(key)
+    }
+
+    fn sign(&self, text: &[u8]) -> Result<Signature, SignerFault> {
+        self.0.sign(text).as_ref().try_into().map_err(|_| SignerFault)
+    }
+}

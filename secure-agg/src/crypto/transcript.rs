@@ -1,0 +1,55 @@
+//! SHA-256 over unambiguous text: `enc(x) = u32be(len) || x`, so no two lists of fields hash alike.
+
+use ring::digest::{Context, SHA256};
+
+use super::suite::PROTOCOL;
+
+/// A SHA-256 digest.
+pub type Digest = [u8; 32];
+
+/// A digest being written.
+pub(crate) struct Transcript(Context);
+
+impl Transcript {
+    /// Starts with `enc(protocol) || enc(label)`.
+    pub(crate) fn labelled(label: &str) -> Self {
+        Self(Context::new(&SHA256)).enc(PROTOCOL).enc(label.as_bytes())
+    }
+
+    /// Starts empty.
+    pub(crate) fn bare() -> Self {
+        Self(Context::new(&SHA256))
+    }
+
+    /// `u32be(len) || bytes`.
+    pub(crate) fn enc(self, bytes: &[u8]) -> Self {
+        // Everything hashed this way is bounded by the codec far below 4 GiB.
+        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        self.u32(len).raw(bytes)
+    }
+
+    pub(crate) fn u32(self, value: u32) -> Self {
+        self.raw(&value.to_be_bytes())
+    }
+
+    pub(crate) fn u64(self, value: u64) -> Self {
+        self.raw(&value.to_be_bytes())
+    }
+
+    /// Bytes without a length: only for the last field or one of fixed size.
+    pub(crate) fn raw(mut self, bytes: &[u8]) -> Self {
+        self.0.update(bytes);
+        self
+    }
+
+    pub(crate) fn finish(self) -> Digest {
+        let mut digest = [0; 32];
+        digest.copy_from_slice(self.0.finish().as_ref());
+        digest
+    }
+}
+
+/// SHA-256 of `bytes`.
+pub(crate) fn sha256(bytes: &[u8]) -> Digest {
+    Transcript::bare().raw(bytes).finish()
+}

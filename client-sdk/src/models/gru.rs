@@ -1,0 +1,103 @@
+//! Next-character prediction: an embedding, one or two layers of gated recurrent units (Cho et al. 2014, in PyTorch's
+//! form with two biases), and scores over the vocabulary at every position.
+
+use candle_core::{D, Tensor};
+use candle_nn::ops::sigmoid;
+use learning::{Initializer, TensorInit};
+use serde::{Deserialize, Serialize};
+
+use super::{ArchitectureError, MAX_SIZE, affine, check, drawn, uniform};
+
+/// Most recurrent layers.
+pub const MAX_LAYERS: u32 = 2;
+
+/// Sizes of the character model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Gru {
+    /// Different characters, 1 to [`MAX_SIZE`].
+    pub vocabulary: u32,
+    /// Numbers that stand for a character, 1 to [`MAX_SIZE`]; 8 unless given.
+    #[serde(default = "default_embedding")]
+    pub embedding: u32,
+    /// Units of each recurrent layer, 1 to [`MAX_SIZE`]; 128 unless given.
+    #[serde(default = "default_hidden")]
+    pub hidden: u32,
+    /// Recurrent layers, 1 to [`MAX_LAYERS`]; 1 unless given.
+    #[serde(default = "default_layers")]
+    pub layers: u32,
+}
+
+fn default_embedding() -> u32 {
+    8
+}
+
+fn default_hidden() -> u32 {
+    128
+}
+
+fn default_layers() -> u32 {
+    1
+}
+
+impl Gru {
+    /// The default sizes for this many characters.
+    #[must_use]
+    pub fn with_vocabulary(vocabulary: u32) -> Self {
+        Self { vocabulary, embedding: default_embedding(), hidden: default_hidden(), layers: default_layers() }
+    }
+
+    pub(super) fn tensors(&self) -> Result<Vec<TensorInit>, ArchitectureError> {
+        check("gru", "vocabulary", self.vocabulary, MAX_SIZE)?;
+        check("gru", "embedding", self.embedding, MAX_SIZE)?;
+        check("gru", "hidden", self.hidden, MAX_SIZE)?;
+        check("gru", "layers", self.layers, MAX_LAYERS)?;
+        let (hidden, gates) = (self.hidden, 3 * self.hidden);
+        // PyTorch draws embeddings from N(0, 1); this has the same variance.
+        let embedding = Initializer::Uniform { bound: 1.732_050_8 };
+        let mut tensors = vec![drawn("embedding.weight", &[self.vocabulary, self.embedding], embedding)];
+        for layer in 0..self.layers {
+            let inputs = if layer == 0 { self.embedding } else { hidden };
+            tensors.push(uniform(format!("gru.weight_ih_l{layer}"), &[gates, inputs], hidden));
+            tensors.push(uniform(format!("gru.weight_hh_l{layer}"), &[gates, hidden], hidden));
+            tensors.push(uniform(format!("gru.bias_ih_l{layer}"), &[gates], hidden));
+            tensors.push(uniform(format!("gru.bias_hh_l{layer}"), &[gates], hidden));
+        }
+        tensors.push(uniform("fc.weight", &[self.vocabulary, hidden], hidden));
+        tensors.push(uniform("fc.bias", &[self.vocabulary], hidden));
+        Ok(tensors)
+    }
+
+    pub(super) fn logits(&self, tensors: &[Tensor], input: &Tensor) -> candle_core::Result<Tensor> {
+        let (batch, length) = input.dims2()?;
+        let characters = input.t()?.contiguous()?.flatten_all()?;
+        // Position, then example: each step of the recurrence is then one block of rows.
+        let mut x = tensors[0].index_select(&characters, 0)?;
+        for layer in tensors[1..tensors.len() - 2].chunks_exact(4) {
+            x = self.recurrence(layer, &x, batch, length)?;
+        }
+        let logits = affine(&x, &tensors[tensors.len() - 2], &tensors[tensors.len() - 1])?;
+        logits.reshape((length, batch, ()))?.transpose(0, 1)?.contiguous()?.flatten_to(1)
+    }
+
+    /// `[length * batch, inputs]` to `[length * batch, hidden]`; the state begins at zero.
+    fn recurrence(&self, layer: &[Tensor], x: &Tensor, batch: usize, length: usize) -> candle_core::Result<Tensor> {
+        let [w_ih, w_hh, b_ih, b_hh] = layer else { candle_core::bail!("a recurrent layer has four tensors") };
+        let hidden = self.hidden as usize;
+        let inputs = affine(x, w_ih, b_ih)?;
+        let mut state = Tensor::zeros((batch, hidden), x.dtype(), x.device())?;
+        let mut states = Vec::with_capacity(length);
+        for position in 0..length {
+            let input = inputs.narrow(0, position * batch, batch)?;
+            let own = affine(&state, w_hh, b_hh)?;
+            let gates = sigmoid(&(input.narrow(D::Minus1, 0, 2 * hidden)? + own.narrow(D::Minus1, 0, 2 * hidden)?)?)?;
+            let reset = gates.narrow(D::Minus1, 0, hidden)?;
+            let update = gates.narrow(D::Minus1, hidden, hidden)?;
+            let memory = (reset * own.narrow(D::Minus1, 2 * hidden, hidden)?)?;
+            let candidate = (input.narrow(D::Minus1, 2 * hidden, hidden)? + memory)?.tanh()?;
+            state = (&candidate + (update * (state - &candidate)?)?)?;
+            states.push(state.clone());
+        }
+        Tensor::cat(&states, 0)
+    }
+}

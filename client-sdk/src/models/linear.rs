@@ -1,0 +1,32 @@
+//! Softmax regression, the model of the federated Synthetic(α, β) benchmark.
+
+use candle_core::Tensor;
+use learning::{Initializer, TensorInit};
+use serde::{Deserialize, Serialize};
+
+use super::{ArchitectureError, MAX_SIZE, affine, check, drawn};
+
+/// Sizes of a softmax regression. It begins at zero, as its loss is convex.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Linear {
+    /// Features of an example, 1 to [`MAX_SIZE`].
+    pub inputs: u32,
+    /// Classes, 1 to [`MAX_SIZE`].
+    pub classes: u32,
+}
+
+impl Linear {
+    pub(super) fn tensors(&self) -> Result<Vec<TensorInit>, ArchitectureError> {
+        check("linear", "inputs", self.inputs, MAX_SIZE)?;
+        check("linear", "classes", self.classes, MAX_SIZE)?;
+        Ok(vec![
+            drawn("fc.weight", &[self.classes, self.inputs], Initializer::Zeros),
+            drawn("fc.bias", &[self.classes], Initializer::Zeros),
+        ])
+    }
+
+    pub(super) fn logits(&self, tensors: &[Tensor], input: &Tensor) -> candle_core::Result<Tensor> {
+        affine(input, &tensors[0], &tensors[1])
+    }
+}

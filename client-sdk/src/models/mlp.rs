@@ -1,0 +1,63 @@
+//! Fully connected layers with ReLU between them; 784-200-10 unless told otherwise.
+
+use candle_core::Tensor;
+use learning::TensorInit;
+use serde::{Deserialize, Serialize};
+
+use super::{ArchitectureError, MAX_SIZE, affine, check, uniform};
+
+/// Most hidden layers.
+pub const MAX_HIDDEN_LAYERS: u32 = 16;
+
+/// Sizes of a multi-layer perceptron.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Mlp {
+    /// Features of an example, 1 to [`MAX_SIZE`].
+    pub inputs: u32,
+    /// Units of each hidden layer, each 1 to [`MAX_SIZE`]; at most [`MAX_HIDDEN_LAYERS`], none makes it linear.
+    pub hidden: Vec<u32>,
+    /// Classes, 1 to [`MAX_SIZE`].
+    pub classes: u32,
+}
+
+impl Default for Mlp {
+    fn default() -> Self {
+        Self { inputs: 784, hidden: vec![200], classes: 10 }
+    }
+}
+
+impl Mlp {
+    /// Inputs, hidden units, classes.
+    pub(crate) fn widths(&self) -> Vec<u32> {
+        let mut widths = vec![self.inputs];
+        widths.extend(&self.hidden);
+        widths.push(self.classes);
+        widths
+    }
+
+    pub(super) fn tensors(&self) -> Result<Vec<TensorInit>, ArchitectureError> {
+        check("mlp", "inputs", self.inputs, MAX_SIZE)?;
+        check("mlp", "classes", self.classes, MAX_SIZE)?;
+        if self.hidden.len() > MAX_HIDDEN_LAYERS as usize {
+            let (value, most) = (self.hidden.len() as u64, MAX_HIDDEN_LAYERS);
+            return Err(ArchitectureError::Size { kind: "mlp", size: "hidden layers", value, least: 0, most });
+        }
+        self.hidden.iter().try_for_each(|&units| check("mlp", "hidden", units, MAX_SIZE))?;
+        let mut tensors = Vec::new();
+        for (index, pair) in self.widths().windows(2).enumerate() {
+            let layer = index + 1;
+            tensors.push(uniform(format!("fc{layer}.weight"), &[pair[1], pair[0]], pair[0]));
+            tensors.push(uniform(format!("fc{layer}.bias"), &[pair[1]], pair[0]));
+        }
+        Ok(tensors)
+    }
+
+    pub(super) fn logits(&self, tensors: &[Tensor], input: &Tensor) -> candle_core::Result<Tensor> {
+        let mut x = affine(input, &tensors[0], &tensors[1])?;
+        for layer in tensors[2..].chunks_exact(2) {
+            x = affine(&x.relu()?, &layer[0], &layer[1])?;
+        }
+        Ok(x)
+    }
+}

@@ -1,0 +1,245 @@
+//! Ready models a task can name: what they consist of, how they begin, and their forward pass in candle.
+//!
+//! An [`Architecture`] is what a task stores: a kind and its sizes. From it follow the tensors (named and shaped as
+//! PyTorch does, so that checkpoints move over by name), the first values' bounds (PyTorch's: `1 / sqrt(fan_in)`, biases
+//! too) and the arithmetic. Training itself lives in [`crate::train`]; nothing here knows data, optimizers or rounds.
+
+use std::sync::Arc;
+
+use candle_core::Tensor;
+use learning::{Initializer, Layout, LayoutError, Parameters, TensorInit, TensorSpec};
+use serde::{Deserialize, Serialize};
+
+pub mod cnn;
+pub mod gru;
+pub mod linear;
+pub mod mlp;
+
+pub use cnn::Cnn;
+pub use gru::Gru;
+pub use linear::Linear;
+pub use mlp::Mlp;
+
+/// Largest value of any one size of a model.
+pub const MAX_SIZE: u32 = 1 << 20;
+
+/// A model by kind and sizes, for example `{"kind": "mlp", "inputs": 784, "hidden": [200], "classes": 10}`. Sizes left
+/// out take their defaults; unknown keys are refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Architecture {
+    /// Softmax regression.
+    Linear(Linear),
+    /// Fully connected layers with ReLU between them.
+    Mlp(Mlp),
+    /// Two convolutions with pooling, then two fully connected layers.
+    Cnn(Cnn),
+    /// Next-character prediction with a gated recurrent unit.
+    Gru(Gru),
+}
+
+/// Why sizes do not make a model.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ArchitectureError {
+    /// A size that is zero or beyond what is allowed.
+    #[error("{kind}: `{size}` is {value}; it must be from {least} to {most}")]
+    Size {
+        /// The model's kind.
+        kind: &'static str,
+        /// Which size.
+        size: &'static str,
+        /// What was given.
+        value: u64,
+        /// Least allowed.
+        least: u32,
+        /// Most allowed.
+        most: u32,
+    },
+    /// Sizes within bounds whose product is not.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+}
+
+/// What a model is fed with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputKind {
+    /// Rows of this many `f32`s, one label each.
+    Features(usize),
+    /// Sequences of characters, numbered below the vocabulary's size.
+    Characters,
+}
+
+impl Architecture {
+    /// Name of the kind, as in `kind = "mlp"`.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Linear(_) => "linear",
+            Self::Mlp(_) => "mlp",
+            Self::Cnn(_) => "cnn",
+            Self::Gru(_) => "gru",
+        }
+    }
+
+    /// The tensors in order, each with how its first values are drawn.
+    ///
+    /// # Errors
+    /// [`ArchitectureError::Size`].
+    pub fn tensors(&self) -> Result<Vec<TensorInit>, ArchitectureError> {
+        match self {
+            Self::Linear(sizes) => sizes.tensors(),
+            Self::Mlp(sizes) => sizes.tensors(),
+            Self::Cnn(sizes) => sizes.tensors(),
+            Self::Gru(sizes) => sizes.tensors(),
+        }
+    }
+
+    /// Names and shapes of the tensors.
+    ///
+    /// # Errors
+    /// Any [`ArchitectureError`].
+    pub fn layout(&self) -> Result<Layout, ArchitectureError> {
+        Ok(Layout::new(self.tensors()?.into_iter().map(|tensor| tensor.spec).collect())?)
+    }
+
+    /// A first model, the same bits on every device for the same seed.
+    ///
+    /// # Errors
+    /// Any [`ArchitectureError`].
+    pub fn initial(&self, seed: u64) -> Result<Parameters, ArchitectureError> {
+        let layout = Arc::new(self.layout()?);
+        let initial = learning::initialize(layout, &self.tensors()?, seed);
+        // The initializers are this file's own: they name the layout's tensors, with bounds that are finite.
+        Ok(initial.unwrap_or_else(|error| unreachable!("{error}")))
+    }
+
+    /// What the model is fed with.
+    #[must_use]
+    pub fn input(&self) -> InputKind {
+        match self {
+            Self::Linear(sizes) => InputKind::Features(sizes.inputs as usize),
+            Self::Mlp(sizes) => InputKind::Features(sizes.inputs as usize),
+            Self::Cnn(sizes) => InputKind::Features(sizes.inputs()),
+            Self::Gru(_) => InputKind::Characters,
+        }
+    }
+
+    /// Number of classes (or characters) to choose from.
+    #[must_use]
+    pub fn classes(&self) -> u32 {
+        match self {
+            Self::Linear(sizes) => sizes.classes,
+            Self::Mlp(sizes) => sizes.classes,
+            Self::Cnn(sizes) => sizes.classes,
+            Self::Gru(sizes) => sizes.vocabulary,
+        }
+    }
+
+    /// Scores of each class before softmax, shape `[predictions, classes]`, from tensors in the layout's order. `input`
+    /// is `[batch, inputs]` in `f32`, or `[batch, length]` in `u32` for characters (then `batch * length` predictions).
+    pub(crate) fn logits(&self, tensors: &[Tensor], input: &Tensor) -> candle_core::Result<Tensor> {
+        match self {
+            Self::Linear(sizes) => sizes.logits(tensors, input),
+            Self::Mlp(sizes) => sizes.logits(tensors, input),
+            Self::Cnn(sizes) => sizes.logits(tensors, input),
+            Self::Gru(sizes) => sizes.logits(tensors, input),
+        }
+    }
+}
+
+/// Refuses a size outside `1..=most`.
+fn check(kind: &'static str, size: &'static str, value: u32, most: u32) -> Result<(), ArchitectureError> {
+    check_from(kind, size, value, 1, most)
+}
+
+/// Refuses a size outside `least..=most`.
+fn check_from(
+    kind: &'static str,
+    size: &'static str,
+    value: u32,
+    least: u32,
+    most: u32,
+) -> Result<(), ArchitectureError> {
+    if (least..=most).contains(&value) {
+        Ok(())
+    } else {
+        Err(ArchitectureError::Size { kind, size, value: value.into(), least, most })
+    }
+}
+
+/// A tensor drawn uniformly from `±1 / sqrt(fan_in)`.
+fn uniform(name: impl Into<String>, shape: &[u32], fan_in: u32) -> TensorInit {
+    // Division and square root round once each in IEEE 754: every device gets the same bound.
+    #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
+    let bound = (1.0 / f64::from(fan_in)).sqrt() as f32;
+    drawn(name, shape, Initializer::Uniform { bound })
+}
+
+fn drawn(name: impl Into<String>, shape: &[u32], init: Initializer) -> TensorInit {
+    let shape = shape.iter().map(|&dimension| u64::from(dimension)).collect();
+    TensorInit { spec: TensorSpec { name: name.into(), shape }, init }
+}
+
+/// `x W^T + b` with PyTorch's `[outputs, inputs]` weights.
+fn affine(x: &Tensor, weight: &Tensor, bias: &Tensor) -> candle_core::Result<Tensor> {
+    x.matmul(&weight.t()?)?.broadcast_add(bias)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(json: &str) -> Result<Architecture, serde_json::Error> {
+        serde_json::from_str(json)
+    }
+
+    #[test]
+    fn counts_parameters_as_the_literature_does() {
+        let count = |architecture: Architecture| architecture.layout().unwrap().len();
+        assert_eq!(count(Architecture::Cnn(Cnn::default())), 1_663_370); // McMahan et al. 2017, section 3
+        assert_eq!(count(Architecture::Mlp(Mlp::default())), 784 * 200 + 200 + 200 * 10 + 10);
+        assert_eq!(count(Architecture::Mlp(Mlp { hidden: vec![200, 200], ..Mlp::default() })), 199_210);
+        assert_eq!(count(Architecture::Linear(Linear { inputs: 60, classes: 10 })), 610);
+        let gru = 80 * 8 + 3 * 128 * (8 + 128 + 2) + 80 * 128 + 80;
+        assert_eq!(count(Architecture::Gru(Gru::with_vocabulary(80))), gru);
+    }
+
+    #[test]
+    fn reads_kind_and_sizes_and_refuses_the_rest() {
+        assert_eq!(parse(r#"{"kind":"mlp"}"#).unwrap(), Architecture::Mlp(Mlp::default()));
+        let written = serde_json::to_string(&Architecture::Gru(Gru::with_vocabulary(65))).unwrap();
+        assert_eq!(parse(&written).unwrap(), Architecture::Gru(Gru::with_vocabulary(65)));
+        assert!(parse(r#"{"kind":"mlp","depth":3}"#).unwrap_err().to_string().contains("depth"));
+        assert!(parse(r#"{"kind":"gru"}"#).unwrap_err().to_string().contains("vocabulary"));
+        assert!(parse(r#"{"kind":"resnet"}"#).is_err());
+    }
+
+    #[test]
+    fn refuses_sizes_that_are_zero_or_too_large() {
+        for (json, size) in [
+            (r#"{"kind":"linear","inputs":0,"classes":10}"#, "inputs"),
+            (r#"{"kind":"mlp","hidden":[200,0]}"#, "hidden"),
+            (r#"{"kind":"cnn","width":3}"#, "width"),
+            (r#"{"kind":"cnn","classes":0}"#, "classes"),
+            (r#"{"kind":"gru","vocabulary":65,"layers":9}"#, "layers"),
+            (r#"{"kind":"linear","inputs":4294967295,"classes":10}"#, "inputs"),
+        ] {
+            let error = parse(json).unwrap().layout().unwrap_err().to_string();
+            assert!(error.contains(size), "{error}");
+        }
+        let huge = parse(r#"{"kind":"linear","inputs":1048576,"classes":1048576}"#).unwrap();
+        assert_eq!(huge.layout(), Err(ArchitectureError::Layout(LayoutError::TooManyParameters)));
+    }
+
+    #[test]
+    fn begins_within_the_bounds_and_at_the_seed() {
+        let model = Architecture::Mlp(Mlp { inputs: 16, hidden: vec![8], classes: 3 });
+        let first = model.initial(1).unwrap();
+        assert!(first.tensor(0).iter().all(|value| value.abs() <= 0.25));
+        assert!(first.tensor(0).iter().any(|value| value.abs() > 0.2));
+        assert_eq!(first, model.initial(1).unwrap());
+        assert_ne!(first, model.initial(2).unwrap());
+    }
+}

@@ -1,0 +1,87 @@
+//! The order of examples: shuffled anew for each pass, a pure function of the seed.
+
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+
+use super::config::SgdConfig;
+
+/// Hands out batches of indices until the configured epochs or steps are used up.
+pub(super) struct Batches {
+    order: Vec<usize>,
+    rng: ChaCha8Rng,
+    size: usize,
+    /// Place in `order`; at its end a new pass begins.
+    position: usize,
+    /// Batches still to come.
+    left: u64,
+}
+
+impl Batches {
+    /// Batches of `config.batch_size` of `count` examples, or of all if there are fewer.
+    pub(super) fn new(count: usize, config: &SgdConfig) -> Self {
+        let size = usize::try_from(config.batch_size).unwrap_or(usize::MAX).clamp(1, count.max(1));
+        let per_epoch = count.div_ceil(size) as u64;
+        let left = match (config.epochs, config.steps) {
+            (Some(epochs), _) => u64::from(epochs) * per_epoch,
+            (None, steps) => u64::from(steps.unwrap_or_default()),
+        };
+        Self { order: (0..count).collect(), rng: ChaCha8Rng::seed_from_u64(config.seed), size, position: count, left }
+    }
+
+    /// The most examples of a batch.
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The next batch.
+    pub(super) fn next(&mut self) -> Option<&[usize]> {
+        if self.left == 0 || self.order.is_empty() {
+            return None;
+        }
+        self.left -= 1;
+        if self.position == self.order.len() {
+            self.order.shuffle(&mut self.rng);
+            self.position = 0;
+        }
+        let start = self.position;
+        self.position = (start + self.size).min(self.order.len());
+        Some(&self.order[start..self.position])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(count: usize, config: &SgdConfig) -> Vec<Vec<usize>> {
+        let mut batches = Batches::new(count, config);
+        std::iter::from_fn(|| batches.next().map(<[usize]>::to_vec)).collect()
+    }
+
+    #[test]
+    fn each_epoch_takes_every_example_once_in_another_order() {
+        let config = SgdConfig { epochs: Some(2), batch_size: 4, ..SgdConfig::one_epoch() };
+        let batches = all(10, &config);
+        assert_eq!(batches.iter().map(Vec::len).collect::<Vec<_>>(), [4, 4, 2, 4, 4, 2]);
+        let (first, second) = (batches[..3].concat(), batches[3..].concat());
+        assert_ne!(first, second);
+        for mut epoch in [first, second] {
+            epoch.sort_unstable();
+            assert_eq!(epoch, (0..10).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn steps_go_round_the_data_and_a_large_batch_takes_what_is_there() {
+        let config = SgdConfig { epochs: None, steps: Some(5), batch_size: 100, ..SgdConfig::one_epoch() };
+        assert_eq!(all(3, &config).iter().map(Vec::len).collect::<Vec<_>>(), [3; 5]);
+    }
+
+    #[test]
+    fn the_seed_decides() {
+        let config = |seed| SgdConfig { seed, ..SgdConfig::one_epoch() };
+        assert_eq!(all(50, &config(1)), all(50, &config(1)));
+        assert_ne!(all(50, &config(1)), all(50, &config(2)));
+    }
+}

@@ -1,0 +1,144 @@
+//! How a participant trains: the numbers of local stochastic gradient descent.
+
+use serde::{Deserialize, Serialize};
+
+/// Most passes over the data in one round.
+pub const MAX_EPOCHS: u32 = 10_000;
+/// Most steps in one round.
+pub const MAX_STEPS: u32 = 10_000_000;
+/// Most examples in a batch.
+pub const MAX_BATCH: u32 = 65_536;
+
+/// Local stochastic gradient descent, in PyTorch's form: `v = momentum * v + g`, `w = w - learning_rate * v`, where `g`
+/// is the gradient of the batch's mean loss, plus `weight_decay * w`, plus `proximal_mu * (w - start)`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SgdConfig {
+    /// Passes over the data, 1 to [`MAX_EPOCHS`]. Exactly one of this and `steps` is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epochs: Option<u32>,
+    /// Batches to take, 1 to [`MAX_STEPS`], going round the data as often as needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<u32>,
+    /// Examples in a batch, 1 to [`MAX_BATCH`]; an epoch's last batch may be smaller.
+    pub batch_size: u32,
+    /// Above 0, finite.
+    pub learning_rate: f32,
+    /// From 0 (off) to below 1.
+    #[serde(default)]
+    pub momentum: f32,
+    /// At least 0 (off).
+    #[serde(default)]
+    pub weight_decay: f32,
+    /// Weight of FedProx's pull towards the model that training began with (Li et al. 2020, equation 2), at least 0
+    /// (off).
+    #[serde(default)]
+    pub proximal_mu: f32,
+    /// Orders the examples; the same seed gives the same order.
+    pub seed: u64,
+}
+
+/// Why a configuration cannot train.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// Both or neither of the two lengths.
+    #[error("give exactly one of `epochs` and `steps`")]
+    Length,
+    /// A count out of range.
+    #[error("`{name}` is {value}; it must be from 1 to {most}")]
+    Count {
+        /// Which.
+        name: &'static str,
+        /// What was given.
+        value: u32,
+        /// Most allowed.
+        most: u32,
+    },
+    /// A number out of range.
+    #[error("`{name}` is {value}; it must be {must}")]
+    Number {
+        /// Which.
+        name: &'static str,
+        /// What was given.
+        value: f32,
+        /// What would be right.
+        must: &'static str,
+    },
+}
+
+impl SgdConfig {
+    /// Plain gradient descent for one epoch: batches of 10, learning rate 0.05, seed 0.
+    #[must_use]
+    pub fn one_epoch() -> Self {
+        Self {
+            epochs: Some(1),
+            steps: None,
+            batch_size: 10,
+            learning_rate: 0.05,
+            momentum: 0.0,
+            weight_decay: 0.0,
+            proximal_mu: 0.0,
+            seed: 0,
+        }
+    }
+
+    /// Checks every number's range.
+    ///
+    /// # Errors
+    /// The first [`ConfigError`] met.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        match (self.epochs, self.steps) {
+            (Some(epochs), None) => count("epochs", epochs, MAX_EPOCHS)?,
+            (None, Some(steps)) => count("steps", steps, MAX_STEPS)?,
+            _ => return Err(ConfigError::Length),
+        }
+        count("batch_size", self.batch_size, MAX_BATCH)?;
+        let finite = |value: f32| value >= 0.0 && value.is_finite();
+        number("learning_rate", self.learning_rate, finite(self.learning_rate) && self.learning_rate > 0.0, "above 0")?;
+        number("momentum", self.momentum, (0.0..1.0).contains(&self.momentum), "from 0 to below 1")?;
+        number("weight_decay", self.weight_decay, finite(self.weight_decay), "at least 0")?;
+        number("proximal_mu", self.proximal_mu, finite(self.proximal_mu), "at least 0")
+    }
+}
+
+fn count(name: &'static str, value: u32, most: u32) -> Result<(), ConfigError> {
+    if (1..=most).contains(&value) { Ok(()) } else { Err(ConfigError::Count { name, value, most }) }
+}
+
+fn number(name: &'static str, value: f32, good: bool, must: &'static str) -> Result<(), ConfigError> {
+    if good { Ok(()) } else { Err(ConfigError::Number { name, value, must }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refuses_what_cannot_train() {
+        let good = SgdConfig::one_epoch();
+        assert_eq!(good.validate(), Ok(()));
+        let bad = [
+            (SgdConfig { epochs: None, ..good.clone() }, "exactly one"),
+            (SgdConfig { steps: Some(1), ..good.clone() }, "exactly one"),
+            (SgdConfig { epochs: Some(0), ..good.clone() }, "epochs"),
+            (SgdConfig { batch_size: 0, ..good.clone() }, "batch_size"),
+            (SgdConfig { batch_size: u32::MAX, ..good.clone() }, "batch_size"),
+            (SgdConfig { learning_rate: 0.0, ..good.clone() }, "learning_rate"),
+            (SgdConfig { learning_rate: f32::NAN, ..good.clone() }, "learning_rate"),
+            (SgdConfig { momentum: 1.0, ..good.clone() }, "momentum"),
+            (SgdConfig { weight_decay: -0.1, ..good.clone() }, "weight_decay"),
+            (SgdConfig { proximal_mu: f32::INFINITY, ..good.clone() }, "proximal_mu"),
+        ];
+        for (config, words) in bad {
+            let error = config.validate().unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn unknown_keys_are_refused() {
+        let written = r#"{"epochs":1,"batch_size":10,"learning_rate":0.1,"seed":1,"nesterov":true}"#;
+        assert!(serde_json::from_str::<SgdConfig>(written).unwrap_err().to_string().contains("nesterov"));
+    }
+}

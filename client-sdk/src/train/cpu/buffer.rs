@@ -1,0 +1,38 @@
+//! Memory of one training run: allocated once, reused at every step.
+//!
+//! Large buffers that come and go at each step cost more than the arithmetic on them where the allocator returns their
+//! pages, and a library must not choose its host's allocator.
+
+use std::ops::{Deref, DerefMut};
+
+/// `f32`s, zero at first, that begin at a cache line: a vector that straddles two costs twice.
+pub(super) struct Buffer {
+    memory: Vec<f32>,
+    start: usize,
+    length: usize,
+}
+
+/// Numbers in a cache line of 64 bytes.
+const LINE: usize = 16;
+
+impl Buffer {
+    pub(super) fn zeros(length: usize) -> Self {
+        let memory = vec![0.0; length + LINE];
+        let start = memory.as_ptr().align_offset(LINE * size_of::<f32>()).min(LINE);
+        Self { memory, start, length }
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        &self.memory[self.start..self.start + self.length]
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        &mut self.memory[self.start..self.start + self.length]
+    }
+}

@@ -1,0 +1,113 @@
+//! Passes over whole buffers: bias, ReLU, the optimizer's step. Compiled for the instructions the CPU has.
+
+use pulp::Arch;
+
+use super::super::config::SgdConfig;
+use super::buffer::Buffer;
+
+/// Adds `row` to each of `rows`.
+pub(super) fn add_to_rows(arch: Arch, row: &[f32], rows: &mut [f32]) {
+    arch.dispatch(
+        #[inline(always)]
+        || {
+            for target in rows.chunks_exact_mut(row.len()) {
+                for (target, &value) in target.iter_mut().zip(row) {
+                    *target += value;
+                }
+            }
+        },
+    );
+}
+
+/// Adds each of `rows` to `sum`.
+pub(super) fn add_rows(arch: Arch, rows: &[f32], sum: &mut [f32]) {
+    arch.dispatch(
+        #[inline(always)]
+        || {
+            for row in rows.chunks_exact(sum.len()) {
+                for (sum, &value) in sum.iter_mut().zip(row) {
+                    *sum += value;
+                }
+            }
+        },
+    );
+}
+
+/// Replaces what is negative by zero. NaN stays, so that divergence is seen.
+pub(super) fn relu(arch: Arch, values: &mut [f32]) {
+    arch.dispatch(
+        #[inline(always)]
+        || {
+            for value in values {
+                *value = if *value <= 0.0 { 0.0 } else { *value };
+            }
+        },
+    );
+}
+
+/// Clears the gradient where the ReLU's output is zero.
+pub(super) fn mask(arch: Arch, gradient: &mut [f32], outputs: &[f32]) {
+    arch.dispatch(
+        #[inline(always)]
+        || {
+            for (gradient, &output) in gradient.iter_mut().zip(outputs) {
+                *gradient = if output == 0.0 { 0.0 } else { *gradient };
+            }
+        },
+    );
+}
+
+/// Stochastic gradient descent with the memory it needs, and no more.
+pub(super) struct Optimizer {
+    learning_rate: f32,
+    momentum: f32,
+    weight_decay: f32,
+    proximal_mu: f32,
+    /// Empty without momentum.
+    velocity: Buffer,
+    /// Where training began; empty without a proximal term.
+    anchor: Buffer,
+}
+
+impl Optimizer {
+    pub(super) fn new(config: &SgdConfig, parameters: &[f32]) -> Self {
+        let mut anchor = Buffer::zeros(if config.proximal_mu == 0.0 { 0 } else { parameters.len() });
+        if config.proximal_mu != 0.0 {
+            anchor.copy_from_slice(parameters);
+        }
+        Self {
+            learning_rate: config.learning_rate,
+            momentum: config.momentum,
+            weight_decay: config.weight_decay,
+            proximal_mu: config.proximal_mu,
+            velocity: Buffer::zeros(if config.momentum == 0.0 { 0 } else { parameters.len() }),
+            anchor,
+        }
+    }
+
+    /// One step against `gradient`, which is overwritten.
+    pub(super) fn step(&mut self, arch: Arch, parameters: &mut [f32], gradient: &mut [f32]) {
+        let Self { learning_rate, momentum, weight_decay, proximal_mu, .. } = *self;
+        let (velocity, anchor) = (&mut self.velocity, &self.anchor);
+        arch.dispatch(
+            #[inline(always)]
+            || {
+                if weight_decay != 0.0 {
+                    for (gradient, &parameter) in gradient.iter_mut().zip(&*parameters) {
+                        *gradient += weight_decay * parameter;
+                    }
+                }
+                for ((gradient, &parameter), &anchor) in gradient.iter_mut().zip(&*parameters).zip(&**anchor) {
+                    *gradient += proximal_mu * (parameter - anchor);
+                }
+                for (velocity, gradient) in velocity.iter_mut().zip(&mut *gradient) {
+                    *velocity = momentum * *velocity + *gradient;
+                    *gradient = *velocity;
+                }
+                for (parameter, &gradient) in parameters.iter_mut().zip(&*gradient) {
+                    *parameter -= learning_rate * gradient;
+                }
+            },
+        );
+    }
+}

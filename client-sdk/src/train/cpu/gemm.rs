@@ -1,0 +1,238 @@
+//! Two matrix products on borrowed `f32` slices, for one core.
+//!
+//! Why not a general library: the layers here know their operands' addresses (an image needs no im2col, a weight matrix
+//! can stay packed from step to step), the buffers are reused, and each product must be the same bits on each run. Both
+//! products work on a *panel*: `width` adjacent columns (16 or 32) of the right-hand operand or of the result, stored
+//! row after row. Which instructions are used is decided once, by [`pulp::Arch`], from what the CPU offers.
+//!
+//! Nothing here spawns threads or allocates.
+
+use pulp::{Arch, Simd, WithSimd};
+
+/// Columns of a wide panel; narrower results use [`NARROW`].
+pub(super) const WIDE: usize = 32;
+/// Columns of a narrow panel: the widest vector register there is.
+pub(super) const NARROW: usize = 16;
+/// Rows of a panel that are used for all rows of the result before the next: 32 KiB, so they stay in the first-level
+/// cache.
+const DEPTH: usize = 256;
+
+/// Where row `i` of the left operand begins: `start + (i / group) * group_step + (i % group) * step`.
+#[derive(Clone, Copy)]
+pub(super) struct Rows {
+    /// Offset of row 0.
+    pub(super) start: usize,
+    /// Rows at an even distance, for example the pixels of one image line; 0 when all are.
+    pub(super) group: usize,
+    /// Distance of one group from the next.
+    pub(super) group_step: usize,
+    /// Distance of neighbours in a group.
+    pub(super) step: usize,
+}
+
+impl Rows {
+    /// Rows at an even distance.
+    pub(super) fn even(step: usize) -> Self {
+        Self { start: 0, group: 0, group_step: 0, step }
+    }
+
+    #[inline(always)]
+    fn offset(&self, row: usize) -> usize {
+        match row.checked_div(self.group) {
+            None => self.start + row * self.step,
+            Some(group) => self.start + group * self.group_step + (row - group * self.group) * self.step,
+        }
+    }
+}
+
+/// `C[m, width] (+)= A[m, segments * length] * B[segments * length, width]`, where a row of `A` is `segments` runs of
+/// `length` adjacent numbers, `segment_step` apart. That is a dense matrix, and also a convolution read from its padded
+/// image in place.
+pub(super) struct RowProduct<'a> {
+    pub(super) a: &'a [f32],
+    pub(super) rows: Rows,
+    pub(super) segments: usize,
+    pub(super) segment_step: usize,
+    pub(super) length: usize,
+    /// A panel: dense, row-major.
+    pub(super) b: &'a [f32],
+    pub(super) width: usize,
+    /// Row `i` of the result begins at `i * c_step`.
+    pub(super) c: &'a mut [f32],
+    pub(super) c_step: usize,
+    pub(super) m: usize,
+}
+
+/// `C[m, width] (+)= sum over t of A[t, ..m]^T * B[t, ..width]`, where `t` runs over `segments` times `length` places.
+/// That is a weight gradient: `t` counts examples, or the pixels of an image.
+pub(super) struct OuterProduct<'a> {
+    pub(super) a: &'a [f32],
+    pub(super) a_start: usize,
+    pub(super) a_segment: usize,
+    pub(super) a_step: usize,
+    pub(super) b: &'a [f32],
+    pub(super) b_start: usize,
+    pub(super) b_segment: usize,
+    pub(super) b_step: usize,
+    pub(super) segments: usize,
+    pub(super) length: usize,
+    pub(super) m: usize,
+    pub(super) width: usize,
+    /// A panel: dense, row-major.
+    pub(super) c: &'a mut [f32],
+    /// Whether to add to `c` rather than to overwrite it.
+    pub(super) accumulate: bool,
+}
+
+impl RowProduct<'_> {
+    /// Computes the product.
+    pub(super) fn run(self, arch: Arch) {
+        arch.dispatch(self);
+    }
+}
+
+impl OuterProduct<'_> {
+    /// Computes the product.
+    pub(super) fn run(self, arch: Arch) {
+        arch.dispatch(self);
+    }
+}
+
+/// Calls `$kernel::<S, rows, vectors>` for blocks of the largest sizes that fit: registers hold the block of the result.
+macro_rules! cover {
+    ($self:ident, $simd:ident, $kernel:ident $(, $extra:expr)*) => {{
+        let mut column = 0;
+        while column < $self.width {
+            if column + 2 * S::F32_LANES <= $self.width {
+                cover!(@rows $self, $simd, $kernel, column, 2 $(, $extra)*);
+                column += 2 * S::F32_LANES;
+            } else {
+                cover!(@rows $self, $simd, $kernel, column, 1 $(, $extra)*);
+                column += S::F32_LANES;
+            }
+        }
+    }};
+    (@rows $self:ident, $simd:ident, $kernel:ident, $column:ident, $vectors:literal $(, $extra:expr)*) => {{
+        let mut row = 0;
+        while row < $self.m {
+            row += match $self.m - row {
+                8.. if S::REGISTER_COUNT >= 32 => $self.$kernel::<S, 8, $vectors>($simd, row, $column $(, $extra)*),
+                4.. => $self.$kernel::<S, 4, $vectors>($simd, row, $column $(, $extra)*),
+                2.. => $self.$kernel::<S, 2, $vectors>($simd, row, $column $(, $extra)*),
+                _ => $self.$kernel::<S, 1, $vectors>($simd, row, $column $(, $extra)*),
+            };
+        }
+    }};
+}
+
+impl WithSimd for RowProduct<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        // Runs of about DEPTH rows of the panel: several short segments, or a part of a long one.
+        let together = (DEPTH / self.length.max(1)).max(1);
+        for segment in (0..self.segments).step_by(together) {
+            let segments = together.min(self.segments - segment);
+            for first in (0..self.length).step_by(DEPTH) {
+                let run = Run { segment, segments, first, length: DEPTH.min(self.length - first) };
+                cover!(self, simd, block, run);
+            }
+        }
+    }
+}
+
+/// Part of the sums: `length` products from `first` on in each of `segments` segments from `segment` on.
+#[derive(Clone, Copy)]
+struct Run {
+    segment: usize,
+    segments: usize,
+    first: usize,
+    length: usize,
+}
+
+impl RowProduct<'_> {
+    /// Adds `run` to rows `row..row + R` and `V` vectors of columns from `column` on. Returns `R`.
+    #[inline(always)]
+    fn block<S: Simd, const R: usize, const V: usize>(
+        &mut self,
+        simd: S,
+        row: usize,
+        column: usize,
+        run: Run,
+    ) -> usize {
+        let mut sums = [[simd.splat_f32s(0.0); V]; R];
+        let columns = V * S::F32_LANES;
+        if run.segment > 0 || run.first > 0 {
+            for (r, sums) in sums.iter_mut().enumerate() {
+                let c = &self.c[(row + r) * self.c_step + column..][..columns];
+                sums.copy_from_slice(S::as_simd_f32s(c).0);
+            }
+        }
+        let mut starts = [0; R];
+        for (r, start) in starts.iter_mut().enumerate() {
+            *start = self.rows.offset(row + r) + run.first;
+        }
+        for segment in run.segment..run.segment + run.segments {
+            let mut rows: [&[f32]; R] = [&[]; R];
+            for r in 0..R {
+                rows[r] = &self.a[starts[r] + segment * self.segment_step..][..run.length];
+            }
+            let b = &self.b[(segment * self.length + run.first) * self.width + column..];
+            for t in 0..run.length {
+                let b = S::as_simd_f32s(&b[t * self.width..][..columns]).0;
+                for r in 0..R {
+                    let a = simd.splat_f32s(rows[r][t]);
+                    for v in 0..V {
+                        sums[r][v] = simd.mul_add_e_f32s(a, b[v], sums[r][v]);
+                    }
+                }
+            }
+        }
+        for (r, sums) in sums.iter().enumerate() {
+            let c = &mut self.c[(row + r) * self.c_step + column..][..columns];
+            S::as_mut_simd_f32s(c).0.copy_from_slice(sums);
+        }
+        R
+    }
+}
+
+impl WithSimd for OuterProduct<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        cover!(self, simd, block);
+    }
+}
+
+impl OuterProduct<'_> {
+    /// Rows `row..row + R` and `V` vectors of columns from `column` on. Returns `R`.
+    #[inline(always)]
+    fn block<S: Simd, const R: usize, const V: usize>(&mut self, simd: S, row: usize, column: usize) -> usize {
+        let mut sums = [[simd.splat_f32s(0.0); V]; R];
+        let columns = V * S::F32_LANES;
+        for segment in 0..self.segments {
+            let a = &self.a[self.a_start + segment * self.a_segment + row..];
+            let b = &self.b[self.b_start + segment * self.b_segment + column..];
+            for t in 0..self.length {
+                let a = &a[t * self.a_step..][..R];
+                let b = S::as_simd_f32s(&b[t * self.b_step..][..columns]).0;
+                for r in 0..R {
+                    let a = simd.splat_f32s(a[r]);
+                    for v in 0..V {
+                        sums[r][v] = simd.mul_add_e_f32s(a, b[v], sums[r][v]);
+                    }
+                }
+            }
+        }
+        for (r, sums) in sums.iter().enumerate() {
+            let c = &mut self.c[(row + r) * self.width + column..][..columns];
+            let c = S::as_mut_simd_f32s(c).0;
+            for v in 0..V {
+                c[v] = if self.accumulate { simd.add_f32s(c[v], sums[v]) } else { sums[v] };
+            }
+        }
+        R
+    }
+}

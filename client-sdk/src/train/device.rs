@@ -1,0 +1,115 @@
+//! Which device trains.
+//!
+//! CUDA and Metal are compiled in by the features `cuda` and `metal`; asking for one that is not there is an error, never
+//! a silent fall back. Only `auto` chooses.
+
+use candle_core::Device;
+use serde::{Deserialize, Serialize};
+
+/// What the configuration asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DeviceChoice {
+    /// A GPU if this build and machine have one, else the CPU.
+    #[default]
+    Auto,
+    /// One CPU core.
+    Cpu,
+    /// The first NVIDIA GPU.
+    Cuda,
+    /// Apple's GPU.
+    Metal,
+}
+
+/// Why the device asked for cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// This build cannot use it.
+    #[error("device `{device}` was asked for, but this build has no support for it: build with the feature `{device}`")]
+    NotCompiledIn {
+        /// Name of device and feature.
+        device: &'static str,
+    },
+    /// This machine does not have it.
+    #[error("device `{device}` was asked for, but cannot be used on this machine: {reason}")]
+    Unavailable {
+        /// Name of the device.
+        device: &'static str,
+        /// What the driver says.
+        reason: String,
+    },
+    /// A word that names no device.
+    #[error("unknown device {0:?}; choose auto, cpu, cuda or metal")]
+    Unknown(String),
+}
+
+impl std::str::FromStr for DeviceChoice {
+    type Err = DeviceError;
+
+    fn from_str(name: &str) -> Result<Self, DeviceError> {
+        match name {
+            "auto" => Ok(Self::Auto),
+            "cpu" => Ok(Self::Cpu),
+            "cuda" => Ok(Self::Cuda),
+            "metal" => Ok(Self::Metal),
+            _ => Err(DeviceError::Unknown(name.to_owned())),
+        }
+    }
+}
+
+impl DeviceChoice {
+    /// Opens the device.
+    ///
+    /// # Errors
+    /// [`DeviceError`] if a GPU was asked for by name and cannot be had.
+    pub fn open(self) -> Result<Device, DeviceError> {
+        match self {
+            Self::Cpu => Ok(Device::Cpu),
+            Self::Cuda => cuda(),
+            Self::Metal => metal(),
+            Self::Auto => Ok(cuda().or_else(|_| metal()).unwrap_or(Device::Cpu)),
+        }
+    }
+}
+
+fn cuda() -> Result<Device, DeviceError> {
+    open("cuda", cfg!(feature = "cuda"), Device::new_cuda)
+}
+
+fn metal() -> Result<Device, DeviceError> {
+    open("metal", cfg!(feature = "metal"), Device::new_metal)
+}
+
+fn open(
+    device: &'static str,
+    compiled_in: bool,
+    open: fn(usize) -> candle_core::Result<Device>,
+) -> Result<Device, DeviceError> {
+    if !compiled_in {
+        return Err(DeviceError::NotCompiledIn { device });
+    }
+    open(0).map_err(|error| DeviceError::Unavailable { device, reason: error.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cpu_is_always_there_and_auto_always_finds_something() {
+        assert!(matches!(DeviceChoice::Cpu.open(), Ok(Device::Cpu)));
+        assert!(DeviceChoice::Auto.open().is_ok());
+    }
+
+    #[test]
+    fn a_device_that_is_not_there_is_named() {
+        for (name, compiled_in) in [("cuda", cfg!(feature = "cuda")), ("metal", cfg!(feature = "metal"))] {
+            let opened = name.parse::<DeviceChoice>().unwrap().open();
+            if !compiled_in {
+                assert!(opened.unwrap_err().to_string().contains(&format!("feature `{name}`")));
+            }
+        }
+        assert!("tpu".parse::<DeviceChoice>().unwrap_err().to_string().contains("auto, cpu, cuda or metal"));
+    }
+}

@@ -1,0 +1,195 @@
+//! The ready trainer: local stochastic gradient descent on a named model, and its evaluation.
+//!
+//! On the CPU the models run on the passes of [`cpu`], on GPUs on candle. candle's CPU backend is not used: its products
+//! fan out over all cores, which is many times slower on a busy machine, and it allocates at every step. A run on the CPU
+//! uses the calling thread alone and gives the same bits for the same seed, binary and CPU, whatever else the machine does;
+//! parallelism belongs across participants.
+//!
+//! Nothing here knows rounds, plans or the network: parameters and examples go in, a difference comes out.
+
+mod batches;
+mod candle;
+mod config;
+mod cpu;
+mod device;
+mod error;
+mod examples;
+
+pub use candle_core::Device;
+
+use learning::Parameters;
+
+pub use self::config::{ConfigError, MAX_BATCH, MAX_EPOCHS, MAX_STEPS, SgdConfig};
+pub use self::device::{DeviceChoice, DeviceError};
+pub use self::error::TrainError;
+pub use self::examples::Examples;
+
+use self::batches::Batches;
+use self::candle::CandleLearner;
+use crate::models::Architecture;
+
+/// Examples scored at once by [`evaluate`]; bounds its memory.
+const EVALUATION_BATCH: usize = 64;
+
+/// What training gives.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trained {
+    /// Trained parameters minus those training began with, flat, in the layout's order. Every value is finite.
+    pub delta: Vec<f32>,
+    /// Mean cross-entropy over everything that was predicted while training, in nats.
+    pub mean_loss: f64,
+    /// Batches taken.
+    pub steps: u64,
+    /// Examples there are to train on, each counted once: the update's weight.
+    pub examples: u64,
+}
+
+/// How good a model is on some examples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Evaluation {
+    /// Mean cross-entropy per prediction, in nats.
+    pub loss: f64,
+    /// Fraction of predictions whose highest score is the right one, 0 to 1.
+    pub accuracy: f64,
+    /// Examples scored; a text has one prediction per character, other examples have one each.
+    pub examples: u64,
+}
+
+/// Sums over predictions.
+#[derive(Clone, Copy, Debug, Default)]
+struct Score {
+    loss: f64,
+    correct: u64,
+    predictions: u64,
+}
+
+impl Score {
+    fn add(&mut self, other: Self) {
+        self.loss += other.loss;
+        self.correct += other.correct;
+        self.predictions += other.predictions;
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
+    fn mean(&self) -> (f64, f64) {
+        let predictions = self.predictions.max(1) as f64;
+        (self.loss / predictions, self.correct as f64 / predictions)
+    }
+}
+
+/// A model on its device. Examples have been checked against the model; `chosen` are indices of examples, at most as
+/// many as the learner was made for.
+trait Learner {
+    /// One step of gradient descent on the chosen examples; scores them as they were before it.
+    fn step(&mut self, examples: &Examples<'_>, chosen: &[usize]) -> Result<Score, TrainError>;
+    /// The gradient of the chosen examples' mean loss, flat, in the layout's order.
+    fn gradient(&mut self, examples: &Examples<'_>, chosen: &[usize]) -> Result<(Score, Vec<f32>), TrainError>;
+    /// Scores the chosen examples.
+    fn score(&mut self, examples: &Examples<'_>, chosen: &[usize]) -> Result<Score, TrainError>;
+    /// The parameters, flat, in the layout's order.
+    fn values(&self) -> Result<Vec<f32>, TrainError>;
+}
+
+/// Trains `architecture` from `start` on `examples`, on one core or the GPU given.
+///
+/// # Errors
+/// Any [`TrainError`]: sizes or numbers out of range, parameters of another model, examples that do not fit it, a loss
+/// that is not finite any more, a device that failed.
+pub fn train(
+    architecture: &Architecture,
+    start: &Parameters,
+    examples: Examples<'_>,
+    config: &SgdConfig,
+    device: &Device,
+) -> Result<Trained, TrainError> {
+    config.validate()?;
+    check(architecture, start, &examples)?;
+    let count = examples.count();
+    let mut batches = Batches::new(count, config);
+    let mut learner = learner(architecture, start, &examples, config, device, batches.size())?;
+    let (mut score, mut steps) = (Score::default(), 0);
+    while let Some(chosen) = batches.next() {
+        let batch = learner.step(&examples, chosen)?;
+        steps += 1;
+        if !batch.loss.is_finite() {
+            return Err(TrainError::Diverged { step: steps, learning_rate: config.learning_rate });
+        }
+        score.add(batch);
+    }
+    let values = learner.values()?;
+    if !values.iter().all(|value| value.is_finite()) {
+        return Err(TrainError::Diverged { step: steps, learning_rate: config.learning_rate });
+    }
+    let delta = values.iter().zip(start.values()).map(|(end, start)| end - start).collect();
+    Ok(Trained { delta, mean_loss: score.mean().0, steps, examples: count as u64 })
+}
+
+/// Scores `parameters` on `examples`.
+///
+/// # Errors
+/// Any [`TrainError`] but those of the configuration.
+pub fn evaluate(
+    architecture: &Architecture,
+    parameters: &Parameters,
+    examples: Examples<'_>,
+    device: &Device,
+) -> Result<Evaluation, TrainError> {
+    check(architecture, parameters, &examples)?;
+    let count = examples.count();
+    let all: Vec<usize> = (0..count).collect();
+    let size = EVALUATION_BATCH.min(count);
+    let config = SgdConfig::one_epoch();
+    let mut learner = learner(architecture, parameters, &examples, &config, device, size)?;
+    let mut score = Score::default();
+    for chosen in all.chunks(size) {
+        score.add(learner.score(&examples, chosen)?);
+    }
+    if !score.loss.is_finite() {
+        return Err(TrainError::NotFinite);
+    }
+    let (loss, accuracy) = score.mean();
+    Ok(Evaluation { loss, accuracy, examples: count as u64 })
+}
+
+/// Mean loss of all examples as one batch, and its gradient, flat, in the layout's order.
+///
+/// # Errors
+/// Any [`TrainError`] but those of the configuration.
+pub fn loss_and_gradient(
+    architecture: &Architecture,
+    parameters: &Parameters,
+    examples: Examples<'_>,
+    device: &Device,
+) -> Result<(f64, Vec<f32>), TrainError> {
+    check(architecture, parameters, &examples)?;
+    let all: Vec<usize> = (0..examples.count()).collect();
+    let config = SgdConfig::one_epoch();
+    let mut learner = learner(architecture, parameters, &examples, &config, device, all.len())?;
+    let (score, gradient) = learner.gradient(&examples, &all)?;
+    Ok((score.mean().0, gradient))
+}
+
+fn check(architecture: &Architecture, parameters: &Parameters, examples: &Examples<'_>) -> Result<(), TrainError> {
+    if architecture.layout()? != **parameters.layout() {
+        return Err(TrainError::OtherModel { kind: architecture.kind() });
+    }
+    examples.check(architecture)
+}
+
+/// The model on its device, for steps of at most `batch` of the examples.
+fn learner<'a>(
+    architecture: &'a Architecture,
+    start: &'a Parameters,
+    examples: &Examples<'_>,
+    config: &'a SgdConfig,
+    device: &'a Device,
+    batch: usize,
+) -> Result<Box<dyn Learner + 'a>, TrainError> {
+    if device.is_cpu() {
+        return Ok(cpu::learner(architecture, start.values(), config, examples, batch));
+    }
+    Ok(Box::new(CandleLearner::new(architecture, start.values(), config, device)?))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,150 @@
+//! Gradients against finite differences, and the CPU passes against candle.
+
+use learning::Parameters;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::candle::CandleLearner;
+use super::*;
+use crate::models::{Cnn, Gru, Linear, Mlp};
+
+/// Labelled rows or sequences, from a seed.
+struct Data {
+    features: Vec<f32>,
+    labels: Vec<u32>,
+    targets: Vec<u32>,
+    width: usize,
+}
+
+const LENGTH: usize = 6;
+
+impl Data {
+    fn new(architecture: &Architecture, count: usize) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(9);
+        let width = match architecture.input() {
+            crate::models::InputKind::Features(width) => width,
+            crate::models::InputKind::Characters => LENGTH,
+        };
+        let features = (0..count * width).map(|_| (rng.next_u32() >> 8) as f32 / 8_388_608.0 - 1.0).collect();
+        let mut labels = |count: usize| (0..count).map(|_| rng.next_u32() % architecture.classes()).collect();
+        let characters = if matches!(architecture, Architecture::Gru(_)) { LENGTH } else { 1 };
+        Self { features, labels: labels(count * characters), targets: labels(count * characters), width }
+    }
+
+    fn examples(&self, architecture: &Architecture) -> Examples<'_> {
+        match architecture {
+            Architecture::Gru(_) => Examples::Text { inputs: &self.labels, targets: &self.targets, length: LENGTH },
+            _ => Examples::Labelled { features: &self.features, labels: &self.labels, width: self.width },
+        }
+    }
+}
+
+/// Small models that reach every branch: padding, several panels, odd image sides, several channels.
+fn models() -> Vec<Architecture> {
+    vec![
+        Architecture::Linear(Linear { inputs: 7, classes: 3 }),
+        Architecture::Mlp(Mlp { inputs: 9, hidden: vec![], classes: 40 }),
+        Architecture::Mlp(Mlp { inputs: 13, hidden: vec![17, 35], classes: 5 }),
+        Architecture::Cnn(Cnn { height: 9, width: 6, channels: 2, classes: 4 }),
+        Architecture::Cnn(Cnn { height: 4, width: 11, channels: 1, classes: 33 }),
+        Architecture::Gru(Gru { embedding: 4, hidden: 6, layers: 2, vocabulary: 5 }),
+    ]
+}
+
+/// A start at which no gradient vanishes by symmetry.
+fn start(architecture: &Architecture) -> Parameters {
+    let mut parameters = architecture.initial(3).unwrap();
+    let mut rng = ChaCha8Rng::seed_from_u64(4);
+    for value in parameters.values_mut() {
+        *value += 0.1 * ((rng.next_u32() >> 8) as f32 / 8_388_608.0 - 1.0);
+    }
+    parameters
+}
+
+#[test]
+fn gradients_are_what_finite_differences_say() {
+    for architecture in models() {
+        let data = Data::new(&architecture, 11);
+        let examples = data.examples(&architecture);
+        let parameters = start(&architecture);
+        let loss = |parameters: &Parameters| evaluate(&architecture, parameters, examples, &Device::Cpu).unwrap().loss;
+        let (at, gradient) = loss_and_gradient(&architecture, &parameters, examples, &Device::Cpu).unwrap();
+        assert!((at - loss(&parameters)).abs() < 1e-5, "{at}");
+        // Along a random direction within each tensor: every parameter takes part, rounding averages out.
+        let mut rng = ChaCha8Rng::seed_from_u64(5);
+        for index in 0..parameters.layout().tensors().len() {
+            let range = parameters.layout().range(index);
+            let length = (range.len() as f32).sqrt();
+            let direction: Vec<f32> =
+                range.clone().map(|_| if rng.next_u32() & 1 == 0 { 1.0 } else { -1.0 } / length).collect();
+            let moved = |by: f32| {
+                let mut parameters = parameters.clone();
+                let values = &mut parameters.values_mut()[range.clone()];
+                values.iter_mut().zip(&direction).for_each(|(value, direction)| *value += by * direction);
+                loss(&parameters)
+            };
+            let step = 5e-3_f32;
+            let numeric = (moved(step) - moved(-step)) / f64::from(2.0 * step);
+            let exact: f64 =
+                gradient[range.clone()].iter().zip(&direction).map(|(&g, &d)| f64::from(g) * f64::from(d)).sum();
+            let name = &parameters.layout().tensors()[index].name;
+            let kind = architecture.kind();
+            assert!((numeric - exact).abs() < 2e-3 + 0.02 * exact.abs(), "{kind} {name}: {numeric} {exact}");
+        }
+    }
+}
+
+#[test]
+fn the_cpu_passes_agree_with_candle() {
+    let mut large = models();
+    large.push(Architecture::Mlp(Mlp::default()));
+    large.push(Architecture::Cnn(Cnn::default()));
+    for architecture in large {
+        let data = Data::new(&architecture, 37);
+        let examples = data.examples(&architecture);
+        let start = start(&architecture);
+        let config = SgdConfig {
+            momentum: 0.9,
+            weight_decay: 0.01,
+            proximal_mu: 0.1,
+            learning_rate: 0.02,
+            ..SgdConfig::one_epoch()
+        };
+        let mut ours = cpu::learner(&architecture, start.values(), &config, &examples, 37);
+        let mut candles = CandleLearner::new(&architecture, start.values(), &config, &Device::Cpu).unwrap();
+        let all: Vec<usize> = (0..37).collect();
+        let (score, gradient) = ours.gradient(&examples, &all).unwrap();
+        let (expected_score, expected) = candles.gradient(&examples, &all).unwrap();
+        assert!((score.loss - expected_score.loss).abs() < 1e-3, "{} {}", score.loss, expected_score.loss);
+        close(&architecture, &gradient, &expected);
+        let (ours_score, candles_score) =
+            (ours.score(&examples, &all).unwrap(), candles.score(&examples, &all).unwrap());
+        assert_eq!(ours_score.correct, candles_score.correct);
+        assert!((ours_score.loss - candles_score.loss).abs() < 1e-3);
+        for chosen in [&all[..10], &all[10..37], &all[5..6], &all[..32]] {
+            ours.step(&examples, chosen).unwrap();
+            candles.step(&examples, chosen).unwrap();
+        }
+        close(&architecture, &ours.values().unwrap(), &candles.values().unwrap());
+    }
+}
+
+/// Equal but for rounding, relative to the largest value.
+fn close(model: &Architecture, ours: &[f32], expected: &[f32]) {
+    assert_eq!(ours.len(), expected.len());
+    let largest = expected.iter().fold(0.0_f32, |largest, value| largest.max(value.abs()));
+    for (index, (ours, expected)) in ours.iter().zip(expected).enumerate() {
+        assert!((ours - expected).abs() <= 1e-5 * largest, "{model:?} {index}: {ours} {expected} (largest {largest})");
+    }
+}
+
+#[test]
+fn parameters_come_back_as_they_went_in() {
+    for architecture in models() {
+        let start = start(&architecture);
+        let data = Data::new(&architecture, 3);
+        let examples = data.examples(&architecture);
+        let learner = cpu::learner(&architecture, start.values(), &SgdConfig::one_epoch(), &examples, 3);
+        assert_eq!(learner.values().unwrap(), start.values());
+    }
+}

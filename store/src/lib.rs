@@ -8,6 +8,8 @@
 //! advance: `federation` decides, `coordinator` asks it, and this crate keeps the outcome by compare and swap.
 
 mod blob;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod entity;
 mod error;
 mod schema;

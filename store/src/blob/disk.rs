@@ -1,9 +1,8 @@
 //! Blobs as files: `xx/<digest>` below one folder, where `xx` are the first two digits of the digest.
 //!
 //! A blob is written to `tmp/`, flushed, renamed into its place, and its folder flushed; a file under its digest is
-//! therefore always whole. The 256 folders are made when the store opens, so that storing a blob never has to make one
-//! durable. Whoever has the folder open holds a shared lock on it; what unfinished writers left is removed by the next who
-//! opens it alone. A file's modification time is the store's clock when the blob was last stored.
+//! therefore always whole. Whoever has the folder open holds a shared lock on it; what unfinished writers left is removed
+//! by the next who opens it alone. A file's modification time is the store's clock when the blob was last stored.
 
 use std::fs::{self, File, FileTimes, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -74,8 +73,22 @@ impl DiskBlobs {
         unfinished.file.sync_all()?;
         let path = self.path(digest);
         // A blob that exists is replaced by its equal, which makes it young again.
-        fs::rename(&unfinished.path, &path)?;
+        match fs::rename(&unfinished.path, &path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                // The first blob of its folder. There are 256 of them, so this is rare.
+                self.make_folder(&path)?;
+                fs::rename(&unfinished.path, &path)?;
+            }
+            result => result?,
+        }
         Ok(sync_parent(&path)?)
+    }
+
+    fn make_folder(&self, blob: &Path) -> io::Result<()> {
+        if let Some(folder) = blob.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        File::open(&*self.folder)?.sync_all()
     }
 }
 
@@ -158,7 +171,11 @@ impl BlobStore for DiskBlobs {
 }
 
 fn list_folder(folder: &Path, older_than: Timestamp, found: &mut Vec<Digest>) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
         let entry = entry?;
         // Whatever is not named like a blob is not ours to judge.
         let Some(digest) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
@@ -288,9 +305,6 @@ fn prepare(folder: &Path) -> Result<File> {
         lock.unlock()?;
     }
     lock.lock_shared()?;
-    for first in 0..=u8::MAX {
-        fs::create_dir_all(folder.join(hex::encode([first])))?;
-    }
     File::open(folder)?.sync_all()?;
     sync_parent(folder)?;
     Ok(lock)

@@ -83,7 +83,7 @@ impl Assignments for SqliteTransaction {
             .list(
                 query(
                     "SELECT * FROM assignment
-                     WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND (?4 IS NULL OR participant > ?4)
+                     WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant > coalesce(?4, x'')
                      ORDER BY participant LIMIT ?5",
                 )
                 .attempt(key, attempt)

@@ -45,7 +45,7 @@ impl ModelVersions for SqliteTransaction {
         let rows = self
             .list(
                 query(
-                    "SELECT * FROM model_version WHERE task = ?1 AND (?2 IS NULL OR version < ?2)
+                    "SELECT * FROM model_version WHERE task = ?1 AND version < coalesce(?2, 1 << 62)
                      ORDER BY version DESC LIMIT ?3",
                 )
                 .bind(task.0)

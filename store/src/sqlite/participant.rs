@@ -56,7 +56,7 @@ impl Participants for SqliteTransaction {
     async fn participants(&mut self, cursor: Option<ParticipantId>, limit: u32) -> Result<Vec<ParticipantRow>> {
         let rows = self
             .list(
-                query("SELECT * FROM participant WHERE ?1 IS NULL OR id > ?1 ORDER BY id LIMIT ?2")
+                query("SELECT * FROM participant WHERE id > coalesce(?1, x'') ORDER BY id LIMIT ?2")
                     .bind(cursor.map(|id| id.0))
                     .bind(limit),
             )

@@ -57,7 +57,7 @@ impl Rounds for SqliteTransaction {
             .list(
                 query(
                     "SELECT * FROM round
-                     WHERE task = ?1 AND (?2 IS NULL OR number < ?2)
+                     WHERE task = ?1 AND number < coalesce(?2, 1 << 62)
                        AND attempt = (SELECT max(attempt) FROM round AS other
                                       WHERE other.task = round.task AND other.number = round.number)
                      ORDER BY number DESC LIMIT ?3",

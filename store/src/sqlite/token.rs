@@ -63,7 +63,7 @@ impl Tokens for SqliteTransaction {
     async fn enrollment_tokens(&mut self, cursor: Option<TokenId>, limit: u32) -> Result<Vec<EnrollmentToken>> {
         let rows = self
             .list(
-                query("SELECT * FROM enrollment_token WHERE ?1 IS NULL OR id > ?1 ORDER BY id LIMIT ?2")
+                query("SELECT * FROM enrollment_token WHERE id > coalesce(?1, x'') ORDER BY id LIMIT ?2")
                     .bind(cursor.map(|id| id.0))
                     .bind(limit),
             )
@@ -100,7 +100,7 @@ impl Tokens for SqliteTransaction {
     async fn operator_tokens(&mut self, cursor: Option<TokenId>, limit: u32) -> Result<Vec<OperatorToken>> {
         let rows = self
             .list(
-                query("SELECT * FROM operator_token WHERE ?1 IS NULL OR id > ?1 ORDER BY id LIMIT ?2")
+                query("SELECT * FROM operator_token WHERE id > coalesce(?1, x'') ORDER BY id LIMIT ?2")
                     .bind(cursor.map(|id| id.0))
                     .bind(limit),
             )

@@ -1,0 +1,63 @@
+//! Promises about admitted inputs.
+
+use super::sample::{admitted, after, collecting, digest, participant_id};
+use crate::entity::admitted::{Admitted, Insertion};
+use crate::{Result, Store, StoreError};
+
+/// The first bytes stay; the same again are told apart from others; the round counts each participant once.
+pub async fn an_input_counts_once(store: &Store) {
+    let open = &collecting(store, 2).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                let first = admitted(open, 1);
+                assert_eq!(tx.insert_admitted(&first).await?, Insertion::Inserted);
+                let later = Admitted { accepted_at: after(9), ..first };
+                assert_eq!(tx.insert_admitted(&later).await?, Insertion::Same(first));
+                let other = Admitted { sha256: digest(9), ..later };
+                assert_eq!(tx.insert_admitted(&other).await?, Insertion::Different(first));
+                assert_eq!(tx.admitted(open.key, 1, participant_id(1)).await?, Some(first));
+                assert_eq!(tx.admitted(open.key, 1, participant_id(2)).await?, None);
+                let row = tx.round(open.key).await?.unwrap();
+                assert_eq!((row.reported, row.bytes_up), (1, 40));
+                let stranger = tx.insert_admitted(&admitted(open, 9)).await;
+                assert!(matches!(stranger, Err(StoreError::Conflict(_))));
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
+/// What is folded twice, or was never admitted, is refused: it would count twice, or never.
+pub async fn inputs_are_folded_once_and_in_order(store: &Store) {
+    let open = &collecting(store, 3).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                let key = open.key;
+                for n in [3, 1, 2] {
+                    tx.insert_admitted(&admitted(open, n)).await?;
+                }
+                assert_eq!(tx.unfolded(key, 1, 2).await?, [1, 2].map(|n| admitted(open, n)));
+                tx.mark_folded(key, 1, &[participant_id(2), participant_id(1)]).await?;
+                assert_eq!(tx.unfolded(key, 1, 9).await?, [admitted(open, 3)]);
+                assert_eq!(tx.unfolded_count(key, 1).await?, 1);
+                assert!(tx.admitted(key, 1, participant_id(1)).await?.unwrap().folded);
+                tx.mark_folded(key, 1, &[]).await
+            })
+        })
+        .await;
+    result.unwrap();
+    for again in [participant_id(1), participant_id(9)] {
+        let result: Result<()> = store
+            .transact("test", |tx| {
+                Box::pin(async move { tx.mark_folded(open.key, 1, &[participant_id(3), again]).await })
+            })
+            .await;
+        assert!(matches!(result, Err(StoreError::Conflict(_))));
+    }
+    let left: Result<u32> =
+        store.read("test", |tx| Box::pin(async move { tx.unfolded_count(open.key, 1).await })).await;
+    assert_eq!(left.unwrap(), 1);
+}

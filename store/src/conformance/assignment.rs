@@ -1,0 +1,109 @@
+//! Promises about assignments.
+
+use std::collections::BTreeMap;
+
+use federation::advance::Tally;
+use federation::round::{Assignment, AssignmentState, RoundState};
+
+use super::sample::{NOW, after, assignment, collecting, model_version, moved, participant_id};
+use crate::{Result, Store, StoreError};
+
+/// The whole cohort or nothing; pages follow on each other.
+pub async fn a_cohort_is_drawn_and_listed(store: &Store) {
+    let open = &collecting(store, 3).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                let key = open.key;
+                assert_eq!(tx.assignments(key, 1, None, 2).await?, [1, 2].map(|n| assignment(open, n)));
+                assert_eq!(tx.assignments(key, 1, Some(participant_id(2)), 2).await?, [assignment(open, 3)]);
+                assert_eq!(tx.assignment(key, 1, participant_id(2)).await?, Some(assignment(open, 2)));
+                assert_eq!(tx.assignment(key, 2, participant_id(2)).await?, None);
+                let twice = tx.insert_assignments(&[assignment(open, 1)]).await;
+                assert!(matches!(twice, Err(StoreError::Conflict(_))));
+                let stranger = tx.insert_assignments(&[assignment(open, 9)]).await;
+                assert!(matches!(stranger, Err(StoreError::Conflict(_))));
+                tx.insert_assignments(&[]).await
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
+/// A change that expects another state changes nothing; those that happened are remembered and counted.
+pub async fn states_change_by_compare_and_swap_with_history(store: &Store) {
+    let open = &collecting(store, 3).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                use AssignmentState::{Abandoned, Assigned, Reported, Working};
+                let (key, first) = (open.key, participant_id(1));
+                let pending = [Assigned, Working];
+                assert!(tx.set_assignment_state(key, 1, first, &[Assigned], Working, after(2), None).await?);
+                assert!(!tx.set_assignment_state(key, 1, first, &[Assigned], Working, after(3), None).await?);
+                let words = Some("no power — \"low\"");
+                assert!(tx.set_assignment_state(key, 1, first, &pending, Abandoned, after(4), words).await?);
+                assert!(!tx.set_assignment_state(key, 1, first, &pending, Reported, after(5), None).await?);
+                assert!(tx.set_assignment_state(key, 1, participant_id(2), &pending, Reported, after(5), None).await?);
+                let expected = Assignment {
+                    state: Abandoned,
+                    state_since: after(4),
+                    detail: words.map(str::to_owned),
+                    ..assignment(open, 1)
+                };
+                assert_eq!(tx.assignment(key, 1, first).await?, Some(expected));
+                let history = tx.assignment_history(key, 1, first).await?;
+                let seen: Vec<_> = history.iter().map(|c| (c.state, c.at, c.detail.as_deref())).collect();
+                assert_eq!(seen, [(Assigned, NOW, None), (Working, after(2), None), (Abandoned, after(4), words)]);
+                let counts = BTreeMap::from([(Assigned, 1), (Abandoned, 1), (Reported, 1)]);
+                assert_eq!(tx.count_by_state(key, 1).await?, counts);
+                let tally = Tally { eligible: 0, pending: 1, reported: 1, published: false };
+                assert_eq!(tx.tally(key, 1).await?, tally);
+                tx.insert_model_version(&model_version(1, 0)).await?;
+                assert_eq!(tx.tally(key, 1).await?, tally);
+                tx.insert_model_version(&model_version(1, 1)).await?;
+                assert_eq!(tx.tally(key, 1).await?, Tally { published: true, ..tally });
+                assert_eq!(tx.tally(key, 2).await?, Tally { published: true, ..Tally::default() });
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
+/// Pending means: not reported, not dropped, and the round is collecting.
+pub async fn pending_ones_are_found_closed_and_revoked(store: &Store) {
+    let open = &collecting(store, 4).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                use AssignmentState::{Assigned, Late, Reported, Revoked, Working};
+                let key = open.key;
+                let id = participant_id;
+                assert_eq!(tx.pending_assignment(id(1)).await?, Some(assignment(open, 1)));
+                tx.set_assignment_state(key, 1, id(1), &[Assigned], Reported, after(2), None).await?;
+                assert_eq!(tx.pending_assignment(id(1)).await?, None);
+                tx.set_assignment_state(key, 1, id(2), &[Assigned], Working, after(2), None).await?;
+                assert_eq!(tx.pending_assignment(id(2)).await?.unwrap().state, Working);
+
+                assert_eq!(tx.revoke_pending(id(2), after(3)).await?, [key]);
+                assert_eq!(tx.revoke_pending(id(2), after(3)).await?, []);
+                assert_eq!(tx.revoke_pending(id(1), after(3)).await?, []);
+                let summing = moved(open, RoundState::Aggregating, after(4));
+                assert!(tx.transition_round(open, &summing).await?);
+                assert_eq!(tx.pending_assignment(id(3)).await?, None);
+                assert_eq!(tx.set_pending_assignments(key, 1, Late, after(4)).await?, 2);
+                assert_eq!(tx.set_pending_assignments(key, 1, Late, after(5)).await?, 0);
+                let states: Vec<_> = tx.assignments(key, 1, None, 9).await?.iter().map(|row| row.state).collect();
+                assert_eq!(states, [Reported, Revoked, Late, Late]);
+                let history = tx.assignment_history(key, 1, id(4)).await?;
+                assert_eq!(
+                    history.iter().map(|c| (c.state, c.at)).collect::<Vec<_>>(),
+                    [(Assigned, NOW), (Late, after(4))]
+                );
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}

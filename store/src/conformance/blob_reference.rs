@@ -1,0 +1,36 @@
+//! Promises about the blobs that rows need.
+
+use std::collections::HashSet;
+
+use federation::round::RoundState;
+
+use super::sample::{admitted, after, collecting, digest, model_version, moved, participant_id};
+use crate::entity::noised_sum::NoisedSumRow;
+use crate::entity::partial_sum::PartialSum;
+use crate::{Result, Store};
+
+/// Inputs are needed until they are folded or their round has ended, partial sums until it has ended.
+pub async fn needed_blobs_are_named_and_no_others(store: &Store) {
+    let open = &collecting(store, 2).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                let (key, attempt) = (open.key, open.attempt);
+                tx.insert_model_version(&model_version(1, 0)).await?;
+                tx.insert_admitted(&admitted(open, 1)).await?;
+                tx.insert_admitted(&admitted(open, 2)).await?;
+                tx.mark_folded(key, attempt, &[participant_id(1)]).await?;
+                tx.put_partial_sum(&PartialSum { round: key, attempt, blob: digest(50), inputs: 1 }, None).await?;
+                let noised =
+                    NoisedSumRow { round: key, attempt, blob: digest(51), participants: 1, created_at: after(2) };
+                tx.insert_noised_sum(&noised).await?;
+                let needed = HashSet::from([digest(200), digest(102), digest(50), digest(51)]);
+                assert_eq!(tx.referenced_blobs().await?, needed);
+                assert!(tx.transition_round(open, &moved(open, RoundState::Cancelled, after(3))).await?);
+                assert_eq!(tx.referenced_blobs().await?, HashSet::from([digest(200), digest(51)]));
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}

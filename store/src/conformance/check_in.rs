@@ -1,0 +1,90 @@
+//! Promises about check-ins.
+
+use federation::cohort::Candidate;
+use federation::id::ParticipantId;
+use federation::round::{AssignmentState, RoundState};
+
+use super::sample::{NOW, after, assignment, collecting, labels, moved, participant, participant_id, round, task_id};
+use crate::entity::check_in::CheckIn;
+use crate::{Result, Store, StoreError, Transaction};
+
+fn check_in(n: u8) -> CheckIn {
+    let participant = participant_id(n.into());
+    CheckIn { participant, task: task_id(1), examples: n.into(), checked_in_at: NOW, expires_at: after(100) }
+}
+
+async fn ready(tx: &mut dyn Transaction, at: i64) -> Result<Vec<ParticipantId>> {
+    Ok(tx.candidates(task_id(1), after(at)).await?.iter().map(|candidate| candidate.participant).collect())
+}
+
+/// Candidates are ordered by id; revoked ones and those at work are left out.
+pub async fn candidates_are_those_ready_with_their_history(store: &Store) {
+    let open = &collecting(store, 2).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                for n in 3..=5 {
+                    tx.insert_participant(&participant(n)).await?;
+                }
+                tx.upsert_check_ins(&[5, 4, 3, 2, 1].map(check_in)).await?;
+                tx.revoke_participant(participant_id(4), NOW).await?;
+                // 1 and 2 are at work.
+                assert_eq!(ready(tx, 0).await?, [3, 5].map(participant_id));
+
+                tx.set_pending_assignments(open.key, open.attempt, AssignmentState::Late, after(2)).await?;
+                assert_eq!(ready(tx, 0).await?, [1, 2, 3, 5].map(participant_id));
+                let end = moved(open, RoundState::Cancelled, after(3));
+                assert!(tx.transition_round(open, &end).await?);
+                // The next attempt draws 1 again: its history has two lines, the last of them counts.
+                let again = round(1, 1, 2);
+                tx.insert_round(&again).await?;
+                let mut drawn = assignment(&again, 1);
+                drawn.assigned_at = after(50);
+                tx.insert_assignments(&[drawn]).await?;
+                let found = tx.candidates(task_id(1), NOW).await?;
+                let expected = |n: u8, participations, last| Candidate {
+                    participant: participant_id(n.into()),
+                    labels: labels("eu"),
+                    examples: n.into(),
+                    participations,
+                    last,
+                };
+                // The attempt is still selecting: nobody waits for 1.
+                assert_eq!(found[0], expected(1, 2, Some((1, after(50)))));
+                assert_eq!(found[1], expected(2, 1, Some((1, NOW))));
+                assert_eq!(found[2], expected(3, 0, None));
+                assert_eq!(tx.candidates(task_id(2), NOW).await?, []);
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
+/// One check-in per participant and task, the newest; it counts until it expires.
+pub async fn check_ins_are_replaced_removed_and_expire(store: &Store) {
+    collecting(store, 0).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                for n in 1..=3 {
+                    tx.insert_participant(&participant(n)).await?;
+                }
+                tx.upsert_check_ins(&[1, 2, 3].map(check_in)).await?;
+                let newer = CheckIn { examples: u64::MAX, expires_at: after(200), ..check_in(1) };
+                tx.upsert_check_ins(&[newer]).await?;
+                assert_eq!(ready(tx, 99).await?, [1, 2, 3].map(participant_id));
+                assert_eq!(ready(tx, 100).await?, [1].map(participant_id));
+                assert_eq!(tx.candidates(task_id(1), after(100)).await?[0].examples, i64::MAX.unsigned_abs());
+                tx.remove_check_ins(&[participant_id(2), participant_id(9)]).await?;
+                assert_eq!(ready(tx, 99).await?, [1, 3].map(participant_id));
+                assert_eq!(tx.expire_check_ins(after(100)).await?, 1);
+                assert_eq!(ready(tx, 0).await?, [1].map(participant_id));
+                let stranger = tx.upsert_check_ins(&[check_in(9)]).await;
+                assert!(matches!(stranger, Err(StoreError::Conflict(_))));
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}

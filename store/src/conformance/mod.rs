@@ -1,0 +1,86 @@
+//! The suite that every database and every blob store must pass (feature "conformance").
+//!
+//! Each function is one promise; it gets a fresh store and panics when the promise is broken. [`conformance_tests!`] makes
+//! a test of each, so that the seats still free (PostgreSQL, S3) are filled by naming a way to open them.
+//!
+//! [`conformance_tests!`]: crate::conformance_tests
+
+#![expect(clippy::unwrap_used, reason = "a suite of tests says what is broken by panicking")]
+
+pub mod admitted;
+pub mod assignment;
+pub mod blob;
+pub mod blob_reference;
+pub mod check_in;
+pub mod concurrency;
+pub mod idempotency;
+pub mod lease;
+pub mod model_version;
+pub mod participant;
+pub mod round;
+pub mod schema;
+pub mod sum;
+pub mod task;
+pub mod token;
+pub mod transaction;
+
+mod sample;
+
+/// Makes one test of every promise: `conformance_tests!(open)`, where `open` is an async function that returns a fresh
+/// store and whatever must outlive it.
+#[macro_export]
+macro_rules! conformance_tests {
+    ($open:path) => {
+        $crate::conformance_tests!(@each $open,
+            admitted::an_input_counts_once,
+            admitted::inputs_are_folded_once_and_in_order,
+            assignment::a_cohort_is_drawn_and_listed,
+            assignment::states_change_by_compare_and_swap_with_history,
+            assignment::pending_ones_are_found_closed_and_revoked,
+            blob::bytes_come_back_and_are_verified,
+            blob::a_writer_keeps_all_or_nothing,
+            blob::a_blob_is_read_piece_by_piece,
+            blob::blobs_are_deleted_and_listed_by_age,
+            blob_reference::needed_blobs_are_named_and_no_others,
+            check_in::candidates_are_those_ready_with_their_history,
+            check_in::check_ins_are_replaced_removed_and_expire,
+            concurrency::writers_take_turns_and_lose_nothing,
+            concurrency::one_of_two_takes_the_lease_and_an_expired_one_is_free,
+            concurrency::a_reader_sees_one_state,
+            concurrency::a_round_is_moved_by_one_of_two,
+            idempotency::an_answer_is_found_again_until_it_expires,
+            lease::a_lease_is_held_renewed_and_released,
+            lease::a_clock_set_back_does_not_make_a_lease_immortal,
+            model_version::versions_are_added_and_listed,
+            participant::participants_are_found_by_id_name_and_certificate,
+            participant::a_renewal_keeps_the_previous_certificate,
+            participant::revoking_happens_once,
+            round::a_task_has_one_open_round,
+            round::transitions_are_compare_and_swap_with_history,
+            round::results_and_bytes_are_recorded,
+            round::the_latest_attempts_are_listed,
+            schema::it_goes_down_and_up_again,
+            sum::a_partial_sum_is_replaced_by_compare_and_swap,
+            sum::a_round_has_one_noised_sum,
+            task::a_name_is_free_again_once_its_task_is_over,
+            task::status_changes_by_compare_and_swap_with_history,
+            task::tasks_are_listed_newest_first,
+            token::an_enrollment_token_is_used_once,
+            token::an_enrollment_token_is_revoked_while_unused,
+            token::operator_tokens_are_found_listed_and_revoked,
+            transaction::an_error_or_a_drop_leaves_nothing,
+            transaction::a_read_refuses_changes,
+            transaction::a_full_disk_is_told_and_survived,
+            transaction::a_closure_may_borrow,
+        );
+    };
+    (@each $open:path, $($module:ident :: $promise:ident),* $(,)?) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $promise() {
+                let (store, _keep) = $open().await;
+                $crate::conformance::$module::$promise(&store).await;
+            }
+        )*
+    };
+}

@@ -1,0 +1,90 @@
+//! Promises about participants.
+
+use super::sample::{after, assignment, digest, participant, participant_id, round, task};
+use crate::{Result, Store, StoreError};
+
+/// Each of the three leads to the whole row; names and certificates are unique; pages follow on each other.
+pub async fn participants_are_found_by_id_name_and_certificate(store: &Store) {
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                for n in [2, 1, 3] {
+                    tx.insert_participant(&participant(n)).await?;
+                }
+                assert_eq!(tx.participant(participant_id(1)).await?, Some(participant(1)));
+                assert_eq!(tx.participant_by_name("site-2").await?, Some(participant(2)));
+                assert_eq!(tx.participant_by_fingerprint(digest(3)).await?, Some(participant(3)));
+                assert_eq!(tx.participant_by_fingerprint(digest(4)).await?, None);
+                assert_eq!(tx.participants(None, 2).await?, [participant(1), participant(2)]);
+                assert_eq!(tx.participants(Some(participant_id(2)), 2).await?, [participant(3)]);
+
+                let mut twin = participant(4);
+                twin.name = "site-1".to_owned();
+                assert!(matches!(tx.insert_participant(&twin).await, Err(StoreError::Conflict(_))));
+                let mut twin = participant(4);
+                twin.certificate_fingerprint = digest(1);
+                assert!(matches!(tx.insert_participant(&twin).await, Err(StoreError::Conflict(_))));
+
+                tx.touch(&[participant_id(1), participant_id(3), participant_id(9)], after(7)).await?;
+                let seen: Vec<_> = tx.participants(None, 9).await?.iter().map(|row| row.last_seen_at).collect();
+                assert_eq!(seen, [after(7), after(0), after(7)]);
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
+/// The newest certificate and the one before it both lead to the participant; older ones do not.
+pub async fn a_renewal_keeps_the_previous_certificate(store: &Store) {
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                let id = participant_id(1);
+                tx.insert_participant(&participant(1)).await?;
+                tx.insert_participant(&participant(2)).await?;
+                assert!(tx.set_certificate(id, digest(11), after(2_000)).await?);
+                assert_eq!(tx.participant_by_fingerprint(digest(1)).await?.unwrap().id, id);
+                // Set once more, as a retry would: the previous one is not lost.
+                assert!(tx.set_certificate(id, digest(11), after(2_500)).await?);
+                let row = tx.participant_by_fingerprint(digest(11)).await?.unwrap();
+                assert_eq!((row.id, row.certificate_expires_at), (id, after(2_500)));
+                assert_eq!(row.previous_fingerprint, Some(digest(1)));
+                assert!(tx.set_certificate(id, digest(12), after(3_000)).await?);
+                assert_eq!(tx.participant_by_fingerprint(digest(1)).await?, None);
+                let taken = tx.set_certificate(id, digest(2), after(3_000)).await;
+                assert!(matches!(taken, Err(StoreError::Conflict(_))));
+                assert!(!tx.set_certificate(participant_id(9), digest(13), after(3_000)).await?);
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
+/// A revoked participant keeps the time of its revocation and gets no certificate.
+pub async fn revoking_happens_once(store: &Store) {
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                let id = participant_id(1);
+                tx.insert_participant(&participant(1)).await?;
+                assert!(tx.revoke_participant(id, after(5)).await?);
+                assert!(!tx.revoke_participant(id, after(6)).await?);
+                assert!(!tx.revoke_participant(participant_id(2), after(6)).await?);
+                assert_eq!(tx.participant(id).await?.unwrap().revoked_at, Some(after(5)));
+                assert!(!tx.set_certificate(id, digest(11), after(2_000)).await?);
+
+                assert_eq!(tx.participations(id).await?, 0);
+                for n in 1..=2 {
+                    tx.insert_task(&task(n, &format!("task-{n}"))).await?;
+                    tx.insert_round(&round(n, 1, 1)).await?;
+                    tx.insert_assignments(&[assignment(&round(n, 1, 1), 1)]).await?;
+                }
+                assert_eq!(tx.participations(id).await?, 2);
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}

@@ -1,0 +1,144 @@
+//! Small valid rows that the promises vary.
+
+use std::collections::BTreeMap;
+
+use federation::id::{Digest, ParticipantId, RoundKey, TaskId};
+use federation::model_version::ModelVersion;
+use federation::round::{Assignment, AssignmentState, PhaseLimits, Round, RoundLimits, RoundState};
+use federation::task::TaskStatus;
+use federation::time::Timestamp;
+use uuid::Uuid;
+
+use crate::entity::admitted::Admitted;
+use crate::entity::participant::ParticipantRow;
+use crate::entity::task::TaskRow;
+use crate::{Result, Store};
+
+pub(super) const NOW: Timestamp = Timestamp(1_700_000_000_000);
+
+/// `NOW` and so many milliseconds.
+pub(super) fn after(ms: i64) -> Timestamp {
+    Timestamp(NOW.0 + ms)
+}
+
+pub(super) fn task_id(n: u128) -> TaskId {
+    TaskId(Uuid::from_u128(0x7A5C << 64 | n))
+}
+
+pub(super) fn participant_id(n: u128) -> ParticipantId {
+    ParticipantId(Uuid::from_u128(0xFA27 << 64 | n))
+}
+
+pub(super) fn digest(n: u8) -> Digest {
+    Digest([n; 32])
+}
+
+pub(super) fn labels(region: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([("region".to_owned(), region.to_owned())])
+}
+
+pub(super) fn task(n: u128, name: &str) -> TaskRow {
+    let spec = serde_json::json!({ "name": name, "model": { "tensors": [{ "name": "w", "shape": [10] }] } });
+    TaskRow {
+        id: task_id(n),
+        spec: serde_json::from_value(spec).unwrap(),
+        status: TaskStatus::Active,
+        parameters: 10,
+        created_at: after(i64::try_from(n).unwrap()),
+        rounds_completed: 0,
+        model_version: 0,
+    }
+}
+
+pub(super) fn participant(n: u8) -> ParticipantRow {
+    ParticipantRow {
+        id: participant_id(n.into()),
+        name: format!("site-{n}"),
+        labels: labels("eu"),
+        enrolled_at: NOW,
+        certificate_fingerprint: digest(n),
+        previous_fingerprint: None,
+        certificate_expires_at: after(1_000),
+        revoked_at: None,
+        last_seen_at: NOW,
+    }
+}
+
+pub(super) fn round(task: u128, number: u32, attempt: u32) -> Round {
+    let limits = PhaseLimits { min: 1, max: 4, deadline_ms: 1_000 };
+    Round {
+        key: RoundKey { task: task_id(task), number },
+        attempt,
+        state: RoundState::Selecting,
+        base_version: number - 1,
+        limits: RoundLimits { select: limits, collect: limits, aggregate_deadline_ms: 1_000 },
+        cohort: 0,
+        state_since: NOW,
+        opened_at: NOW,
+        failure: None,
+    }
+}
+
+/// `round` one state further.
+pub(super) fn moved(round: &Round, state: RoundState, at: Timestamp) -> Round {
+    Round { state, state_since: at, ..round.clone() }
+}
+
+pub(super) fn assignment(round: &Round, participant: u8) -> Assignment {
+    Assignment {
+        round: round.key,
+        attempt: round.attempt,
+        participant: participant_id(participant.into()),
+        state: AssignmentState::Assigned,
+        state_since: NOW,
+        detail: None,
+        assigned_at: NOW,
+    }
+}
+
+pub(super) fn admitted(round: &Round, participant: u8) -> Admitted {
+    Admitted {
+        round: round.key,
+        attempt: round.attempt,
+        participant: participant_id(participant.into()),
+        sha256: digest(100 + participant),
+        bytes: 40,
+        accepted_at: after(participant.into()),
+        folded: false,
+    }
+}
+
+pub(super) fn model_version(task: u128, version: u32) -> ModelVersion {
+    ModelVersion {
+        task: task_id(task),
+        version,
+        sha256: digest(200 + u8::try_from(version).unwrap()),
+        bytes: 40,
+        round: (version > 0).then_some(version),
+        parent: version.checked_sub(1),
+        created_at: after(version.into()),
+    }
+}
+
+/// Task 1, `participants` participants from 1 on, and its first round, collecting from all of them.
+pub(super) async fn collecting(store: &Store, participants: u8) -> Round {
+    let selecting = round(1, 1, 1);
+    let collecting = Round { cohort: participants.into(), ..moved(&selecting, RoundState::Collecting, after(1)) };
+    let result: Result<()> = store
+        .transact("collecting", |tx| {
+            let (before, after) = (&selecting, &collecting);
+            Box::pin(async move {
+                tx.insert_task(&task(1, "one")).await?;
+                tx.insert_round(before).await?;
+                for n in 1..=participants {
+                    tx.insert_participant(&participant(n)).await?;
+                }
+                assert!(tx.transition_round(before, after).await?);
+                let cohort: Vec<_> = (1..=participants).map(|n| assignment(after, n)).collect();
+                tx.insert_assignments(&cohort).await
+            })
+        })
+        .await;
+    result.unwrap();
+    collecting
+}

@@ -1,0 +1,25 @@
+//! Promises about the schema.
+
+use super::sample::{collecting, task, task_id};
+use crate::{Result, Store};
+
+/// Going down leaves nothing, and going up again leaves what an empty database has.
+pub async fn it_goes_down_and_up_again(store: &Store) {
+    collecting(store, 2).await;
+    store.rows.revert_schema().await.unwrap();
+    store.rows.migrate_schema().await.unwrap();
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                assert_eq!(tx.task(task_id(1)).await?, None);
+                assert_eq!(tx.participants(None, 9).await?, []);
+                tx.insert_task(&task(1, "one")).await
+            })
+        })
+        .await;
+    result.unwrap();
+    // Nothing is missing: this changes nothing.
+    store.rows.migrate_schema().await.unwrap();
+    let found: Result<_> = store.read("test", |tx| Box::pin(async move { tx.task(task_id(1)).await })).await;
+    assert_eq!(found.unwrap(), Some(task(1, "one")));
+}

@@ -1,0 +1,55 @@
+//! Promises about partial and noised sums.
+
+use super::sample::{after, collecting, digest};
+use crate::entity::noised_sum::NoisedSumRow;
+use crate::entity::partial_sum::PartialSum;
+use crate::{Result, Store, StoreError};
+
+/// Who read an older sum cannot overwrite a newer one.
+pub async fn a_partial_sum_is_replaced_by_compare_and_swap(store: &Store) {
+    let open = &collecting(store, 1).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                let sum = |n: u8| PartialSum { round: open.key, attempt: 1, blob: digest(n), inputs: n.into() };
+                assert_eq!(tx.partial_sum(open.key, 1).await?, None);
+                assert!(!tx.put_partial_sum(&sum(1), Some(digest(9))).await?);
+                assert!(tx.put_partial_sum(&sum(1), None).await?);
+                assert!(!tx.put_partial_sum(&sum(2), None).await?);
+                assert!(!tx.put_partial_sum(&sum(2), Some(digest(9))).await?);
+                assert!(tx.put_partial_sum(&sum(2), Some(digest(1))).await?);
+                assert_eq!(tx.partial_sum(open.key, 1).await?, Some(sum(2)));
+                assert!(tx.delete_partial_sum(open.key, 1).await?);
+                assert!(!tx.delete_partial_sum(open.key, 1).await?);
+                let nowhere = tx.put_partial_sum(&PartialSum { attempt: 2, ..sum(1) }, None).await;
+                assert!(matches!(nowhere, Err(StoreError::Conflict(_))));
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
+/// The first one stays.
+pub async fn a_round_has_one_noised_sum(store: &Store) {
+    let open = &collecting(store, 1).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                let sum = |n: u8| NoisedSumRow {
+                    round: open.key,
+                    attempt: 1,
+                    blob: digest(n),
+                    participants: n.into(),
+                    created_at: after(n.into()),
+                };
+                assert_eq!(tx.noised_sum(open.key, 1).await?, None);
+                assert!(tx.insert_noised_sum(&sum(1)).await?);
+                assert!(!tx.insert_noised_sum(&sum(2)).await?);
+                assert_eq!(tx.noised_sum(open.key, 1).await?, Some(sum(1)));
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}

@@ -1,0 +1,78 @@
+//! Promises about tasks.
+
+use federation::task::TaskStatus;
+
+use super::sample::{after, task, task_id};
+use crate::{Result, Store, StoreError};
+
+/// Of the tasks of one name only one is not over; the name leads to it, or to the newest.
+pub async fn a_name_is_free_again_once_its_task_is_over(store: &Store) {
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                tx.insert_task(&task(1, "one")).await?;
+                assert!(matches!(tx.insert_task(&task(2, "one")).await, Err(StoreError::Conflict(_))));
+                assert!(matches!(tx.insert_task(&task(1, "other")).await, Err(StoreError::Conflict(_))));
+                let live = [TaskStatus::Active, TaskStatus::Paused];
+                assert!(tx.set_task_status(task_id(1), &live, TaskStatus::Cancelled, after(9), None).await?);
+                assert_eq!(tx.task_by_name("one").await?.unwrap().id, task_id(1));
+                tx.insert_task(&task(2, "one")).await?;
+                assert_eq!(tx.task_by_name("one").await?, Some(task(2, "one")));
+                assert!(tx.set_task_status(task_id(2), &live, TaskStatus::Completed, after(10), None).await?);
+                assert_eq!(tx.task_by_name("one").await?.unwrap().id, task_id(2));
+                assert_eq!(tx.task_by_name("two").await?, None);
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
+/// A change that expects another status changes nothing; every change that happened is remembered.
+pub async fn status_changes_by_compare_and_swap_with_history(store: &Store) {
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                let (active, paused) = (TaskStatus::Active, TaskStatus::Paused);
+                tx.insert_task(&task(1, "one")).await?;
+                assert!(tx.set_task_status(task_id(1), &[active], paused, after(5), Some("ann")).await?);
+                assert!(!tx.set_task_status(task_id(1), &[active], TaskStatus::Completed, after(6), None).await?);
+                assert!(!tx.set_task_status(task_id(1), &[], TaskStatus::Completed, after(6), None).await?);
+                assert!(!tx.set_task_status(task_id(2), &[active], paused, after(6), None).await?);
+                let history = tx.task_history(task_id(1)).await?;
+                let seen: Vec<_> = history.iter().map(|c| (c.status, c.at, c.detail.as_deref())).collect();
+                assert_eq!(seen, [(active, after(1), None), (paused, after(5), Some("ann"))]);
+                assert_eq!(tx.active_tasks().await?, []);
+
+                assert!(tx.task_advanced(task_id(1), 3, 4).await?);
+                assert!(!tx.task_advanced(task_id(2), 3, 4).await?);
+                let row = tx.task(task_id(1)).await?.unwrap();
+                assert_eq!((row.status, row.rounds_completed, row.model_version), (paused, 3, 4));
+                assert_eq!(tx.task(task_id(2)).await?, None);
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
+/// Pages follow on each other and end.
+pub async fn tasks_are_listed_newest_first(store: &Store) {
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                for n in [2, 1, 3] {
+                    tx.insert_task(&task(n, &format!("task-{n}"))).await?;
+                }
+                let first = tx.tasks(None, 2).await?;
+                assert_eq!(first, [task(3, "task-3"), task(2, "task-2")]);
+                assert_eq!(tx.tasks(Some(task_id(2)), 2).await?, [task(1, "task-1")]);
+                assert_eq!(tx.tasks(Some(task_id(1)), 2).await?, []);
+                let active = tx.active_tasks().await?;
+                assert_eq!(active.iter().map(|task| task.id).collect::<Vec<_>>(), [1, 2, 3].map(task_id));
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}

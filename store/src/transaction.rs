@@ -141,3 +141,61 @@ where
         Err(error) => Outcome::failed(error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+    use crate::sqlite::SqliteBackend;
+
+    /// A database that is busy the first few times.
+    struct Flaky {
+        database: SqliteBackend,
+        busy: AtomicU32,
+    }
+
+    #[async_trait]
+    impl Backend for Flaky {
+        async fn begin(&self, mode: Mode) -> Result<Box<dyn OpenTransaction>> {
+            let countdown = |left: u32| left.checked_sub(1);
+            match self.busy.fetch_update(Ordering::SeqCst, Ordering::SeqCst, countdown) {
+                Ok(_) => Err(StoreError::Busy),
+                Err(_) => self.database.begin(mode).await,
+            }
+        }
+
+        #[cfg(feature = "conformance")]
+        async fn limit_pages(&self, pages: u32) -> Result<()> {
+            self.database.limit_pages(pages).await
+        }
+
+        #[cfg(feature = "conformance")]
+        async fn revert_schema(&self) -> Result<()> {
+            self.database.revert_schema().await
+        }
+
+        #[cfg(feature = "conformance")]
+        async fn migrate_schema(&self) -> Result<()> {
+            self.database.migrate_schema().await
+        }
+    }
+
+    async fn try_with(busy: u32) -> Result<u32> {
+        let flaky = Flaky { database: SqliteBackend::open_memory().await?, busy: busy.into() };
+        let mut runs = 0;
+        run(&flaky, "test", Mode::Write, |tx| {
+            runs += 1;
+            let runs = runs;
+            Box::pin(async move { tx.clear_leases().await.map(|()| runs) })
+        })
+        .await
+    }
+
+    #[tokio::test]
+    async fn a_busy_database_is_tried_again_up_to_the_bound() {
+        assert!(matches!(try_with(0).await, Ok(1)));
+        assert!(matches!(try_with(MAX_ATTEMPTS - 1).await, Ok(1)));
+        assert!(matches!(try_with(MAX_ATTEMPTS).await, Err(StoreError::Busy)));
+    }
+}

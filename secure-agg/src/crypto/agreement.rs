@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn rfc_7748_6_1() {
         let private = |text| AgreementKey::new(&Secret::new(unhex(text)));
-        let alice = private("77076d0a7318a57d3c16c17251b26645df4c4f92ebc099c0a7a5d8f9e3b8a12c");
+        let alice = private("77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a");
         let bob = private("5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb");
         assert_eq!(hex::encode(alice.public()), "8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98eaa9b4e6a");
         assert_eq!(hex::encode(bob.public()), "de9edb7d7b7dc1b4d35b61c2ece435373f8343c85b78674dadfc7e146f882b4f");

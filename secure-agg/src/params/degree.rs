@@ -1,0 +1,158 @@
+//! The degree of the mask graph that participants draw themselves (specification §2.3).
+//!
+//! Two requirements on (k_m, t_m), with X hypergeometric: *liveness*, that no honest participant loses more than k_m - t_m of
+//! its drawn neighbours to dropouts except with probability 2^-20; and *isolation*, that whatever dropouts a server claims,
+//! no honest participant ends in a component with fewer than a quarter of the cohort except with probability 2^-41.
+//! The smallest even k_m that satisfies both wins.
+//!
+//! Coordinator and participants must agree on the result, so only additions, multiplications and divisions of `f64` are
+//! used: IEEE 754 fixes them bit for bit on every platform, which it does not do for logarithms and powers.
+
+/// Liveness may fail with probability 2^-20.
+const LIVENESS: f64 = 1.0 / 1_048_576.0;
+/// Isolation may happen with probability 2^-41.
+const ISOLATION: f64 = 1.0 / 2_199_023_255_552.0;
+
+/// (k_m, t_m) for `n` participants of whom `corrupt` collude and `dropouts` may leave; nothing if no sparse graph works.
+pub(super) fn sparse(n: u16, corrupt: u16, dropouts: u16) -> Option<(u16, u16)> {
+    // Whoever asks is honest and stays; the others that stay number n - dropouts - 1.
+    let staying = n.checked_sub(dropouts + 1)?;
+    (2..n - 1).step_by(2).find_map(|degree| {
+        let needed = most_needed(n, staying, degree)?;
+        is_connected(n, corrupt, degree, needed).then_some((degree, needed))
+    })
+}
+
+/// The largest t with n·Pr[X < t] ≤ 2^-20, where X of the `degree` drawn are among those `staying`; nothing if it is 0.
+fn most_needed(n: u16, staying: u16, degree: u16) -> Option<u16> {
+    let mass = hypergeometric(n - 1, staying, degree);
+    let mut below = 0.0;
+    let mut needed = 0;
+    for (t, probability) in (0..=degree).zip(&mass) {
+        if below * f64::from(n) > LIVENESS {
+            break;
+        }
+        needed = t;
+        below += probability;
+    }
+    (needed > 0).then_some(needed)
+}
+
+/// Σ_j C(n_h, j)·Pr[X ≥ t]^j ≤ 2^-41 over component sizes j ≤ n/4, where X of the `degree` drawn fall among the j - 1 others
+/// of the component and the corrupt.
+fn is_connected(n: u16, corrupt: u16, degree: u16, needed: u16) -> bool {
+    let honest = n - corrupt;
+    let mut total = 0.0;
+    for size in 1..=n / 4 {
+        let inside = (size - 1 + corrupt).min(n - 1);
+        let tail: f64 = hypergeometric(n - 1, inside, degree).iter().skip(needed.into()).rev().sum();
+        let term = (1..=size).fold(1.0, |term, i| term * (f64::from(honest + 1 - i) / f64::from(i)) * tail);
+        total += term;
+        if total > ISOLATION {
+            return false;
+        }
+    }
+    true
+}
+
+/// Pr[X = x] for x in 0..=`drawn`: X of `drawn` out of `population` are among its `marked`.
+///
+/// Starts at the mode with weight one and multiplies outward, so the largest terms are exact and the rest fade to zero.
+fn hypergeometric(population: u16, marked: u16, drawn: u16) -> Vec<f64> {
+    let mut mass = vec![0.0; usize::from(drawn) + 1];
+    let lowest = (drawn + marked).saturating_sub(population);
+    let highest = drawn.min(marked);
+    let mode_bound = (u32::from(drawn) + 1) * (u32::from(marked) + 1) / (u32::from(population) + 2);
+    let mode = u16::try_from(mode_bound).unwrap_or(u16::MAX).clamp(lowest, highest);
+    let ratio = |x: u16| {
+        // Pr[x + 1] / Pr[x]; the last factor is positive because x ≥ lowest.
+        let (up, down) = (f64::from(marked - x) * f64::from(drawn - x), f64::from(x + 1));
+        up / (down * f64::from(population + x + 1 - marked - drawn))
+    };
+    mass[usize::from(mode)] = 1.0;
+    for x in mode..highest {
+        mass[usize::from(x) + 1] = mass[usize::from(x)] * ratio(x);
+    }
+    for x in (lowest..mode).rev() {
+        mass[usize::from(x)] = mass[usize::from(x) + 1] / ratio(x);
+    }
+    let total: f64 = mass.iter().sum();
+    mass.iter_mut().for_each(|probability| *probability /= total);
+    mass
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table of the specification, §2.3: for δ = .05, .1, .2, .3, at γ = .05, .1, .2.
+    const TABLE: [(u16, [[(u16, u16); 4]; 3]); 5] = [
+        (
+            100,
+            [
+                [(12, 7), (18, 9), (30, 13), (42, 17)],
+                [(16, 11), (22, 12), (36, 18), (50, 23)],
+                [(26, 21), (32, 22), (44, 25), (64, 34)],
+            ],
+        ),
+        (
+            200,
+            [
+                [(20, 12), (24, 12), (36, 15), (54, 21)],
+                [(26, 17), (34, 20), (44, 21), (68, 30)],
+                [(38, 28), (46, 30), (62, 34), (96, 49)],
+            ],
+        ),
+        (
+            500,
+            [
+                [(28, 17), (32, 17), (44, 18), (66, 25)],
+                [(32, 21), (42, 24), (58, 28), (84, 35)],
+                [(46, 33), (60, 39), (86, 47), (136, 68)],
+            ],
+        ),
+        (
+            1000,
+            [
+                [(30, 18), (36, 19), (50, 21), (72, 27)],
+                [(38, 25), (46, 26), (66, 32), (94, 39)],
+                [(52, 37), (68, 44), (98, 54), (164, 81)],
+            ],
+        ),
+        (
+            2000,
+            [
+                [(30, 18), (38, 20), (52, 22), (78, 29)],
+                [(40, 26), (50, 29), (72, 35), (102, 42)],
+                [(56, 40), (70, 45), (108, 59), (180, 89)],
+            ],
+        ),
+    ];
+
+    #[test]
+    fn degrees_are_those_of_the_specification() {
+        for (n, rows) in TABLE {
+            for (corrupt, row) in [20, 10, 5].into_iter().zip(rows) {
+                for (dropouts, expected) in [n / 20, n / 10, n / 5, n * 3 / 10].into_iter().zip(row) {
+                    assert_eq!(sparse(n, n / corrupt, dropouts), Some(expected), "n = {n}, 1/{corrupt}, {dropouts}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_distribution_is_the_hypergeometric_one() {
+        // 5 cards, 2 of them marked, 3 drawn: 1/10, 6/10, 3/10.
+        let mass = hypergeometric(5, 2, 3);
+        for (probability, expected) in mass.iter().zip([0.1, 0.6, 0.3, 0.0]) {
+            assert!((probability - expected).abs() < 1e-15);
+        }
+        assert_eq!(hypergeometric(9, 0, 4), [1.0, 0.0, 0.0, 0.0, 0.0]);
+        assert_eq!(hypergeometric(4, 4, 4), [0.0, 0.0, 0.0, 0.0, 1.0]);
+    }
+
+    #[test]
+    fn no_sparse_graph_is_found_where_none_can_work() {
+        assert_eq!(sparse(130, 43, 80), None);
+    }
+}

@@ -7,8 +7,8 @@
 use std::fs::{self, File, FileTimes, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
@@ -35,6 +35,8 @@ pub(crate) struct DiskBlobs {
     /// Numbers the unfinished files of this process.
     serial: Arc<AtomicU64>,
     clock: Arc<dyn Clock>,
+    /// Held while a file gets its name, and while its age decides whether it loses it.
+    naming: Arc<Mutex<()>>,
     /// Says to other processes that there may be unfinished files.
     _lock: Arc<File>,
 }
@@ -44,7 +46,7 @@ impl DiskBlobs {
     pub(crate) async fn open(folder: PathBuf, clock: Arc<dyn Clock>) -> Result<Self> {
         blocking(move || {
             let lock = Arc::new(prepare(&folder)?);
-            Ok(Self { folder: Arc::new(folder), serial: Arc::default(), clock, _lock: lock })
+            Ok(Self { folder: Arc::new(folder), serial: Arc::default(), clock, naming: Arc::default(), _lock: lock })
         })
         .await
     }
@@ -72,16 +74,21 @@ impl DiskBlobs {
         unfinished.file.set_times(FileTimes::new().set_modified(to_system(self.clock.now())))?;
         unfinished.file.sync_all()?;
         let path = self.path(digest);
-        // A blob that exists is replaced by its equal, which makes it young again.
-        match fs::rename(&unfinished.path, &path) {
+        match self.name(&unfinished, &path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 // The first blob of its folder. There are 256 of them, so this is rare.
                 self.make_folder(&path)?;
-                fs::rename(&unfinished.path, &path)?;
+                self.name(&unfinished, &path)?;
             }
             result => result?,
         }
         Ok(sync_parent(&path)?)
+    }
+
+    /// Gives the file its name. A blob that exists is replaced by its equal, which makes it young again.
+    fn name(&self, unfinished: &Unfinished, path: &Path) -> io::Result<()> {
+        let _naming = self.naming.lock().unwrap_or_else(PoisonError::into_inner);
+        fs::rename(&unfinished.path, path)
     }
 
     fn make_folder(&self, blob: &Path) -> io::Result<()> {
@@ -148,11 +155,19 @@ impl BlobStore for DiskBlobs {
 
     async fn delete(&self, digest: Digest) -> Result<bool> {
         let path = self.path(digest);
-        // Not flushed: a blob that comes back after a power cut is garbage once more.
-        blocking(move || match fs::remove_file(&path) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error.into()),
+        blocking(move || remove(&path)).await
+    }
+
+    async fn collect(&self, digest: Digest, older_than: Timestamp) -> Result<bool> {
+        let (path, naming) = (self.path(digest), Arc::clone(&self.naming));
+        blocking(move || {
+            let _naming = naming.lock().unwrap_or_else(PoisonError::into_inner);
+            match fs::metadata(&path) {
+                Ok(metadata) if from_system(metadata.modified()?) < older_than => remove(&path),
+                Ok(_) => Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+                Err(error) => Err(error.into()),
+            }
         })
         .await
     }
@@ -167,6 +182,15 @@ impl BlobStore for DiskBlobs {
             Ok(found)
         })
         .await
+    }
+}
+
+/// Not flushed: a blob that comes back after a power cut is garbage once more.
+fn remove(path: &Path) -> Result<bool> {
+    match fs::remove_file(path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 

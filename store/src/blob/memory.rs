@@ -67,6 +67,13 @@ impl BlobStore for MemoryBlobs {
         Ok(self.with(|blobs| blobs.remove(&digest).is_some()))
     }
 
+    async fn collect(&self, digest: Digest, older_than: Timestamp) -> Result<bool> {
+        Ok(self.with(|blobs| match blobs.get(&digest) {
+            Some((_, at)) if *at < older_than => blobs.remove(&digest).is_some(),
+            _ => false,
+        }))
+    }
+
     async fn list(&self, older_than: Timestamp) -> Result<Vec<Digest>> {
         Ok(self.with(|blobs| blobs.iter().filter(|(_, (_, at))| *at < older_than).map(|(digest, _)| *digest).collect()))
     }

@@ -50,8 +50,13 @@ pub trait BlobStore: Send + Sync {
     /// Size in bytes; none if there is no such blob.
     async fn len(&self, digest: Digest) -> Result<Option<u64>>;
 
-    /// Removes a blob. False if there was none. Readers that have it open may go on.
+    /// Removes a blob, whoever else refers to it: equal bytes are one blob. False if there was none. Readers that have it
+    /// open may go on. To remove garbage, use [`BlobStore::collect`].
     async fn delete(&self, digest: Digest) -> Result<bool>;
+
+    /// Removes a blob unless it was stored since `older_than`. False if it was, or if there is none. So garbage whose bytes
+    /// come again while it is being collected is spared.
+    async fn collect(&self, digest: Digest, older_than: Timestamp) -> Result<bool>;
 
     /// Every blob that was last stored before `older_than`, in no particular order.
     async fn list(&self, older_than: Timestamp) -> Result<Vec<Digest>>;

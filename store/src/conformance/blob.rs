@@ -81,6 +81,10 @@ pub async fn blobs_are_deleted_and_listed_by_age(store: &Store) {
     let address = blobs.put_bytes(Bytes::from_static(b"abc")).await.unwrap();
     assert_eq!(blobs.list(super::sample::after(1)).await.unwrap(), [address]);
     assert_eq!(blobs.list(super::sample::NOW).await.unwrap(), []);
+    assert!(!blobs.collect(address, super::sample::NOW).await.unwrap());
+    assert!(blobs.collect(address, super::sample::after(1)).await.unwrap());
+    assert!(!blobs.collect(address, FOREVER).await.unwrap());
+    assert_eq!(blobs.put_bytes(Bytes::from_static(b"abc")).await.unwrap(), address);
     assert!(blobs.delete(address).await.unwrap());
     assert!(!blobs.delete(address).await.unwrap());
     assert_eq!(blobs.list(FOREVER).await.unwrap(), []);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::sample::{NOW, digest, task, task_id};
+use super::sample::{NOW, digest, round, task, task_id};
 use crate::entity::idempotency::IdempotentAnswer;
 use crate::{Result, Store, StoreError};
 
@@ -61,6 +61,14 @@ pub async fn a_read_refuses_changes(store: &Store) {
     let refused: Result<bool> = store
         .read("test", |tx| {
             Box::pin(async move { tx.acquire_lease("work", uuid::Uuid::nil(), NOW, Duration::ZERO).await })
+        })
+        .await;
+    assert!(matches!(refused, Err(StoreError::Fault(_))));
+    let unmoved = round(1, 1, 1);
+    let refused: Result<bool> = store
+        .read("test", |tx| {
+            let unmoved = &unmoved;
+            Box::pin(async move { tx.transition_round(unmoved, unmoved).await })
         })
         .await;
     assert!(matches!(refused, Err(StoreError::Fault(_))));

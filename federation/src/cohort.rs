@@ -1,7 +1,8 @@
 //! Who may join a round and who is drawn.
 //!
 //! [`Requirements`] says who is eligible, [`Cohort`] how many are wanted, a [`Selector`] which ones. A selector sees
-//! candidates in the order of their ids and a random generator, so the same facts and seed draw the same cohort.
+//! candidates in the order of their names and a random generator, so the same participants and seed draw the same cohort, whatever
+//! ids they were given.
 
 use std::collections::BTreeMap;
 
@@ -116,7 +117,7 @@ impl Requirements {
 
 /// A way to choose among eligible candidates.
 pub trait Selector: Send + Sync {
-    /// Chooses `count` of `candidates`, or all of them if there are fewer; never one twice. `candidates` are ordered by id.
+    /// Chooses `count` of `candidates`, or all of them if there are fewer; never one twice. `candidates` are ordered by name.
     fn select(&self, candidates: &[Candidate], count: usize, rng: &mut dyn Rng) -> Vec<ParticipantId>;
 }
 

@@ -70,7 +70,7 @@ pub(super) async fn tally(
     Ok(tx.tally(round.key, round.attempt).await?)
 }
 
-/// Who may be drawn into `round` now, in the order of ids.
+/// Who may be drawn into `round` now, in the order of names.
 pub(super) async fn eligible(
     tx: &mut dyn Transaction,
     task: &TaskRow,

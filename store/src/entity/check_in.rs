@@ -31,7 +31,7 @@ pub trait CheckIns {
     /// `Conflict` if a participant or task does not exist.
     async fn upsert_check_ins(&mut self, check_ins: &[CheckIn]) -> Result<()>;
 
-    /// Everybody checked in for the task at `now`, with its history in it, in the order of ids. Left out are those
+    /// Everybody checked in for the task at `now`, with its history in it, in the order of names. Left out are those
     /// revoked, and those a round that is collecting still waits for.
     async fn candidates(&mut self, task: TaskId, now: Timestamp) -> Result<Vec<Candidate>>;
 

@@ -56,7 +56,7 @@ impl CheckIns for SqliteTransaction {
                                        WHERE assignment.participant = check_in.participant
                                          AND assignment.state IN ('ASSIGNED', 'WORKING')
                                          AND round.state = 'COLLECTING')
-                     ORDER BY check_in.participant",
+                     ORDER BY participant.name",
                 )
                 .bind(task.0)
                 .time(now),

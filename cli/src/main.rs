@@ -1,3 +1,54 @@
-//! The one executable.
+//! The one executable: parses the command line and hands over to the subcommand.
+//!
+//! One file per subcommand in `command/`; what they say goes through `output`, why they fail through `failure`. Nothing
+//! here knows SQL or tensors: this crate composes and presents.
 
-fn main() {}
+mod command;
+mod data;
+mod failure;
+mod output;
+mod server;
+mod signal;
+mod task_file;
+mod trainer;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::command::Cli;
+use crate::failure::{Exit, Failure};
+use crate::output::Output;
+
+/// Training on the CPU allocates and frees buffers all the time; this allocator keeps them (see docs/decisions).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { Exit::Usage as u8 } else { 0 });
+        }
+    };
+    let output = Output::new(cli.format);
+    let stream = cli.command.is_stream();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let outcome = match runtime {
+        Ok(runtime) => {
+            let outcome = runtime.block_on(cli.command.run(cli.log.as_deref(), output));
+            // Training that nobody waits for any more is not waited for.
+            runtime.shutdown_background();
+            outcome
+        }
+        Err(error) => Err(Failure::caused(Exit::Internal, "cannot start the threads", &error)),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            output.failure(&failure, stream);
+            ExitCode::from(failure.exit as u8)
+        }
+    }
+}

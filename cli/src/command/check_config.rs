@@ -1,0 +1,53 @@
+//! `tributary check-config`: whether `serve` would take this configuration, and what it amounts to.
+
+use std::path::PathBuf;
+
+use coordinator::{DeviceReport, Verdict};
+
+use crate::command::serve;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::Output;
+
+/// Which configuration.
+#[derive(clap::Args)]
+pub(crate) struct CheckConfig {
+    /// TOML file, see docs/config/coordinator.toml
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+}
+
+/// What it amounts to.
+#[derive(serde::Serialize)]
+struct Checked {
+    /// The effective configuration, secrets left out.
+    config: toml::Table,
+    /// Devices this build knows, and what was chosen.
+    devices: Vec<String>,
+}
+
+impl CheckConfig {
+    pub(super) fn run(self, output: Output) -> Outcome {
+        let config = serve::load(&self.config)?;
+        let devices = coordinator::devices(&config).map_err(|error| serve::start_failure(&error))?;
+        let text = config.redacted();
+        let checked = Checked {
+            config: toml::from_str(&text).map_err(Failure::because(Exit::Internal, "the configuration as TOML"))?,
+            devices: devices.iter().map(described).collect(),
+        };
+        output.answer(&checked, || {
+            let devices: String = checked.devices.iter().map(|device| format!("# device: {device}\n")).collect();
+            format!(
+                "# {} can be used. With all defaults and overrides it says:\n{devices}\n{text}",
+                self.config.display()
+            )
+        });
+        Ok(())
+    }
+}
+
+fn described(report: &DeviceReport) -> String {
+    match &report.verdict {
+        Verdict::Chosen => format!("{}: chosen", report.device),
+        Verdict::NotChosen(why) => format!("{}: not chosen, {why}", report.device),
+    }
+}

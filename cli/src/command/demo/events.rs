@@ -1,0 +1,99 @@
+//! What the demo tells programs: one JSON object per event. Fields are added, never renamed.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use wire::inspect::{ModelVersionRef, RoundView};
+use wire::{AssignmentState, Digest, FailureReason, RoundState};
+
+use crate::command::model::Score;
+
+/// The federation stands.
+#[derive(Clone, Debug, serde::Serialize)]
+pub(super) struct Started {
+    pub(super) url: String,
+    pub(super) participants: u32,
+    pub(super) rounds: u32,
+    pub(super) data: String,
+    pub(super) model: &'static str,
+    pub(super) parameters: u64,
+    pub(super) seed: u64,
+}
+
+/// An attempt at a round is over.
+#[derive(Clone, Debug, serde::Serialize)]
+pub(super) struct RoundEvent {
+    pub(super) number: u32,
+    pub(super) attempt: u32,
+    pub(super) state: RoundState,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) failure: Option<FailureReason>,
+    pub(super) cohort: u32,
+    pub(super) reported: u32,
+    pub(super) dropped: u32,
+    pub(super) dropped_why: BTreeMap<AssignmentState, u32>,
+    /// Of the model this round published, on the demo's held-out data; none if it published none.
+    pub(super) metrics: Option<Score>,
+    /// Weighted means of what the cohort measured: the model it received on its own held-out data, and its training.
+    pub(super) cohort_metrics: BTreeMap<String, f64>,
+    pub(super) model: Option<ModelVersionRef>,
+    pub(super) bytes_up: u64,
+    pub(super) bytes_down: u64,
+    pub(super) seconds: f64,
+    /// Seconds in each phase.
+    pub(super) phases: BTreeMap<&'static str, f64>,
+}
+
+impl RoundEvent {
+    pub(super) fn new(round: RoundView, metrics: Option<Score>) -> Self {
+        Self {
+            phases: phase_seconds(&round),
+            number: round.number,
+            attempt: round.attempt,
+            state: round.state,
+            failure: round.failure,
+            cohort: round.cohort,
+            reported: round.reported,
+            dropped: round.dropped,
+            dropped_why: round.dropped_why,
+            metrics,
+            cohort_metrics: round.metrics.into_iter().map(|(name, metric)| (name, metric.value)).collect(),
+            model: round.model,
+            bytes_up: round.bytes_up,
+            bytes_down: round.bytes_down,
+            seconds: round.seconds,
+        }
+    }
+}
+
+/// How long each phase took, or has taken until the next one began.
+fn phase_seconds(round: &RoundView) -> BTreeMap<&'static str, f64> {
+    let name = |state| match state {
+        RoundState::Selecting => Some("selecting"),
+        RoundState::Collecting => Some("collecting"),
+        RoundState::Aggregating => Some("aggregating"),
+        RoundState::Completed | RoundState::Failed | RoundState::Cancelled => None,
+    };
+    let took = |phase: &wire::inspect::PhaseView| Some(phase.ended_at?.since(phase.started_at).as_secs_f64());
+    round.phases.iter().filter_map(|phase| Some((name(phase.state)?, took(phase)?))).collect()
+}
+
+/// All rounds are over.
+#[derive(Clone, Debug, serde::Serialize)]
+pub(super) struct Finished {
+    pub(super) rounds: u32,
+    pub(super) accuracy: f64,
+    pub(super) loss: f64,
+    pub(super) model: ModelFile,
+    pub(super) seconds: f64,
+    /// The same model trained on the pooled data, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) centralized: Option<Score>,
+}
+
+/// A model on this machine.
+#[derive(Clone, Debug, serde::Serialize)]
+pub(super) struct ModelFile {
+    pub(super) path: PathBuf,
+    pub(super) sha256: Digest,
+}

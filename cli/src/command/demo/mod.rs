@@ -1,0 +1,404 @@
+//! `tributary demo`: a whole federation on this machine, and what it learns.
+//!
+//! Coordinator, operator and participants talk over HTTPS on a loopback port, exactly as they would across a continent. The
+//! demo plays the operator: it creates the task, watches the rounds and evaluates each published model on held-out data.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use client_sdk::models::Architecture;
+use client_sdk::train::DeviceChoice;
+use datasets::Dataset;
+use ring::digest::{SHA256, digest};
+use wire::admin::CreateTask;
+use wire::inspect::{ModelVersionRef, RoundView, TaskView};
+use wire::task::{TaskStatus, TrainingPlan};
+use wire::{RoundState, TaskId, route};
+
+use crate::command::model::Score;
+use crate::command::task;
+use crate::data::{self, DataArgs, Model};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{Output, duration, number};
+use crate::signal;
+
+mod centralized;
+mod events;
+mod plan;
+mod table;
+mod vanish;
+mod world;
+
+use events::{Finished, ModelFile, RoundEvent, Started};
+use plan::{DropPlan, TaskInput, TrainingArgs};
+use table::LiveTable;
+use world::{Settings, World};
+
+/// How long one request waits for a change: shorter where a person looks at numbers that move.
+const WAIT: Duration = Duration::from_secs(10);
+const WAIT_LIVE: Duration = Duration::from_millis(200);
+
+/// What to play.
+#[derive(clap::Args)]
+pub(crate) struct Demo {
+    #[command(flatten)]
+    data: DataArgs,
+    /// Model to train [default: linear for synthetic, mlp for mnist, gru for text]
+    #[arg(long, value_enum)]
+    model: Option<Model>,
+    /// Rounds to run
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    rounds: u32,
+    /// Participants drawn for a round [default: all]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    cohort: Option<u32>,
+    /// Probability with which each participant vanishes in a round, at a random point of it
+    #[arg(long, default_value_t = 0.0, value_name = "PROBABILITY")]
+    drop: f64,
+    #[command(flatten)]
+    training: TrainingArgs,
+    /// Participants that train at once [default: one per core]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Option<u32>,
+    /// Where to train: auto, cpu, cuda or metal
+    #[arg(long, default_value = "auto")]
+    device: DeviceChoice,
+    /// Train the same model on the pooled data as well, for comparison
+    #[arg(long)]
+    centralized: bool,
+    /// Keep the coordinator running after the last round
+    #[arg(long)]
+    inspect: bool,
+    /// Where to write the final model [default: a file in the system's temporary folder]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Keep the coordinator's data and the participants' journals in this (empty) folder
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+/// What all parts of the demo need to know.
+struct Scene {
+    shards: Vec<(Dataset, Dataset)>,
+    test: Arc<Dataset>,
+    architecture: Architecture,
+    training: TrainingPlan,
+    description: String,
+    seed: u64,
+}
+
+impl Demo {
+    pub(super) async fn run(self, output: Output) -> Outcome {
+        self.check()?;
+        let temporary;
+        let folder = match &self.dir {
+            Some(folder) => {
+                empty(folder)?;
+                folder.clone()
+            }
+            None => {
+                temporary = tempfile::Builder::new()
+                    .prefix("tributary-demo-")
+                    .tempdir()
+                    .map_err(Failure::because(Exit::Io, "cannot make a temporary folder"))?;
+                temporary.path().to_owned()
+            }
+        };
+        let world = tokio::select! {
+            played = self.play(&folder, output) => played?,
+            () = signal::shutdown() => return Err(Failure::new(Exit::Round, "the demo was interrupted")),
+        };
+        if self.inspect {
+            tell_how_to_look(&world, output);
+            signal::shutdown().await;
+        }
+        world.shutdown().await;
+        Ok(())
+    }
+
+    fn check(&self) -> Outcome {
+        if !(0.0..1.0).contains(&self.drop) {
+            return Err(Failure::new(Exit::Usage, "--drop is a probability, at least 0 and below 1"));
+        }
+        match self.cohort {
+            Some(cohort) if cohort > self.data.participants => {
+                let detail = format!("--cohort {cohort} is above --participants {}", self.data.participants);
+                Err(Failure::new(Exit::Usage, detail))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn play(&self, folder: &Path, output: Output) -> Outcome<World> {
+        let device = self.device.open().map_err(Failure::because(Exit::Device, format!("{:?}", self.device)))?;
+        let mut scene = self.scene()?;
+        let pooled = self.centralized.then(|| scene.shards.iter().map(|(train, _)| train.clone()).collect());
+        let most_examples = scene.shards.iter().map(|(train, _)| train.len()).max().unwrap_or(1);
+        let mut world = World::start(folder).await?;
+        let threads = self.threads.map_or_else(cores, |threads| threads as usize);
+        let drops = DropPlan { probability: self.drop, seed: scene.seed };
+        let settings = Settings { device, threads, drops, seed: scene.seed };
+        let shards = std::mem::take(&mut scene.shards);
+        world.enroll(shards, &folder.join("participants"), &settings, output).await?;
+        let input = TaskInput {
+            data: &self.data,
+            architecture: &scene.architecture,
+            training: scene.training.clone(),
+            description: scene.description.clone(),
+            rounds: self.rounds,
+            cohort: self.cohort.unwrap_or(self.data.participants),
+            most_examples,
+        };
+        let task: TaskView = world.server.post(route::TASKS, &CreateTask { spec: input.spec()? }, None).await?;
+        self.announce(&world, &scene, &task, output);
+        world.open();
+
+        let table = LiveTable::new(output);
+        let rounds = Rounds { task: task.summary.id, count: self.rounds, scene: &scene, table: &table, output };
+        let last = rounds.run(&mut world).await?;
+        world.dismiss().await;
+        table.message("training on the pooled data");
+        let centralized = match pooled {
+            Some(shards) => Some(central(&scene, shards, self.rounds).await?),
+            None => None,
+        };
+        table.finish();
+        let path = self.save(folder, &last)?;
+        let finished = Finished {
+            rounds: self.rounds,
+            accuracy: last.score.accuracy,
+            loss: last.score.loss,
+            model: ModelFile { path, sha256: last.model.sha256 },
+            seconds: last.seconds,
+            centralized,
+        };
+        self.conclude(&finished, output);
+        Ok(world)
+    }
+
+    fn scene(&self) -> Outcome<Scene> {
+        let federated = self.data.load()?;
+        let architecture = data::architecture(self.data.data, self.model, &federated.test)?;
+        let seed = self.data.seed();
+        Ok(Scene {
+            shards: plan::shards(federated.shards, seed),
+            test: Arc::new(federated.test),
+            training: self.training.plan(&architecture),
+            architecture,
+            description: federated.description,
+            seed,
+        })
+    }
+
+    fn announce(&self, world: &World, scene: &Scene, task: &TaskView, output: Output) {
+        let started = Started {
+            url: world.url.clone(),
+            participants: self.data.participants,
+            rounds: self.rounds,
+            data: scene.description.clone(),
+            model: scene.architecture.kind(),
+            parameters: task.summary.parameters,
+            seed: scene.seed,
+        };
+        output.event("started", &started);
+        output.line(format!("Data         {}", started.data));
+        output.line(format!("Model        {}, {} parameters", started.model, number(started.parameters)));
+        output.line(format!("Coordinator  {} (updates can be read by the {})", world.url, task.updates_readable_by));
+        let plan = &scene.training;
+        output.line(format!(
+            "Training     {} epochs a round, batches of {}, learning rate {}; seed {}",
+            plan.epochs, plan.batch_size, plan.learning_rate, scene.seed
+        ));
+        output.line("");
+    }
+
+    /// Writes the final model to where it outlives the demo.
+    fn save(&self, folder: &Path, last: &Last) -> Outcome<PathBuf> {
+        let path = match (&self.out, &self.dir) {
+            (Some(out), _) => out.clone(),
+            (None, Some(_)) => folder.join("model.safetensors"),
+            (None, None) => {
+                let name = format!("{}.safetensors", &last.model.sha256.to_string()[..16]);
+                std::env::temp_dir().join("tributary-demo").join(name)
+            }
+        };
+        let cannot = || Failure::because(Exit::Io, format!("cannot write {}", path.display()));
+        if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            std::fs::create_dir_all(parent).map_err(cannot())?;
+        }
+        std::fs::write(&path, &last.bytes).map_err(cannot())?;
+        Ok(path.canonicalize().unwrap_or(path))
+    }
+
+    fn conclude(&self, finished: &Finished, output: Output) {
+        output.event("finished", finished);
+        output.line("");
+        output.line(format!(
+            "{} rounds in {}: accuracy {:.2} %, loss {:.4} on data nobody trained on.",
+            finished.rounds,
+            duration(Duration::from_secs_f64(finished.seconds)),
+            100.0 * finished.accuracy,
+            finished.loss
+        ));
+        if let Some(score) = finished.centralized {
+            output.line(format!(
+                "The same model trained on the pooled data: accuracy {:.2} %, loss {:.4}.",
+                100.0 * score.accuracy,
+                score.loss
+            ));
+        }
+        output.line(format!("Model: {} (sha256 {})", finished.model.path.display(), finished.model.sha256));
+        if !self.inspect {
+            output.line("To look around, add --inspect: the coordinator then stays, and `tributary round show demo 1` tells more.");
+        }
+    }
+}
+
+/// The last published model.
+struct Last {
+    model: ModelVersionRef,
+    bytes: Vec<u8>,
+    score: Score,
+    /// From the first round's opening to the last one's end.
+    seconds: f64,
+}
+
+/// Watches the rounds of the demo's task, one after the other.
+struct Rounds<'a> {
+    task: TaskId,
+    count: u32,
+    scene: &'a Scene,
+    table: &'a LiveTable,
+    output: Output,
+}
+
+impl Rounds<'_> {
+    async fn run(&self, world: &mut World) -> Outcome<Last> {
+        let (mut number, mut opened_at) = (1, None);
+        loop {
+            let round = self.until_over(world, number).await?;
+            world.round_over(round.number, round.attempt);
+            let opened_at = *opened_at.get_or_insert(round.opened_at);
+            let ended_at = round.ended_at.unwrap_or(round.opened_at);
+            let Some(model) = round.model.clone().filter(|_| round.state == RoundState::Completed) else {
+                self.show(RoundEvent::new(round, None));
+                self.go_on(world, number).await?;
+                continue;
+            };
+            let bytes = fetch(world, self.task, &model).await?;
+            let (score, bytes) = self.score(bytes).await?;
+            self.show(RoundEvent::new(round, Some(score)));
+            if number == self.count {
+                return Ok(Last { model, bytes, score, seconds: ended_at.since(opened_at).as_secs_f64() });
+            }
+            number += 1;
+        }
+    }
+
+    /// Waits for the end of an attempt that has not been shown yet.
+    async fn until_over(&self, world: &mut World, number: u32) -> Outcome<RoundView> {
+        let wait = if self.output.is_live() { WAIT_LIVE } else { WAIT };
+        let mut after = None;
+        loop {
+            let server = world.server.clone();
+            let seen = tokio::select! {
+                seen = server.watch_round(self.task, number, after, wait) => seen?,
+                failed = world.check() => return Err(failed.err().unwrap_or_else(|| Failure::new(Exit::Internal, "a participant ended"))),
+            };
+            match seen {
+                Some(round) if round.state.is_terminal() => return Ok(round),
+                Some(round) => {
+                    self.table.progress(&round);
+                    after = Some(round.state);
+                }
+                None => self.still_active(world, number).await?,
+            }
+        }
+    }
+
+    /// After an attempt that made no model: waits for the next one, if there will be one.
+    async fn go_on(&self, world: &mut World, number: u32) -> Outcome {
+        loop {
+            let next = world.server.watch_round(self.task, number, Some(RoundState::Failed), WAIT_LIVE).await?;
+            if next.is_some_and(|round| !round.state.is_terminal() || round.state == RoundState::Completed) {
+                return Ok(());
+            }
+            self.still_active(world, number).await?;
+        }
+    }
+
+    async fn still_active(&self, world: &World, number: u32) -> Outcome {
+        let task = task::get(&world.server, self.task).await?;
+        match task.summary.status {
+            TaskStatus::Active | TaskStatus::Completed => Ok(()),
+            status => {
+                let why = task.history.last().and_then(|change| change.detail.clone()).unwrap_or_default();
+                Err(Failure::new(
+                    Exit::Round,
+                    format!("round {number} did not complete and the task is {status}: {why}"),
+                ))
+            }
+        }
+    }
+
+    fn show(&self, round: RoundEvent) {
+        self.table.row(&round);
+        self.output.event("round", &round);
+    }
+
+    async fn score(&self, bytes: Vec<u8>) -> Outcome<(Score, Vec<u8>)> {
+        let (architecture, test) = (self.scene.architecture.clone(), Arc::clone(&self.scene.test));
+        blocking(move || Ok((Score::of(&architecture, &bytes, &test)?, bytes))).await
+    }
+}
+
+/// A published model, whole and undamaged.
+async fn fetch(world: &World, task: TaskId, model: &ModelVersionRef) -> Outcome<Vec<u8>> {
+    let response = world.server.download(&route::model_parameters(task, model.version), 0, None).await?;
+    let bytes = response.bytes().await.map_err(Failure::because(Exit::Connection, "the model was cut off"))?;
+    if digest(&SHA256, &bytes).as_ref() != model.sha256.0 {
+        return Err(Failure::new(Exit::Integrity, format!("model version {}", model.version)));
+    }
+    Ok(bytes.to_vec())
+}
+
+async fn central(scene: &Scene, shards: Vec<Dataset>, rounds: u32) -> Outcome<Score> {
+    let (architecture, test) = (scene.architecture.clone(), Arc::clone(&scene.test));
+    let (training, seed) = (scene.training.clone(), scene.seed);
+    blocking(move || centralized::train(&architecture, &shards, &test, &training, rounds, seed)).await
+}
+
+/// Work that takes a core for a while.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Outcome<T> + Send + 'static) -> Outcome<T> {
+    tokio::task::spawn_blocking(work).await.map_err(Failure::because(Exit::Internal, "a computation ended badly"))?
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// Makes a folder, or takes one that has nothing in it: two demos in one folder would be neither.
+fn empty(folder: &Path) -> Outcome {
+    std::fs::create_dir_all(folder)
+        .and_then(|()| std::fs::read_dir(folder))
+        .map_err(Failure::because(Exit::Io, format!("cannot use the folder {}", folder.display())))
+        .and_then(|mut entries| match entries.next() {
+            None => Ok(()),
+            Some(_) => Err(Failure::new(Exit::Io, format!("the folder {} is not empty", folder.display()))),
+        })
+}
+
+fn tell_how_to_look(world: &World, output: Output) {
+    let ca = world.ca.display();
+    output.event("inspecting", &serde_json::json!({ "url": world.url, "ca": world.ca, "token": world.token }));
+    output.line("");
+    output.line("The coordinator stays until ctrl-c. In another terminal:");
+    output.line("");
+    output.line(format!("  export TRIBUTARY_SERVER={} TRIBUTARY_CA={ca}", world.url));
+    output.line(format!("  export TRIBUTARY_TOKEN={}", world.token));
+    output.line("  tributary round list demo");
+    output.line("  tributary round show demo 1");
+    output.line("  tributary model fetch demo");
+    output.line(format!("  curl --cacert {ca} -H \"Authorization: Bearer $TRIBUTARY_TOKEN\" {}/v1/tasks", world.url));
+}

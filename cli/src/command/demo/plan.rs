@@ -1,0 +1,220 @@
+//! What the demo asks of the federation: the task it creates, and who vanishes when.
+//!
+//! Everything here is a pure function of the flags; the same flags give the same task and the same drop-outs.
+
+use client_sdk::models::Architecture;
+use datasets::Dataset;
+use federation::cohort::Cohort;
+use ring::digest::{Context, SHA256};
+use wire::task::{AggregationSpec, ModelSpec, RoundsSpec, SelectionSpec, TaskSpec, TrainingPlan};
+
+use crate::data::{self, DataArgs, Source};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::task_file;
+
+/// Name of the demo's task.
+pub(super) const TASK: &str = "demo";
+/// How long a phase may take; nothing waits for it unless something is broken.
+const DEADLINE_MS: u64 = 3_600_000;
+/// Failed attempts at one round before the task is paused.
+const MAX_ATTEMPTS: u32 = 3;
+/// Levels an update's smallest weight keeps, at least, on either side of zero.
+const LEVELS: u32 = 256;
+
+/// How participants train; what is left out is chosen for the data and model.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct TrainingArgs {
+    /// Passes over the own data in a round
+    #[arg(long)]
+    epochs: Option<u32>,
+    /// Examples in a mini-batch
+    #[arg(long)]
+    batch_size: Option<u32>,
+    /// Learning rate
+    #[arg(long)]
+    lr: Option<f64>,
+    /// Momentum of the local optimizer
+    #[arg(long, default_value_t = 0.0)]
+    momentum: f64,
+    /// L2 penalty
+    #[arg(long, default_value_t = 0.0)]
+    weight_decay: f64,
+    /// FedProx: how strongly local models are held to the received one
+    #[arg(long, default_value_t = 0.0)]
+    proximal_mu: f64,
+}
+
+impl TrainingArgs {
+    /// With what suits the model where nothing is said.
+    pub(crate) fn plan(&self, architecture: &Architecture) -> TrainingPlan {
+        let (epochs, batch_size, lr) = match architecture {
+            Architecture::Linear(_) => (1, 10, 0.05),
+            Architecture::Mlp(_) => (1, 10, 0.05),
+            Architecture::Cnn(_) => (1, 10, 0.05),
+            _ => (1, 10, 1.0),
+        };
+        TrainingPlan {
+            epochs: self.epochs.unwrap_or(epochs),
+            steps: None,
+            batch_size: self.batch_size.unwrap_or(batch_size),
+            learning_rate: self.lr.unwrap_or(lr),
+            momentum: self.momentum,
+            weight_decay: self.weight_decay,
+            proximal_mu: self.proximal_mu,
+        }
+    }
+}
+
+/// What the task is made from.
+pub(super) struct TaskInput<'a> {
+    pub(super) data: &'a DataArgs,
+    pub(super) architecture: &'a Architecture,
+    pub(super) training: TrainingPlan,
+    pub(super) description: String,
+    pub(super) rounds: u32,
+    /// Participants drawn for a round.
+    pub(super) cohort: u32,
+    /// Training examples of the participant that has most.
+    pub(super) most_examples: usize,
+}
+
+impl TaskInput<'_> {
+    /// The task: nobody is drawn in vain, and a round waits for everyone who was drawn and does not vanish.
+    pub(super) fn spec(self) -> Outcome<TaskSpec> {
+        let participants = self.data.participants;
+        let sizes = |error: &dyn std::fmt::Display| Failure::new(Exit::Usage, format!("the model's sizes: {error}"));
+        Ok(TaskSpec {
+            name: TASK.to_owned(),
+            description: self.description,
+            model: ModelSpec {
+                architecture: Some(serde_json::to_value(self.architecture).map_err(|error| sizes(&error))?),
+                tensors: task_file::declarations(self.architecture).map_err(|error| sizes(&error))?,
+                personal: Vec::new(),
+                seed: self.data.seed(),
+            },
+            training: self.training,
+            rounds: RoundsSpec {
+                count: self.rounds,
+                max_attempts: MAX_ATTEMPTS,
+                select_min: Some(participants),
+                select_max: participants,
+                select_deadline_ms: DEADLINE_MS,
+                collect_min: Some(1),
+                collect_max: Some(self.cohort),
+                collect_deadline_ms: DEADLINE_MS,
+                aggregate_deadline_ms: DEADLINE_MS,
+            },
+            selection: SelectionSpec {
+                cohort: Cohort::Count(self.cohort),
+                over_selection: 0.0,
+                seed: Some(self.data.seed()),
+                ..SelectionSpec::default()
+            },
+            aggregation: AggregationSpec {
+                clip_range: clip_range(self.data.data),
+                max_weight: max_weight(self.most_examples, participants),
+                ..AggregationSpec::default()
+            },
+            metrics: ["loss", "accuracy", "train_loss"].map(str::to_owned).to_vec(),
+        })
+    }
+}
+
+/// How far one coordinate moves in a round at most: generous, since a clipped update is a biased one.
+fn clip_range(source: Source) -> f32 {
+    match source {
+        Source::Synthetic => 4.0,
+        Source::Mnist | Source::Text => 1.0,
+    }
+}
+
+/// Updates weigh as many as their examples, as far as the sum of all participants leaves room.
+fn max_weight(most_examples: usize, participants: u32) -> u32 {
+    let room = (u32::MAX >> 1) / LEVELS / participants.max(1);
+    u32::try_from(most_examples).unwrap_or(u32::MAX).clamp(1, room.max(1))
+}
+
+/// The data of one participant, split in what it trains on and what it evaluates on.
+pub(super) fn shards(shards: Vec<Dataset>, seed: u64) -> Vec<(Dataset, Dataset)> {
+    shards.into_iter().map(|shard| data::own_split(shard, seed)).collect()
+}
+
+/// At which point of a round a participant vanishes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Point {
+    /// It has its assignment.
+    Assigned,
+    /// It has the model.
+    Fetched,
+    /// It has trained, its update is in its journal.
+    Trained,
+    /// Half of its update is on the wire.
+    Uploading,
+}
+
+/// Who vanishes when: each participant in each attempt at a round, with a fixed probability, at one of four points.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DropPlan {
+    pub(super) probability: f64,
+    pub(super) seed: u64,
+}
+
+impl DropPlan {
+    /// Where this participant vanishes, if it does.
+    pub(super) fn point(&self, round: u32, attempt: u32, participant: u32) -> Option<Point> {
+        let mut context = Context::new(&SHA256);
+        context.update(b"tributary demo drop");
+        context.update(&self.seed.to_le_bytes());
+        for number in [round, attempt, participant] {
+            context.update(&number.to_le_bytes());
+        }
+        let digest = context.finish();
+        let (words, _) = digest.as_ref().as_chunks::<4>();
+        let [chance, point, ..] = words else { return None };
+        let chance = f64::from(u32::from_le_bytes(*chance)) / (f64::from(u32::MAX) + 1.0);
+        let points = [Point::Assigned, Point::Fetched, Point::Trained, Point::Uploading];
+        (chance < self.probability).then(|| points[u32::from_le_bytes(*point) as usize % points.len()])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_vanishes_follows_from_the_seed_and_happens_as_often_as_asked() {
+        let plan = DropPlan { probability: 0.3, seed: 42 };
+        let all: Vec<_> = (1..=50)
+            .flat_map(|round| (0..40).map(move |participant| (round, participant)))
+            .map(|(round, participant)| plan.point(round, 1, participant))
+            .collect();
+        let again: Vec<_> =
+            (1..=50).flat_map(|round| (0..40).map(move |participant| plan.point(round, 1, participant))).collect();
+        assert_eq!(all, again);
+        let dropped = all.iter().flatten().count();
+        assert!((500..700).contains(&dropped), "{dropped} of 2000");
+        for point in [Point::Assigned, Point::Fetched, Point::Trained, Point::Uploading] {
+            assert!(all.iter().flatten().filter(|found| **found == point).count() > 100);
+        }
+        let other = DropPlan { seed: 43, ..plan };
+        assert_ne!(
+            (0..40).map(|p| plan.point(1, 1, p)).collect::<Vec<_>>(),
+            (0..40).map(|p| other.point(1, 1, p)).collect::<Vec<_>>()
+        );
+        assert_ne!(
+            (0..40).map(|p| plan.point(1, 1, p)).collect::<Vec<_>>(),
+            (0..40).map(|p| plan.point(1, 2, p)).collect::<Vec<_>>()
+        );
+        let never = DropPlan { probability: 0.0, seed: 1 };
+        assert!((0..1000).all(|participant| never.point(1, 1, participant).is_none()));
+    }
+
+    #[test]
+    fn weights_leave_room_for_everybody() {
+        assert_eq!(max_weight(4500, 20), 4500);
+        for (examples, participants) in [(5000, 10_000), (usize::MAX, 1), (0, 7)] {
+            let weight = u64::from(max_weight(examples, participants));
+            assert!(weight >= 1 && weight * u64::from(participants) * u64::from(LEVELS) < 1 << 31);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What the demo shows people: a row for each round, and on a terminal a line that lives while a round runs.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use wire::inspect::RoundView;
+
+use super::events::RoundEvent;
+use crate::output::{Output, bytes};
+
+/// Columns and how wide they are; rows appear one by one, so widths are fixed.
+const COLUMNS: [(&str, usize); 12] = [
+    ("ROUND", 5),
+    ("STATE", 9),
+    ("COHORT", 6),
+    ("REPORTED", 8),
+    ("DROPPED", 7),
+    ("UP", 8),
+    ("DOWN", 8),
+    ("SELECT", 7),
+    ("COLLECT", 7),
+    ("PUBLISH", 7),
+    ("TRAIN LOSS", 10),
+    ("ACCURACY", 8),
+];
+
+/// The table as it grows.
+pub(super) struct LiveTable {
+    output: Output,
+    live: ProgressBar,
+}
+
+impl LiveTable {
+    /// Prints the headings.
+    pub(super) fn new(output: Output) -> Self {
+        let live = if output.is_live() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
+            live.set_style(style);
+        }
+        live.enable_steady_tick(Duration::from_millis(120));
+        output.line(line(COLUMNS.map(|(heading, _)| heading.to_owned())));
+        Self { output, live }
+    }
+
+    /// Shows how far the present round is.
+    pub(super) fn progress(&self, round: &RoundView) {
+        self.live.set_message(format!(
+            "round {}{}  {}  cohort {}  reported {}  dropped {}  up {}  down {}  {:.1} s",
+            round.number,
+            if round.attempt > 1 { format!(" (attempt {})", round.attempt) } else { String::new() },
+            round.state,
+            round.cohort,
+            round.reported,
+            round.dropped,
+            bytes(round.bytes_up),
+            bytes(round.bytes_down),
+            round.seconds
+        ));
+    }
+
+    /// Shows what the demo does besides rounds.
+    pub(super) fn message(&self, words: &str) {
+        self.live.set_message(words.to_owned());
+    }
+
+    /// A round is over.
+    pub(super) fn row(&self, round: &RoundEvent) {
+        let phase = |name| round.phases.get(name).map_or_else(String::new, |seconds| format!("{seconds:.2}s"));
+        let metric = |name| round.cohort_metrics.get(name).map_or_else(String::new, |value| format!("{value:.4}"));
+        let state =
+            round.failure.map_or_else(|| round.state.to_string(), |reason| format!("{}: {reason}", round.state));
+        let row = line([
+            round.number.to_string(),
+            state,
+            round.cohort.to_string(),
+            round.reported.to_string(),
+            round.dropped.to_string(),
+            bytes(round.bytes_up),
+            bytes(round.bytes_down),
+            phase("selecting"),
+            phase("collecting"),
+            phase("aggregating"),
+            metric("train_loss"),
+            round.metrics.map_or_else(String::new, |score| format!("{:.2} %", 100.0 * score.accuracy)),
+        ]);
+        self.live.suspend(|| self.output.line(row));
+    }
+
+    /// Takes the living line away.
+    pub(super) fn finish(&self) {
+        self.live.finish_and_clear();
+    }
+}
+
+fn line(cells: [String; COLUMNS.len()]) -> String {
+    let mut line = String::new();
+    for (cell, (heading, width)) in cells.iter().zip(COLUMNS) {
+        if heading == "STATE" {
+            line.push_str(&format!("{cell:<width$}  "));
+        } else {
+            line.push_str(&format!("{cell:>width$}  "));
+        }
+    }
+    line.trim_end().to_owned()
+}

@@ -1,0 +1,189 @@
+//! A participant that vanishes in the middle of a round, as phones do: the network it talks through goes dead.
+//!
+//! Nothing is announced to the coordinator and the participant gets no chance to tidy up; whoever runs it drops it where it
+//! stands and, later, makes it again from its journal.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use client_sdk::identity::Identity;
+use client_sdk::transport::{Abandonment, HttpsTransport, Place, Transport, TransportError, Upload};
+use futures_util::stream;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio::sync::{mpsc, watch};
+use wire::participant::{CheckInReply, CheckInRequest, EnrollReply, EnrollRequest, ModelRef, Receipt, RenewRequest};
+use wire::{ParticipantId, TaskId, headers, route};
+
+use super::plan::{DropPlan, Point};
+
+/// Time for half an upload to leave this machine before the connection is cut.
+const ON_THE_WIRE: Duration = Duration::from_millis(20);
+
+/// Who has vanished from which round.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Vanished {
+    pub(super) place: Place,
+    pub(super) participant: ParticipantId,
+}
+
+/// HTTPS that goes dead where the plan says.
+pub(super) struct VanishingTransport {
+    inner: HttpsTransport,
+    url: String,
+    ca_pem: String,
+    plan: DropPlan,
+    index: u32,
+    /// Closed until everybody has enrolled.
+    gate: watch::Receiver<bool>,
+    state: Mutex<State>,
+    vanished: watch::Sender<Option<Vanished>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Where this participant is to vanish.
+    fate: Option<(Place, Point)>,
+    participant: Option<ParticipantId>,
+    /// For the one request that is cut in the middle.
+    cut: Option<reqwest::Client>,
+}
+
+impl VanishingTransport {
+    pub(super) fn new(
+        url: &str,
+        ca_pem: &str,
+        plan: DropPlan,
+        index: u32,
+        gate: watch::Receiver<bool>,
+    ) -> Result<(Self, watch::Receiver<Option<Vanished>>), TransportError> {
+        let (vanished, watcher) = watch::channel(None);
+        let transport = Self {
+            inner: HttpsTransport::new(url, ca_pem)?,
+            url: url.to_owned(),
+            ca_pem: ca_pem.to_owned(),
+            plan,
+            index,
+            gate,
+            state: Mutex::default(),
+            vanished,
+        };
+        Ok((transport, watcher))
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Never returns if this is where the participant is to vanish.
+    async fn reach(&self, point: Point) {
+        let fate = self.state().fate;
+        if let Some((place, _)) = fate.filter(|(_, at)| *at == point) {
+            self.vanish(place).await;
+        }
+    }
+
+    async fn vanish(&self, place: Place) {
+        let participant = self.state().participant;
+        self.vanished.send_replace(participant.map(|participant| Vanished { place, participant }));
+        std::future::pending::<()>().await;
+    }
+
+    /// Sends half of an upload, then cuts the connection.
+    async fn send_half(&self, upload: &Upload) {
+        let client = self.state().cut.clone();
+        if let Some(client) = client {
+            let (sender, receiver) = mpsc::channel::<Bytes>(1);
+            let body = stream::unfold(receiver, |mut receiver| async {
+                receiver.recv().await.map(|piece| (Ok::<_, std::io::Error>(piece), receiver))
+            });
+            let path = route::masked_input(upload.place.task, upload.place.round, upload.participant);
+            let request = client
+                .put(format!("{}{path}", self.url.trim_end_matches('/')))
+                .header("content-type", headers::MEDIA_MASKED_INPUT)
+                .header("content-length", upload.body.len())
+                .header(headers::ATTEMPT, upload.place.attempt)
+                .header(headers::CONTENT_SHA256, upload.sha256.to_string())
+                .body(reqwest::Body::wrap_stream(body));
+            let half = async {
+                let _ = sender.send(upload.body.slice(..upload.body.len() / 2)).await;
+                tokio::time::sleep(ON_THE_WIRE).await;
+            };
+            tokio::select! {
+                _ = request.send() => {}
+                () = half => {}
+            }
+        }
+        self.vanish(upload.place).await;
+    }
+}
+
+/// A client that shows the participant's certificate, on a connection of its own.
+fn client(ca_pem: &str, identity: &Identity) -> Option<reqwest::Client> {
+    let mut roots = rustls::RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(ca_pem.as_bytes()) {
+        roots.add(certificate.ok()?).ok()?;
+    }
+    let chain = CertificateDer::pem_slice_iter(identity.certified.certificate_pem.as_bytes());
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(identity.key.expose_pkcs8().to_vec()));
+    let tls = rustls::ClientConfig::builder_with_protocol_versions(&[&rustls::version::TLS13])
+        .with_root_certificates(roots)
+        .with_client_auth_cert(chain.collect::<Result<_, _>>().ok()?, key)
+        .ok()?;
+    reqwest::Client::builder().tls_backend_preconfigured(tls).no_proxy().http1_only().build().ok()
+}
+
+#[async_trait]
+impl Transport for VanishingTransport {
+    fn identify(&self, identity: &Identity) -> Result<(), TransportError> {
+        let mut state = self.state();
+        state.participant = Some(identity.certified.participant);
+        if self.plan.probability > 0.0 {
+            state.cut = client(&self.ca_pem, identity);
+        }
+        drop(state);
+        self.inner.identify(identity)
+    }
+
+    async fn enroll(&self, request: &EnrollRequest) -> Result<EnrollReply, TransportError> {
+        self.inner.enroll(request).await
+    }
+
+    async fn renew(&self, request: &RenewRequest) -> Result<EnrollReply, TransportError> {
+        self.inner.renew(request).await
+    }
+
+    async fn check_in(&self, request: &CheckInRequest) -> Result<CheckInReply, TransportError> {
+        // A closed channel means that the demo is over; then nobody waits for the answer.
+        let _ = self.gate.clone().wait_for(|open| *open).await;
+        let reply = self.inner.check_in(request).await?;
+        if let CheckInReply::Assigned(assignment) = &reply {
+            let place = Place { task: assignment.task, round: assignment.round, attempt: assignment.attempt };
+            let point = self.plan.point(place.round, place.attempt, self.index);
+            self.state().fate = point.map(|point| (place, point));
+            self.reach(Point::Assigned).await;
+        }
+        Ok(reply)
+    }
+
+    async fn fetch_model(&self, task: TaskId, model: &ModelRef, sink: &mut Vec<u8>) -> Result<(), TransportError> {
+        self.inner.fetch_model(task, model, sink).await?;
+        self.reach(Point::Fetched).await;
+        Ok(())
+    }
+
+    async fn upload(&self, upload: &Upload) -> Result<Receipt, TransportError> {
+        self.reach(Point::Trained).await;
+        let fate = self.state().fate;
+        if fate == Some((upload.place, Point::Uploading)) {
+            self.send_half(upload).await;
+        }
+        self.inner.upload(upload).await
+    }
+
+    async fn abandon(&self, abandonment: &Abandonment) -> Result<(), TransportError> {
+        self.inner.abandon(abandonment).await
+    }
+}

@@ -1,0 +1,338 @@
+//! The demo's federation: a coordinator on a loopback port, its operator, and independent participants, each with its own
+//! identity, journal and data. They meet over HTTPS and nowhere else.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use client_sdk::journal::FileJournal;
+use client_sdk::participant::{Event, Outcome as End, Participant};
+use client_sdk::train::Device;
+use client_sdk::transport::Place;
+use coordinator::config::Config;
+use coordinator::random::Random;
+use coordinator::{Parts, Running, SystemClock};
+use datasets::Dataset;
+use rand::{Rng as _, SeedableRng as _, TryRng};
+use rand_chacha::ChaCha20Rng;
+use ring::digest::{Context, SHA256};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+use wire::admin::{CreateEnrollmentToken, EnrollmentTokenReply, Role};
+use wire::{ParticipantId, route};
+
+use super::plan::{self, DropPlan};
+use super::vanish::{Vanished, VanishingTransport};
+use crate::command::participant::{build_failure, default_name, failure};
+use crate::command::serve;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::Output;
+use crate::server::Server;
+use crate::trainer::{ShardTrainer, Slots};
+
+/// Requests per second that one peer of the demo may make: it is all ours.
+const RATE: u32 = 1_000_000;
+
+/// What participants need besides their data.
+pub(super) struct Settings {
+    pub(super) device: Device,
+    pub(super) threads: usize,
+    pub(super) drops: DropPlan,
+    pub(super) seed: u64,
+}
+
+/// The federation.
+pub(super) struct World {
+    pub(super) url: String,
+    pub(super) ca: PathBuf,
+    pub(super) token: String,
+    pub(super) server: Server,
+    running: Running,
+    participants: JoinSet<Outcome>,
+    gate: watch::Sender<bool>,
+    /// The latest attempt that has ended.
+    over: watch::Sender<(u32, u32)>,
+    stop: watch::Sender<bool>,
+    ids: Ids,
+}
+
+impl World {
+    /// Starts the coordinator with everything in `folder`.
+    pub(super) async fn start(folder: &Path) -> Outcome<Self> {
+        let config = config(folder)?;
+        let ids = Ids::default();
+        let random = ids.random()?;
+        let running = serve::start_with(&config, Parts { clock: Arc::new(SystemClock), random }).await?;
+        let token = running
+            .create_operator_token("demo", Role::Admin)
+            .await
+            .map_err(Failure::because(Exit::Io, "cannot make the operator token"))?
+            .token;
+        let url = running.url().to_owned();
+        let base = url.parse().map_err(Failure::because(Exit::Internal, "the coordinator's URL"))?;
+        let server = Server::with_ca(base, Some(running.ca_pem().as_bytes()), token.clone())?;
+        Ok(Self {
+            url,
+            ca: config.identity.ca_certificate_file,
+            token,
+            server,
+            running,
+            participants: JoinSet::new(),
+            gate: watch::Sender::new(false),
+            over: watch::Sender::new((0, 0)),
+            stop: watch::Sender::new(false),
+            ids,
+        })
+    }
+
+    /// Enrols one participant after the other; none checks in before [`Self::open`].
+    pub(super) async fn enroll(
+        &mut self,
+        shards: Vec<(Dataset, Dataset)>,
+        folder: &Path,
+        settings: &Settings,
+        output: Output,
+    ) -> Outcome {
+        let slots = Slots::new(settings.threads);
+        for (index, (train, held_out)) in (0_u32..).zip(shards) {
+            let name = default_name(index);
+            let body = CreateEnrollmentToken { name: Some(name.clone()), ..CreateEnrollmentToken::default() };
+            let reply: EnrollmentTokenReply = self.server.post(route::ENROLLMENT_TOKENS, &body, None).await?;
+            let life = Life {
+                index,
+                journal: folder.join(&name),
+                name,
+                url: self.url.clone(),
+                ca_pem: self.running.ca_pem().to_owned(),
+                train: Arc::new(train),
+                held_out: Arc::new(held_out),
+                device: settings.device.clone(),
+                slots: Arc::clone(&slots),
+                drops: settings.drops,
+                seed: settings.seed,
+                gate: self.gate.subscribe(),
+                over: self.over.subscribe(),
+                stop: self.stop.subscribe(),
+                operator: self.server.clone(),
+                output,
+            };
+            let (enrolled, is_enrolled) = oneshot::channel();
+            self.ids.draw_from(settings.seed, index);
+            self.participants.spawn(life.live(reply.token, enrolled));
+            if is_enrolled.await.is_err() {
+                self.check().await?;
+            }
+            self.ids.draw_from_system();
+        }
+        Ok(())
+    }
+
+    /// Lets participants check in.
+    pub(super) fn open(&self) {
+        self.gate.send_replace(true);
+    }
+
+    /// Tells that an attempt has ended, so that who vanished from it comes back.
+    pub(super) fn round_over(&self, number: u32, attempt: u32) {
+        self.over.send_replace((number, attempt));
+    }
+
+    /// Completes with the failure of the first participant that fails, else never.
+    pub(super) async fn check(&mut self) -> Outcome {
+        while let Some(ended) = self.participants.join_next().await {
+            ended.map_err(Failure::because(Exit::Internal, "a participant's task ended badly"))??;
+        }
+        std::future::pending().await
+    }
+
+    /// Sends the participants home; the coordinator goes on.
+    pub(super) async fn dismiss(&mut self) {
+        self.stop.send_replace(true);
+        while self.participants.join_next().await.is_some() {}
+    }
+
+    /// Stops the coordinator in good order.
+    pub(super) async fn shutdown(self) {
+        self.running.shutdown().await;
+    }
+}
+
+/// A loopback coordinator with everything in one folder, for peers that are all ours.
+fn config(folder: &Path) -> Outcome<Config> {
+    let mut config = serve::dev_config(folder)?;
+    config.http.listen.set_port(0);
+    config.http.participant_rate = RATE;
+    config.http.operator_rate = RATE;
+    config.http.address_rate = RATE;
+    config.http.check_ins_per_second = RATE;
+    Ok(config)
+}
+
+/// One participant through all its lives.
+struct Life {
+    index: u32,
+    name: String,
+    journal: PathBuf,
+    url: String,
+    ca_pem: String,
+    train: Arc<Dataset>,
+    held_out: Arc<Dataset>,
+    device: Device,
+    slots: Arc<Slots>,
+    drops: DropPlan,
+    seed: u64,
+    gate: watch::Receiver<bool>,
+    over: watch::Receiver<(u32, u32)>,
+    stop: watch::Receiver<bool>,
+    operator: Server,
+    output: Output,
+}
+
+impl Life {
+    /// Takes part until the task is over; whenever it vanished, comes back from its journal once that round is over.
+    async fn live(mut self, token: String, enrolled: oneshot::Sender<ParticipantId>) -> Outcome {
+        let mut token = Some(token);
+        let enrolled = Mutex::new(Some(enrolled));
+        let enrolled = Arc::new(enrolled);
+        loop {
+            let (mut participant, mut vanished) = self.participant(token.take(), Arc::clone(&enrolled))?;
+            let mut stop = self.stop.clone();
+            let stopped = async {
+                // The demo that ends without a word has ended all the same.
+                let _ = stop.wait_for(|stop| *stop).await;
+            };
+            let gone = tokio::select! {
+                result = participant.run(stopped) => match result {
+                    Ok(End::TaskOver { .. } | End::Stopped) => return Ok(()),
+                    Err(error) => {
+                        let failure = failure(&error);
+                        return Err(Failure { detail: format!("{}: {}", self.name, failure.detail), ..failure });
+                    }
+                },
+                Some(gone) = has_vanished(&mut vanished) => gone,
+            };
+            drop(participant);
+            self.excuse(gone).await?;
+            let place = (gone.place.round, gone.place.attempt);
+            if self.over.wait_for(|over| *over >= place).await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn participant(
+        &self,
+        token: Option<String>,
+        enrolled: Arc<Mutex<Option<oneshot::Sender<ParticipantId>>>>,
+    ) -> Outcome<(Participant, watch::Receiver<Option<Vanished>>)> {
+        let (transport, vanished) =
+            VanishingTransport::new(&self.url, &self.ca_pem, self.drops, self.index, self.gate.clone())
+                .map_err(Failure::because(Exit::Internal, "a participant's transport"))?;
+        let trainer = ShardTrainer::new(
+            Arc::clone(&self.train),
+            Arc::clone(&self.held_out),
+            self.device.clone(),
+            Arc::clone(&self.slots),
+        );
+        let (name, output) = (self.name.clone(), self.output);
+        let mut builder = Participant::builder()
+            .transport(transport)
+            .journal(FileJournal::open(&self.journal).map_err(|error| failure(&error.into()))?)
+            .trainer(trainer)
+            .name(&self.name)
+            .task(plan::TASK)
+            .seed(Some(self.seed))
+            .on_event(move |event| match event {
+                Event::Enrolled { participant, .. } => {
+                    let sender = enrolled.lock().unwrap_or_else(PoisonError::into_inner).take();
+                    // Who does not listen any more does not need to know.
+                    let _ = sender.map(|sender| sender.send(*participant));
+                }
+                Event::TrainingFailed { error, .. } => output.note(format!("{name}: {error}")),
+                Event::Retry { what, error, .. } => tracing::debug!("{name}: cannot {what}: {error}"),
+                _ => {}
+            });
+        if let Some(token) = token {
+            builder = builder.enrollment_token(token);
+        }
+        builder.build().map(|participant| (participant, vanished)).map_err(|error| build_failure(&error))
+    }
+
+    /// Tells the round not to wait: the demo knows who vanished, a real operator would find out by the deadline.
+    async fn excuse(&self, gone: Vanished) -> Outcome {
+        let Place { task, round, .. } = gone.place;
+        let path = route::fill(route::EXCUSE, &[&task, &round, &gone.participant]);
+        match self.operator.act(&path).await {
+            // The round may be over for another reason.
+            Err(failure) if matches!(failure.exit, Exit::Conflict | Exit::NotFound) => Ok(()),
+            outcome => outcome,
+        }
+    }
+}
+
+async fn has_vanished(vanished: &mut watch::Receiver<Option<Vanished>>) -> Option<Vanished> {
+    vanished.wait_for(Option::is_some).await.ok().and_then(|gone| *gone)
+}
+
+/// Where the coordinator draws from: the system, but for participants' ids, which follow from the seed. Cohorts are drawn
+/// from participants in the order of their ids, so a repeatable draw needs repeatable ids. Tokens and keys are never
+/// drawn from a seed.
+#[derive(Clone, Default)]
+struct Ids(Arc<Mutex<Option<ChaCha20Rng>>>);
+
+impl Ids {
+    fn random(&self) -> Outcome<Random> {
+        let mut seed = [0; 32];
+        ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut seed)
+            .map_err(|_| Failure::new(Exit::Internal, "the system gives no randomness"))?;
+        Ok(Random::new(Switched { system: ChaCha20Rng::from_seed(seed), ids: self.clone() }))
+    }
+
+    fn draw_from(&self, seed: u64, index: u32) {
+        let mut context = Context::new(&SHA256);
+        context.update(b"tributary demo participant");
+        context.update(&seed.to_le_bytes());
+        context.update(&index.to_le_bytes());
+        let mut key = [0; 32];
+        key.copy_from_slice(context.finish().as_ref());
+        *self.lock() = Some(ChaCha20Rng::from_seed(key));
+    }
+
+    fn draw_from_system(&self) {
+        *self.lock() = None;
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<ChaCha20Rng>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Switched {
+    system: ChaCha20Rng,
+    ids: Ids,
+}
+
+impl Switched {
+    fn with<T>(&mut self, draw: impl FnOnce(&mut ChaCha20Rng) -> T) -> T {
+        match self.ids.lock().as_mut() {
+            Some(seeded) => draw(seeded),
+            None => draw(&mut self.system),
+        }
+    }
+}
+
+impl TryRng for Switched {
+    type Error = std::convert::Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Self::Error> {
+        Ok(self.with(|rng| rng.next_u32()))
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Self::Error> {
+        Ok(self.with(|rng| rng.next_u64()))
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Self::Error> {
+        self.with(|rng| rng.fill_bytes(bytes));
+        Ok(())
+    }
+}

@@ -1,0 +1,123 @@
+//! What can be typed: one file per subcommand.
+
+use coordinator::config::{Config, TelemetryConfig};
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{Format, Output};
+
+mod check_config;
+mod demo;
+mod migrate;
+pub(crate) mod model;
+pub(crate) mod participant;
+mod round;
+mod serve;
+mod task;
+mod token;
+
+/// Federated learning: one model, many devices' private data.
+#[derive(clap::Parser)]
+#[command(name = "tributary", version, max_term_width = 100)]
+pub(crate) struct Cli {
+    /// How to answer: text for people, json for programs
+    #[arg(long, global = true, value_enum, default_value = "text", hide_possible_values = true)]
+    pub(crate) format: Format,
+    /// What to log to stderr, for example info or info,coordinator::work=debug
+    #[arg(long, global = true, env = "TRIBUTARY_LOG", value_name = "LEVEL")]
+    pub(crate) log: Option<String>,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The subcommands.
+#[derive(clap::Subcommand)]
+pub(crate) enum Command {
+    /// Run a whole federation on this machine, and watch it learn
+    Demo(Box<demo::Demo>),
+    /// Host a coordinator
+    Serve(serve::Serve),
+    /// Create tasks and steer them
+    Task {
+        #[command(subcommand)]
+        command: task::TaskCommand,
+    },
+    /// Look at rounds
+    Round {
+        #[command(subcommand)]
+        command: round::RoundCommand,
+    },
+    /// List, fetch and evaluate model versions
+    Model {
+        #[command(subcommand)]
+        command: model::ModelCommand,
+    },
+    /// Look at participants, revoke them, or be one
+    Participant {
+        #[command(subcommand)]
+        command: participant::ParticipantCommand,
+    },
+    /// Make and revoke tokens of operators, make enrolment tokens
+    Token {
+        #[command(subcommand)]
+        command: token::TokenCommand,
+    },
+    /// Say whether a configuration can be used, and what it amounts to
+    CheckConfig(check_config::CheckConfig),
+    /// Bring the database to the newest schema
+    Migrate(migrate::Migrate),
+}
+
+impl Command {
+    /// Whether it answers with events, one a line, instead of one envelope.
+    pub(crate) fn is_stream(&self) -> bool {
+        match self {
+            Self::Round { command } => command.is_stream(),
+            Self::Participant { command } => command.is_stream(),
+            Self::Demo(_) | Self::Serve(_) => true,
+            Self::Task { .. } | Self::Model { .. } | Self::Token { .. } | Self::CheckConfig(_) | Self::Migrate(_) => {
+                false
+            }
+        }
+    }
+
+    /// Does it.
+    pub(crate) async fn run(self, log: Option<&str>, output: Output) -> Outcome {
+        // The tree has one provider; installing it twice (a test in the same process) is no error.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        // A server logs as its configuration says; everything else is quiet unless asked.
+        if let (Some(level), false) = (log, matches!(self, Self::Serve(_))) {
+            let telemetry = TelemetryConfig { level: log_level(level)?, ..TelemetryConfig::default() };
+            coordinator::observe::start_logging(&telemetry)
+                .map_err(Failure::because(Exit::Internal, "cannot start logging"))?;
+        }
+        match self {
+            Self::Demo(demo) => demo.run(output).await,
+            Self::Serve(serve) => serve.run(log, output).await,
+            Self::CheckConfig(check) => check.run(output),
+            Self::Migrate(migrate) => migrate.run(output).await,
+            Self::Task { command } => command.run(output).await,
+            Self::Round { command } => command.run(output).await,
+            Self::Model { command } => command.run(output).await,
+            Self::Participant { command } => command.run(output).await,
+            Self::Token { command } => command.run(output).await,
+        }
+    }
+}
+
+/// Log directives that can be read.
+fn log_level(level: &str) -> Outcome<String> {
+    let config = Config {
+        telemetry: TelemetryConfig { level: level.to_owned(), ..TelemetryConfig::default() },
+        ..Config::default()
+    };
+    config.check().map_err(|error| Failure::new(Exit::Usage, format!("--log: {error}")))?;
+    Ok(level.to_owned())
+}
+
+/// An id that is given on the command line.
+fn parse_id<T: std::str::FromStr>(what: &str, text: &str) -> Outcome<T>
+where
+    T::Err: std::fmt::Display,
+{
+    text.parse().map_err(|error| Failure::new(Exit::Usage, format!("`{text}` is no id of a {what}: {error}")))
+}

@@ -1,0 +1,139 @@
+//! Accuracy and loss of a model on held-out data, computed here: the file need not come from a coordinator.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use client_sdk::models::{Architecture, Cnn, Gru, Linear, Mlp};
+use client_sdk::train::{self, Device, Examples};
+use datasets::Dataset;
+use learning::{Layout, Parameters, checkpoint};
+
+use crate::data::DataArgs;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{Output, number};
+
+/// Which file on which data.
+#[derive(clap::Args)]
+pub(crate) struct Evaluate {
+    /// The model, as safetensors
+    file: PathBuf,
+    #[command(flatten)]
+    data: DataArgs,
+}
+
+/// How good a model is on some data.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub(crate) struct Score {
+    /// Fraction of right predictions.
+    pub(crate) accuracy: f64,
+    /// Mean cross-entropy, in nats.
+    pub(crate) loss: f64,
+    /// Examples it was measured on.
+    pub(crate) examples: u64,
+}
+
+impl Evaluate {
+    pub(super) fn run(self, output: Output) -> Outcome {
+        let unreadable = || format!("{} is no model that can be evaluated", self.file.display());
+        let bytes = std::fs::read(&self.file)
+            .map_err(Failure::because(Exit::Data, format!("cannot read {}", self.file.display())))?;
+        let layout = checkpoint::read_layout(&bytes).map_err(Failure::because(Exit::Data, unreadable()))?;
+        let test = self.data.load()?.test;
+        let architecture = architecture_of(&layout).ok_or_else(|| {
+            Failure::new(Exit::Data, format!("{}: its tensors are those of no ready model", unreadable()))
+        })?;
+        let score = Score::of(&architecture, &bytes, &test)?;
+        output.answer(&score, || {
+            let Score { accuracy, loss, examples } = score;
+            format!("accuracy {:.2} %, loss {loss:.4}, on {} examples", 100.0 * accuracy, number(examples))
+        });
+        Ok(())
+    }
+}
+
+impl Score {
+    /// Scores a model that was published as `safetensors`, on the CPU.
+    pub(crate) fn of(architecture: &Architecture, safetensors: &[u8], data: &Dataset) -> Outcome<Self> {
+        let layout = architecture.layout().map_err(Failure::because(Exit::Data, "the model's sizes"))?;
+        let parameters = checkpoint::read(safetensors, &Arc::new(layout))
+            .map_err(Failure::because(Exit::Data, "the file does not hold this model"))?;
+        Self::of_parameters(architecture, &parameters, data)
+    }
+
+    /// Scores parameters, on the CPU.
+    pub(crate) fn of_parameters(architecture: &Architecture, parameters: &Parameters, data: &Dataset) -> Outcome<Self> {
+        let found = train::evaluate(architecture, parameters, examples(data), &Device::Cpu)
+            .map_err(Failure::because(Exit::Data, "the model cannot be evaluated on this data"))?;
+        Ok(Self { accuracy: found.accuracy, loss: found.loss, examples: found.examples })
+    }
+}
+
+/// A data set as the trainer takes it.
+pub(crate) fn examples(data: &Dataset) -> Examples<'_> {
+    match data {
+        Dataset::Labelled(data) => {
+            Examples::Labelled { features: &data.features, labels: &data.labels, width: data.width }
+        }
+        Dataset::Text(data) => Examples::Text { inputs: &data.inputs, targets: &data.targets, length: data.length },
+    }
+}
+
+/// The ready model whose tensors these are, told by names and shapes; none if there is none.
+pub(crate) fn architecture_of(layout: &Layout) -> Option<Architecture> {
+    let shape = |name: &str| layout.find(name).map(|index| layout.tensors()[index].shape.as_slice());
+    let size = |value: u64| u32::try_from(value).ok();
+    let candidate =
+        if let (Some([vocabulary, embedding]), Some([_, hidden])) = (shape("embedding.weight"), shape("fc.weight")) {
+            let layers = if shape("gru.weight_ih_l1").is_some() { 2 } else { 1 };
+            let (vocabulary, embedding, hidden) = (size(*vocabulary)?, size(*embedding)?, size(*hidden)?);
+            Architecture::Gru(Gru { vocabulary, embedding, hidden, layers })
+        } else if let Some([classes, inputs]) = shape("fc.weight") {
+            Architecture::Linear(Linear { inputs: size(*inputs)?, classes: size(*classes)? })
+        } else if let (Some([_, channels, _, _]), Some([classes, _]), Some([_, features])) =
+            (shape("conv1.weight"), shape("fc2.weight"), shape("fc1.weight"))
+        {
+            // Two poolings halve the side twice; which of the four sides it was cannot be told from the tensors, and the
+            // images of the data sets known here are the smallest.
+            let side = 4 * size(features / 64)?.isqrt();
+            Architecture::Cnn(Cnn { height: side, width: side, channels: size(*channels)?, classes: size(*classes)? })
+        } else {
+            let widths: Vec<_> = (1..).map_while(|layer| shape(&format!("fc{layer}.weight"))).collect();
+            let outputs: Option<Vec<u32>> = widths.iter().map(|shape| size(*shape.first()?)).collect();
+            let mut hidden = outputs?;
+            let classes = hidden.pop()?;
+            Architecture::Mlp(Mlp { inputs: size(*widths.first()?.get(1)?)?, hidden, classes })
+        };
+    same(&candidate, layout).then_some(candidate)
+}
+
+/// Whether they have the same tensors, in whatever order.
+fn same(candidate: &Architecture, layout: &Layout) -> bool {
+    candidate.layout().is_ok_and(|own| {
+        own.tensors().len() == layout.tensors().len()
+            && own.tensors().iter().all(|tensor| {
+                layout.find(&tensor.name).is_some_and(|index| layout.tensors()[index].shape == tensor.shape)
+            })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_model_is_told_by_its_tensors() {
+        for architecture in [
+            Architecture::Linear(Linear { inputs: 60, classes: 10 }),
+            Architecture::Mlp(Mlp::default()),
+            Architecture::Mlp(Mlp { inputs: 5, hidden: vec![4, 3], classes: 2 }),
+            Architecture::Cnn(Cnn::default()),
+            Architecture::Gru(Gru::with_vocabulary(65)),
+            Architecture::Gru(Gru { layers: 2, ..Gru::with_vocabulary(65) }),
+        ] {
+            let layout = architecture.layout().unwrap();
+            assert_eq!(architecture_of(&layout), Some(architecture));
+        }
+        let other = learning::TensorSpec { name: "w".into(), shape: vec![3] };
+        assert_eq!(architecture_of(&Layout::new(vec![other]).unwrap()), None);
+    }
+}

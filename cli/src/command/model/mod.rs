@@ -1,0 +1,102 @@
+//! `tributary model`: list, fetch and evaluate model versions.
+
+use std::path::PathBuf;
+
+use wire::inspect::ModelView;
+use wire::{TaskId, route};
+
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{Align, Output, Table, bytes, when};
+use crate::server::{Server, ServerArgs};
+
+mod evaluate;
+mod fetch;
+
+pub(crate) use evaluate::{Score, examples};
+
+/// What to do with model versions.
+#[derive(clap::Subcommand)]
+pub(crate) enum ModelCommand {
+    /// List a task's model versions, newest first
+    List {
+        /// Id or name of the task
+        task: String,
+        /// At most so many
+        #[arg(long, default_value_t = 100)]
+        limit: usize,
+        #[command(flatten)]
+        server: ServerArgs,
+    },
+    /// Download a model version as safetensors; goes on where it was cut off, and checks the SHA-256
+    Fetch {
+        /// Id or name of the task
+        task: String,
+        /// Which version; the newest unless given
+        #[arg(long = "model-version", value_name = "VERSION")]
+        version: Option<u32>,
+        /// Where to write it [default: TASK-vVERSION.safetensors]
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+        #[command(flatten)]
+        server: ServerArgs,
+    },
+    /// Measure accuracy and loss of a safetensors file on held-out data
+    Evaluate(evaluate::Evaluate),
+}
+
+impl ModelCommand {
+    pub(crate) async fn run(self, output: Output) -> Outcome {
+        match self {
+            Self::List { task, limit, server } => {
+                let server = Server::new(&server)?;
+                let task = server.task(&task).await?;
+                let models: Vec<ModelView> = server.list(&route::fill(route::MODELS, &[&task]), limit).await?;
+                output.answer(&models, || table(&models));
+                Ok(())
+            }
+            Self::Fetch { task, version, out, server } => {
+                let server = Server::new(&server)?;
+                let id = server.task(&task).await?;
+                let model = find(&server, id, version).await?;
+                let out = out.unwrap_or_else(|| format!("{task}-v{}.safetensors", model.version).into());
+                fetch::fetch(&server, &model, &out, output).await?;
+                let answer =
+                    fetch::Fetched { path: out, version: model.version, sha256: model.sha256, bytes: model.bytes };
+                output.answer(&answer, || {
+                    format!("{} (version {}, sha256 {})", answer.path.display(), model.version, model.sha256)
+                });
+                Ok(())
+            }
+            Self::Evaluate(evaluate) => evaluate.run(output),
+        }
+    }
+}
+
+/// A version of a task's model, or its newest.
+async fn find(server: &Server, task: TaskId, version: Option<u32>) -> Outcome<ModelView> {
+    if let Some(version) = version {
+        return server.get(&route::fill(route::MODEL, &[&task, &version]), &[]).await;
+    }
+    let newest: Vec<ModelView> = server.list(&route::fill(route::MODELS, &[&task]), 1).await?;
+    newest.into_iter().next().ok_or_else(|| Failure::new(Exit::NotFound, "this task has no model"))
+}
+
+fn table(models: &[ModelView]) -> String {
+    let mut table = Table::new(&[
+        ("VERSION", Align::Right),
+        ("ROUND", Align::Right),
+        ("SIZE", Align::Right),
+        ("PUBLISHED", Align::Left),
+        ("SHA-256", Align::Left),
+    ]);
+    for model in models {
+        table.row(vec![
+            model.version.to_string(),
+            model.round.map_or_else(|| "-".to_owned(), |round| round.to_string()),
+            bytes(model.bytes),
+            when(model.created_at),
+            model.sha256.to_string(),
+        ]);
+    }
+    table.render("There are no model versions.")
+}

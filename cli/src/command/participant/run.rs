@@ -1,0 +1,192 @@
+//! `tributary participant run`: one participant as a process of its own, on its shard of ready-made data.
+//!
+//! An app embeds the SDK instead; this is for experiments, and shows that processes learn what the demo learns.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use client_sdk::journal::FileJournal;
+use client_sdk::participant::{BuildError, Event, Outcome as End, Participant, ParticipantError};
+use client_sdk::train::DeviceChoice;
+use client_sdk::transport::Place;
+use url::Url;
+
+use crate::command::token::parse_label;
+use crate::data::{self, DataArgs};
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{Output, bytes, duration};
+use crate::server::read_ca;
+use crate::signal;
+use crate::trainer::{ShardTrainer, Slots};
+
+/// One participant.
+#[derive(clap::Args)]
+pub(crate) struct Run {
+    /// URL of the coordinator
+    #[arg(long, env = "TRIBUTARY_SERVER", value_name = "URL")]
+    server: Url,
+    /// PEM file of the authority that signed the coordinator's certificate
+    #[arg(long, env = "TRIBUTARY_CA", value_name = "FILE")]
+    ca: PathBuf,
+    /// One-time token to enrol with (`tributary token create --enrollment`); not needed with a journal that is enrolled
+    #[arg(long, alias = "token", env = "TRIBUTARY_ENROLLMENT_TOKEN", value_name = "TOKEN", hide_env_values = true)]
+    enrollment_token: Option<String>,
+    /// What to be called, unless the token says [default: participant-INDEX]
+    #[arg(long)]
+    name: Option<String>,
+    /// A label to carry, unless the token says otherwise; may be repeated
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
+    labels: Vec<(String, String)>,
+    /// Name of the task to take part in; any without it
+    #[arg(long)]
+    task: Option<String>,
+    /// Folder for what must survive this process: its key, its certificate, its update
+    #[arg(long, value_name = "DIR")]
+    journal: PathBuf,
+    /// Which of the --participants shards is this one's, from 0
+    #[arg(long, default_value_t = 0)]
+    index: u32,
+    /// Where to train: auto, cpu, cuda or metal
+    #[arg(long, default_value = "auto")]
+    device: DeviceChoice,
+    #[command(flatten)]
+    data: DataArgs,
+}
+
+/// What the participant of shard `index` is called where nothing is said.
+pub(crate) fn default_name(index: u32) -> String {
+    format!("participant-{index:03}")
+}
+
+impl Run {
+    pub(super) async fn run(self, output: Output) -> Outcome {
+        let mut participant = self.build(output)?;
+        match participant.run(signal::shutdown()).await {
+            Ok(End::TaskOver { task }) => {
+                output.event("task_over", &serde_json::json!({ "task": task }));
+                output.line(format!("task {task} is over"));
+                Ok(())
+            }
+            Ok(_) => {
+                output.event("stopped", &serde_json::json!({}));
+                output.line("stopped; the journal knows how to go on");
+                Ok(())
+            }
+            Err(error) => Err(failure(&error)),
+        }
+    }
+
+    fn build(&self, output: Output) -> Outcome<Participant> {
+        if self.index >= self.data.participants {
+            let detail = format!("--index {} is not below --participants {}", self.index, self.data.participants);
+            return Err(Failure::new(Exit::Usage, detail));
+        }
+        let device = self.device.open().map_err(Failure::because(Exit::Device, format!("{:?}", self.device)))?;
+        let ca = read_ca(&self.ca)?;
+        let federated = self.data.load()?;
+        let shard = federated.shards.into_iter().nth(self.index as usize);
+        let shard = shard.ok_or_else(|| Failure::new(Exit::Data, format!("there is no shard {}", self.index)))?;
+        let (train, held_out) = data::own_split(shard, self.data.seed());
+        let trainer = ShardTrainer::new(Arc::new(train), Arc::new(held_out), device, Slots::new(1));
+        let journal = FileJournal::open(&self.journal).map_err(|error| failure(&error.into()))?;
+        let mut builder = Participant::builder()
+            .server(self.server.as_str())
+            .ca_pem(String::from_utf8_lossy(&ca))
+            .name(self.name.clone().unwrap_or_else(|| default_name(self.index)))
+            .labels(self.labels.iter().cloned().collect::<BTreeMap<_, _>>())
+            .journal(journal)
+            .trainer(trainer)
+            .seed(self.data.seed)
+            .on_event(move |event| tell(output, event));
+        if let Some(token) = &self.enrollment_token {
+            builder = builder.enrollment_token(token);
+        }
+        if let Some(task) = &self.task {
+            builder = builder.task(task);
+        }
+        builder.build().map_err(|error| build_failure(&error))
+    }
+}
+
+/// What a participant's end means for the process.
+pub(crate) fn failure(error: &ParticipantError) -> Failure {
+    let problem = |problem: &wire::problem::Problem| {
+        let mut failure = Failure::from(problem.clone());
+        failure.detail = error.to_string();
+        failure
+    };
+    match error {
+        ParticipantError::NotEnrolled => Failure::new(Exit::Denied, error),
+        ParticipantError::EnrollmentRefused(said)
+        | ParticipantError::Revoked(said)
+        | ParticipantError::Expired(said)
+        | ParticipantError::Refused { problem: said, .. } => problem(said),
+        ParticipantError::Journal(_) => Failure::new(Exit::Io, error),
+        ParticipantError::Certificate(_) => Failure::new(Exit::Connection, error),
+        _ => Failure::new(Exit::Internal, error),
+    }
+}
+
+/// Why a participant cannot begin.
+pub(crate) fn build_failure(error: &BuildError) -> Failure {
+    match error {
+        BuildError::Participant(error) => failure(error),
+        BuildError::BadName { .. } => Failure::new(Exit::Usage, error),
+        BuildError::Transport(_) => Failure::new(Exit::Configuration, error),
+        _ => Failure::new(Exit::Internal, error),
+    }
+}
+
+/// Says what happened.
+fn tell(output: Output, event: &Event) {
+    let json = |name: &str, place: &Place, more: serde_json::Value| {
+        let mut data = serde_json::json!({ "task": place.task, "round": place.round, "attempt": place.attempt });
+        if let (Some(data), serde_json::Value::Object(more)) = (data.as_object_mut(), more) {
+            data.extend(more);
+        }
+        output.event(name, &data);
+    };
+    let metrics = |metrics: &[(String, learning::MetricValue)]| {
+        let words: Vec<_> = metrics.iter().map(|(name, metric)| format!("{name} {:.4}", metric.value)).collect();
+        words.join(", ")
+    };
+    match event {
+        Event::Enrolled { participant, name } => {
+            output.event("enrolled", &serde_json::json!({ "participant": participant, "name": name }));
+            output.line(format!("enrolled as {name} ({participant})"));
+        }
+        Event::Assigned { place, cohort, .. } => {
+            json("assigned", place, serde_json::json!({ "cohort": cohort }));
+            output.line(format!("round {}: drawn into a cohort of {cohort}", place.round));
+        }
+        Event::Evaluated { place, metrics: found } => {
+            json("evaluated", place, serde_json::json!({ "metrics": by_name(found) }));
+            output.line(format!("round {}: received model: {}", place.round, metrics(found)));
+        }
+        Event::Trained { place, metrics: found, examples } => {
+            json("trained", place, serde_json::json!({ "metrics": by_name(found), "examples": examples }));
+            output.line(format!("round {}: trained on {examples} examples: {}", place.round, metrics(found)));
+        }
+        Event::TrainingFailed { place, error } => {
+            json("training_failed", place, serde_json::json!({ "error": error }));
+            output.note(format!("round {}: {error}", place.round));
+        }
+        Event::Uploaded { place, bytes: size, sha256 } => {
+            json("uploaded", place, serde_json::json!({ "bytes": size, "sha256": sha256 }));
+            output.line(format!("round {}: sent {}", place.round, bytes(*size)));
+        }
+        Event::RoundOver { place, reason } => {
+            json("round_over", place, serde_json::json!({ "reason": reason }));
+            output.line(format!("round {}: over without this participant: {reason}", place.round));
+        }
+        Event::Retry { what, error, after } => {
+            output.note(format!("cannot {what} now: {error}; again in {}", duration(*after)));
+        }
+        _ => {}
+    }
+}
+
+fn by_name(metrics: &[(String, learning::MetricValue)]) -> BTreeMap<&str, f64> {
+    metrics.iter().map(|(name, metric)| (name.as_str(), metric.value)).collect()
+}

@@ -1,0 +1,265 @@
+//! `tributary round`: look at rounds, and watch them as they go.
+
+use std::time::Duration;
+
+use wire::inspect::{AssignmentView, RoundView, TaskView};
+use wire::task::TaskStatus;
+use wire::{RoundState, TaskId, route};
+
+use crate::command::task;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{Align, Output, Table, bytes, duration, when};
+use crate::server::{Server, ServerArgs};
+
+/// How long one request waits for a change.
+const WAIT: Duration = Duration::from_secs(20);
+/// How soon to ask again for a round that has not opened yet.
+const NOT_OPEN_YET: Duration = Duration::from_millis(250);
+
+/// What to do with rounds.
+#[derive(clap::Subcommand)]
+pub(crate) enum RoundCommand {
+    /// List a task's rounds, newest first
+    List {
+        /// Id or name of the task
+        task: String,
+        /// At most so many
+        #[arg(long, default_value_t = 50)]
+        limit: usize,
+        #[command(flatten)]
+        server: ServerArgs,
+    },
+    /// Show one round: phases, who took part, what it made
+    Show {
+        /// Id or name of the task
+        task: String,
+        /// The round's number, from 1
+        round: u32,
+        /// Which attempt; the latest unless given
+        #[arg(long)]
+        attempt: Option<u32>,
+        #[command(flatten)]
+        server: ServerArgs,
+    },
+    /// Print every change, until the round (or with no round given, the task) is over
+    Watch {
+        /// Id or name of the task
+        task: String,
+        /// The round's number; without it, from the present round to the last
+        round: Option<u32>,
+        #[command(flatten)]
+        server: ServerArgs,
+    },
+}
+
+impl RoundCommand {
+    /// Whether it prints events.
+    pub(crate) fn is_stream(&self) -> bool {
+        matches!(self, Self::Watch { .. })
+    }
+
+    pub(crate) async fn run(self, output: Output) -> Outcome {
+        match self {
+            Self::List { task, limit, server } => {
+                let server = Server::new(&server)?;
+                let task = server.task(&task).await?;
+                let rounds: Vec<RoundView> = server.list(&route::fill(route::ROUNDS, &[&task]), limit).await?;
+                output.answer(&rounds, || table(&rounds));
+                Ok(())
+            }
+            Self::Show { task, round, attempt, server } => {
+                let server = Server::new(&server)?;
+                let task = server.task(&task).await?;
+                show(&server, task, round, attempt, output).await
+            }
+            Self::Watch { task, round, server } => {
+                let server = Server::new(&server)?;
+                let task = server.task(&task).await?;
+                Watch { server, task, output }.run(round).await
+            }
+        }
+    }
+}
+
+fn table(rounds: &[RoundView]) -> String {
+    let mut table = Table::new(&[
+        ("ROUND", Align::Right),
+        ("ATTEMPT", Align::Right),
+        ("STATE", Align::Left),
+        ("COHORT", Align::Right),
+        ("REPORTED", Align::Right),
+        ("DROPPED", Align::Right),
+        ("UP", Align::Right),
+        ("DOWN", Align::Right),
+        ("TIME", Align::Right),
+        ("METRICS", Align::Left),
+    ]);
+    for round in rounds {
+        table.row(vec![
+            round.number.to_string(),
+            round.attempt.to_string(),
+            state(round),
+            round.cohort.to_string(),
+            round.reported.to_string(),
+            round.dropped.to_string(),
+            bytes(round.bytes_up),
+            bytes(round.bytes_down),
+            duration(Duration::from_secs_f64(round.seconds.max(0.0))),
+            metrics(round),
+        ]);
+    }
+    table.render("There are no rounds yet.")
+}
+
+fn state(round: &RoundView) -> String {
+    match round.failure {
+        Some(reason) => format!("{}({reason})", round.state),
+        None => round.state.to_string(),
+    }
+}
+
+fn metrics(round: &RoundView) -> String {
+    let words: Vec<_> = round.metrics.iter().map(|(name, metric)| format!("{name} {:.4}", metric.value)).collect();
+    words.join(", ")
+}
+
+/// A round with its cohort, as `round show` answers.
+#[derive(serde::Serialize)]
+struct RoundWithCohort {
+    #[serde(flatten)]
+    round: RoundView,
+    assignments: Vec<AssignmentView>,
+}
+
+async fn show(server: &Server, task: TaskId, number: u32, attempt: Option<u32>, output: Output) -> Outcome {
+    let query: Vec<_> = attempt.map(|attempt| ("attempt", attempt.to_string())).into_iter().collect();
+    let round: RoundView = server.get(&route::fill(route::ROUND, &[&task, &number]), &query).await?;
+    let path = route::fill(route::ASSIGNMENTS, &[&task, &number]);
+    let assignments: Vec<AssignmentView> = server.list_where(&path, &query, usize::MAX).await?;
+    let answer = RoundWithCohort { round, assignments };
+    output.answer(&answer, || words(&answer));
+    Ok(())
+}
+
+fn words(answer: &RoundWithCohort) -> String {
+    let round = &answer.round;
+    let model = |version: u32, sha256: &dyn std::fmt::Display| format!("version {version}, sha256 {sha256}");
+    let mut lines = vec![
+        format!("Round       {} (attempt {}) of task {}", round.number, round.attempt, round.task),
+        format!("State       {}", state(round)),
+        format!("Cohort      {} drawn, {} reported, {} dropped", round.cohort, round.reported, round.dropped),
+        format!("Bytes       {} up, {} down", bytes(round.bytes_up), bytes(round.bytes_down)),
+        format!("Metrics     {}", metrics(round)),
+        format!("Base        {}", model(round.base.version, &round.base.sha256)),
+    ];
+    if let Some(made) = &round.model {
+        lines.push(format!("Made        {}", model(made.version, &made.sha256)));
+    }
+    let mut phases = Table::new(&[
+        ("PHASE", Align::Left),
+        ("BEGAN", Align::Left),
+        ("TOOK", Align::Right),
+        ("COUNT", Align::Right),
+        ("MIN", Align::Right),
+        ("MAX", Align::Right),
+    ]);
+    let some = |count: Option<u32>| count.map(|count| count.to_string()).unwrap_or_default();
+    for phase in &round.phases {
+        let took = phase.ended_at.map(|end| duration(end.since(phase.started_at)));
+        phases.row(vec![
+            phase.state.to_string(),
+            when(phase.started_at),
+            took.unwrap_or_else(|| "…".to_owned()),
+            some(phase.count),
+            some(phase.min),
+            some(phase.max),
+        ]);
+    }
+    let mut cohort = Table::new(&[("PARTICIPANT", Align::Left), ("STATE", Align::Left), ("UP", Align::Right)]);
+    for one in &answer.assignments {
+        let why = one.detail.as_deref().map(|detail| format!(" ({detail})")).unwrap_or_default();
+        let up = one.bytes_up.map(bytes).unwrap_or_default();
+        cohort.row(vec![one.name.clone(), format!("{}{why}", one.state), up]);
+    }
+    format!("{}\n\n{}\n{}", lines.join("\n"), phases.render(""), cohort.render("Nobody is drawn yet."))
+}
+
+/// Follows rounds as they change.
+struct Watch {
+    server: Server,
+    task: TaskId,
+    output: Output,
+}
+
+impl Watch {
+    async fn run(&self, round: Option<u32>) -> Outcome {
+        if let Some(number) = round {
+            let last = self.follow(number).await?;
+            return match last {
+                Some(round) if round.state == RoundState::Completed => Ok(()),
+                Some(round) => Err(ended(&round)),
+                None => Err(Failure::new(Exit::Round, "the task is over; this round never opened")),
+            };
+        }
+        let task = task::get(&self.server, self.task).await?;
+        let mut number = (task.summary.rounds_completed + 1).min(task.summary.rounds_total);
+        while let Some(round) = self.follow(number).await? {
+            if round.state == RoundState::Completed {
+                number += 1;
+            }
+        }
+        let task = task::get(&self.server, self.task).await?;
+        match task.summary.status {
+            TaskStatus::Completed => Ok(()),
+            status => Err(Failure::new(Exit::Round, format!("the task is {status}{}", reason(&task)))),
+        }
+    }
+
+    /// Prints the changes of one round until an attempt of it ends; none if the task ends before it opens.
+    async fn follow(&self, number: u32) -> Outcome<Option<RoundView>> {
+        let mut after = None;
+        loop {
+            match self.server.watch_round(self.task, number, after, WAIT).await? {
+                Some(round) => {
+                    if after != Some(round.state) {
+                        after = Some(round.state);
+                        self.print(&round);
+                    }
+                    if round.state.is_terminal() {
+                        return Ok(Some(round));
+                    }
+                }
+                None => {
+                    let status = task::get(&self.server, self.task).await?.summary.status;
+                    if status != TaskStatus::Active {
+                        return Ok(None);
+                    }
+                    tokio::time::sleep(NOT_OPEN_YET).await;
+                }
+            }
+        }
+    }
+
+    fn print(&self, round: &RoundView) {
+        self.output.event("round", round);
+        self.output.line(format!(
+            "round {} (attempt {})  {}  cohort {}, reported {}, dropped {}  {}",
+            round.number,
+            round.attempt,
+            state(round),
+            round.cohort,
+            round.reported,
+            round.dropped,
+            metrics(round)
+        ));
+    }
+}
+
+fn ended(round: &RoundView) -> Failure {
+    Failure::new(Exit::Round, format!("round {} ended {}", round.number, state(round)))
+}
+
+fn reason(task: &TaskView) -> String {
+    let detail = task.history.last().and_then(|change| change.detail.as_deref());
+    detail.map(|detail| format!(": {detail}")).unwrap_or_default()
+}

@@ -1,0 +1,135 @@
+//! `tributary serve`: hosts a coordinator until ctrl-c or SIGTERM.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use coordinator::config::Config;
+use coordinator::{Coordinator, Parts, Running, StartError};
+
+use crate::command::log_level;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::Output;
+use crate::signal;
+
+/// Where its configuration comes from.
+#[derive(clap::Args)]
+#[group(id = "source", required = true, multiple = false, args = ["config", "dev"])]
+pub(crate) struct Serve {
+    /// TOML file, see docs/config/coordinator.toml; TRIBUTARY_<SECTION>_<KEY> in the environment overrides it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// For trying things out: a certificate authority of its own and all data in --data-dir
+    #[arg(long, requires = "data_dir")]
+    dev: bool,
+    /// Folder of --dev
+    #[arg(long, value_name = "DIR", conflicts_with = "config")]
+    data_dir: Option<PathBuf>,
+    /// Address and port to listen on, instead of the configured one; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+}
+
+/// What there is to know once it serves.
+#[derive(serde::Serialize)]
+struct Serving {
+    url: String,
+    ca: PathBuf,
+    /// An admin's token, if there was none at all; shown this once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<String>,
+}
+
+impl Serve {
+    pub(super) async fn run(self, log: Option<&str>, output: Output) -> Outcome {
+        let mut config = match (&self.config, &self.data_dir) {
+            (Some(file), _) => load(file)?,
+            (None, Some(folder)) => dev_config(folder)?,
+            (None, None) => return Err(Failure::new(Exit::Usage, "give --config FILE, or --dev --data-dir DIR")),
+        };
+        if let Some(listen) = self.listen {
+            config.http.listen = listen;
+        }
+        if let Some(level) = log {
+            config.telemetry.level = log_level(level)?;
+        }
+        coordinator::observe::start_logging(&config.telemetry)
+            .map_err(Failure::because(Exit::Configuration, "cannot start logging"))?;
+        // Listened for from the beginning: a signal that comes while things open must not be lost.
+        let mut stop = std::pin::pin!(signal::shutdown());
+        let running = start(&config).await?;
+        let first = running
+            .coordinator()
+            .first_operator_token()
+            .await
+            .map_err(Failure::because(Exit::Io, "cannot make the first operator token"))?;
+        let serving = Serving {
+            url: running.url().to_owned(),
+            ca: config.identity.ca_certificate_file.clone(),
+            token: first.map(|reply| reply.token),
+        };
+        announce(output, &serving);
+        (&mut stop).await;
+        output.line("Shutting down: finishing what was accepted.");
+        running.shutdown().await;
+        output.event("stopped", &serde_json::json!({}));
+        Ok(())
+    }
+}
+
+fn announce(output: Output, serving: &Serving) {
+    output.event("serving", serving);
+    output.line(format!("Serving at   {}", serving.url));
+    output.line(format!("CA           {}", serving.ca.display()));
+    match &serving.token {
+        Some(token) => {
+            output.line(format!("Admin token  {token}  (shown this once)"));
+            output.line("");
+            output.line(format!("  export TRIBUTARY_SERVER={} TRIBUTARY_CA={}", serving.url, serving.ca.display()));
+            output.line(format!("  export TRIBUTARY_TOKEN={token}"));
+            output.line("  tributary task list");
+            output.line("");
+        }
+        None => output.line("Tokens       as before (`tributary token create` makes more)"),
+    }
+    output.line("Ctrl-c ends it.");
+}
+
+/// Starts a coordinator; what can go wrong is told by what it concerns.
+pub(crate) async fn start(config: &Config) -> Outcome<Running> {
+    let parts = Parts::system().map_err(|error| start_failure(&error))?;
+    start_with(config, parts).await
+}
+
+/// The same with parts of one's own.
+pub(crate) async fn start_with(config: &Config, parts: Parts) -> Outcome<Running> {
+    Coordinator::start(config, parts).await.map_err(|error| start_failure(&error))
+}
+
+/// Why a coordinator did not start.
+pub(super) fn start_failure(error: &StartError) -> Failure {
+    let exit = match error {
+        StartError::Randomness => Exit::Internal,
+        StartError::Store(_) | StartError::Listen { .. } => Exit::Io,
+        StartError::Authority(_) | StartError::Tls(_) => Exit::Configuration,
+        StartError::Device(_) => Exit::Device,
+    };
+    Failure::new(exit, crate::failure::chain(error))
+}
+
+/// Reads a configuration file, with what the environment overrides.
+pub(super) fn load(file: &Path) -> Outcome<Config> {
+    Config::load(Some(file), std::env::vars()).map_err(|error| Failure::new(Exit::Configuration, error))
+}
+
+/// A configuration with everything in one folder.
+pub(crate) fn dev_config(folder: &Path) -> Outcome<Config> {
+    let unusable = || Failure::because(Exit::Io, format!("cannot make the folder {}", folder.display()));
+    std::fs::create_dir_all(folder).map_err(unusable())?;
+    let folder = folder.canonicalize().map_err(unusable())?;
+    let mut config = Config::default();
+    config.database.url = format!("sqlite:{}", folder.join("coordinator.db").display());
+    config.blobs.url = format!("file:{}", folder.join("blobs").display());
+    config.identity.ca_certificate_file = folder.join("ca.pem");
+    config.identity.ca_key_file = folder.join("ca-key.pem");
+    Ok(config)
+}

@@ -1,0 +1,140 @@
+//! `tributary task`: create tasks and steer them.
+
+use std::path::PathBuf;
+
+use wire::TaskId;
+use wire::admin::CreateTask;
+use wire::inspect::{TaskSummary, TaskView};
+use wire::route;
+
+use crate::failure::Outcome;
+use crate::output::{Align, Output, Table, number, when};
+use crate::server::{Server, ServerArgs};
+use crate::task_file;
+
+/// What to do with tasks.
+#[derive(clap::Subcommand)]
+pub(crate) enum TaskCommand {
+    /// Create a task from a TOML file
+    Create {
+        /// The task; `docs/API.md` shows one, every key is described there
+        file: PathBuf,
+        /// Create it once, however often this is sent: a repeated key returns the first task
+        #[arg(long, value_name = "KEY")]
+        idempotency_key: Option<String>,
+        #[command(flatten)]
+        server: ServerArgs,
+    },
+    /// List tasks, newest first
+    List {
+        /// At most so many
+        #[arg(long, default_value_t = 100)]
+        limit: usize,
+        #[command(flatten)]
+        server: ServerArgs,
+    },
+    /// Show one task
+    Show(Named),
+    /// Open no further rounds; the present one runs on
+    Pause(Named),
+    /// Go on with a paused task
+    Resume(Named),
+    /// End a task and its present round, for good
+    Cancel(Named),
+}
+
+/// One task.
+#[derive(clap::Args)]
+pub(crate) struct Named {
+    /// Id or name of the task
+    task: String,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+impl TaskCommand {
+    pub(crate) async fn run(self, output: Output) -> Outcome {
+        match self {
+            Self::Create { file, idempotency_key, server } => {
+                let body = CreateTask { spec: task_file::read(&file)? };
+                let server = Server::new(&server)?;
+                let task: TaskView = server.post(route::TASKS, &body, idempotency_key.as_deref()).await?;
+                show(output, &task);
+                Ok(())
+            }
+            Self::List { limit, server } => {
+                let tasks: Vec<TaskSummary> = Server::new(&server)?.list(route::TASKS, limit).await?;
+                output.answer(&tasks, || table(&tasks));
+                Ok(())
+            }
+            Self::Show(named) => named.act(None, output).await,
+            Self::Pause(named) => named.act(Some(route::TASK_PAUSE), output).await,
+            Self::Resume(named) => named.act(Some(route::TASK_RESUME), output).await,
+            Self::Cancel(named) => named.act(Some(route::TASK_CANCEL), output).await,
+        }
+    }
+}
+
+impl Named {
+    /// Does it, then shows where the task stands.
+    async fn act(self, action: Option<&str>, output: Output) -> Outcome {
+        let server = Server::new(&self.server)?;
+        let id = server.task(&self.task).await?;
+        if let Some(template) = action {
+            server.act(&route::fill(template, &[&id])).await?;
+        }
+        show(output, &get(&server, id).await?);
+        Ok(())
+    }
+}
+
+/// One task.
+pub(crate) async fn get(server: &Server, id: TaskId) -> Outcome<TaskView> {
+    server.get(&route::fill(route::TASK, &[&id]), &[]).await
+}
+
+fn table(tasks: &[TaskSummary]) -> String {
+    let mut table = Table::new(&[
+        ("ID", Align::Left),
+        ("NAME", Align::Left),
+        ("STATUS", Align::Left),
+        ("ROUNDS", Align::Right),
+        ("MODEL", Align::Right),
+        ("PARAMETERS", Align::Right),
+        ("CREATED", Align::Left),
+    ]);
+    for task in tasks {
+        table.row(vec![
+            task.id.to_string(),
+            task.name.clone(),
+            task.status.to_string(),
+            format!("{}/{}", task.rounds_completed, task.rounds_total),
+            task.model_version.to_string(),
+            number(task.parameters),
+            when(task.created_at),
+        ]);
+    }
+    table.render("There are no tasks. `tributary task create FILE.toml` makes one.")
+}
+
+fn show(output: Output, task: &TaskView) {
+    output.answer(task, || {
+        let summary = &task.summary;
+        let mut lines = vec![
+            format!("Task        {} ({})", summary.name, summary.id),
+            format!("Status      {}", summary.status),
+            format!("Rounds      {} of {}", summary.rounds_completed, summary.rounds_total),
+            format!("Model       version {}, {} parameters", summary.model_version, number(summary.parameters)),
+            format!("Updates     can be read by the {}", task.updates_readable_by),
+            format!("Created     {}", when(summary.created_at)),
+        ];
+        if !task.spec.description.is_empty() {
+            lines.insert(1, format!("            {}", task.spec.description));
+        }
+        for change in &task.history {
+            let why = change.detail.as_deref().map(|detail| format!(": {detail}")).unwrap_or_default();
+            lines.push(format!("            {} {}{why}", when(change.at), change.status));
+        }
+        lines.join("\n")
+    });
+}

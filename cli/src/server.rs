@@ -1,0 +1,252 @@
+//! The operator's side of the REST API: one method per kind of request, problems turned into failures.
+//!
+//! Paths come from `wire::route`, bodies from `wire`; what a command does with an answer is its own affair. Answers are
+//! bounded before they are kept.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use url::Url;
+use wire::inspect::{Page, RoundView, TaskSummary};
+use wire::problem::Problem;
+use wire::task::TaskStatus;
+use wire::{RoundState, TaskId, headers, route};
+
+use crate::failure::{Exit, Failure, Outcome, chain};
+
+/// Largest JSON answer that is read.
+const MAX_ANSWER_BYTES: usize = 64 << 20;
+/// How long a request may take, over what it asks the coordinator to wait.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Items of a page.
+const PAGE: u32 = 100;
+
+/// Which coordinator, and who asks.
+#[derive(clap::Args)]
+pub(crate) struct ServerArgs {
+    /// URL of the coordinator, for example https://localhost:8443
+    #[arg(long, env = "TRIBUTARY_SERVER", value_name = "URL")]
+    pub(crate) server: Url,
+    /// PEM file of the authority that signed its certificate; without it, the authorities this machine trusts
+    #[arg(long, env = "TRIBUTARY_CA", value_name = "FILE")]
+    pub(crate) ca: Option<PathBuf>,
+    /// Operator token
+    #[arg(long, env = "TRIBUTARY_TOKEN", value_name = "TOKEN", hide_env_values = true)]
+    pub(crate) token: String,
+}
+
+/// A coordinator, as an operator talks to it. Holds a token: never printed.
+#[derive(Clone)]
+pub(crate) struct Server {
+    base: Url,
+    client: reqwest::Client,
+    token: String,
+}
+
+/// The PEM text of a certificate authority.
+pub(crate) fn read_ca(path: &Path) -> Outcome<Vec<u8>> {
+    std::fs::read(path)
+        .map_err(Failure::because(Exit::Configuration, format!("cannot read the CA file {}", path.display())))
+}
+
+impl Server {
+    /// Makes a client; nothing is sent yet.
+    pub(crate) fn new(args: &ServerArgs) -> Outcome<Self> {
+        let ca = args.ca.as_deref().map(read_ca).transpose()?;
+        Self::with_ca(args.server.clone(), ca.as_deref(), args.token.clone())
+    }
+
+    /// Makes a client from the authority's PEM text; nothing is sent yet.
+    pub(crate) fn with_ca(base: Url, ca_pem: Option<&[u8]>, token: String) -> Outcome<Self> {
+        if base.scheme() != "https" || base.host().is_none() {
+            return Err(Failure::new(
+                Exit::Usage,
+                format!("`{base}` is no URL of a coordinator; it begins with https://"),
+            ));
+        }
+        let mut builder = reqwest::Client::builder()
+            .user_agent(concat!("tributary/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(Duration::from_secs(10))
+            .https_only(true)
+            .redirect(reqwest::redirect::Policy::none());
+        if let Some(pem) = ca_pem {
+            let bad = |error: &reqwest::Error| {
+                Failure::caused(Exit::Configuration, "the CA file holds no certificate in PEM", error)
+            };
+            let certificates = reqwest::Certificate::from_pem_bundle(pem).map_err(|error| bad(&error))?;
+            if certificates.is_empty() {
+                return Err(Failure::new(Exit::Configuration, "the CA file holds no certificate in PEM"));
+            }
+            builder = builder.no_proxy().tls_certs_only(certificates);
+        }
+        let client = builder.build().map_err(Failure::because(Exit::Configuration, "cannot set up TLS"))?;
+        Ok(Self { base, client, token })
+    }
+
+    /// `GET` of a JSON body.
+    pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str, query: &[(&str, String)]) -> Outcome<T> {
+        read_json(self.send(self.request(Method::GET, path, query).timeout(TIMEOUT)).await?).await
+    }
+
+    /// `POST` of a JSON body, answered by one.
+    pub(crate) async fn post<B: Serialize, T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &B,
+        idempotency_key: Option<&str>,
+    ) -> Outcome<T> {
+        let mut request = self.request(Method::POST, path, &[]).timeout(TIMEOUT).json(body);
+        if let Some(key) = idempotency_key {
+            request = request.header(headers::IDEMPOTENCY_KEY, key);
+        }
+        read_json(self.send(request).await?).await
+    }
+
+    /// `POST` without a body, whose answer (if any) does not matter.
+    pub(crate) async fn act(&self, path: &str) -> Outcome {
+        self.send(self.request(Method::POST, path, &[]).timeout(TIMEOUT)).await.map(|_| ())
+    }
+
+    /// A request whose answer is read as it comes, from byte `from` on if it still has this entity tag.
+    pub(crate) async fn download(&self, path: &str, from: u64, etag: Option<&str>) -> Outcome<Response> {
+        let mut request = self.request(Method::GET, path, &[]).header("accept", headers::MEDIA_SAFETENSORS);
+        if from > 0 {
+            request = request.header("range", format!("bytes={from}-"));
+            if let Some(etag) = etag {
+                request = request.header("if-range", etag);
+            }
+        }
+        self.send(request).await
+    }
+
+    /// The items of a list, newest first as the coordinator gives them, at most `most`.
+    pub(crate) async fn list<T: DeserializeOwned>(&self, path: &str, most: usize) -> Outcome<Vec<T>> {
+        self.list_where(path, &[], most).await
+    }
+
+    /// The same, narrowed down by a query.
+    pub(crate) async fn list_where<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        narrow: &[(&str, String)],
+        most: usize,
+    ) -> Outcome<Vec<T>> {
+        let mut items: Vec<T> = Vec::new();
+        let mut cursor: Option<String> = None;
+        while items.len() < most {
+            let mut query = narrow.to_vec();
+            query.push(("limit", PAGE.to_string()));
+            if let Some(cursor) = cursor.take() {
+                query.push(("cursor", cursor));
+            }
+            let page: Page<T> = self.get(path, &query).await?;
+            let empty = page.items.is_empty();
+            items.extend(page.items);
+            match page.next_cursor {
+                Some(next) if !empty => cursor = Some(next),
+                _ => break,
+            }
+        }
+        items.truncate(most);
+        Ok(items)
+    }
+
+    /// The id of a task that is given by id or by name; of several with one name, the one that is not over, or the newest.
+    pub(crate) async fn task(&self, id_or_name: &str) -> Outcome<TaskId> {
+        if let Ok(id) = id_or_name.parse::<TaskId>() {
+            return Ok(id);
+        }
+        let tasks: Vec<TaskSummary> = self.list(route::TASKS, usize::MAX).await?;
+        let named = || tasks.iter().filter(|task| task.name == id_or_name);
+        let running = |task: &&TaskSummary| matches!(task.status, TaskStatus::Active | TaskStatus::Paused);
+        named().find(running).or_else(|| named().next()).map(|task| task.id).ok_or_else(|| {
+            Failure::new(Exit::NotFound, format!("no task is called `{id_or_name}`; `tributary task list` shows them"))
+        })
+    }
+
+    /// Waits until a round is in another state than `after`, or for `wait`; none if there is no such round (yet).
+    pub(crate) async fn watch_round(
+        &self,
+        task: TaskId,
+        number: u32,
+        after: Option<RoundState>,
+        wait: Duration,
+    ) -> Outcome<Option<RoundView>> {
+        let mut query = vec![("wait_ms", wait.as_millis().to_string())];
+        if let Some(state) = after {
+            query.push(("after_state", state.to_string()));
+        }
+        let request = self.request(Method::GET, &route::fill(route::ROUND, &[&task, &number]), &query);
+        match self.send(request.timeout(TIMEOUT + wait)).await {
+            Ok(response) => read_json(response).await.map(Some),
+            Err(failure) if failure.exit == Exit::NotFound => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    fn request(&self, method: Method, path: &str, query: &[(&str, String)]) -> RequestBuilder {
+        let mut url = self.base.clone();
+        url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
+        url.set_query(None);
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        self.client.request(method, url).bearer_auth(&self.token).header(headers::PROTOCOL, headers::PROTOCOL_VERSION)
+    }
+
+    async fn send(&self, request: RequestBuilder) -> Outcome<Response> {
+        let response = request.send().await.map_err(|error| unreachable(&self.base, error))?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let status = response.status();
+        let body = read_bounded(response).await?;
+        Err(refusal(status, &body))
+    }
+}
+
+/// A failure that talks about the connection, not about the secrets in it.
+fn unreachable(base: &Url, error: reqwest::Error) -> Failure {
+    let error = error.without_url();
+    if error.is_builder() {
+        return Failure::caused(Exit::Usage, "the request cannot be made (is the token plain text?)", &error);
+    }
+    Failure::new(Exit::Connection, format!("{base}: {}", chain(&error)))
+}
+
+fn refusal(status: StatusCode, body: &[u8]) -> Failure {
+    if let Ok(problem) = serde_json::from_slice::<Problem>(body) {
+        return problem.into();
+    }
+    let words: String = String::from_utf8_lossy(body).chars().take(200).collect();
+    Failure::from(Problem {
+        kind: "about:blank".to_owned(),
+        title: format!("HTTP status {status}"),
+        status: status.as_u16(),
+        detail: Some(format!("this does not look like a coordinator's answer: {words:?}")),
+        instance: None,
+        errors: Vec::new(),
+    })
+}
+
+async fn read_json<T: DeserializeOwned>(response: Response) -> Outcome<T> {
+    let body = read_bounded(response).await?;
+    serde_json::from_slice(&body)
+        .map_err(Failure::because(Exit::Connection, "this is not the answer of a coordinator that this version knows"))
+}
+
+async fn read_bounded(mut response: Response) -> Outcome<Vec<u8>> {
+    let mut body = Vec::new();
+    let cut = Failure::because(Exit::Connection, "the answer was cut off");
+    loop {
+        match response.chunk().await {
+            Ok(None) => return Ok(body),
+            Ok(Some(chunk)) if body.len() + chunk.len() <= MAX_ANSWER_BYTES => body.extend_from_slice(&chunk),
+            Ok(Some(_)) => return Err(Failure::new(Exit::Connection, "the answer is larger than 64 MiB")),
+            Err(error) => return Err(cut(error.without_url())),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! A task as a TOML file: read, and completed with the tensors of the architecture it names.
+//!
+//! ```toml
+//! name = "digits"
+//! [model.architecture]
+//! kind = "mlp"
+//! [selection.cohort]
+//! count = 20
+//! ```
+//!
+//! What a task may say and what is wrong with it is the coordinator's to judge; this only reads.
+
+use std::path::Path;
+
+use client_sdk::models::Architecture;
+use wire::problem::FieldError;
+use wire::task::{Initial, TaskSpec, TensorDeclaration};
+
+use crate::failure::{Exit, Failure, Outcome};
+
+/// Largest task file that is read.
+const MAX_BYTES: u64 = 4 << 20;
+
+/// Reads a task file and fills in the tensors.
+pub(crate) fn read(path: &Path) -> Outcome<TaskSpec> {
+    let unreadable = || Failure::because(Exit::Configuration, format!("cannot read {}", path.display()));
+    let size = std::fs::metadata(path).map_err(unreadable())?.len();
+    if size > MAX_BYTES {
+        return Err(wrong(path, format!("is {size} bytes; a task file has at most {MAX_BYTES}")));
+    }
+    let text = std::fs::read_to_string(path).map_err(unreadable())?;
+    let mut spec: TaskSpec = toml::from_str(&text).map_err(|error| wrong(path, error))?;
+    expand(&mut spec).map_err(|(field, detail)| Failure {
+        errors: vec![FieldError { field: field.to_owned(), detail }],
+        ..wrong(path, "one key has a value that cannot work")
+    })?;
+    Ok(spec)
+}
+
+fn wrong(path: &Path, detail: impl std::fmt::Display) -> Failure {
+    Failure::new(Exit::Configuration, format!("{}: {detail}", path.display()))
+}
+
+/// Completes `model.tensors` from `model.architecture`. Tensors that are written down stay; an architecture this build does
+/// not know is the app's own affair, but then the tensors must be there.
+///
+/// # Errors
+/// The key and what is wrong with it.
+pub(crate) fn expand(spec: &mut TaskSpec) -> Result<(), (&'static str, String)> {
+    const KEY: &str = "model.architecture";
+    let Some(value) = &spec.model.architecture else {
+        return Ok(());
+    };
+    let known = value.get("kind").and_then(serde_json::Value::as_str).is_some_and(is_known);
+    if !known && !spec.model.tensors.is_empty() {
+        return Ok(());
+    }
+    let architecture: Architecture = serde_json::from_value(value.clone()).map_err(|error| (KEY, error.to_string()))?;
+    let tensors = declarations(&architecture).map_err(|error| (KEY, error.to_string()))?;
+    if spec.model.tensors.is_empty() {
+        spec.model.tensors = tensors;
+        return Ok(());
+    }
+    let same = spec.model.tensors.len() == tensors.len()
+        && spec.model.tensors.iter().zip(&tensors).all(|(a, b)| a.name == b.name && a.shape == b.shape);
+    if same {
+        Ok(())
+    } else {
+        let detail = format!("are not those of the `{}` in {KEY}; leave them out", architecture.kind());
+        Err(("model.tensors", detail))
+    }
+}
+
+fn is_known(kind: &str) -> bool {
+    matches!(kind, "linear" | "mlp" | "cnn" | "gru")
+}
+
+/// The tensors of an architecture as a task declares them.
+pub(crate) fn declarations(
+    architecture: &Architecture,
+) -> Result<Vec<TensorDeclaration>, client_sdk::models::ArchitectureError> {
+    // The layout is asked too, since it bounds the number of parameters.
+    architecture.layout()?;
+    let declare = |tensor: learning::TensorInit| TensorDeclaration {
+        // Ready models draw within bounds that can be told; a tensor without one begins at zero.
+        init: match tensor.bound() {
+            Ok(bound) if bound > 0.0 => Initial::Uniform { bound },
+            _ => Initial::Zeros,
+        },
+        name: tensor.spec.name,
+        shape: tensor.spec.shape,
+    };
+    Ok(architecture.tensors()?.into_iter().map(declare).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_text(text: &str) -> Outcome<TaskSpec> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("task.toml");
+        std::fs::write(&path, text).unwrap();
+        read(&path)
+    }
+
+    #[test]
+    fn an_architecture_becomes_tensors() {
+        let spec = read_text("name = \"a\"\n[model.architecture]\nkind = \"mlp\"\nhidden = [3]\n").unwrap();
+        let names: Vec<_> = spec.model.tensors.iter().map(|tensor| tensor.name.as_str()).collect();
+        assert_eq!(names, ["fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"]);
+        assert_eq!(spec.model.tensors[0].shape, [3, 784]);
+        assert!(matches!(spec.model.tensors[0].init, Initial::Uniform { .. }));
+    }
+
+    #[test]
+    fn tensors_that_contradict_the_architecture_are_refused() {
+        let text = "name = \"a\"\n[model.architecture]\nkind = \"linear\"\ninputs = 2\nclasses = 2\n\
+                    [[model.tensors]]\nname = \"w\"\nshape = [4]\n";
+        let failure = read_text(text).unwrap_err();
+        assert_eq!(failure.errors[0].field, "model.tensors");
+    }
+
+    #[test]
+    fn an_architecture_of_the_apps_own_needs_its_tensors() {
+        let own = "name = \"a\"\n[model.architecture]\nkind = \"forest\"\n";
+        assert_eq!(read_text(own).unwrap_err().errors[0].field, "model.architecture");
+        let declared = format!("{own}[[model.tensors]]\nname = \"w\"\nshape = [4]\n");
+        assert_eq!(read_text(&declared).unwrap().model.tensors.len(), 1);
+    }
+
+    #[test]
+    fn a_wrong_key_is_named() {
+        for (text, key) in [
+            ("name = \"a\"\nmodle = 1\n[model]\n", "modle"),
+            ("name = \"a\"\n[model.architecture]\nkind = \"mlp\"\ndepth = 3\n", "depth"),
+            ("name = \"a\"\n[model]\n[rounds]\ncount = \"ten\"\n", "count"),
+            ("[model]\n", "name"),
+        ] {
+            let failure = read_text(text).unwrap_err();
+            assert_eq!(failure.exit, Exit::Configuration);
+            let said = format!("{} {:?}", failure.detail, failure.errors);
+            assert!(said.contains(key), "{said}");
+        }
+    }
+}

@@ -22,8 +22,14 @@ enum Outcome {
     /// Facts have changed, there is nothing to do.
     Nothing,
     Rebased,
-    Drawn { round: Round, cohort: Vec<ParticipantId> },
-    Closed { round: Round, late: u32 },
+    Drawn {
+        round: Round,
+        cohort: Vec<ParticipantId>,
+    },
+    Closed {
+        round: Round,
+        late: u32,
+    },
     Failed(Failed),
 }
 

@@ -26,9 +26,9 @@ pub(super) async fn collect_garbage(env: &Environment) -> Result<Collected, Step
     let (check_ins, idempotency_keys) = env
         .store
         .transact("expire rows", |tx| {
-            Box::pin(async move {
-                Ok::<_, StoreError>((tx.expire_check_ins(now).await?, tx.expire_idempotent(now).await?))
-            })
+            Box::pin(
+                async move { Ok::<_, StoreError>((tx.expire_check_ins(now).await?, tx.expire_idempotent(now).await?)) },
+            )
         })
         .await?;
     let blobs = collect_blobs(env, now).await?;
@@ -41,7 +41,7 @@ pub(super) async fn collect_garbage(env: &Environment) -> Result<Collected, Step
 }
 
 async fn collect_blobs(env: &Environment, now: Timestamp) -> Result<usize, StepError> {
-    let blobs = env.store.blobs();
+    let blobs = &env.blobs;
     let grace = i64::try_from(env.config.garbage_grace.as_millis()).unwrap_or(i64::MAX);
     let mut old = blobs.list(Timestamp(now.0.saturating_sub(grace))).await?;
     if old.is_empty() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use aggregation::Aggregator;
 use federation::time::Clock;
-use store::Store;
+use store::{BlobStore, Store};
 
 use super::StepError;
 use crate::random::Random;
@@ -13,8 +13,10 @@ use crate::random::Random;
 /// What steps may touch. Clones share it.
 #[derive(Clone)]
 pub struct Environment {
-    /// Rows, blobs and wake-ups.
+    /// Rows and wake-ups.
     pub store: Store,
+    /// The store's blobs; tests put a failing store in between.
+    pub blobs: Arc<dyn BlobStore>,
     /// What sums and unmasks.
     pub aggregator: Arc<dyn Aggregator>,
     /// The time of deadlines and leases.
@@ -25,6 +27,15 @@ pub struct Environment {
     pub config: WorkConfig,
     /// Where tests stop a step; [`NoFailPoint`] elsewhere.
     pub fail_point: Arc<dyn FailPoint>,
+}
+
+impl Environment {
+    /// The store's own blobs, no fail-points, default numbers.
+    #[must_use]
+    pub fn new(store: Store, aggregator: Arc<dyn Aggregator>, clock: Arc<dyn Clock>, random: Random) -> Self {
+        let (blobs, config) = (Arc::clone(store.blobs()), WorkConfig::default());
+        Self { store, blobs, aggregator, clock, random, config, fail_point: Arc::new(NoFailPoint) }
+    }
 }
 
 /// How background work paces itself.

@@ -39,11 +39,7 @@ pub(super) async fn open_round(env: &Environment, lease: &mut Lease, situation: 
     Ok(())
 }
 
-async fn insert(
-    tx: &mut dyn Transaction,
-    situation: &Situation,
-    now: Timestamp,
-) -> Result<Option<Round>, StepError> {
+async fn insert(tx: &mut dyn Transaction, situation: &Situation, now: Timestamp) -> Result<Option<Round>, StepError> {
     let Some(task) = tx.task(situation.task.id).await? else { return Ok(None) };
     let key = next_round(&task);
     let latest = tx.round(key).await?;

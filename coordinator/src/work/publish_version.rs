@@ -47,7 +47,7 @@ pub(super) async fn publish_version(
     };
     let bytes = made.bytes.len() as u64;
     env.fail_point.reached("publish_version: before the blob")?;
-    let sha256 = env.store.blobs().put_bytes(made.bytes.into()).await?;
+    let sha256 = env.blobs.put_bytes(made.bytes.into()).await?;
     env.fail_point.reached("publish_version: after the blob")?;
 
     let now = env.clock.now();
@@ -100,11 +100,11 @@ async fn make(
     let Some(sum) = sum else { return Ok(None) };
     let base =
         base.ok_or_else(|| StepError::Unworkable(format!("model version {base_version} of {} has no row", key.task)))?;
-    let sum = match env.store.blobs().get(sum.blob).await.map_err(StepError::from) {
+    let sum = match env.blobs.get(sum.blob).await.map_err(StepError::from) {
         Err(error) if error.is_loss() => return Ok(Some(Err(NoModel::Lost(error)))),
         bytes => bytes?,
     };
-    let base = env.store.blobs().get(base.sha256).await?;
+    let base = env.blobs.get(base.sha256).await?;
     let (model, names) = (model.clone(), spec.metrics.clone());
     blocking(move || step(&model, &names, &sum, &base)).await.map(Some)
 }

@@ -56,7 +56,7 @@ async fn release(
 
     let noised = blocking(move || unmask(sum, participants)).await?;
     env.fail_point.reached("release_sum: before the blob")?;
-    let blob = env.store.blobs().put_bytes(noised.to_bytes().into()).await?;
+    let blob = env.blobs.put_bytes(noised.to_bytes().into()).await?;
     env.fail_point.reached("release_sum: after the blob")?;
 
     let now = env.clock.now();

@@ -57,7 +57,7 @@ async fn fold(
     })
     .await?;
     env.fail_point.reached("sum_chunk: before the blob")?;
-    let blob = env.store.blobs().put_bytes(packed.into()).await?;
+    let blob = env.blobs.put_bytes(packed.into()).await?;
     env.fail_point.reached("sum_chunk: after the blob")?;
 
     let folded = u32::try_from(inputs.len()).unwrap_or(u32::MAX);

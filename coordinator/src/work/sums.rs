@@ -79,7 +79,7 @@ pub(super) async fn sum_up(
 
 /// Adds one stored vector, after its digest was verified.
 async fn add(env: &Environment, mut sum: Sum, blob: Digest) -> Result<Sum, StepError> {
-    let packed = env.store.blobs().get(blob).await?;
+    let packed = env.blobs.get(blob).await?;
     blocking(move || match sum.add_packed(&packed) {
         Ok(()) => Ok(sum),
         // Its length and padding were checked when it was admitted.

@@ -1,0 +1,138 @@
+//! Two engines on one store, and leases that are lost in the middle of a step.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use coordinator::work::{Engine, FailPoint, StepError};
+use federation::round::RoundState;
+use federation::task::TaskStatus;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::world::{DieAt, LEASE_TTL, World, write};
+
+#[tokio::test]
+async fn two_engines_on_one_store_publish_each_version_once() {
+    let alone = World::new(6).await;
+    for _ in 0..3 {
+        alone.run_round(&alone.engine(1)).await;
+    }
+    let mut world = World::new(6).await;
+    world.config.poll_interval = Duration::from_millis(2);
+    let shutdown = CancellationToken::new();
+    let engines: Vec<_> = (1..=2)
+        .map(|seed| {
+            let (engine, shutdown) = (world.engine(seed), shutdown.clone());
+            tokio::spawn(async move { engine.run(shutdown).await })
+        })
+        .collect();
+    while world.task_row().await.status != TaskStatus::Completed {
+        match world.pending().await.first() {
+            Some(participant) => drop(world.report(*participant).await),
+            None => world.check_in_all().await,
+        }
+        tokio::task::yield_now().await;
+    }
+    shutdown.cancel();
+    for engine in engines {
+        engine.await.unwrap();
+    }
+    assert_eq!(world.digests().await, alone.digests().await);
+    for number in 1..=3 {
+        let row = world.round(number).await;
+        assert_eq!((row.round.attempt, row.round.state, row.reported), (1, RoundState::Completed, 6));
+    }
+}
+
+#[tokio::test]
+async fn a_task_that_somebody_else_holds_is_left_alone_until_the_lease_expires() {
+    let world = World::new(3).await;
+    let engine = world.engine(1);
+    hold(&world, Uuid::from_u128(99)).await;
+    assert_eq!(engine.step_all().await.unwrap(), 0);
+    world.clock.advance(LEASE_TTL - Duration::from_millis(1));
+    assert_eq!(engine.step_all().await.unwrap(), 0);
+    world.clock.advance(Duration::from_millis(1));
+    assert_eq!(engine.step_all().await.unwrap(), 1);
+}
+
+async fn hold(world: &World, holder: Uuid) {
+    let (name, now) = (format!("round:{}", world.task), federation::time::Clock::now(&*world.clock));
+    let name = &name;
+    let held = write!(world.store, |tx| { tx.acquire_lease(name, holder, now, LEASE_TTL).await? });
+    assert!(held);
+}
+
+/// At one point of a step, time passes and another engine does everything there is to do.
+struct Overtaken {
+    point: &'static str,
+    world: Arc<World>,
+    other: Engine,
+    done: Mutex<bool>,
+}
+
+impl FailPoint for Overtaken {
+    fn reached(&self, point: &'static str) -> Result<(), StepError> {
+        if point == self.point && !std::mem::replace(&mut *self.done.lock().unwrap(), true) {
+            self.world.clock.advance(LEASE_TTL);
+            let other = self.other.clone();
+            tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(other.step_all()))?;
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_was_overtaken_in_the_middle_of_a_step_writes_nothing() {
+    let alone = World::new(5).await;
+    alone.run_round(&alone.engine(1)).await;
+    for point in [
+        "open_round: before the row",
+        "close_phase: before the rows",
+        "sum_chunk: before the blob",
+        "sum_chunk: after the blob",
+        "release_sum: before the blob",
+        "release_sum: after the blob",
+        "publish_version: before the blob",
+        "publish_version: after the blob",
+    ] {
+        let world = Arc::new(World::new(5).await);
+        let overtaken =
+            Arc::new(Overtaken { point, world: Arc::clone(&world), other: world.engine(2), done: Mutex::new(false) });
+        let engine = world.engine_with(1, Arc::clone(&overtaken) as _);
+        while world.task_row().await.rounds_completed == 0 {
+            // Being overtaken is no error of a step that found nothing left to write.
+            match engine.step_all().await {
+                Ok(_) | Err(StepError::LeaseLost(_)) => {}
+                Err(error) => panic!("{point}: {error}"),
+            }
+            match world.pending().await.first() {
+                Some(participant) => assert!(world.report(*participant).await),
+                None => world.check_in_all().await,
+            }
+        }
+        assert!(*overtaken.done.lock().unwrap(), "{point} was never reached");
+        assert_eq!(world.digests().await[..2], alone.digests().await[..2], "{point}");
+    }
+}
+
+#[tokio::test]
+async fn a_lease_lost_mid_step_leaves_the_step_to_its_new_holder() {
+    let world = World::new(3).await;
+    let engine = world.engine(1);
+    world.start_round(&engine).await;
+    world.report_all().await;
+    // The holder dies with the lease; somebody takes it as soon as it has expired, and does nothing yet.
+    let mut n = 0;
+    while world.round(1).await.round.state != RoundState::Aggregating {
+        let _ = world.engine_with(2, DieAt::nth(n)).step_all().await;
+        world.clock.advance(LEASE_TTL);
+        n += 1;
+    }
+    hold(&world, Uuid::from_u128(99)).await;
+    assert_eq!(engine.step_all().await.unwrap(), 0);
+    assert_eq!(world.versions().await.len(), 1);
+    world.clock.advance(LEASE_TTL);
+    engine.step_all().await.unwrap();
+    assert_eq!(world.versions().await.len(), 2);
+}

@@ -1,0 +1,92 @@
+//! Garbage goes, and nothing else.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use coordinator::work::StepError;
+use store::BlobStore as _;
+
+use crate::world::World;
+
+const GRACE: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn after_a_task_its_inputs_and_partial_sums_are_gone_and_its_models_are_not() {
+    let world = World::new(3).await;
+    let engine = world.engine(1);
+    for _ in 0..3 {
+        world.run_round(&engine).await;
+    }
+    let before = world.blobs.all().await;
+    world.clock.advance(GRACE + Duration::from_millis(1));
+    engine.collect_garbage().await.unwrap();
+    let left = world.blobs.all().await;
+    let models: HashSet<_> = world.digests().await.into_iter().collect();
+    assert!(left.is_superset(&models));
+    for number in 1..=3 {
+        for participant in &world.participants {
+            let input = world.blobs.put_bytes(world.input(*participant, number)).await.unwrap();
+            assert!(before.contains(&input) && !left.contains(&input), "round {number}, {participant}");
+        }
+    }
+    let released = 3;
+    assert!(left.len() <= models.len() + released, "{left:?}");
+}
+
+#[tokio::test]
+async fn a_young_blob_without_a_row_is_spared_and_an_old_one_is_not() {
+    let world = World::new(3).await;
+    let engine = world.engine(1);
+    let blob = world.blobs.put_bytes("about to get its row".into()).await.unwrap();
+    world.clock.advance(GRACE);
+    assert_eq!(engine.collect_garbage().await.unwrap().blobs, 0);
+    // Stored again: young again.
+    world.blobs.put_bytes("about to get its row".into()).await.unwrap();
+    world.clock.advance(Duration::from_millis(1));
+    assert_eq!(engine.collect_garbage().await.unwrap().blobs, 0);
+    world.clock.advance(GRACE);
+    assert_eq!(engine.collect_garbage().await.unwrap().blobs, 1);
+    assert!(world.blobs.len(blob).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn what_an_open_round_needs_is_kept_however_old() {
+    let world = World::new(4).await;
+    let engine = world.engine(1);
+    let cohort = world.start_round(&engine).await;
+    for participant in &cohort[..3] {
+        assert!(world.report(*participant).await);
+        engine.step_all().await.unwrap();
+    }
+    world.clock.advance(Duration::from_secs(300));
+    let collected = engine.collect_garbage().await.unwrap();
+    assert_eq!(collected.blobs, 2, "the two inputs that the partial sum holds");
+    world.report_all().await;
+    engine.step_all().await.unwrap();
+    assert_eq!(world.versions().await.len(), 2);
+}
+
+#[tokio::test]
+async fn one_run_is_bounded() -> Result<(), StepError> {
+    let mut world = World::new(3).await;
+    world.config.garbage_batch = 2;
+    let engine = world.engine(1);
+    for text in ["a", "b", "c"] {
+        world.blobs.put_bytes(text.into()).await.unwrap();
+    }
+    world.clock.advance(GRACE * 2);
+    assert_eq!(engine.collect_garbage().await?.blobs, 2);
+    assert_eq!(engine.collect_garbage().await?.blobs, 1);
+    assert_eq!(engine.collect_garbage().await?.blobs, 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn expired_check_ins_go() {
+    let world = World::new(3).await;
+    let engine = world.engine(1);
+    world.check_in(&world.participants[..2]).await;
+    assert_eq!(engine.collect_garbage().await.unwrap().check_ins, 0);
+    world.clock.advance(Duration::from_secs(3600));
+    assert_eq!(engine.collect_garbage().await.unwrap().check_ins, 2);
+}

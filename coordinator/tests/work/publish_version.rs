@@ -1,0 +1,146 @@
+//! Published versions: right, repeatable, and the same in any order of arrival.
+
+use std::sync::Arc;
+
+use federation::round::{FailureReason, RoundState};
+use federation::task::TaskStatus;
+use learning::{checkpoint, optimizer};
+use rand::SeedableRng as _;
+use rand::seq::SliceRandom as _;
+use rand_chacha::ChaCha20Rng;
+use store::{BlobStore as _, WakeEvent};
+
+use crate::world::World;
+
+#[tokio::test]
+async fn the_version_is_the_base_plus_the_weighted_mean() {
+    let world = World::new(3).await;
+    world.run_round(&world.engine(1)).await;
+    let versions = world.versions().await;
+    let read = |bytes: &[u8]| checkpoint::read(bytes, &world.model.shared).unwrap();
+    let base = read(&world.blobs.get(versions[0].sha256).await.unwrap());
+    let published = read(&world.blobs.get(versions[1].sha256).await.unwrap());
+
+    let mut expected = base.clone();
+    let words = world.model.codec.len();
+    let mut sum = vec![0_u32; words];
+    for participant in &world.participants {
+        let input = world.input(*participant, 1);
+        let input = secure_agg::packing::unpack(&input, words, world.model.modulus).unwrap();
+        secure_agg::modular::add_assign(&mut sum, &input);
+    }
+    let sum = learning::ExactSum::new(sum, world.model.modulus.bits(), 3).unwrap().release_without_noise();
+    let mean = world.model.codec.decode(&sum).unwrap();
+    optimizer::step(&world.model.optimizer, Default::default(), &mut expected, &mean).unwrap();
+    assert_eq!(published, expected);
+    assert_ne!(published, base);
+
+    let row = world.round(1).await;
+    let told: Vec<_> = row.metrics.iter().map(|metric| (metric.name.as_str(), metric.value, metric.count)).collect();
+    assert_eq!(
+        told,
+        [("loss", mean.metrics[0].value, 30), ("accuracy", mean.metrics[1].value, 30)],
+        "weighted means, by name"
+    );
+    assert_eq!((row.model_version, row.round.state), (Some(1), RoundState::Completed));
+    assert_eq!((versions[1].round, versions[1].parent), (Some(1), Some(0)));
+    assert_eq!(versions[1].bytes, world.blobs.len(versions[1].sha256).await.unwrap().unwrap());
+}
+
+#[tokio::test]
+async fn order_of_arrival_does_not_change_the_sha256_of_the_published_version() {
+    let in_order = World::new(7).await;
+    in_order.run_round(&in_order.engine(1)).await;
+    let expected = in_order.digests().await[1];
+    for seed in 0..12 {
+        let mut world = World::new(7).await;
+        // Chunks of different sizes, and an engine that steps at different moments.
+        world.config.fold_inputs = 1 + seed % 4;
+        let engine = world.engine(seed.into());
+        let mut cohort = world.start_round(&engine).await;
+        let mut rng = ChaCha20Rng::seed_from_u64(seed.into());
+        cohort.shuffle(&mut rng);
+        for (index, participant) in cohort.iter().enumerate() {
+            assert!(world.report(*participant).await);
+            if index % (1 + seed as usize % 3) == 0 {
+                engine.step_all().await.unwrap();
+            }
+        }
+        engine.step_all().await.unwrap();
+        assert_eq!(world.digests().await[1], expected, "order {seed}");
+    }
+}
+
+#[tokio::test]
+async fn the_task_completes_with_its_last_round_and_says_so() {
+    let world = World::new(3).await;
+    let engine = world.engine(1);
+    for _ in 0..2 {
+        world.run_round(&engine).await;
+    }
+    let mut wakes = world.store.wake().subscribe();
+    world.run_round(&engine).await;
+    let task = world.task_row().await;
+    assert_eq!((task.status, task.rounds_completed, task.model_version), (TaskStatus::Completed, 3, 3));
+    assert_eq!(world.versions().await.len(), 4);
+    let mut heard = Vec::new();
+    while heard.last() != Some(&WakeEvent::Task(world.task)) {
+        heard.push(wakes.next().await.unwrap());
+    }
+    assert!(heard.contains(&WakeEvent::Round(world.key(3))));
+    assert_eq!(engine.step_all().await.unwrap(), 0);
+    assert_eq!(engine.next_deadline().await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_paused_task_completes_with_its_last_round_too() {
+    let world = World::with(3, |spec| spec.rounds.count = 1).await;
+    let engine = world.engine(1);
+    world.start_round(&engine).await;
+    world.set_status(TaskStatus::Active, TaskStatus::Paused).await;
+    world.report_all().await;
+    engine.step_all().await.unwrap();
+    assert_eq!(world.task_row().await.status, TaskStatus::Completed);
+}
+
+#[tokio::test]
+async fn a_sum_that_nobody_honest_could_have_made_is_not_published() {
+    let world = World::new(3).await;
+    let engine = world.engine(1);
+    let cohort = world.start_round(&engine).await;
+    assert!(world.report(cohort[0]).await);
+    assert!(world.report(cohort[1]).await);
+    // As long as an input, but its values are beyond what any weight allows.
+    let words = vec![0x4000_0000_u32; world.model.codec.len()];
+    let input = secure_agg::packing::pack(&words, world.model.modulus);
+    assert!(world.upload(cohort[2], input.into()).await);
+    engine.step_all().await.unwrap();
+    world.assert_failed(1, FailureReason::GarbageSum).await;
+    assert_eq!(world.versions().await.len(), 1);
+}
+
+#[tokio::test]
+async fn tensors_that_stay_at_home_are_not_in_the_published_model() {
+    let world = World::with(3, |spec| spec.model.personal = vec!["b".into()]).await;
+    world.run_round(&world.engine(1)).await;
+    let version = world.versions().await[1].clone();
+    let layout = checkpoint::read_layout(&world.blobs.get(version.sha256).await.unwrap()).unwrap();
+    assert_eq!(layout, *Arc::clone(&world.model.shared));
+    assert!(layout.find("b").is_none() && layout.find("w").is_some());
+}
+
+#[tokio::test]
+async fn a_lost_base_model_keeps_the_round_until_its_deadline() {
+    let world = World::new(3).await;
+    let engine = world.engine(1);
+    world.start_round(&engine).await;
+    world.report_all().await;
+    let base = world.versions().await[0].sha256;
+    let bytes = world.blobs.get(base).await.unwrap();
+    world.blobs.delete(base).await.unwrap();
+    assert!(engine.step_all().await.is_err());
+    assert_eq!(world.round(1).await.round.state, RoundState::Aggregating);
+    world.blobs.put_bytes(bytes).await.unwrap();
+    engine.step_all().await.unwrap();
+    assert_eq!(world.round(1).await.round.state, RoundState::Completed);
+}

@@ -1,0 +1,458 @@
+//! A coordinator's facts without its sockets: rows and blobs are written as requests of participants would.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use aggregation::cpu::CpuAggregator;
+use async_trait::async_trait;
+use bytes::Bytes;
+use coordinator::model::TaskModel;
+use coordinator::random::Random;
+use coordinator::work::{Engine, Environment, FailPoint, NoFailPoint, StepError, WorkConfig};
+use federation::id::{Digest, ParticipantId, RoundKey, TaskId};
+use federation::model_version::ModelVersion;
+use federation::round::{AssignmentState, FailureReason, Round, RoundState};
+use federation::task::{TaskSpec, TaskStatus};
+use federation::time::{Clock as _, MockClock, Timestamp};
+use learning::{MetricValue, Update, checkpoint};
+use rand::{Rng as _, SeedableRng as _};
+use rand_chacha::ChaCha20Rng;
+use store::entity::admitted::{Admitted, Insertion};
+use store::entity::check_in::CheckIn;
+use store::entity::participant::ParticipantRow;
+use store::entity::round::RoundRow;
+use store::entity::task::TaskRow;
+use store::{BlobRead, BlobStore, BlobWriter, Blobs, Database, Result as StoreResult, Store, StoreConfig, StoreError};
+use uuid::Uuid;
+
+pub const START: Timestamp = Timestamp(1_700_000_000_000);
+pub const DEADLINE: Duration = Duration::from_secs(600);
+pub const LEASE_TTL: Duration = Duration::from_secs(30);
+
+/// One transaction that must succeed.
+macro_rules! write {
+    ($store:expr, |$tx:ident| $body:block) => {
+        $store.transact("test", |$tx| Box::pin(async move { Ok::<_, store::StoreError>($body) })).await.unwrap()
+    };
+}
+pub(crate) use write;
+
+/// One task, its participants and everything around them.
+pub struct World {
+    pub store: Store,
+    pub blobs: Arc<FaultyBlobs>,
+    pub clock: Arc<MockClock>,
+    pub config: WorkConfig,
+    pub task: TaskId,
+    pub spec: TaskSpec,
+    pub model: TaskModel,
+    pub participants: Vec<ParticipantId>,
+}
+
+/// A task of three rounds with a cohort of all `participants`.
+pub fn spec(participants: usize) -> TaskSpec {
+    serde_json::from_value(serde_json::json!({
+        "name": "world",
+        "model": { "tensors": [
+            { "name": "w", "shape": [5, 8], "init": { "uniform": { "bound": 0.5 } } },
+            { "name": "b", "shape": [5] },
+        ] },
+        "rounds": { "count": 3, "select_max": 64 },
+        "selection": { "cohort": { "count": participants }, "seed": 1 },
+        "metrics": ["loss", "accuracy"],
+    }))
+    .unwrap()
+}
+
+impl World {
+    /// Three rounds, every participant in each.
+    pub async fn new(participants: usize) -> Self {
+        Self::with(participants, |_| {}).await
+    }
+
+    /// With a change to [`spec`].
+    pub async fn with(participants: usize, change: impl FnOnce(&mut TaskSpec)) -> Self {
+        let clock = Arc::new(MockClock::new(START));
+        let config =
+            StoreConfig { database: Database::SqliteMemory, blobs: Blobs::Memory, clock: Arc::clone(&clock) as _ };
+        let store = Store::open(config).await.unwrap();
+        let mut spec = spec(participants);
+        change(&mut spec);
+        let blobs = Arc::new(FaultyBlobs::over(Arc::clone(store.blobs())));
+        let world = Self {
+            blobs,
+            clock,
+            config: WorkConfig { fold_inputs: 2, lease_ttl: LEASE_TTL, ..WorkConfig::default() },
+            task: TaskId(Uuid::from_u128(1)),
+            model: TaskModel::new(&spec).unwrap(),
+            participants: (1..=participants as u128).map(|n| ParticipantId(Uuid::from_u128(n))).collect(),
+            spec,
+            store,
+        };
+        world.create().await;
+        world
+    }
+
+    /// What enrolment and `POST tasks` store.
+    async fn create(&self) {
+        let initial = checkpoint::write(&self.model.initial(&self.spec).unwrap()).unwrap();
+        let bytes = initial.len() as u64;
+        let sha256 = self.blobs.put_bytes(initial.into()).await.unwrap();
+        let task = TaskRow {
+            id: self.task,
+            spec: self.spec.clone(),
+            status: TaskStatus::Active,
+            parameters: self.model.shared.len() as u64,
+            created_at: START,
+            rounds_completed: 0,
+            model_version: 0,
+        };
+        let version =
+            ModelVersion { task: self.task, version: 0, sha256, bytes, round: None, parent: None, created_at: START };
+        let rows: Vec<_> = self.participants.iter().map(|id| participant_row(*id)).collect();
+        let (task, version, rows) = (&task, &version, &rows);
+        write!(self.store, |tx| {
+            tx.insert_task(task).await?;
+            tx.insert_model_version(version).await?;
+            for row in rows {
+                tx.insert_participant(row).await?;
+            }
+        });
+    }
+
+    /// An engine with chance of its own and no fail-points.
+    pub fn engine(&self, seed: u64) -> Engine {
+        self.engine_with(seed, Arc::new(NoFailPoint))
+    }
+
+    pub fn engine_with(&self, seed: u64, fail_point: Arc<dyn FailPoint>) -> Engine {
+        let aggregator = Arc::new(CpuAggregator::new(1).unwrap());
+        let clock = Arc::clone(&self.clock);
+        let env = Environment::new(self.store.clone(), aggregator, clock, Random::from_seed(seed));
+        let blobs = Arc::clone(&self.blobs) as _;
+        Engine::new(Environment { blobs, config: self.config, fail_point, ..env })
+    }
+
+    /// What check-ins store: they are ready for an hour.
+    pub async fn check_in(&self, who: &[ParticipantId]) {
+        let now = self.clock.now();
+        let rows: Vec<_> = who
+            .iter()
+            .map(|&participant| CheckIn {
+                participant,
+                task: self.task,
+                examples: 10,
+                checked_in_at: now,
+                expires_at: now.plus(Duration::from_secs(3600)),
+            })
+            .collect();
+        let rows = &rows;
+        write!(self.store, |tx| { tx.upsert_check_ins(rows).await? });
+    }
+
+    pub async fn check_in_all(&self) {
+        self.check_in(&self.participants).await;
+    }
+
+    /// The latest attempt at round `number`.
+    pub async fn round(&self, number: u32) -> RoundRow {
+        let key = self.key(number);
+        self.store
+            .read("test", |tx| Box::pin(async move { tx.round(key).await }))
+            .await
+            .unwrap()
+            .expect("the round was opened")
+    }
+
+    /// The latest attempt at the round whose turn it is, if one was opened.
+    pub async fn present(&self) -> Option<Round> {
+        let key = self.key(self.task_row().await.rounds_completed + 1);
+        let row = self.store.read("test", |tx| Box::pin(async move { tx.round(key).await })).await.unwrap();
+        row.map(|row| row.round)
+    }
+
+    pub fn key(&self, number: u32) -> RoundKey {
+        RoundKey { task: self.task, number }
+    }
+
+    pub async fn task_row(&self) -> TaskRow {
+        let task = self.task;
+        self.store.read("test", |tx| Box::pin(async move { tx.task(task).await })).await.unwrap().unwrap()
+    }
+
+    /// Published versions, oldest first.
+    pub async fn versions(&self) -> Vec<ModelVersion> {
+        let task = self.task;
+        let versions = self.store.read("test", |tx| Box::pin(async move { tx.model_versions(task, None, 100).await }));
+        versions.await.unwrap().into_iter().rev().collect()
+    }
+
+    /// Their digests: what training came to.
+    pub async fn digests(&self) -> Vec<Digest> {
+        self.versions().await.iter().map(|version| version.sha256).collect()
+    }
+
+    /// The cohort of the latest attempt, by state.
+    pub async fn assignments(&self, number: u32) -> Vec<(ParticipantId, AssignmentState)> {
+        let round = self.round(number).await.round;
+        let rows = self
+            .store
+            .read("test", |tx| Box::pin(async move { tx.assignments(round.key, round.attempt, None, 100).await }));
+        rows.await.unwrap().into_iter().map(|row| (row.participant, row.state)).collect()
+    }
+
+    /// Whom the open round waits for, in the order of ids; nobody unless it is collecting.
+    pub async fn pending(&self) -> Vec<ParticipantId> {
+        match self.present().await {
+            Some(round) if round.state == RoundState::Collecting => {
+                let assignments = self.assignments(round.key.number).await;
+                assignments.into_iter().filter(|(_, state)| state.is_pending()).map(|(id, _)| id).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// What a participant would send for the open round: a function of the participant and the round's number alone.
+    pub fn input(&self, participant: ParticipantId, number: u32) -> Bytes {
+        let mut rng =
+            ChaCha20Rng::seed_from_u64(u64::from(number) << 32 | u64::try_from(participant.0.as_u128()).unwrap());
+        let mut uniform = || f64::from(rng.next_u32()) / f64::from(u32::MAX) - 0.5;
+        let delta = (0..self.model.shared.len()).map(|_| uniform() as f32).collect();
+        let metrics =
+            vec![MetricValue { value: 1.0 + uniform(), count: 10 }, MetricValue { value: 0.5 + uniform(), count: 10 }];
+        let update = Update { delta, examples: 10 + u64::from(rng.next_u32() % 90), metrics };
+        let words = self.model.codec.encode(&update, &mut rng).unwrap().words;
+        secure_agg::packing::pack(&words, self.model.modulus).into()
+    }
+
+    /// What an upload stores, if the round takes it: blob first, then the row.
+    pub async fn report(&self, participant: ParticipantId) -> bool {
+        let Some(round) = self.present().await else { return false };
+        let input = self.input(participant, round.key.number);
+        self.upload(participant, input).await
+    }
+
+    /// The same with other bytes.
+    pub async fn upload(&self, participant: ParticipantId, input: Bytes) -> bool {
+        let Some(round) = self.present().await else { return false };
+        let bytes = input.len() as u64;
+        let sha256 = self.blobs.put_bytes(input).await.unwrap();
+        let accepted_at = self.clock.now();
+        let (key, attempt) = (round.key, round.attempt);
+        let admitted = Admitted { round: key, attempt, participant, sha256, bytes, accepted_at, folded: false };
+        write!(self.store, |tx| {
+            let row = tx.round_attempt(key, attempt).await?;
+            let pending = [AssignmentState::Assigned, AssignmentState::Working];
+            row.is_some_and(|row| row.round.state == RoundState::Collecting)
+                && tx
+                    .set_assignment_state(
+                        key,
+                        attempt,
+                        participant,
+                        &pending,
+                        AssignmentState::Reported,
+                        accepted_at,
+                        None,
+                    )
+                    .await?
+                && tx.insert_admitted(&admitted).await? == Insertion::Inserted
+        })
+    }
+
+    /// The participant says that it cannot go on.
+    pub async fn abandon(&self, participant: ParticipantId) {
+        let Some(round) = self.present().await else { return };
+        let now = self.clock.now();
+        let (key, attempt) = (round.key, round.attempt);
+        write!(self.store, |tx| {
+            let pending = [AssignmentState::Assigned, AssignmentState::Working];
+            let to = AssignmentState::Abandoned;
+            tx.set_assignment_state(key, attempt, participant, &pending, to, now, Some("conditions")).await?
+        });
+    }
+
+    pub async fn report_all(&self) {
+        for participant in self.pending().await {
+            assert!(self.report(participant).await, "{participant}");
+        }
+    }
+
+    pub async fn set_status(&self, from: TaskStatus, to: TaskStatus) {
+        let (task, now) = (self.task, self.clock.now());
+        let changed = write!(self.store, |tx| { tx.set_task_status(task, &[from], to, now, None).await? });
+        assert!(changed, "the task was not {from}");
+    }
+
+    /// Opens the round, checks everybody in and draws; returns the cohort.
+    pub async fn start_round(&self, engine: &Engine) -> Vec<ParticipantId> {
+        engine.step_all().await.unwrap();
+        self.check_in_all().await;
+        engine.step_all().await.unwrap();
+        self.pending().await
+    }
+
+    /// A whole round.
+    pub async fn run_round(&self, engine: &Engine) {
+        self.start_round(engine).await;
+        self.report_all().await;
+        engine.step_all().await.unwrap();
+    }
+
+    /// The latest attempt ended as FAILED for this reason, and nobody is waited for.
+    pub async fn assert_failed(&self, number: u32, reason: FailureReason) {
+        let row = self.round(number).await;
+        assert_eq!((row.round.state, row.round.failure), (RoundState::Failed, Some(reason)));
+        assert!(row.ended_at.is_some());
+        let assignments = self.assignments(number).await;
+        assert!(assignments.iter().all(|(_, state)| !state.is_pending()), "{assignments:?}");
+    }
+}
+
+fn participant_row(id: ParticipantId) -> ParticipantRow {
+    let mut fingerprint = [0; 32];
+    fingerprint[..16].copy_from_slice(id.0.as_bytes());
+    ParticipantRow {
+        id,
+        name: format!("site-{}", id.0.as_u128()),
+        labels: [("region".to_owned(), "eu".to_owned())].into(),
+        enrolled_at: START,
+        certificate_fingerprint: Digest(fingerprint),
+        previous_fingerprint: None,
+        certificate_expires_at: START.plus(Duration::from_secs(1 << 30)),
+        revoked_at: None,
+        last_seen_at: START,
+    }
+}
+
+/// What is wrong with a store of blobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing.
+    None,
+    /// Every call fails.
+    Away,
+    /// Nothing more can be stored.
+    Full,
+}
+
+/// Blobs that fail when told to.
+pub struct FaultyBlobs {
+    inner: Arc<dyn BlobStore>,
+    fault: Mutex<Fault>,
+    damaged: Mutex<HashSet<Digest>>,
+    failures: AtomicUsize,
+}
+
+impl FaultyBlobs {
+    fn over(inner: Arc<dyn BlobStore>) -> Self {
+        Self { inner, fault: Mutex::new(Fault::None), damaged: Mutex::default(), failures: AtomicUsize::new(0) }
+    }
+
+    pub fn set(&self, fault: Fault) {
+        *self.fault.lock().unwrap() = fault;
+    }
+
+    /// From now on this blob holds other bytes.
+    pub fn damage(&self, digest: Digest) {
+        self.damaged.lock().unwrap().insert(digest);
+    }
+
+    /// Calls that failed so far.
+    pub fn failures(&self) -> usize {
+        self.failures.load(Ordering::SeqCst)
+    }
+
+    pub async fn all(&self) -> HashSet<Digest> {
+        self.inner.list(Timestamp(i64::MAX)).await.unwrap().into_iter().collect()
+    }
+
+    fn check(&self, writes: bool) -> StoreResult<()> {
+        let error = match *self.fault.lock().unwrap() {
+            Fault::Away => StoreError::fault("the blob store is away"),
+            Fault::Full if writes => StoreError::Full,
+            Fault::None | Fault::Full => return Ok(()),
+        };
+        self.failures.fetch_add(1, Ordering::SeqCst);
+        Err(error)
+    }
+}
+
+#[async_trait]
+impl BlobStore for FaultyBlobs {
+    async fn put_bytes(&self, bytes: Bytes) -> StoreResult<Digest> {
+        self.check(true)?;
+        self.inner.put_bytes(bytes).await
+    }
+
+    async fn writer(&self) -> StoreResult<Box<dyn BlobWriter>> {
+        self.check(true)?;
+        self.inner.writer().await
+    }
+
+    async fn open(&self, digest: Digest) -> StoreResult<Box<dyn BlobRead>> {
+        self.check(false)?;
+        self.inner.open(digest).await
+    }
+
+    async fn get(&self, digest: Digest) -> StoreResult<Bytes> {
+        self.check(false)?;
+        if self.damaged.lock().unwrap().contains(&digest) {
+            return Err(StoreError::Corrupt(format!("blob {digest}")));
+        }
+        self.inner.get(digest).await
+    }
+
+    async fn len(&self, digest: Digest) -> StoreResult<Option<u64>> {
+        self.check(false)?;
+        self.inner.len(digest).await
+    }
+
+    async fn delete(&self, digest: Digest) -> StoreResult<bool> {
+        self.check(false)?;
+        self.inner.delete(digest).await
+    }
+
+    async fn list(&self, older_than: Timestamp) -> StoreResult<Vec<Digest>> {
+        self.check(false)?;
+        self.inner.list(older_than).await
+    }
+}
+
+/// Lets a worker die: at the `n`-th point it reaches, and counts the points in between.
+#[derive(Debug)]
+pub struct DieAt {
+    left: Mutex<Option<usize>>,
+    pub reached: Mutex<HashMap<&'static str, usize>>,
+}
+
+impl DieAt {
+    /// At the point with this index, from 0.
+    pub fn nth(n: usize) -> Arc<Self> {
+        Arc::new(Self { left: Mutex::new(Some(n)), reached: Mutex::default() })
+    }
+
+    /// Never: only counts.
+    pub fn never() -> Arc<Self> {
+        Arc::new(Self { left: Mutex::new(None), reached: Mutex::default() })
+    }
+}
+
+impl FailPoint for DieAt {
+    fn reached(&self, point: &'static str) -> Result<(), StepError> {
+        *self.reached.lock().unwrap().entry(point).or_default() += 1;
+        let mut left = self.left.lock().unwrap();
+        match *left {
+            Some(0) => {
+                *left = None;
+                Err(StepError::Stopped(point))
+            }
+            Some(n) => {
+                *left = Some(n - 1);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+}

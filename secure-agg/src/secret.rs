@@ -45,11 +45,6 @@ impl<const N: usize> Secret<[u8; N]> {
         rng.fill_bytes(&mut secret.0);
         secret
     }
-
-    /// A second owner of the same bytes, each erased on its own. Rare on purpose.
-    pub(crate) const fn duplicate(&self) -> Self {
-        Self(self.0)
-    }
 }
 
 impl<const N: usize> ConstantTimeEq for Secret<[u8; N]> {

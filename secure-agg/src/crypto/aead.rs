@@ -10,7 +10,7 @@ use crate::secret::Secret;
 /// Bytes of the two shares that a dealer sends to a holder.
 pub(crate) const PLAIN_BYTES: usize = 64;
 /// Bytes of a sealed pair of shares: plaintext and tag.
-pub const SEALED_BYTES: usize = PLAIN_BYTES + 16;
+pub(crate) const SEALED_BYTES: usize = PLAIN_BYTES + 16;
 
 /// The ciphertext was not made with this key for this session, dealer and holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]

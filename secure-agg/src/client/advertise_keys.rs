@@ -1,0 +1,106 @@
+//! R0: fresh keys for one attempt, signed. Nothing else is promised yet.
+
+use tls_codec::{TlsByteVecU8, TlsByteVecU16};
+
+use super::snapshot::{BadSnapshot, Reader, Writer};
+use super::{SHARE_KEYS, ShareKeys, Step};
+use crate::CryptoRng;
+use crate::codec::Message as _;
+use crate::crypto::agreement::AgreementKey;
+use crate::crypto::kdf;
+use crate::crypto::signature::Signer;
+use crate::messages::{Advertise, AdvertiseBody, Round, Signed};
+use crate::params::{Policy, SessionConfig};
+use crate::rejection::Refusal;
+use crate::secret::Secret;
+
+/// What a participant brings to an attempt.
+pub struct Setup {
+    /// The attempt.
+    pub round: Round,
+    /// This participant's id, 1 to 64 bytes.
+    pub client_id: Vec<u8>,
+    /// What binds its signing key to the id, up to 2048 bytes.
+    pub certificate: Vec<u8>,
+    /// The configuration it accepted with the task; the roster must show the same.
+    pub config: SessionConfig,
+    /// Its own floors.
+    pub policy: Policy,
+}
+
+/// What a further attempt at a round would release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Release {
+    /// The same update again.
+    SameUpdate,
+    /// An update with fresh noise, for which the privacy budget was charged a second time.
+    FreshNoisePaid,
+}
+
+impl Policy {
+    /// Whether a session of this configuration is acceptable.
+    ///
+    /// # Errors
+    /// [`Refusal::Config`] or [`Refusal::BelowPolicy`] naming the limit.
+    pub fn accept(&self, config: &SessionConfig) -> Result<(), Refusal> {
+        config.validate()?;
+        let floors = [
+            ("min_cohort", config.min_cohort >= self.min_cohort),
+            ("max_corrupt", config.max_corrupt >= self.min_tolerated_corrupt),
+            ("min_included", config.min_included >= self.min_included),
+        ];
+        match floors.iter().find(|(_, holds)| !holds) {
+            Some((limit, _)) => Err(Refusal::BelowPolicy { limit }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Starts an attempt with fresh keys.
+///
+/// # Errors
+/// What [`Policy::accept`] refuses, ids or certificates out of bounds, or a signer that fails.
+pub fn advertise_keys(
+    setup: Setup,
+    signer: &dyn Signer,
+    rng: &mut dyn CryptoRng,
+) -> Result<Step<ShareKeys, Advertise>, Refusal> {
+    let Setup { round, client_id, certificate, config, policy } = setup;
+    policy.accept(&config)?;
+    let (seed_s, seed_b) = (Secret::random(rng), Secret::random(rng));
+    let c_key = AgreementKey::random(rng);
+    let body = AdvertiseBody {
+        round,
+        c_pk: c_key.public(),
+        s_pk: AgreementKey::from_seed(&seed_s).public(),
+        b_commit: kdf::self_mask_commitment(&client_id, &seed_b),
+        client_id: TlsByteVecU8::from(client_id),
+        certificate: TlsByteVecU16::from(certificate),
+    };
+    let unsigned = Signed { body, signature: [0; 64] };
+    unsigned.check()?;
+    let sent = Signed::sign(unsigned.body, signer)?;
+    let next = ShareKeys { config, seed_s, seed_b, c_key, sent: sent.clone() };
+    Ok(Step { persist: next.write().finish(), next, send: sent })
+}
+
+impl ShareKeys {
+    fn write(&self) -> Writer {
+        Writer::new(SHARE_KEYS)
+            .public(&self.config)
+            .part(self.seed_s.expose())
+            .part(self.seed_b.expose())
+            .part(self.c_key.scalar())
+            .message(&self.sent)
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, BadSnapshot> {
+        Ok(Self {
+            config: reader.public()?,
+            seed_s: reader.secret()?,
+            seed_b: reader.secret()?,
+            c_key: AgreementKey::new(&reader.secret()?),
+            sent: reader.message()?,
+        })
+    }
+}

@@ -1,0 +1,274 @@
+//! R2: open the shares the others dealt, then mask the input with pairwise masks and the self mask.
+//!
+//! A state that has opened its shares is [`Masking`]. It has no snapshot: killed here, a participant restores [`MaskInput`] and
+//! is asked again, for it has said nothing. Masking consumes the state, so one set of masks never covers two inputs.
+
+use zeroize::Zeroizing;
+
+use super::complain::Complained;
+use super::session::Session;
+use super::snapshot::{BadSnapshot, Reader};
+use super::{CheckConsistency, Step};
+use crate::crypto::aead::{self, PLAIN_BYTES};
+use crate::crypto::agreement::AgreementKey;
+use crate::crypto::kdf;
+use crate::crypto::shamir::{SHARE_BYTES, Seed, Share};
+use crate::crypto::signature::Signer;
+use crate::graph;
+use crate::mask::{self, MaskPlan, MaskSeed, Plane, Sign};
+use crate::messages::{self, Complaint, ComplaintBody, Delivery, MaskedInput, MaskedInputBody, SealedShares, Signed};
+use crate::packing;
+use crate::params::VectorShape;
+use crate::participants::{Index, IndexSet};
+use crate::rejection::Refusal;
+use crate::secret::Secret;
+use crate::upload;
+
+/// Both shares of one dealer, while they are still held. Only one of them will ever leave.
+pub(super) struct Held {
+    pub(super) s: Share,
+    pub(super) b: Share,
+}
+
+impl Held {
+    pub(super) fn parse(plain: &Secret<[u8; PLAIN_BYTES]>) -> Option<Self> {
+        let (halves, _) = plain.expose().as_chunks::<SHARE_BYTES>();
+        match halves {
+            [s, b] => Some(Self { s: Share::from_bytes(s)?, b: Share::from_bytes(b)? }),
+            _ => None,
+        }
+    }
+}
+
+/// Has dealt its shares and waits for those of the others.
+pub struct MaskInput {
+    pub(super) session: Session,
+    pub(super) seed_s: Seed,
+    pub(super) seed_b: Seed,
+    /// E_v→me of every other participant v, ascending.
+    pub(super) inbound: Vec<Secret<[u8; 32]>>,
+    pub(super) own: Held,
+    pub(super) out: IndexSet,
+    pub(super) sent: messages::ShareKeys,
+}
+
+/// How a delivery was taken.
+pub enum Received {
+    /// Every share opened: the input may be masked.
+    Ready(Box<Masking>),
+    /// A dealer's ciphertext does not open. The key that shows it is revealed, and no input is sent in this session.
+    Complain(Box<Step<Complained, Complaint>>),
+}
+
+/// Holds everybody's shares; masks one input and is gone.
+pub struct Masking {
+    session: Session,
+    seed_s: Seed,
+    seed_b: Seed,
+    dealers: IndexSet,
+    incoming: IndexSet,
+    out: IndexSet,
+    /// Of every dealer, ascending.
+    held: Vec<Held>,
+}
+
+/// A masked input: the signed digest and the packed vectors it is of. The body is masked, so it may be kept anywhere; keep it
+/// until the coordinator has all of it, since no other body can be sent in its place.
+pub struct MaskedUpload {
+    /// Goes through the state machines.
+    pub message: MaskedInput,
+    /// Travels beside them: packed model, then packed scalars.
+    pub body: Vec<u8>,
+}
+
+impl MaskInput {
+    /// The session's id, which the coordinator's messages name.
+    #[must_use]
+    pub const fn sid(&self) -> &messages::Sid {
+        self.session.sid()
+    }
+
+    /// Opens the delivered shares.
+    ///
+    /// # Errors
+    /// [`Refusal`] when too few dealt, too few of the drawn neighbours are left, or the sets contradict each other.
+    pub fn receive(self, delivery: &Delivery, signer: &dyn Signer) -> Result<Received, Refusal> {
+        self.check(delivery)?;
+        let me = self.session.me();
+        let mut held = Vec::with_capacity(usize::from(delivery.dealers.len()));
+        let mut own = Some(self.own);
+        let mut sealed = delivery.sealed.iter();
+        for dealer in delivery.dealers.iter() {
+            if dealer == me {
+                held.extend(own.take());
+                continue;
+            }
+            let key = self.inbound.get(usize::from(dealer - 1 - u16::from(dealer > me)));
+            let (Some(key), Some(sealed)) = (key, sealed.next()) else {
+                return Err(Refusal::Inconsistent { what: "the number of sealed shares" });
+            };
+            match open(self.session.sid(), key, dealer, me, sealed) {
+                Some(opened) => held.push(opened),
+                None => {
+                    return complain(&self.session, dealer, key, signer).map(|step| Received::Complain(Box::new(step)));
+                }
+            }
+        }
+        let Self { session, seed_s, seed_b, out, .. } = self;
+        let Delivery { dealers, incoming, .. } = delivery.clone();
+        Ok(Received::Ready(Box::new(Masking { session, seed_s, seed_b, dealers, incoming, out, held })))
+    }
+
+    fn check(&self, delivery: &Delivery) -> Result<(), Refusal> {
+        let (me, params) = (self.session.me(), &self.session.params);
+        let Delivery { sid, recipient, dealers, incoming, sealed } = delivery;
+        if sid != self.session.sid() {
+            return Err(Refusal::WrongSession);
+        }
+        if *recipient != me || !dealers.contains(me) {
+            return Err(Refusal::LeftOut);
+        }
+        if dealers.universe() != params.participants() || !incoming.is_subset(dealers) || incoming.contains(me) {
+            return Err(Refusal::Inconsistent { what: "the set of dealers or of incoming neighbours" });
+        }
+        if sealed.len() != usize::from(dealers.len() - 1) {
+            return Err(Refusal::Inconsistent { what: "the number of sealed shares" });
+        }
+        at_least("dealers", params.threshold(), dealers.len())?;
+        at_least("drawn neighbours among the dealers", params.min_out(), self.out.intersection(dealers).len())
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, BadSnapshot> {
+        let session = Session::read(reader)?;
+        let (seed_s, seed_b) = (reader.secret()?, reader.secret()?);
+        let (keys, rest) = reader.part()?.as_chunks::<32>();
+        if !rest.is_empty() || keys.len() != usize::from(session.participants() - 1) {
+            return Err(BadSnapshot);
+        }
+        let inbound = keys.iter().map(|key| Secret::new(*key)).collect();
+        let own = Held::parse(&reader.secret()?).ok_or(BadSnapshot)?;
+        Ok(Self { session, seed_s, seed_b, inbound, own, out: reader.public()?, sent: reader.message()? })
+    }
+}
+
+/// The two shares in a ciphertext, or nothing where it does not open to two canonical shares.
+fn open(
+    sid: &messages::Sid,
+    key: &Secret<[u8; 32]>,
+    dealer: Index,
+    holder: Index,
+    sealed: &SealedShares,
+) -> Option<Held> {
+    let plain = aead::open(key, &aead::associated_data(sid, dealer, holder), sealed).ok()?;
+    Held::parse(&plain)
+}
+
+/// Whether a ciphertext opens to two shares: what the coordinator checks when somebody says it does not.
+pub(crate) fn opens(
+    sid: &messages::Sid,
+    key: &Secret<[u8; 32]>,
+    dealer: Index,
+    holder: Index,
+    sealed: &SealedShares,
+) -> bool {
+    open(sid, key, dealer, holder, sealed).is_some()
+}
+
+fn complain(
+    session: &Session,
+    accused: Index,
+    key: &Secret<[u8; 32]>,
+    signer: &dyn Signer,
+) -> Result<Step<Complained, Complaint>, Refusal> {
+    let body = ComplaintBody { sid: *session.sid(), sender: session.me(), accused, key: *key.expose() };
+    let sent = Signed::sign(body, signer)?;
+    let next = Complained { round: session.facts.round.clone(), sent: sent.clone() };
+    Ok(Step { persist: next.write().finish(), next, send: sent })
+}
+
+impl Masking {
+    /// U2, as this participant was told.
+    #[must_use]
+    pub const fn dealers(&self) -> &IndexSet {
+        &self.dealers
+    }
+
+    /// Masks an input: one word per word of the session's model vector and of its scalars, each modulo 2^b. The words are
+    /// masked in place, so no copy of the input stays behind.
+    ///
+    /// # Errors
+    /// [`Refusal::InputShape`], [`Refusal::InputBound`] for an input that does not fit, or a key or signer that fails.
+    pub fn mask(
+        self,
+        model: Vec<u32>,
+        scalars: Vec<u32>,
+        signer: &dyn Signer,
+    ) -> Result<Step<CheckConsistency, MaskedUpload>, Refusal> {
+        let (mut model, mut scalars) = (Zeroizing::new(model), Zeroizing::new(scalars));
+        let config = &self.session.facts.config;
+        check_input("model words", &config.model, &model)?;
+        check_input("scalars", &config.scalars, &scalars)?;
+        let masks = self.masks()?;
+        let mut body = Vec::new();
+        for (plane, shape, words) in
+            [(Plane::Model, &config.model, &mut model), (Plane::Scalars, &config.scalars, &mut scalars)]
+        {
+            let modulus = shape.modulus()?;
+            let plan = plan(&masks, plane, shape)?;
+            mask::apply(&plan, 0, words).map_err(|_| Refusal::Inconsistent { what: "the input's length" })?;
+            body.extend(packing::pack(words, modulus));
+        }
+        let Self { session, dealers, out, held, .. } = self;
+        let input = MaskedInputBody {
+            sid: *session.sid(),
+            sender: session.me(),
+            bytes: body.len() as u64,
+            digest: upload::digest(&body),
+        };
+        let message = Signed::sign(input, signer)?;
+        let next = CheckConsistency { session, dealers, out, held, sent: message.clone() };
+        Ok(Step { persist: next.write().finish(), next, send: MaskedUpload { message, body } })
+    }
+
+    /// The self mask, and one mask for every neighbour that dealt: added towards higher positions, subtracted towards lower.
+    fn masks(&self) -> Result<Vec<(MaskSeed, Sign)>, Refusal> {
+        let (sid, me) = (self.session.sid(), self.session.me());
+        let s_key = AgreementKey::from_seed(&self.seed_s);
+        let neighbours = graph::neighbours(&self.out, &self.incoming, &self.dealers);
+        let mut masks = Vec::with_capacity(usize::from(neighbours.len()) + 1);
+        masks.push((kdf::self_mask(sid, &self.seed_b, me), Sign::Add));
+        for peer in neighbours.iter() {
+            let member = self.session.member(peer).ok_or(Refusal::LeftOut)?;
+            let shared = s_key.agree(&member.s_pk).map_err(|reason| Refusal::PublicKey { entry: peer, reason })?;
+            let sign = if peer > me { Sign::Add } else { Sign::Subtract };
+            masks.push((kdf::pair_mask(sid, &shared, me, peer), sign));
+        }
+        Ok(masks)
+    }
+}
+
+fn plan(masks: &[(MaskSeed, Sign)], plane: Plane, shape: &VectorShape) -> Result<MaskPlan, Refusal> {
+    let wrong = |_| Refusal::Inconsistent { what: "the input's length" };
+    let mut plan = MaskPlan::new(plane, shape.words, shape.modulus()?).map_err(wrong)?;
+    for (seed, sign) in masks {
+        let mut key = *seed.expose();
+        plan.push(MaskSeed::new(&mut key), *sign);
+    }
+    Ok(plan)
+}
+
+/// Length and magnitude of every word.
+fn check_input(what: &'static str, shape: &VectorShape, words: &[u32]) -> Result<(), Refusal> {
+    if words.len() as u64 != shape.words {
+        return Err(Refusal::InputShape { what, expected: shape.words, got: words.len() });
+    }
+    let (modulus, bound) = (shape.modulus()?, shape.input_bound);
+    let outside = |word: u32| word > modulus.max_word() || modulus.centre(word).unsigned_abs() > bound;
+    let position = words.iter().position(|word| outside(*word));
+    position.map_or(Ok(()), |position| Err(Refusal::InputBound { position, bound }))
+}
+
+/// `Err` unless `got` reaches `needed`.
+pub(super) const fn at_least(what: &'static str, needed: u16, got: u16) -> Result<(), Refusal> {
+    if got >= needed { Ok(()) } else { Err(Refusal::TooFew { what, needed, got }) }
+}

@@ -1,0 +1,148 @@
+//! A participant's side. Each state consumes itself: `advertise_keys` → [`ShareKeys`] → [`MaskInput`] → [`Masking`] →
+//! [`CheckConsistency`] → [`Unmask`] → [`Answered`], or from [`MaskInput`] to [`Complained`].
+//!
+//! A step returns what to do in order: make [`Step::persist`] durable, *then* send [`Step::send`]. A participant killed in
+//! between restores the snapshot and sends the same bytes again with [`Client::resend`]; it can never answer one question in
+//! two ways, because the state that could is gone. Whatever a step refuses, it has sent nothing: the session is over for
+//! this participant unless the caller restores the last snapshot and waits for a message that is in order.
+
+mod advertise_keys;
+mod check_consistency;
+mod complain;
+mod mask_input;
+mod session;
+mod share_keys;
+mod snapshot;
+mod unmask;
+
+pub use advertise_keys::{Release, Setup, advertise_keys};
+pub use check_consistency::CheckConsistency;
+pub use complain::Complained;
+pub(crate) use mask_input::opens;
+pub use mask_input::{MaskInput, MaskedUpload, Masking, Received};
+pub use share_keys::ShareKeys;
+pub use snapshot::{BadSnapshot, Snapshot};
+pub use unmask::{Answered, Unmask};
+
+use crate::CryptoRng;
+use crate::codec::Message as _;
+use crate::crypto::signature::Signer;
+use crate::messages::{Advertise, Round};
+use crate::rejection::Refusal;
+use snapshot::Reader;
+
+/// The outcome of a state that moved on.
+pub struct Step<N, M> {
+    /// The state that waits for the next message.
+    pub next: N,
+    /// The same as bytes: durable before anything is sent.
+    pub persist: Snapshot,
+    /// What the coordinator is told.
+    pub send: M,
+}
+
+/// A participant in any state that has a snapshot.
+pub enum Client {
+    /// Waits for the roster.
+    ShareKeys(ShareKeys),
+    /// Waits for its shares.
+    MaskInput(MaskInput),
+    /// Waits for the survivors.
+    CheckConsistency(CheckConsistency),
+    /// Waits for the agreement on them.
+    Unmask(Unmask),
+    /// Has revealed its shares.
+    Answered(Answered),
+    /// Has complained instead of sending an input.
+    Complained(Complained),
+}
+
+pub(crate) const SHARE_KEYS: u8 = 1;
+pub(crate) const MASK_INPUT: u8 = 2;
+pub(crate) const CHECK_CONSISTENCY: u8 = 3;
+pub(crate) const UNMASK: u8 = 4;
+pub(crate) const ANSWERED: u8 = 5;
+pub(crate) const COMPLAINED: u8 = 6;
+
+impl Client {
+    /// The state a snapshot holds.
+    ///
+    /// # Errors
+    /// [`BadSnapshot`] when the bytes are no snapshot of this version.
+    pub fn restore(snapshot: &[u8]) -> Result<Self, BadSnapshot> {
+        let (state, mut reader) = Reader::new(snapshot)?;
+        let client = match state {
+            SHARE_KEYS => Self::ShareKeys(ShareKeys::read(&mut reader)?),
+            MASK_INPUT => Self::MaskInput(MaskInput::read(&mut reader)?),
+            CHECK_CONSISTENCY => Self::CheckConsistency(CheckConsistency::read(&mut reader)?),
+            UNMASK => Self::Unmask(Unmask::read(&mut reader)?),
+            ANSWERED => Self::Answered(Answered::read(&mut reader)?),
+            COMPLAINED => Self::Complained(Complained::read(&mut reader)?),
+            _ => return Err(BadSnapshot),
+        };
+        reader.end()?;
+        Ok(client)
+    }
+
+    /// The last message, encoded, byte for byte as it was sent. For a masked input this is the signed digest; the vectors
+    /// themselves are the caller's to keep (they are masked, so any disk will do).
+    #[must_use]
+    pub fn resend(&self) -> Vec<u8> {
+        match self {
+            Self::ShareKeys(state) => state.sent.encode(),
+            Self::MaskInput(state) => state.sent.encode(),
+            Self::CheckConsistency(state) => state.sent.encode(),
+            Self::Unmask(state) => state.sent.encode(),
+            Self::Answered(state) => state.sent.encode(),
+            Self::Complained(state) => state.sent.encode(),
+        }
+    }
+
+    /// Which attempt this is.
+    #[must_use]
+    pub const fn round(&self) -> &Round {
+        match self {
+            Self::ShareKeys(state) => &state.sent.body.round,
+            Self::MaskInput(state) => &state.session.facts.round,
+            Self::CheckConsistency(state) => &state.session.facts.round,
+            Self::Unmask(state) => &state.session.facts.round,
+            Self::Answered(state) => &state.round,
+            Self::Complained(state) => &state.round,
+        }
+    }
+
+    /// Whether a masked input of this round may have reached the coordinator.
+    #[must_use]
+    pub const fn has_sent_input(&self) -> bool {
+        matches!(self, Self::CheckConsistency(_) | Self::Unmask(_) | Self::Answered(_))
+    }
+
+    /// Gives up this attempt and advertises fresh keys for a later one at the same round.
+    ///
+    /// The sum of a later attempt is a second release of the same update: the difference of two sums with different
+    /// survivors is one participant's input. So once an input may have been sent, only
+    /// [`Release::FreshNoisePaid`] goes on.
+    ///
+    /// # Errors
+    /// [`Refusal::SecondRelease`], [`Refusal::StaleAttempt`], [`Refusal::Different`] when `setup` names another round, or
+    /// what [`advertise_keys`] refuses. This attempt is over in any case.
+    pub fn retry(
+        self,
+        setup: Setup,
+        release: Release,
+        signer: &dyn Signer,
+        rng: &mut dyn CryptoRng,
+    ) -> Result<Step<ShareKeys, Advertise>, Refusal> {
+        let before = self.round();
+        if (&before.task_id, before.round) != (&setup.round.task_id, setup.round.round) {
+            return Err(Refusal::Different { what: "round" });
+        }
+        if setup.round.attempt <= before.attempt {
+            return Err(Refusal::StaleAttempt { attempt: setup.round.attempt });
+        }
+        if self.has_sent_input() && release != Release::FreshNoisePaid {
+            return Err(Refusal::SecondRelease);
+        }
+        advertise_keys(setup, signer, rng)
+    }
+}

@@ -1,0 +1,64 @@
+//! What a participant knows of its session once it has accepted the roster. Nothing in here is secret.
+
+use tls_codec::{TlsDeserializeBytes, TlsSerialize, TlsSize, TlsVecU32};
+
+use super::snapshot::{BadSnapshot, Reader, Writer};
+use crate::crypto::agreement::PublicKey;
+use crate::crypto::signature::IdentityKey;
+use crate::messages::{Round, Sid};
+use crate::params::{Params, SessionConfig};
+use crate::participants::Index;
+
+#[derive(TlsSize, TlsSerialize, TlsDeserializeBytes)]
+pub(crate) struct Facts {
+    pub(crate) round: Round,
+    pub(crate) config: SessionConfig,
+    pub(crate) sid: Sid,
+    pub(crate) me: Index,
+    pub(crate) members: TlsVecU32<Member>,
+}
+
+/// What later phases need of a roster entry.
+#[derive(Clone, Debug, TlsSize, TlsSerialize, TlsDeserializeBytes)]
+pub(crate) struct Member {
+    pub(crate) identity: [u8; 32],
+    pub(crate) s_pk: PublicKey,
+}
+
+pub(crate) struct Session {
+    pub(crate) facts: Facts,
+    pub(crate) params: Params,
+}
+
+impl Session {
+    pub(crate) fn member(&self, index: Index) -> Option<&Member> {
+        self.facts.members.get(usize::from(index.checked_sub(1)?))
+    }
+
+    pub(crate) fn identity(&self, index: Index) -> Option<IdentityKey> {
+        self.member(index).map(|member| IdentityKey(member.identity))
+    }
+
+    pub(crate) const fn me(&self) -> Index {
+        self.facts.me
+    }
+
+    pub(crate) const fn sid(&self) -> &Sid {
+        &self.facts.sid
+    }
+
+    pub(crate) const fn participants(&self) -> u16 {
+        self.params.participants()
+    }
+
+    pub(crate) fn write(&self, writer: Writer) -> Writer {
+        writer.public(&self.facts)
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, BadSnapshot> {
+        let facts: Facts = reader.public()?;
+        let count = u16::try_from(facts.members.len()).map_err(|_| BadSnapshot)?;
+        let params = facts.config.params(count).map_err(|_| BadSnapshot)?;
+        if facts.me == 0 || facts.me > count { Err(BadSnapshot) } else { Ok(Self { facts, params }) }
+    }
+}

@@ -1,0 +1,77 @@
+//! R3: at least t participants must have seen one and the same set of survivors, or nothing is opened.
+
+use tls_codec::TlsVecU32;
+
+use super::collect_unmasking::CollectUnmasking;
+use super::facts::Facts;
+use super::{Admitted, first_of_each, quorum};
+use crate::messages::{Agreement, AgreementSignature, Consistency, Sid, Survivors, consistency_text};
+use crate::params::Params;
+use crate::participants::IndexSet;
+use crate::rejection::{Abort, PhaseName, Rejection};
+
+/// Collects signatures on fixed survivors.
+#[derive(Debug)]
+pub struct CollectConsistency {
+    pub(super) facts: Facts,
+    pub(super) dealers: IndexSet,
+    pub(super) outs: Vec<Option<IndexSet>>,
+    pub(super) survivors: IndexSet,
+}
+
+impl CollectConsistency {
+    /// The session's id.
+    #[must_use]
+    pub const fn sid(&self) -> &Sid {
+        &self.facts.sid
+    }
+
+    /// What follows from the roster's size.
+    #[must_use]
+    pub const fn params(&self) -> &Params {
+        &self.facts.params
+    }
+
+    /// U3: whose inputs are in the sum.
+    #[must_use]
+    pub const fn survivors(&self) -> &IndexSet {
+        &self.survivors
+    }
+
+    /// What every survivor is sent.
+    #[must_use]
+    pub fn announcement(&self) -> Survivors {
+        Survivors { sid: self.facts.sid, survivors: self.survivors.clone() }
+    }
+
+    /// Judges one signature.
+    ///
+    /// # Errors
+    /// [`Rejection`] for another session, a sender that did not survive, or a signature on anything else.
+    pub fn admit(&self, consistency: Consistency) -> Result<Admitted<Consistency>, Rejection> {
+        self.facts.check_sender(&consistency.sid, consistency.sender, &self.survivors)?;
+        let text = consistency_text(&self.facts.sid, &self.dealers, &self.survivors);
+        match self.facts.identity(consistency.sender) {
+            Some(identity) if identity.verifies(&text, &consistency.signature) => Ok(Admitted(consistency)),
+            _ => Err(Rejection::Signature),
+        }
+    }
+
+    /// Fixes those who agree, U4.
+    ///
+    /// # Errors
+    /// [`Abort::TooFew`] below the threshold.
+    pub fn close(self, admitted: Vec<Admitted<Consistency>>) -> Result<CollectUnmasking, Abort> {
+        let agreed = first_of_each(admitted);
+        let params = &self.facts.params;
+        let signers = quorum(PhaseName::Consistency, params.threshold(), params.participants(), &agreed)?;
+        let signatures: TlsVecU32<AgreementSignature> = agreed
+            .into_values()
+            .map(|one| AgreementSignature { signer: one.sender, signature: one.signature })
+            .collect::<Vec<_>>()
+            .into();
+        let agreement = Agreement { sid: self.facts.sid, signatures };
+        let Self { facts, dealers, outs, survivors } = self;
+        Ok(CollectUnmasking { facts, dealers, outs, survivors, signers, agreement })
+    }
+}

@@ -1,0 +1,108 @@
+//! R0: who may take part. Keys may arrive long before the cohort is drawn; closing draws the line and fixes the session.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::Admitted;
+use super::collect_shares::CollectShares;
+use super::facts::Facts;
+use crate::codec::Message as _;
+use crate::crypto::agreement;
+use crate::crypto::signature::{IdentityKey, IdentityVerifier};
+use crate::crypto::transcript::Digest;
+use crate::messages::{Advertise, Roster, RosterEntry, Round};
+use crate::params::{InvalidConfig, SessionConfig};
+use crate::participants::Index;
+use crate::rejection::{Abort, PhaseName, Rejection};
+
+/// Collects keys for one attempt.
+#[derive(Debug)]
+pub struct CollectKeys {
+    pub(super) round: Round,
+    pub(super) model_hash: Digest,
+    pub(super) config: SessionConfig,
+}
+
+/// An advertisement with the key its certificate was found to bind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Enrolled {
+    /// The advertisement.
+    pub advertise: Advertise,
+    /// Whose signature speaks for it.
+    pub identity: IdentityKey,
+}
+
+impl CollectKeys {
+    /// Opens an attempt.
+    ///
+    /// # Errors
+    /// [`InvalidConfig`] with the largest value that would work.
+    pub fn new(round: Round, model_hash: Digest, config: SessionConfig) -> Result<Self, InvalidConfig> {
+        config.validate()?;
+        Ok(Self { round, model_hash, config })
+    }
+
+    /// Judges one participant's keys.
+    ///
+    /// # Errors
+    /// [`Rejection`] for another round, a certificate or signature that does not hold, or an unusable key.
+    pub fn admit(
+        &self,
+        advertise: Advertise,
+        verifier: &dyn IdentityVerifier,
+    ) -> Result<Admitted<Enrolled>, Rejection> {
+        advertise.check()?;
+        let body = &advertise.body;
+        if body.round != self.round {
+            return Err(Rejection::WrongRound);
+        }
+        agreement::check(&body.c_pk)?;
+        agreement::check(&body.s_pk)?;
+        let identity = verifier
+            .verify(body.client_id.as_slice(), body.certificate.as_slice())
+            .map_err(|_| Rejection::Certificate)?;
+        if !advertise.is_signed_by(&identity) {
+            return Err(Rejection::Signature);
+        }
+        Ok(Admitted(Enrolled { advertise, identity }))
+    }
+
+    /// Fixes the roster: those admitted, in the order of their ids. The first advertisement of an id counts.
+    ///
+    /// # Errors
+    /// [`Abort::TooFew`] below the minimum, [`Abort::TooMany`] above the maximum, [`Abort::RepeatedKey`] where two
+    /// participants use one key.
+    pub fn close(self, admitted: Vec<Admitted<Enrolled>>) -> Result<CollectShares, Abort> {
+        let Self { round, model_hash, config } = self;
+        let mut by_id: BTreeMap<Vec<u8>, Enrolled> = BTreeMap::new();
+        for Admitted(enrolled) in admitted {
+            by_id.entry(enrolled.advertise.body.client_id.as_slice().to_vec()).or_insert(enrolled);
+        }
+        if by_id.len() > usize::from(config.max_cohort) {
+            return Err(Abort::TooMany { limit: config.max_cohort, got: by_id.len() });
+        }
+        let (needed, got) = (config.min_cohort, u16::try_from(by_id.len()).unwrap_or(u16::MAX));
+        if got < needed {
+            return Err(Abort::TooFew { phase: PhaseName::Advertise, needed, got });
+        }
+        let identities: Vec<IdentityKey> = by_id.values().map(|enrolled| enrolled.identity).collect();
+        let entries: Vec<RosterEntry> = by_id.values().map(|enrolled| RosterEntry::of(&enrolled.advertise)).collect();
+        check_distinct(&entries, &identities)?;
+        let (threshold, out_degree, min_out) = (0, 0, 0);
+        let entries = entries.into();
+        let roster = Roster { round, model_hash, config, threshold, out_degree, min_out, entries };
+        Ok(CollectShares { facts: Facts::new(roster, identities)? })
+    }
+}
+
+/// Every participant would refuse a roster with a repeated key, so it never leaves here.
+fn check_distinct(entries: &[RosterEntry], identities: &[IdentityKey]) -> Result<(), Abort> {
+    let mut owner: HashMap<[u8; 32], Index> = HashMap::new();
+    for ((second, entry), identity) in (1..).zip(entries).zip(identities) {
+        for key in [identity.0, entry.c_pk, entry.s_pk] {
+            if let Some(first) = owner.insert(key, second) {
+                return Err(Abort::RepeatedKey { first, second });
+            }
+        }
+    }
+    Ok(())
+}

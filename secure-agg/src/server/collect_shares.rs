@@ -1,0 +1,69 @@
+//! R1: sealed shares on their way through. The coordinator counts them; it cannot open them.
+
+use super::collect_masked::CollectMasked;
+use super::facts::Facts;
+use super::{Admitted, first_of_each, quorum};
+use crate::codec::Message as _;
+use crate::messages::{Roster, ShareKeys, Sid};
+use crate::params::Params;
+use crate::rejection::{Abort, PhaseName, Rejection};
+
+/// Collects shares for a fixed roster.
+#[derive(Debug)]
+pub struct CollectShares {
+    pub(super) facts: Facts,
+}
+
+impl CollectShares {
+    /// What every participant is sent, the same for all.
+    #[must_use]
+    pub const fn roster(&self) -> &Roster {
+        &self.facts.roster
+    }
+
+    /// The session's id.
+    #[must_use]
+    pub const fn sid(&self) -> &Sid {
+        &self.facts.sid
+    }
+
+    /// What follows from the roster's size.
+    #[must_use]
+    pub const fn params(&self) -> &Params {
+        &self.facts.params
+    }
+
+    /// Judges one dealer's shares.
+    ///
+    /// # Errors
+    /// [`Rejection`] for another session, a sender or signature that does not hold, or lists of the wrong size.
+    pub fn admit(&self, shares: ShareKeys) -> Result<Admitted<ShareKeys>, Rejection> {
+        shares.check()?;
+        self.facts.check_frame(&shares, &self.facts.everybody())?;
+        let (body, params) = (&shares.body, &self.facts.params);
+        let expected = params.participants() - 1;
+        if body.sealed.len() != usize::from(expected) {
+            return Err(Rejection::SealedCount { expected, got: body.sealed.len() });
+        }
+        let universe = params.participants();
+        if body.out.universe() != universe || body.out.len() != params.out_degree() || body.out.contains(body.sender) {
+            return Err(Rejection::OutList { expected: params.out_degree() });
+        }
+        Ok(Admitted(shares))
+    }
+
+    /// Fixes the dealers, U2.
+    ///
+    /// # Errors
+    /// [`Abort::TooFew`] below the threshold.
+    pub fn close(self, admitted: Vec<Admitted<ShareKeys>>) -> Result<CollectMasked, Abort> {
+        let shares = first_of_each(admitted);
+        let params = &self.facts.params;
+        let dealers = quorum(PhaseName::Share, params.threshold(), params.participants(), &shares)?;
+        let mut outs = vec![None; usize::from(params.participants())];
+        for (dealer, shares) in shares {
+            outs[usize::from(dealer - 1)] = Some(shares.body.out);
+        }
+        Ok(CollectMasked { facts: self.facts, dealers, outs })
+    }
+}

@@ -1,0 +1,144 @@
+//! R4: one share of every dealer from each who agreed; t of them open the masks that are left in the sum, and nothing else.
+
+use super::facts::Facts;
+use super::reconstruct::{self, Responders};
+use super::{Admitted, first_of_each, quorum};
+use crate::codec::Message as _;
+use crate::crypto::shamir::Share;
+use crate::mask::{MaskError, MaskPlan, MaskSeed, Plane, Sign};
+use crate::messages::{Agreement, Sid, Unmasking};
+use crate::params::{Params, VectorShape};
+use crate::participants::{Index, IndexSet};
+use crate::rejection::{Abort, PhaseName, Rejection};
+
+/// Collects shares from those who agreed on the survivors.
+#[derive(Debug)]
+pub struct CollectUnmasking {
+    pub(super) facts: Facts,
+    pub(super) dealers: IndexSet,
+    pub(super) outs: Vec<Option<IndexSet>>,
+    pub(super) survivors: IndexSet,
+    pub(super) signers: IndexSet,
+    pub(super) agreement: Agreement,
+}
+
+/// A holder's share that is not on its dealer's polynomial. One of the two is at fault; a holder that disagrees with many
+/// dealers, or a dealer that many holders disagree with, is the likelier one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ShareFault {
+    /// Who dealt the share.
+    pub dealer: Index,
+    /// Who revealed it.
+    pub holder: Index,
+}
+
+/// The end of a session: whose inputs are in the sum, and the masks to take off it. The masks open the sum of exactly these
+/// survivors and no single input; keep them where the masked sum is kept, no longer.
+pub struct Unmasked {
+    survivors: IndexSet,
+    helpers: IndexSet,
+    faults: Vec<ShareFault>,
+    masks: Vec<(MaskSeed, Sign)>,
+    model: VectorShape,
+    scalars: VectorShape,
+}
+
+impl CollectUnmasking {
+    /// The session's id.
+    #[must_use]
+    pub const fn sid(&self) -> &Sid {
+        &self.facts.sid
+    }
+
+    /// What follows from the roster's size.
+    #[must_use]
+    pub const fn params(&self) -> &Params {
+        &self.facts.params
+    }
+
+    /// What every survivor is sent.
+    #[must_use]
+    pub const fn agreement(&self) -> &Agreement {
+        &self.agreement
+    }
+
+    /// U4: who signed.
+    #[must_use]
+    pub const fn signers(&self) -> &IndexSet {
+        &self.signers
+    }
+
+    /// Judges one participant's shares.
+    ///
+    /// # Errors
+    /// [`Rejection`] for another session, a sender that did not sign, a signature that does not hold, or shares that are not
+    /// one per dealer in canonical form. Whether they are the right ones shows when the phase closes.
+    pub fn admit(&self, unmasking: Unmasking) -> Result<Admitted<Unmasking>, Rejection> {
+        unmasking.check()?;
+        self.facts.check_frame(&unmasking, &self.signers)?;
+        let (expected, got) = (self.dealers.len(), unmasking.body.shares.len());
+        if got != usize::from(expected) {
+            return Err(Rejection::ShareCount { expected, got });
+        }
+        if unmasking.body.shares.iter().any(|share| Share::from_bytes(share).is_none()) {
+            return Err(Rejection::ShareEncoding);
+        }
+        Ok(Admitted(unmasking))
+    }
+
+    /// Opens the masks that are left in the sum.
+    ///
+    /// # Errors
+    /// [`Abort::TooFew`] below the threshold, [`Abort::InconsistentShares`] where a dealer's shares cannot be made to open.
+    pub fn close(self, admitted: Vec<Admitted<Unmasking>>) -> Result<Unmasked, Abort> {
+        let answers = first_of_each(admitted);
+        let params = &self.facts.params;
+        let helpers = quorum(PhaseName::Unmask, params.threshold(), params.participants(), &answers)?;
+        let mut responders = Responders::new(params.threshold(), &answers);
+        let masks = reconstruct::masks(&self, &mut responders)?;
+        let config = &self.facts.roster.config;
+        let (model, scalars) = (config.model, config.scalars);
+        Ok(Unmasked { survivors: self.survivors, helpers, faults: responders.into_faults(), masks, model, scalars })
+    }
+}
+
+impl Unmasked {
+    /// U3: whose inputs are in the sum.
+    #[must_use]
+    pub const fn survivors(&self) -> &IndexSet {
+        &self.survivors
+    }
+
+    /// U5: whose shares opened it.
+    #[must_use]
+    pub const fn helpers(&self) -> &IndexSet {
+        &self.helpers
+    }
+
+    /// Shares that had to be corrected.
+    #[must_use]
+    pub fn faults(&self) -> &[ShareFault] {
+        &self.faults
+    }
+
+    /// The masks to take off the sum of the survivors' vectors on `plane`; none on planes that the session does not have.
+    ///
+    /// # Errors
+    /// [`MaskError::TooLong`], which an open session excludes.
+    pub fn plan(&self, plane: Plane) -> Result<MaskPlan, MaskError> {
+        let shape = match plane {
+            Plane::Model => self.model,
+            Plane::Scalars => self.scalars,
+            Plane::HomomorphicKey => VectorShape::NONE,
+        };
+        let modulus = shape.modulus().map_err(|_| MaskError::TooLong { words: shape.words })?;
+        let mut plan = MaskPlan::new(plane, shape.words, modulus)?;
+        if shape.words > 0 {
+            for (seed, sign) in &self.masks {
+                let mut key = *seed.expose();
+                plan.push(MaskSeed::new(&mut key), *sign);
+            }
+        }
+        Ok(plan)
+    }
+}

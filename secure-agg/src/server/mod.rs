@@ -1,0 +1,98 @@
+//! The coordinator's side. Each phase has two doors: `admit` judges one message, changes nothing and may run on any replica
+//! at once; `close` runs once, when everybody has answered or time is up, and yields the next phase or [`Abort`].
+//!
+//! [`CollectKeys`] → [`CollectShares`] → [`CollectMasked`] → [`CollectConsistency`] → [`CollectUnmasking`] → [`Unmasked`].
+//! A phase is public data: [`Phase::encode`] stores it, [`Phase::restore`] brings it back on any replica. Admitted messages are
+//! the caller's to store; per sender and phase the first admitted one counts, see [`Admitted::repeated_by`]. Masked vectors
+//! never come here: the coordinator checks the upload against the signed digest and sums elsewhere.
+
+mod collect_consistency;
+mod collect_keys;
+mod collect_masked;
+mod collect_shares;
+mod collect_unmasking;
+mod facts;
+mod phase;
+mod reconstruct;
+
+pub use collect_consistency::CollectConsistency;
+pub use collect_keys::{CollectKeys, Enrolled};
+pub use collect_masked::CollectMasked;
+pub use collect_shares::CollectShares;
+pub use collect_unmasking::{CollectUnmasking, ShareFault, Unmasked};
+pub use phase::{BadPhase, Phase};
+
+use std::collections::BTreeMap;
+
+use crate::messages::{Consistency, InSession, Signed};
+use crate::participants::{Index, IndexSet};
+use crate::rejection::{Abort, PhaseName, Rejection};
+
+/// A message that passed `admit`. Only such messages close a phase.
+#[derive(Debug, Clone)]
+pub struct Admitted<M>(M);
+
+impl<M> Admitted<M> {
+    /// A message that was admitted earlier and kept where nobody else can write.
+    pub const fn from_store(message: M) -> Self {
+        Self(message)
+    }
+
+    /// The message.
+    pub const fn message(&self) -> &M {
+        &self.0
+    }
+
+    /// The message, to be stored.
+    pub fn into_message(self) -> M {
+        self.0
+    }
+}
+
+impl<M: PartialEq> Admitted<M> {
+    /// Whether a further message of the same sender says the same, in which case it is answered as the first was.
+    ///
+    /// # Errors
+    /// [`Rejection::Conflict`] when it says something else.
+    pub fn repeated_by(&self, again: &M) -> Result<(), Rejection> {
+        if self.0 == *again { Ok(()) } else { Err(Rejection::Conflict) }
+    }
+}
+
+/// A message with a sender in the roster.
+trait FromMember {
+    fn sender(&self) -> Index;
+}
+
+impl<B: InSession> FromMember for Signed<B> {
+    fn sender(&self) -> Index {
+        self.body.sender()
+    }
+}
+
+impl FromMember for Consistency {
+    fn sender(&self) -> Index {
+        self.sender
+    }
+}
+
+/// The first message of every sender, ascending by sender.
+fn first_of_each<M: FromMember>(admitted: Vec<Admitted<M>>) -> BTreeMap<Index, M> {
+    let mut first = BTreeMap::new();
+    for Admitted(message) in admitted {
+        first.entry(message.sender()).or_insert(message);
+    }
+    first
+}
+
+/// The senders, if they are enough.
+fn quorum<M>(
+    phase: PhaseName,
+    needed: u16,
+    participants: u16,
+    messages: &BTreeMap<Index, M>,
+) -> Result<IndexSet, Abort> {
+    let senders = IndexSet::of(participants, messages.keys().copied());
+    let got = senders.len();
+    if got < needed { Err(Abort::TooFew { phase, needed, got }) } else { Ok(senders) }
+}

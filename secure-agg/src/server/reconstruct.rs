@@ -1,0 +1,120 @@
+//! From shares to masks: interpolate, compare with what the dealer committed to, correct what does not fit.
+//!
+//! The same t responders open every seed, so their Lagrange coefficients are computed once. A seed that does not match its
+//! commitment is decoded from all responders; those found wrong leave the set that opens the next seeds, so a liar costs one
+//! decoding and not one per dealer.
+
+use std::collections::BTreeMap;
+
+use subtle::ConstantTimeEq as _;
+
+use super::collect_unmasking::{CollectUnmasking, ShareFault};
+use crate::crypto::agreement::AgreementKey;
+use crate::crypto::kdf;
+use crate::crypto::shamir::{self, Basis, Seed, Share};
+use crate::graph;
+use crate::mask::{MaskSeed, Sign};
+use crate::messages::Unmasking;
+use crate::participants::{Index, IndexSet};
+use crate::rejection::Abort;
+
+/// Those who revealed shares, and whom of them to trust for the next seed.
+pub(super) struct Responders<'a> {
+    threshold: u16,
+    all: Vec<(Index, &'a Unmasking)>,
+    /// The t whose shares open the next seed, while there are so many; their Lagrange coefficients.
+    trusted: Vec<(Index, &'a Unmasking)>,
+    basis: Option<Basis>,
+    faults: Vec<ShareFault>,
+}
+
+impl<'a> Responders<'a> {
+    pub(super) fn new(threshold: u16, answers: &'a BTreeMap<Index, Unmasking>) -> Self {
+        let all: Vec<(Index, &Unmasking)> = answers.iter().map(|(index, answer)| (*index, answer)).collect();
+        let mut responders = Self { threshold, all, trusted: Vec::new(), basis: None, faults: Vec::new() };
+        responders.choose();
+        responders
+    }
+
+    pub(super) fn into_faults(self) -> Vec<ShareFault> {
+        self.faults
+    }
+
+    /// Chooses the first t responders that were never found wrong.
+    fn choose(&mut self) {
+        let faulty = |index: &Index| self.faults.iter().any(|fault| fault.holder == *index);
+        let trusted = self.all.iter().filter(|(index, _)| !faulty(index));
+        self.trusted = trusted.take(self.threshold.into()).copied().collect();
+        let indices: Vec<Index> = self.trusted.iter().map(|(index, _)| *index).collect();
+        self.basis = (indices.len() == usize::from(self.threshold)).then(|| Basis::new(&indices));
+    }
+
+    /// The seed of a dealer, where `fits` says that it is what the dealer committed to. `column` is the dealer's position among
+    /// the dealers.
+    fn open(&mut self, dealer: Index, column: usize, fits: impl Fn(&Seed) -> bool) -> Result<Seed, Abort> {
+        let broken = Abort::InconsistentShares { dealer };
+        let share = |(_, answer): &(Index, &Unmasking)| answer.body.shares.get(column).and_then(Share::from_bytes);
+        if let Some(basis) = &self.basis {
+            let shares: Option<Vec<Share>> = self.trusted.iter().map(share).collect();
+            if let Some(seed) = basis.restore(&shares.ok_or(broken)?).filter(&fits) {
+                return Ok(seed);
+            }
+        }
+        let shares: Option<Vec<Share>> = self.all.iter().map(share).collect();
+        let shares = shares.ok_or(broken)?;
+        let holders: Vec<Index> = self.all.iter().map(|(index, _)| *index).collect();
+        let corrected = shamir::correct(&holders, &shares.iter().collect::<Vec<_>>(), self.threshold).ok_or(broken)?;
+        if !fits(&corrected.seed) {
+            return Err(broken);
+        }
+        self.faults.extend(corrected.disagreeing.iter().map(|holder| ShareFault { dealer, holder: *holder }));
+        self.choose();
+        Ok(corrected.seed)
+    }
+}
+
+/// `X = Σ_{U3} y − Σ_{v∈U3} PRG(K_v) − Σ_{v∈U2\U3} Σ_{u∈N(v)∩U3} sgn(u,v)·PRG(K_uv)`, with sgn = +1 where u < v.
+pub(super) fn masks(
+    session: &CollectUnmasking,
+    responders: &mut Responders<'_>,
+) -> Result<Vec<(MaskSeed, Sign)>, Abort> {
+    let sid = &session.facts.sid;
+    let mut masks = Vec::new();
+    for (column, (dealer, entry)) in dealers(session).enumerate() {
+        if session.survivors.contains(dealer) {
+            let id = entry.client_id.as_slice();
+            let fits = |seed: &Seed| kdf::self_mask_commitment(id, seed).ct_eq(&entry.b_commit).into();
+            let seed_b = responders.open(dealer, column, fits)?;
+            masks.push((kdf::self_mask(sid, &seed_b, dealer), Sign::Subtract));
+            continue;
+        }
+        let neighbours = neighbours_in_sum(session, dealer);
+        if neighbours.is_empty() {
+            continue;
+        }
+        let fits = |seed: &Seed| AgreementKey::from_seed(seed).public() == entry.s_pk;
+        let s_key = AgreementKey::from_seed(&responders.open(dealer, column, fits)?);
+        for peer in neighbours.iter() {
+            let broken = Abort::PairKey { first: peer, second: dealer };
+            let entry = session.facts.roster.entries.get(usize::from(peer - 1)).ok_or(broken)?;
+            let shared = s_key.agree(&entry.s_pk).map_err(|_| broken)?;
+            let sign = if peer < dealer { Sign::Subtract } else { Sign::Add };
+            masks.push((kdf::pair_mask(sid, &shared, peer, dealer), sign));
+        }
+    }
+    Ok(masks)
+}
+
+fn dealers(session: &CollectUnmasking) -> impl Iterator<Item = (Index, &crate::messages::RosterEntry)> {
+    let entries = session.facts.roster.entries.as_slice();
+    session.dealers.iter().filter_map(|dealer| Some((dealer, entries.get(usize::from(dealer - 1))?)))
+}
+
+/// N(v) ∩ U3.
+fn neighbours_in_sum(session: &CollectUnmasking, dealer: Index) -> IndexSet {
+    let incoming = graph::incoming(&session.outs, dealer);
+    match session.outs.get(usize::from(dealer - 1)).and_then(Option::as_ref) {
+        Some(out) => graph::neighbours(out, &incoming, &session.survivors),
+        None => incoming.intersection(&session.survivors),
+    }
+}

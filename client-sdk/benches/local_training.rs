@@ -166,6 +166,7 @@ fn main() {
         for batch in [10, 32] {
             let first = Instant::now();
             bench.samples_per_second(batch, 20);
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few million at most")]
             let steps = (20.0 * TURN_SECONDS / first.elapsed().as_secs_f64()) as u32 + 1;
             let name = bench.architecture.kind();
             let (mut ours, mut theirs) = (0.0_f64, 0.0_f64);

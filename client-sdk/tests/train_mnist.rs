@@ -1,5 +1,7 @@
 //! The ready trainer on real digits: MNIST's t10k, where it is there.
 
+#![expect(clippy::unwrap_used, reason = "a helper of tests may stop at the first surprise")]
+
 use std::io::Read;
 use std::path::{Path, PathBuf};
 

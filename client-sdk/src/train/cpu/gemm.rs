@@ -236,3 +236,80 @@ impl OuterProduct<'_> {
         R
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What this CPU offers, from least to most.
+    fn archs() -> Vec<Arch> {
+        let mut archs = vec![Arch::Scalar, Arch::new()];
+        #[cfg(target_arch = "x86_64")]
+        archs.extend(pulp::x86::V3::try_new().map(Arch::V3));
+        archs
+    }
+
+    fn numbers(count: usize) -> Vec<f32> {
+        (0..count).map(|index| ((index * 7919 + 13) % 31) as f32 - 15.0).collect()
+    }
+
+    /// Small integers: every order of sums is exact, so each instruction set must give the same.
+    #[test]
+    fn products_are_those_of_three_loops_with_any_instructions() {
+        let (a, b) = (numbers(20_000), numbers(20_000));
+        for arch in archs() {
+            for (m, segments, length, width) in [(1, 1, 1, 16), (7, 3, 5, 32), (23, 1, 300, 16), (10, 9, 32, 32)] {
+                let rows = Rows { start: 2, group: 4, group_step: 50, step: 3 };
+                let mut c = vec![f32::NAN; m * width];
+                let product = RowProduct {
+                    a: &a,
+                    rows,
+                    segments,
+                    segment_step: 40,
+                    length,
+                    b: &b,
+                    width,
+                    c: &mut c,
+                    c_step: width,
+                    m,
+                };
+                product.run(arch);
+                for (index, value) in c.iter().enumerate() {
+                    let (row, column) = (index / width, index % width);
+                    let expected: f32 = (0..segments * length)
+                        .map(|k| {
+                            let at = 2 + row / 4 * 50 + row % 4 * 3 + k / length * 40 + k % length;
+                            a[at] * b[k * width + column]
+                        })
+                        .sum();
+                    assert_eq!(*value, expected, "{m} {segments} {length} {width} at {row} {column}");
+                }
+            }
+            let (m, width, mut c) = (11, 32, vec![1.0; 11 * 32]);
+            let product = OuterProduct {
+                a: &a,
+                a_start: 3,
+                a_segment: 100,
+                a_step: 2,
+                b: &b,
+                b_start: 5,
+                b_segment: 200,
+                b_step: 33,
+                segments: 3,
+                length: 6,
+                m,
+                width,
+                c: &mut c,
+                accumulate: true,
+            };
+            product.run(arch);
+            for (index, value) in c.iter().enumerate() {
+                let term = |t: usize| {
+                    let (segment, t) = (t / 6, t % 6);
+                    a[3 + segment * 100 + t * 2 + index / width] * b[5 + segment * 200 + t * 33 + index % width]
+                };
+                assert_eq!(*value, 1.0 + (0..18).map(term).sum::<f32>(), "{index}");
+            }
+        }
+    }
+}

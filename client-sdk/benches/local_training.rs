@@ -144,6 +144,21 @@ impl Bench {
     }
 }
 
+impl Bench {
+    /// Steps that take about [`TURN_SECONDS`].
+    fn steps_of_a_turn(&self, batch: usize) -> u32 {
+        let mut steps = 20;
+        loop {
+            let began = Instant::now();
+            self.samples_per_second(batch, steps);
+            if began.elapsed().as_secs_f64() > TURN_SECONDS / 2.0 {
+                return steps;
+            }
+            steps *= 2;
+        }
+    }
+}
+
 fn main() {
     let mut torch = Torch::start();
     if torch.is_none() {
@@ -164,10 +179,7 @@ fn main() {
         let start = architecture.initial(1).unwrap();
         let bench = Bench { architecture, start, features, labels, began: Instant::now() };
         for batch in [10, 32] {
-            let first = Instant::now();
-            bench.samples_per_second(batch, 20);
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few million at most")]
-            let steps = (20.0 * TURN_SECONDS / first.elapsed().as_secs_f64()) as u32 + 1;
+            let steps = bench.steps_of_a_turn(batch);
             let name = bench.architecture.kind();
             let (mut ours, mut theirs) = (0.0_f64, 0.0_f64);
             for _ in 0..TURNS {

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests are not tests themselves")]
 
 #[path = "work/world.rs"]
+#[expect(dead_code, reason = "shared with the tests of faults, which use the rest")]
 mod world;
 
 #[path = "work/close_phase.rs"]

@@ -1,8 +1,8 @@
 //! Who may join a round and who is drawn.
 //!
 //! [`Requirements`] says who is eligible, [`Cohort`] how many are wanted, a [`Selector`] which ones. A selector sees
-//! candidates in the order of their names and a random generator, so the same participants and seed draw the same cohort, whatever
-//! ids they were given.
+//! candidates in the order of their names and a random generator, so the same participants and seed draw the same cohort,
+//! whatever ids they were given.
 
 use std::collections::BTreeMap;
 

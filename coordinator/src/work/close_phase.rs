@@ -160,7 +160,7 @@ async fn pause_if_hopeless(
     now: Timestamp,
 ) -> Result<bool, StepError> {
     let max = task.spec.rounds.max_attempts;
-    if max == 0 || round.attempt % max != 0 || round.key != next_round(task) {
+    if max == 0 || !round.attempt.is_multiple_of(max) || round.key != next_round(task) {
         return Ok(false);
     }
     let detail = format!(

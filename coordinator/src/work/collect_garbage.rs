@@ -2,7 +2,7 @@
 //!
 //! Blobs come before their rows, so a young blob without a row is most likely about to get one: it is spared for a while.
 //! Blobs are shared by content (two participants may send the same bytes), so this is the only place that deletes them,
-//! and only after looking at every row.
+//! only after looking at every row, and not if the same bytes were stored again meanwhile.
 
 use federation::time::Timestamp;
 use store::StoreError;
@@ -43,21 +43,20 @@ pub(super) async fn collect_garbage(env: &Environment) -> Result<Collected, Step
 async fn collect_blobs(env: &Environment, now: Timestamp) -> Result<usize, StepError> {
     let blobs = &env.blobs;
     let grace = i64::try_from(env.config.garbage_grace.as_millis()).unwrap_or(i64::MAX);
-    let mut old = blobs.list(Timestamp(now.0.saturating_sub(grace))).await?;
+    let older_than = Timestamp(now.0.saturating_sub(grace));
+    let mut old = blobs.list(older_than).await?;
     if old.is_empty() {
         return Ok(0);
     }
     // After the list: a blob that was listed and has got a row since is seen to have one.
-    let referenced = env
-        .store
-        .read("referenced blobs", |tx| Box::pin(async move { Ok::<_, StoreError>(tx.referenced_blobs().await?) }))
-        .await?;
+    let referenced =
+        env.store.read("referenced blobs", |tx| Box::pin(async move { tx.referenced_blobs().await })).await?;
     old.retain(|digest| !referenced.contains(digest));
     old.truncate(env.config.garbage_batch);
     let mut removed = 0;
     for digest in old {
         env.fail_point.reached("collect_garbage: before a blob")?;
-        removed += usize::from(blobs.delete(digest).await?);
+        removed += usize::from(blobs.collect(digest, older_than).await?);
     }
     Ok(removed)
 }

@@ -78,9 +78,7 @@ async fn the_pause_after_a_failure_does_not_outlast_a_clock_that_was_set_back() 
 #[tokio::test]
 async fn a_lease_from_the_future_holds_nobody_up() {
     let world = World::new(3).await;
-    let (name, now) = (format!("round:{}", world.task), world.clock.now());
-    let (name, holder) = (&name, uuid::Uuid::from_u128(9));
-    crate::world::write!(world.store, |tx| { tx.acquire_lease(name, holder, now, DEADLINE).await? });
+    world.hold_lease(DEADLINE).await;
     let engine = world.engine(1);
     assert_eq!(engine.step_all().await.unwrap(), 0);
     world.clock.set(Timestamp(START.0 - DAY));

@@ -7,9 +7,8 @@ use coordinator::work::{Engine, FailPoint, StepError};
 use federation::round::RoundState;
 use federation::task::TaskStatus;
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
-use crate::world::{DieAt, LEASE_TTL, World, write};
+use crate::world::{DieAt, LEASE_TTL, World};
 
 #[tokio::test]
 async fn two_engines_on_one_store_publish_each_version_once() {
@@ -48,19 +47,12 @@ async fn two_engines_on_one_store_publish_each_version_once() {
 async fn a_task_that_somebody_else_holds_is_left_alone_until_the_lease_expires() {
     let world = World::new(3).await;
     let engine = world.engine(1);
-    hold(&world, Uuid::from_u128(99)).await;
+    world.hold_lease(LEASE_TTL).await;
     assert_eq!(engine.step_all().await.unwrap(), 0);
     world.clock.advance(LEASE_TTL - Duration::from_millis(1));
     assert_eq!(engine.step_all().await.unwrap(), 0);
     world.clock.advance(Duration::from_millis(1));
     assert_eq!(engine.step_all().await.unwrap(), 1);
-}
-
-async fn hold(world: &World, holder: Uuid) {
-    let (name, now) = (format!("round:{}", world.task), federation::time::Clock::now(&*world.clock));
-    let name = &name;
-    let held = write!(world.store, |tx| { tx.acquire_lease(name, holder, now, LEASE_TTL).await? });
-    assert!(held);
 }
 
 /// At one point of a step, time passes and another engine does everything there is to do.
@@ -129,7 +121,7 @@ async fn a_lease_lost_mid_step_leaves_the_step_to_its_new_holder() {
         world.clock.advance(LEASE_TTL);
         n += 1;
     }
-    hold(&world, Uuid::from_u128(99)).await;
+    world.hold_lease(LEASE_TTL).await;
     assert_eq!(engine.step_all().await.unwrap(), 0);
     assert_eq!(world.versions().await.len(), 1);
     world.clock.advance(LEASE_TTL);

@@ -27,32 +27,31 @@ use store::entity::task::TaskRow;
 use store::{BlobRead, BlobStore, BlobWriter, Blobs, Database, Result as StoreResult, Store, StoreConfig, StoreError};
 use uuid::Uuid;
 
-pub const START: Timestamp = Timestamp(1_700_000_000_000);
-pub const DEADLINE: Duration = Duration::from_secs(600);
-pub const LEASE_TTL: Duration = Duration::from_secs(30);
+pub(crate) const START: Timestamp = Timestamp(1_700_000_000_000);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(600);
+pub(crate) const LEASE_TTL: Duration = Duration::from_secs(30);
 
 /// One transaction that must succeed.
-macro_rules! write {
+macro_rules! change {
     ($store:expr, |$tx:ident| $body:block) => {
         $store.transact("test", |$tx| Box::pin(async move { Ok::<_, store::StoreError>($body) })).await.unwrap()
     };
 }
-pub(crate) use write;
 
 /// One task, its participants and everything around them.
-pub struct World {
-    pub store: Store,
-    pub blobs: Arc<FaultyBlobs>,
-    pub clock: Arc<MockClock>,
-    pub config: WorkConfig,
-    pub task: TaskId,
-    pub spec: TaskSpec,
-    pub model: TaskModel,
-    pub participants: Vec<ParticipantId>,
+pub(crate) struct World {
+    pub(crate) store: Store,
+    pub(crate) blobs: Arc<FaultyBlobs>,
+    pub(crate) clock: Arc<MockClock>,
+    pub(crate) config: WorkConfig,
+    pub(crate) task: TaskId,
+    pub(crate) spec: TaskSpec,
+    pub(crate) model: TaskModel,
+    pub(crate) participants: Vec<ParticipantId>,
 }
 
 /// A task of three rounds with a cohort of all `participants`.
-pub fn spec(participants: usize) -> TaskSpec {
+pub(crate) fn spec(participants: usize) -> TaskSpec {
     serde_json::from_value(serde_json::json!({
         "name": "world",
         "model": { "tensors": [
@@ -68,12 +67,12 @@ pub fn spec(participants: usize) -> TaskSpec {
 
 impl World {
     /// Three rounds, every participant in each.
-    pub async fn new(participants: usize) -> Self {
+    pub(crate) async fn new(participants: usize) -> Self {
         Self::with(participants, |_| {}).await
     }
 
     /// With a change to [`spec`].
-    pub async fn with(participants: usize, change: impl FnOnce(&mut TaskSpec)) -> Self {
+    pub(crate) async fn with(participants: usize, change: impl FnOnce(&mut TaskSpec)) -> Self {
         let clock = Arc::new(MockClock::new(START));
         let config =
             StoreConfig { database: Database::SqliteMemory, blobs: Blobs::Memory, clock: Arc::clone(&clock) as _ };
@@ -113,7 +112,7 @@ impl World {
             ModelVersion { task: self.task, version: 0, sha256, bytes, round: None, parent: None, created_at: START };
         let rows: Vec<_> = self.participants.iter().map(|id| participant_row(*id)).collect();
         let (task, version, rows) = (&task, &version, &rows);
-        write!(self.store, |tx| {
+        change!(self.store, |tx| {
             tx.insert_task(task).await?;
             tx.insert_model_version(version).await?;
             for row in rows {
@@ -123,11 +122,11 @@ impl World {
     }
 
     /// An engine with chance of its own and no fail-points.
-    pub fn engine(&self, seed: u64) -> Engine {
+    pub(crate) fn engine(&self, seed: u64) -> Engine {
         self.engine_with(seed, Arc::new(NoFailPoint))
     }
 
-    pub fn engine_with(&self, seed: u64, fail_point: Arc<dyn FailPoint>) -> Engine {
+    pub(crate) fn engine_with(&self, seed: u64, fail_point: Arc<dyn FailPoint>) -> Engine {
         let aggregator = Arc::new(CpuAggregator::new(1).unwrap());
         let clock = Arc::clone(&self.clock);
         let env = Environment::new(self.store.clone(), aggregator, clock, Random::from_seed(seed));
@@ -136,7 +135,7 @@ impl World {
     }
 
     /// What check-ins store: they are ready for an hour.
-    pub async fn check_in(&self, who: &[ParticipantId]) {
+    pub(crate) async fn check_in(&self, who: &[ParticipantId]) {
         let now = self.clock.now();
         let rows: Vec<_> = who
             .iter()
@@ -149,15 +148,15 @@ impl World {
             })
             .collect();
         let rows = &rows;
-        write!(self.store, |tx| { tx.upsert_check_ins(rows).await? });
+        change!(self.store, |tx| { tx.upsert_check_ins(rows).await? });
     }
 
-    pub async fn check_in_all(&self) {
+    pub(crate) async fn check_in_all(&self) {
         self.check_in(&self.participants).await;
     }
 
     /// The latest attempt at round `number`.
-    pub async fn round(&self, number: u32) -> RoundRow {
+    pub(crate) async fn round(&self, number: u32) -> RoundRow {
         let key = self.key(number);
         self.store
             .read("test", |tx| Box::pin(async move { tx.round(key).await }))
@@ -167,35 +166,35 @@ impl World {
     }
 
     /// The latest attempt at the round whose turn it is, if one was opened.
-    pub async fn present(&self) -> Option<Round> {
+    pub(crate) async fn present(&self) -> Option<Round> {
         let key = self.key(self.task_row().await.rounds_completed + 1);
         let row = self.store.read("test", |tx| Box::pin(async move { tx.round(key).await })).await.unwrap();
         row.map(|row| row.round)
     }
 
-    pub fn key(&self, number: u32) -> RoundKey {
+    pub(crate) fn key(&self, number: u32) -> RoundKey {
         RoundKey { task: self.task, number }
     }
 
-    pub async fn task_row(&self) -> TaskRow {
+    pub(crate) async fn task_row(&self) -> TaskRow {
         let task = self.task;
         self.store.read("test", |tx| Box::pin(async move { tx.task(task).await })).await.unwrap().unwrap()
     }
 
     /// Published versions, oldest first.
-    pub async fn versions(&self) -> Vec<ModelVersion> {
+    pub(crate) async fn versions(&self) -> Vec<ModelVersion> {
         let task = self.task;
         let versions = self.store.read("test", |tx| Box::pin(async move { tx.model_versions(task, None, 100).await }));
         versions.await.unwrap().into_iter().rev().collect()
     }
 
     /// Their digests: what training came to.
-    pub async fn digests(&self) -> Vec<Digest> {
+    pub(crate) async fn digests(&self) -> Vec<Digest> {
         self.versions().await.iter().map(|version| version.sha256).collect()
     }
 
     /// The cohort of the latest attempt, by state.
-    pub async fn assignments(&self, number: u32) -> Vec<(ParticipantId, AssignmentState)> {
+    pub(crate) async fn assignments(&self, number: u32) -> Vec<(ParticipantId, AssignmentState)> {
         let round = self.round(number).await.round;
         let rows = self
             .store
@@ -204,7 +203,7 @@ impl World {
     }
 
     /// Whom the open round waits for, in the order of ids; nobody unless it is collecting.
-    pub async fn pending(&self) -> Vec<ParticipantId> {
+    pub(crate) async fn pending(&self) -> Vec<ParticipantId> {
         match self.present().await {
             Some(round) if round.state == RoundState::Collecting => {
                 let assignments = self.assignments(round.key.number).await;
@@ -215,34 +214,36 @@ impl World {
     }
 
     /// What a participant would send for the open round: a function of the participant and the round's number alone.
-    pub fn input(&self, participant: ParticipantId, number: u32) -> Bytes {
+    pub(crate) fn input(&self, participant: ParticipantId, number: u32) -> Bytes {
         let mut rng =
             ChaCha20Rng::seed_from_u64(u64::from(number) << 32 | u64::try_from(participant.0.as_u128()).unwrap());
-        let mut uniform = || f64::from(rng.next_u32()) / f64::from(u32::MAX) - 0.5;
-        let delta = (0..self.model.shared.len()).map(|_| uniform() as f32).collect();
-        let metrics =
-            vec![MetricValue { value: 1.0 + uniform(), count: 10 }, MetricValue { value: 0.5 + uniform(), count: 10 }];
+        let mut uniform = || f32::from(u16::try_from(rng.next_u32() >> 16).unwrap()) / 65_536.0 - 0.5;
+        let delta = (0..self.model.shared.len()).map(|_| uniform()).collect();
+        let metrics = vec![
+            MetricValue { value: f64::from(1.0 + uniform()), count: 10 },
+            MetricValue { value: f64::from(0.5 + uniform()), count: 10 },
+        ];
         let update = Update { delta, examples: 10 + u64::from(rng.next_u32() % 90), metrics };
         let words = self.model.codec.encode(&update, &mut rng).unwrap().words;
         secure_agg::packing::pack(&words, self.model.modulus).into()
     }
 
     /// What an upload stores, if the round takes it: blob first, then the row.
-    pub async fn report(&self, participant: ParticipantId) -> bool {
+    pub(crate) async fn report(&self, participant: ParticipantId) -> bool {
         let Some(round) = self.present().await else { return false };
         let input = self.input(participant, round.key.number);
         self.upload(participant, input).await
     }
 
     /// The same with other bytes.
-    pub async fn upload(&self, participant: ParticipantId, input: Bytes) -> bool {
+    pub(crate) async fn upload(&self, participant: ParticipantId, input: Bytes) -> bool {
         let Some(round) = self.present().await else { return false };
         let bytes = input.len() as u64;
         let sha256 = self.blobs.put_bytes(input).await.unwrap();
         let accepted_at = self.clock.now();
         let (key, attempt) = (round.key, round.attempt);
         let admitted = Admitted { round: key, attempt, participant, sha256, bytes, accepted_at, folded: false };
-        write!(self.store, |tx| {
+        change!(self.store, |tx| {
             let row = tx.round_attempt(key, attempt).await?;
             let pending = [AssignmentState::Assigned, AssignmentState::Working];
             row.is_some_and(|row| row.round.state == RoundState::Collecting)
@@ -262,31 +263,39 @@ impl World {
     }
 
     /// The participant says that it cannot go on.
-    pub async fn abandon(&self, participant: ParticipantId) {
+    pub(crate) async fn abandon(&self, participant: ParticipantId) {
         let Some(round) = self.present().await else { return };
         let now = self.clock.now();
         let (key, attempt) = (round.key, round.attempt);
-        write!(self.store, |tx| {
+        change!(self.store, |tx| {
             let pending = [AssignmentState::Assigned, AssignmentState::Working];
             let to = AssignmentState::Abandoned;
             tx.set_assignment_state(key, attempt, participant, &pending, to, now, Some("conditions")).await?
         });
     }
 
-    pub async fn report_all(&self) {
+    pub(crate) async fn report_all(&self) {
         for participant in self.pending().await {
             assert!(self.report(participant).await, "{participant}");
         }
     }
 
-    pub async fn set_status(&self, from: TaskStatus, to: TaskStatus) {
+    pub(crate) async fn set_status(&self, from: TaskStatus, to: TaskStatus) {
         let (task, now) = (self.task, self.clock.now());
-        let changed = write!(self.store, |tx| { tx.set_task_status(task, &[from], to, now, None).await? });
+        let changed = change!(self.store, |tx| { tx.set_task_status(task, &[from], to, now, None).await? });
         assert!(changed, "the task was not {from}");
     }
 
+    /// Somebody else takes the task's lease.
+    pub(crate) async fn hold_lease(&self, ttl: Duration) {
+        let (name, now) = (format!("round:{}", self.task), self.clock.now());
+        let name = &name;
+        let held = change!(self.store, |tx| { tx.acquire_lease(name, Uuid::from_u128(99), now, ttl).await? });
+        assert!(held, "somebody holds it");
+    }
+
     /// Opens the round, checks everybody in and draws; returns the cohort.
-    pub async fn start_round(&self, engine: &Engine) -> Vec<ParticipantId> {
+    pub(crate) async fn start_round(&self, engine: &Engine) -> Vec<ParticipantId> {
         engine.step_all().await.unwrap();
         self.check_in_all().await;
         engine.step_all().await.unwrap();
@@ -294,14 +303,14 @@ impl World {
     }
 
     /// A whole round.
-    pub async fn run_round(&self, engine: &Engine) {
+    pub(crate) async fn run_round(&self, engine: &Engine) {
         self.start_round(engine).await;
         self.report_all().await;
         engine.step_all().await.unwrap();
     }
 
     /// The latest attempt ended as FAILED for this reason, and nobody is waited for.
-    pub async fn assert_failed(&self, number: u32, reason: FailureReason) {
+    pub(crate) async fn assert_failed(&self, number: u32, reason: FailureReason) {
         let row = self.round(number).await;
         assert_eq!((row.round.state, row.round.failure), (RoundState::Failed, Some(reason)));
         assert!(row.ended_at.is_some());
@@ -328,7 +337,7 @@ fn participant_row(id: ParticipantId) -> ParticipantRow {
 
 /// What is wrong with a store of blobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// Nothing.
     None,
     /// Every call fails.
@@ -338,7 +347,7 @@ pub enum Fault {
 }
 
 /// Blobs that fail when told to.
-pub struct FaultyBlobs {
+pub(crate) struct FaultyBlobs {
     inner: Arc<dyn BlobStore>,
     fault: Mutex<Fault>,
     damaged: Mutex<HashSet<Digest>>,
@@ -350,21 +359,21 @@ impl FaultyBlobs {
         Self { inner, fault: Mutex::new(Fault::None), damaged: Mutex::default(), failures: AtomicUsize::new(0) }
     }
 
-    pub fn set(&self, fault: Fault) {
+    pub(crate) fn set(&self, fault: Fault) {
         *self.fault.lock().unwrap() = fault;
     }
 
     /// From now on this blob holds other bytes.
-    pub fn damage(&self, digest: Digest) {
+    pub(crate) fn damage(&self, digest: Digest) {
         self.damaged.lock().unwrap().insert(digest);
     }
 
     /// Calls that failed so far.
-    pub fn failures(&self) -> usize {
+    pub(crate) fn failures(&self) -> usize {
         self.failures.load(Ordering::SeqCst)
     }
 
-    pub async fn all(&self) -> HashSet<Digest> {
+    pub(crate) async fn all(&self) -> HashSet<Digest> {
         self.inner.list(Timestamp(i64::MAX)).await.unwrap().into_iter().collect()
     }
 
@@ -414,6 +423,11 @@ impl BlobStore for FaultyBlobs {
         self.inner.delete(digest).await
     }
 
+    async fn collect(&self, digest: Digest, older_than: Timestamp) -> StoreResult<bool> {
+        self.check(false)?;
+        self.inner.collect(digest, older_than).await
+    }
+
     async fn list(&self, older_than: Timestamp) -> StoreResult<Vec<Digest>> {
         self.check(false)?;
         self.inner.list(older_than).await
@@ -422,19 +436,19 @@ impl BlobStore for FaultyBlobs {
 
 /// Lets a worker die: at the `n`-th point it reaches, and counts the points in between.
 #[derive(Debug)]
-pub struct DieAt {
+pub(crate) struct DieAt {
     left: Mutex<Option<usize>>,
-    pub reached: Mutex<HashMap<&'static str, usize>>,
+    pub(crate) reached: Mutex<HashMap<&'static str, usize>>,
 }
 
 impl DieAt {
     /// At the point with this index, from 0.
-    pub fn nth(n: usize) -> Arc<Self> {
+    pub(crate) fn nth(n: usize) -> Arc<Self> {
         Arc::new(Self { left: Mutex::new(Some(n)), reached: Mutex::default() })
     }
 
     /// Never: only counts.
-    pub fn never() -> Arc<Self> {
+    pub(crate) fn never() -> Arc<Self> {
         Arc::new(Self { left: Mutex::new(None), reached: Mutex::default() })
     }
 }

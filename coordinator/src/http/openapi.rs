@@ -4,7 +4,7 @@ use axum::response::{IntoResponse as _, Response};
 use http::header;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
-use utoipa::openapi::ComponentsBuilder;
+use utoipa::openapi::{ComponentsBuilder, RefOr, Schema};
 use wire::admin::{
     CreateEnrollmentToken, CreateOperatorToken, CreateTask, EnrollmentTokenReply, OperatorTokenReply, OperatorTokenView,
 };
@@ -224,27 +224,40 @@ fn admin_operations() -> Vec<Operation> {
 }
 
 fn schemas() -> ComponentsBuilder {
-    ComponentsBuilder::new()
-        .schema_from::<EnrollRequest>()
-        .schema_from::<EnrollReply>()
-        .schema_from::<RenewRequest>()
-        .schema_from::<CheckInRequest>()
-        .schema_from::<CheckInReply>()
-        .schema_from::<Receipt>()
-        .schema_from::<AbandonRequest>()
-        .schema_from::<Page<TaskSummary>>()
-        .schema_from::<TaskView>()
-        .schema_from::<Page<RoundView>>()
-        .schema_from::<Page<AssignmentView>>()
-        .schema_from::<Page<ModelView>>()
-        .schema_from::<Page<ParticipantView>>()
-        .schema_from::<CreateTask>()
-        .schema_from::<CreateEnrollmentToken>()
-        .schema_from::<EnrollmentTokenReply>()
-        .schema_from::<Page<OperatorTokenView>>()
-        .schema_from::<CreateOperatorToken>()
-        .schema_from::<OperatorTokenReply>()
-        .schema_from::<Problem>()
+    let mut schemas = Vec::new();
+    add::<EnrollRequest>(&mut schemas);
+    add::<EnrollReply>(&mut schemas);
+    add::<RenewRequest>(&mut schemas);
+    add::<CheckInRequest>(&mut schemas);
+    add::<CheckInReply>(&mut schemas);
+    add::<Receipt>(&mut schemas);
+    add::<AbandonRequest>(&mut schemas);
+    add::<Page<TaskSummary>>(&mut schemas);
+    add::<TaskView>(&mut schemas);
+    add::<Page<RoundView>>(&mut schemas);
+    add::<Page<AssignmentView>>(&mut schemas);
+    add::<Page<ModelView>>(&mut schemas);
+    add::<Page<ParticipantView>>(&mut schemas);
+    add::<CreateTask>(&mut schemas);
+    add::<CreateEnrollmentToken>(&mut schemas);
+    add::<EnrollmentTokenReply>(&mut schemas);
+    add::<Page<OperatorTokenView>>(&mut schemas);
+    add::<CreateOperatorToken>(&mut schemas);
+    add::<OperatorTokenReply>(&mut schemas);
+    add::<Problem>(&mut schemas);
+    add::<RoundView>(&mut schemas);
+    add::<ModelView>(&mut schemas);
+    add::<ParticipantView>(&mut schemas);
+    add::<TaskSummary>(&mut schemas);
+    add::<AssignmentView>(&mut schemas);
+    add::<OperatorTokenView>(&mut schemas);
+    ComponentsBuilder::new().schemas_from_iter(schemas)
+}
+
+/// Adds a type and those it is made of.
+fn add<T: ToSchema>(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+    schemas.push((T::name().into_owned(), T::schema()));
+    T::schemas(schemas);
 }
 
 /// The document.

@@ -1,0 +1,187 @@
+use std::time::Duration;
+
+use axum::body::Body;
+use http::Request;
+use serde_json::{Value, json};
+use wire::participant::CheckInReply;
+use wire::problem::{Problem, ProblemType};
+use wire::route;
+
+use crate::support::{Reply, TestCoordinator, input, small_task};
+
+async fn create(t: &TestCoordinator, spec: &Value) -> Reply {
+    t.post(&t.operator, route::TASKS, &json!({ "spec": spec })).await
+}
+
+fn fields(reply: &Reply) -> Vec<String> {
+    reply.problem(ProblemType::InvalidTask);
+    let problem: Problem = serde_json::from_slice(&reply.body).unwrap();
+    problem.errors.into_iter().map(|error| error.field).collect()
+}
+
+#[tokio::test]
+async fn a_task_is_created_with_its_first_model() {
+    let t = TestCoordinator::start().await;
+    let reply = create(&t, &small_task()).await;
+    assert_eq!(reply.status, 201);
+    let view = reply.json();
+    assert_eq!(
+        (&view["status"], &view["parameters"], &view["model_version"]),
+        (&json!("ACTIVE"), &json!(3), &json!(0))
+    );
+    assert_eq!(view["updates_readable_by"], "operator");
+    assert_eq!(view["history"].as_array().unwrap().len(), 1);
+    let model = t.get(&t.viewer, "/v1/tasks/small/models/0").await.json();
+    assert_eq!((&model["parent"], &model["round"]), (&json!(null), &json!(null)));
+    // The same seed, the same bytes.
+    t.post(&t.operator, "/v1/tasks/small/cancel", &json!({})).await;
+    create(&t, &small_task()).await;
+    assert_eq!(t.get(&t.viewer, "/v1/tasks/small/models/0").await.json()["sha256"], model["sha256"]);
+}
+
+#[tokio::test]
+async fn a_task_that_cannot_work_is_refused_with_every_wrong_field() {
+    let t = TestCoordinator::start().await;
+    let mut spec = small_task();
+    spec["name"] = json!("no blanks please");
+    spec["rounds"] = json!({ "select_min": 9, "select_max": 8, "collect_deadline_ms": 1 });
+    spec["training"] = json!({ "learning_rate": -1.0 });
+    let found = fields(&create(&t, &spec).await);
+    for field in ["name", "rounds.select_min", "rounds.collect_deadline_ms", "training.learning_rate"] {
+        assert!(found.iter().any(|found| found == field), "{field} is missing in {found:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_model_with_no_or_too_many_parameters_is_refused() {
+    let t = TestCoordinator::start().await;
+    for shape in [json!([0]), json!([1_048_576, 1_048_576]), json!([u64::MAX, u64::MAX])] {
+        let mut spec = small_task();
+        spec["model"]["tensors"][0]["shape"] = shape;
+        assert_eq!(fields(&create(&t, &spec).await), ["model.tensors"]);
+    }
+    let mut spec = small_task();
+    spec["model"]["tensors"] = json!([]);
+    assert_eq!(fields(&create(&t, &spec).await), ["model.tensors"]);
+}
+
+#[tokio::test]
+async fn a_task_whose_sums_could_wrap_or_whose_patterns_match_nothing_is_refused() {
+    let t = TestCoordinator::start().await;
+    let mut spec = small_task();
+    spec["aggregation"] = json!({ "modulus_bits": 16, "max_weight": 1000 });
+    assert_eq!(fields(&create(&t, &spec).await), ["aggregation"]);
+    let mut spec = small_task();
+    spec["model"]["personal"] = json!(["head.*"]);
+    assert_eq!(fields(&create(&t, &spec).await), ["model.personal"]);
+    let mut spec = small_task();
+    spec["modle"] = json!({});
+    let detail = create(&t, &spec).await.problem(ProblemType::MalformedRequest);
+    assert!(detail.contains("modle"), "{detail}");
+}
+
+#[tokio::test]
+async fn tensors_that_stay_at_home_are_not_published() {
+    let t = TestCoordinator::start().await;
+    let mut spec = small_task();
+    spec["model"]["tensors"] = json!([{ "name": "body", "shape": [3] }, { "name": "head", "shape": [2] }]);
+    spec["model"]["personal"] = json!(["head"]);
+    assert_eq!(create(&t, &spec).await.json()["parameters"], 3);
+    let file = t.get(&t.viewer, "/v1/tasks/small/models/0/parameters").await.body;
+    let layout = learning::checkpoint::read_layout(&file).unwrap();
+    assert_eq!(layout.tensors().iter().map(|tensor| tensor.name.as_str()).collect::<Vec<_>>(), ["body"]);
+}
+
+#[tokio::test]
+async fn an_idempotency_key_gives_the_first_answer_again() {
+    let t = TestCoordinator::start().await;
+    let send = async |key: &str, spec: &Value| {
+        let request = Request::post(route::TASKS)
+            .header("content-type", "application/json")
+            .header("idempotency-key", key)
+            .body(Body::from(json!({ "spec": spec }).to_string()))
+            .unwrap();
+        t.send(&t.operator, request).await
+    };
+    let first = send("k1", &small_task()).await;
+    assert_eq!(first.status, 201);
+    t.advance(Duration::from_secs(1));
+    let again = send("k1", &small_task()).await;
+    assert_eq!((again.status, &again.body), (first.status, &first.body));
+    let mut other = small_task();
+    other["name"] = json!("other");
+    let detail = send("k1", &other).await.problem(ProblemType::Conflict);
+    assert!(detail.contains("idempotency"), "{detail}");
+    send("k2", &small_task()).await.problem(ProblemType::Conflict);
+    send(&"k".repeat(65), &other).await.problem(ProblemType::InvalidValue);
+    assert_eq!(t.get(&t.viewer, route::TASKS).await.json()["items"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn pausing_stops_new_rounds_and_resuming_goes_on() {
+    let t = TestCoordinator::start().await;
+    create(&t, &small_task()).await;
+    let change = async |verb: &str| t.post(&t.operator, &format!("/v1/tasks/small/{verb}"), &json!({})).await;
+    assert_eq!(change("pause").await.json()["status"], "PAUSED");
+    assert_eq!(change("pause").await.json()["status"], "PAUSED", "asked twice");
+    t.work().await;
+    t.get(&t.viewer, "/v1/tasks/small/rounds/1").await.problem(ProblemType::NotFound);
+    assert_eq!(change("resume").await.json()["status"], "ACTIVE");
+    t.work().await;
+    assert_eq!(t.get(&t.viewer, "/v1/tasks/small/rounds/1").await.status, 200);
+    let cancelled = change("cancel").await.json();
+    let history: Vec<_> = cancelled["history"].as_array().unwrap().iter().map(|line| line["status"].clone()).collect();
+    assert_eq!(history, ["ACTIVE", "PAUSED", "ACTIVE", "CANCELLED"]);
+    let detail = change("resume").await.problem(ProblemType::TaskStatus);
+    assert!(detail.contains("CANCELLED"), "{detail}");
+}
+
+#[tokio::test]
+async fn cancelling_ends_the_round_and_lets_the_cohort_go() {
+    let t = TestCoordinator::start().await;
+    create(&t, &small_task()).await;
+    let (a, b) = (t.enroll("a").await, t.enroll("b").await);
+    let work = t.assigned(&[a.1.clone(), b.1]).await.remove(0);
+    t.post(&t.operator, "/v1/tasks/small/cancel", &json!({})).await;
+    let round = t.get(&t.viewer, "/v1/tasks/small/rounds/1").await.json();
+    assert_eq!((&round["state"], &round["dropped"]), (&json!("CANCELLED"), &json!(0)));
+    let cohort = t.get(&t.viewer, "/v1/tasks/small/rounds/1/assignments").await.json();
+    assert!(cohort["items"].as_array().unwrap().iter().all(|item| item["state"] == "RELEASED"));
+    t.send(&a.1, t.upload(&work, a.0, &input([1, 2, 3]))).await.problem(ProblemType::PhaseClosed);
+    assert!(matches!(t.check_in(&a.1, "small").await, CheckInReply::TaskOver { .. }));
+}
+
+#[tokio::test]
+async fn an_excused_participant_is_not_waited_for() {
+    let t = TestCoordinator::start().await;
+    let task = create(&t, &small_task()).await.json()["id"].as_str().unwrap().to_owned();
+    let (a, b) = (t.enroll("a").await, t.enroll("b").await);
+    let work = t.assigned(&[a.1.clone(), b.1.clone()]).await.remove(0);
+    assert_eq!(t.send(&a.1, t.upload(&work, a.0, &input([1, 2, 3]))).await.status, 200);
+    let excuse = async |who: &wire::ParticipantId| {
+        t.post(&t.operator, &route::fill(route::EXCUSE, &[&task, &1, who]), &json!({})).await
+    };
+    excuse(&a.0).await.problem(ProblemType::Conflict);
+    excuse(&wire::ParticipantId(uuid::Uuid::from_u128(1))).await.problem(ProblemType::NotFound);
+    assert_eq!(excuse(&b.0).await.status, 204);
+    assert_eq!(excuse(&b.0).await.status, 204);
+    t.work().await;
+    let round = t.get(&t.viewer, "/v1/tasks/small/rounds/1").await.json();
+    assert_eq!((&round["state"], &round["dropped_why"]), (&json!("COMPLETED"), &json!({ "EXCUSED": 1 })));
+}
+
+#[tokio::test]
+async fn tokens_have_bounds() {
+    let t = TestCoordinator::start().await;
+    t.enroll("taken").await;
+    let post = async |body: Value| t.post(&t.operator, route::ENROLLMENT_TOKENS, &body).await;
+    post(json!({ "name": "taken" })).await.problem(ProblemType::Conflict);
+    post(json!({ "name": "no blanks" })).await.problem(ProblemType::InvalidValue);
+    post(json!({ "valid_for_ms": 0 })).await.problem(ProblemType::InvalidValue);
+    post(json!({ "valid_for_ms": 31_u64 * 24 * 3600 * 1000 })).await.problem(ProblemType::InvalidValue);
+    post(json!({ "labels": { "region": "x".repeat(200) } })).await.problem(ProblemType::InvalidValue);
+    let reply = post(json!({})).await.json();
+    assert_eq!(reply["token"].as_str().unwrap().len(), 43);
+    let body = json!({ "name": "x", "role": "emperor" });
+    t.post(&t.admin, route::OPERATOR_TOKENS, &body).await.problem(ProblemType::MalformedRequest);
+}

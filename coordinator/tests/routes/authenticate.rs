@@ -1,0 +1,136 @@
+use std::time::Duration;
+
+use axum::body::Body;
+use http::{Method, Request};
+use serde_json::json;
+use wire::problem::ProblemType;
+use wire::route;
+
+use crate::support::{TestCoordinator, Who, config, small_task};
+
+const ALL: [Method; 3] = [Method::GET, Method::POST, Method::PUT];
+
+#[tokio::test]
+async fn every_route_asks_who_is_there() {
+    let t = TestCoordinator::start().await;
+    let document = t.get(&Who::Nobody, route::OPENAPI).await.json();
+    let mut asked = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for method in ALL {
+            let described = &item[method.as_str().to_lowercase()];
+            if described["security"].is_null() {
+                continue;
+            }
+            // Path variables that are ids and numbers at once would be refused first; these are well-formed.
+            let path = path.replace("{round}", "1").replace("{version}", "1");
+            let path = ["{task}", "{participant}", "{token}"]
+                .iter()
+                .fold(path, |path, name| path.replace(name, "00000000-0000-4000-8000-000000000000"));
+            t.call(&Who::Nobody, method, &path).await.problem(ProblemType::Unauthenticated);
+            asked += 1;
+        }
+    }
+    assert_eq!(asked, 24, "operations that need somebody");
+}
+
+#[tokio::test]
+async fn roles_allow_what_they_say() {
+    let t = TestCoordinator::start().await;
+    t.create_task(&small_task()).await;
+    let pause = async |who: &Who| t.post(who, "/v1/tasks/small/pause", &json!({})).await;
+    let detail = pause(&t.viewer).await.problem(ProblemType::Forbidden);
+    assert!(detail.contains("operator") && detail.contains("viewer"), "{detail}");
+    assert_eq!(pause(&t.operator).await.status, 200);
+    assert_eq!(pause(&t.admin).await.status, 200);
+    t.get(&t.operator, route::OPERATOR_TOKENS).await.problem(ProblemType::Forbidden);
+    assert_eq!(t.get(&t.admin, route::OPERATOR_TOKENS).await.json()["items"].as_array().unwrap().len(), 3);
+    let (_, participant) = t.enroll("a").await;
+    t.get(&participant, route::TASKS).await.problem(ProblemType::Unauthenticated);
+    t.post(&t.admin, route::CHECK_IN, &json!({ "examples": 1 })).await.problem(ProblemType::Unauthenticated);
+}
+
+#[tokio::test]
+async fn a_revoked_token_is_refused_at_once() {
+    let t = TestCoordinator::start().await;
+    let body = json!({ "name": "eve", "role": "viewer" });
+    let made = t.post(&t.admin, route::OPERATOR_TOKENS, &body).await;
+    assert_eq!(made.status, 201);
+    let eve = Who::Token(made.json()["token"].as_str().unwrap().to_owned());
+    assert_eq!(t.get(&eve, route::TASKS).await.status, 200);
+    let path = route::fill(route::OPERATOR_TOKEN_REVOKE, &[&made.json()["id"].as_str().unwrap()]);
+    assert_eq!(t.post(&t.admin, &path, &json!({})).await.status, 204);
+    t.get(&eve, route::TASKS).await.problem(ProblemType::Unauthenticated);
+}
+
+#[tokio::test]
+async fn an_expired_certificate_is_told_so() {
+    let t = TestCoordinator::start().await;
+    let (_, a) = t.enroll("a").await;
+    t.advance(Duration::from_secs(7 * 24 * 3600));
+    let detail = t.post(&a, route::CHECK_IN, &json!({ "examples": 1 })).await.problem(ProblemType::CertificateExpired);
+    assert!(detail.contains("enrol anew"), "{detail}");
+}
+
+#[tokio::test]
+async fn a_revoked_certificate_is_refused_at_once() {
+    let t = TestCoordinator::start().await;
+    let (id, a) = t.enroll("a").await;
+    let (_, b) = t.enroll("b").await;
+    let check_in = async |who: &Who| t.post(who, route::CHECK_IN, &json!({ "examples": 1 })).await;
+    assert_eq!(check_in(&a).await.status, 200, "and remembered from now on");
+    let path = route::fill(route::PARTICIPANT_REVOKE, &[&id]);
+    t.post(&t.viewer, &path, &json!({})).await.problem(ProblemType::Forbidden);
+    let view = t.post(&t.operator, &path, &json!({})).await.json();
+    assert_eq!(view["revoked_at"], json!(t.now().0));
+    check_in(&a).await.problem(ProblemType::CertificateRevoked);
+    assert_eq!(check_in(&b).await.status, 200);
+    t.advance(Duration::from_secs(5));
+    assert_eq!(t.post(&t.operator, &path, &json!({})).await.json()["revoked_at"], view["revoked_at"], "asked twice");
+    let unknown = route::fill(route::PARTICIPANT_REVOKE, &[&wire::ParticipantId(uuid::Uuid::from_u128(9))]);
+    t.post(&t.operator, &unknown, &json!({})).await.problem(ProblemType::NotFound);
+}
+
+#[tokio::test]
+async fn whoever_asks_too_often_is_told_when_to_come_back() {
+    let mut config = config();
+    config.http.operator_rate = 2;
+    config.http.participant_rate = 2;
+    config.http.address_rate = 2;
+    config.http.burst_s = 5;
+    let t = TestCoordinator::with(&config).await;
+    let mut served = 0;
+    let refused = loop {
+        let reply = t.get(&t.viewer, route::TASKS).await;
+        if reply.status != 200 {
+            break reply;
+        }
+        served += 1;
+    };
+    assert_eq!(served, 10);
+    refused.problem(ProblemType::RateLimited);
+    assert_eq!(refused.headers["retry-after"], "1");
+    assert_eq!(t.get(&t.operator, route::TASKS).await.status, 200, "others are served");
+    t.advance(Duration::from_secs(1));
+    assert_eq!(t.get(&t.viewer, route::TASKS).await.status, 200);
+    // Guessing counts for the address it comes from.
+    let guess = Who::Token("guess".into());
+    for _ in 0..10 {
+        t.get(&guess, route::TASKS).await.problem(ProblemType::Unauthenticated);
+    }
+    t.get(&guess, route::TASKS).await.problem(ProblemType::RateLimited);
+    t.post(&Who::Nobody, route::ENROLL, &json!({})).await.problem(ProblemType::RateLimited);
+}
+
+#[tokio::test]
+async fn another_version_of_the_contract_is_refused() {
+    let t = TestCoordinator::start().await;
+    for (version, fine) in [("1", true), ("2", false), ("one", false)] {
+        let request = Request::get(route::HEALTHZ).header("tributary-protocol", version).body(Body::empty()).unwrap();
+        let reply = t.send(&Who::Nobody, request).await;
+        if fine {
+            assert_eq!(reply.status, 200);
+        } else {
+            reply.problem(ProblemType::UnsupportedProtocol);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+use std::time::Duration;
+
+use serde_json::json;
+use wire::inspect::{ModelView, Page, ParticipantView, RoundView, TaskSummary};
+use wire::problem::ProblemType;
+use wire::route;
+
+use crate::support::{TestCoordinator, input, sha256, small_task};
+
+#[tokio::test]
+async fn lists_come_in_pages() {
+    let t = TestCoordinator::start().await;
+    for n in 0..5 {
+        let mut spec = small_task();
+        spec["name"] = json!(format!("task-{n}"));
+        t.create_task(&spec).await;
+        t.enroll(&format!("p{n}")).await;
+        t.advance(Duration::from_secs(1));
+    }
+    let mut names = Vec::new();
+    let mut cursor = String::new();
+    loop {
+        let page: Page<TaskSummary> = t.get(&t.viewer, &format!("/v1/tasks?limit=2{cursor}")).await.read();
+        assert!(page.items.len() <= 2);
+        names.extend(page.items.into_iter().map(|task| task.name));
+        match page.next_cursor {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(names, ["task-4", "task-3", "task-2", "task-1", "task-0"]);
+    let page: Page<ParticipantView> = t.get(&t.viewer, "/v1/participants?limit=5").await.read();
+    assert_eq!((page.items.len(), page.next_cursor), (5, None));
+    for (query, kind) in [
+        ("limit=0", ProblemType::InvalidValue),
+        ("limit=501", ProblemType::InvalidValue),
+        ("cursor=x", ProblemType::InvalidValue),
+        ("limt=1", ProblemType::MalformedRequest),
+        ("limit=many", ProblemType::MalformedRequest),
+    ] {
+        t.get(&t.viewer, &format!("/v1/tasks?{query}")).await.problem(kind);
+    }
+}
+
+#[tokio::test]
+async fn a_round_is_shown_with_its_phases_and_what_it_made() {
+    let t = TestCoordinator::start().await;
+    let task = t.create_task(&small_task()).await;
+    let (a, b) = (t.enroll("a").await, t.enroll("b").await);
+    t.advance(Duration::from_secs(1));
+    let work = t.assigned(&[a.1.clone(), b.1.clone()]).await.remove(0);
+    t.advance(Duration::from_secs(2));
+    let view: RoundView = t.get(&t.viewer, "/v1/tasks/small/rounds/1").await.read();
+    assert_eq!((view.cohort, view.reported, view.phases.len(), view.model.clone()), (2, 0, 2, None));
+    assert_eq!(view.phases[1].deadline_at, Some(view.phases[1].started_at.plus(Duration::from_secs(600))));
+    for (id, who) in [&a, &b] {
+        assert_eq!(t.send(who, t.upload(&work, *id, &input([1, 2, 3]))).await.status, 200);
+    }
+    t.work().await;
+    let view: RoundView = t.get(&t.viewer, &format!("/v1/tasks/{task}/rounds/1?attempt=1")).await.read();
+    assert_eq!((view.state.as_str(), view.reported, view.bytes_up, view.dropped), ("COMPLETED", 2, 32, 0));
+    let counts: Vec<_> = view.phases.iter().map(|phase| (phase.state.as_str(), phase.count)).collect();
+    assert_eq!(counts, [("SELECTING", Some(2)), ("COLLECTING", Some(2)), ("AGGREGATING", Some(2))]);
+    assert!(view.phases.iter().all(|phase| phase.ended_at.is_some() && phase.deadline_at.is_none()));
+    assert!((view.seconds - 2.0).abs() < 1e-9, "{}", view.seconds);
+    let made = view.model.unwrap();
+    let model: ModelView = t.get(&t.viewer, "/v1/tasks/small/models/1").await.read();
+    assert_eq!((made.version, made.sha256, model.parent, model.round), (1, model.sha256, Some(0), Some(1)));
+    let file = t.get(&t.viewer, "/v1/tasks/small/models/1/parameters").await;
+    assert_eq!(sha256(&file.body), model.sha256);
+    let models: Page<ModelView> = t.get(&t.viewer, "/v1/tasks/small/models").await.read();
+    assert_eq!(models.items.iter().map(|model| model.version).collect::<Vec<_>>(), [1, 0]);
+    let rounds: Page<RoundView> = t.get(&t.viewer, "/v1/tasks/small/rounds?limit=1").await.read();
+    assert_eq!(rounds.items[0].number, 2);
+    let seen: ParticipantView = t.get(&t.viewer, &format!("/v1/participants/{}", a.0)).await.read();
+    assert_eq!(seen.participations, 1);
+}
+
+#[tokio::test]
+async fn a_watch_returns_when_the_round_moves_on() {
+    let t = TestCoordinator::start().await;
+    t.create_task(&small_task()).await;
+    let watch = t.get(&t.viewer, "/v1/tasks/small/rounds/1?wait_ms=10000");
+    let open = async {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        t.work().await;
+    };
+    let (reply, ()) = tokio::join!(watch, open);
+    assert_eq!(reply.json()["state"], "SELECTING", "even one that was not there yet");
+    let watch = t.get(&t.viewer, "/v1/tasks/small/rounds/1?after_state=SELECTING&wait_ms=10000");
+    let cancel = async {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        t.post(&t.operator, "/v1/tasks/small/cancel", &json!({})).await;
+    };
+    let (reply, ()) = tokio::join!(watch, cancel);
+    assert_eq!(reply.json()["state"], "CANCELLED");
+    let reply = t.get(&t.viewer, "/v1/tasks/small/rounds/1?after_state=CANCELLED&wait_ms=20").await;
+    assert_eq!(reply.json()["state"], "CANCELLED", "after its time it says what there is");
+}
+
+#[tokio::test]
+async fn what_does_not_exist_is_a_problem_of_one_kind() {
+    let t = TestCoordinator::start().await;
+    t.create_task(&small_task()).await;
+    for path in [
+        "/v1/tasks/unknown",
+        "/v1/tasks/00000000-0000-4000-8000-000000000000",
+        "/v1/tasks/no%20name",
+        "/v1/tasks/small/rounds/1",
+        "/v1/tasks/small/rounds/first",
+        "/v1/tasks/small/rounds/1/assignments",
+        "/v1/tasks/small/models/1",
+        "/v1/tasks/small/models/99999999999",
+        "/v1/participants/not-an-id",
+        "/v1/participants/00000000-0000-4000-8000-000000000000",
+        "/v2/tasks",
+        "/",
+    ] {
+        t.get(&t.viewer, path).await.problem(ProblemType::NotFound);
+    }
+    t.call(&t.viewer, http::Method::DELETE, route::TASKS).await.problem(ProblemType::MethodNotAllowed);
+    t.call(&t.viewer, http::Method::GET, route::ENROLL).await.problem(ProblemType::MethodNotAllowed);
+}

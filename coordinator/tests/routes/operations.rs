@@ -1,0 +1,59 @@
+use std::collections::BTreeSet;
+
+use serde_json::json;
+use wire::problem::ProblemType;
+use wire::route;
+
+use crate::support::{TestCoordinator, Who, small_task};
+
+#[tokio::test]
+async fn the_service_says_how_it_is() {
+    let t = TestCoordinator::start().await;
+    assert_eq!(t.get(&Who::Nobody, route::HEALTHZ).await.body, b"ok\n");
+    assert_eq!(t.get(&Who::Nobody, route::READYZ).await.body, b"ready\n");
+    t.create_task(&small_task()).await;
+    t.get(&t.viewer, "/v1/tasks/unknown").await.problem(ProblemType::NotFound);
+    let text = String::from_utf8(t.get(&Who::Nobody, route::METRICS).await.body).unwrap();
+    for line in [
+        "tributary_rejections_total{code=\"not-found\"}",
+        "tributary_requests_total{route=\"/v1/tasks\",method=\"POST\",status=\"201\"} ",
+        "# TYPE tributary_requests_total counter",
+    ] {
+        assert!(text.contains(line), "{line} is missing in\n{text}");
+    }
+    t.inner.stop().await;
+    t.get(&Who::Nobody, route::READYZ).await.problem(ProblemType::Unavailable);
+    assert_eq!(t.get(&Who::Nobody, route::HEALTHZ).await.status, 200);
+}
+
+#[tokio::test]
+async fn the_document_names_every_route() {
+    let t = TestCoordinator::start().await;
+    let document = t.get(&Who::Nobody, route::OPENAPI).await.json();
+    assert_eq!(document["openapi"], json!("3.1.0"));
+    let paths: BTreeSet<_> = document["paths"].as_object().unwrap().keys().cloned().collect();
+    // Read from the source, so that a route that is added cannot be forgotten here.
+    let source = include_str!("../../../wire/src/route.rs");
+    let routes: BTreeSet<_> = source
+        .lines()
+        .filter(|line| line.starts_with("pub const "))
+        .filter_map(|line| line.split('"').nth(1))
+        .map(str::to_owned)
+        .collect();
+    assert!(routes.len() > 20);
+    assert_eq!(paths, routes);
+    // What is described is served: neither an unknown path nor a method that is not taken.
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for method in item.as_object().unwrap().keys() {
+            let method = method.to_uppercase().parse().unwrap();
+            let path = path.replace("{round}", "1").replace("{version}", "1");
+            let path = path.replace(['{', '}'], "");
+            let reply = t.call(&Who::Nobody, method, &path).await;
+            assert_ne!(reply.status, 405, "{path}");
+            if reply.status == 404 {
+                let detail = reply.problem(ProblemType::NotFound);
+                assert!(!detail.contains("no such path"), "{path}: {detail}");
+            }
+        }
+    }
+}

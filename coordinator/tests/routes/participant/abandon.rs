@@ -1,0 +1,44 @@
+use serde_json::json;
+use wire::participant::CheckInReply;
+use wire::problem::ProblemType;
+use wire::route;
+
+use crate::support::{TestCoordinator, input, small_task};
+
+#[tokio::test]
+async fn a_place_that_is_given_up_is_not_waited_for() {
+    let t = TestCoordinator::start().await;
+    t.create_task(&small_task()).await;
+    let (a, b) = (t.enroll("a").await, t.enroll("b").await);
+    let work = t.assigned(&[a.1.clone(), b.1.clone()]).await.remove(0);
+    let path = route::abandon(work.task, work.round, a.0);
+    let body = json!({ "attempt": 1, "reason": "conditions" });
+
+    t.post(&b.1, &path, &body).await.problem(ProblemType::Forbidden);
+    assert_eq!(t.post(&a.1, &path, &body).await.status, 204);
+    assert_eq!(t.post(&a.1, &path, &body).await.status, 204, "said twice");
+    assert!(matches!(t.check_in(&a.1, "small").await, CheckInReply::ComeBack { .. }));
+    t.send(&a.1, t.upload(&work, a.0, &input([1, 2, 3]))).await.problem(ProblemType::NotAssigned);
+
+    assert_eq!(t.send(&b.1, t.upload(&work, b.0, &input([1, 2, 3]))).await.status, 200);
+    let path = route::abandon(work.task, work.round, b.0);
+    t.post(&b.1, &path, &body).await.problem(ProblemType::Conflict);
+    t.work().await;
+    let round = t.get(&t.viewer, "/v1/tasks/small/rounds/1").await.json();
+    assert_eq!((&round["state"], &round["dropped"]), (&json!("COMPLETED"), &json!(1)));
+    assert_eq!(round["dropped_why"], json!({ "ABANDONED": 1 }));
+    let cohort = t.get(&t.viewer, "/v1/tasks/small/rounds/1/assignments").await.json();
+    let items = cohort["items"].as_array().unwrap();
+    assert!(items.iter().any(|item| item["detail"] == "conditions" && item["name"] == "a"), "{items:?}");
+}
+
+#[tokio::test]
+async fn a_place_that_was_never_given_cannot_be_given_up() {
+    let t = TestCoordinator::start().await;
+    let task = t.create_task(&small_task()).await;
+    let (id, a) = t.enroll("a").await;
+    let body = json!({ "attempt": 1, "reason": "conditions" });
+    t.post(&a, &route::abandon(task, 1, id), &body).await.problem(ProblemType::NotAssigned);
+    let unknown = json!({ "attempt": 1, "reason": "bored" });
+    t.post(&a, &route::abandon(task, 1, id), &unknown).await.problem(ProblemType::MalformedRequest);
+}

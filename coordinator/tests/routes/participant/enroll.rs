@@ -1,0 +1,108 @@
+use std::time::Duration;
+
+use axum::body::Body;
+use http::Request;
+use serde_json::json;
+use wire::participant::EnrollReply;
+use wire::problem::ProblemType;
+use wire::route;
+
+use crate::support::{TestCoordinator, Who, key_and_csr, who};
+
+#[tokio::test]
+async fn a_token_buys_a_certificate_once() {
+    let t = TestCoordinator::start().await;
+    let body = json!({
+        "token": t.enrollment_token().await,
+        "csr_pem": key_and_csr().1,
+        "name": "north",
+        "labels": { "region": "eu" },
+    });
+    let reply: EnrollReply = t.post(&Who::Nobody, route::ENROLL, &body).await.read();
+    assert_eq!(reply.name, "north");
+    assert_eq!(reply.expires_at, t.now().plus(Duration::from_secs(7 * 24 * 3600)));
+    assert!(reply.renew_at < reply.expires_at);
+    assert_eq!(reply.certificate_pem.matches("BEGIN CERTIFICATE").count(), 2);
+
+    let detail = t.post(&Who::Nobody, route::ENROLL, &body).await.problem(ProblemType::EnrollmentRefused);
+    assert!(detail.contains("used"), "{detail}");
+
+    let seen = t.get(&t.viewer, &format!("/v1/participants/{}", reply.participant)).await.json();
+    assert_eq!((&seen["name"], &seen["labels"]["region"]), (&json!("north"), &json!("eu")));
+}
+
+#[tokio::test]
+async fn unknown_and_expired_tokens_are_refused() {
+    let t = TestCoordinator::start().await;
+    let csr = key_and_csr().1;
+    let attempt = |token: String| json!({ "token": token, "csr_pem": csr });
+    t.post(&Who::Nobody, route::ENROLL, &attempt("guess".into())).await.problem(ProblemType::EnrollmentRefused);
+    t.post(&Who::Nobody, route::ENROLL, &attempt("x".repeat(1000))).await.problem(ProblemType::EnrollmentRefused);
+    let reply = t.post(&t.operator, route::ENROLLMENT_TOKENS, &json!({ "valid_for_ms": 1000 })).await.json();
+    t.advance(Duration::from_secs(1));
+    let token = reply["token"].as_str().unwrap().to_owned();
+    let detail = t.post(&Who::Nobody, route::ENROLL, &attempt(token)).await.problem(ProblemType::EnrollmentRefused);
+    assert!(detail.contains("expired"), "{detail}");
+}
+
+#[tokio::test]
+async fn a_refused_enrolment_leaves_the_token_good() {
+    let t = TestCoordinator::start().await;
+    t.enroll("taken").await;
+    let token = t.enrollment_token().await;
+    let attempt = |name: &str, csr: String| json!({ "token": token, "csr_pem": csr, "name": name });
+    let post = async |body| t.post(&Who::Nobody, route::ENROLL, &body).await;
+    post(attempt("taken", key_and_csr().1)).await.problem(ProblemType::Conflict);
+    post(attempt("no blanks", key_and_csr().1)).await.problem(ProblemType::InvalidValue);
+    post(attempt("free", "not a request".into())).await.problem(ProblemType::InvalidValue);
+    let other = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+    let csr = rcgen::CertificateParams::default().serialize_request(&other).unwrap().pem().unwrap();
+    let detail = post(attempt("free", csr)).await.problem(ProblemType::InvalidValue);
+    assert!(detail.contains("Ed25519"), "{detail}");
+    assert_eq!(post(attempt("free", key_and_csr().1)).await.status, 200);
+}
+
+#[tokio::test]
+async fn what_the_token_says_wins() {
+    let t = TestCoordinator::start().await;
+    let token = json!({ "name": "given", "labels": { "region": "eu" } });
+    let token = t.post(&t.operator, route::ENROLLMENT_TOKENS, &token).await.json()["token"].clone();
+    let body = json!({
+        "token": token, "csr_pem": key_and_csr().1, "name": "chosen", "labels": { "region": "us", "disk": "ssd" },
+    });
+    let reply: EnrollReply = t.post(&Who::Nobody, route::ENROLL, &body).await.read();
+    assert_eq!(reply.name, "given");
+    let seen = t.get(&t.viewer, &format!("/v1/participants/{}", reply.participant)).await.json();
+    assert_eq!(seen["labels"], json!({ "region": "eu", "disk": "ssd" }));
+}
+
+#[tokio::test]
+async fn bodies_that_cannot_be_read_are_refused() {
+    let t = TestCoordinator::start().await;
+    let post = async |kind: &str, body: String| {
+        let request = Request::post(route::ENROLL).header("content-type", kind).body(Body::from(body)).unwrap();
+        t.send(&Who::Nobody, request).await
+    };
+    post("text/plain", "{}".into()).await.problem(ProblemType::UnsupportedMediaType);
+    post("application/json", "{".into()).await.problem(ProblemType::MalformedRequest);
+    let detail =
+        post("application/json; charset=utf-8", r#"{"tokn":"x"}"#.into()).await.problem(ProblemType::MalformedRequest);
+    assert!(detail.contains("tokn"), "{detail}");
+    post("application/json", " ".repeat((1 << 20) + 1)).await.problem(ProblemType::TooLarge);
+}
+
+#[tokio::test]
+async fn a_renewed_certificate_is_the_same_participants_and_the_old_one_stays_good() {
+    let t = TestCoordinator::start().await;
+    let (id, old) = t.enroll("one").await;
+    let renew = async |as_who: &Who| t.post(as_who, route::RENEW, &json!({ "csr_pem": key_and_csr().1 })).await;
+    let reply: EnrollReply = renew(&old).await.read();
+    let new = who(&reply);
+    assert_eq!((reply.participant, reply.name.as_str()), (id, "one"));
+    // The answer may have been lost on the way.
+    assert_eq!(renew(&old).await.status, 200);
+    // Two renewals later it is gone; the one in between is not.
+    renew(&old).await.problem(ProblemType::Unauthenticated);
+    assert_eq!(renew(&new).await.status, 200);
+    renew(&Who::Nobody).await.problem(ProblemType::Unauthenticated);
+}

@@ -1,0 +1,218 @@
+use std::time::Duration;
+
+use axum::body::Body;
+use futures_util::stream;
+use http::{Method, Request, StatusCode};
+use serde_json::json;
+use wire::headers::{ATTEMPT, CONTENT_SHA256, MEDIA_MASKED_INPUT};
+use wire::participant::{Assignment, Receipt};
+use wire::problem::ProblemType;
+use wire::{ParticipantId, route};
+
+use crate::support::{SMALL_BYTES, TestCoordinator, Who, input, sha256, small_task};
+
+/// A round that collects, with two participants at work.
+struct Scene {
+    t: TestCoordinator,
+    a: (ParticipantId, Who),
+    b: (ParticipantId, Who),
+    work: Assignment,
+}
+
+async fn scene() -> Scene {
+    let t = TestCoordinator::start().await;
+    t.create_task(&small_task()).await;
+    let a = t.enroll("a").await;
+    let b = t.enroll("b").await;
+    let work = t.assigned(&[a.1.clone(), b.1.clone()]).await.remove(0);
+    Scene { t, a, b, work }
+}
+
+impl Scene {
+    async fn upload(&self, body: &[u8]) -> crate::support::Reply {
+        self.t.send(&self.a.1, self.t.upload(&self.work, self.a.0, body)).await
+    }
+
+    /// Nothing of A's input was accepted, and nothing is kept.
+    async fn nothing_stored(&self) {
+        let round = self.t.get(&self.t.viewer, "/v1/tasks/small/rounds/1").await.json();
+        assert_eq!((&round["reported"], &round["bytes_up"]), (&json!(0), &json!(0)));
+        assert_eq!(self.blobs().await, 1, "only the model");
+    }
+
+    async fn blobs(&self) -> usize {
+        self.t.inner.store.blobs().list(wire::Timestamp(i64::MAX)).await.unwrap().len()
+    }
+}
+
+#[tokio::test]
+async fn an_update_is_accepted_and_the_same_bytes_get_the_same_receipt() {
+    let s = scene().await;
+    let body = input([1, 2, 3]);
+    let first: Receipt = s.upload(&body).await.read();
+    assert_eq!((first.sha256, first.bytes, first.accepted_at), (sha256(&body), 16, s.t.now()));
+    s.t.advance(Duration::from_secs(5));
+    assert_eq!(s.upload(&body).await.read::<Receipt>(), first);
+    let round = s.t.get(&s.t.viewer, "/v1/tasks/small/rounds/1").await.json();
+    assert_eq!((&round["reported"], &round["bytes_up"]), (&json!(1), &json!(16)));
+    // Even when the round is over.
+    let other = s.t.send(&s.b.1, s.t.upload(&s.work, s.b.0, &body)).await;
+    assert_eq!(other.status, 200);
+    s.t.work().await;
+    assert_eq!(s.t.get(&s.t.viewer, "/v1/tasks/small/rounds/1").await.json()["state"], "COMPLETED");
+    assert_eq!(s.upload(&body).await.read::<Receipt>(), first);
+}
+
+#[tokio::test]
+async fn sent_twice_with_other_bytes_is_refused() {
+    let s = scene().await;
+    assert_eq!(s.upload(&input([1, 2, 3])).await.status, 200);
+    let detail = s.upload(&input([1, 2, 4])).await.problem(ProblemType::DifferentInput);
+    assert!(detail.contains(&sha256(&input([1, 2, 3])).to_string()), "{detail}");
+    // Also if it pretends to be the same.
+    let mut lie = s.t.upload(&s.work, s.a.0, &input([9, 9, 9]));
+    lie.headers_mut().insert(CONTENT_SHA256, sha256(&input([1, 2, 3])).to_string().parse().unwrap());
+    s.t.send(&s.a.1, lie).await.problem(ProblemType::DigestMismatch);
+}
+
+#[tokio::test]
+async fn two_at_once_count_once() {
+    let s = scene().await;
+    let (one, two) = (input([1, 2, 3]), input([3, 2, 1]));
+    let (x, y, z) = tokio::join!(s.upload(&one), s.upload(&one), s.upload(&two));
+    let accepted = [&x, &y, &z].iter().filter(|reply| reply.status == 200).count();
+    assert!(accepted == 2 || accepted == 1, "{x:?} {y:?} {z:?}");
+    let round = s.t.get(&s.t.viewer, "/v1/tasks/small/rounds/1").await.json();
+    assert_eq!((&round["reported"], &round["bytes_up"]), (&json!(1), &json!(16)));
+}
+
+#[tokio::test]
+async fn an_update_of_the_wrong_length_is_refused() {
+    let s = scene().await;
+    for length in [0, 1, SMALL_BYTES - 1, SMALL_BYTES + 1, SMALL_BYTES * 10] {
+        let detail = s.upload(&vec![0; length]).await.problem(ProblemType::WrongLength);
+        assert!(detail.contains("16"), "{detail}");
+    }
+    s.nothing_stored().await;
+}
+
+#[tokio::test]
+async fn an_update_of_unannounced_length_is_refused_as_soon_as_it_is_too_long() {
+    let s = scene().await;
+    for (pieces, sent) in [(1, 8), (3, 24), (1_000_000, 24)] {
+        let endless = stream::iter((0..pieces).map(|_| Ok::<_, std::io::Error>(vec![7_u8; 8])));
+        let mut request = s.t.upload(&s.work, s.a.0, &[]).map(|_| Body::from_stream(endless));
+        request.headers_mut().remove("content-length");
+        let detail = s.t.send(&s.a.1, request).await.problem(ProblemType::WrongLength);
+        assert!(detail.contains(&format!("has {sent} bytes")), "{detail}");
+    }
+    s.nothing_stored().await;
+}
+
+#[tokio::test]
+async fn an_update_larger_than_any_is_refused_before_it_is_read() {
+    let s = scene().await;
+    let never_read = stream::once(async { panic!("the body was read") as Result<Vec<u8>, std::io::Error> });
+    let mut request = s.t.upload(&s.work, s.a.0, &[]).map(|_| Body::from_stream(never_read));
+    request.headers_mut().insert("content-length", (1_u64 << 40).into());
+    s.t.send(&s.a.1, request).await.problem(ProblemType::TooLarge);
+    s.nothing_stored().await;
+}
+
+#[tokio::test]
+async fn an_update_cut_off_in_the_middle_leaves_nothing() {
+    let s = scene().await;
+    let cut = stream::iter([Ok(vec![1_u8; 8]), Err(std::io::Error::other("connection reset"))]);
+    let request = s.t.upload(&s.work, s.a.0, &input([1, 2, 3])).map(|_| Body::from_stream(cut));
+    let detail = s.t.send(&s.a.1, request).await.problem(ProblemType::MalformedRequest);
+    assert!(detail.contains("cut off after 8 bytes"), "{detail}");
+    s.nothing_stored().await;
+    assert_eq!(s.upload(&input([1, 2, 3])).await.status, 200);
+}
+
+#[tokio::test]
+async fn an_update_changed_on_the_way_is_refused() {
+    let s = scene().await;
+    let mut request = s.t.upload(&s.work, s.a.0, &input([1, 2, 3]));
+    *request.body_mut() = Body::from(input([1, 2, 4]));
+    s.t.send(&s.a.1, request).await.problem(ProblemType::DigestMismatch);
+    s.nothing_stored().await;
+}
+
+#[tokio::test]
+async fn an_update_for_a_closed_phase_is_refused() {
+    let s = scene().await;
+    let (c_id, c) = s.t.enroll("c").await;
+    for who in [&s.a, &s.b] {
+        assert_eq!(s.t.send(&who.1, s.t.upload(&s.work, who.0, &input([1, 2, 3]))).await.status, 200);
+    }
+    s.t.work().await;
+    // Round 2 selects now: nobody has a place in it.
+    let mut next = s.work.clone();
+    next.round = 2;
+    s.t.send(&c, s.t.upload(&next, c_id, &input([1, 2, 3]))).await.problem(ProblemType::NotAssigned);
+    // Round 1 is over: those who had a place and did not use it are late.
+    let t = TestCoordinator::start().await;
+    t.create_task(&small_task()).await;
+    let (a, b) = (t.enroll("a").await, t.enroll("b").await);
+    let work = t.assigned(&[a.1.clone(), b.1.clone()]).await.remove(0);
+    assert_eq!(t.send(&a.1, t.upload(&work, a.0, &input([1, 2, 3]))).await.status, 200);
+    t.advance(Duration::from_secs(600));
+    t.work().await;
+    let detail = t.send(&b.1, t.upload(&work, b.0, &input([1, 2, 3]))).await.problem(ProblemType::PhaseClosed);
+    assert!(detail.contains("COMPLETED"), "{detail}");
+}
+
+#[tokio::test]
+async fn an_update_for_another_round_or_attempt_is_refused() {
+    let s = scene().await;
+    let mut other = s.work.clone();
+    other.round = 7;
+    s.t.send(&s.a.1, s.t.upload(&other, s.a.0, &input([1, 2, 3]))).await.problem(ProblemType::NotFound);
+    other.round = 1;
+    other.attempt = 2;
+    s.t.send(&s.a.1, s.t.upload(&other, s.a.0, &input([1, 2, 3]))).await.problem(ProblemType::NotFound);
+    s.nothing_stored().await;
+}
+
+#[tokio::test]
+async fn an_update_from_someone_not_selected_is_refused() {
+    let s = scene().await;
+    let (id, c) = s.t.enroll("c").await;
+    s.t.send(&c, s.t.upload(&s.work, id, &input([1, 2, 3]))).await.problem(ProblemType::NotAssigned);
+    // And nobody sends in another's name.
+    s.t.send(&c, s.t.upload(&s.work, s.a.0, &input([1, 2, 3]))).await.problem(ProblemType::Forbidden);
+    s.nothing_stored().await;
+}
+
+#[tokio::test]
+async fn headers_that_are_missing_are_named() {
+    let s = scene().await;
+    for (name, kind) in [
+        ("content-type", ProblemType::UnsupportedMediaType),
+        (ATTEMPT, ProblemType::MalformedRequest),
+        (CONTENT_SHA256, ProblemType::MalformedRequest),
+    ] {
+        let mut request = s.t.upload(&s.work, s.a.0, &input([1, 2, 3]));
+        request.headers_mut().remove(name);
+        let detail = s.t.send(&s.a.1, request).await.problem(kind);
+        assert!(detail.contains(if name == "content-type" { MEDIA_MASKED_INPUT } else { name }), "{detail}");
+    }
+    let path = route::masked_input(s.work.task, 1, s.a.0);
+    let request = Request::builder().method(Method::POST).uri(path).body(Body::empty()).unwrap();
+    assert_eq!(s.t.send(&s.a.1, request).await.status, StatusCode::METHOD_NOT_ALLOWED);
+    s.nothing_stored().await;
+}
+
+#[tokio::test]
+async fn an_update_of_someone_revoked_or_excused_is_refused() {
+    let s = scene().await;
+    let path = route::fill(route::EXCUSE, &[&s.work.task, &1, &s.a.0]);
+    assert_eq!(s.t.post(&s.t.operator, &path, &json!({})).await.status, 204);
+    let detail = s.upload(&input([1, 2, 3])).await.problem(ProblemType::NotAssigned);
+    assert!(detail.contains("excused"), "{detail}");
+    let path = route::fill(route::PARTICIPANT_REVOKE, &[&s.b.0]);
+    assert_eq!(s.t.post(&s.t.operator, &path, &json!({})).await.status, 200);
+    s.t.send(&s.b.1, s.t.upload(&s.work, s.b.0, &input([1, 2, 3]))).await.problem(ProblemType::CertificateRevoked);
+    s.nothing_stored().await;
+}

@@ -1,0 +1,5 @@
+mod abandon;
+mod check_in;
+mod enroll;
+mod masked_input;
+mod parameters;

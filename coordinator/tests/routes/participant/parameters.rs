@@ -1,0 +1,74 @@
+use std::time::Duration;
+
+use axum::body::Body;
+use http::Request;
+use serde_json::json;
+use wire::problem::ProblemType;
+use wire::route;
+
+use crate::support::{Reply, TestCoordinator, Who, sha256, small_task};
+
+async fn get(t: &TestCoordinator, who: &Who, path: &str, headers: &[(&str, &str)]) -> Reply {
+    let mut request = Request::get(path);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    t.send(who, request.body(Body::empty()).unwrap()).await
+}
+
+#[tokio::test]
+async fn a_model_is_read_whole_in_part_or_not_at_all() {
+    let t = TestCoordinator::start().await;
+    let task = t.create_task(&small_task()).await;
+    let path = route::model_parameters(task, 0);
+    let whole = get(&t, &t.viewer, &path, &[]).await;
+    assert_eq!(
+        (whole.status.as_u16(), &whole.headers["content-type"]),
+        (200, &"application/vnd.safetensors".parse().unwrap())
+    );
+    let etag = format!("\"{}\"", sha256(&whole.body));
+    assert_eq!(whole.headers["etag"], etag.as_str());
+    let layout = learning::checkpoint::read_layout(&whole.body).unwrap();
+    assert_eq!(layout.len(), 3);
+
+    let none = get(&t, &t.viewer, &path, &[("if-none-match", &format!("\"x\", W/{etag}"))]).await;
+    assert_eq!((none.status.as_u16(), none.body.len()), (304, 0));
+
+    let size = whole.body.len();
+    let part = get(&t, &t.viewer, &path, &[("range", "bytes=8-15")]).await;
+    assert_eq!((part.status.as_u16(), &part.body[..]), (206, &whole.body[8..16]));
+    assert_eq!(part.headers["content-range"], format!("bytes 8-15/{size}").as_str());
+    let rest = get(&t, &t.viewer, &path, &[("range", "bytes=16-"), ("if-range", &etag)]).await;
+    assert_eq!((rest.status.as_u16(), &rest.body[..]), (206, &whole.body[16..]));
+    let other = get(&t, &t.viewer, &path, &[("range", "bytes=16-"), ("if-range", "\"other\"")]).await;
+    assert_eq!((other.status.as_u16(), other.body.len()), (200, size));
+    let outside = get(&t, &t.viewer, &path, &[("range", &format!("bytes={size}-"))]).await;
+    outside.problem(ProblemType::RangeNotSatisfiable);
+    assert_eq!(outside.headers["content-range"], format!("bytes */{size}").as_str());
+}
+
+#[tokio::test]
+async fn what_is_sent_to_the_cohort_is_counted() {
+    let t = TestCoordinator::start().await;
+    let task = t.create_task(&small_task()).await;
+    let (a, b, c) = (t.enroll("a").await, t.enroll("b").await, t.enroll("c").await);
+    t.assigned(&[a.1.clone(), b.1]).await;
+    let path = route::model_parameters(task, 0);
+    let size = get(&t, &a.1, &path, &[]).await.body.len();
+    get(&t, &a.1, &path, &[("range", "bytes=0-9")]).await;
+    assert_eq!(get(&t, &c.1, &path, &[]).await.status, 200);
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    let round = t.get(&t.viewer, "/v1/tasks/small/rounds/1").await.json();
+    assert_eq!(round["bytes_down"], json!(size + 10), "of the cohort alone");
+}
+
+#[tokio::test]
+async fn only_versions_that_exist_are_served_and_only_to_known_peers() {
+    let t = TestCoordinator::start().await;
+    let task = t.create_task(&small_task()).await;
+    get(&t, &t.viewer, &route::model_parameters(task, 1), &[]).await.problem(ProblemType::NotFound);
+    get(&t, &Who::Nobody, &route::model_parameters(task, 0), &[]).await.problem(ProblemType::Unauthenticated);
+    get(&t, &Who::Token("x".into()), &route::model_parameters(task, 0), &[])
+        .await
+        .problem(ProblemType::Unauthenticated);
+}

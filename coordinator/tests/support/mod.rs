@@ -1,0 +1,248 @@
+//! A coordinator in a box: SQLite and blobs in memory, a clock that tests move, seeded randomness, and no socket.
+//!
+//! Requests carry the identity that the handshake would have established.
+
+#![allow(clippy::allow_attributes, reason = "whether the next one is needed depends on the test")]
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use coordinator::config::Config;
+use coordinator::http::Connection;
+use coordinator::identity::Peer;
+use coordinator::random::Random;
+use coordinator::{Coordinator, Parts};
+use federation::id::{Digest, ParticipantId, TaskId};
+use federation::time::{Clock as _, MockClock, Timestamp};
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::BodyExt as _;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+use wire::admin::Role;
+use wire::headers::{ATTEMPT, CONTENT_SHA256, MEDIA_MASKED_INPUT};
+use wire::participant::{Assignment, CheckInReply, EnrollReply};
+use wire::problem::ProblemType;
+use wire::route;
+
+/// When every test begins.
+pub(crate) const START: Timestamp = Timestamp(1_750_000_000_000);
+
+/// A coordinator in a box.
+pub(crate) struct TestCoordinator {
+    pub(crate) inner: Coordinator,
+    pub(crate) clock: Arc<MockClock>,
+    pub(crate) viewer: Who,
+    pub(crate) operator: Who,
+    pub(crate) admin: Who,
+}
+
+/// Who sends a request.
+#[derive(Clone, Debug)]
+pub(crate) enum Who {
+    Nobody,
+    Token(String),
+    Participant(Peer),
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Reply {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error} in {self:?}"))
+    }
+
+    pub(crate) fn read<T: serde::de::DeserializeOwned>(&self) -> T {
+        assert!(self.status.is_success(), "{} {}", self.status, String::from_utf8_lossy(&self.body));
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
+    /// Checks that this is a problem of the kind, complete in every part; returns its detail.
+    #[track_caller]
+    pub(crate) fn problem(&self, kind: ProblemType) -> String {
+        let text = String::from_utf8_lossy(&self.body);
+        assert_eq!(self.headers["content-type"], "application/problem+json", "{text}");
+        let problem: wire::problem::Problem = serde_json::from_slice(&self.body).unwrap();
+        assert_eq!(problem.problem_type(), Some(kind), "{text}");
+        assert_eq!(self.status.as_u16(), kind.status());
+        assert_eq!((problem.status, problem.title.as_str()), (kind.status(), kind.title()));
+        assert_eq!(problem.instance.as_deref(), self.headers["x-request-id"].to_str().ok());
+        problem.detail.unwrap_or_default()
+    }
+}
+
+/// The configuration of a box.
+pub(crate) fn config() -> Config {
+    let mut config = Config::default();
+    config.database.url = "sqlite::memory:".to_owned();
+    config.blobs.url = "memory:".to_owned();
+    config.identity.ca_certificate_file = "".into();
+    config.identity.ca_key_file = "".into();
+    config.aggregation.threads = 1;
+    config.http.poll_max_ms = 10_000;
+    config.http.listen = "127.0.0.1:0".parse().unwrap();
+    config
+}
+
+impl TestCoordinator {
+    pub(crate) async fn start() -> Self {
+        Self::with(&config()).await
+    }
+
+    pub(crate) async fn with(config: &Config) -> Self {
+        let clock = Arc::new(MockClock::new(START));
+        let parts = Parts { clock: clock.clone(), random: Random::from_seed(1) };
+        let inner = Coordinator::assemble(config, parts).await.unwrap();
+        let mut tokens = Vec::new();
+        for role in Role::ALL {
+            tokens.push(Who::Token(inner.create_operator_token(role.as_str(), role).await.unwrap().token));
+        }
+        let admin = tokens.pop().unwrap();
+        let operator = tokens.pop().unwrap();
+        let viewer = tokens.pop().unwrap();
+        Self { inner, clock, viewer, operator, admin }
+    }
+
+    /// Sends a request as it is.
+    pub(crate) async fn send(&self, who: &Who, mut request: Request<Body>) -> Reply {
+        let mut connection = Connection::default();
+        match who {
+            Who::Nobody => {}
+            Who::Token(token) => {
+                request.headers_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
+            }
+            Who::Participant(peer) => connection.peer = Some(*peer),
+        }
+        request.extensions_mut().insert(connection);
+        let response = self.inner.router.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await.unwrap().to_bytes().to_vec();
+        Reply { status: parts.status, headers: parts.headers, body }
+    }
+
+    pub(crate) async fn get(&self, who: &Who, path: &str) -> Reply {
+        self.send(who, Request::get(path).body(Body::empty()).unwrap()).await
+    }
+
+    pub(crate) async fn post(&self, who: &Who, path: &str, body: &Value) -> Reply {
+        let request = Request::post(path).header("content-type", "application/json");
+        self.send(who, request.body(Body::from(body.to_string())).unwrap()).await
+    }
+
+    pub(crate) async fn call(&self, who: &Who, method: Method, path: &str) -> Reply {
+        self.send(who, Request::builder().method(method).uri(path).body(Body::empty()).unwrap()).await
+    }
+
+    /// An enrolment token's secret.
+    pub(crate) async fn enrollment_token(&self) -> String {
+        let reply = self.post(&self.operator, route::ENROLLMENT_TOKENS, &json!({})).await;
+        reply.json()["token"].as_str().unwrap().to_owned()
+    }
+
+    /// Enrols a participant.
+    pub(crate) async fn enroll(&self, name: &str) -> (ParticipantId, Who) {
+        let token = self.enrollment_token().await;
+        let (_, csr) = key_and_csr();
+        let body = json!({ "token": token, "csr_pem": csr, "name": name });
+        let reply: EnrollReply = self.post(&Who::Nobody, route::ENROLL, &body).await.read();
+        (reply.participant, who(&reply))
+    }
+
+    /// Creates a task and returns its id.
+    pub(crate) async fn create_task(&self, spec: &Value) -> TaskId {
+        let reply = self.post(&self.operator, route::TASKS, &json!({ "spec": spec })).await;
+        assert_eq!(reply.status, 201, "{}", String::from_utf8_lossy(&reply.body));
+        reply.json()["id"].as_str().unwrap().parse().unwrap()
+    }
+
+    /// Checks in for a task without waiting.
+    pub(crate) async fn check_in(&self, who: &Who, task: &str) -> CheckInReply {
+        self.post(who, route::CHECK_IN, &json!({ "task": task, "examples": 10, "wait_ms": 0 })).await.read()
+    }
+
+    /// Lets background work do all that can be done now.
+    pub(crate) async fn work(&self) {
+        self.inner.engine.step_all().await.unwrap();
+    }
+
+    /// Runs a round of `small_task` up to the point where these have their assignments.
+    pub(crate) async fn assigned(&self, participants: &[Who]) -> Vec<Assignment> {
+        self.work().await;
+        for who in participants {
+            self.check_in(who, "small").await;
+        }
+        self.work().await;
+        let mut assignments = Vec::new();
+        for who in participants {
+            match self.check_in(who, "small").await {
+                CheckInReply::Assigned(assignment) => assignments.push(*assignment),
+                other => panic!("not assigned: {other:?}"),
+            }
+        }
+        assignments
+    }
+
+    /// A request that uploads `body` for an assignment.
+    pub(crate) fn upload(&self, assignment: &Assignment, participant: ParticipantId, body: &[u8]) -> Request<Body> {
+        Request::put(route::masked_input(assignment.task, assignment.round, participant))
+            .header("content-type", MEDIA_MASKED_INPUT)
+            .header("content-length", body.len())
+            .header(ATTEMPT, assignment.attempt)
+            .header(CONTENT_SHA256, sha256(body).to_string())
+            .body(Body::from(body.to_vec()))
+            .unwrap()
+    }
+
+    pub(crate) fn advance(&self, by: Duration) {
+        self.clock.advance(by);
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+}
+
+/// The identity that a handshake with this certificate establishes.
+pub(crate) fn who(reply: &EnrollReply) -> Who {
+    let certificate = CertificateDer::from_pem_slice(reply.certificate_pem.as_bytes()).unwrap();
+    Who::Participant(Peer::from_certificate(&certificate).unwrap())
+}
+
+/// A new Ed25519 key in PEM and a signing request for it.
+pub(crate) fn key_and_csr() -> (String, String) {
+    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+    let csr = rcgen::CertificateParams::default().serialize_request(&key).unwrap();
+    (key.serialize_pem(), csr.pem().unwrap())
+}
+
+pub(crate) fn sha256(bytes: &[u8]) -> Digest {
+    Digest(ring::digest::digest(&ring::digest::SHA256, bytes).as_ref().try_into().unwrap())
+}
+
+/// A task of three parameters and two participants.
+pub(crate) fn small_task() -> Value {
+    json!({
+        "name": "small",
+        "model": { "tensors": [{ "name": "w", "shape": [3], "init": { "uniform": { "bound": 0.5 } } }], "seed": 7 },
+        "rounds": { "count": 2, "select_max": 8 },
+        "selection": { "cohort": { "count": 2 } },
+        "metrics": [],
+    })
+}
+
+/// Length of `small_task`'s masked inputs: three parameters and the weight, 32 bits each.
+pub(crate) const SMALL_BYTES: usize = 16;
+
+/// A masked input for `small_task`: these words, and a weight of 10.
+pub(crate) fn input(words: [i32; 3]) -> Vec<u8> {
+    words.into_iter().chain([10]).flat_map(i32::to_le_bytes).collect()
+}

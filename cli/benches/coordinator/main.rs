@@ -1,0 +1,28 @@
+//! What the coordinator costs: `tributary serve` as its own process, participants over real TLS, figures beside limits that
+//! are measured in the same run.
+//!
+//! `cargo bench -p tributary --bench coordinator [-- empty-round | check-ins | memory]`
+#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a bench prints, and stops at the first thing wrong")]
+
+mod check_ins;
+mod empty_round;
+mod memory;
+mod server;
+
+type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+#[tokio::main]
+async fn main() -> Outcome {
+    let asked: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let wanted = |name: &str| asked.is_empty() || asked.iter().any(|argument| argument == name);
+    if wanted("empty-round") {
+        empty_round::run().await?;
+    }
+    if wanted("check-ins") {
+        check_ins::run().await?;
+    }
+    if wanted("memory") {
+        memory::run().await?;
+    }
+    Ok(())
+}

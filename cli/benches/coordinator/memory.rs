@@ -1,0 +1,57 @@
+//! Peak memory of the coordinator while a large cohort reports large updates.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+use crate::Outcome;
+use crate::server::Server;
+
+const PARAMETERS: usize = 1_000_000;
+const PARTICIPANTS: u32 = 500;
+/// Uploads at once: more would measure this process, not the server.
+const AT_ONCE: usize = 16;
+
+pub(crate) async fn run() -> Outcome {
+    let server = Server::start()?;
+    let devices = server.enroll_many(PARTICIPANTS).await?;
+    let idle = server.memory("VmRSS")?;
+    server.forget_peak()?;
+    server.create_task(PARAMETERS, PARTICIPANTS, 1).await?;
+    let start = std::time::Instant::now();
+    let slots = Arc::new(Semaphore::new(AT_ONCE));
+    let runs = devices.into_iter().map(|device| {
+        let slots = Arc::clone(&slots);
+        tokio::spawn(async move {
+            // All check in, for the cohort is all of them; then a few at a time fetch and send.
+            let reply = loop {
+                let reply = device.check_in(20_000).await?;
+                if matches!(reply, wire::participant::CheckInReply::Assigned(_)) {
+                    break reply;
+                }
+            };
+            drop(reply);
+            let _slot = slots.acquire().await?;
+            device.take_part_once(PARAMETERS).await
+        })
+    });
+    for run in runs.collect::<Vec<_>>() {
+        run.await??;
+    }
+    let seconds = loop {
+        if server.rounds().await?[0]["state"] == "COMPLETED" {
+            break start.elapsed().as_secs_f64();
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    };
+    let peak = server.memory("VmHWM")?;
+    let model = (PARAMETERS * 4) as f64;
+    println!("memory: {PARTICIPANTS} updates of {PARAMETERS} parameters, {AT_ONCE} uploads at once, {seconds:.1} s");
+    println!(
+        "  idle {:.1} MB, peak {:.1} MB: {:.1} model sizes above idle (limit: 10)",
+        idle / 1e6,
+        peak / 1e6,
+        (peak - idle) / model
+    );
+    Ok(())
+}

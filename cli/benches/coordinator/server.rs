@@ -1,0 +1,188 @@
+//! A coordinator as its own process, an operator's connection to it and enrolled devices.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use client_sdk::identity::{Certified, Identity, SigningKey};
+use client_sdk::transport::{HttpsTransport, Place, Transport as _, Upload};
+use serde_json::{Value, json};
+use wire::participant::{Assignment, CheckInReply, CheckInRequest, EnrollRequest};
+use wire::{ParticipantId, route};
+
+use crate::Outcome;
+
+/// `tributary serve --dev` in a folder of its own; killed when dropped.
+pub(crate) struct Server {
+    child: Child,
+    url: String,
+    ca_pem: String,
+    token: String,
+    operator: reqwest::Client,
+    pub(crate) folder: tempfile::TempDir,
+}
+
+impl Server {
+    pub(crate) fn start() -> Outcome<Self> {
+        let folder = tempfile::tempdir()?;
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tributary"))
+            .args(["serve", "--dev", "--listen", "127.0.0.1:0", "--format", "json", "--data-dir"])
+            .arg(folder.path())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line)?;
+        let serving: Value = serde_json::from_str(&line)?;
+        let text = |key: &str| serving[key].as_str().unwrap().to_owned();
+        let ca_pem = std::fs::read_to_string(text("ca"))?;
+        let operator = reqwest::Client::builder()
+            .tls_certs_only([reqwest::Certificate::from_pem(ca_pem.as_bytes())?])
+            .build()?;
+        Ok(Self { child, url: text("url"), ca_pem, token: text("token"), operator, folder })
+    }
+
+    /// Creates a task with a model of `parameters` numbers in which all of `cohort` take part.
+    pub(crate) async fn create_task(&self, parameters: usize, cohort: u32, rounds: u32) -> Outcome {
+        let spec = json!({
+            "name": "bench",
+            "model": { "tensors": [{ "name": "w", "shape": [parameters] }] },
+            "rounds": { "count": rounds, "select_max": cohort },
+            "selection": { "cohort": { "count": cohort } },
+            "metrics": [],
+        });
+        self.post(route::TASKS, &json!({ "spec": spec })).await.map(drop)
+    }
+
+    /// The rounds so far, newest first.
+    pub(crate) async fn rounds(&self) -> Outcome<Vec<Value>> {
+        let tasks = self.get(route::TASKS).await?;
+        let task = tasks["items"][0]["id"].as_str().unwrap().to_owned();
+        let page = self.get(&format!("{}?limit=100", route::fill(route::ROUNDS, &[&task]))).await?;
+        Ok(page["items"].as_array().unwrap().clone())
+    }
+
+    async fn get(&self, path: &str) -> Outcome<Value> {
+        let request = self.operator.get(format!("{}{path}", self.url)).bearer_auth(&self.token);
+        Ok(request.send().await?.error_for_status()?.json().await?)
+    }
+
+    async fn post(&self, path: &str, body: &Value) -> Outcome<Value> {
+        let request = self.operator.post(format!("{}{path}", self.url)).bearer_auth(&self.token).json(body);
+        let response = request.send().await?;
+        let (status, body) = (response.status(), response.text().await?);
+        if status.is_success() { Ok(serde_json::from_str(&body)?) } else { Err(body.into()) }
+    }
+
+    pub(crate) async fn enroll(&self, name: &str) -> Outcome<Device> {
+        let token = self.post(route::ENROLLMENT_TOKENS, &json!({ "name": name })).await?;
+        let transport = HttpsTransport::new(&self.url, &self.ca_pem)?;
+        let key = Arc::new(SigningKey::generate()?);
+        let request = EnrollRequest {
+            token: token["token"].as_str().unwrap().to_owned(),
+            csr_pem: key.signing_request()?,
+            name: None,
+            labels: std::collections::BTreeMap::new(),
+        };
+        let certified = Certified::from(transport.enroll(&request).await?);
+        let participant = certified.participant;
+        transport.identify(&Identity { key, certified })?;
+        Ok(Device { transport, participant })
+    }
+
+    pub(crate) async fn enroll_many(&self, count: u32) -> Outcome<Vec<Device>> {
+        let mut devices = Vec::new();
+        for index in 0..count {
+            devices.push(self.enroll(&format!("device-{index:04}")).await?);
+        }
+        Ok(devices)
+    }
+
+    /// Processor time the server has used, in seconds.
+    pub(crate) fn cpu_seconds(&self) -> Outcome<f64> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        // The name in parentheses may hold blanks; fields 14 and 15 are user and system time in ticks of 10 ms.
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        Ok((fields[11].parse::<f64>()? + fields[12].parse::<f64>()?) / 100.0)
+    }
+
+    /// `VmRSS` now or `VmHWM`, the peak since [`Server::forget_peak`], in bytes.
+    pub(crate) fn memory(&self, what: &str) -> Outcome<f64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find(|line| line.starts_with(what)).unwrap();
+        Ok(line.split_whitespace().nth(1).unwrap().parse::<f64>()? * 1024.0)
+    }
+
+    pub(crate) fn forget_peak(&self) -> Outcome {
+        Ok(std::fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5")?)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // A server that has ended already needs no killing.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An enrolled device that does not train.
+pub(crate) struct Device {
+    pub(crate) transport: HttpsTransport,
+    participant: ParticipantId,
+}
+
+impl Device {
+    pub(crate) async fn check_in(&self, wait_ms: u64) -> Outcome<CheckInReply> {
+        let request = CheckInRequest { task: Some("bench".to_owned()), examples: 100, wait_ms };
+        Ok(self.transport.check_in(&request).await?)
+    }
+
+    /// Takes part in every round until the task is over.
+    pub(crate) async fn take_part(&self, parameters: usize) -> Outcome {
+        let input = Input::zeros(parameters)?;
+        loop {
+            match self.check_in(20_000).await? {
+                CheckInReply::TaskOver { .. } => return Ok(()),
+                CheckInReply::ComeBack { after_ms } => {
+                    tokio::time::sleep(std::time::Duration::from_millis(after_ms)).await;
+                }
+                CheckInReply::Assigned(work) => self.report(&work, &input).await?,
+            }
+        }
+    }
+
+    /// Does the work it was assigned.
+    pub(crate) async fn take_part_once(&self, parameters: usize) -> Outcome {
+        match self.check_in(20_000).await? {
+            CheckInReply::Assigned(work) => self.report(&work, &Input::zeros(parameters)?).await,
+            other => Err(format!("no work, but {other:?}").into()),
+        }
+    }
+
+    /// Fetches the model and sends an update of zeros.
+    async fn report(&self, work: &Assignment, input: &Input) -> Outcome {
+        let mut model = Vec::new();
+        self.transport.fetch_model(work.task, &work.base, &mut model).await?;
+        drop(model);
+        let place = Place { task: work.task, round: work.round, attempt: work.attempt };
+        let Input { body, sha256 } = input.clone();
+        self.transport.upload(&Upload { place, participant: self.participant, sha256, body }).await?;
+        Ok(())
+    }
+}
+
+#[derive(Clone)]
+struct Input {
+    body: bytes::Bytes,
+    sha256: wire::Digest,
+}
+
+impl Input {
+    /// 32-bit words, little end first: the parameters, then the weight. No metrics.
+    fn zeros(parameters: usize) -> Outcome<Self> {
+        let mut body = vec![0; (parameters + 1) * 4];
+        body[parameters * 4] = 1;
+        let digest = ring::digest::digest(&ring::digest::SHA256, &body);
+        Ok(Self { body: body.into(), sha256: wire::Digest(digest.as_ref().try_into()?) })
+    }
+}

@@ -44,6 +44,19 @@ pub enum AggregationError {
         /// Bits of the plan's modulus.
         plan_bits: u8,
     },
+    /// A slice does not lie in the vector of the plan, or starts where slices do not.
+    #[error(
+        "{len} words from word {offset} on are no slice of the plan's {words} words that starts at a multiple of {start}",
+        start = Shape::SLICE_START
+    )]
+    Slice {
+        /// Index of the first word of the slice.
+        offset: u64,
+        /// Words of the slice.
+        len: usize,
+        /// Words of the plan's vector.
+        words: u64,
+    },
     /// There is no room for the sum.
     #[error("there is no memory for {bytes} bytes of a sum")]
     OutOfMemory {

@@ -26,12 +26,19 @@ use secure_agg::mask::MaskPlan;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod cpu;
+#[cfg(any(feature = "cuda", feature = "host-cuda-test"))]
+pub mod cuda;
 pub mod device;
 mod error;
+pub mod fallback;
+#[cfg(any(feature = "cuda", feature = "wgpu", feature = "host-cuda-test"))]
+mod gpu;
 mod self_test;
 mod shape;
+mod stream;
 
 pub use error::AggregationError;
+pub use fallback::{FallbackEvent, Finished};
 pub use shape::Shape;
 
 /// A device that sums and unmasks. Shared by all rounds; every call may come from any thread.
@@ -44,6 +51,15 @@ pub trait Aggregator: Send + Sync {
     /// # Errors
     /// [`AggregationError::OutOfMemory`] when there is no room for the sum.
     fn begin(&self, shape: Shape) -> Result<Box<dyn Accumulator>, AggregationError>;
+
+    /// Applies every mask of the plan to a slice of a sum that is kept elsewhere, and reduces it: `sum` holds the words from
+    /// `offset` on, a multiple of [`Shape::SLICE_START`], and `out` takes as many. Masked sums are best kept in main memory,
+    /// where a device that is lost does not lose them.
+    ///
+    /// # Errors
+    /// [`AggregationError::Slice`] or [`AggregationError::Length`] for what does not fit;
+    /// [`AggregationError::Device`] or [`AggregationError::OutOfMemory`] when the device fails: `out` then holds anything.
+    fn unmask_slice(&self, plan: &MaskPlan, offset: u64, sum: &[u32], out: &mut [u32]) -> Result<(), AggregationError>;
 }
 
 /// One running sum. A partial sum is itself a vector like an input, so sums of several replicas add up.
@@ -96,4 +112,12 @@ pub trait Accumulator: Send {
     /// # Errors
     /// [`AggregationError::Plan`] when the plan is for vectors of another length or modulus.
     fn unmask(self: Box<Self>, plan: &MaskPlan) -> Result<Vec<u32>, AggregationError>;
+
+    /// Ends the sum like [`unmask`](Self::unmask), and tells whether the device did it.
+    ///
+    /// # Errors
+    /// As [`unmask`](Self::unmask).
+    fn finish(self: Box<Self>, plan: &MaskPlan) -> Result<Finished, AggregationError> {
+        Ok(Finished { words: self.unmask(plan)?, fallback: None })
+    }
 }

@@ -62,7 +62,11 @@ fn comparison(device: &dyn Aggregator, words: usize, bits: u8, masks: u8) -> Res
     sum.merge(&input)?;
     let mut expected: Vec<u32> = input.iter().map(|word| word.wrapping_mul(2)).collect();
     mask::apply(&plan, 0, &mut expected).map_err(|error| fault(device, &error.to_string()))?;
-    expect_equal(device, "the comparison with the definition", &sum.unmask(&plan)?, &expected)
+    let kept = sum.partial()?;
+    expect_equal(device, "the comparison with the definition", &sum.unmask(&plan)?, &expected)?;
+    let mut slice = vec![0; words];
+    device.unmask_slice(&plan, 0, &kept, &mut slice)?;
+    expect_equal(device, "the comparison of a kept sum with the definition", &slice, &expected)
 }
 
 fn plan_for(device: &dyn Aggregator, shape: Shape) -> Result<MaskPlan, AggregationError> {
@@ -100,6 +104,16 @@ mod tests {
 
         fn begin(&self, shape: Shape) -> Result<Box<dyn Accumulator>, AggregationError> {
             Ok(Box::new(FaultySum(self.0.begin(shape)?)))
+        }
+
+        fn unmask_slice(
+            &self,
+            plan: &MaskPlan,
+            offset: u64,
+            sum: &[u32],
+            out: &mut [u32],
+        ) -> Result<(), AggregationError> {
+            self.0.unmask_slice(plan, offset, sum, out)
         }
     }
 

@@ -46,6 +46,25 @@ impl Shape {
         packing::packed_len(self.words, self.modulus)
     }
 
+    /// Slices of a vector that are unmasked on their own start at multiples of 2^16 words.
+    pub const SLICE_START: u64 = 1 << 16;
+
+    /// Whether `len` words from `offset` on are a slice of the vector of `plan`, with as much room for the result.
+    ///
+    /// # Errors
+    /// [`AggregationError::Slice`] when they are not, or `offset` is no multiple of [`SLICE_START`](Self::SLICE_START);
+    /// [`AggregationError::Length`] when the room for the result has another length.
+    pub fn check_slice(plan: &MaskPlan, offset: u64, len: usize, room: usize) -> Result<(), AggregationError> {
+        if room != len {
+            return Err(AggregationError::Length { expected: len, got: room });
+        }
+        let end = offset.checked_add(len as u64);
+        if !offset.is_multiple_of(Self::SLICE_START) || end.is_none_or(|end| end > plan.words()) {
+            return Err(AggregationError::Slice { offset, len, words: plan.words() });
+        }
+        Ok(())
+    }
+
     /// Whether `plan` is for vectors of this shape.
     ///
     /// # Errors
@@ -61,4 +80,12 @@ impl Shape {
             plan_bits: plan.modulus().bits(),
         })
     }
+}
+
+/// An empty vector with room for a sum.
+pub(crate) fn room_for(shape: Shape) -> Result<Vec<u32>, AggregationError> {
+    let mut words = Vec::new();
+    let bytes = shape.words().saturating_mul(size_of::<u32>());
+    words.try_reserve_exact(shape.words()).map_err(|_| AggregationError::OutOfMemory { bytes })?;
+    Ok(words)
 }

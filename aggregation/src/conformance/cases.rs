@@ -171,6 +171,24 @@ pub(super) fn splits(device: &dyn Aggregator) {
     }
 }
 
+/// A sum that is kept elsewhere, unmasked a slice at a time, from either side of a nonce's end too.
+pub(super) fn slices(device: &dyn Aggregator) {
+    let mut numbers = Numbers::new(9);
+    let cases = [(0, 1000, 2), (3, 65_536, 5), (255, 70_001, 3), (256, 17, 40), (2, 200_000, 0)];
+    for (start, words, masks) in cases {
+        let offset = start * Shape::SLICE_START;
+        let whole = usize::try_from(offset).expect("2^24 fits") + words + 5;
+        let shape = Shape::new(whole, 19).expect("the case is in range");
+        let plan = plan(shape, Plane::Scalars, masks, &mut numbers);
+        let sum = numbers.words(words);
+        let mut expected = sum.clone();
+        mask::apply(&plan, offset, &mut expected).expect("the slice lies inside");
+        let mut out = vec![7; words];
+        device.unmask_slice(&plan, offset, &sum, &mut out).expect("the slice lies inside");
+        assert!(out == expected, "{}: {words} words at {offset}, {masks} masks", device.name());
+    }
+}
+
 /// Two rounds on one device do not mix.
 pub(super) fn two_sums_at_once(device: &dyn Aggregator) {
     let together = Barrier::new(2);

@@ -33,6 +33,15 @@ impl<A: Aggregator, B: Aggregator> Aggregator for Lockstep<A, B> {
         agree(&self.name, "begin", &left, &right);
         Ok(Box::new(Pair { name: self.name.clone(), left: left?, right: right? }))
     }
+
+    fn unmask_slice(&self, plan: &MaskPlan, offset: u64, sum: &[u32], out: &mut [u32]) -> Result<(), AggregationError> {
+        let mut other = out.to_vec();
+        let left = self.left.unmask_slice(plan, offset, sum, out);
+        agree(&self.name, "unmask_slice", &left, &self.right.unmask_slice(plan, offset, sum, &mut other));
+        left?;
+        compare(&self.name, "unmask_slice", out, &other);
+        Ok(())
+    }
 }
 
 struct Pair {

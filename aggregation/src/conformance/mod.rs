@@ -22,9 +22,11 @@ pub fn run(device: &dyn Aggregator) {
     cases::chunk_boundary(device);
     cases::no_inputs(device);
     cases::splits(device);
+    cases::slices(device);
     cases::two_sums_at_once(device);
     refusals::lengths(device);
     refusals::padding(device);
     refusals::plans(device);
+    refusals::slices(device);
     refusals::torn_streams(device);
 }

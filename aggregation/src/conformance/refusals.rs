@@ -64,6 +64,17 @@ pub(super) fn plans(device: &dyn Aggregator) {
     }
 }
 
+pub(super) fn slices(device: &dyn Aggregator) {
+    let modulus = Modulus::new(BITS).expect("the case is in range");
+    let plan = MaskPlan::new(Plane::Model, WORDS as u64, modulus).expect("the case is in range");
+    for (offset, len) in [(0, WORDS + 1), (1 << 16, WORDS), (1000, 10), (1 << 17, 0), (u64::MAX - 0xffff, 1)] {
+        let outcome = device.unmask_slice(&plan, offset, &vec![1; len], &mut vec![0; len]);
+        assert!(matches!(outcome, Err(AggregationError::Slice { .. })), "{len} words at {offset}: {outcome:?}");
+    }
+    let outcome = device.unmask_slice(&plan, 0, &[1, 2], &mut [0]);
+    assert!(matches!(outcome, Err(AggregationError::Length { expected: 2, got: 1 })), "{outcome:?}");
+}
+
 /// A stream that breaks its promise tears the sum, and a torn sum gives nothing away.
 pub(super) fn torn_streams(device: &dyn Aggregator) {
     let (_, _, packed) = started(device);

@@ -1,6 +1,6 @@
 //! One running sum in main memory.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::sync::Arc;
 
 use rayon::ThreadPool;
@@ -10,6 +10,8 @@ use secure_agg::modular;
 use secure_agg::packing::{self, PackingError};
 
 use super::kernel::{BATCH, Present};
+use crate::shape::room_for;
+use crate::stream::read_full;
 use crate::{Accumulator, AggregationError, Shape};
 
 /// Words that one thread adds at a time, and that a stream's buffer holds: a multiple of 8, so every piece of a packed
@@ -17,7 +19,7 @@ use crate::{Accumulator, AggregationError, Shape};
 const PIECE: usize = 1 << 16;
 
 /// The sum, kept modulo 2^32 until someone asks for it.
-pub(super) struct CpuAccumulator {
+pub(crate) struct CpuAccumulator {
     shape: Shape,
     kernel: Present,
     pool: Option<Arc<ThreadPool>>,
@@ -36,14 +38,15 @@ impl CpuAccumulator {
         if self.torn { Err(AggregationError::Torn) } else { Ok(()) }
     }
 
+    /// The sum, not reduced, unless it is torn.
+    pub(crate) fn words(&self) -> Result<&[u32], AggregationError> {
+        self.refuse_if_torn()?;
+        Ok(&self.sum)
+    }
+
     /// Runs `work` on consecutive pieces of the sum, with the index of each piece, on all threads.
     fn for_each_piece(&mut self, words: usize, work: impl Fn(usize, &mut [u32]) + Send + Sync) {
-        match &self.pool {
-            Some(pool) if self.sum.len() > words => pool.install(|| {
-                self.sum.par_chunks_mut(words).enumerate().for_each(|(index, piece)| work(index, piece));
-            }),
-            _ => self.sum.chunks_mut(words).enumerate().for_each(|(index, piece)| work(index, piece)),
-        }
+        for_each_piece(self.pool.as_deref(), &mut self.sum, words, work);
     }
 
     /// Adds everything `stream` gives; an error leaves the sum half-way.
@@ -69,26 +72,25 @@ impl CpuAccumulator {
     }
 }
 
-/// An empty vector with room for a sum.
-fn room_for(shape: Shape) -> Result<Vec<u32>, AggregationError> {
-    let mut words = Vec::new();
-    let bytes = shape.words().saturating_mul(size_of::<u32>());
-    words.try_reserve_exact(shape.words()).map_err(|_| AggregationError::OutOfMemory { bytes })?;
-    Ok(words)
+fn for_each_piece(
+    pool: Option<&ThreadPool>,
+    all: &mut [u32],
+    words: usize,
+    work: impl Fn(usize, &mut [u32]) + Send + Sync,
+) {
+    match pool {
+        Some(pool) if all.len() > words => pool.install(|| {
+            all.par_chunks_mut(words).enumerate().for_each(|(index, piece)| work(index, piece));
+        }),
+        _ => all.chunks_mut(words).enumerate().for_each(|(index, piece)| work(index, piece)),
+    }
 }
 
-/// Reads until `buffer` is full or the stream ends; how many bytes that were.
-fn read_full(stream: &mut dyn Read, buffer: &mut [u8]) -> std::io::Result<usize> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match stream.read(&mut buffer[filled..]) {
-            Ok(0) => break,
-            Ok(got) => filled += got,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
+/// Applies all masks of `plan` to words of its vector from `offset` on, a multiple of [`BATCH`], and reduces them.
+pub(super) fn apply_masks(kernel: Present, pool: Option<&ThreadPool>, plan: &MaskPlan, offset: u64, words: &mut [u32]) {
+    for_each_piece(pool, words, BATCH, |index, words| {
+        kernel.apply_masks(plan, offset + (index * BATCH) as u64, words);
+    });
 }
 
 impl Accumulator for CpuAccumulator {
@@ -155,10 +157,7 @@ impl Accumulator for CpuAccumulator {
     fn unmask(mut self: Box<Self>, plan: &MaskPlan) -> Result<Vec<u32>, AggregationError> {
         self.refuse_if_torn()?;
         self.shape.check_plan(plan)?;
-        let kernel = self.kernel;
-        self.for_each_piece(BATCH, |index, words| {
-            kernel.apply_masks(plan, (index * BATCH) as u64, words);
-        });
+        apply_masks(self.kernel, self.pool.as_deref(), plan, 0, &mut self.sum);
         Ok(self.sum)
     }
 }

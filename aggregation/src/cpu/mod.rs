@@ -20,7 +20,9 @@ use std::thread;
 
 use rayon::ThreadPool;
 
-use self::accumulator::CpuAccumulator;
+use secure_agg::mask::MaskPlan;
+
+pub(crate) use self::accumulator::CpuAccumulator;
 pub use self::kernel::Kernel;
 use self::kernel::Present;
 use crate::{Accumulator, AggregationError, Aggregator, Shape};
@@ -63,6 +65,11 @@ impl CpuAggregator {
         };
         Ok(Self { name, kernel, pool })
     }
+
+    /// A sum of nothing whose words the caller may look at.
+    pub(crate) fn begin_here(&self, shape: Shape) -> Result<CpuAccumulator, AggregationError> {
+        CpuAccumulator::new(shape, self.kernel, self.pool.clone())
+    }
 }
 
 fn thread_name(index: usize) -> String {
@@ -75,6 +82,13 @@ impl Aggregator for CpuAggregator {
     }
 
     fn begin(&self, shape: Shape) -> Result<Box<dyn Accumulator>, AggregationError> {
-        Ok(Box::new(CpuAccumulator::new(shape, self.kernel, self.pool.clone())?))
+        Ok(Box::new(self.begin_here(shape)?))
+    }
+
+    fn unmask_slice(&self, plan: &MaskPlan, offset: u64, sum: &[u32], out: &mut [u32]) -> Result<(), AggregationError> {
+        Shape::check_slice(plan, offset, sum.len(), out.len())?;
+        out.copy_from_slice(sum);
+        accumulator::apply_masks(self.kernel, self.pool.as_deref(), plan, offset, out);
+        Ok(())
     }
 }

@@ -1,0 +1,14 @@
+//! Compiles the CUDA kernels as C++ for the processor when the tests' feature `host-cuda-test` asks for it; otherwise it
+//! does nothing, and no C++ compiler is needed.
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    #[cfg(feature = "host-cuda-test")]
+    {
+        println!("cargo::rerun-if-changed=src/cuda/kernels.cu");
+        println!("cargo::rerun-if-changed=src/cuda/host.cpp");
+        let mut build = cc::Build::new();
+        build.cpp(true).std("c++17").opt_level(2).flag("-Wno-unknown-pragmas").file("src/cuda/host.cpp");
+        build.compile("aggregation_host_cuda");
+    }
+}

@@ -1,0 +1,144 @@
+//! The text of the CUDA kernels, compiled as C++ and run by the processor: a device like any other for the tests, so that
+//! what a GPU would execute is compared bit for bit where there is none. It shows the arithmetic, the indices and the
+//! splits; it cannot show races or timing.
+
+use crate::gpu::{Gpu, GpuAggregator, GpuError, Launch, Limits, SHORTEST_PIECE, SeedList, SeedRecord};
+use crate::{Accumulator, AggregationError, Aggregator, Shape};
+use secure_agg::mask::MaskPlan;
+
+/// Threads of a block, as on a GPU.
+const BLOCK: u32 = 256;
+
+#[expect(unsafe_code, reason = "the kernels' entry points in host.cpp")]
+unsafe extern "C" {
+    fn host_unmask(
+        grid_x: u32,
+        grid_y: u32,
+        block: u32,
+        seeds: *const SeedRecord,
+        sum: *mut u32,
+        len: u64,
+        first_seed: u32,
+        n_seeds: u32,
+        first_block: u32,
+        nonce0: u32,
+        nonce1: u32,
+    );
+    fn host_add_packed(grid_x: u32, block: u32, sum: *mut u32, at: u64, packed: *const u32, len: u64, bits: u32);
+}
+
+/// Runs the CUDA kernels' text on the processor, slowly.
+pub struct HostCudaAggregator(GpuAggregator<HostGpu>);
+
+impl HostCudaAggregator {
+    /// As many devices as asked for, each of which runs out of memory beyond `memory_words` words (0: never).
+    #[must_use]
+    pub fn new(devices: usize, memory_words: usize) -> Self {
+        let gpus = (0..devices).map(|_| HostGpu { memory_words }).collect();
+        Self(GpuAggregator::new(&format!("cuda text on the processor, {devices} devices"), gpus))
+    }
+}
+
+impl Aggregator for HostCudaAggregator {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn begin(&self, shape: Shape) -> Result<Box<dyn Accumulator>, AggregationError> {
+        self.0.begin(shape)
+    }
+
+    fn unmask_slice(&self, plan: &MaskPlan, offset: u64, sum: &[u32], out: &mut [u32]) -> Result<(), AggregationError> {
+        self.0.unmask_slice(plan, offset, sum, out)
+    }
+}
+
+struct HostGpu {
+    memory_words: usize,
+}
+
+impl Gpu for HostGpu {
+    type Memory = Vec<u32>;
+    type Seeds = Vec<SeedRecord>;
+
+    /// Small numbers, so that the tests see split seeds, several pieces and several launches.
+    fn limits(&self) -> Limits {
+        Limits { piece_words: 16 * SHORTEST_PIECE, threads: 24, launch_bytes: 1 << 20 }
+    }
+
+    fn zeros(&self, words: usize) -> Result<Self::Memory, GpuError> {
+        if self.memory_words != 0 && words > self.memory_words {
+            return Err(GpuError::OutOfMemory);
+        }
+        Ok(vec![0; words])
+    }
+
+    fn write(&self, memory: &mut Self::Memory, words: &[u32]) -> Result<(), GpuError> {
+        memory[..words.len()].copy_from_slice(words);
+        Ok(())
+    }
+
+    fn add_packed(
+        &self,
+        memory: &mut Self::Memory,
+        at: usize,
+        packed: &[u8],
+        words: usize,
+        bits: u8,
+    ) -> Result<(), GpuError> {
+        assert!(at + words <= memory.len() && packed.len() >= (words * usize::from(bits)).div_ceil(8));
+        let mut padded = packed.to_vec();
+        padded.resize(packed.len().next_multiple_of(4) + 4, 0);
+        let (packed, _) = padded.as_chunks::<4>();
+        let packed: Vec<u32> = packed.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
+        let (sum, bits) = (memory.as_mut_ptr(), u32::from(bits));
+        // SAFETY: thread i reads packed words i·bits/32 and the one after, which the padding holds, and adds to word at + i
+        // for i below `words`; both lie inside, as asserted. Nothing keeps the pointers.
+        #[expect(unsafe_code, reason = "a kernel's entry point")]
+        unsafe {
+            host_add_packed(grid(words), BLOCK, sum, at as u64, packed.as_ptr(), words as u64, bits);
+        }
+        Ok(())
+    }
+
+    fn load(&self, seeds: &SeedList) -> Result<Self::Seeds, GpuError> {
+        Ok(seeds.records().to_vec())
+    }
+
+    fn apply(&self, memory: &mut Self::Memory, seeds: &Self::Seeds, launch: &Launch) -> Result<(), GpuError> {
+        assert!(launch.words <= memory.len() && launch.seeds.end as usize <= seeds.len());
+        let count = launch.seeds.end - launch.seeds.start;
+        let [nonce0, nonce1] = launch.nonce;
+        let (sum, len, first) = (memory.as_mut_ptr(), launch.words as u64, launch.seeds.start);
+        // SAFETY: the kernel touches words below `launch.words` of the sum and the seeds of the range, all inside, as
+        // asserted; `SeedRecord` has the layout and the alignment of the kernel's `Seed`. Nothing keeps the pointers.
+        #[expect(unsafe_code, reason = "a kernel's entry point")]
+        unsafe {
+            let (blocks, parts) = (grid(launch.blocks()), launch.parts);
+            host_unmask(
+                blocks,
+                parts,
+                BLOCK,
+                seeds.as_ptr(),
+                sum,
+                len,
+                first,
+                count,
+                launch.first_block,
+                nonce0,
+                nonce1,
+            );
+        }
+        Ok(())
+    }
+
+    fn read(&self, memory: &mut Self::Memory, into: &mut [u32]) -> Result<(), GpuError> {
+        into.copy_from_slice(&memory[..into.len()]);
+        Ok(())
+    }
+}
+
+/// Blocks of threads for as many threads.
+fn grid(threads: usize) -> u32 {
+    u32::try_from(threads.div_ceil(BLOCK as usize)).expect("a piece has at most 2^24 words")
+}

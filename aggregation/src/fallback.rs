@@ -1,0 +1,261 @@
+//! A device with the processor behind it: when the device fails in the middle of a round, the round ends with the same bits.
+//!
+//! Inputs are added in main memory as they arrive, which keeps up with any network; the device only unmasks, and gets one
+//! sum and the seeds for it. So a lost device has nothing that is needed, and memory does not depend on the number of
+//! inputs. Every answer is compared with the definition in three places before it is believed.
+
+use std::any::Any;
+use std::io::{Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use secure_agg::mask::{self, MaskPlan};
+
+use crate::cpu::{CpuAccumulator, CpuAggregator};
+use crate::shape::room_for;
+use crate::{Accumulator, AggregationError, Aggregator, Shape};
+
+/// A sum that has ended. It may be one that nobody is to see without noise: it is neither printed nor copied.
+pub struct Finished {
+    /// The sum, unmasked and reduced.
+    pub words: Vec<u32>,
+    /// What became of the device, when it was not the one that unmasked: an event worth counting.
+    pub fallback: Option<FallbackEvent>,
+}
+
+/// A device failed, and another one did its work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FallbackEvent {
+    /// The device that failed.
+    pub device: String,
+    /// What happened to it.
+    pub reason: String,
+    /// The device that took over.
+    pub taken_over_by: String,
+}
+
+/// Unmasks on a device, and on the processor when that fails.
+pub struct Fallback {
+    device: Arc<dyn Aggregator>,
+    cpu: Arc<CpuAggregator>,
+}
+
+impl Fallback {
+    /// `device` with `cpu` behind it.
+    #[must_use]
+    pub fn new(device: Arc<dyn Aggregator>, cpu: Arc<CpuAggregator>) -> Self {
+        Self { device, cpu }
+    }
+}
+
+impl Aggregator for Fallback {
+    fn name(&self) -> &str {
+        self.device.name()
+    }
+
+    fn begin(&self, shape: Shape) -> Result<Box<dyn Accumulator>, AggregationError> {
+        let sum = self.cpu.begin_here(shape)?;
+        Ok(Box::new(FallbackSum { sum, device: Arc::clone(&self.device), cpu: Arc::clone(&self.cpu) }))
+    }
+
+    fn unmask_slice(&self, plan: &MaskPlan, offset: u64, sum: &[u32], out: &mut [u32]) -> Result<(), AggregationError> {
+        unmask_slice(&*self.device, &self.cpu, plan, (offset, sum), out).map(drop)
+    }
+}
+
+struct FallbackSum {
+    sum: CpuAccumulator,
+    device: Arc<dyn Aggregator>,
+    cpu: Arc<CpuAggregator>,
+}
+
+impl Accumulator for FallbackSum {
+    fn shape(&self) -> Shape {
+        self.sum.shape()
+    }
+
+    fn add_packed(&mut self, packed: &[u8]) -> Result<(), AggregationError> {
+        self.sum.add_packed(packed)
+    }
+
+    fn add_stream(&mut self, packed: &mut dyn Read, length: u64) -> Result<(), AggregationError> {
+        self.sum.add_stream(packed, length)
+    }
+
+    fn merge(&mut self, words: &[u32]) -> Result<(), AggregationError> {
+        self.sum.merge(words)
+    }
+
+    fn partial(&mut self) -> Result<Vec<u32>, AggregationError> {
+        self.sum.partial()
+    }
+
+    fn write_partial(&mut self, out: &mut dyn Write) -> Result<(), AggregationError> {
+        self.sum.write_partial(out)
+    }
+
+    fn unmask(self: Box<Self>, plan: &MaskPlan) -> Result<Vec<u32>, AggregationError> {
+        self.finish(plan).map(|finished| finished.words)
+    }
+
+    fn finish(self: Box<Self>, plan: &MaskPlan) -> Result<Finished, AggregationError> {
+        let sum = self.sum.words()?;
+        let shape = self.sum.shape();
+        shape.check_plan(plan)?;
+        let mut words = room_for(shape)?;
+        words.resize(shape.words(), 0);
+        let fallback = unmask_slice(&*self.device, &self.cpu, plan, (0, sum), &mut words)?;
+        Ok(Finished { words, fallback })
+    }
+}
+
+/// Unmasks the words `slice.1` that lie at `slice.0`. An error is the caller's or the processor's, never the device's.
+fn unmask_slice(
+    device: &dyn Aggregator,
+    cpu: &CpuAggregator,
+    plan: &MaskPlan,
+    slice: (u64, &[u32]),
+    out: &mut [u32],
+) -> Result<Option<FallbackEvent>, AggregationError> {
+    let (offset, sum) = slice;
+    Shape::check_slice(plan, offset, sum.len(), out.len())?;
+    // Without masks there is nothing that a device could do faster than the way to it and back.
+    if plan.is_empty() {
+        cpu.unmask_slice(plan, offset, sum, out)?;
+        return Ok(None);
+    }
+    // A driver's wrapper may panic where it should fail. What it was given is either only read or written anew below.
+    let attempt = catch_unwind(AssertUnwindSafe(|| device.unmask_slice(plan, offset, sum, out)));
+    let reason = match attempt {
+        Ok(Ok(())) if is_right(plan, offset, sum, out) => return Ok(None),
+        Ok(Ok(())) => "it gave a wrong answer".to_owned(),
+        Ok(Err(AggregationError::Device { reason, .. })) => reason,
+        Ok(Err(error)) => error.to_string(),
+        Err(panic) => format!("it panicked: {}", said(&*panic)),
+    };
+    let (device, taken_over_by) = (device.name().to_owned(), cpu.name().to_owned());
+    tracing::error!(%device, %reason, %taken_over_by, "an aggregation device failed in the middle of a round");
+    cpu.unmask_slice(plan, offset, sum, out)?;
+    Ok(Some(FallbackEvent { device, reason, taken_over_by }))
+}
+
+/// Words at each of the places that are compared with the definition.
+const SAMPLE: usize = 16;
+
+/// Whether the first, the middle and the last words are those of the definition. A device that stopped half-way, or never
+/// began, does not pass.
+fn is_right(plan: &MaskPlan, offset: u64, sum: &[u32], out: &[u32]) -> bool {
+    let sample = SAMPLE.min(sum.len());
+    [0, sum.len() / 2, sum.len()].into_iter().all(|place| {
+        let start = place.min(sum.len() - sample);
+        let mut expected = sum[start..start + sample].to_vec();
+        mask::apply(plan, offset + start as u64, &mut expected).is_ok() && expected == out[start..start + sample]
+    })
+}
+
+fn said(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a word")
+}
+
+#[cfg(test)]
+mod tests {
+    use secure_agg::mask::{MaskSeed, Plane, Sign};
+
+    use super::*;
+
+    #[derive(Clone, Copy, Debug)]
+    enum Fault {
+        Lost,
+        NoMemory,
+        Panics,
+        WritesNothing,
+        StopsHalfWay,
+        None,
+    }
+
+    /// A device that fails as it is told.
+    struct Injected(Fault, CpuAggregator);
+
+    impl Aggregator for Injected {
+        fn name(&self) -> &str {
+            "injected"
+        }
+
+        fn begin(&self, shape: Shape) -> Result<Box<dyn Accumulator>, AggregationError> {
+            self.1.begin(shape)
+        }
+
+        fn unmask_slice(
+            &self,
+            plan: &MaskPlan,
+            offset: u64,
+            sum: &[u32],
+            out: &mut [u32],
+        ) -> Result<(), AggregationError> {
+            let half = out.len() / 2;
+            let failed =
+                |reason: &str| Err(AggregationError::Device { device: "injected".into(), reason: reason.into() });
+            match self.0 {
+                Fault::Lost => {
+                    out.fill(0xdead);
+                    failed("the device is lost")
+                }
+                Fault::NoMemory => Err(AggregationError::OutOfMemory { bytes: 64 }),
+                Fault::Panics => panic!("a driver's wrapper gave up"),
+                Fault::WritesNothing => Ok(()),
+                Fault::StopsHalfWay => self.1.unmask_slice(plan, offset, &sum[..half], &mut out[..half]),
+                Fault::None => self.1.unmask_slice(plan, offset, sum, out),
+            }
+        }
+    }
+
+    fn finished(fault: Fault, masks: u8) -> (Finished, Vec<u32>) {
+        let cpu = Arc::new(CpuAggregator::new(1).unwrap());
+        let device = Fallback::new(Arc::new(Injected(fault, CpuAggregator::new(1).unwrap())), cpu);
+        let shape = Shape::new(100_000, 20).unwrap();
+        let mut plan = MaskPlan::new(Plane::Model, 100_000, shape.modulus()).unwrap();
+        for number in 0..masks {
+            plan.push(MaskSeed::new(&mut [number; 32]), if number == 1 { Sign::Subtract } else { Sign::Add });
+        }
+        let mut expected: Vec<u32> = (0..100_000).collect();
+        let mut sum = device.begin(shape).unwrap();
+        sum.merge(&expected).unwrap();
+        mask::apply(&plan, 0, &mut expected).unwrap();
+        (sum.finish(&plan).unwrap(), expected)
+    }
+
+    #[test]
+    fn whatever_happens_to_the_device_the_bits_are_the_same_and_the_caller_learns_of_it() {
+        for (fault, reason) in [
+            (Fault::Lost, "the device is lost"),
+            (Fault::NoMemory, "there is no memory for 64 bytes of a sum"),
+            (Fault::Panics, "it panicked: a driver's wrapper gave up"),
+            (Fault::WritesNothing, "it gave a wrong answer"),
+            (Fault::StopsHalfWay, "it gave a wrong answer"),
+        ] {
+            let (finished, expected) = finished(fault, 3);
+            assert!(finished.words == expected, "{fault:?}");
+            let event = finished.fallback.unwrap();
+            assert_eq!((&*event.device, &*event.reason), ("injected", reason));
+            assert!(event.taken_over_by.starts_with("cpu ("), "{event:?}");
+        }
+    }
+
+    #[test]
+    fn a_device_that_works_is_no_event_and_one_without_masks_is_not_asked() {
+        for (fault, masks) in [(Fault::None, 3), (Fault::Panics, 0)] {
+            let (finished, expected) = finished(fault, masks);
+            assert!(finished.words == expected && finished.fallback.is_none(), "{fault:?}");
+        }
+    }
+
+    #[test]
+    fn a_plan_for_another_vector_is_the_callers_error_not_the_devices() {
+        let cpu = Arc::new(CpuAggregator::new(1).unwrap());
+        let device = Fallback::new(Arc::new(Injected(Fault::Lost, CpuAggregator::new(1).unwrap())), cpu);
+        let sum = device.begin(Shape::new(10, 20).unwrap()).unwrap();
+        let plan = MaskPlan::new(Plane::Model, 11, Shape::new(10, 20).unwrap().modulus()).unwrap();
+        assert!(matches!(sum.finish(&plan), Err(AggregationError::Plan { .. })));
+    }
+}

@@ -1,0 +1,99 @@
+//! How the masks of one piece of a vector are cut into launches.
+
+use std::ops::Range;
+
+use secure_agg::mask::{self, Plane, WORDS_PER_BLOCK, WORDS_PER_NONCE};
+
+use super::Limits;
+
+/// One launch of the mask kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Launch {
+    /// Words of the piece.
+    pub(crate) words: usize,
+    /// The ChaCha20 block of its first word.
+    pub(crate) first_block: u32,
+    /// The first two words of the nonce; the third is zero.
+    pub(crate) nonce: [u32; 2],
+    /// Which seeds.
+    pub(crate) seeds: Range<u32>,
+    /// Parts into which the seeds are split, for more threads than the piece has blocks.
+    pub(crate) parts: u32,
+}
+
+/// Seeds that a part should have at least, so that its atomic additions stay few beside its arithmetic.
+const SEEDS_OF_A_PART: usize = 4;
+/// Rounds of resident threads that a launch should fill: the last, incomplete one then wastes little.
+const WAVES: usize = 16;
+/// Most parts: the limit of a launch's second dimension everywhere.
+const MOST_PARTS: usize = 65_535;
+
+impl Launch {
+    /// The blocks of the piece: one thread each in every part.
+    pub(crate) const fn blocks(&self) -> usize {
+        self.words.div_ceil(WORDS_PER_BLOCK as usize)
+    }
+
+    /// Everything that applies `seeds` masks to the `words` words at `offset` of a vector on `plane`. The piece lies within
+    /// one nonce and starts on a block.
+    pub(crate) fn all(plane: Plane, offset: u64, words: usize, seeds: usize, limits: Limits) -> Vec<Self> {
+        debug_assert!(offset % WORDS_PER_NONCE + words as u64 <= WORDS_PER_NONCE, "a piece has one nonce");
+        debug_assert!(offset.is_multiple_of(WORDS_PER_BLOCK), "a piece starts on a block");
+        let nonce = mask::nonce(plane, offset);
+        let (nonce, _) = nonce.as_chunks::<4>();
+        let nonce = [u32::from_le_bytes(nonce[0]), u32::from_le_bytes(nonce[1])];
+        let first_block = small(usize::try_from(offset % WORDS_PER_NONCE / WORDS_PER_BLOCK).unwrap_or(usize::MAX));
+        let blocks = words.div_ceil(WORDS_PER_BLOCK as usize);
+        let most = usize::try_from(limits.launch_bytes / (64 * blocks as u64)).unwrap_or(usize::MAX).max(1);
+        // Even launches: none is left with a handful of seeds.
+        let each = seeds.div_ceil(seeds.div_ceil(most).max(1)).max(1);
+        (0..seeds)
+            .step_by(each)
+            .map(|first| {
+                let taken = each.min(seeds - first);
+                let parts = (WAVES * limits.threads).div_ceil(blocks).min(taken.div_ceil(SEEDS_OF_A_PART));
+                let seeds = small(first)..small(first + taken);
+                Self { words, first_block, nonce, seeds, parts: small(parts.clamp(1, MOST_PARTS)) }
+            })
+            .collect()
+    }
+}
+
+/// Blocks of a nonce and seeds of a list are far below 2^32.
+fn small(number: usize) -> u32 {
+    u32::try_from(number).expect("a piece has at most 2^20 blocks and a list at most 2^16 seeds")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits { piece_words: 1 << 24, threads: 1000, launch_bytes: 64_000 };
+
+    fn all(offset: u64, words: usize, seeds: usize) -> Vec<Launch> {
+        Launch::all(Plane::Scalars, offset, words, seeds, LIMITS)
+    }
+
+    #[test]
+    fn every_seed_is_launched_once_and_no_launch_is_too_long() {
+        for words in [1, 16, 17, 10_000, 160_000] {
+            for seeds in [0, 1, 2, 99, 1000] {
+                let launches = all(WORDS_PER_NONCE + 32, words, seeds);
+                let listed: Vec<u32> = launches.iter().flat_map(|launch| launch.seeds.clone()).collect();
+                assert_eq!(listed, (0..small(seeds)).collect::<Vec<_>>(), "{words} words, {seeds} seeds");
+                for launch in &launches {
+                    assert!(launch.seeds.len() == 1 || launch.seeds.len() * launch.blocks() * 64 <= 64_000);
+                    assert_eq!((launch.first_block, launch.nonce), (2, [1, 1]));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn short_vectors_split_their_seeds_and_long_ones_do_not() {
+        assert_eq!(all(0, 16, 1000)[0].parts, 250);
+        assert_eq!(all(0, 16, 3)[0].parts, 1);
+        let long = Launch::all(Plane::Model, 0, 1 << 24, 1000, Limits { launch_bytes: u64::MAX, ..LIMITS });
+        assert_eq!((long.len(), long[0].parts), (1, 1));
+    }
+}

@@ -1,0 +1,160 @@
+//! What all GPUs have in common: a sum in pieces of device memory, masks as lists of seeds, and work cut into launches.
+//!
+//! A maker's interface is reduced to the few operations of [`Gpu`]; everything that decides *what* is computed lives here
+//! once, and is tested through each of them. Device memory holds sums, inputs on their way and seeds; seeds are wiped
+//! after use, which every [`Gpu`] promises.
+
+mod accumulator;
+mod aggregator;
+mod launch;
+
+use secure_agg::mask::{MaskPlan, Sign};
+use thiserror::Error;
+use zeroize::Zeroize;
+
+pub(crate) use self::aggregator::GpuAggregator;
+pub(crate) use self::launch::Launch;
+use crate::AggregationError;
+
+/// Longest piece of a vector: the words that share a nonce, 64 MiB. Pieces are powers of two no longer than this, so none
+/// straddles two nonces and each starts on a word of its packed form.
+pub(crate) const LONGEST_PIECE: usize = 1 << 24;
+/// Shortest piece (256 KiB), unless the vector is shorter. A device with less memory than that is of no use.
+pub(crate) const SHORTEST_PIECE: usize = 1 << 16;
+/// Seeds that are on a device at a time: 3 MiB.
+pub(crate) const SEEDS_AT_ONCE: usize = 1 << 16;
+
+/// Why a device did not do what it was told.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub(crate) enum GpuError {
+    /// There is no device memory; a smaller piece may find some.
+    #[error("out of device memory")]
+    OutOfMemory,
+    /// Anything else; the device may be lost.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl GpuError {
+    /// As the user of the device `name` sees it; `bytes` were to be held.
+    pub(crate) fn of(self, name: &str, bytes: usize) -> AggregationError {
+        match self {
+            Self::OutOfMemory => AggregationError::OutOfMemory { bytes },
+            Self::Failed(reason) => AggregationError::Device { device: name.to_owned(), reason },
+        }
+    }
+}
+
+/// What a device can hold and how its work is to be cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// Most words in one buffer: a power of two from [`SHORTEST_PIECE`] to [`LONGEST_PIECE`].
+    pub(crate) piece_words: usize,
+    /// Threads that run at once. Fewer blocks than that leave parts of the device idle.
+    pub(crate) threads: usize,
+    /// Bytes of keystream of one launch: what the device makes in at most 50 ms, so that watchdogs and other users of the
+    /// device get their turn.
+    pub(crate) launch_bytes: u64,
+}
+
+/// A mask as the kernels read it.
+#[repr(C, align(16))]
+#[derive(Clone, Copy, Zeroize)]
+pub(crate) struct SeedRecord {
+    key: [u32; 8],
+    /// 1 to add the mask, 2^32 - 1 to subtract it.
+    factor: u32,
+    unused: [u32; 3],
+}
+
+/// Words of a [`SeedRecord`].
+pub(crate) const SEED_WORDS: usize = 12;
+
+impl SeedRecord {
+    /// The words as they lie in device memory.
+    pub(crate) fn words(&self) -> [u32; SEED_WORDS] {
+        let mut words = [0; SEED_WORDS];
+        words[..8].copy_from_slice(&self.key);
+        words[8] = self.factor;
+        words
+    }
+}
+
+/// Seeds of a plan on their way to a device; erased when dropped.
+pub(crate) struct SeedList(Vec<SeedRecord>);
+
+impl SeedList {
+    /// The masks of `plan` from number `first` on, at most [`SEEDS_AT_ONCE`].
+    pub(crate) fn of(plan: &MaskPlan, first: usize) -> Self {
+        let left = plan.len().saturating_sub(first).min(SEEDS_AT_ONCE);
+        // Room for all, so that no growth leaves keys in freed memory.
+        let mut list = Self(Vec::with_capacity(left));
+        for (seed, sign) in plan.masks().skip(first).take(left) {
+            let mut record = SeedRecord { key: [0; 8], factor: 1, unused: [0; 3] };
+            let (key, _) = seed.expose().as_chunks::<4>();
+            for (word, bytes) in record.key.iter_mut().zip(key) {
+                *word = u32::from_le_bytes(*bytes);
+            }
+            if sign == Sign::Subtract {
+                record.factor = u32::MAX;
+            }
+            list.0.push(record);
+            record.zeroize();
+        }
+        list
+    }
+
+    pub(crate) fn records(&self) -> &[SeedRecord] {
+        &self.0
+    }
+}
+
+impl Drop for SeedList {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+/// One device. Calls may come from any thread and concern one buffer each; a device does them in the order of the calls.
+///
+/// Lengths are checked by the callers in this module. `apply` may return before the work is done; `read` waits for it, and
+/// reports what went wrong with it.
+pub(crate) trait Gpu: Send + Sync + 'static {
+    /// Words of a sum in device memory.
+    type Memory: Send;
+    /// Seeds in device memory. Dropping them wipes that memory, after the work that was queued before.
+    type Seeds;
+
+    fn limits(&self) -> Limits;
+
+    /// `words` zeros, at most `limits().piece_words`.
+    fn zeros(&self, words: usize) -> Result<Self::Memory, GpuError>;
+
+    /// Replaces the first `words.len()` words.
+    fn write(&self, memory: &mut Self::Memory, words: &[u32]) -> Result<(), GpuError>;
+
+    /// Adds `words` packed words of `bits` bits to the words from `at` on.
+    fn add_packed(
+        &self,
+        memory: &mut Self::Memory,
+        at: usize,
+        packed: &[u8],
+        words: usize,
+        bits: u8,
+    ) -> Result<(), GpuError>;
+
+    /// Copies seeds to the device.
+    fn load(&self, seeds: &SeedList) -> Result<Self::Seeds, GpuError>;
+
+    /// Applies some of the seeds to the first `launch.words` words.
+    fn apply(&self, memory: &mut Self::Memory, seeds: &Self::Seeds, launch: &Launch) -> Result<(), GpuError>;
+
+    /// Copies the first `into.len()` words out.
+    fn read(&self, memory: &mut Self::Memory, into: &mut [u32]) -> Result<(), GpuError>;
+}
+
+/// The wire form of b = 32.
+pub(crate) fn bytes_of(words: &[u32], bytes: &mut Vec<u8>) {
+    bytes.clear();
+    bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+}

@@ -9,6 +9,8 @@ mod world;
 
 #[path = "faults/blobs.rs"]
 mod blobs;
+#[path = "faults/cancelled.rs"]
+mod cancelled;
 #[path = "faults/clock.rs"]
 mod clock;
 #[path = "faults/killed.rs"]

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use federation::id::TaskId;
 use federation::time::Timestamp;
+use futures_util::FutureExt as _;
 use store::{WakeEvent, WakeSubscription};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -72,6 +73,7 @@ impl Engine {
 
     /// Works until `shutdown` is cancelled, then lets running steps finish. Errors are logged, counted and tried again.
     pub async fn run(&self, shutdown: CancellationToken) {
+        describe_metrics();
         let mut wakes = self.0.env.store.wake().subscribe();
         let mut workers = Workers::default();
         let mut garbage_at = Instant::now();
@@ -185,6 +187,8 @@ impl Engine {
             }
         }
         tokio::time::sleep(rest).await;
+        // What was said until now, the next look sees: one look for all of it.
+        while wakes.next().now_or_never().flatten().is_some() {}
     }
 }
 
@@ -291,6 +295,17 @@ impl Inner {
             Step::PublishVersion => publish_version(env, lease, model, situation).await,
         }
     }
+}
+
+fn describe_metrics() {
+    metrics::describe_counter!("tributary_rounds_total", "Rounds that ended, by outcome and reason");
+    metrics::describe_histogram!("tributary_round_phase_seconds", "How long phases of rounds took");
+    metrics::describe_counter!("tributary_inputs_folded_total", "Masked inputs that sums hold");
+    metrics::describe_counter!(
+        "tributary_step_errors_total",
+        "Steps that failed and were tried again, by step and error"
+    );
+    metrics::describe_counter!("tributary_blobs_collected_total", "Blobs removed because no row needs them");
 }
 
 /// What may run, fail and be tried again on its own.

@@ -97,3 +97,115 @@ pub(super) fn chunk(packed_len: u64, config: &WorkConfig) -> u32 {
     let by_bytes = u32::try_from(config.fold_bytes / packed_len.max(1)).unwrap_or(u32::MAX);
     by_bytes.max(config.fold_inputs).clamp(1, 1024)
 }
+
+#[cfg(test)]
+mod tests {
+    use federation::advance::Tally;
+    use federation::id::{RoundKey, TaskId};
+    use federation::round::FailureReason;
+    use store::entity::round::RoundRow;
+    use store::entity::task::TaskRow;
+    use uuid::Uuid;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_000_000);
+    const PACKED_LEN: u64 = 1 << 20;
+
+    fn task() -> TaskRow {
+        let spec = serde_json::json!({ "name": "t", "model": { "tensors": [{ "name": "w", "shape": [3] }] } });
+        TaskRow {
+            id: TaskId(Uuid::from_u128(1)),
+            spec: serde_json::from_value(spec).unwrap(),
+            status: TaskStatus::Active,
+            parameters: 3,
+            created_at: NOW,
+            rounds_completed: 0,
+            model_version: 0,
+        }
+    }
+
+    fn round(state: RoundState, attempt: u32) -> RoundRow {
+        let round = Round {
+            key: RoundKey { task: task().id, number: 1 },
+            attempt,
+            state,
+            base_version: 0,
+            limits: task().spec.round_limits(),
+            cohort: 10,
+            state_since: NOW,
+            opened_at: NOW,
+            failure: (state == RoundState::Failed).then_some(FailureReason::QuorumLost),
+        };
+        let (metrics, model_version, ended_at) = (Vec::new(), None, None);
+        RoundRow { round, reported: 0, bytes_up: 0, bytes_down: 0, metrics, model_version, ended_at }
+    }
+
+    fn situation(latest: Option<RoundRow>) -> Situation {
+        let tally = Tally { pending: 10, ..Tally::default() };
+        Situation { task: task(), latest, tally, unfolded: 0, released: false }
+    }
+
+    fn next(situation: &Situation, now: i64) -> Next {
+        plan(situation, PACKED_LEN, &WorkConfig::default(), Timestamp(now))
+    }
+
+    #[test]
+    fn retries_wait_twice_as_long_each_time_up_to_a_bound() {
+        let seconds = |attempt| retry_delay(attempt, &WorkConfig::default()).as_secs();
+        let delays: Vec<_> = (1..=10).map(seconds).collect();
+        assert_eq!(delays, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]);
+        assert_eq!(seconds(u32::MAX), 300);
+    }
+
+    #[test]
+    fn a_failed_attempt_is_followed_by_the_next_after_its_pause() {
+        let failed = situation(Some(round(RoundState::Failed, 3)));
+        assert_eq!(next(&failed, NOW.0), Next::Wait(Some(Timestamp(NOW.0 + 4000))));
+        assert_eq!(next(&failed, NOW.0 + 3999), Next::Wait(Some(Timestamp(NOW.0 + 4000))));
+        assert_eq!(next(&failed, NOW.0 + 4000), Next::Do(Step::OpenRound));
+        assert_eq!(next(&failed, NOW.0 - 1), Next::Do(Step::OpenRound), "the clock was set back");
+        assert_eq!(next(&situation(None), NOW.0), Next::Do(Step::OpenRound));
+    }
+
+    #[test]
+    fn only_an_active_task_with_rounds_left_opens_one() {
+        for status in TaskStatus::ALL {
+            let mut situation = situation(None);
+            situation.task.status = status;
+            let expected = if status == TaskStatus::Active { Next::Do(Step::OpenRound) } else { Next::Wait(None) };
+            assert_eq!(next(&situation, NOW.0), expected, "{status}");
+        }
+        let mut done = situation(None);
+        done.task.rounds_completed = done.task.spec.rounds.count;
+        assert_eq!(next(&done, NOW.0), Next::Wait(None));
+    }
+
+    #[test]
+    fn inputs_are_folded_by_number_or_by_bytes() {
+        let mut collecting = situation(Some(round(RoundState::Collecting, 1)));
+        for (unfolded, folds) in [(0, false), (1, false), (31, false), (32, true)] {
+            collecting.unfolded = unfolded;
+            assert_eq!(next(&collecting, NOW.0) == Next::Do(Step::SumChunk), folds, "{unfolded} of 1 MiB");
+        }
+        for (unfolded, folds) in [(63, false), (64, true)] {
+            collecting.unfolded = unfolded;
+            let next = plan(&collecting, 1, &WorkConfig::default(), NOW);
+            assert_eq!(next == Next::Do(Step::SumChunk), folds, "{unfolded} of 1 byte");
+        }
+        assert_eq!(chunk(1, &WorkConfig::default()), 1024);
+        assert_eq!(chunk(u64::MAX, &WorkConfig { fold_inputs: 0, ..WorkConfig::default() }), 1);
+    }
+
+    #[test]
+    fn aggregation_folds_then_releases_then_publishes() {
+        let mut aggregating = situation(Some(round(RoundState::Aggregating, 1)));
+        aggregating.unfolded = 65;
+        assert_eq!(next(&aggregating, NOW.0), Next::Do(Step::SumChunk));
+        aggregating.unfolded = 64;
+        assert_eq!(next(&aggregating, NOW.0), Next::Do(Step::ReleaseSum));
+        aggregating.released = true;
+        assert_eq!(next(&aggregating, NOW.0), Next::Do(Step::PublishVersion));
+        assert_eq!(next(&aggregating, NOW.0 + 600_000), Next::Do(Step::ClosePhase), "its deadline comes first");
+    }
+}

@@ -286,6 +286,22 @@ impl World {
         assert!(changed, "the task was not {from}");
     }
 
+    /// What `POST tasks/{task}/cancel` stores: the task's end and that of its present round.
+    pub(crate) async fn cancel(&self) {
+        let now = self.clock.now();
+        let present = self.present().await;
+        let (task, present) = (self.task, &present);
+        change!(self.store, |tx| {
+            tx.set_task_status(task, &[TaskStatus::Active], TaskStatus::Cancelled, now, None).await?;
+            if let Some(before) = present.as_ref().filter(|round| !round.state.is_terminal()) {
+                let after = Round { state: RoundState::Cancelled, state_since: now, ..before.clone() };
+                assert!(tx.transition_round(before, &after).await?);
+                let released = AssignmentState::Released;
+                tx.set_pending_assignments(before.key, before.attempt, released, now).await?;
+            }
+        });
+    }
+
     /// Somebody else takes the task's lease.
     pub(crate) async fn hold_lease(&self, ttl: Duration) {
         let (name, now) = (format!("round:{}", self.task), self.clock.now());

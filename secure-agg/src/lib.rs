@@ -20,6 +20,9 @@ pub mod rejection;
 mod secret;
 pub mod server;
 pub mod upload;
+#[cfg(test)]
+#[path = "../tests/vectors.rs"]
+mod vectors;
 
 pub use crypto::agreement::{BadPublicKey, PublicKey};
 pub use crypto::signature::{

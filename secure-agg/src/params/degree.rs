@@ -85,8 +85,11 @@ fn hypergeometric(population: u16, marked: u16, drawn: u16) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    /// The table of the specification, §2.3: for δ = .05, .1, .2, .3, at γ = .05, .1, .2.
-    const TABLE: [(u16, [[(u16, u16); 4]; 3]); 5] = [
+    /// (k_m, t_m) for δ = .05, .1, .2, .3, at γ = .05, .1, .2.
+    type Rows = [[(u16, u16); 4]; 3];
+
+    /// The table of the specification, §2.3.
+    const TABLE: [(u16, Rows); 5] = [
         (
             100,
             [

@@ -84,7 +84,7 @@ async fn run(store: Store, clock: Arc<dyn Clock>, mut receiver: mpsc::Receiver<L
 async fn linger(receiver: &mut mpsc::Receiver<Letter>, letters: &mut Vec<Letter>) {
     let end = tokio::time::sleep(LINGER);
     tokio::pin!(end);
-    while letters.len() < BATCH_MAX && !letters.iter().any(|(fact, _)| fact.is_urgent()) {
+    while letters.len() < BATCH_MAX && letters.iter().all(|(_, reply)| reply.is_none()) {
         let room = BATCH_MAX - letters.len();
         tokio::select! {
             count = receiver.recv_many(letters, room) => if count == 0 { return },
@@ -121,7 +121,7 @@ async fn deliver(store: &Store, clock: &dyn Clock, letters: Vec<Letter>) {
 async fn write_batch(store: &Store, clock: &dyn Clock, facts: &[Fact]) -> Result<Vec<Outcome>, StoreError> {
     let now = clock.now();
     let outcomes = store.transact("admit", |tx| Box::pin(async move { write(tx, facts, now).await })).await?;
-    if facts.iter().any(Fact::is_urgent) {
+    if facts.iter().any(Fact::may_move_a_round) {
         store.wake().publish(WakeEvent::Work);
     }
     Ok(outcomes)

@@ -50,10 +50,17 @@ impl Waiting {
     }
 }
 
+impl Waiting {
+    /// Whether the participant waits nowhere else.
+    pub(crate) fn is_only_one(&self) -> bool {
+        // The two holders are the map and this one.
+        self.desk.waiting(|_| Arc::strong_count(&self.notify) == 2)
+    }
+}
+
 impl Drop for Waiting {
     fn drop(&mut self) {
         self.desk.waiting(|waiting| {
-            // Two holders are the map and this one: nobody else waits for the same participant.
             if Arc::strong_count(&self.notify) == 2 {
                 waiting.remove(&self.participant);
             }

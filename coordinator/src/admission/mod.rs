@@ -8,6 +8,6 @@ mod gate;
 mod receipt;
 
 pub(crate) use batcher::{Inbox, InboxError};
-pub(crate) use desk::Desk;
+pub(crate) use desk::{Desk, Waiting};
 pub(crate) use gate::{Refusal, Ticket, enter};
 pub(crate) use receipt::{Fact, Outcome};

@@ -50,8 +50,8 @@ pub(crate) enum Fact {
 }
 
 impl Fact {
-    /// Whether somebody waits for it to be written.
-    pub(super) fn is_urgent(&self) -> bool {
+    /// Whether background work may have something to do once it is written.
+    pub(super) fn may_move_a_round(&self) -> bool {
         matches!(self, Self::CheckIn(_) | Self::Input { .. })
     }
 }

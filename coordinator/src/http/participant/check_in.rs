@@ -9,13 +9,14 @@ use axum::extract::State;
 use federation::id::{ParticipantId, TaskId};
 use federation::round::{Assignment as Place, AssignmentState};
 use federation::task::{TaskSpec, TaskStatus, is_name};
+use store::entity::check_in::CheckIn;
 use store::entity::participant::ParticipantRow;
 use store::entity::round::RoundRow;
 use store::entity::task::TaskRow;
 use store::{StoreError, Transaction};
 use wire::participant::{Assignment, CheckInReply, CheckInRequest, Encoding, ModelRef};
 
-use crate::admission::{Fact, InboxError};
+use crate::admission::{Fact, InboxError, Waiting};
 use crate::http::app::App;
 use crate::http::authenticate::Participant;
 use crate::http::extract::Json;
@@ -32,6 +33,13 @@ pub(in crate::http) async fn check_in(
     }
     let wait = Duration::from_millis(request.wait_ms).min(app.settings.poll_max);
     let place = app.desk.wait(participant.id);
+    let mut leaving = Leaving {
+        app: &app,
+        participant: participant.id,
+        examples: request.examples,
+        place: &place,
+        tasks: Vec::new(),
+    };
     let end = tokio::time::sleep(wait);
     tokio::pin!(end);
     loop {
@@ -40,9 +48,18 @@ pub(in crate::http) async fn check_in(
         tokio::pin!(called);
         called.as_mut().enable();
         match look(&app, participant.id, &request).await? {
-            Found::Work(work) => return Ok(Json(assigned(&app, participant.id, *work))),
-            Found::Over(task) => return Ok(Json(CheckInReply::TaskOver { task })),
-            Found::Nothing(tasks) => write(&app, participant.id, &tasks, request.examples, wait).await?,
+            Found::Work(work) => {
+                leaving.tasks.clear();
+                return Ok(Json(assigned(&app, participant.id, *work)));
+            }
+            Found::Over(task) => {
+                leaving.tasks.clear();
+                return Ok(Json(CheckInReply::TaskOver { task }));
+            }
+            Found::Nothing(tasks) => {
+                write(&app, participant.id, &tasks, request.examples, wait).await?;
+                leaving.tasks = tasks;
+            }
         }
         tokio::select! {
             () = called => {}
@@ -50,8 +67,34 @@ pub(in crate::http) async fn check_in(
             () = app.shutdown.cancelled() => break,
         }
     }
+    leaving.tasks.clear();
     let after = app.desk.come_back(wait, &app.random);
     Ok(Json(CheckInReply::ComeBack { after_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX) }))
+}
+
+/// Notices that a participant hung up in the middle of a poll: it is not ready any more, and must not be drawn.
+struct Leaving<'a> {
+    app: &'a App,
+    participant: ParticipantId,
+    examples: u64,
+    place: &'a Waiting,
+    /// Where it is checked in; none once the poll is answered.
+    tasks: Vec<TaskId>,
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        // It may have come back over another connection before this one was found dead.
+        if self.tasks.is_empty() || !self.place.is_only_one() {
+            return;
+        }
+        self.app.desk.forget(self.participant);
+        let (participant, examples, now) = (self.participant, self.examples, self.app.now());
+        for task in self.tasks.drain(..) {
+            let gone = CheckIn { participant, task, examples, checked_in_at: now, expires_at: now };
+            self.app.inbox.note(Fact::CheckIn(gone));
+        }
+    }
 }
 
 /// What there is for a participant.

@@ -55,7 +55,7 @@ pub(in crate::http) async fn masked_input(
         Outcome::Admitted(admitted) => {
             metrics::counter!("tributary_masked_inputs_total").increment(1);
             metrics::counter!("tributary_masked_input_bytes_total").increment(admitted.bytes);
-            tracing::info!(%round, attempt, %participant, "masked input of {participant} admitted to round {round}");
+            tracing::debug!(%round, attempt, %participant, "masked input of {participant} admitted to round {round}");
             Ok(Json(receipt(&admitted)))
         }
         Outcome::Refused(refusal) => Err(refusal.into()),

@@ -60,6 +60,25 @@ async fn an_open_poll_is_answered_the_moment_there_is_work() {
 }
 
 #[tokio::test]
+async fn who_hangs_up_is_not_drawn() {
+    let t = TestCoordinator::start().await;
+    let mut spec = small_task();
+    spec["selection"]["cohort"] = json!({ "count": 1 });
+    t.create_task(&spec).await;
+    let (_, a) = t.enroll("a").await;
+    let body = json!({ "task": "small", "examples": 10, "wait_ms": 60_000 });
+    let hung_up = tokio::time::timeout(Duration::from_millis(50), t.post(&a, route::CHECK_IN, &body)).await;
+    assert!(hung_up.is_err());
+    // It is written beside the next thing that anybody says.
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    t.work().await;
+    assert_eq!(t.get(&t.viewer, "/v1/tasks/small/rounds/1").await.json()["state"], "SELECTING");
+    t.check_in(&a, "small").await;
+    t.work().await;
+    assert!(matches!(t.check_in(&a, "small").await, CheckInReply::Assigned(_)));
+}
+
+#[tokio::test]
 async fn a_poll_ends_when_its_time_is_over() {
     let t = TestCoordinator::start().await;
     t.create_task(&small_task()).await;

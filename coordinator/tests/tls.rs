@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use wire::admin::Role;
 use wire::headers::{ATTEMPT, CONTENT_SHA256, MEDIA_MASKED_INPUT};
-use wire::participant::{CheckInReply, EnrollReply, Receipt};
+use wire::participant::{Assignment, CheckInReply, EnrollReply, Receipt};
 use wire::problem::{Problem, ProblemType};
 use wire::{ParticipantId, route};
 
@@ -42,12 +42,16 @@ async fn serve(config: &Config) -> Server {
 
 impl Server {
     fn client(&self, identity: Option<&str>) -> reqwest::Client {
+        self.builder(identity).build().unwrap()
+    }
+
+    fn builder(&self, identity: Option<&str>) -> reqwest::ClientBuilder {
         let ca = reqwest::Certificate::from_pem(self.running.ca_pem().as_bytes()).unwrap();
         let mut builder = reqwest::Client::builder().tls_certs_only([ca]).https_only(true);
         if let Some(pem) = identity {
             builder = builder.identity(reqwest::Identity::from_pem(pem.as_bytes()).unwrap());
         }
-        builder.build().unwrap()
+        builder
     }
 
     fn url(&self, path: &str) -> String {
@@ -69,6 +73,32 @@ impl Server {
         let reply = self.client(None).post(self.url(route::ENROLL)).json(&body).send().await.unwrap();
         let reply: EnrollReply = reply.json().await.unwrap();
         (reply.participant, key + &reply.certificate_pem)
+    }
+
+    /// What the first of two participants is given to do.
+    async fn assigned(&self, a: &reqwest::Client, b: &reqwest::Client) -> Assignment {
+        loop {
+            self.check_in(b).await;
+            match self.check_in(a).await.json().await.unwrap() {
+                CheckInReply::Assigned(work) => return *work,
+                _ => tokio::time::sleep(Duration::from_millis(5)).await,
+            }
+        }
+    }
+
+    fn upload(
+        &self,
+        client: &reqwest::Client,
+        work: &Assignment,
+        id: ParticipantId,
+        body: &[u8],
+    ) -> reqwest::RequestBuilder {
+        client
+            .put(self.url(&route::masked_input(work.task, work.round, id)))
+            .header("content-type", MEDIA_MASKED_INPUT)
+            .header(ATTEMPT, work.attempt)
+            .header(CONTENT_SHA256, sha256(body).to_string())
+            .body(body.to_vec())
     }
 
     async fn check_in(&self, client: &reqwest::Client) -> reqwest::Response {
@@ -141,16 +171,9 @@ async fn shutting_down_finishes_an_upload_that_has_begun() {
     let task = server.operate(route::TASKS, &json!({ "spec": small_task() })).await["id"].clone();
     let (a, b) = (server.enroll().await, server.enroll().await);
     let (client_a, client_b) = (server.client(Some(&a.1)), server.client(Some(&b.1)));
-    let work = loop {
-        server.check_in(&client_b).await;
-        match server.check_in(&client_a).await.json().await.unwrap() {
-            CheckInReply::Assigned(work) => break work,
-            _ => tokio::time::sleep(Duration::from_millis(5)).await,
-        }
-    };
+    let work = server.assigned(&client_a, &client_b).await;
     assert_eq!(json!(work.task), task);
     let body = input([1, 2, 3]);
-    let digest = sha256(&body).to_string();
     let (first, second) = (body[..8].to_vec(), body[8..].to_vec());
     let (release, released) = tokio::sync::oneshot::channel::<()>();
     let stream = futures_util::stream::once(async move { Ok::<_, std::io::Error>(first) }).chain(
@@ -159,12 +182,7 @@ async fn shutting_down_finishes_an_upload_that_has_begun() {
             Ok(second)
         }),
     );
-    let upload = client_a
-        .put(server.url(&route::masked_input(work.task, work.round, a.0)))
-        .header("content-type", MEDIA_MASKED_INPUT)
-        .header(ATTEMPT, work.attempt)
-        .header(CONTENT_SHA256, digest)
-        .body(reqwest::Body::wrap_stream(stream));
+    let upload = server.upload(&client_a, &work, a.0, &body).body(reqwest::Body::wrap_stream(stream));
     let upload = tokio::spawn(async move { upload.send().await.unwrap().json::<Receipt>().await.unwrap() });
     tokio::time::sleep(Duration::from_millis(100)).await;
     let store = server.running.coordinator().store.clone();
@@ -177,4 +195,53 @@ async fn shutting_down_finishes_an_upload_that_has_begun() {
     let round = wire::RoundKey { task: work.task, number: 1 };
     let kept = store.read("test", |tx| Box::pin(async move { tx.admitted(round, 1, a.0).await })).await;
     assert!(kept.map_err(|error: store::StoreError| error.to_string()).unwrap().is_some());
+}
+
+#[tokio::test]
+async fn an_update_that_is_far_too_large_gets_a_clear_answer_in_either_version_of_http() {
+    let server = serve(&config()).await;
+    server.operate(route::TASKS, &json!({ "spec": small_task() })).await;
+    let (a, b) = (server.enroll().await, server.enroll().await);
+    let http2 = server.client(Some(&a.1));
+    let work = server.assigned(&http2, &server.client(Some(&b.1))).await;
+    let http1 = server.builder(Some(&a.1)).http1_only().build().unwrap();
+    for client in [http1, http2] {
+        let reply = server.upload(&client, &work, a.0, &vec![0; 160]).send().await.unwrap();
+        assert_eq!(kind(reply).await, Some(ProblemType::WrongLength));
+    }
+}
+
+#[tokio::test]
+async fn after_a_restart_everybody_is_known_and_no_accepted_update_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config();
+    config.database.url = format!("sqlite:{}", folder.path().join("rows.db").display());
+    config.blobs.url = format!("file:{}", folder.path().join("blobs").display());
+    config.identity.ca_certificate_file = folder.path().join("ca.pem");
+    config.identity.ca_key_file = folder.path().join("ca-key.pem");
+    let server = serve(&config).await;
+    server.operate(route::TASKS, &json!({ "spec": small_task() })).await;
+    let (a, b) = (server.enroll().await, server.enroll().await);
+    let client_a = server.client(Some(&a.1));
+    let work = server.assigned(&client_a, &server.client(Some(&b.1))).await;
+    let upload = server.upload(&client_a, &work, a.0, &input([1, 2, 3]));
+    let receipt: Receipt = upload.send().await.unwrap().json().await.unwrap();
+    drop(client_a);
+    server.running.shutdown().await;
+
+    let server = serve(&config).await;
+    let again = server.upload(&server.client(Some(&a.1)), &work, a.0, &input([1, 2, 3]));
+    assert_eq!(again.send().await.unwrap().json::<Receipt>().await.unwrap(), receipt);
+    let upload = server.upload(&server.client(Some(&b.1)), &work, b.0, &input([3, 2, 1]));
+    assert_eq!(upload.send().await.unwrap().status(), 200);
+    let watch = server.url("/v1/tasks/small/rounds/1?after_state=COLLECTING&wait_ms=10000");
+    let mut state = json!("COLLECTING");
+    while state == "COLLECTING" || state == "AGGREGATING" {
+        let reply = server.client(None).get(&watch).bearer_auth(&server.token).send().await.unwrap();
+        let round: Value = reply.json().await.unwrap();
+        state = round["state"].clone();
+        assert_eq!(round["reported"], 2);
+    }
+    assert_eq!(state, "COMPLETED");
+    server.running.shutdown().await;
 }

@@ -33,7 +33,9 @@
 //!     }
 //! }
 //!
-//! # fn build(ca_pem: &str) -> Result<(), Box<dyn std::error::Error>> {
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519)?;
+//! # let ca_pem = rcgen::CertificateParams::new(vec![])?.self_signed(&key)?.pem();
 //! let mut participant = Participant::builder()
 //!     .server("https://federation.example:8443")
 //!     .ca_pem(ca_pem)
@@ -47,16 +49,13 @@
 //! # let _ = async move { participant.run(std::future::pending()).await };
 //! # Ok(())
 //! # }
-//! # let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519)?;
-//! # let ca = rcgen::CertificateParams::new(vec![])?.self_signed(&key)?;
-//! # build(&ca.pem())
-//! # # ; Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! Everything that decides is without I/O ([`participant::machine`]); everything that touches the world is a trait that an
 //! app may replace: [`Transport`](transport::Transport), [`Journal`](journal::Journal), [`Trainer`],
 //! [`Conditions`](conditions::Conditions). What leaves the device passes through [`pipeline`], once, in one order.
 
+pub mod candle_trainer;
 pub mod clock;
 pub mod conditions;
 pub mod identity;
@@ -70,6 +69,7 @@ pub mod train;
 pub mod trainer;
 pub mod transport;
 
+pub use candle_trainer::{CandleTrainer, Dataset};
 pub use learning;
 pub use participant::{BuildError, Builder, Event, Outcome, Participant, ParticipantError, Progress};
 pub use trainer::{Cancel, Trained, Trainer, TrainerError, TrainingJob};

@@ -1,0 +1,183 @@
+//! The ready trainer: follows the task's architecture and training plan with [`crate::train`] on the app's own examples.
+//!
+//! Reports `loss` and `accuracy` of the received model on the held-out examples, and `train_loss`.
+
+use candle_core::Device;
+use learning::{MetricValue, Parameters};
+
+use crate::models::Architecture;
+use crate::train::{self, Examples, SgdConfig, TrainError};
+use crate::trainer::{Trained, Trainer, TrainerError, TrainingJob};
+
+/// Examples that the trainer owns.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Dataset {
+    /// Rows of numbers, each with a class.
+    Labelled {
+        /// `labels.len() * width` numbers, row after row.
+        features: Vec<f32>,
+        /// Class of each row.
+        labels: Vec<u32>,
+        /// Numbers in a row.
+        width: usize,
+    },
+    /// Sequences of characters, each position with the character that comes next.
+    Text {
+        /// Sequences one after another.
+        inputs: Vec<u32>,
+        /// What follows each character of `inputs`.
+        targets: Vec<u32>,
+        /// Characters in a sequence.
+        length: usize,
+    },
+}
+
+impl Dataset {
+    /// The examples, to train or evaluate with.
+    #[must_use]
+    pub fn examples(&self) -> Examples<'_> {
+        match self {
+            Self::Labelled { features, labels, width } => Examples::Labelled { features, labels, width: *width },
+            Self::Text { inputs, targets, length } => Examples::Text { inputs, targets, length: *length },
+        }
+    }
+}
+
+/// Trains the SDK's own models ([`crate::models`]) on one core or one GPU.
+pub struct CandleTrainer {
+    training: Dataset,
+    held_out: Dataset,
+    device: Device,
+}
+
+impl CandleTrainer {
+    /// `held_out` must not overlap `training`; it may be empty, then nothing is measured before training.
+    #[must_use]
+    pub fn new(training: Dataset, held_out: Dataset, device: Device) -> Self {
+        Self { training, held_out, device }
+    }
+}
+
+impl Trainer for CandleTrainer {
+    fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
+        let architecture = architecture(job)?;
+        let config = config(job);
+        let trained =
+            train::train(&architecture, model, self.training.examples(), &config, &self.device).map_err(judge)?;
+        let mut parameters = model.clone();
+        for (value, delta) in parameters.values_mut().iter_mut().zip(&trained.delta) {
+            *value += delta;
+        }
+        let train_loss = MetricValue { value: trained.mean_loss, count: trained.examples };
+        Ok(Trained { parameters, examples: trained.examples, metrics: vec![("train_loss".to_owned(), train_loss)] })
+    }
+
+    fn evaluate(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
+        if self.held_out.examples().is_empty() {
+            return Ok(Vec::new());
+        }
+        let architecture = architecture(job)?;
+        let evaluation =
+            train::evaluate(&architecture, model, self.held_out.examples(), &self.device).map_err(judge)?;
+        let metric = |name: &str, value| (name.to_owned(), MetricValue { value, count: evaluation.examples });
+        Ok(vec![metric("loss", evaluation.loss), metric("accuracy", evaluation.accuracy)])
+    }
+
+    fn examples(&self) -> u64 {
+        self.training.examples().count() as u64
+    }
+}
+
+fn architecture(job: &TrainingJob) -> Result<Architecture, TrainerError> {
+    let architecture = job
+        .architecture
+        .clone()
+        .ok_or_else(|| TrainerError::refused("the task does not say which model it is about (`model.architecture`)"))?;
+    serde_json::from_value(architecture).map_err(TrainerError::refused)
+}
+
+/// The task's plan in the trainer's terms.
+fn config(job: &TrainingJob) -> SgdConfig {
+    let plan = &job.plan;
+    #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
+    let narrow = |value: f64| value as f32;
+    SgdConfig {
+        epochs: plan.steps.is_none().then_some(plan.epochs),
+        steps: plan.steps,
+        batch_size: plan.batch_size,
+        learning_rate: narrow(plan.learning_rate),
+        momentum: narrow(plan.momentum),
+        weight_decay: narrow(plan.weight_decay),
+        proximal_mu: narrow(plan.proximal_mu),
+        seed: job.seed,
+    }
+}
+
+/// Another model or impossible numbers are the task's fault, the rest is ours.
+fn judge(error: TrainError) -> TrainerError {
+    match error {
+        TrainError::Architecture(_) | TrainError::Config(_) | TrainError::OtherModel { .. } => {
+            TrainerError::refused(error)
+        }
+        _ => TrainerError::failed(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::task::TrainingPlan;
+
+    use super::*;
+    use crate::trainer::Cancel;
+
+    fn job(architecture: Option<&str>) -> TrainingJob {
+        TrainingJob {
+            task: "t".into(),
+            round: 1,
+            plan: TrainingPlan { epochs: 20, batch_size: 4, learning_rate: 0.5, ..TrainingPlan::default() },
+            architecture: architecture.map(|json| serde_json::from_str(json).unwrap()),
+            metrics: vec![],
+            seed: 1,
+            cancel: Cancel::default(),
+        }
+    }
+
+    fn trainer() -> CandleTrainer {
+        // Two classes, told apart by the first feature's sign.
+        let rows = |range: std::ops::Range<i16>| Dataset::Labelled {
+            features: range.clone().flat_map(|i| [f32::from(i - 8) / 4.0 + 0.01, 1.0]).collect(),
+            labels: range.map(|i| u32::from(i >= 8)).collect(),
+            width: 2,
+        };
+        CandleTrainer::new(rows(0..16), rows(4..12), Device::Cpu)
+    }
+
+    #[test]
+    fn follows_the_plan_of_the_task() {
+        let job = job(Some(r#"{"kind":"linear","inputs":2,"classes":2}"#));
+        let architecture = architecture(&job).unwrap();
+        let first = architecture.initial(1).unwrap();
+        let mut trainer = trainer();
+        let trained = trainer.train(&first, &job).unwrap();
+        assert_eq!(trained.examples, 16);
+        assert_eq!(trained, trainer.train(&first, &job).unwrap());
+        let accuracy = |metrics: Vec<(String, MetricValue)>| metrics[1].1;
+        let after = accuracy(trainer.evaluate(&trained.parameters, &job).unwrap());
+        assert_eq!((after.value, after.count), (1.0, 8));
+    }
+
+    #[test]
+    fn what_the_task_gets_wrong_is_refused_not_failed() {
+        let mut trainer = trainer();
+        let good = job(Some(r#"{"kind":"linear","inputs":2,"classes":2}"#));
+        let first = architecture(&good).unwrap().initial(1).unwrap();
+        for bad in
+            [job(None), job(Some(r#"{"kind":"resnet"}"#)), job(Some(r#"{"kind":"linear","inputs":3,"classes":2}"#))]
+        {
+            assert!(matches!(trainer.train(&first, &bad), Err(TrainerError::Refused(_))));
+        }
+        let diverging =
+            TrainingJob { plan: TrainingPlan { learning_rate: 3e38, momentum: 0.9, ..good.plan.clone() }, ..good };
+        assert!(matches!(trainer.train(&first, &diverging), Err(TrainerError::Failed(_))));
+    }
+}

@@ -101,6 +101,8 @@ pub struct Identity {
 
 #[cfg(test)]
 mod tests {
+    use rcgen::PublicKeyData;
+
     use super::*;
 
     #[test]

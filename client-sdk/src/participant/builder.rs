@@ -27,13 +27,19 @@ pub enum BuildError {
     /// A part without which there is no participant.
     #[error("`{0}` is not set")]
     Missing(&'static str),
-    /// A name or label that a coordinator would refuse.
+    /// A name that a coordinator would refuse.
     #[error("{what} {value:?} is not 1 to 64 letters, digits, '-', '_' or '.'")]
     BadName {
         /// Which.
         what: &'static str,
         /// What was given.
         value: String,
+    },
+    /// A label that a coordinator would refuse.
+    #[error("label {label:?}: name and value must be 1 to 128 bytes each")]
+    BadLabel {
+        /// Its name.
+        label: String,
     },
     /// The server's address or the CA cannot be used.
     #[error(transparent)]
@@ -218,16 +224,18 @@ impl Builder {
 
     fn check_names(&self) -> Result<(), BuildError> {
         let settings = &self.settings;
-        let labels = settings.labels.iter().flat_map(|(key, value)| [("label", key), ("label value", value)]);
-        let names =
-            settings.name.iter().map(|name| ("name", name)).chain(settings.task.iter().map(|task| ("task", task)));
-        for (what, value) in names.chain(labels) {
+        let name = settings.name.iter().map(|name| ("name", name));
+        for (what, value) in name.chain(settings.task.iter().map(|task| ("task", task))) {
             let allowed = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
             if value.is_empty() || value.len() > 64 || !value.bytes().all(allowed) {
                 return Err(BuildError::BadName { what, value: value.chars().take(64).collect() });
             }
         }
-        Ok(())
+        let is_short = |text: &String| (1..=128).contains(&text.len());
+        match settings.labels.iter().find(|(label, value)| !is_short(label) || !is_short(value)) {
+            Some((label, _)) => Err(BuildError::BadLabel { label: label.chars().take(128).collect() }),
+            None => Ok(()),
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use super::machine::{Action, Input, Machine, Request};
 use super::work::WorkError;
 use crate::clock::Clock;
 use crate::conditions::Conditions;
-use crate::identity::Identity;
+use crate::identity::{Certified, Identity};
 use crate::journal::{Journal, JournalError};
 use crate::trainer::Trainer;
 use crate::transport::Transport;
@@ -113,6 +113,12 @@ impl Participant {
                 action => self.running.running = self.start(action),
             }
         }
+    }
+
+    /// Who the participant is, once it is enrolled.
+    #[must_use]
+    pub fn certified(&self) -> Option<&Certified> {
+        self.machine.identity().map(|identity| &identity.certified)
     }
 
     /// From the next poll on, the participant finishes: see [`Self::run`].

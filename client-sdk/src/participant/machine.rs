@@ -311,7 +311,7 @@ impl State {
             Self::Enroll(_) | Self::Renew(_) | Self::CheckIn(_) | Self::Upload(_) if core.stopping => {
                 Self::Finished(Ok(Outcome::Stopped))
             }
-            Self::CheckIn(_) if core.is_renewal_due(now) => Self::Renew(Renew),
+            Self::CheckIn(then) if core.is_renewal_due(now) => Self::Renew(Renew { then }),
             Self::Fetch(state) => match core.must_leave(state.deadline, now) {
                 Some(leave) => core.leave(state.plan.place, leave),
                 None => Self::Fetch(state),

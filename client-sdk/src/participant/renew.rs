@@ -18,7 +18,10 @@ use crate::transport::retry::judge;
 const PAUSE: Duration = Duration::from_secs(60);
 
 /// The certificate is due.
-pub(super) struct Renew;
+pub(super) struct Renew {
+    /// Goes on where it was, and not before its time.
+    pub(super) then: CheckIn,
+}
 
 impl Renew {
     pub(super) fn action(&self, core: &Core) -> Action {
@@ -34,7 +37,7 @@ impl Renew {
             Ok(reply) if Some(reply.participant) == core.identity.as_ref().map(|own| own.certified.participant) => {
                 core.events.push(Event::Renewed);
                 core.identity = Some(Arc::new(Identity { key: Arc::clone(&core.key), certified: reply.into() }));
-                return core.save_identity(State::CheckIn(CheckIn::default()));
+                return core.save_identity(State::CheckIn(self.then));
             }
             Ok(_) => TransportError::Protocol("the renewed certificate is another participant's".to_owned()),
             Err(error) => error,
@@ -43,6 +46,6 @@ impl Renew {
             return State::Finished(Err::<_, ParticipantError>(end));
         }
         core.events.push(Event::Retry { what: "renew the certificate", error: error.to_string(), after: PAUSE });
-        State::CheckIn(CheckIn::default())
+        State::CheckIn(self.then)
     }
 }

@@ -71,6 +71,12 @@ impl HttpsTransport {
         Ok(Self { server, roots, client })
     }
 
+    /// The coordinator's address.
+    #[must_use]
+    pub fn server(&self) -> &str {
+        self.server.as_str()
+    }
+
     fn client(&self) -> Client {
         self.client.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

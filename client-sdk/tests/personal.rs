@@ -1,0 +1,104 @@
+//! Tensors that stay at home stay at home: they are in no byte that is sent, and they are there again next round.
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+mod support;
+
+use std::sync::{Arc, Mutex};
+
+use client_sdk::journal::Journal;
+use client_sdk::journal::MemoryJournal;
+use client_sdk::learning::{MetricValue, Parameters};
+use client_sdk::participant::snapshot;
+use client_sdk::{Participant, Trained, Trainer, TrainerError, TrainingJob};
+use support::{Coordinator, task};
+
+/// A value whose bytes no header and no other weight has.
+const SECRET: f32 = 0.718_281_8;
+
+struct Secretive(Arc<Mutex<Vec<Vec<f32>>>>);
+
+impl Trainer for Secretive {
+    fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
+        self.0.lock().unwrap().push(model.values().to_vec());
+        let mut parameters = model.clone();
+        let head = parameters.layout().range(1);
+        parameters.values_mut()[head].fill(SECRET + job.round as f32);
+        Ok(Trained { parameters, examples: 1, metrics: vec![] })
+    }
+
+    fn evaluate(&mut self, model: &Parameters, _: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
+        assert_eq!(model.layout().len(), 5, "the whole model is evaluated");
+        Ok(vec![])
+    }
+
+    fn examples(&self) -> u64 {
+        1
+    }
+}
+
+async fn run(personal: bool) -> (Coordinator, Vec<Vec<f32>>, Arc<MemoryJournal>) {
+    let coordinator = Coordinator::new(3);
+    coordinator.world(|world| world.personal = personal);
+    let (seen, journal) = (Arc::default(), Arc::new(MemoryJournal::new()));
+    let mut participant = Participant::builder()
+        .transport(coordinator.clone())
+        .enrollment_token("token")
+        .journal(Arc::clone(&journal))
+        .trainer(Secretive(Arc::clone(&seen)))
+        .build()
+        .unwrap();
+    participant.run(std::future::pending()).await.unwrap();
+    let seen = seen.lock().unwrap().clone();
+    (coordinator, seen, journal)
+}
+
+/// Words of each accepted update (of 32 bits each).
+fn words(coordinator: &Coordinator) -> Vec<usize> {
+    coordinator.world(|world| world.accepted.values().map(|body| body.len() / 4).collect())
+}
+
+#[tokio::test(start_paused = true)]
+async fn they_come_back_each_round() {
+    let (_, seen, _) = run(true).await;
+    assert_eq!(seen[0], [0.0; 5]);
+    assert_eq!(seen[1], [1.0, 1.0, 1.0, SECRET + 1.0, SECRET + 1.0]);
+    assert_eq!(seen[2], [2.0, 2.0, 2.0, SECRET + 2.0, SECRET + 2.0]);
+    // Shared, the fetched values count instead.
+    let (_, seen, _) = run(false).await;
+    assert_eq!(seen[2], [2.0; 5]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_byte_of_them_is_sent() {
+    let (coordinator, _, journal) = run(true).await;
+    let contains = |bytes: &[u8], value: f32| bytes.windows(4).any(|window| window == value.to_le_bytes());
+    let record = journal.load(&snapshot::personal(task())).unwrap().unwrap();
+    assert!(contains(&record, SECRET + 3.0), "the journal keeps them");
+    coordinator.world(|world| {
+        assert!(!world.wire.is_empty());
+        for round in 1..=3_u8 {
+            assert!(!contains(&world.wire, SECRET + f32::from(round)), "values");
+        }
+    });
+    // An update has as many words as shared parameters, weight and metrics: two fewer than with the head.
+    let (shared, whole) = (words(&coordinator), words(&run(false).await.0));
+    assert_eq!(shared.iter().map(|words| words + 2).collect::<Vec<_>>(), whole);
+    // The base was not changed by training, so all its words are zero, whatever the head did.
+    coordinator.world(|world| assert!(world.accepted.values().all(|body| body[..12] == [0; 12])));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_damaged_record_is_an_error_not_a_fresh_start() {
+    let (coordinator, _, journal) = run(true).await;
+    coordinator.world(|world| world.rounds = 4);
+    journal.save(&snapshot::personal(task()), b"damaged").unwrap();
+    let mut participant = Participant::builder()
+        .transport(coordinator.clone())
+        .journal(journal)
+        .trainer(Secretive(Arc::default()))
+        .build()
+        .unwrap();
+    let error = participant.run(std::future::pending()).await.unwrap_err();
+    assert!(error.to_string().contains("personal-"), "{error}");
+    assert_eq!(coordinator.world(|world| world.accepted.len()), 3);
+}

@@ -1,0 +1,204 @@
+//! An app is killed at every action, before and after the action took effect: the same bytes are sent, or none, and every
+//! round counts once.
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+mod support;
+
+use std::time::Duration;
+
+use client_sdk::clock::Now;
+use client_sdk::identity::SigningKey;
+use client_sdk::journal::{Journal, MemoryJournal};
+use client_sdk::participant::machine::{Action, Input, Machine, Request, Saved, Settings};
+use client_sdk::participant::snapshot;
+use client_sdk::transport::Transport;
+use client_sdk::{Outcome, Trainer};
+use futures_util::FutureExt;
+use rcgen::PublicKeyData;
+use support::{Coordinator, Fault, Nudge};
+use wire::Timestamp;
+use zeroize::Zeroizing;
+
+/// One process after another on one journal.
+struct Device {
+    journal: MemoryJournal,
+    trainer: Nudge,
+    coordinator: Coordinator,
+    /// Gives every process other randomness, so that only the journal can make bytes the same.
+    processes: u8,
+    now: Duration,
+}
+
+impl Device {
+    fn new(coordinator: Coordinator) -> Self {
+        Self {
+            journal: MemoryJournal::new(),
+            trainer: Nudge::default(),
+            coordinator,
+            processes: 0,
+            now: Duration::ZERO,
+        }
+    }
+
+    fn start(&mut self) -> Machine {
+        self.processes += 1;
+        let load = |name| self.journal.load(name).unwrap();
+        let saved = Saved { identity: load(snapshot::IDENTITY), round: load(snapshot::ROUND) };
+        let token = Some(Zeroizing::new("token".to_owned()));
+        Machine::new(Settings::default(), token, &saved, SigningKey::generate, [self.processes; 32]).unwrap()
+    }
+
+    fn perform(&mut self, action: Action) -> Input {
+        let coordinator = self.coordinator.clone();
+        match action {
+            Action::Send(request) => match request {
+                Request::Enroll(r) => Input::Enrolled(coordinator.enroll(&r).now_or_never().unwrap()),
+                Request::Renew(r) => Input::Renewed(coordinator.renew(&r).now_or_never().unwrap()),
+                Request::CheckIn(r) => Input::CheckedIn(coordinator.check_in(&r).now_or_never().unwrap()),
+                Request::Upload(r) => Input::Uploaded(coordinator.upload(&r).now_or_never().unwrap()),
+                Request::Abandon(r) => Input::Abandoned(coordinator.abandon(&r).now_or_never().unwrap()),
+            },
+            Action::Fetch { task, model, mut have } => {
+                let result = coordinator.fetch_model(task, &model, &mut have).now_or_never().unwrap();
+                Input::Fetched { have, result }
+            }
+            Action::Train(work) => Input::Trained(work.run(&mut self.trainer)),
+            Action::Load(name) => Input::Loaded(self.journal.load(&name)),
+            Action::Persist(records) => {
+                Input::Persisted(records.iter().try_for_each(|record| self.journal.save(&record.name, &record.bytes)))
+            }
+            Action::WaitUntil(moment) => {
+                self.now = self.now.max(moment);
+                Input::Tick
+            }
+            Action::Finished(_) => unreachable!("handled by the caller"),
+        }
+    }
+
+    /// Runs to the end; `is_killed(n)` says whether the process dies at action number `n`, and whether the action still
+    /// takes effect. Returns the number of actions.
+    fn run(&mut self, is_killed: impl Fn(usize) -> Option<bool>) -> usize {
+        let mut machine = self.start();
+        let mut input = Input::Tick;
+        for number in 0.. {
+            assert!(number < 2000, "it does not come to an end");
+            machine.set_examples(self.trainer.examples());
+            let action = machine.poll(input, Now { elapsed: self.now, wall: Timestamp(0) });
+            if let Action::Finished(result) = action {
+                assert!(matches!(result.unwrap(), Outcome::TaskOver { .. }));
+                return number;
+            }
+            input = match is_killed(number) {
+                None => self.perform(action),
+                Some(takes_effect) => {
+                    if takes_effect {
+                        self.perform(action);
+                    }
+                    machine = self.start();
+                    Input::Tick
+                }
+            };
+        }
+        unreachable!("the loop has no end")
+    }
+}
+
+const ROUNDS: u32 = 3;
+
+fn check(coordinator: &Coordinator, what: &str) {
+    coordinator.world(|world| {
+        assert_eq!(world.accepted.len(), ROUNDS as usize, "{what}: every round is answered");
+        assert!(world.stored.values().all(|times| *times == 1), "{what}: each round once");
+        for (round, sent) in &world.sent {
+            assert!(sent.iter().all(|body| *body == world.accepted[round]), "{what}: other bytes in round {round}");
+        }
+        assert!(world.abandoned.is_empty(), "{what}");
+    });
+}
+
+fn fresh(personal: bool) -> Device {
+    let coordinator = Coordinator::new(ROUNDS);
+    coordinator.world(|world| world.personal = personal);
+    Device::new(coordinator)
+}
+
+#[test]
+fn killed_once_at_every_action() {
+    for personal in [false, true] {
+        let actions = fresh(personal).run(|_| None);
+        assert!(actions > 15, "{actions}");
+        for at in 0..actions {
+            for takes_effect in [false, true] {
+                let mut device = fresh(personal);
+                device.run(|number| (number == at).then_some(takes_effect));
+                check(&device.coordinator, &format!("killed at {at}, effect {takes_effect}, personal {personal}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn killed_again_and_again() {
+    for every in 7..20 {
+        for takes_effect in [false, true] {
+            let mut device = fresh(true);
+            device.run(|number| (number % every == every - 1).then_some(takes_effect));
+            check(&device.coordinator, &format!("killed every {every}, effect {takes_effect}"));
+        }
+    }
+}
+
+#[test]
+fn every_process_rounds_differently_so_only_the_journal_makes_bytes_equal() {
+    let first_body = |entropy| {
+        let mut device = fresh(false);
+        device.processes = entropy;
+        device.run(|_| None);
+        device.coordinator.world(|world| world.accepted[&1].clone())
+    };
+    assert_ne!(first_body(1), first_body(2));
+}
+
+#[test]
+fn lost_answers_at_every_request_change_nothing() {
+    for call in ["enroll", "check_in", "fetch", "upload"] {
+        for fault in [Fault::Lost, Fault::AnswerLost] {
+            for nth in 0..3 {
+                let mut device = fresh(false);
+                let script = std::iter::repeat_n(Fault::None, nth).chain(std::iter::repeat_n(fault.clone(), 2));
+                device.coordinator.script(call, script);
+                device.run(|_| None);
+                check(&device.coordinator, &format!("{call} {nth} {fault:?}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_key_is_the_same_in_every_attempt_to_enrol() {
+    let mut device = fresh(false);
+    device.coordinator.script("enroll", [Fault::AnswerLost]);
+    // Dies after the first request, whose answer was lost.
+    device.run(|number| (number == 1).then_some(true));
+    let keys: Vec<_> = device.coordinator.world(|world| {
+        let parse = |pem: &String| rcgen::CertificateSigningRequestParams::from_pem(pem).unwrap();
+        world.keys.iter().map(|pem| parse(pem).public_key.der_bytes().to_vec()).collect()
+    });
+    assert_eq!(keys.len(), 2);
+    assert_eq!(keys[0], keys[1]);
+}
+
+#[test]
+fn the_personal_part_advances_once_per_round_whenever_it_dies() {
+    let actions = fresh(true).run(|_| None);
+    for at in 0..actions {
+        let mut device = fresh(true);
+        device.run(|number| (number == at).then_some(true));
+        let seen = device.trainer.seen.lock().unwrap().clone();
+        // The head was nudged by a third in each earlier round, and only there.
+        for model in seen {
+            let round = model[0];
+            assert!((model[3] - round / 3.0).abs() < 1e-6, "killed at {at}: {model:?}");
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! A coordinator of a few lines, scripted, with a journal and trainers to go with it.
+#![allow(
+    clippy::allow_attributes,
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::cast_precision_loss,
+    reason = "each test uses a part of this"
+)]
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use client_sdk::identity::Identity;
+use client_sdk::learning::{Layout, MetricValue, Parameters, TensorSpec, checkpoint};
+use client_sdk::transport::{Abandonment, Transport, TransportError, Upload};
+use client_sdk::{Trained, Trainer, TrainerError, TrainingJob};
+use ring::digest;
+use wire::participant::{
+    Assignment, CheckInReply, CheckInRequest, Encoding, EnrollReply, EnrollRequest, ModelRef, Receipt, RenewRequest,
+};
+use wire::problem::{Problem, ProblemType};
+use wire::task::{Initial, ModelSpec, TensorDeclaration, TrainingPlan};
+use wire::{Digest, ParticipantId, TaskId, Timestamp};
+
+pub fn sha256(bytes: &[u8]) -> Digest {
+    Digest(digest::digest(&digest::SHA256, bytes).as_ref().try_into().unwrap())
+}
+
+pub fn task() -> TaskId {
+    "00000000-0000-0000-0000-00000000000a".parse().unwrap()
+}
+
+pub fn participant() -> ParticipantId {
+    "00000000-0000-0000-0000-00000000000b".parse().unwrap()
+}
+
+/// `base` (3) and `head` (2), the latter personal if asked for.
+pub fn model(personal: bool) -> ModelSpec {
+    let tensor = |name: &str, size| TensorDeclaration { name: name.into(), shape: vec![size], init: Initial::Zeros };
+    ModelSpec {
+        architecture: None,
+        tensors: vec![tensor("base", 3), tensor("head", 2)],
+        personal: if personal { vec!["head".into()] } else { vec![] },
+        seed: 1,
+    }
+}
+
+/// What happens to a request instead of its normal course.
+#[derive(Clone, Debug)]
+pub enum Fault {
+    /// It never arrives.
+    Lost,
+    /// It takes effect, its answer is lost.
+    AnswerLost,
+    /// It is refused.
+    Refused(ProblemType, Option<Duration>),
+    /// Of a fetch: half of the bytes come.
+    Half,
+    /// Of a fetch: other bytes come.
+    Garbage,
+    /// It goes through.
+    None,
+}
+
+#[derive(Default)]
+pub struct World {
+    /// Rounds that are over.
+    pub rounds_done: u32,
+    pub rounds: u32,
+    pub personal: bool,
+    pub clip: Option<f32>,
+    /// Spoils each assignment.
+    pub tweak: Option<fn(&mut Assignment)>,
+    pub faults: BTreeMap<&'static str, VecDeque<Fault>>,
+    /// While set, nothing arrives.
+    pub offline: bool,
+    /// Every request that was made, arrived or not.
+    pub calls: Vec<&'static str>,
+    /// Every upload that was made, by round, arrived or not.
+    pub sent: BTreeMap<u32, Vec<Bytes>>,
+    /// The one that counts.
+    pub accepted: BTreeMap<u32, Bytes>,
+    /// Times each round's update was stored: more than once would be a double count.
+    pub stored: BTreeMap<u32, u32>,
+    pub abandoned: Vec<(u32, &'static str)>,
+    pub keys: Vec<String>,
+    pub ranges: Vec<usize>,
+    pub renew_at: Option<Timestamp>,
+    /// Everything that was ever sent up, as it would be on the wire.
+    pub wire: Vec<u8>,
+}
+
+/// A coordinator with one task and one participant.
+#[derive(Clone, Default)]
+pub struct Coordinator(pub Arc<Mutex<World>>);
+
+impl Coordinator {
+    pub fn new(rounds: u32) -> Self {
+        let world = World { rounds, ..World::default() };
+        Self(Arc::new(Mutex::new(world)))
+    }
+
+    pub fn world<T>(&self, look: impl FnOnce(&mut World) -> T) -> T {
+        look(&mut self.0.lock().unwrap())
+    }
+
+    pub fn script(&self, call: &'static str, faults: impl IntoIterator<Item = Fault>) {
+        self.world(|world| world.faults.entry(call).or_default().extend(faults));
+    }
+
+    pub fn count(&self, call: &str) -> usize {
+        self.world(|world| world.calls.iter().filter(|made| **made == call).count())
+    }
+
+    /// The published part of the model: values that tell the round.
+    pub fn published(personal: bool, round: u32) -> Vec<u8> {
+        let spec = model(personal);
+        let shared = spec.tensors.iter().filter(|tensor| !spec.personal.contains(&tensor.name));
+        let specs = shared.map(|t| TensorSpec { name: t.name.clone(), shape: t.shape.clone() }).collect();
+        let mut parameters = Parameters::zeros(Arc::new(Layout::new(specs).unwrap()));
+        parameters.values_mut().fill(round as f32);
+        checkpoint::write(&parameters).unwrap()
+    }
+
+    pub fn assignment(world: &World) -> Assignment {
+        let file = Self::published(world.personal, world.rounds_done);
+        Assignment {
+            task: task(),
+            task_name: "task".into(),
+            round: world.rounds_done + 1,
+            attempt: 1,
+            model: model(world.personal),
+            base: ModelRef { version: world.rounds_done, sha256: sha256(&file), bytes: file.len() as u64 },
+            training: TrainingPlan::default(),
+            encoding: Encoding {
+                modulus_bits: 32,
+                clip_range: 1.0,
+                clip_norm: world.clip,
+                max_weight: 100,
+                max_cohort: 10,
+            },
+            metrics: vec!["loss".into(), "train_loss".into()],
+            cohort: 1,
+            deadline_at: Timestamp(0),
+            remaining_ms: 600_000,
+        }
+    }
+
+    /// Runs one request through the script.
+    fn go<T>(
+        &self,
+        call: &'static str,
+        effect: impl FnOnce(&mut World, &Fault) -> Result<T, TransportError>,
+    ) -> Result<T, TransportError> {
+        self.world(|world| {
+            world.calls.push(call);
+            let lost = || Err(TransportError::Unreachable("scripted".into()));
+            if world.offline {
+                return lost();
+            }
+            let fault = world.faults.get_mut(call).and_then(VecDeque::pop_front).unwrap_or(Fault::None);
+            match fault {
+                Fault::Lost => lost(),
+                Fault::AnswerLost => effect(world, &fault).and_then(|_| lost()),
+                Fault::Refused(kind, retry_after) => {
+                    Err(TransportError::Problem { problem: Box::new(Problem::new(kind, "scripted")), retry_after })
+                }
+                Fault::Half | Fault::Garbage | Fault::None => effect(world, &fault),
+            }
+        })
+    }
+}
+
+fn certificate(world: &World) -> EnrollReply {
+    EnrollReply {
+        participant: participant(),
+        name: "device-1".into(),
+        certificate_pem: format!("certificate {}", world.keys.len()),
+        expires_at: Timestamp(i64::MAX),
+        renew_at: world.renew_at.unwrap_or(Timestamp(i64::MAX)),
+    }
+}
+
+#[async_trait]
+impl Transport for Coordinator {
+    fn identify(&self, _: &Identity) -> Result<(), TransportError> {
+        Ok(())
+    }
+
+    async fn enroll(&self, request: &EnrollRequest) -> Result<EnrollReply, TransportError> {
+        self.go("enroll", |world, _| {
+            world.keys.push(request.csr_pem.clone());
+            Ok(certificate(world))
+        })
+    }
+
+    async fn renew(&self, request: &RenewRequest) -> Result<EnrollReply, TransportError> {
+        self.go("renew", |world, _| {
+            world.keys.push(request.csr_pem.clone());
+            Ok(certificate(world))
+        })
+    }
+
+    async fn check_in(&self, request: &CheckInRequest) -> Result<CheckInReply, TransportError> {
+        self.go("check_in", |world, _| {
+            world.wire.extend(serde_json::to_vec(request).unwrap());
+            if world.rounds_done >= world.rounds {
+                return Ok(CheckInReply::TaskOver { task: task() });
+            }
+            let mut assignment = Self::assignment(world);
+            world.tweak.iter().for_each(|tweak| tweak(&mut assignment));
+            Ok(CheckInReply::Assigned(Box::new(assignment)))
+        })
+    }
+
+    async fn fetch_model(&self, _: TaskId, model: &ModelRef, sink: &mut Vec<u8>) -> Result<(), TransportError> {
+        let begin = sink.len();
+        let rest = self.go("fetch", |world, fault| {
+            world.ranges.push(begin);
+            let mut file = Self::published(world.personal, model.version);
+            Ok(match fault {
+                Fault::Half => (file[begin..begin + (file.len() - begin) / 2].to_vec(), false),
+                Fault::Garbage => {
+                    *file.last_mut().unwrap() ^= 1;
+                    (file[begin..].to_vec(), true)
+                }
+                _ => (file[begin..].to_vec(), true),
+            })
+        });
+        let (bytes, whole) = rest?;
+        sink.extend(bytes);
+        if whole { Ok(()) } else { Err(TransportError::Unreachable("cut off".into())) }
+    }
+
+    async fn upload(&self, upload: &Upload) -> Result<Receipt, TransportError> {
+        let (round, body) = (upload.place.round, upload.body.clone());
+        self.world(|world| {
+            world.sent.entry(round).or_default().push(body.clone());
+            world.wire.extend_from_slice(&body);
+        });
+        self.go("upload", |world, _| {
+            assert_eq!(sha256(&body), upload.sha256);
+            let receipt = Receipt { sha256: upload.sha256, bytes: body.len() as u64, accepted_at: Timestamp(0) };
+            match world.accepted.get(&round) {
+                Some(stored) if *stored == body => Ok(receipt),
+                Some(_) => Err(Problem::new(ProblemType::DifferentInput, "scripted").into()),
+                None if round == world.rounds_done + 1 => {
+                    world.accepted.insert(round, body);
+                    *world.stored.entry(round).or_default() += 1;
+                    world.rounds_done += 1;
+                    Ok(receipt)
+                }
+                None => Err(Problem::new(ProblemType::PhaseClosed, "scripted").into()),
+            }
+        })
+    }
+
+    async fn abandon(&self, abandonment: &Abandonment) -> Result<(), TransportError> {
+        self.go("abandon", |world, _| {
+            world.abandoned.push((abandonment.place.round, abandonment.reason.as_str()));
+            world.rounds_done = world.rounds_done.max(abandonment.place.round);
+            Ok(())
+        })
+    }
+}
+
+/// Adds a third to every weight, and remembers what it was given.
+#[derive(Clone, Default)]
+pub struct Nudge {
+    pub seen: Arc<Mutex<Vec<Vec<f32>>>>,
+}
+
+impl Trainer for Nudge {
+    fn train(&mut self, model: &Parameters, _: &TrainingJob) -> Result<Trained, TrainerError> {
+        self.seen.lock().unwrap().push(model.values().to_vec());
+        let mut parameters = model.clone();
+        // Not a multiple of any quantum: rounding has something to decide.
+        parameters.values_mut().iter_mut().for_each(|value| *value += 1.0 / 3.0);
+        Ok(Trained {
+            parameters,
+            examples: 7,
+            metrics: vec![("train_loss".into(), MetricValue { value: 0.5, count: 7 })],
+        })
+    }
+
+    fn evaluate(&mut self, _: &Parameters, _: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
+        Ok(vec![("loss".into(), MetricValue { value: 1.5, count: 3 })])
+    }
+
+    fn examples(&self) -> u64 {
+        7
+    }
+}

@@ -37,6 +37,12 @@ pub(crate) fn read(path: &Path) -> Outcome<TaskSpec> {
     Ok(spec)
 }
 
+/// Writes a task so that [`read`] reads it.
+pub(crate) fn write(path: &Path, spec: &TaskSpec) -> Outcome {
+    let text = toml::to_string(spec).map_err(Failure::because(Exit::Internal, "the task as TOML"))?;
+    std::fs::write(path, text).map_err(Failure::because(Exit::Io, format!("cannot write {}", path.display())))
+}
+
 fn wrong(path: &Path, detail: impl std::fmt::Display) -> Failure {
     Failure::new(Exit::Configuration, format!("{}: {detail}", path.display()))
 }

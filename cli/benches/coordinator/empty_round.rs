@@ -27,8 +27,12 @@ pub(crate) async fn run() -> Outcome {
     let mut cycles: Vec<i64> = ended.windows(2).map(|pair| pair[1] - pair[0]).collect();
     cycles.sort_unstable();
     let (median, p90) = (cycles[cycles.len() / 2], cycles[cycles.len() * 9 / 10]);
-    println!("empty round: {PARTICIPANTS} participants, {PARAMETERS} parameters, {ROUNDS} rounds, TLS, durable commits");
-    println!("  median {median} ms, 90th percentile {p90} ms from one model version to the next; {cpu_ms:.1} CPU-ms of the server");
+    println!(
+        "empty round: {PARTICIPANTS} participants, {PARAMETERS} parameters, {ROUNDS} rounds, TLS, durable commits"
+    );
+    println!(
+        "  median {median} ms, 90th percentile {p90} ms from one model version to the next; {cpu_ms:.1} CPU-ms of the server"
+    );
     println!("  one fsync {fsync_ms:.2} ms; limit 50 ms + 10 fsyncs = {:.1} ms", 50.0 + 10.0 * fsync_ms);
     Ok(())
 }

@@ -35,9 +35,8 @@ impl Server {
         let serving: Value = serde_json::from_str(&line)?;
         let text = |key: &str| serving[key].as_str().unwrap().to_owned();
         let ca_pem = std::fs::read_to_string(text("ca"))?;
-        let operator = reqwest::Client::builder()
-            .tls_certs_only([reqwest::Certificate::from_pem(ca_pem.as_bytes())?])
-            .build()?;
+        let operator =
+            reqwest::Client::builder().tls_certs_only([reqwest::Certificate::from_pem(ca_pem.as_bytes())?]).build()?;
         Ok(Self { child, url: text("url"), ca_pem, token: text("token"), operator, folder })
     }
 

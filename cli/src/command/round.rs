@@ -13,8 +13,6 @@ use crate::server::{Server, ServerArgs};
 
 /// How long one request waits for a change.
 const WAIT: Duration = Duration::from_secs(20);
-/// How soon to ask again for a round that has not opened yet.
-const NOT_OPEN_YET: Duration = Duration::from_millis(250);
 
 /// What to do with rounds.
 #[derive(clap::Subcommand)]
@@ -194,8 +192,7 @@ struct Watch {
 impl Watch {
     async fn run(&self, round: Option<u32>) -> Outcome {
         if let Some(number) = round {
-            let last = self.follow(number).await?;
-            return match last {
+            return match self.follow(number, None).await? {
                 Some(round) if round.state == RoundState::Completed => Ok(()),
                 Some(round) => Err(ended(&round)),
                 None => Err(Failure::new(Exit::Round, "the task is over; this round never opened")),
@@ -203,9 +200,13 @@ impl Watch {
         }
         let task = task::get(&self.server, self.task).await?;
         let mut number = (task.summary.rounds_completed + 1).min(task.summary.rounds_total);
-        while let Some(round) = self.follow(number).await? {
-            if round.state == RoundState::Completed {
-                number += 1;
+        let mut after = None;
+        while let Some(round) = self.follow(number, after).await? {
+            match round.state {
+                RoundState::Completed if number == task.summary.rounds_total => return Ok(()),
+                RoundState::Completed => (number, after) = (number + 1, None),
+                RoundState::Failed => after = Some(RoundState::Failed),
+                _ => break,
             }
         }
         let task = task::get(&self.server, self.task).await?;
@@ -215,27 +216,20 @@ impl Watch {
         }
     }
 
-    /// Prints the changes of one round until an attempt of it ends; none if the task ends before it opens.
-    async fn follow(&self, number: u32) -> Outcome<Option<RoundView>> {
-        let mut after = None;
+    /// Prints the changes of one round, beginning with the first state that is not `after`, until an attempt of it ends;
+    /// none if the task ends before that.
+    async fn follow(&self, number: u32, mut after: Option<RoundState>) -> Outcome<Option<RoundView>> {
         loop {
-            match self.server.watch_round(self.task, number, after, WAIT).await? {
-                Some(round) => {
-                    if after != Some(round.state) {
-                        after = Some(round.state);
-                        self.print(&round);
-                    }
-                    if round.state.is_terminal() {
-                        return Ok(Some(round));
-                    }
+            let round = self.server.watch_round(self.task, number, after, WAIT).await?;
+            if let Some(round) = round.filter(|round| after != Some(round.state)) {
+                self.print(&round);
+                if round.state.is_terminal() {
+                    return Ok(Some(round));
                 }
-                None => {
-                    let status = task::get(&self.server, self.task).await?.summary.status;
-                    if status != TaskStatus::Active {
-                        return Ok(None);
-                    }
-                    tokio::time::sleep(NOT_OPEN_YET).await;
-                }
+                after = Some(round.state);
+            } else if task::get(&self.server, self.task).await?.summary.status.is_terminal() {
+                // Nothing has changed for long, and nothing will.
+                return Ok(None);
             }
         }
     }

@@ -13,10 +13,9 @@ use crate::signal;
 
 /// Where its configuration comes from.
 #[derive(clap::Args)]
-#[group(id = "source", required = true, multiple = false, args = ["config", "dev"])]
 pub(crate) struct Serve {
     /// TOML file, see docs/config/coordinator.toml; TRIBUTARY_<SECTION>_<KEY> in the environment overrides it
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", required_unless_present = "dev", conflicts_with = "dev")]
     config: Option<PathBuf>,
     /// For trying things out: a certificate authority of its own and all data in --data-dir
     #[arg(long, requires = "data_dir")]

@@ -21,7 +21,7 @@ use crate::command::task;
 use crate::data::{self, DataArgs, Model};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, duration, number};
-use crate::signal;
+use crate::{signal, task_file};
 
 mod centralized;
 mod events;
@@ -73,6 +73,9 @@ pub(crate) struct Demo {
     /// Where to write the final model [default: a file in the system's temporary folder]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Also write the task here: `tributary task create` makes the same one on a coordinator of your own
+    #[arg(long, value_name = "FILE")]
+    task_file: Option<PathBuf>,
     /// Keep the coordinator's data and the participants' journals in this (empty) folder
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -150,7 +153,11 @@ impl Demo {
             cohort: self.cohort.unwrap_or(self.data.participants),
             most_examples,
         };
-        let task: TaskView = world.server.post(route::TASKS, &CreateTask { spec: input.spec()? }, None).await?;
+        let spec = input.spec()?;
+        if let Some(file) = &self.task_file {
+            task_file::write(file, &spec)?;
+        }
+        let task: TaskView = world.server.post(route::TASKS, &CreateTask { spec }, None).await?;
         self.announce(&world, &scene, &task, output);
         world.open();
 

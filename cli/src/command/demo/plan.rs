@@ -48,9 +48,9 @@ impl TrainingArgs {
     /// With what suits the model where nothing is said.
     pub(crate) fn plan(&self, architecture: &Architecture) -> TrainingPlan {
         let (epochs, batch_size, lr) = match architecture {
-            Architecture::Linear(_) => (1, 10, 0.05),
-            Architecture::Mlp(_) => (1, 10, 0.05),
-            Architecture::Cnn(_) => (1, 10, 0.05),
+            Architecture::Linear(_) => (1, 10, 0.02),
+            Architecture::Mlp(_) => (2, 10, 0.1),
+            Architecture::Cnn(_) => (2, 10, 0.05),
             _ => (1, 10, 1.0),
         };
         TrainingPlan {

@@ -1,0 +1,128 @@
+//! The demo: what it tells, that a seed decides every bit of every model version, and that drop-outs are survived.
+
+mod support;
+
+use serde_json::Value;
+use support::{Ran, run};
+
+fn demo(more: &[&str]) -> Ran {
+    let mut args = vec!["--format", "json", "demo", "--participants", "5"];
+    if !more.contains(&"--rounds") {
+        args.extend(["--rounds", "3"]);
+    }
+    args.extend(more);
+    let ran = run(&args);
+    assert_eq!(ran.code, 0, "{args:?}: {ran}");
+    ran
+}
+
+fn rounds(ran: &Ran) -> Vec<Value> {
+    ran.events().into_iter().filter(|event| event["event"] == "round").collect()
+}
+
+fn versions(ran: &Ran) -> Vec<String> {
+    rounds(ran).iter().map(|round| round["model"].to_string()).collect()
+}
+
+#[test]
+fn events_have_the_fields_that_programs_rely_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("final.safetensors");
+    let ran = demo(&["--out", out.to_str().unwrap(), "--centralized"]);
+    let events = ran.events();
+    assert_eq!(events[0]["event"], "started");
+    let rounds = rounds(&ran);
+    assert_eq!(rounds.len(), 3);
+    for (number, round) in (1..).zip(&rounds) {
+        assert_eq!(round["number"], number);
+        assert_eq!(round["state"], "COMPLETED");
+        assert_eq!((&round["cohort"], &round["reported"], &round["dropped"]), (&5.into(), &5.into(), &0.into()));
+        assert!(round["metrics"]["accuracy"].as_f64().unwrap() > 0.2, "{round}");
+        assert!(round["metrics"]["loss"].as_f64().unwrap() > 0.0);
+        assert_eq!(round["model"]["version"], number);
+        assert_eq!(round["model"]["sha256"].as_str().unwrap().len(), 64);
+        assert!(round["bytes_up"].as_u64().unwrap() > 5 * 610 * 4);
+        assert!(round["bytes_down"].as_u64().unwrap() > 5 * 610 * 4);
+        assert!(round["seconds"].as_f64().unwrap() > 0.0);
+        assert!(round["cohort_metrics"]["train_loss"].is_f64());
+    }
+    let finished = events.last().unwrap();
+    assert_eq!(finished["event"], "finished");
+    assert_eq!(finished["rounds"], 3);
+    assert_eq!(finished["accuracy"], rounds[2]["metrics"]["accuracy"]);
+    assert!(finished["centralized"]["accuracy"].as_f64().unwrap() > 0.2);
+    assert_eq!(finished["model"]["path"], out.canonicalize().unwrap().to_str().unwrap());
+    assert_eq!(finished["model"]["sha256"], rounds[2]["model"]["sha256"]);
+
+    // The file is the model: evaluating it gives what the demo said.
+    let evaluated =
+        run(&["--format", "json", "model", "evaluate", out.to_str().unwrap(), "--participants", "5"]).data();
+    assert_eq!(evaluated["accuracy"], finished["accuracy"]);
+    assert_eq!(evaluated["loss"], finished["loss"]);
+}
+
+#[test]
+fn the_number_of_threads_changes_no_bit() {
+    let one = versions(&demo(&["--threads", "1"]));
+    let two = versions(&demo(&["--threads", "2"]));
+    assert_eq!(one, two);
+    assert_ne!(one, versions(&demo(&["--threads", "2", "--seed", "43"])));
+}
+
+#[test]
+fn drop_outs_are_survived_and_follow_from_the_seed() {
+    let first = demo(&["--drop", "0.3", "--rounds", "4", "--threads", "1"]);
+    let again = demo(&["--drop", "0.3", "--rounds", "4", "--threads", "2"]);
+    assert_eq!(versions(&first), versions(&again));
+    let dropped = |ran: &Ran| rounds(ran).iter().map(|round| round["dropped"].as_u64().unwrap()).collect::<Vec<_>>();
+    assert_eq!(dropped(&first), dropped(&again));
+    assert!(dropped(&first).iter().sum::<u64>() > 0, "nobody vanished: choose another seed");
+    for round in rounds(&first).iter().filter(|round| round["state"] == "COMPLETED") {
+        assert_eq!(round["reported"].as_u64().unwrap() + round["dropped"].as_u64().unwrap(), 5, "{round}");
+    }
+}
+
+#[test]
+fn a_part_of_the_participants_is_drawn_by_the_seed() {
+    let first = demo(&["--cohort", "2"]);
+    assert_eq!(versions(&first), versions(&demo(&["--cohort", "2"])));
+    assert!(rounds(&first).iter().all(|round| round["cohort"] == 2));
+}
+
+#[test]
+fn people_see_a_table_and_what_to_do_next() {
+    let ran = run(&["demo", "--participants", "3", "--rounds", "2"]);
+    assert_eq!(ran.code, 0, "{ran}");
+    for words in ["ROUND", "STATE", "COHORT", "ACCURACY", "COMPLETED", "Model: ", ".safetensors", "--inspect"] {
+        assert!(ran.stdout.contains(words), "no {words:?}: {ran}");
+    }
+    assert_eq!(ran.stderr, "", "a demo that goes well is quiet");
+}
+
+#[test]
+fn mnist_runs_where_it_is() {
+    let dir = std::env::var_os("TRIBUTARY_DATA_DIR").map_or_else(
+        || concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/mnist10k").into(),
+        std::path::PathBuf::from,
+    );
+    if !dir.join("t10k-images-idx3-ubyte.gz").exists() {
+        eprintln!("SKIPPED: no MNIST in {}; set TRIBUTARY_DATA_DIR", dir.display());
+        return;
+    }
+    let dir = dir.to_str().unwrap();
+    let ran = demo(&[
+        "--data",
+        "mnist",
+        "--data-dir",
+        dir,
+        "--model",
+        "linear",
+        "--rounds",
+        "1",
+        "--epochs",
+        "1",
+        "--lr",
+        "0.01",
+    ]);
+    assert!(ran.events().last().unwrap()["accuracy"].as_f64().unwrap() > 0.6, "{ran}");
+}

@@ -1,0 +1,138 @@
+//! An operator's day against `serve --dev`: tokens, tasks, models, and every refusal with its number.
+
+mod support;
+
+use support::{Served, run};
+
+const TASK: &str = r#"
+name = "digits"
+[model.architecture]
+kind = "linear"
+inputs = 60
+classes = 10
+[rounds]
+count = 2
+[selection.cohort]
+count = 3
+"#;
+
+#[test]
+fn tasks_are_created_once_and_steered() {
+    let folder = tempfile::tempdir().unwrap();
+    let served = Served::dev(&folder.path().join("data"));
+    let file = folder.path().join("task.toml");
+    std::fs::write(&file, TASK).unwrap();
+    let file = file.to_str().unwrap();
+
+    assert_eq!(served.operate(&["task", "list"]).data(), serde_json::json!([]));
+    let made = served.operate(&["task", "create", file, "--idempotency-key", "k1"]).data();
+    assert_eq!(
+        (&made["name"], &made["status"], &made["parameters"]),
+        (&"digits".into(), &"ACTIVE".into(), &610.into())
+    );
+    assert_eq!(made["updates_readable_by"], "operator");
+    let again = served.operate(&["task", "create", file, "--idempotency-key", "k1"]).data();
+    assert_eq!(again["id"], made["id"], "the same key makes the same task");
+    let taken = served.operate(&["task", "create", file]);
+    assert_eq!(taken.code, 8, "the name is taken: {taken}");
+
+    assert_eq!(served.operate(&["task", "pause", "digits"]).data()["status"], "PAUSED");
+    assert_eq!(served.operate(&["task", "resume", "digits"]).data()["status"], "ACTIVE");
+    let id = made["id"].as_str().unwrap();
+    assert_eq!(served.operate(&["task", "show", id]).data()["spec"]["rounds"]["count"], 2);
+    assert_eq!(served.operate(&["round", "show", "digits", "1"]).data()["state"], "SELECTING");
+    assert_eq!(served.operate(&["round", "list", "digits"]).data()[0]["number"], 1);
+
+    let models = served.operate(&["model", "list", "digits"]).data();
+    assert_eq!(models[0]["version"], 0);
+    let out = folder.path().join("m.safetensors");
+    let fetched = served.operate(&["model", "fetch", "digits", "--out", out.to_str().unwrap()]).data();
+    assert_eq!(fetched["sha256"], models[0]["sha256"]);
+    assert_eq!(std::fs::metadata(&out).unwrap().len(), models[0]["bytes"].as_u64().unwrap());
+
+    assert_eq!(served.operate(&["task", "cancel", "digits"]).data()["status"], "CANCELLED");
+    assert_eq!(served.operate(&["task", "resume", "digits"]).code, 8);
+    let watched = served.operate(&["round", "watch", "digits"]);
+    assert_eq!(watched.code, 14, "{watched}");
+}
+
+#[test]
+fn a_download_goes_on_where_it_was_cut_off_and_damage_is_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let served = Served::dev(&folder.path().join("data"));
+    let file = folder.path().join("task.toml");
+    std::fs::write(&file, TASK).unwrap();
+    served.operate(&["task", "create", file.to_str().unwrap()]).data();
+    let out = folder.path().join("m.safetensors");
+    let fetch = || served.operate(&["model", "fetch", "digits", "--out", out.to_str().unwrap()]);
+    let sha256 = fetch().data()["sha256"].as_str().unwrap().to_owned();
+    let whole = std::fs::read(&out).unwrap();
+
+    let part = folder.path().join(format!("m.safetensors.{}.part", &sha256[..16]));
+    std::fs::write(&part, &whole[..100]).unwrap();
+    fetch().data();
+    assert_eq!(std::fs::read(&out).unwrap(), whole);
+    assert!(!part.exists());
+
+    std::fs::write(&part, vec![7; 100]).unwrap();
+    let damaged = fetch();
+    assert_eq!(damaged.code, 12, "{damaged}");
+    assert!(!part.exists(), "what is worth nothing is gone");
+    fetch().data();
+}
+
+#[test]
+fn refusals_have_their_numbers_and_problem_types() {
+    let folder = tempfile::tempdir().unwrap();
+    let served = Served::dev(&folder.path().join("data"));
+    let missing = served.operate(&["task", "show", "nobody"]);
+    assert_eq!(missing.code, 7, "{missing}");
+    assert!(missing.stderr.contains("nobody"), "{missing}");
+    let unknown = served.operate_as("not-a-token", &["task", "list"]);
+    assert_eq!(unknown.code, 6, "{unknown}");
+    assert_eq!(unknown.envelope()["data"]["type"], "urn:tributary:problem:unauthenticated");
+
+    let viewer = served.operate(&["token", "create", "--role", "viewer", "--name", "eve"]).data();
+    let viewer_token = viewer["token"].as_str().unwrap();
+    assert_eq!(served.operate_as(viewer_token, &["task", "list"]).code, 0);
+    let file = folder.path().join("task.toml");
+    std::fs::write(&file, TASK).unwrap();
+    let denied = served.operate_as(viewer_token, &["task", "create", file.to_str().unwrap()]);
+    assert_eq!(denied.code, 6, "{denied}");
+    let tokens = served.operate(&["token", "list"]).data();
+    assert_eq!(tokens.as_array().unwrap().len(), 2);
+    assert!(tokens.to_string().find(viewer_token).is_none(), "secrets are not listed");
+    assert_eq!(served.operate(&["token", "revoke", viewer["id"].as_str().unwrap()]).code, 0);
+    assert_eq!(served.operate_as(viewer_token, &["task", "list"]).code, 6);
+
+    std::fs::write(&file, format!("{TASK}\n[training]\nbatch_size = 0\nlearning_rate = -1.0\n")).unwrap();
+    let refused = served.operate(&["task", "create", file.to_str().unwrap()]);
+    assert_eq!(refused.code, 9, "{refused}");
+    let errors = refused.envelope()["data"]["errors"].to_string();
+    assert!(errors.contains("training.batch_size") && errors.contains("training.learning_rate"), "{errors}");
+    assert!(refused.stderr.contains("training.batch_size"), "{refused}");
+}
+
+#[test]
+fn a_foreign_authority_is_not_trusted() {
+    let folder = tempfile::tempdir().unwrap();
+    let served = Served::dev(&folder.path().join("one"));
+    let other = Served::dev(&folder.path().join("two"));
+    let ran = run(&["task", "list", "--server", &served.url, "--ca", &other.ca, "--token", &served.token]);
+    assert_eq!(ran.code, 5, "{ran}");
+}
+
+#[cfg(unix)]
+#[test]
+fn sigterm_ends_it_in_good_order_and_the_token_is_told_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let mut served = Served::dev(&data);
+    assert!(!served.token.is_empty());
+    let pid = served.process.0.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert_eq!(served.process.0.wait().unwrap().code(), Some(0));
+    let again = Served::dev(&data);
+    assert_eq!(again.token, "", "there is an operator already");
+    assert_eq!(again.operate_as(&served.token, &["task", "list"]).code, 0, "tokens outlive a restart");
+}

@@ -1,0 +1,122 @@
+//! Runs the executable as a person or a script would.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+/// What a command left behind.
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// The executable, with nothing of this machine's environment that could steer it.
+pub(crate) fn tributary() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tributary"));
+    for name in ["SERVER", "CA", "TOKEN", "ENROLLMENT_TOKEN", "DATA_DIR", "LOG"] {
+        command.env_remove(format!("TRIBUTARY_{name}"));
+    }
+    command
+}
+
+/// Runs it to its end.
+pub(crate) fn run(args: &[&str]) -> Ran {
+    finish(tributary().args(args))
+}
+
+/// Runs a command to its end.
+pub(crate) fn finish(command: &mut Command) -> Ran {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    Ran {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+impl Ran {
+    /// The one envelope on stdout.
+    pub(crate) fn envelope(&self) -> Value {
+        let envelope: Value = serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self}"));
+        assert_eq!(envelope["schema_version"], 1, "{self}");
+        let keys: Vec<_> = envelope.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(keys, ["data", "schema_version", "status"], "{self}");
+        assert_eq!(envelope["status"], if self.code == 0 { "ok" } else { "error" }, "{self}");
+        envelope
+    }
+
+    /// What a successful command answered.
+    pub(crate) fn data(&self) -> Value {
+        assert_eq!(self.code, 0, "{self}");
+        self.envelope()["data"].clone()
+    }
+
+    /// The events on stdout, one a line.
+    pub(crate) fn events(&self) -> Vec<Value> {
+        self.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+impl std::fmt::Display for Ran {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "exit code {}\nstdout: {}\nstderr: {}", self.code, self.stdout, self.stderr)
+    }
+}
+
+/// A process that ends with the test.
+pub(crate) struct Background(pub(crate) Child);
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A coordinator in a process of its own.
+pub(crate) struct Served {
+    pub(crate) process: Background,
+    pub(crate) url: String,
+    pub(crate) ca: String,
+    pub(crate) token: String,
+}
+
+impl Served {
+    /// `serve --dev` on a free port.
+    pub(crate) fn dev(folder: &Path) -> Self {
+        let mut child = tributary()
+            .args(["--format", "json", "serve", "--dev", "--listen", "127.0.0.1:0", "--data-dir"])
+            .arg(folder)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let process = Background(child);
+        let event: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(event["event"], "serving");
+        let text = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
+        Self { process, url: text("url"), ca: text("ca"), token: text("token") }
+    }
+
+    /// An operator's command, answered as JSON.
+    pub(crate) fn operate(&self, args: &[&str]) -> Ran {
+        self.operate_as(&self.token, args)
+    }
+
+    /// The same with another token.
+    pub(crate) fn operate_as(&self, token: &str, args: &[&str]) -> Ran {
+        finish(
+            tributary()
+                .args(["--format", "json"])
+                .args(args)
+                .env("TRIBUTARY_SERVER", &self.url)
+                .env("TRIBUTARY_CA", &self.ca)
+                .env("TRIBUTARY_TOKEN", token),
+        )
+    }
+}

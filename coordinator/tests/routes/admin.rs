@@ -1,3 +1,5 @@
+//! What operators change: tasks and tokens, with every bound, and asked for twice.
+
 use std::time::Duration;
 
 use axum::body::Body;

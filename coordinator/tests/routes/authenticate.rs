@@ -1,3 +1,5 @@
+//! Who may call what: certificates, tokens, roles, rates.
+
 use std::time::Duration;
 
 use axum::body::Body;

@@ -1,3 +1,5 @@
+//! What operators see: pages, rounds with their phases, watches, and what does not exist.
+
 use std::time::Duration;
 
 use serde_json::json;

@@ -1,3 +1,5 @@
+//! What those who run the service ask, and the document of the contract.
+
 use std::collections::BTreeSet;
 
 use serde_json::json;

@@ -1,3 +1,5 @@
+//! A place that is given up.
+
 use serde_json::json;
 use wire::participant::CheckInReply;
 use wire::problem::ProblemType;

@@ -1,3 +1,5 @@
+//! Long-polling for work.
+
 use std::time::Duration;
 
 use serde_json::json;

@@ -1,3 +1,5 @@
+//! A token buys a certificate; a certificate buys the next.
+
 use std::time::Duration;
 
 use axum::body::Body;
@@ -7,7 +9,7 @@ use wire::participant::EnrollReply;
 use wire::problem::ProblemType;
 use wire::route;
 
-use crate::support::{TestCoordinator, Who, key_and_csr, who};
+use crate::support::{TestCoordinator, Who, config, key_and_csr, who};
 
 #[tokio::test]
 async fn a_token_buys_a_certificate_once() {
@@ -105,4 +107,15 @@ async fn a_renewed_certificate_is_the_same_participants_and_the_old_one_stays_go
     renew(&old).await.problem(ProblemType::Unauthenticated);
     assert_eq!(renew(&new).await.status, 200);
     renew(&Who::Nobody).await.problem(ProblemType::Unauthenticated);
+}
+
+#[tokio::test]
+async fn a_body_that_never_ends_is_not_waited_for() {
+    let mut config = config();
+    config.http.request_timeout_ms = 50;
+    let t = TestCoordinator::with(&config).await;
+    let never = futures_util::stream::pending::<Result<Vec<u8>, std::io::Error>>();
+    let request = Request::post(route::ENROLL).header("content-type", "application/json");
+    let reply = t.send(&Who::Nobody, request.body(Body::from_stream(never)).unwrap()).await;
+    reply.problem(ProblemType::TooSlow);
 }

@@ -1,3 +1,5 @@
+//! Every way in which an update may arrive, good and bad.
+
 use std::time::Duration;
 
 use axum::body::Body;
@@ -214,5 +216,15 @@ async fn an_update_of_someone_revoked_or_excused_is_refused() {
     let path = route::fill(route::PARTICIPANT_REVOKE, &[&s.b.0]);
     assert_eq!(s.t.post(&s.t.operator, &path, &json!({})).await.status, 200);
     s.t.send(&s.b.1, s.t.upload(&s.work, s.b.0, &input([1, 2, 3]))).await.problem(ProblemType::CertificateRevoked);
+    s.nothing_stored().await;
+}
+
+#[tokio::test]
+async fn a_panic_is_a_problem_that_tells_nothing() {
+    let s = scene().await;
+    let bomb = stream::once(async { panic!("a secret") as Result<Vec<u8>, std::io::Error> });
+    let request = s.t.upload(&s.work, s.a.0, &input([1, 2, 3])).map(|_| Body::from_stream(bomb));
+    let reply = s.t.send(&s.a.1, request).await;
+    assert_eq!(reply.problem(ProblemType::Internal), "");
     s.nothing_stored().await;
 }

@@ -1,3 +1,5 @@
+//! What participants ask.
+
 mod abandon;
 mod check_in;
 mod enroll;

@@ -1,3 +1,5 @@
+//! Models, whole and in part.
+
 use std::time::Duration;
 
 use axum::body::Body;

@@ -265,6 +265,29 @@ mod tests {
             }
         }
 
+        /// Whatever the secret is, exactly one t-th share makes t - 1 given ones say so: together they say nothing.
+        #[test]
+        fn one_share_fewer_is_consistent_with_every_secret(
+            (bytes, claimed) in any::<([u8; 30], [u8; 30])>(),
+            threshold in 2u16..9,
+            stream in any::<u64>(),
+        ) {
+            let mut rng = ChaCha20Rng::seed_from_u64(stream);
+            let shares = split(&seed_of(bytes), threshold, threshold, &mut rng);
+            let holders: Vec<u16> = (1..=threshold).collect();
+            let basis = Basis::new(&holders);
+            let (last, known) = shares.split_last().unwrap();
+            let mut invented = Share(to_limbs(&seed_of(claimed)));
+            let inverse = basis.0.last().unwrap().invert();
+            for (limb, value) in invented.0.iter_mut().enumerate() {
+                let rest = basis.0.iter().zip(known).fold(*value, |rest, (w, share)| rest.sub(w.mul(share.0[limb])));
+                *value = rest.mul(inverse);
+            }
+            let restored = basis.restore(known.iter().chain([&invented])).unwrap();
+            prop_assert_eq!(restored.expose(), &claimed);
+            prop_assert_eq!(invented.to_bytes().expose() == last.to_bytes().expose(), bytes == claimed);
+        }
+
         #[test]
         fn wrong_shares_are_corrected_and_named(
             bytes in any::<[u8; 30]>(),

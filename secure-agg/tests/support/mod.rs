@@ -10,8 +10,8 @@ use secure_agg::client::{Client, MaskedUpload, Received, Setup, Step, advertise_
 use secure_agg::codec::Message;
 use secure_agg::mask::{self, Plane};
 use secure_agg::messages::{
-    Advertise, Agreement, Complaint, Consistency, Delivery, Roster, Round, SealedShares, ShareKeys, Survivors,
-    Unmasking,
+    Advertise, Agreement, Body, Complaint, Consistency, Delivery, Roster, Round, SealedShares, ShareKeys, Signed,
+    Survivors, Unmasking,
 };
 use secure_agg::params::{Policy, SessionConfig, VectorShape};
 use secure_agg::rejection::{Abort, Refusal};
@@ -442,4 +442,20 @@ pub(crate) fn held_shares(snapshot: &[u8]) -> Vec<[[u8; 32]; 2]> {
     assert_eq!(snapshot[..2], [1, 3], "a snapshot of CheckConsistency");
     let (pairs, _) = parts(snapshot)[3].as_chunks::<64>();
     pairs.iter().map(|pair| [pair[..32].try_into().unwrap(), pair[32..].try_into().unwrap()]).collect()
+}
+
+/// The snapshot with another part: what a participant that tampers with itself would restore.
+pub(crate) fn with_part(snapshot: &[u8], number: usize, part: &[u8]) -> Vec<u8> {
+    let mut forged = snapshot[..2].to_vec();
+    for (position, old) in parts(snapshot).into_iter().enumerate() {
+        let part = if position == number { part } else { old };
+        forged.extend(u32::try_from(part.len()).unwrap().to_be_bytes());
+        forged.extend(part);
+    }
+    forged
+}
+
+/// The same body, signed again after a change.
+pub(crate) fn resigned<B: Body>(body: B, signer: &MemorySigner) -> Signed<B> {
+    Signed::sign(body, signer).unwrap()
 }

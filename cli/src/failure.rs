@@ -115,10 +115,18 @@ pub(crate) struct Failure {
     pub(crate) title: String,
     /// What was wrong this time and what would be right.
     pub(crate) detail: String,
+    /// What more is known.
+    #[serde(flatten)]
+    pub(crate) more: Box<More>,
+}
+
+/// What a coordinator or a file adds to a failure.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct More {
     /// The problem type's URI, if the coordinator sent one.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub(crate) kind: Option<String>,
-    /// Every wrong field, if the coordinator or the task file has some.
+    /// Every wrong field.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) errors: Vec<FieldError>,
     /// Where the coordinator's log tells more.
@@ -137,14 +145,13 @@ fn as_number<S: serde::Serializer>(exit: &Exit, serializer: S) -> Result<S::Ok, 
 impl Failure {
     /// A failure of this kind, with its usual title.
     pub(crate) fn new(exit: Exit, detail: impl Display) -> Self {
-        Self {
-            exit,
-            title: exit.title().to_owned(),
-            detail: detail.to_string(),
-            kind: None,
-            errors: Vec::new(),
-            instance: None,
-        }
+        Self { exit, title: exit.title().to_owned(), detail: detail.to_string(), more: Box::default() }
+    }
+
+    /// The same, naming what is wrong where.
+    pub(crate) fn with_error(mut self, field: &str, detail: String) -> Self {
+        self.more.errors.push(FieldError { field: field.to_owned(), detail });
+        self
     }
 
     /// A failure whose cause is an error with causes of its own.
@@ -164,9 +171,7 @@ impl From<Problem> for Failure {
             exit: Exit::of(problem.problem_type(), problem.status),
             title: problem.title,
             detail: problem.detail.unwrap_or_default(),
-            kind: Some(problem.kind),
-            errors: problem.errors,
-            instance: problem.instance,
+            more: Box::new(More { kind: Some(problem.kind), errors: problem.errors, instance: problem.instance }),
         }
     }
 }

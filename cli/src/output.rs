@@ -91,10 +91,10 @@ impl Output {
         if !failure.detail.is_empty() {
             words.push_str(&format!("\n  {}", failure.detail.replace('\n', "\n  ")));
         }
-        for error in &failure.errors {
+        for error in &failure.more.errors {
             words.push_str(&format!("\n  {}: {}", error.field, error.detail));
         }
-        if let Some(instance) = &failure.instance {
+        if let Some(instance) = &failure.more.instance {
             words.push_str(&format!("\n  in the coordinator's log: {instance}"));
         }
         words.push_str(&format!("\n  (exit code {}, see docs/EXIT_CODES.md)", failure.exit as u8));

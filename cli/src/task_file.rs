@@ -13,7 +13,6 @@
 use std::path::Path;
 
 use client_sdk::models::Architecture;
-use wire::problem::FieldError;
 use wire::task::{Initial, TaskSpec, TensorDeclaration};
 
 use crate::failure::{Exit, Failure, Outcome};
@@ -30,10 +29,8 @@ pub(crate) fn read(path: &Path) -> Outcome<TaskSpec> {
     }
     let text = std::fs::read_to_string(path).map_err(unreadable())?;
     let mut spec: TaskSpec = toml::from_str(&text).map_err(|error| wrong(path, error))?;
-    expand(&mut spec).map_err(|(field, detail)| Failure {
-        errors: vec![FieldError { field: field.to_owned(), detail }],
-        ..wrong(path, "one key has a value that cannot work")
-    })?;
+    expand(&mut spec)
+        .map_err(|(field, detail)| wrong(path, "one key has a value that cannot work").with_error(field, detail))?;
     Ok(spec)
 }
 
@@ -124,13 +121,13 @@ mod tests {
         let text = "name = \"a\"\n[model.architecture]\nkind = \"linear\"\ninputs = 2\nclasses = 2\n\
                     [[model.tensors]]\nname = \"w\"\nshape = [4]\n";
         let failure = read_text(text).unwrap_err();
-        assert_eq!(failure.errors[0].field, "model.tensors");
+        assert_eq!(failure.more.errors[0].field, "model.tensors");
     }
 
     #[test]
     fn an_architecture_of_the_apps_own_needs_its_tensors() {
         let own = "name = \"a\"\n[model.architecture]\nkind = \"forest\"\n";
-        assert_eq!(read_text(own).unwrap_err().errors[0].field, "model.architecture");
+        assert_eq!(read_text(own).unwrap_err().more.errors[0].field, "model.architecture");
         let declared = format!("{own}[[model.tensors]]\nname = \"w\"\nshape = [4]\n");
         assert_eq!(read_text(&declared).unwrap().model.tensors.len(), 1);
     }
@@ -145,7 +142,7 @@ mod tests {
         ] {
             let failure = read_text(text).unwrap_err();
             assert_eq!(failure.exit, Exit::Configuration);
-            let said = format!("{} {:?}", failure.detail, failure.errors);
+            let said = format!("{} {:?}", failure.detail, failure.more.errors);
             assert!(said.contains(key), "{said}");
         }
     }

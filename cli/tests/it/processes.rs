@@ -1,11 +1,9 @@
 //! Several processes against one coordinator learn, bit for bit, what the demo learns in one.
 
-mod support;
-
 use std::process::Stdio;
 
+use crate::support::{Background, Served, run, tributary};
 use serde_json::Value;
-use support::{Background, Served, run, tributary};
 
 #[test]
 fn participants_in_processes_of_their_own_publish_what_the_demo_publishes() {

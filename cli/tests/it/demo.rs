@@ -1,9 +1,7 @@
 //! The demo: what it tells, that a seed decides every bit of every model version, and that drop-outs are survived.
 
-mod support;
-
+use crate::support::{Ran, run};
 use serde_json::Value;
-use support::{Ran, run};
 
 fn demo(more: &[&str]) -> Ran {
     let mut args = vec!["--format", "json", "demo", "--participants", "5"];

@@ -1,11 +1,9 @@
 //! Every way to fail that needs no coordinator has its number, says what was wrong, and is an envelope for programs.
 
-mod support;
-
 use std::io::Write as _;
 use std::path::Path;
 
-use support::{Ran, run};
+use crate::support::{Ran, run};
 
 fn fails(args: &[&str], code: i32, words: &str) -> Ran {
     let ran = run(args);

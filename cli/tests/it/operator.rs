@@ -1,8 +1,6 @@
 //! An operator's day against `serve --dev`: tokens, tasks, models, and every refusal with its number.
 
-mod support;
-
-use support::{Served, run};
+use crate::support::{Served, run};
 
 const TASK: &str = r#"
 name = "digits"

@@ -4,7 +4,6 @@
 //! sum and the seeds for it. So a lost device has nothing that is needed, and memory does not depend on the number of
 //! inputs. Every answer is compared with the definition in three places before it is believed.
 
-use std::any::Any;
 use std::io::{Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -12,6 +11,7 @@ use std::sync::Arc;
 use secure_agg::mask::{self, MaskPlan};
 
 use crate::cpu::{CpuAccumulator, CpuAggregator};
+use crate::device::said;
 use crate::shape::room_for;
 use crate::{Accumulator, AggregationError, Aggregator, Shape};
 
@@ -151,11 +151,6 @@ fn is_right(plan: &MaskPlan, offset: u64, sum: &[u32], out: &[u32]) -> bool {
         let mut expected = sum[start..start + sample].to_vec();
         mask::apply(plan, offset + start as u64, &mut expected).is_ok() && expected == out[start..start + sample]
     })
-}
-
-fn said(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a word")
 }
 
 #[cfg(test)]

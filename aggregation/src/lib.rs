@@ -36,6 +36,8 @@ mod gpu;
 mod self_test;
 mod shape;
 mod stream;
+#[cfg(feature = "wgpu")]
+pub mod wgpu;
 
 pub use error::AggregationError;
 pub use fallback::{FallbackEvent, Finished};

@@ -53,3 +53,101 @@ mod cuda_text {
         }
     }
 }
+
+mod cuda {
+    #[cfg(not(feature = "cuda"))]
+    #[test]
+    fn is_not_in_this_build() {
+        println!("SKIPPED: NVIDIA's GPUs are tested with --features cuda");
+    }
+
+    #[cfg(feature = "cuda")]
+    mod gpus {
+        use aggregation::conformance::{self, Lockstep};
+        use aggregation::cpu::Kernel;
+        use aggregation::cuda::{CudaAggregator, count};
+
+        /// All GPUs as one device and the first alone. With `AGGREGATION_REQUIRE_CUDA` in the environment there must be one.
+        #[expect(
+            clippy::disallowed_methods,
+            clippy::print_stdout,
+            reason = "whoever runs the tests says what must not be skipped"
+        )]
+        fn opened() -> Vec<CudaAggregator> {
+            match count() {
+                Ok(_) => [None, Some(0)].map(|which| CudaAggregator::open(which).expect("a GPU opens")).into(),
+                Err(reason) => {
+                    assert!(std::env::var_os("AGGREGATION_REQUIRE_CUDA").is_none(), "a GPU is required: {reason}");
+                    println!("SKIPPED: {reason}");
+                    Vec::new()
+                }
+            }
+        }
+
+        #[test]
+        fn conform() {
+            for device in opened() {
+                println!("{}", aggregation::Aggregator::name(&device));
+                conformance::run(&device);
+            }
+        }
+
+        #[test]
+        fn keep_step_with_the_cpu() {
+            for device in opened() {
+                conformance::run(&Lockstep::new(device, crate::cpu(Kernel::fastest(), 2)));
+            }
+        }
+
+        #[test]
+        fn one_that_is_not_there_is_an_error_and_no_panic() {
+            let error = CudaAggregator::open(Some(1000)).err().expect("nobody has a thousand GPUs").to_string();
+            assert!(error.starts_with("device cuda:1000 failed: "), "{error}");
+        }
+    }
+}
+
+mod wgpu {
+    #[cfg(not(feature = "wgpu"))]
+    #[test]
+    fn is_not_in_this_build() {
+        println!("SKIPPED: Vulkan, Metal and Direct3D devices are tested with --features wgpu");
+    }
+
+    #[cfg(feature = "wgpu")]
+    mod adapters {
+        use aggregation::conformance::{self, Lockstep};
+        use aggregation::cpu::Kernel;
+        use aggregation::wgpu::{WgpuAggregator, adapters};
+
+        /// Every adapter, opened. With `AGGREGATION_REQUIRE_WGPU` in the environment there must be one.
+        #[expect(
+            clippy::disallowed_methods,
+            clippy::print_stdout,
+            reason = "whoever runs the tests says what must not be skipped"
+        )]
+        fn opened() -> Vec<WgpuAggregator> {
+            let found = adapters();
+            if found.is_empty() {
+                assert!(std::env::var_os("AGGREGATION_REQUIRE_WGPU").is_none(), "there is no adapter, one is required");
+                println!("SKIPPED: no Vulkan, Metal or Direct3D adapter (Debian: mesa-vulkan-drivers libvulkan1)");
+            }
+            found.into_iter().map(|found| found.open().expect("an adapter that was found can be opened")).collect()
+        }
+
+        #[test]
+        fn conform() {
+            for device in opened() {
+                println!("{}", aggregation::Aggregator::name(&device));
+                conformance::run(&device);
+            }
+        }
+
+        #[test]
+        fn keep_step_with_the_cpu() {
+            for device in opened() {
+                conformance::run(&Lockstep::new(device, crate::cpu(Kernel::fastest(), 2)));
+            }
+        }
+    }
+}

@@ -1,4 +1,92 @@
 //! NVIDIA GPUs through the CUDA driver, and the kernels' text compiled for the processor.
+//!
+//! Nothing of NVIDIA's is linked and nothing is compiled at build time: the kernels are committed as PTX, and the driver's
+//! library is looked for when a device is asked for. Where there is none, that is a reason, not a failure.
 
+#[cfg(feature = "cuda")]
+mod gpu;
 #[cfg(feature = "host-cuda-test")]
 pub mod host;
+
+#[cfg(feature = "cuda")]
+pub use self::present::{CudaAggregator, count};
+
+#[cfg(feature = "cuda")]
+mod present {
+    use std::panic::catch_unwind;
+
+    use cudarc::driver::CudaContext;
+    use secure_agg::mask::MaskPlan;
+
+    use super::gpu::CudaGpu;
+    use crate::gpu::{GpuAggregator, GpuError};
+    use crate::{Accumulator, AggregationError, Aggregator, Shape};
+
+    /// How many GPUs the driver offers, at least one; or why there is none. The driver heeds `CUDA_VISIBLE_DEVICES`.
+    ///
+    /// # Errors
+    /// The reason, in words for an operator.
+    pub fn count() -> Result<usize, String> {
+        // SAFETY: the library is the NVIDIA driver's, whose initialisers ask nothing of those who load it.
+        #[expect(unsafe_code, reason = "loading a library runs its code")]
+        let present = unsafe { cudarc::driver::sys::is_culib_present() };
+        if !present {
+            return Err("no NVIDIA driver: its library libcuda is not on this machine".to_owned());
+        }
+        match guarded(CudaContext::device_count) {
+            Ok(Ok(count)) if count > 0 => Ok(usize::try_from(count).unwrap_or(0)),
+            Ok(Ok(_)) => Err("the NVIDIA driver finds no GPU".to_owned()),
+            Ok(Err(error)) => Err(format!("the NVIDIA driver does not start: {error}")),
+            Err(reason) => Err(reason),
+        }
+    }
+
+    /// A driver that lacks a function this program calls makes the library that calls it panic.
+    fn guarded<T>(call: impl FnOnce() -> T + std::panic::UnwindSafe) -> Result<T, String> {
+        catch_unwind(call).map_err(|_| "the NVIDIA driver is too old, or broken".to_owned())
+    }
+
+    /// Sums and unmasks on one GPU, or on several that share each vector.
+    pub struct CudaAggregator(GpuAggregator<CudaGpu>);
+
+    impl CudaAggregator {
+        /// Opens the GPU with this number, or all of them.
+        ///
+        /// # Errors
+        /// [`AggregationError::Device`] when there is none, or it cannot run the kernels.
+        pub fn open(ordinal: Option<usize>) -> Result<Self, AggregationError> {
+            let asked = ordinal.map_or_else(|| "cuda".to_owned(), |ordinal| format!("cuda:{ordinal}"));
+            let failed = |reason| GpuError::Failed(reason).of(&asked, 0);
+            let count = count().map_err(failed)?;
+            let ordinals = match ordinal {
+                Some(ordinal) if ordinal < count => ordinal..ordinal + 1,
+                Some(_) => return Err(failed(format!("there are {count} GPUs, counted from 0"))),
+                None => 0..count,
+            };
+            let open = || ordinals.map(CudaGpu::open).collect::<Result<Vec<_>, _>>();
+            let gpus = guarded(open).map_err(failed)?.map_err(|error| error.of(&asked, 0))?;
+            let names: Vec<String> = gpus.iter().map(CudaGpu::name).collect();
+            Ok(Self(GpuAggregator::new(&format!("{asked} ({})", names.join(" + ")), gpus)))
+        }
+    }
+
+    impl Aggregator for CudaAggregator {
+        fn name(&self) -> &str {
+            self.0.name()
+        }
+
+        fn begin(&self, shape: Shape) -> Result<Box<dyn Accumulator>, AggregationError> {
+            self.0.begin(shape)
+        }
+
+        fn unmask_slice(
+            &self,
+            plan: &MaskPlan,
+            offset: u64,
+            sum: &[u32],
+            out: &mut [u32],
+        ) -> Result<(), AggregationError> {
+            self.0.unmask_slice(plan, offset, sum, out)
+        }
+    }
+}

@@ -4,7 +4,8 @@
     regenerate.py          write the PTX
     regenerate.py --check  fail when the committed PTX is not what kernels.cu compiles to
 
-NVRTC of one version gives the same bytes every time. The library is looked for in $NVRTC, else it is unpacked from the
+NVRTC of one version gives the same bytes every time; one line is added that names the source it was made from, which
+tests/ptx.rs compares without any compiler. The library is looked for in $NVRTC, else it is unpacked from the
 wheel nvidia-cuda-nvrtc-cu12 (25 MB), which pip downloads and checks against the digest below.
 """
 import ctypes
@@ -54,9 +55,18 @@ def compiled(path):
     return text.value
 
 
+def fingerprint(text):
+    """FNV-1a, 64 bits: enough to notice a forgotten regeneration."""
+    state = 0xCBF29CE484222325
+    for byte in text:
+        state = (state ^ byte) * 0x100000001B3 % 2**64
+    return state
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        ptx = compiled(library(folder))
+        ptx = compiled(library(folder)).rstrip() + b"\n"
+    ptx += f"// made from {SOURCE.name} {fingerprint(SOURCE.read_bytes()):016x}\n".encode()
     if "--check" not in sys.argv[1:]:
         PTX.write_bytes(ptx)
         print(f"wrote {len(ptx)} bytes to {PTX.name}")

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use secure_agg::mask::{self, Plane, WORDS_PER_BLOCK, WORDS_PER_NONCE};
+use secure_agg::mask::{self, Plane, WORDS_PER_NONCE};
 
 use super::Limits;
 
@@ -25,25 +25,27 @@ pub(crate) struct Launch {
 const SEEDS_OF_A_PART: usize = 4;
 /// Rounds of resident threads that a launch should fill: the last, incomplete one then wastes little.
 const WAVES: usize = 16;
+/// Words of a ChaCha20 block: what one thread owns.
+const BLOCK_WORDS: usize = 16;
 /// Most parts: the limit of a launch's second dimension everywhere.
 const MOST_PARTS: usize = 65_535;
 
 impl Launch {
     /// The blocks of the piece: one thread each in every part.
     pub(crate) const fn blocks(&self) -> usize {
-        self.words.div_ceil(WORDS_PER_BLOCK as usize)
+        self.words.div_ceil(BLOCK_WORDS)
     }
 
     /// Everything that applies `seeds` masks to the `words` words at `offset` of a vector on `plane`. The piece lies within
     /// one nonce and starts on a block.
     pub(crate) fn all(plane: Plane, offset: u64, words: usize, seeds: usize, limits: Limits) -> Vec<Self> {
         debug_assert!(offset % WORDS_PER_NONCE + words as u64 <= WORDS_PER_NONCE, "a piece has one nonce");
-        debug_assert!(offset.is_multiple_of(WORDS_PER_BLOCK), "a piece starts on a block");
+        debug_assert!(offset.is_multiple_of(BLOCK_WORDS as u64), "a piece starts on a block");
         let nonce = mask::nonce(plane, offset);
         let (nonce, _) = nonce.as_chunks::<4>();
         let nonce = [u32::from_le_bytes(nonce[0]), u32::from_le_bytes(nonce[1])];
-        let first_block = small(usize::try_from(offset % WORDS_PER_NONCE / WORDS_PER_BLOCK).unwrap_or(usize::MAX));
-        let blocks = words.div_ceil(WORDS_PER_BLOCK as usize);
+        let first_block = small(usize::try_from(offset % WORDS_PER_NONCE / BLOCK_WORDS as u64).unwrap_or(usize::MAX));
+        let blocks = words.div_ceil(BLOCK_WORDS);
         let most = usize::try_from(limits.launch_bytes / (64 * blocks as u64)).unwrap_or(usize::MAX).max(1);
         // Even launches: none is left with a handful of seeds.
         let each = seeds.div_ceil(seeds.div_ceil(most).max(1)).max(1);

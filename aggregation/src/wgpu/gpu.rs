@@ -1,0 +1,230 @@
+//! The kernels and the memory of one adapter.
+
+use std::sync::Arc;
+
+use ::wgpu::{
+    Adapter, AdapterInfo, BindGroupEntry, Buffer, BufferUsages, ComputePipeline, ComputePipelineDescriptor,
+    DeviceDescriptor, DeviceType, MapMode, MemoryHints, SubmissionIndex, include_wgsl,
+};
+use zeroize::{Zeroize, Zeroizing};
+
+use super::queue::Line;
+use crate::gpu::{Gpu, GpuError, LONGEST_PIECE, Launch, Limits, SEED_WORDS, SHORTEST_PIECE, SeedList};
+
+/// Threads of a workgroup, as in `kernels.wgsl`.
+const WORKGROUP: usize = 64;
+
+/// One adapter, opened.
+pub(super) struct WgpuGpu {
+    line: Arc<Line>,
+    unmask: ComputePipeline,
+    unmask_split: ComputePipeline,
+    add_packed: ComputePipeline,
+    limits: Limits,
+}
+
+/// Words in a buffer, and what was last asked of them.
+pub(super) struct Memory {
+    words: Buffer,
+    last: Option<SubmissionIndex>,
+}
+
+/// Seeds in a buffer, wiped when dropped.
+pub(super) struct Seeds {
+    line: Arc<Line>,
+    records: Buffer,
+}
+
+impl Drop for Seeds {
+    fn drop(&mut self) {
+        // The queue is in order: the kernels that read the seeds come first. A device that refuses this is lost, and with
+        // it its memory.
+        drop(self.line.submit(|encoder| encoder.clear_buffer(&self.records, 0, None)));
+    }
+}
+
+/// What the kernels are told, in their order.
+#[derive(Default)]
+struct Params {
+    len: u32,
+    at: u32,
+    bits: u32,
+    first_seed: u32,
+    n_seeds: u32,
+    first_block: u32,
+    nonce: [u32; 2],
+}
+
+impl WgpuGpu {
+    pub(super) fn open(adapter: &Adapter, info: &AdapterInfo) -> Result<Self, GpuError> {
+        let descriptor = DeviceDescriptor {
+            label: None,
+            required_limits: adapter.limits(),
+            memory_hints: MemoryHints::MemoryUsage,
+            ..Default::default()
+        };
+        let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))
+            .map_err(|error| GpuError::Failed(error.to_string()))?;
+        // Errors that no `checked` saw: the next call that waits fails of itself.
+        device.on_uncaptured_error(Arc::new(|error| tracing::error!(%error, "an error of a wgpu device")));
+        let line = Line { device, queue };
+        let device = &line.device;
+        let module = line.checked(|| device.create_shader_module(include_wgsl!("kernels.wgsl")))?;
+        let pipeline = |entry_point| {
+            let descriptor = ComputePipelineDescriptor {
+                label: None,
+                layout: None,
+                module: &module,
+                entry_point: Some(entry_point),
+                compilation_options: Default::default(),
+                cache: None,
+            };
+            line.checked(|| device.create_compute_pipeline(&descriptor))
+        };
+        let (unmask, unmask_split, add_packed) =
+            (pipeline("unmask")?, pipeline("unmask_split")?, pipeline("add_packed")?);
+        let limits = limits(&device.limits(), info.device_type);
+        Ok(Self { unmask, unmask_split, add_packed, limits, line: Arc::new(line) })
+    }
+
+    /// Runs a kernel over `threads` threads in each of `parts` parts.
+    fn run(
+        &self,
+        pipeline: &ComputePipeline,
+        params: &Params,
+        input: &Buffer,
+        memory: &mut Memory,
+        threads: usize,
+        parts: u32,
+    ) -> Result<(), GpuError> {
+        let [nonce0, nonce1] = params.nonce;
+        let Params { len, at, bits, first_seed, n_seeds, first_block, .. } = *params;
+        let words = [len, at, bits, first_seed, n_seeds, first_block, nonce0, nonce1];
+        let uniform = self.line.filled(bytemuck::cast_slice(&words), BufferUsages::UNIFORM)?;
+        let groups = u32::try_from(threads.div_ceil(WORKGROUP)).map_err(|_| too_long())?;
+        let layout = pipeline.get_bind_group_layout(0);
+        let entries = [&uniform, input, &memory.words].map(Buffer::as_entire_binding);
+        let [params, input, sum] = entries;
+        let entries = [
+            BindGroupEntry { binding: 0, resource: params },
+            BindGroupEntry { binding: 1, resource: input },
+            BindGroupEntry { binding: 2, resource: sum },
+        ];
+        let descriptor = ::wgpu::BindGroupDescriptor { label: None, layout: &layout, entries: &entries };
+        let bound = self.line.checked(|| self.line.device.create_bind_group(&descriptor))?;
+        let submission = self.line.submit(|encoder| {
+            let mut pass = encoder.begin_compute_pass(&Default::default());
+            pass.set_pipeline(pipeline);
+            pass.set_bind_group(0, &bound, &[]);
+            pass.dispatch_workgroups(groups, parts, 1);
+        })?;
+        // One launch runs while the next is prepared, and no more than that are ever queued.
+        match memory.last.replace(submission) {
+            Some(before) => self.line.wait(before),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Gpu for WgpuGpu {
+    type Memory = Memory;
+    type Seeds = Seeds;
+
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn zeros(&self, words: usize) -> Result<Memory, GpuError> {
+        let usage = BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
+        Ok(Memory { words: self.line.buffer(4 * words as u64, usage)?, last: None })
+    }
+
+    fn write(&self, memory: &mut Memory, words: &[u32]) -> Result<(), GpuError> {
+        self.line.checked(|| self.line.queue.write_buffer(&memory.words, 0, bytemuck::cast_slice(words)))
+    }
+
+    fn add_packed(
+        &self,
+        memory: &mut Memory,
+        at: usize,
+        packed: &[u8],
+        words: usize,
+        bits: u8,
+    ) -> Result<(), GpuError> {
+        let mut padded = Vec::with_capacity(packed.len() + 8);
+        padded.extend_from_slice(packed);
+        padded.resize(packed.len().next_multiple_of(4) + 4, 0);
+        let input = self.line.filled(&padded, BufferUsages::STORAGE)?;
+        let len = u32::try_from(words).map_err(|_| too_long())?;
+        let at = u32::try_from(at).map_err(|_| too_long())?;
+        let params = Params { len, at, bits: bits.into(), ..Params::default() };
+        self.run(&self.add_packed, &params, &input, memory, words, 1)
+    }
+
+    /// The seeds travel through a buffer of our own, so that no copy of them is left anywhere.
+    fn load(&self, seeds: &SeedList) -> Result<Seeds, GpuError> {
+        let mut words = Zeroizing::new(Vec::with_capacity(SEED_WORDS * seeds.records().len()));
+        for record in seeds.records() {
+            let mut record = record.words();
+            words.extend_from_slice(&record);
+            record.zeroize();
+        }
+        let bytes: &[u8] = bytemuck::cast_slice(&words);
+        let len = bytes.len() as u64;
+        let usage = BufferUsages::STORAGE | BufferUsages::COPY_DST;
+        let records = Seeds { line: Arc::clone(&self.line), records: self.line.buffer(len, usage)? };
+        let staging = self.line.filled(bytes, BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC)?;
+        let copied =
+            self.line.submit(|encoder| encoder.copy_buffer_to_buffer(&staging, 0, &records.records, 0, len))?;
+        self.line.mapped(&staging, MapMode::Write, copied, |staging| {
+            let mut view = staging.get_mapped_range_mut(..).map_err(|error| GpuError::Failed(error.to_string()))?;
+            view.slice(..).fill(0);
+            Ok(())
+        })?;
+        Ok(records)
+    }
+
+    fn apply(&self, memory: &mut Memory, seeds: &Seeds, launch: &Launch) -> Result<(), GpuError> {
+        let params = Params {
+            len: u32::try_from(launch.words).map_err(|_| too_long())?,
+            first_seed: launch.seeds.start,
+            n_seeds: launch.seeds.end - launch.seeds.start,
+            first_block: launch.first_block,
+            nonce: launch.nonce,
+            ..Params::default()
+        };
+        let pipeline = if launch.parts == 1 { &self.unmask } else { &self.unmask_split };
+        self.run(pipeline, &params, &seeds.records, memory, launch.blocks(), launch.parts)
+    }
+
+    fn read(&self, memory: &mut Memory, into: &mut [u32]) -> Result<(), GpuError> {
+        let bytes = 4 * into.len() as u64;
+        let staging = self.line.buffer(bytes, BufferUsages::MAP_READ | BufferUsages::COPY_DST)?;
+        let copied = self.line.submit(|encoder| encoder.copy_buffer_to_buffer(&memory.words, 0, &staging, 0, bytes))?;
+        self.line.mapped(&staging, MapMode::Read, copied, |staging| {
+            let view = staging.get_mapped_range(..).map_err(|error| GpuError::Failed(error.to_string()))?;
+            let (words, _) = view.as_chunks::<4>();
+            for (into, word) in into.iter_mut().zip(words) {
+                *into = u32::from_le_bytes(*word);
+            }
+            Ok(())
+        })
+    }
+}
+
+fn too_long() -> GpuError {
+    GpuError::Failed("a piece is longer than a device's index".to_owned())
+}
+
+/// There is no asking a device how fast it is, so launches are cut by its kind: about 50 ms on a slow one of each.
+fn limits(limits: &::wgpu::Limits, kind: DeviceType) -> Limits {
+    let bytes = limits.max_buffer_size.min(limits.max_storage_buffer_binding_size);
+    let words = usize::try_from(bytes / 4).unwrap_or(usize::MAX).clamp(SHORTEST_PIECE, LONGEST_PIECE);
+    let (threads, launch_bytes) = match kind {
+        DeviceType::DiscreteGpu | DeviceType::VirtualGpu => (1 << 16, 1 << 31),
+        DeviceType::IntegratedGpu | DeviceType::Other => (1 << 13, 1 << 28),
+        DeviceType::Cpu => (1 << 6, 1 << 26),
+    };
+    // The largest power of two that fits.
+    Limits { piece_words: 1 << words.ilog2(), threads, launch_bytes }
+}

@@ -1,0 +1,107 @@
+//! Talking to one device: every call either succeeds or says why not. The interface's own way is to panic.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use ::wgpu::{
+    Buffer, BufferDescriptor, BufferUsages, CommandEncoder, Device, Error, ErrorFilter, MapMode, PollType, Queue,
+    SubmissionIndex,
+};
+
+use crate::gpu::GpuError;
+
+/// Longest wait for one piece of work, which takes milliseconds on a GPU and a second on a software rasteriser. A device
+/// that takes longer is taken for dead.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A device and its queue.
+pub(super) struct Line {
+    pub(super) device: Device,
+    pub(super) queue: Queue,
+}
+
+impl Line {
+    /// Runs `work` and reports the first error that the device had in it.
+    pub(super) fn checked<T>(&self, work: impl FnOnce() -> T) -> Result<T, GpuError> {
+        let filters = [ErrorFilter::Internal, ErrorFilter::Validation, ErrorFilter::OutOfMemory];
+        let scopes = filters.map(|filter| self.device.push_error_scope(filter));
+        let outcome = work();
+        let mut errors = Vec::new();
+        for scope in scopes.into_iter().rev() {
+            errors.extend(pollster::block_on(scope.pop()));
+        }
+        match errors.into_iter().next() {
+            None => Ok(outcome),
+            Some(Error::OutOfMemory { .. }) => Err(GpuError::OutOfMemory),
+            Some(error) => Err(GpuError::Failed(error.to_string())),
+        }
+    }
+
+    /// A buffer of zeros.
+    pub(super) fn buffer(&self, bytes: u64, usage: BufferUsages) -> Result<Buffer, GpuError> {
+        let descriptor = BufferDescriptor { label: None, size: bytes, usage, mapped_at_creation: false };
+        self.checked(|| self.device.create_buffer(&descriptor))
+    }
+
+    /// A buffer with these bytes, a multiple of four.
+    pub(super) fn filled(&self, bytes: &[u8], usage: BufferUsages) -> Result<Buffer, GpuError> {
+        let descriptor = BufferDescriptor { label: None, size: bytes.len() as u64, usage, mapped_at_creation: true };
+        let buffer = self.checked(|| self.device.create_buffer(&descriptor))?;
+        put(&buffer, bytes)?;
+        Ok(buffer)
+    }
+
+    /// Hands over what `record` records.
+    pub(super) fn submit(&self, record: impl FnOnce(&mut CommandEncoder)) -> Result<SubmissionIndex, GpuError> {
+        self.checked(|| {
+            let mut encoder = self.device.create_command_encoder(&Default::default());
+            record(&mut encoder);
+            self.queue.submit([encoder.finish()])
+        })
+    }
+
+    /// Waits until the work of `submission` is done.
+    pub(super) fn wait(&self, submission: SubmissionIndex) -> Result<(), GpuError> {
+        let wait = PollType::Wait { submission_index: Some(submission), timeout: Some(PATIENCE) };
+        match self.checked(|| self.device.poll(wait))? {
+            Ok(_) => Ok(()),
+            Err(error) => Err(GpuError::Failed(format!("it did not finish: {error}"))),
+        }
+    }
+
+    /// Maps the whole of `buffer` once `submission` is done, and lets `work` see it.
+    pub(super) fn mapped<T>(
+        &self,
+        buffer: &Buffer,
+        mode: MapMode,
+        submission: SubmissionIndex,
+        work: impl FnOnce(&Buffer) -> Result<T, GpuError>,
+    ) -> Result<T, GpuError> {
+        let (tell, told) = mpsc::channel();
+        self.checked(|| {
+            buffer.map_async(mode, .., move |outcome| {
+                // Nobody listens any more when the wait has failed.
+                drop(tell.send(outcome));
+            });
+        })?;
+        self.wait(submission)?;
+        match told.try_recv() {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(GpuError::Failed(error.to_string())),
+            Err(_) => return Err(GpuError::Failed("it did not give its memory back".to_owned())),
+        }
+        let outcome = work(buffer);
+        buffer.unmap();
+        outcome
+    }
+}
+
+/// Writes to the mapped buffer, as long as `bytes`, and unmaps it.
+fn put(buffer: &Buffer, bytes: &[u8]) -> Result<(), GpuError> {
+    match buffer.get_mapped_range_mut(..) {
+        Ok(mut view) => view.copy_from_slice(bytes),
+        Err(error) => return Err(GpuError::Failed(error.to_string())),
+    }
+    buffer.unmap();
+    Ok(())
+}

@@ -206,7 +206,7 @@ async fn an_update_that_is_far_too_large_gets_a_clear_answer_in_either_version_o
     let work = server.assigned(&http2, &server.client(Some(&b.1))).await;
     let http1 = server.builder(Some(&a.1)).http1_only().build().unwrap();
     for client in [http1, http2] {
-        let reply = server.upload(&client, &work, a.0, &vec![0; 160]).send().await.unwrap();
+        let reply = server.upload(&client, &work, a.0, &[0; 160]).send().await.unwrap();
         assert_eq!(kind(reply).await, Some(ProblemType::WrongLength));
     }
 }

@@ -107,6 +107,9 @@ async fn deliver(store: &Store, clock: &dyn Clock, letters: Vec<Letter>) {
                 answer(reply, Err(error));
             }
         }
+        // Whoever is in the way, or the disk, is so for each of them.
+        Err(StoreError::Busy) => replies.into_iter().for_each(|reply| answer(reply, Err(StoreError::Busy))),
+        Err(StoreError::Full) => replies.into_iter().for_each(|reply| answer(reply, Err(StoreError::Full))),
         Err(error) => {
             // One of them may be to blame: each on its own, so that the others do not suffer.
             tracing::debug!(%error, facts = facts.len(), "a batch failed; writing its facts one by one");

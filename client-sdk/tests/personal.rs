@@ -102,3 +102,34 @@ async fn a_damaged_record_is_an_error_not_a_fresh_start() {
     assert!(error.to_string().contains("personal-"), "{error}");
     assert_eq!(coordinator.world(|world| world.accepted.len()), 3);
 }
+
+/// Diverges in the part that stays at home.
+struct Diverging;
+
+impl Trainer for Diverging {
+    fn train(&mut self, model: &Parameters, _: &TrainingJob) -> Result<Trained, TrainerError> {
+        let mut parameters = model.clone();
+        parameters.values_mut()[4] = f32::NAN;
+        Ok(Trained { parameters, examples: 1, metrics: vec![] })
+    }
+
+    fn evaluate(&mut self, _: &Parameters, _: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
+        Ok(vec![])
+    }
+
+    fn examples(&self) -> u64 {
+        1
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn they_are_not_kept_when_training_diverged() {
+    let coordinator = Coordinator::new(1);
+    coordinator.world(|world| world.personal = true);
+    let journal = Arc::new(MemoryJournal::new());
+    let builder = Participant::builder().transport(coordinator.clone()).enrollment_token("token");
+    let mut participant = builder.journal(Arc::clone(&journal)).trainer(Diverging).build().unwrap();
+    participant.run(std::future::pending()).await.unwrap();
+    assert_eq!(coordinator.world(|world| world.abandoned.clone()), [(1, "training_failed")]);
+    assert!(journal.load(&snapshot::personal(task())).unwrap().is_none());
+}

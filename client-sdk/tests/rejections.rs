@@ -199,6 +199,18 @@ async fn giving_up_is_repeated_while_the_place_is_offered_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_place_that_was_answered_is_never_taken_again() {
+    let coordinator = Coordinator::new(2);
+    coordinator.world(|world| world.reoffer = 3);
+    run(&coordinator).await.0.unwrap();
+    coordinator.world(|world| {
+        assert_eq!(world.sent.values().map(Vec::len).collect::<Vec<_>>(), [1, 1]);
+        assert_eq!(world.reoffer, 0);
+    });
+    assert_eq!(coordinator.count("fetch"), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn names_are_checked_before_anything_is_sent() {
     for name in ["", "with space", &"x".repeat(65)] {
         let builder = Participant::builder().transport(Coordinator::new(1)).journal(MemoryJournal::new());

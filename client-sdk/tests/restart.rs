@@ -19,6 +19,17 @@ use support::{Coordinator, Fault, Nudge};
 use wire::Timestamp;
 use zeroize::Zeroizing;
 
+/// What becomes of the action during which a process dies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Effect {
+    None,
+    /// Of several records only the first is written.
+    Partial,
+    Whole,
+}
+
+const EFFECTS: [Effect; 3] = [Effect::None, Effect::Partial, Effect::Whole];
+
 /// One process after another on one journal.
 struct Device {
     journal: MemoryJournal,
@@ -75,9 +86,9 @@ impl Device {
         }
     }
 
-    /// Runs to the end; `is_killed(n)` says whether the process dies at action number `n`, and whether the action still
-    /// takes effect. Returns the number of actions.
-    fn run(&mut self, is_killed: impl Fn(usize) -> Option<bool>) -> usize {
+    /// Runs to the end; `is_killed(n)` says whether the process dies at action number `n`, and what becomes of the
+    /// action. Returns the number of actions.
+    fn run(&mut self, is_killed: impl Fn(usize) -> Option<Effect>) -> usize {
         let mut machine = self.start();
         let mut input = Input::Tick;
         for number in 0.. {
@@ -90,9 +101,13 @@ impl Device {
             }
             input = match is_killed(number) {
                 None => self.perform(action),
-                Some(takes_effect) => {
-                    if takes_effect {
-                        self.perform(action);
+                Some(effect) => {
+                    match (effect, action) {
+                        (Effect::None, _) => {}
+                        (Effect::Partial, Action::Persist(records)) => {
+                            self.journal.save(&records[0].name, &records[0].bytes).unwrap();
+                        }
+                        (_, action) => drop(self.perform(action)),
                     }
                     machine = self.start();
                     Input::Tick
@@ -128,10 +143,10 @@ fn killed_once_at_every_action() {
         let actions = fresh(personal).run(|_| None);
         assert!(actions > 15, "{actions}");
         for at in 0..actions {
-            for takes_effect in [false, true] {
+            for effect in EFFECTS {
                 let mut device = fresh(personal);
-                device.run(|number| (number == at).then_some(takes_effect));
-                check(&device.coordinator, &format!("killed at {at}, effect {takes_effect}, personal {personal}"));
+                device.run(|number| (number == at).then_some(effect));
+                check(&device.coordinator, &format!("killed at {at}, effect {effect:?}, personal {personal}"));
             }
         }
     }
@@ -140,10 +155,10 @@ fn killed_once_at_every_action() {
 #[test]
 fn killed_again_and_again() {
     for every in 7..20 {
-        for takes_effect in [false, true] {
+        for effect in EFFECTS {
             let mut device = fresh(true);
-            device.run(|number| (number % every == every - 1).then_some(takes_effect));
-            check(&device.coordinator, &format!("killed every {every}, effect {takes_effect}"));
+            device.run(|number| (number % every == every - 1).then_some(effect));
+            check(&device.coordinator, &format!("killed every {every}, effect {effect:?}"));
         }
     }
 }
@@ -179,7 +194,7 @@ fn the_key_is_the_same_in_every_attempt_to_enrol() {
     let mut device = fresh(false);
     device.coordinator.script("enroll", [Fault::AnswerLost]);
     // Dies after the first request, whose answer was lost.
-    device.run(|number| (number == 1).then_some(true));
+    device.run(|number| (number == 1).then_some(Effect::Whole));
     let keys: Vec<_> = device.coordinator.world(|world| {
         let parse = |pem: &String| rcgen::CertificateSigningRequestParams::from_pem(pem).unwrap();
         world.keys.iter().map(|pem| parse(pem).public_key.der_bytes().to_vec()).collect()
@@ -192,13 +207,14 @@ fn the_key_is_the_same_in_every_attempt_to_enrol() {
 fn the_personal_part_advances_once_per_round_whenever_it_dies() {
     let actions = fresh(true).run(|_| None);
     for at in 0..actions {
-        let mut device = fresh(true);
-        device.run(|number| (number == at).then_some(true));
-        let seen = device.trainer.seen.lock().unwrap().clone();
-        // The head was nudged by a third in each earlier round, and only there.
-        for model in seen {
-            let round = model[0];
-            assert!((model[3] - round / 3.0).abs() < 1e-6, "killed at {at}: {model:?}");
+        for effect in EFFECTS {
+            let mut device = fresh(true);
+            device.run(|number| (number == at).then_some(effect));
+            // The head was nudged by a third in each earlier round, and only there.
+            for model in device.trainer.seen.lock().unwrap().iter() {
+                let round = model[0];
+                assert!((model[3] - round / 3.0).abs() < 1e-6, "killed at {at}, effect {effect:?}: {model:?}");
+            }
         }
     }
 }

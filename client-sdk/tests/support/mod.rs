@@ -76,6 +76,8 @@ pub struct World {
     /// Spoils each assignment.
     pub tweak: Option<fn(&mut Assignment)>,
     pub faults: BTreeMap<&'static str, VecDeque<Fault>>,
+    /// How often a place is offered again after it was answered.
+    pub reoffer: u32,
     /// While set, nothing arrives.
     pub offline: bool,
     /// Every request that was made, arrived or not.
@@ -208,6 +210,11 @@ impl Transport for Coordinator {
     async fn check_in(&self, request: &CheckInRequest) -> Result<CheckInReply, TransportError> {
         self.go("check_in", |world, _| {
             world.wire.extend(serde_json::to_vec(request).unwrap());
+            if world.reoffer > 0 && world.rounds_done > 0 {
+                world.reoffer -= 1;
+                let assignment = Assignment { round: world.rounds_done, ..Self::assignment(world) };
+                return Ok(CheckInReply::Assigned(Box::new(assignment)));
+            }
             if world.rounds_done >= world.rounds {
                 return Ok(CheckInReply::TaskOver { task: task() });
             }

@@ -86,6 +86,24 @@ async fn another_engine_goes_on_from_the_stored_partial_sum() {
 }
 
 #[tokio::test]
+async fn engines_that_take_turns_never_go_on_from_a_sum_of_yesterday() {
+    let alone = World::new(8).await;
+    alone.run_round(&alone.engine(1)).await;
+
+    let world = World::new(8).await;
+    let engines = [world.engine(1), world.engine(2)];
+    let cohort = world.start_round(&engines[0]).await;
+    for (turn, pair) in cohort.chunks(2).enumerate() {
+        for participant in pair {
+            assert!(world.report(*participant).await);
+        }
+        // Both keep a sum in memory; whoever's turn it is finds that the other has stored a newer one.
+        engines[turn % 2].step_all().await.unwrap();
+    }
+    assert_eq!(world.digests().await[1], alone.digests().await[1]);
+}
+
+#[tokio::test]
 async fn equal_inputs_of_two_participants_both_count() {
     let world = World::new(4).await;
     let engine = world.engine(1);

@@ -97,6 +97,13 @@ pub(super) fn many_masks(device: &dyn Aggregator) {
     sum.merge(&expected).expect("the length fits");
     mask::apply(&plan, 0, &mut expected).expect("the plan is for this vector");
     assert!(sum.unmask(&plan).expect("the plan is for this sum") == expected, "{}: 100 masks", device.name());
+    // More than a device takes at a time.
+    let shape = Shape::new(40, 17).expect("the case is in range");
+    let plan = self::plan(shape, Plane::HomomorphicKey, 70_000, &mut numbers);
+    let mut expected = vec![0; 40];
+    mask::apply(&plan, 0, &mut expected).expect("the plan is for this vector");
+    let got = begin(device, 40, 17).unmask(&plan).expect("the plan is for this sum");
+    assert!(got == expected, "{}: 70,000 masks", device.name());
 }
 
 /// A reader that gives a few bytes at a time.
@@ -174,11 +181,12 @@ pub(super) fn splits(device: &dyn Aggregator) {
 /// A sum that is kept elsewhere, unmasked a slice at a time, from either side of a nonce's end too.
 pub(super) fn slices(device: &dyn Aggregator) {
     let mut numbers = Numbers::new(9);
-    let cases = [(0, 1000, 2), (3, 65_536, 5), (255, 70_001, 3), (256, 17, 40), (2, 200_000, 0)];
-    for (start, words, masks) in cases {
+    let mut cases = vec![(0, 1000, 2), (3, 65_536, 5), (255, 70_001, 3), (256, 17, 40), (2, 200_000, 0)];
+    cases.extend((0..12).map(|_| (u64::from(numbers.word() % 600), 1 + numbers.below(90_000), numbers.below(20))));
+    for ((start, words, masks), bits) in cases.into_iter().zip((16..=32).cycle()) {
         let offset = start * Shape::SLICE_START;
         let whole = usize::try_from(offset).expect("2^24 fits") + words + 5;
-        let shape = Shape::new(whole, 19).expect("the case is in range");
+        let shape = Shape::new(whole, bits).expect("the case is in range");
         let plan = plan(shape, Plane::Scalars, masks, &mut numbers);
         let sum = numbers.words(words);
         let mut expected = sum.clone();

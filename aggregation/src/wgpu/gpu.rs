@@ -65,9 +65,7 @@ impl WgpuGpu {
         };
         let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))
             .map_err(|error| GpuError::Failed(error.to_string()))?;
-        // Errors that no `checked` saw: the next call that waits fails of itself.
-        device.on_uncaptured_error(Arc::new(|error| tracing::error!(%error, "an error of a wgpu device")));
-        let line = Line { device, queue };
+        let line = Line::new(device, queue);
         let device = &line.device;
         let module = line.checked(|| device.create_shader_module(include_wgsl!("kernels.wgsl")))?;
         let pipeline = |entry_point| {
@@ -227,4 +225,41 @@ fn limits(limits: &::wgpu::Limits, kind: DeviceType) -> Limits {
     };
     // The largest power of two that fits.
     Limits { piece_words: 1 << words.ilog2(), threads, launch_bytes }
+}
+
+#[cfg(test)]
+mod tests {
+    use secure_agg::mask::{MaskPlan, MaskSeed, Plane, Sign};
+    use secure_agg::modular::Modulus;
+
+    use super::*;
+    use crate::wgpu::adapters;
+
+    #[test]
+    fn a_device_that_is_lost_fails_without_a_panic() {
+        let Some(found) = adapters().pop() else {
+            println!("SKIPPED: no adapter");
+            return;
+        };
+        let gpu = WgpuGpu::open(&found.adapter, &found.info).unwrap();
+        let mut plan = MaskPlan::new(Plane::Model, 100, Modulus::WORD).unwrap();
+        plan.push(MaskSeed::new(&mut [1; 32]), Sign::Add);
+        let list = SeedList::of(&plan, 0);
+        let (mut memory, seeds) = (gpu.zeros(100).unwrap(), gpu.load(&list).unwrap());
+        gpu.line.device.destroy();
+        let launch = Launch::all(Plane::Model, 0, 100, 1, gpu.limits()).remove(0);
+        let outcomes = [
+            gpu.add_packed(&mut memory, 0, &[0; 400], 100, 32),
+            gpu.apply(&mut memory, &seeds, &launch),
+            gpu.read(&mut memory, &mut [0; 100]),
+            gpu.load(&list).map(drop),
+        ];
+        assert!(outcomes.iter().all(|outcome| matches!(outcome, Err(GpuError::Failed(_)))), "{outcomes:?}");
+        // The driver tells of the loss when it is next listened to.
+        gpu.line.device.poll(::wgpu::PollType::Poll).unwrap();
+        for outcome in [gpu.zeros(100).map(drop), gpu.write(&mut memory, &[1; 100])] {
+            let reason = outcome.unwrap_err().to_string();
+            assert!(reason.starts_with("the device is lost"), "{reason}");
+        }
+    }
 }

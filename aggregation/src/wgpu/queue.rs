@@ -1,6 +1,6 @@
 //! Talking to one device: every call either succeeds or says why not. The interface's own way is to panic.
 
-use std::sync::mpsc;
+use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
 use ::wgpu::{
@@ -18,10 +18,25 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(super) struct Line {
     pub(super) device: Device,
     pub(super) queue: Queue,
+    /// Why the device is no more.
+    lost: Arc<OnceLock<String>>,
 }
 
 impl Line {
-    /// Runs `work` and reports the first error that the device had in it.
+    pub(super) fn new(device: Device, queue: Queue) -> Self {
+        let lost = Arc::new(OnceLock::new());
+        let note = Arc::clone(&lost);
+        device.set_device_lost_callback(move |reason, message| {
+            // The first loss is the one that counts.
+            drop(note.set(format!("the device is lost ({reason:?}): {message}")));
+        });
+        // Errors that no `checked` saw: the next call that waits fails of itself.
+        device.on_uncaptured_error(Arc::new(|error| tracing::error!(%error, "an error of a wgpu device")));
+        Self { device, queue, lost }
+    }
+
+    /// Runs `work` and reports the first error that the device had in it. A device that was lost takes calls in silence,
+    /// so that is looked at too.
     pub(super) fn checked<T>(&self, work: impl FnOnce() -> T) -> Result<T, GpuError> {
         let filters = [ErrorFilter::Internal, ErrorFilter::Validation, ErrorFilter::OutOfMemory];
         let scopes = filters.map(|filter| self.device.push_error_scope(filter));
@@ -29,6 +44,9 @@ impl Line {
         let mut errors = Vec::new();
         for scope in scopes.into_iter().rev() {
             errors.extend(pollster::block_on(scope.pop()));
+        }
+        if let Some(reason) = self.lost.get() {
+            return Err(GpuError::Failed(reason.clone()));
         }
         match errors.into_iter().next() {
             None => Ok(outcome),

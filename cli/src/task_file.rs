@@ -117,6 +117,14 @@ mod tests {
     }
 
     #[test]
+    fn the_documented_task_can_work() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/config/task.toml");
+        let spec = read(Path::new(path)).unwrap();
+        spec.check(&federation::task::Deployment { poll_interval_ms: 30_000 }).unwrap();
+        assert_eq!(spec.draw(100).cohort, 12);
+    }
+
+    #[test]
     fn tensors_that_contradict_the_architecture_are_refused() {
         let text = "name = \"a\"\n[model.architecture]\nkind = \"linear\"\ninputs = 2\nclasses = 2\n\
                     [[model.tensors]]\nname = \"w\"\nshape = [4]\n";

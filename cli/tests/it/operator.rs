@@ -55,6 +55,18 @@ fn tasks_are_created_once_and_steered() {
 }
 
 #[test]
+fn the_task_in_the_documentation_is_taken() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/API.md")).unwrap();
+    let task = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("task.toml");
+    std::fs::write(&file, task).unwrap();
+    let served = Served::dev(&folder.path().join("data"));
+    let made = served.operate(&["task", "create", file.to_str().unwrap()]).data();
+    assert_eq!(made["parameters"], 159_010);
+}
+
+#[test]
 fn a_download_goes_on_where_it_was_cut_off_and_damage_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
     let served = Served::dev(&folder.path().join("data"));

@@ -165,9 +165,11 @@ impl Demo {
         let rounds = Rounds { task: task.summary.id, count: self.rounds, scene: &scene, table: &table, output };
         let last = rounds.run(&mut world).await?;
         world.dismiss().await;
-        table.message("training on the pooled data");
         let centralized = match pooled {
-            Some(shards) => Some(central(&scene, shards, self.rounds).await?),
+            Some(shards) => {
+                table.message("training on the pooled data");
+                Some(central(&scene, shards, self.rounds).await?)
+            }
             None => None,
         };
         table.finish();

@@ -33,12 +33,12 @@ pub(super) struct LiveTable {
 impl LiveTable {
     /// Prints the headings.
     pub(super) fn new(output: Output) -> Self {
+        output.line(line(COLUMNS.map(|(heading, _)| heading.to_owned())));
         let live = if output.is_live() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
             live.set_style(style);
         }
         live.enable_steady_tick(Duration::from_millis(120));
-        output.line(line(COLUMNS.map(|(heading, _)| heading.to_owned())));
         Self { output, live }
     }
 

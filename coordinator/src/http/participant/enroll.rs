@@ -1,11 +1,18 @@
 //! `POST /v1/enroll`: a one-time token buys a certificate.
+//!
+//! An answer may get lost on its way. Whoever asks again with the same token and key gets the same answer, for a day; with
+//! another key the token is spent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
-use federation::id::ParticipantId;
+use federation::id::{Digest, ParticipantId};
 use federation::task::is_name;
+use rcgen::PublicKeyData as _;
+use store::Transaction;
+use store::entity::idempotency::IdempotentAnswer;
 use store::entity::participant::ParticipantRow;
 use store::entity::token::TakenToken;
 use wire::participant::{EnrollReply, EnrollRequest};
@@ -21,6 +28,10 @@ const LABELS_MAX: usize = 64;
 const LABEL_MAX_BYTES: usize = 128;
 /// Tokens are 43 characters; anything much longer is not hashed.
 const TOKEN_MAX_BYTES: usize = 256;
+/// How long a repeated enrolment gets the first one's answer.
+const REMEMBER: Duration = Duration::from_secs(24 * 3600);
+/// Where those answers are kept, under the token's digest.
+const SCOPE: &str = "enroll";
 
 pub(in crate::http) async fn enroll(
     _: Anybody,
@@ -37,16 +48,20 @@ pub(in crate::http) async fn enroll(
     }
     let now = app.now();
     let participant = ParticipantId(app.random.uuid());
+    let key_sha256 = crate::digest(signing_request.public_key.der_bytes());
     let issued = app
         .authority
         .issue(signing_request, participant, app.settings.certificate_lifetime, &app.random, now)
         .map_err(Error::fault)?;
     let secret = crate::digest(request.token.as_bytes());
-    let (requested_name, own_labels, issued_ref) = (request.name.as_deref(), &request.labels, &issued);
-    let name = app
+    let (requested_name, own_labels, issued) = (request.name.as_deref(), &request.labels, &issued);
+    let reply = app
         .store
         .transact("enroll", |tx| {
             Box::pin(async move {
+                if let Some(reply) = given_before(tx, secret, key_sha256).await? {
+                    return Ok(reply);
+                }
                 let token = match tx.take_enrollment_token(secret, now, participant).await? {
                     TakenToken::Taken(token) => token,
                     TakenToken::Unknown => return Err(Error::Enrollment("the enrolment token is not known")),
@@ -65,19 +80,35 @@ pub(in crate::http) async fn enroll(
                     name: name.clone(),
                     labels,
                     enrolled_at: now,
-                    certificate_fingerprint: issued_ref.fingerprint,
+                    certificate_fingerprint: issued.fingerprint,
                     previous_fingerprint: None,
-                    certificate_expires_at: issued_ref.expires_at,
+                    certificate_expires_at: issued.expires_at,
                     revoked_at: None,
                     last_seen_at: now,
                 };
                 tx.insert_participant(&row).await?;
-                Ok(name)
+                let reply = reply(participant, name, issued.clone());
+                let body = serde_json::to_vec(&reply).map_err(Error::fault)?;
+                let answer = IdempotentAnswer { request_sha256: key_sha256, status: 200, body };
+                tx.insert_idempotent(SCOPE, &secret.to_string(), &answer, now.plus(REMEMBER)).await?;
+                Ok(reply)
             })
         })
         .await?;
+    let (participant, name) = (reply.participant, &reply.name);
     tracing::info!(%participant, "participant {participant} enrolled as {name}");
-    Ok(Json(reply(participant, name, issued)))
+    Ok(Json(reply))
+}
+
+/// The answer that this token and key got before.
+async fn given_before(
+    tx: &mut (dyn Transaction + '_),
+    secret: Digest,
+    key_sha256: Digest,
+) -> Result<Option<EnrollReply>> {
+    let answer = tx.find_idempotent(SCOPE, &secret.to_string()).await?;
+    let same = answer.filter(|answer| answer.request_sha256 == key_sha256);
+    same.map(|answer| serde_json::from_slice(&answer.body).map_err(Error::fault)).transpose()
 }
 
 /// The answer to enrolment and renewal.

@@ -26,7 +26,10 @@ async fn a_token_buys_a_certificate_once() {
     assert!(reply.renew_at < reply.expires_at);
     assert_eq!(reply.certificate_pem.matches("BEGIN CERTIFICATE").count(), 2);
 
-    let detail = t.post(&Who::Nobody, route::ENROLL, &body).await.problem(ProblemType::EnrollmentRefused);
+    let again: EnrollReply = t.post(&Who::Nobody, route::ENROLL, &body).await.read();
+    assert_eq!(again, reply, "the answer may have got lost: same token and key, same answer");
+    let other_key = json!({ "token": body["token"], "csr_pem": key_and_csr().1, "name": "south" });
+    let detail = t.post(&Who::Nobody, route::ENROLL, &other_key).await.problem(ProblemType::EnrollmentRefused);
     assert!(detail.contains("used"), "{detail}");
 
     let seen = t.get(&t.viewer, &format!("/v1/participants/{}", reply.participant)).await.json();

@@ -150,6 +150,18 @@ async fn a_file_that_is_no_database_is_refused() {
 }
 
 #[tokio::test]
+async fn a_folder_that_is_not_mounted_has_lost_nothing() {
+    let folder = TempDir::new().unwrap();
+    let store = Store::open(in_folder(folder.path())).await.unwrap();
+    let digest = store.blobs().put_bytes(bytes::Bytes::from_static(b"input")).await.unwrap();
+    let (mounted, away) = (folder.path().join("blobs"), folder.path().join("away"));
+    std::fs::rename(&mounted, &away).unwrap();
+    assert!(matches!(store.blobs().get(digest).await, Err(StoreError::Fault(_))));
+    std::fs::rename(&away, &mounted).unwrap();
+    assert_eq!(store.blobs().get(digest).await.unwrap().as_ref(), b"input");
+}
+
+#[tokio::test]
 async fn a_blob_whose_file_was_changed_is_not_returned() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(in_folder(folder.path())).await.unwrap();

@@ -121,9 +121,9 @@ impl BlobStore for DiskBlobs {
     }
 
     async fn open(&self, digest: Digest) -> Result<Box<dyn BlobRead>> {
-        let path = self.path(digest);
+        let (path, folder) = (self.path(digest), Arc::clone(&self.folder));
         blocking(move || {
-            let file = File::open(&path).map_err(|error| missing(error, digest))?;
+            let file = File::open(&path).map_err(|error| missing(error, &folder, digest))?;
             let size = file.metadata()?.len();
             Ok(Box::new(DiskRead { file, size }) as Box<dyn BlobRead>)
         })
@@ -131,9 +131,9 @@ impl BlobStore for DiskBlobs {
     }
 
     async fn get(&self, digest: Digest) -> Result<Bytes> {
-        let path = self.path(digest);
+        let (path, folder) = (self.path(digest), Arc::clone(&self.folder));
         blocking(move || {
-            let bytes = fs::read(&path).map_err(|error| missing(error, digest))?;
+            let bytes = fs::read(&path).map_err(|error| missing(error, &folder, digest))?;
             if sha256(&bytes) == digest {
                 Ok(bytes.into())
             } else {
@@ -341,8 +341,14 @@ fn sync_parent(path: &Path) -> io::Result<()> {
     }
 }
 
-fn missing(error: io::Error, digest: Digest) -> StoreError {
-    if error.kind() == io::ErrorKind::NotFound { StoreError::MissingBlob(digest) } else { error.into() }
+/// A file that is not there is a lost blob, unless the whole folder is away, such as a disk that is not mounted: then
+/// nothing is lost, and the operation can be repeated.
+fn missing(error: io::Error, folder: &Path, digest: Digest) -> StoreError {
+    if error.kind() == io::ErrorKind::NotFound && folder.join(LOCK).exists() {
+        StoreError::MissingBlob(digest)
+    } else {
+        error.into()
+    }
 }
 
 fn to_system(at: Timestamp) -> SystemTime {

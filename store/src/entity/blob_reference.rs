@@ -10,7 +10,7 @@ use crate::error::Result;
 /// Looks through all rows for addresses of blobs.
 #[async_trait]
 pub trait BlobReferences {
-    /// Addresses that rows need: model versions and noised sums always, partial sums until their round has ended, admitted
+    /// Addresses that rows need: model versions always, partial and noised sums until their round has ended, admitted
     /// inputs until the partial sum holds them or their round has ended.
     async fn referenced_blobs(&mut self) -> Result<HashSet<Digest>>;
 }

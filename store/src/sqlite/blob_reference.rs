@@ -19,7 +19,7 @@ impl BlobReferences for SqliteTransaction {
                 "WITH open_round AS (SELECT task, number, attempt FROM round
                                      WHERE state IN ('SELECTING', 'COLLECTING', 'AGGREGATING'))
                  SELECT sha256 AS blob FROM model_version
-                 UNION SELECT blob FROM noised_sum
+                 UNION SELECT blob FROM noised_sum JOIN open_round USING (task, number, attempt)
                  UNION SELECT blob FROM partial_sum JOIN open_round USING (task, number, attempt)
                  UNION SELECT sha256 FROM admitted JOIN open_round USING (task, number, attempt) WHERE folded = 0",
             ))

@@ -341,7 +341,8 @@ impl Message for Delivery {
     }
 }
 
-/// R2, instead of a masked input: a dealer's ciphertext does not open, and here is its single-use key to see for yourself.
+/// R2, instead of a masked input: the ciphertext that a dealer signed does not open, and here is its single-use key to see for
+/// yourself. The sender has checked the dealer's signature, so no share of an honest dealer is ever opened by this.
 pub type Complaint = Signed<ComplaintBody>;
 
 /// What [`Complaint`] says.

@@ -39,6 +39,11 @@ impl<const N: usize> Secret<[u8; N]> {
         secret
     }
 
+    /// A second owner of the same bytes, each erased on its own. Rare on purpose.
+    pub(crate) const fn duplicate(&self) -> Self {
+        Self(self.0)
+    }
+
     /// Fresh random bytes.
     pub(crate) fn random(rng: &mut dyn crate::CryptoRng) -> Self {
         let mut secret = Self([0; N]);

@@ -312,14 +312,46 @@ mod server {
         let swapped = phase
             .delivery(1, |dealer| if dealer == 2 { sealed(&dealt, 2, 3) } else { sealed(&dealt, dealer, 1) })
             .unwrap();
-        let Ok(Sent::Complaint(complaint)) = members[0].mask(&swapped) else { panic!("must complain") };
-        assert_eq!((complaint.body.sender, complaint.body.accused), (1, 2));
-        // The true ciphertext opens under the revealed key, so an honest replica sees that the dealer did no wrong.
-        let judged = phase.judge(&complaint, &dealt[&2]).unwrap();
-        assert_eq!(judged, Abort::Complaint { reporter: 1, accused: 2, blamed: 1 });
-        // Having complained, it sends nothing else in this session, restarted or not.
+        let refused = members[0].complain(&swapped, &dealt[&2]).err();
+        assert_eq!(refused, Some(Refusal::Inconsistent { what: "the delivered share" }));
+        // Nothing was said, so an honest delivery can still be answered.
         members[0].restore();
-        assert!(matches!(members[0].mask(&delivery(&phase, &dealt, 1)), Err(Refusal::OutOfOrder)));
+        members[0].upload(&delivery(&phase, &dealt, 1));
+    }
+
+    #[test]
+    fn complaints_extorted_by_bent_ciphertexts() {
+        // A revealed key opens the true ciphertext. If bending what the victim dealt made everybody reveal theirs, the server
+        // would hold both seeds of a victim that has sent its input. Nobody reveals one without the victim's signature.
+        let (mut world, mut members) = five(24);
+        let (phase, dealt) = shared(&mut world, &mut members);
+        let victim = 5;
+        members[4].upload(&delivery(&phase, &dealt, victim));
+        let mut bent = dealt[&victim].body.clone();
+        let mut ciphertexts = bent.sealed.as_slice().to_vec();
+        ciphertexts.iter_mut().for_each(|sealed| sealed[0] ^= 1);
+        bent.sealed = ciphertexts.into();
+        // Evidence the server could show: the true message, the bent one with the old signature or its own, another dealer's.
+        let mut kept = dealt[&victim].clone();
+        kept.body = bent.clone();
+        let own = resigned(bent.clone(), &secure_agg::MemorySigner::from_seed(&[66; 32]).unwrap());
+        for holder in 1..=4u16 {
+            let dealer = |dealer| {
+                if dealer == victim { bent.sealed_for(holder).copied() } else { sealed(&dealt, dealer, holder) }
+            };
+            let bent_delivery = phase.delivery(holder, dealer).unwrap();
+            let member = &mut members[usize::from(holder) - 1];
+            let other = &dealt[&(holder % 4 + 1)];
+            for (evidence, expected) in [
+                (&dealt[&victim], Refusal::Inconsistent { what: "the delivered share" }),
+                (&kept, Refusal::Signature { signer: victim }),
+                (&own, Refusal::Signature { signer: victim }),
+                (other, Refusal::Inconsistent { what: "the sender of the evidence" }),
+            ] {
+                member.restore();
+                assert_eq!(member.complain(&bent_delivery, evidence).err(), Some(expected));
+            }
+        }
     }
 
     #[test]
@@ -333,7 +365,7 @@ mod server {
         assert!(matches!(members[0].mask(&old_delivery), Err(Refusal::WrongSession)));
         members[0].restore();
         let renamed = Delivery { sid: *phase.sid(), ..old_delivery };
-        assert!(matches!(members[0].mask(&renamed), Ok(Sent::Complaint(_))));
+        assert!(matches!(members[0].mask(&renamed), Ok(Sent::Doubt(_))));
         // And towards the server.
         let next = members[1].upload(&delivery(&phase, &dealt, 2));
         assert_eq!(old_phase.admit(next.message).err(), Some(Rejection::WrongSession));
@@ -363,7 +395,7 @@ mod server {
         let sealed: Vec<_> = [2, 3, 4, 5].iter().map(|dealer| sealed(&dealt, *dealer, 1).unwrap()).collect();
         let (dealers, incoming) = (IndexSet::full(5), IndexSet::of(5, 2..=5));
         let mixed = Delivery { sid: dealt[&1].body.sid, recipient: 1, dealers, incoming, sealed: sealed.into() };
-        assert!(matches!(members[0].mask(&mixed), Ok(Sent::Complaint(_))));
+        assert!(matches!(members[0].mask(&mixed), Ok(Sent::Doubt(_))));
     }
 
     #[test]
@@ -788,12 +820,14 @@ mod client {
         for holder in [1u16, 3, 5] {
             members[usize::from(holder) - 1].upload(&delivery(&phase, &dealt, holder));
         }
-        let Ok(Sent::Complaint(complaint)) = members[3].mask(&delivery(&phase, &dealt, 4)) else {
-            panic!("must complain")
-        };
+        let complaint = members[3].complain(&delivery(&phase, &dealt, 4), &dealt[&2]).unwrap();
         let judged = phase.judge(&wire(&complaint), &dealt[&2]).unwrap();
         assert_eq!(judged, Abort::Complaint { reporter: 4, accused: 2, blamed: 2 });
+        // Having complained, it sends nothing else in this session, restarted or not.
+        members[3].restore();
         assert!(!members[3].client.as_ref().unwrap().has_sent_input());
+        assert_eq!(members[3].client.as_ref().unwrap().resend(), complaint.encode());
+        assert!(matches!(members[3].mask(&delivery(&phase, &dealt, 4)), Err(Refusal::OutOfOrder)));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use zeroize::Zeroizing;
 
-use super::complain::Complained;
+use super::complain::Doubt;
 use super::session::Session;
 use super::snapshot::{BadSnapshot, Reader};
 use super::{CheckConsistency, Step};
@@ -16,7 +16,7 @@ use crate::crypto::shamir::{SHARE_BYTES, Seed, Share};
 use crate::crypto::signature::Signer;
 use crate::graph;
 use crate::mask::{self, MaskPlan, MaskSeed, Plane, Sign};
-use crate::messages::{self, Complaint, ComplaintBody, Delivery, MaskedInput, MaskedInputBody, SealedShares, Signed};
+use crate::messages::{self, Delivery, MaskedInput, MaskedInputBody, SealedShares, Signed};
 use crate::packing;
 use crate::params::VectorShape;
 use crate::participants::{Index, IndexSet};
@@ -56,8 +56,8 @@ pub struct MaskInput {
 pub enum Received {
     /// Every share opened: the input may be masked.
     Ready(Box<Masking>),
-    /// A dealer's ciphertext does not open. The key that shows it is revealed, and no input is sent in this session.
-    Complain(Box<Step<Complained, Complaint>>),
+    /// A ciphertext does not open: its dealer's doing, or the coordinator's. Nothing was sent.
+    Doubt(Box<Doubt>),
 }
 
 /// Holds everybody's shares; masks one input and is gone.
@@ -88,11 +88,12 @@ impl MaskInput {
         self.session.sid()
     }
 
-    /// Opens the delivered shares.
+    /// Opens the delivered shares. The first that does not open ends this as a [`Doubt`]; whoever would rather be asked again
+    /// restores the last snapshot.
     ///
     /// # Errors
     /// [`Refusal`] when too few dealt, too few of the drawn neighbours are left, or the sets contradict each other.
-    pub fn receive(self, delivery: &Delivery, signer: &dyn Signer) -> Result<Received, Refusal> {
+    pub fn receive(self, delivery: &Delivery) -> Result<Received, Refusal> {
         self.check(delivery)?;
         let me = self.session.me();
         let mut held = Vec::with_capacity(usize::from(delivery.dealers.len()));
@@ -110,7 +111,8 @@ impl MaskInput {
             match open(self.session.sid(), key, dealer, me, sealed) {
                 Some(opened) => held.push(opened),
                 None => {
-                    return complain(&self.session, dealer, key, signer).map(|step| Received::Complain(Box::new(step)));
+                    let key = key.duplicate();
+                    return Ok(Received::Doubt(Box::new(Doubt { session: self.session, dealer, key })));
                 }
             }
         }
@@ -172,18 +174,6 @@ pub(crate) fn opens(
     sealed: &SealedShares,
 ) -> bool {
     open(sid, key, dealer, holder, sealed).is_some()
-}
-
-fn complain(
-    session: &Session,
-    accused: Index,
-    key: &Secret<[u8; 32]>,
-    signer: &dyn Signer,
-) -> Result<Step<Complained, Complaint>, Refusal> {
-    let body = ComplaintBody { sid: *session.sid(), sender: session.me(), accused, key: *key.expose() };
-    let sent = Signed::sign(body, signer)?;
-    let next = Complained { round: session.facts.round.clone(), sent: sent.clone() };
-    Ok(Step { persist: next.write().finish(), next, send: sent })
 }
 
 impl Masking {

@@ -1,5 +1,5 @@
 //! A participant's side. Each state consumes itself: `advertise_keys` → [`ShareKeys`] → [`MaskInput`] → [`Masking`] →
-//! [`CheckConsistency`] → [`Unmask`] → [`Answered`], or from [`MaskInput`] to [`Complained`].
+//! [`CheckConsistency`] → [`Unmask`] → [`Answered`], or from [`MaskInput`] by way of [`Doubt`] to [`Complained`].
 //!
 //! A step returns what to do in order: make [`Step::persist`] durable, *then* send [`Step::send`]. A participant killed in
 //! between restores the snapshot and sends the same bytes again with [`Client::resend`]; it can never answer one question in
@@ -17,7 +17,7 @@ mod unmask;
 
 pub use advertise_keys::{Release, Setup, advertise_keys};
 pub use check_consistency::CheckConsistency;
-pub use complain::Complained;
+pub use complain::{Complained, Doubt};
 pub(crate) use mask_input::opens;
 pub use mask_input::{MaskInput, MaskedUpload, Masking, Received};
 pub use share_keys::ShareKeys;

@@ -86,7 +86,8 @@ impl CollectMasked {
     }
 
     /// Judges a complaint against the shares it is about: the session ends, and either the dealer or the one who complained
-    /// is blamed.
+    /// is blamed. A participant that doubts a ciphertext asks for the dealer's signed shares first; whoever dealt, they are
+    /// no secret from any member of the roster, since each ciphertext opens for its holder alone.
     ///
     /// A ciphertext that opens under the revealed key proves that the complaint is false. One that does not may be the dealer's
     /// fault, or the key is not the true one; the dealer is blamed then, and `reporter` is named beside it so that both can be

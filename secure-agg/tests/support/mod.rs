@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng as _, SeedableRng as _};
-use secure_agg::client::{Client, MaskedUpload, Received, Setup, Step, advertise_keys};
+use secure_agg::client::{Client, Doubt, MaskedUpload, Received, Setup, Step, advertise_keys};
 use secure_agg::codec::Message;
 use secure_agg::mask::{self, Plane};
 use secure_agg::messages::{
@@ -82,7 +82,7 @@ pub(crate) struct Member {
 
 pub(crate) enum Sent {
     Upload(MaskedUpload),
-    Complaint(Complaint),
+    Doubt(Box<Doubt>),
 }
 
 impl Member {
@@ -128,19 +128,26 @@ impl Member {
 
     pub(crate) fn mask(&mut self, delivery: &Delivery) -> Result<Sent, Refusal> {
         let Some(Client::MaskInput(state)) = self.client.take() else { return Err(Refusal::OutOfOrder) };
-        match state.receive(&wire(delivery), &self.signer)? {
+        match state.receive(&wire(delivery))? {
             Received::Ready(masking) => {
                 let step = masking.mask(self.model.clone(), self.scalars.clone(), &self.signer)?;
                 Ok(Sent::Upload(self.keep(step, Client::CheckConsistency)))
             }
-            Received::Complain(step) => Ok(Sent::Complaint(wire(&self.keep(*step, Client::Complained)))),
+            Received::Doubt(doubt) => Ok(Sent::Doubt(doubt)),
         }
+    }
+
+    /// Complains about a delivery that must raise a doubt, with the evidence at hand.
+    pub(crate) fn complain(&mut self, delivery: &Delivery, evidence: &ShareKeys) -> Result<Complaint, Refusal> {
+        let Sent::Doubt(doubt) = self.mask(delivery)? else { panic!("every share opened") };
+        let step = doubt.complain(evidence, &self.signer)?;
+        Ok(wire(&self.keep(step, Client::Complained)))
     }
 
     pub(crate) fn upload(&mut self, delivery: &Delivery) -> MaskedUpload {
         match self.mask(delivery).unwrap() {
             Sent::Upload(upload) => upload,
-            Sent::Complaint(complaint) => panic!("{complaint:?}"),
+            Sent::Doubt(doubt) => panic!("the share of {} does not open", doubt.dealer()),
         }
     }
 

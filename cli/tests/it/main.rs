@@ -5,6 +5,7 @@
 
 mod demo;
 mod exit_codes;
+mod killed;
 mod operator;
 mod processes;
 mod support;

@@ -87,8 +87,22 @@ pub(crate) struct Served {
 impl Served {
     /// `serve --dev` on a free port.
     pub(crate) fn dev(folder: &Path) -> Self {
+        Self::at("127.0.0.1:0", folder)
+    }
+
+    /// Killed as the kernel kills, without a chance to tidy up, and started anew where it was.
+    pub(crate) fn kill_and_restart(self, folder: &Path) -> Self {
+        let Self { process, url, token, .. } = self;
+        drop(process);
+        let address = url.rsplit('/').next().unwrap().replace("localhost", "127.0.0.1");
+        let again = Self::at(&address, folder);
+        assert_eq!(again.url, url);
+        Self { token, ..again }
+    }
+
+    fn at(listen: &str, folder: &Path) -> Self {
         let mut child = tributary()
-            .args(["--format", "json", "serve", "--dev", "--listen", "127.0.0.1:0", "--data-dir"])
+            .args(["--format", "json", "serve", "--dev", "--listen", listen, "--data-dir"])
             .arg(folder)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

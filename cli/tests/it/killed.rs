@@ -1,0 +1,100 @@
+//! `kill -9` in the middle of rounds, of the coordinator and of a participant: what is published is what would have been.
+
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::support::{Background, Served, run, tributary};
+
+const ROUNDS: &str = "24";
+
+/// Starts participant `index`; with a token it enrols, without one it goes on from its journal.
+fn participant(served: &Served, folder: &Path, index: usize, token: Option<&str>) -> Background {
+    let mut command = tributary();
+    command
+        .args(["participant", "run", "--server", &served.url, "--ca", &served.ca, "--participants", "3"])
+        .args(["--seed", "5", "--index", &index.to_string(), "--task", "demo"])
+        .arg("--journal")
+        .arg(folder.join(format!("journal-{index}")))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    if let Some(token) = token {
+        command.args(["--token", token]);
+    }
+    Background(command.spawn().unwrap())
+}
+
+fn rounds(served: &Served) -> Vec<Value> {
+    let rounds = served.operate(&["round", "list", "demo"]).data();
+    rounds.as_array().unwrap().clone()
+}
+
+fn wait_for_round(served: &Served, number: u64) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while rounds(served).first().is_none_or(|round| round["number"].as_u64().unwrap() < number) {
+        assert!(Instant::now() < end, "round {number} never came: {:?}", rounds(served).first());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn wait(child: &mut Child) -> Option<i32> {
+    let end = Instant::now() + Duration::from_secs(120);
+    while Instant::now() < end {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    None
+}
+
+#[test]
+fn nothing_is_lost_or_counted_twice_when_processes_are_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, task) = (folder.path().join("data"), folder.path().join("task.toml"));
+    let undisturbed = run(&[
+        "--format",
+        "json",
+        "demo",
+        "--participants",
+        "3",
+        "--rounds",
+        ROUNDS,
+        "--seed",
+        "5",
+        "--task-file",
+        task.to_str().unwrap(),
+    ]);
+    assert_eq!(undisturbed.code, 0, "{undisturbed}");
+    let events = undisturbed.events();
+    let expected: Vec<_> =
+        events.iter().filter(|event| event["event"] == "round").map(|e| &e["model"]["sha256"]).collect();
+
+    let mut served = Served::dev(&data);
+    served.operate(&["task", "create", task.to_str().unwrap()]).data();
+    let mut participants: Vec<_> = (0..3)
+        .map(|index| {
+            let token = served.operate(&["token", "create", "--enrollment"]).data();
+            participant(&served, folder.path(), index, token["token"].as_str())
+        })
+        .collect();
+    for number in [3, 8, 13] {
+        wait_for_round(&served, number);
+        served = served.kill_and_restart(&data);
+    }
+    wait_for_round(&served, 17);
+    drop(participants.remove(1));
+    participants.push(participant(&served, folder.path(), 1, None));
+
+    for child in &mut participants {
+        assert_eq!(wait(&mut child.0), Some(0), "a participant did not get to the end: {:?}", rounds(&served).first());
+    }
+    let models = served.operate(&["model", "list", "demo"]).data();
+    let published: Vec<_> = models.as_array().unwrap().iter().rev().skip(1).map(|model| &model["sha256"]).collect();
+    assert_eq!(published, expected);
+    for round in rounds(&served).iter().filter(|round| round["state"] == "COMPLETED") {
+        assert_eq!(round["reported"], 3, "{round}");
+    }
+}

@@ -364,44 +364,8 @@ pub(crate) fn run(
     for member in members.iter_mut() {
         member.restarts = course.restarts;
     }
-    let phase = open_round(world);
-    let alive = |at: DropsAt| (0..course.drops.len()).filter(move |i| course.drops[*i] > at);
-    let mut admitted = Vec::new();
-    for i in alive(0) {
-        admitted.push(phase.admit(members[i].advertise(world), &world.registry).unwrap());
-    }
-    let phase = phase.close(order(course, &mut world.rng, admitted))?;
-    let Phase::CollectShares(phase) = resumed(Phase::CollectShares(phase)) else { panic!("another phase") };
-    seen.participants = phase.params().participants();
-    seen.threshold = phase.params().threshold();
-    seen.corrupt = seen.participants * u16::try_from(world.config.max_corrupt / 1000).unwrap() / 1000;
-
-    let mut dealt = Dealt::new();
-    let mut admitted = Vec::new();
-    let mut by_index = BTreeMap::new();
-    for i in alive(1) {
-        let Ok(shares) = members[i].share(world, phase.roster()) else { continue };
-        by_index.insert(shares.body.sender, i);
-        dealt.insert(shares.body.sender, shares.clone());
-        admitted.push(phase.admit(shares).unwrap());
-    }
-    let phase = phase.close(order(course, &mut world.rng, admitted))?;
-    let Phase::CollectMasked(phase) = resumed(Phase::CollectMasked(phase)) else { panic!("another phase") };
-    seen.dealers = Some(phase.dealers().clone());
-
-    let mut uploads = BTreeMap::new();
-    let mut admitted = Vec::new();
-    for (index, i) in &by_index {
-        if course.drops[*i] > 2
-            && let Ok(Sent::Upload(upload)) = members[*i].mask(&delivery(&phase, &dealt, *index))
-        {
-            admitted.push(phase.admit(wire(&upload.message)).unwrap());
-            uploads.insert(*index, upload);
-        }
-    }
-    let phase = phase.close(order(course, &mut world.rng, admitted))?;
-    let Phase::CollectConsistency(phase) = resumed(Phase::CollectConsistency(phase)) else { panic!("another phase") };
-    seen.survivors = Some(phase.survivors().clone());
+    let (phase, dealt, by_index) = run_to_shares(world, members, course, seen)?;
+    let (phase, uploads) = run_to_inputs(world, members, course, seen, phase, &dealt, &by_index)?;
 
     let mut admitted = Vec::new();
     for index in phase.survivors().iter() {
@@ -429,6 +393,69 @@ pub(crate) fn run(
     let unmasked = phase.close(order(course, &mut world.rng, admitted))?;
     let sums = unmasked_sum(&world.config, &unmasked, &uploads);
     Ok((unmasked, sums))
+}
+
+/// Which member stands at which position of the roster.
+type Places = BTreeMap<Index, usize>;
+
+/// R0 and R1.
+fn run_to_shares(
+    world: &mut World,
+    members: &mut [Member],
+    course: &Course,
+    seen: &mut Seen,
+) -> Result<(CollectMasked, Dealt, Places), Abort> {
+    let phase = open_round(world);
+    let alive = |at: DropsAt| (0..course.drops.len()).filter(move |i| course.drops[*i] > at);
+    let mut admitted = Vec::new();
+    for i in alive(0) {
+        admitted.push(phase.admit(members[i].advertise(world), &world.registry).unwrap());
+    }
+    let phase = phase.close(order(course, &mut world.rng, admitted))?;
+    let Phase::CollectShares(phase) = resumed(Phase::CollectShares(phase)) else { panic!("another phase") };
+    seen.participants = phase.params().participants();
+    seen.threshold = phase.params().threshold();
+    seen.corrupt = seen.participants * u16::try_from(world.config.max_corrupt / 1000).unwrap() / 1000;
+
+    let mut dealt = Dealt::new();
+    let mut admitted = Vec::new();
+    let mut by_index = BTreeMap::new();
+    for i in alive(1) {
+        let Ok(shares) = members[i].share(world, phase.roster()) else { continue };
+        by_index.insert(shares.body.sender, i);
+        dealt.insert(shares.body.sender, shares.clone());
+        admitted.push(phase.admit(shares).unwrap());
+    }
+    let phase = phase.close(order(course, &mut world.rng, admitted))?;
+    let Phase::CollectMasked(phase) = resumed(Phase::CollectMasked(phase)) else { panic!("another phase") };
+    seen.dealers = Some(phase.dealers().clone());
+    Ok((phase, dealt, by_index))
+}
+
+/// R2.
+fn run_to_inputs(
+    world: &mut World,
+    members: &mut [Member],
+    course: &Course,
+    seen: &mut Seen,
+    phase: CollectMasked,
+    dealt: &Dealt,
+    by_index: &Places,
+) -> Result<(CollectConsistency, BTreeMap<Index, MaskedUpload>), Abort> {
+    let mut uploads = BTreeMap::new();
+    let mut admitted = Vec::new();
+    for (index, i) in by_index {
+        if course.drops[*i] > 2
+            && let Ok(Sent::Upload(upload)) = members[*i].mask(&delivery(&phase, dealt, *index))
+        {
+            admitted.push(phase.admit(wire(&upload.message)).unwrap());
+            uploads.insert(*index, upload);
+        }
+    }
+    let phase = phase.close(order(course, &mut world.rng, admitted))?;
+    let Phase::CollectConsistency(phase) = resumed(Phase::CollectConsistency(phase)) else { panic!("another phase") };
+    seen.survivors = Some(phase.survivors().clone());
+    Ok((phase, uploads))
 }
 
 /// The parts of a snapshot: each behind its length, after two bytes of header.

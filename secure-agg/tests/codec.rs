@@ -1,0 +1,144 @@
+//! Every message of a session as bytes: the form is frozen in `vectors/messages.json`, nothing else is accepted for it, and no bytes
+//! make a decoder panic.
+#![expect(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use secure_agg::client::Client;
+use secure_agg::codec::{DecodeError, Message};
+use secure_agg::messages::{
+    Advertise, Agreement, Complaint, ComplaintBody, Consistency, Delivery, MaskedInput, Roster, ShareKeys, Survivors,
+    Unmasking,
+};
+use secure_agg::server::Phase;
+use support::{advertised, agreed, answered, cohort, config, delivery, masked, resigned};
+
+/// What a decoder makes of bytes: the bytes it would encode again.
+type Reencode = fn(&[u8]) -> Result<Vec<u8>, DecodeError>;
+
+fn reencode<M: Message>(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    M::decode(bytes).map(|message| message.encode())
+}
+
+const DECODERS: [(&str, Reencode); 10] = [
+    ("advertise", reencode::<Advertise>),
+    ("roster", reencode::<Roster>),
+    ("share_keys", reencode::<ShareKeys>),
+    ("delivery", reencode::<Delivery>),
+    ("complaint", reencode::<Complaint>),
+    ("masked_input", reencode::<MaskedInput>),
+    ("survivors", reencode::<Survivors>),
+    ("consistency", reencode::<Consistency>),
+    ("agreement", reencode::<Agreement>),
+    ("unmasking", reencode::<Unmasking>),
+];
+
+/// One of each message, from a session of three under a fixed seed.
+fn session() -> BTreeMap<&'static str, Vec<u8>> {
+    let (mut world, mut members) = cohort(3, config(3, 5), 70);
+    let mut messages = BTreeMap::new();
+    let phase = advertised(&mut world, &mut members);
+    messages.insert("advertise", members[0].client.as_ref().map(Client::resend).unwrap());
+    messages.insert("roster", phase.roster().encode());
+    let mut dealt = support::Dealt::new();
+    let mut admitted = Vec::new();
+    for member in &mut members {
+        let shares = member.share(&mut world, phase.roster()).unwrap();
+        dealt.insert(shares.body.sender, shares.clone());
+        admitted.push(phase.admit(shares).unwrap());
+    }
+    messages.insert("share_keys", dealt[&2].encode());
+    let phase = phase.close(admitted).unwrap();
+    messages.insert("delivery", delivery(&phase, &dealt, 1).encode());
+    let complaint = ComplaintBody { sid: *phase.sid(), sender: 3, accused: 1, key: [0x5e; 32] };
+    messages.insert("complaint", resigned(complaint, &members[2].signer).encode());
+    let (phase, uploads) = masked(phase, &dealt, &mut members, |index| index != 3);
+    messages.insert("masked_input", uploads[&1].message.encode());
+    messages.insert("survivors", phase.announcement().encode());
+    let phase = agreed(phase, &mut members);
+    messages.insert("consistency", members[0].client.as_ref().map(Client::resend).unwrap());
+    messages.insert("agreement", phase.agreement().encode());
+    let answer = answered(&phase, &mut members).remove(0).into_message();
+    messages.insert("unmasking", answer.encode());
+    messages
+}
+
+#[test]
+fn messages_are_as_they_were_when_the_version_was_frozen() {
+    let frozen: BTreeMap<String, String> = serde_json::from_str(include_str!("vectors/messages.json")).unwrap();
+    let now: BTreeMap<String, String> =
+        session().into_iter().map(|(name, bytes)| (name.to_owned(), hex::encode(bytes))).collect();
+    assert_eq!(now.len(), DECODERS.len());
+    for (name, bytes) in &now {
+        assert_eq!(Some(bytes), frozen.get(name), "{name}");
+    }
+    assert_eq!(now.len(), frozen.len(), "the whole file would be {}", serde_json::to_string_pretty(&now).unwrap());
+}
+
+#[test]
+fn each_message_has_one_form_and_one_decoder() {
+    let messages = session();
+    for (name, bytes) in &messages {
+        for (decoder, reencode) in DECODERS {
+            let decoded = reencode(bytes);
+            if decoder == *name {
+                assert_eq!(decoded.as_ref(), Ok(bytes));
+            } else {
+                assert!(matches!(decoded, Err(DecodeError::Header { .. } | DecodeError::TooLong { .. })), "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_message_that_is_cut_short_prolonged_or_of_another_version_is_none() {
+    let messages = session();
+    for (name, reencode) in DECODERS {
+        let bytes = &messages[name];
+        for len in 0..bytes.len() {
+            assert!(reencode(&bytes[..len]).is_err(), "{name}, {len} bytes");
+        }
+        assert!(reencode(&[&bytes[..], &[0]].concat()).is_err(), "{name}");
+        let mut other = bytes.clone();
+        other[0] = 2;
+        assert!(matches!(reencode(&other), Err(DecodeError::Header { .. })), "{name}");
+    }
+}
+
+#[test]
+fn a_changed_byte_is_refused_or_is_the_one_form_of_another_message() {
+    let messages = session();
+    for (name, reencode) in DECODERS {
+        let bytes = &messages[name];
+        for position in 0..bytes.len() {
+            for change in [0x01, 0x80, 0xff] {
+                let mut bent = bytes.clone();
+                bent[position] ^= change;
+                if let Ok(again) = reencode(&bent) {
+                    assert_eq!(again, bent, "{name}, byte {position}");
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_bytes_make_a_decoder_panic(kind in 0u8..12, mut bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
+        if let [version, second, ..] = bytes.as_mut_slice() {
+            (*version, *second) = (1, kind);
+        }
+        for (_, reencode) in DECODERS {
+            if let Ok(again) = reencode(&bytes) {
+                prop_assert_eq!(&again, &bytes);
+            }
+        }
+        let _ = Phase::restore(&bytes);
+        let _ = Client::restore(&bytes);
+    }
+}

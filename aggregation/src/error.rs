@@ -7,6 +7,7 @@ use secure_agg::packing::PackingError;
 use thiserror::Error;
 
 use crate::Shape;
+use crate::robust::Inputs;
 
 /// Why a sum was not begun, continued or ended.
 #[derive(Debug, Error)]
@@ -56,6 +57,20 @@ pub enum AggregationError {
         len: usize,
         /// Words of the plan's vector.
         words: u64,
+    },
+    /// Too few or too many vectors for robust statistics.
+    #[error("robust statistics take 1 to {max} vectors, not {vectors}", max = Inputs::MAX_VECTORS)]
+    Vectors {
+        /// How many were given.
+        vectors: usize,
+    },
+    /// A trimmed mean of nothing.
+    #[error("without the {trim} smallest and the {trim} largest of {vectors} values nothing is left")]
+    Trim {
+        /// Values to leave out at either end.
+        trim: usize,
+        /// Values there are.
+        vectors: usize,
     },
     /// There is no room for the sum.
     #[error("there is no memory for {bytes} bytes of a sum")]

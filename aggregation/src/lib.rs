@@ -33,6 +33,7 @@ mod error;
 pub mod fallback;
 #[cfg(any(feature = "cuda", feature = "wgpu", feature = "host-cuda-test"))]
 mod gpu;
+pub mod robust;
 mod self_test;
 mod shape;
 mod stream;

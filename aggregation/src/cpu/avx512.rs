@@ -10,6 +10,7 @@ use zeroize::Zeroize;
 
 use super::chacha::{BLOCK_WORDS, DOUBLE_ROUNDS, double_round, initial_state};
 use super::kernel::BATCH;
+use super::select;
 use super::unpack;
 
 /// Blocks that go side by side: the 32-bit lanes of a vector.
@@ -138,4 +139,16 @@ fn store(row: &mut Row, vector: __m512i) {
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 pub(super) fn add_words(sum: &mut [u32], words: &[u32]) {
     unpack::add_words(sum, words);
+}
+
+/// [`select::median`], compiled for this processor.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+pub(super) fn median(tiles: &[select::Row], vectors: usize, out: &mut [i32]) {
+    select::median(tiles, vectors, out);
+}
+
+/// [`select::trimmed_sum`], compiled for this processor.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
+pub(super) fn trimmed_sum(tiles: &[select::Row], vectors: usize, trim: usize, out: &mut [i32]) {
+    select::trimmed_sum(tiles, vectors, trim, out);
 }

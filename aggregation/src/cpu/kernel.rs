@@ -5,9 +5,9 @@ use std::fmt;
 use secure_agg::mask::{self, MaskPlan};
 use secure_agg::modular::Modulus;
 
-use super::unpack;
 #[cfg(target_arch = "x86_64")]
-use super::{avx2, avx512, unpack_avx2};
+use super::{avx2, avx512, gram_avx512, unpack_avx2};
+use super::{gram, select, unpack};
 
 /// Words that go through all masks together: 32 KiB stay in a first-level cache. It divides 2^24, so that none of the
 /// pieces into which a vector is cut by it straddles two nonces.
@@ -121,6 +121,51 @@ impl Present {
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx2 => unsafe { avx2::add_words(sum, words) },
             Kernel::Portable => unpack::add_words(sum, words),
+        }
+    }
+}
+
+/// What robust statistics need: the portable loops, compiled for the instructions at hand.
+impl Present {
+    /// See [`select::median`].
+    pub(super) fn median(self, tiles: &[select::Row], vectors: usize, out: &mut [i32]) {
+        #[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "the instructions are found at run time"))]
+        match self.0 {
+            // SAFETY: `check` found the instructions on this processor.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512 => unsafe { avx512::median(tiles, vectors, out) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx2 => unsafe { avx2::median(tiles, vectors, out) },
+            Kernel::Portable => select::median(tiles, vectors, out),
+        }
+    }
+
+    /// See [`select::trimmed_sum`].
+    pub(super) fn trimmed_sum(self, tiles: &[select::Row], vectors: usize, trim: usize, out: &mut [i32]) {
+        #[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "the instructions are found at run time"))]
+        match self.0 {
+            // SAFETY: `check` found the instructions on this processor.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512 => unsafe { avx512::trimmed_sum(tiles, vectors, trim, out) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx2 => unsafe { avx2::trimmed_sum(tiles, vectors, trim, out) },
+            Kernel::Portable => select::trimmed_sum(tiles, vectors, trim, out),
+        }
+    }
+
+    /// See [`gram::products`].
+    pub(super) fn products(self, left: &[gram::Row], right: &[gram::Row]) -> gram::Products {
+        #[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "the instructions are found at run time"))]
+        match self.0 {
+            // SAFETY: `check` found AVX-512 on this processor, the guard what else is needed.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512 if gram_avx512::is_available() => unsafe { gram_avx512::products(left, right) },
+            // SAFETY: `check` found the instructions on this processor; `Avx512` includes AVX2.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512 | Kernel::Avx2 => unsafe { avx2::products(left, right) },
+            Kernel::Portable => gram::products(left, right),
         }
     }
 }

@@ -10,7 +10,12 @@ mod avx2;
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod chacha;
+mod gram;
+#[cfg(target_arch = "x86_64")]
+mod gram_avx512;
 mod kernel;
+mod robust;
+mod select;
 mod unpack;
 #[cfg(target_arch = "x86_64")]
 mod unpack_avx2;

@@ -1,0 +1,84 @@
+//! What robust rules need of many vectors: coordinate-wise medians and trimmed means, and all inner products.
+//!
+//! The vectors are centred words of a modulus of 2^16, that is `i16`, and every answer is an integer, so devices must agree
+//! bit for bit here too. Divisions that may leave a remainder are the caller's.
+
+use crate::AggregationError;
+
+/// Vectors of one length, one per participant, in the clear.
+#[derive(Clone, Copy)]
+pub struct Inputs<'a> {
+    vectors: &'a [&'a [i16]],
+    words: usize,
+}
+
+impl<'a> Inputs<'a> {
+    /// Most vectors: their Gram matrix takes 128 MiB.
+    pub const MAX_VECTORS: usize = 4096;
+
+    /// At least one vector, at most [`MAX_VECTORS`](Self::MAX_VECTORS), each with the same number of words and at least one.
+    ///
+    /// # Errors
+    /// [`AggregationError::Vectors`] for too few or too many, [`AggregationError::Length`] for unequal lengths,
+    /// [`AggregationError::Words`] for empty ones.
+    pub fn new(vectors: &'a [&'a [i16]]) -> Result<Self, AggregationError> {
+        if vectors.is_empty() || vectors.len() > Self::MAX_VECTORS {
+            return Err(AggregationError::Vectors { vectors: vectors.len() });
+        }
+        let words = vectors[0].len();
+        if words == 0 {
+            return Err(AggregationError::Words { words });
+        }
+        match vectors.iter().find(|vector| vector.len() != words) {
+            Some(other) => Err(AggregationError::Length { expected: words, got: other.len() }),
+            None => Ok(Self { vectors, words }),
+        }
+    }
+
+    /// The vectors.
+    #[must_use]
+    pub const fn vectors(&self) -> &'a [&'a [i16]] {
+        self.vectors
+    }
+
+    /// Words of each vector.
+    #[must_use]
+    pub const fn words(&self) -> usize {
+        self.words
+    }
+
+    /// Whether `trim` smallest and as many largest values can be left out.
+    ///
+    /// # Errors
+    /// [`AggregationError::Trim`] when nothing would be left.
+    pub const fn check_trim(&self, trim: usize) -> Result<(), AggregationError> {
+        let vectors = self.vectors.len();
+        if trim >= vectors.div_ceil(2) {
+            return Err(AggregationError::Trim { trim, vectors });
+        }
+        Ok(())
+    }
+}
+
+/// A device that computes robust statistics.
+pub trait RobustStatistics: Send + Sync {
+    /// Twice the median of each coordinate: twice the middle value, or the sum of the two middle values.
+    ///
+    /// # Errors
+    /// [`AggregationError::Device`] or [`AggregationError::OutOfMemory`] when the device fails.
+    fn median(&self, inputs: Inputs<'_>) -> Result<Vec<i32>, AggregationError>;
+
+    /// The mean of each coordinate without its `trim` smallest and its `trim` largest values, times how many are left:
+    /// `inputs.vectors().len() - 2 * trim`. With `trim` 0, the sum.
+    ///
+    /// # Errors
+    /// [`AggregationError::Trim`] when nothing would be left; otherwise as [`median`](Self::median).
+    fn trimmed_mean(&self, inputs: Inputs<'_>, trim: usize) -> Result<Vec<i32>, AggregationError>;
+
+    /// The inner products of all pairs: entry `i * n + j` is that of vectors `i` and `j`. The squared distance of two vectors
+    /// (Krum; Blanchard et al. 2017) is `g[i,i] - 2 g[i,j] + g[j,j]`.
+    ///
+    /// # Errors
+    /// As [`median`](Self::median).
+    fn gram(&self, inputs: Inputs<'_>) -> Result<Vec<i64>, AggregationError>;
+}

@@ -18,7 +18,7 @@ use clap::Parser as _;
 
 use crate::command::Cli;
 use crate::failure::{Exit, Failure};
-use crate::output::Output;
+use crate::output::{Format, Output};
 
 /// Training on the CPU allocates and frees buffers all the time; this allocator keeps them (see docs/decisions).
 #[global_allocator]
@@ -27,10 +27,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => {
-            let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { Exit::Usage as u8 } else { 0 });
-        }
+        Err(error) => return misunderstood(&error),
     };
     let output = Output::new(cli.format);
     let stream = cli.command.is_stream();
@@ -51,4 +48,21 @@ fn main() -> ExitCode {
             ExitCode::from(failure.exit as u8)
         }
     }
+}
+
+/// Says why the command line cannot be understood, or answers `--help` and `--version`.
+fn misunderstood(error: &clap::Error) -> ExitCode {
+    // A closed pipe means that nobody wants to read it.
+    let _ = error.print();
+    if !error.use_stderr() {
+        return ExitCode::SUCCESS;
+    }
+    let arguments: Vec<String> = std::env::args().collect();
+    let is_json = arguments.iter().any(|argument| argument == "--format=json")
+        || arguments.windows(2).any(|pair| pair == ["--format", "json"]);
+    if is_json {
+        let failure = Failure::new(Exit::Usage, error.to_string().trim_end());
+        Output::new(Format::Json).failure_for_programs(&failure, false);
+    }
+    ExitCode::from(Exit::Usage as u8)
 }

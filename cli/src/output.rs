@@ -99,12 +99,15 @@ impl Output {
         }
         words.push_str(&format!("\n  (exit code {}, see docs/EXIT_CODES.md)", failure.exit as u8));
         self.note(words);
-        if self.format == Format::Json {
-            if stream {
-                self.event("failed", failure);
-            } else {
-                print(&json(&Envelope { schema_version: SCHEMA_VERSION, status: "error", data: failure }));
-            }
+        self.failure_for_programs(failure, stream);
+    }
+
+    /// The same for programs only.
+    pub(crate) fn failure_for_programs(self, failure: &Failure, stream: bool) {
+        if stream {
+            self.event("failed", failure);
+        } else if self.format == Format::Json {
+            print(&json(&Envelope { schema_version: SCHEMA_VERSION, status: "error", data: failure }));
         }
     }
 }

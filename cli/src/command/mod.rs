@@ -7,6 +7,7 @@ use crate::output::{Format, Output};
 
 mod check_config;
 mod demo;
+mod devices;
 mod migrate;
 pub(crate) mod model;
 pub(crate) mod participant;
@@ -63,6 +64,8 @@ pub(crate) enum Command {
     },
     /// Say whether a configuration can be used, and what it amounts to
     CheckConfig(check_config::CheckConfig),
+    /// Show the devices that could sum, which one would, and why the others would not
+    Devices(devices::Devices),
     /// Bring the database to the newest schema
     Migrate(migrate::Migrate),
 }
@@ -74,9 +77,12 @@ impl Command {
             Self::Round { command } => command.is_stream(),
             Self::Participant { command } => command.is_stream(),
             Self::Demo(_) | Self::Serve(_) => true,
-            Self::Task { .. } | Self::Model { .. } | Self::Token { .. } | Self::CheckConfig(_) | Self::Migrate(_) => {
-                false
-            }
+            Self::Task { .. }
+            | Self::Model { .. }
+            | Self::Token { .. }
+            | Self::CheckConfig(_)
+            | Self::Devices(_)
+            | Self::Migrate(_) => false,
         }
     }
 
@@ -94,6 +100,7 @@ impl Command {
             Self::Demo(demo) => demo.run(output).await,
             Self::Serve(serve) => serve.run(log, output).await,
             Self::CheckConfig(check) => check.run(output),
+            Self::Devices(devices) => devices.run(output),
             Self::Migrate(migrate) => migrate.run(output).await,
             Self::Task { command } => command.run(output).await,
             Self::Round { command } => command.run(output).await,

@@ -4,7 +4,10 @@ use crate::support::{Ran, run};
 use serde_json::Value;
 
 fn demo(more: &[&str]) -> Ran {
-    let mut args = vec!["--format", "json", "demo", "--participants", "5"];
+    let mut args = vec!["--format", "json", "demo"];
+    if !more.contains(&"--participants") {
+        args.extend(["--participants", "5"]);
+    }
     if !more.contains(&"--rounds") {
         args.extend(["--rounds", "3"]);
     }
@@ -78,6 +81,27 @@ fn drop_outs_are_survived_and_follow_from_the_seed() {
     for round in rounds(&first).iter().filter(|round| round["state"] == "COMPLETED") {
         assert_eq!(round["reported"].as_u64().unwrap() + round["dropped"].as_u64().unwrap(), 5, "{round}");
     }
+}
+
+#[test]
+fn a_round_that_everybody_leaves_fails_and_is_tried_again() {
+    // With this seed all vanish from some attempt, but not from every one.
+    let ran = demo(&["--participants", "2", "--rounds", "3", "--drop", "0.6", "--seed", "1"]);
+    let states: Vec<_> = rounds(&ran).iter().map(|round| round["state"].as_str().unwrap().to_owned()).collect();
+    assert!(states.contains(&"FAILED".to_owned()), "{states:?}");
+    assert_eq!(states.iter().filter(|state| *state == "COMPLETED").count(), 3, "{states:?}");
+    let failed = rounds(&ran).into_iter().find(|round| round["state"] == "FAILED").unwrap();
+    assert_eq!((&failed["failure"], &failed["model"]), (&"quorum_lost".into(), &Value::Null));
+}
+
+#[test]
+fn a_demo_that_cannot_go_on_says_so() {
+    let ran = run(&["--format", "json", "demo", "--participants", "2", "--rounds", "2", "--drop", "0.999"]);
+    assert_eq!(ran.code, 14, "{ran}");
+    assert_eq!(rounds(&ran).len(), 3, "three attempts: {ran}");
+    let failed = ran.events().pop().unwrap();
+    assert_eq!((&failed["event"], &failed["exit_code"]), (&"failed".into(), &14.into()));
+    assert!(ran.stderr.contains("PAUSED"), "{ran}");
 }
 
 #[test]

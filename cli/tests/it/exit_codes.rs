@@ -32,6 +32,9 @@ fn a_command_line_that_cannot_be_understood() {
     fails(&["task", "list", "--token", "x"], 2, "--server");
     fails(&["task", "list", "--token", "x", "--server", "http://localhost:1"], 2, "https://");
     fails(&["token", "create", "--server", "https://localhost:1", "--token", "x"], 2, "--role");
+    let misspelt = run(&["--format", "json", "task", "lst"]);
+    assert_eq!(misspelt.code, 2);
+    assert_eq!(misspelt.envelope()["data"]["exit_code"], 2);
     assert_eq!(run(&["--help"]).code, 0);
     assert_eq!(run(&["--version"]).code, 0);
 }

@@ -10,14 +10,12 @@ use std::time::Duration;
 use client_sdk::models::Architecture;
 use client_sdk::train::DeviceChoice;
 use datasets::Dataset;
-use ring::digest::{SHA256, digest};
 use wire::admin::CreateTask;
-use wire::inspect::{ModelVersionRef, RoundView, TaskView};
-use wire::task::{TaskStatus, TrainingPlan};
-use wire::{RoundState, TaskId, route};
+use wire::inspect::TaskView;
+use wire::route;
+use wire::task::TrainingPlan;
 
 use crate::command::model::Score;
-use crate::command::task;
 use crate::data::{self, DataArgs, Model};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, duration, number};
@@ -26,18 +24,16 @@ use crate::{signal, task_file};
 mod centralized;
 mod events;
 mod plan;
+mod rounds;
 mod table;
 mod vanish;
 mod world;
 
-use events::{Finished, ModelFile, RoundEvent, Started};
+use events::{Finished, ModelFile, Started};
 use plan::{DropPlan, TaskInput, TrainingArgs};
+use rounds::{Last, Rounds, blocking};
 use table::LiveTable;
 use world::{Settings, World};
-
-/// How long one request waits for a change: shorter where a person looks at numbers that move.
-const WAIT: Duration = Duration::from_secs(10);
-const WAIT_LIVE: Duration = Duration::from_millis(200);
 
 /// What to play.
 #[derive(clap::Args)]
@@ -264,123 +260,10 @@ impl Demo {
     }
 }
 
-/// The last published model.
-struct Last {
-    model: ModelVersionRef,
-    bytes: Vec<u8>,
-    score: Score,
-    /// From the first round's opening to the last one's end.
-    seconds: f64,
-}
-
-/// Watches the rounds of the demo's task, one after the other.
-struct Rounds<'a> {
-    task: TaskId,
-    count: u32,
-    scene: &'a Scene,
-    table: &'a LiveTable,
-    output: Output,
-}
-
-impl Rounds<'_> {
-    async fn run(&self, world: &mut World) -> Outcome<Last> {
-        let (mut number, mut opened_at) = (1, None);
-        loop {
-            let round = self.until_over(world, number).await?;
-            world.round_over(round.number, round.attempt);
-            let opened_at = *opened_at.get_or_insert(round.opened_at);
-            let ended_at = round.ended_at.unwrap_or(round.opened_at);
-            let Some(model) = round.model.clone().filter(|_| round.state == RoundState::Completed) else {
-                self.show(RoundEvent::new(round, None));
-                self.go_on(world, number).await?;
-                continue;
-            };
-            let bytes = fetch(world, self.task, &model).await?;
-            let (score, bytes) = self.score(bytes).await?;
-            self.show(RoundEvent::new(round, Some(score)));
-            if number == self.count {
-                return Ok(Last { model, bytes, score, seconds: ended_at.since(opened_at).as_secs_f64() });
-            }
-            number += 1;
-        }
-    }
-
-    /// Waits for the end of an attempt that has not been shown yet.
-    async fn until_over(&self, world: &mut World, number: u32) -> Outcome<RoundView> {
-        let wait = if self.output.is_live() { WAIT_LIVE } else { WAIT };
-        let mut after = None;
-        loop {
-            let server = world.server.clone();
-            let seen = tokio::select! {
-                seen = server.watch_round(self.task, number, after, wait) => seen?,
-                failed = world.check() => return Err(failed.err().unwrap_or_else(|| Failure::new(Exit::Internal, "a participant ended"))),
-            };
-            match seen {
-                Some(round) if round.state.is_terminal() => return Ok(round),
-                Some(round) => {
-                    self.table.progress(&round);
-                    after = Some(round.state);
-                }
-                None => self.still_active(world, number).await?,
-            }
-        }
-    }
-
-    /// After an attempt that made no model: waits for the next one, if there will be one.
-    async fn go_on(&self, world: &mut World, number: u32) -> Outcome {
-        loop {
-            let next = world.server.watch_round(self.task, number, Some(RoundState::Failed), WAIT_LIVE).await?;
-            if next.is_some_and(|round| !round.state.is_terminal() || round.state == RoundState::Completed) {
-                return Ok(());
-            }
-            self.still_active(world, number).await?;
-        }
-    }
-
-    async fn still_active(&self, world: &World, number: u32) -> Outcome {
-        let task = task::get(&world.server, self.task).await?;
-        match task.summary.status {
-            TaskStatus::Active | TaskStatus::Completed => Ok(()),
-            status => {
-                let why = task.history.last().and_then(|change| change.detail.clone()).unwrap_or_default();
-                Err(Failure::new(
-                    Exit::Round,
-                    format!("round {number} did not complete and the task is {status}: {why}"),
-                ))
-            }
-        }
-    }
-
-    fn show(&self, round: RoundEvent) {
-        self.table.row(&round);
-        self.output.event("round", &round);
-    }
-
-    async fn score(&self, bytes: Vec<u8>) -> Outcome<(Score, Vec<u8>)> {
-        let (architecture, test) = (self.scene.architecture.clone(), Arc::clone(&self.scene.test));
-        blocking(move || Ok((Score::of(&architecture, &bytes, &test)?, bytes))).await
-    }
-}
-
-/// A published model, whole and undamaged.
-async fn fetch(world: &World, task: TaskId, model: &ModelVersionRef) -> Outcome<Vec<u8>> {
-    let response = world.server.download(&route::model_parameters(task, model.version), 0, None).await?;
-    let bytes = response.bytes().await.map_err(Failure::because(Exit::Connection, "the model was cut off"))?;
-    if digest(&SHA256, &bytes).as_ref() != model.sha256.0 {
-        return Err(Failure::new(Exit::Integrity, format!("model version {}", model.version)));
-    }
-    Ok(bytes.to_vec())
-}
-
 async fn central(scene: &Scene, shards: Vec<Dataset>, rounds: u32) -> Outcome<Score> {
     let (architecture, test) = (scene.architecture.clone(), Arc::clone(&scene.test));
     let (training, seed) = (scene.training.clone(), scene.seed);
     blocking(move || centralized::train(&architecture, &shards, &test, &training, rounds, seed)).await
-}
-
-/// Work that takes a core for a while.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Outcome<T> + Send + 'static) -> Outcome<T> {
-    tokio::task::spawn_blocking(work).await.map_err(Failure::because(Exit::Internal, "a computation ended badly"))?
 }
 
 fn cores() -> usize {

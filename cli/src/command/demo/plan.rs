@@ -48,7 +48,7 @@ impl TrainingArgs {
     /// With what suits the model where nothing is said.
     pub(crate) fn plan(&self, architecture: &Architecture) -> TrainingPlan {
         let (epochs, batch_size, lr) = match architecture {
-            Architecture::Linear(_) => (1, 10, 0.02),
+            Architecture::Linear(_) => (1, 10, 0.01),
             Architecture::Mlp(_) => (2, 10, 0.1),
             Architecture::Cnn(_) => (2, 10, 0.05),
             _ => (1, 10, 1.0),

@@ -180,7 +180,7 @@ fn masked_words(words: u64, bits: u8, value: u32, seed: u64) -> Vec<u32> {
     packing::unpack(&upload.body, usize::try_from(words).unwrap(), model.modulus().unwrap()).unwrap()
 }
 
-/// Monobit, chi-square over bytes and serial correlation, each within six standard deviations of what noise gives.
+/// Monobit, chi-square over bytes, serial correlation and Kolmogorov-Smirnov, each within what noise gives but once in 10^6.
 fn assert_looks_like_noise(words: &[u32], bits: u8) {
     let count = f64::from(u32::try_from(words.len()).unwrap());
     let ones: u32 = words.iter().map(|word| word.count_ones()).sum();
@@ -203,6 +203,14 @@ fn assert_looks_like_noise(words: &[u32], bits: u8) {
     let lagged: f64 = centred.windows(2).map(|pair| pair[0] * pair[1]).sum();
     let correlation = lagged / power * count.sqrt();
     assert!(correlation.abs() < 6.0, "serial correlation {correlation}");
+
+    let mut sorted = words.to_vec();
+    sorted.sort_unstable();
+    let uniform = |word: u32| (f64::from(word) + 0.5) / (2.0 * half + 1.0);
+    let distance = (0u32..).zip(&sorted).map(|(rank, word)| (f64::from(rank) / count - uniform(*word)).abs());
+    let furthest = distance.fold(0.0, f64::max) * count.sqrt();
+    // sqrt(-ln(10^-6 / 2) / 2) = 2.69
+    assert!(furthest < 2.7, "Kolmogorov-Smirnov {furthest}");
 }
 
 fn a_masked_input_looks_like_noise(words: u64) {

@@ -41,7 +41,20 @@ pub struct Step<N, M> {
     pub send: M,
 }
 
-/// A participant in any state that has a snapshot.
+/// A participant in any state that has a snapshot. Like the secrets in it, it can be neither printed nor copied.
+///
+/// ```
+/// fn anything<T>() {}
+/// anything::<secure_agg::client::Client>();
+/// ```
+/// ```compile_fail
+/// fn printable<T: std::fmt::Debug>() {}
+/// printable::<secure_agg::client::Client>();
+/// ```
+/// ```compile_fail
+/// fn copyable<T: Clone>() {}
+/// copyable::<secure_agg::client::Client>();
+/// ```
 pub enum Client {
     /// Waits for the roster.
     ShareKeys(ShareKeys),
@@ -82,6 +95,38 @@ impl Client {
         };
         reader.end()?;
         Ok(client)
+    }
+
+    /// The state, if it waits for the roster.
+    ///
+    /// # Errors
+    /// [`Refusal::OutOfOrder`] in any other state.
+    pub fn waiting_for_roster(self) -> Result<ShareKeys, Refusal> {
+        if let Self::ShareKeys(state) = self { Ok(state) } else { Err(Refusal::OutOfOrder) }
+    }
+
+    /// The state, if it waits for its shares.
+    ///
+    /// # Errors
+    /// [`Refusal::OutOfOrder`] in any other state.
+    pub fn waiting_for_delivery(self) -> Result<MaskInput, Refusal> {
+        if let Self::MaskInput(state) = self { Ok(state) } else { Err(Refusal::OutOfOrder) }
+    }
+
+    /// The state, if it waits for the survivors.
+    ///
+    /// # Errors
+    /// [`Refusal::OutOfOrder`] in any other state.
+    pub fn waiting_for_survivors(self) -> Result<CheckConsistency, Refusal> {
+        if let Self::CheckConsistency(state) = self { Ok(state) } else { Err(Refusal::OutOfOrder) }
+    }
+
+    /// The state, if it waits for the signatures of the others.
+    ///
+    /// # Errors
+    /// [`Refusal::OutOfOrder`] in any other state.
+    pub fn waiting_for_agreement(self) -> Result<Unmask, Refusal> {
+        if let Self::Unmask(state) = self { Ok(state) } else { Err(Refusal::OutOfOrder) }
     }
 
     /// The last message, encoded, byte for byte as it was sent. For a masked input this is the signed digest; the vectors

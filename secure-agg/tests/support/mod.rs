@@ -102,13 +102,23 @@ impl Member {
         step.send
     }
 
+    /// Keeps the state and sends the message through bytes. Killed after the one and before the other, a participant sends the
+    /// same bytes.
+    fn say<N, M: Message>(&mut self, step: Step<N, M>, state: fn(N) -> Client) -> M {
+        let message = self.keep(step, state);
+        if self.restarts {
+            assert_eq!(self.client.as_ref().unwrap().resend(), message.encode());
+        }
+        wire(&message)
+    }
+
     pub(crate) fn restore(&mut self) {
         self.client = Some(Client::restore(&self.snapshot).unwrap());
     }
 
     pub(crate) fn advertise(&mut self, world: &mut World) -> Advertise {
         let step = advertise_keys(self.setup(world), &self.signer, &mut world.rng).unwrap();
-        wire(&self.keep(step, Client::ShareKeys))
+        self.say(step, Client::ShareKeys)
     }
 
     pub(crate) fn share(&mut self, world: &mut World, roster: &Roster) -> Result<ShareKeys, Refusal> {
@@ -121,13 +131,13 @@ impl Member {
         roster: &Roster,
         model: &[u8; 32],
     ) -> Result<ShareKeys, Refusal> {
-        let Some(Client::ShareKeys(state)) = self.client.take() else { return Err(Refusal::OutOfOrder) };
+        let state = self.client.take().ok_or(Refusal::OutOfOrder)?.waiting_for_roster()?;
         let step = state.share_keys(&wire(roster), model, &world.registry, &self.signer, &mut world.rng)?;
-        Ok(wire(&self.keep(step, Client::MaskInput)))
+        Ok(self.say(step, Client::MaskInput))
     }
 
     pub(crate) fn mask(&mut self, delivery: &Delivery) -> Result<Sent, Refusal> {
-        let Some(Client::MaskInput(state)) = self.client.take() else { return Err(Refusal::OutOfOrder) };
+        let state = self.client.take().ok_or(Refusal::OutOfOrder)?.waiting_for_delivery()?;
         match state.receive(&wire(delivery))? {
             Received::Ready(masking) => {
                 let step = masking.mask(self.model.clone(), self.scalars.clone(), &self.signer)?;
@@ -141,7 +151,7 @@ impl Member {
     pub(crate) fn complain(&mut self, delivery: &Delivery, evidence: &ShareKeys) -> Result<Complaint, Refusal> {
         let Sent::Doubt(doubt) = self.mask(delivery)? else { panic!("every share opened") };
         let step = doubt.complain(evidence, &self.signer)?;
-        Ok(wire(&self.keep(step, Client::Complained)))
+        Ok(self.say(step, Client::Complained))
     }
 
     pub(crate) fn upload(&mut self, delivery: &Delivery) -> MaskedUpload {
@@ -152,15 +162,15 @@ impl Member {
     }
 
     pub(crate) fn check(&mut self, survivors: &Survivors) -> Result<Consistency, Refusal> {
-        let Some(Client::CheckConsistency(state)) = self.client.take() else { return Err(Refusal::OutOfOrder) };
+        let state = self.client.take().ok_or(Refusal::OutOfOrder)?.waiting_for_survivors()?;
         let step = state.check(&wire(survivors), &self.signer)?;
-        Ok(wire(&self.keep(step, Client::Unmask)))
+        Ok(self.say(step, Client::Unmask))
     }
 
     pub(crate) fn unmask(&mut self, agreement: &Agreement) -> Result<Unmasking, Refusal> {
-        let Some(Client::Unmask(state)) = self.client.take() else { return Err(Refusal::OutOfOrder) };
+        let state = self.client.take().ok_or(Refusal::OutOfOrder)?.waiting_for_agreement()?;
         let step = state.unmask(&wire(agreement), &self.signer)?;
-        Ok(wire(&self.keep(step, Client::Answered)))
+        Ok(self.say(step, Client::Answered))
     }
 }
 

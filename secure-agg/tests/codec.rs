@@ -7,11 +7,12 @@ mod support;
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use secure_agg::IndexSet;
 use secure_agg::client::Client;
 use secure_agg::codec::{DecodeError, Message};
 use secure_agg::messages::{
-    Advertise, Agreement, Complaint, ComplaintBody, Consistency, Delivery, MaskedInput, Roster, ShareKeys, Survivors,
-    Unmasking,
+    Advertise, AdvertiseBody, Agreement, AgreementSignature, Complaint, ComplaintBody, Consistency, Delivery,
+    MaskedInput, Roster, RosterEntry, Round, ShareKeys, ShareKeysBody, Signed, Survivors, Unmasking, UnmaskingBody,
 };
 use secure_agg::server::Phase;
 use support::{advertised, agreed, answered, cohort, config, delivery, masked, resigned};
@@ -123,6 +124,53 @@ fn a_changed_byte_is_refused_or_is_the_one_form_of_another_message() {
             }
         }
     }
+}
+
+/// The bounds leave room for the largest session there can be.
+#[test]
+fn the_largest_messages_are_within_their_bounds() {
+    fn fits<M: Message + PartialEq + std::fmt::Debug>(message: &M) {
+        assert_eq!(M::decode(&message.encode()).as_ref(), Ok(message));
+    }
+    let (n, sid) = (secure_agg::MAX_COHORT, [7; 32]);
+    let all = IndexSet::full(n);
+    let round = Round::new(&[b't'; 64], u64::MAX, u32::MAX);
+    let body = AdvertiseBody {
+        round: round.clone(),
+        client_id: vec![b'c'; 64].into(),
+        certificate: vec![0xce; 2048].into(),
+        c_pk: [1; 32],
+        s_pk: [2; 32],
+        b_commit: [3; 32],
+    };
+    let advertise = Signed { body, signature: [9; 64] };
+    fits(&advertise);
+    let entries = vec![RosterEntry::of(&advertise); n.into()].into();
+    let (threshold, out_degree, min_out) = (600, 94, 39);
+    fits(&Roster { round, model_hash: sid, config: config(n, 1), threshold, out_degree, min_out, entries });
+    let sealed = vec![[5; 80]; usize::from(n) - 1];
+    let shares = ShareKeysBody { sid, sender: n, sealed: sealed.clone().into(), out: all.clone() };
+    fits(&Signed { body: shares, signature: [9; 64] });
+    let (dealers, incoming) = (all.clone(), all.clone());
+    fits(&Delivery { sid, recipient: n, dealers, incoming, sealed: sealed.into() });
+    fits(&Survivors { sid, survivors: all });
+    let signatures = (1..=n).map(|signer| AgreementSignature { signer, signature: [9; 64] }).collect::<Vec<_>>().into();
+    fits(&Agreement { sid, signatures });
+    let answers = UnmaskingBody { sid, sender: n, shares: vec![[6; 32]; n.into()].into() };
+    fits(&Signed { body: answers, signature: [9; 64] });
+    // One more of anything is refused.
+    let body = UnmaskingBody { sid, sender: n, shares: vec![[6; 32]; usize::from(n) + 1].into() };
+    let too_many = Signed { body, signature: [9; 64] };
+    assert!(Unmasking::decode(&too_many.encode()).is_err());
+    let mut long_id = advertise;
+    long_id.body.client_id = vec![b'c'; 65].into();
+    long_id.body.certificate = Vec::new().into();
+    assert_eq!(Advertise::decode(&long_id.encode()).err(), Some(DecodeError::Bounds { field: "client_id" }));
+    assert!(IndexSet::full(n + 1).len() == n + 1 && Survivors::decode(&oversized_set(sid)).is_err());
+}
+
+fn oversized_set(sid: [u8; 32]) -> Vec<u8> {
+    Survivors { sid, survivors: IndexSet::full(secure_agg::MAX_COHORT + 1) }.encode()
 }
 
 proptest! {

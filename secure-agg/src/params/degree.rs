@@ -19,7 +19,7 @@ pub(super) fn sparse(n: u16, corrupt: u16, dropouts: u16) -> Option<(u16, u16)> 
     let staying = n.checked_sub(dropouts + 1)?;
     (2..n - 1).step_by(2).find_map(|degree| {
         let needed = most_needed(n, staying, degree)?;
-        is_connected(n, corrupt, degree, needed).then_some((degree, needed))
+        (isolation(n, corrupt, degree, needed) <= ISOLATION).then_some((degree, needed))
     })
 }
 
@@ -38,21 +38,21 @@ fn most_needed(n: u16, staying: u16, degree: u16) -> Option<u16> {
     (needed > 0).then_some(needed)
 }
 
-/// Σ_j C(n_h, j)·Pr[X ≥ t]^j ≤ 2^-41 over component sizes j ≤ n/4, where X of the `degree` drawn fall among the j - 1 others
-/// of the component and the corrupt.
-fn is_connected(n: u16, corrupt: u16, degree: u16, needed: u16) -> bool {
+/// Σ_j C(n_h, j)·Pr[X ≥ t]^j over component sizes j ≤ n/4, where X of the `degree` drawn fall among the j - 1 others of the component
+/// and the corrupt. Bounds the probability that dropouts can be claimed, after all lists are known, so that some honest set of at
+/// most a quarter of the cohort is cut off though each member still counts t of its own list: every such set is in the sum.
+fn isolation(n: u16, corrupt: u16, degree: u16, needed: u16) -> f64 {
     let honest = n - corrupt;
     let mut total = 0.0;
     for size in 1..=n / 4 {
         let inside = (size - 1 + corrupt).min(n - 1);
         let tail: f64 = hypergeometric(n - 1, inside, degree).iter().skip(needed.into()).rev().sum();
-        let term = (1..=size).fold(1.0, |term, i| term * (f64::from(honest + 1 - i) / f64::from(i)) * tail);
-        total += term;
-        if total > ISOLATION {
-            return false;
+        total += (1..=size).fold(1.0, |term, i| term * (f64::from(honest + 1 - i) / f64::from(i)) * tail);
+        if total >= 1.0 {
+            return 1.0;
         }
     }
-    true
+    total
 }
 
 /// Pr[X = x] for x in 0..=`drawn`: X of `drawn` out of `population` are among its `marked`.
@@ -83,7 +83,12 @@ fn hypergeometric(population: u16, marked: u16, drawn: u16) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
+    use chacha20::ChaCha20Rng;
+    use chacha20::rand_core::SeedableRng as _;
+
     use super::*;
+    use crate::graph::draw_out;
+    use crate::participants::IndexSet;
 
     /// (k_m, t_m) for δ = .05, .1, .2, .3, at γ = .05, .1, .2.
     type Rows = [[(u16, u16); 4]; 3];
@@ -152,6 +157,36 @@ mod tests {
         }
         assert_eq!(hypergeometric(9, 0, 4), [1.0, 0.0, 0.0, 0.0, 0.0]);
         assert_eq!(hypergeometric(4, 4, 4), [0.0, 0.0, 0.0, 0.0, 1.0]);
+    }
+
+    /// Whether somebody who has seen all lists can cut off a set of at most n/4 honest: all others are claimed to have dropped out,
+    /// and each member of the set still counts `needed` of its list among the set and the corrupt, who are the last `corrupt`.
+    fn can_be_isolated(outs: &[IndexSet], corrupt: u16, needed: u16) -> bool {
+        let n = u16::try_from(outs.len()).unwrap();
+        let honest = n - corrupt;
+        let colluders = IndexSet::of(n, honest + 1..=n);
+        (1u32..1 << honest).filter(|set| set.count_ones() <= u32::from(n / 4)).any(|set| {
+            let members = IndexSet::of(n, (1..=honest).filter(|index| set >> (index - 1) & 1 == 1));
+            let left = members.union(&colluders);
+            members.iter().all(|member| outs[usize::from(member) - 1].intersection(&left).len() >= needed)
+        })
+    }
+
+    #[test]
+    fn adaptively_claimed_dropouts_isolate_no_more_often_than_the_bound_says() {
+        // Small cohorts with weak parameters, so that isolation does happen; every set is tried against every drawn graph.
+        let mut rng = ChaCha20Rng::seed_from_u64(5);
+        for (n, corrupt, degree, needed) in [(8, 3, 3, 3), (9, 2, 4, 3), (12, 4, 5, 4), (12, 5, 6, 5)] {
+            let graphs = 1500u32;
+            let isolated = (0..graphs).filter(|_| {
+                let outs: Vec<IndexSet> = (1..=n).map(|me| draw_out(n, me, degree, &mut rng)).collect();
+                can_be_isolated(&outs, corrupt, needed)
+            });
+            let observed = f64::from(u32::try_from(isolated.count()).unwrap()) / f64::from(graphs);
+            let bound = isolation(n, corrupt, degree, needed);
+            let noise = 4.0 * (bound / f64::from(graphs)).sqrt();
+            assert!(observed > 0.0 && observed <= bound + noise, "n = {n}: {observed} against {bound}");
+        }
     }
 
     #[test]

@@ -2,7 +2,12 @@
 //! are measured in the same run.
 //!
 //! `cargo bench -p tributary --bench coordinator [-- empty-round | check-ins | memory]`
-#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a bench prints, and stops at the first thing wrong")]
+#![expect(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a bench prints, measures time, and stops at the first thing wrong"
+)]
 
 mod check_ins;
 mod empty_round;

@@ -5,7 +5,7 @@ use coordinator::{DeviceReport, Verdict, config::Config};
 use crate::command::serve;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
-use crate::output::table::{Align, Table};
+use crate::output::{Align, Table};
 
 /// Which devices.
 #[derive(clap::Args)]

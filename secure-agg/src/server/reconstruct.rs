@@ -1,8 +1,8 @@
 //! From shares to masks: interpolate, compare with what the dealer committed to, correct what does not fit.
 //!
 //! The same t responders open every seed, so their Lagrange coefficients are computed once. A seed that does not match its
-//! commitment is decoded from all responders; those found wrong leave the set that opens the next seeds, so a liar costs one
-//! decoding and not one per dealer.
+//! commitment is decoded from all responders, and the t with the fewest faults so far open the next one: a lying holder soon costs
+//! nothing more, and a dealer that dealt bad shares to honest holders cannot have them all set aside.
 
 use std::collections::BTreeMap;
 
@@ -18,20 +18,20 @@ use crate::messages::Unmasking;
 use crate::participants::{Index, IndexSet};
 use crate::rejection::Abort;
 
-/// Those who revealed shares, and whom of them to trust for the next seed.
+/// Those who revealed shares, and who of them opens the next seed.
 pub(super) struct Responders<'a> {
     threshold: u16,
     all: Vec<(Index, &'a Unmasking)>,
-    /// The t whose shares open the next seed, while there are so many; their Lagrange coefficients.
     trusted: Vec<(Index, &'a Unmasking)>,
-    basis: Option<Basis>,
+    basis: Basis,
     faults: Vec<ShareFault>,
 }
 
 impl<'a> Responders<'a> {
+    /// For at least `threshold` answers.
     pub(super) fn new(threshold: u16, answers: &'a BTreeMap<Index, Unmasking>) -> Self {
         let all: Vec<(Index, &Unmasking)> = answers.iter().map(|(index, answer)| (*index, answer)).collect();
-        let mut responders = Self { threshold, all, trusted: Vec::new(), basis: None, faults: Vec::new() };
+        let mut responders = Self { threshold, all, trusted: Vec::new(), basis: Basis::new(&[]), faults: Vec::new() };
         responders.choose();
         responders
     }
@@ -40,13 +40,14 @@ impl<'a> Responders<'a> {
         self.faults
     }
 
-    /// Chooses the first t responders that were never found wrong.
+    /// Chooses the t responders with the fewest faults.
     fn choose(&mut self) {
-        let faulty = |index: &Index| self.faults.iter().any(|fault| fault.holder == *index);
-        let trusted = self.all.iter().filter(|(index, _)| !faulty(index));
-        self.trusted = trusted.take(self.threshold.into()).copied().collect();
-        let indices: Vec<Index> = self.trusted.iter().map(|(index, _)| *index).collect();
-        self.basis = (indices.len() == usize::from(self.threshold)).then(|| Basis::new(&indices));
+        let faults = |index: Index| self.faults.iter().filter(|fault| fault.holder == index).count();
+        let mut ranked = self.all.clone();
+        ranked.sort_by_cached_key(|(index, _)| (faults(*index), *index));
+        ranked.truncate(self.threshold.into());
+        self.basis = Basis::new(&ranked.iter().map(|(index, _)| *index).collect::<Vec<_>>());
+        self.trusted = ranked;
     }
 
     /// The seed of a dealer, where `fits` says that it is what the dealer committed to. `column` is the dealer's position among
@@ -54,11 +55,9 @@ impl<'a> Responders<'a> {
     fn open(&mut self, dealer: Index, column: usize, fits: impl Fn(&Seed) -> bool) -> Result<Seed, Abort> {
         let broken = Abort::InconsistentShares { dealer };
         let share = |(_, answer): &(Index, &Unmasking)| answer.body.shares.get(column).and_then(Share::from_bytes);
-        if let Some(basis) = &self.basis {
-            let shares: Option<Vec<Share>> = self.trusted.iter().map(share).collect();
-            if let Some(seed) = basis.restore(&shares.ok_or(broken)?).filter(&fits) {
-                return Ok(seed);
-            }
+        let shares: Option<Vec<Share>> = self.trusted.iter().map(share).collect();
+        if let Some(seed) = self.basis.restore(&shares.ok_or(broken)?).filter(&fits) {
+            return Ok(seed);
         }
         let shares: Option<Vec<Share>> = self.all.iter().map(share).collect();
         let shares = shares.ok_or(broken)?;

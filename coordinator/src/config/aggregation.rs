@@ -1,5 +1,6 @@
 //! `[aggregation]`: which device sums.
 
+use aggregation::device::DeviceChoice;
 use serde::{Deserialize, Serialize};
 
 use super::require;
@@ -8,7 +9,7 @@ use super::require;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AggregationConfig {
-    /// `auto` takes the best that is present; `cpu` is always there.
+    /// `auto` takes the best that is present, `cpu` is always there; `cuda[:N]` and `wgpu[:NAME]` where they are built in.
     pub device: String,
     /// Threads of the CPU; 0 takes one per core.
     pub threads: u32,
@@ -22,11 +23,9 @@ impl Default for AggregationConfig {
 
 impl AggregationConfig {
     pub(super) fn check(&self, problems: &mut Vec<String>) {
-        require(
-            problems,
-            matches!(self.device.as_str(), "auto" | "cpu"),
-            format!("aggregation.device: {:?} is not in this build, which knows `auto` and `cpu`", self.device),
-        );
+        if let Err(error) = self.device.parse::<DeviceChoice>() {
+            problems.push(format!("aggregation.device: {error}"));
+        }
         require(problems, self.threads <= 1024, "aggregation.threads: must be at most 1024");
     }
 }

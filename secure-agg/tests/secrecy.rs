@@ -198,9 +198,9 @@ fn assert_looks_like_noise(words: &[u32], bits: u8) {
     }
 
     let half = f64::from(u32::MAX >> (32 - bits)) / 2.0;
-    let centred: Vec<f64> = words.iter().map(|word| f64::from(*word) - half).collect();
-    let power: f64 = centred.iter().map(|value| value * value).sum();
-    let lagged: f64 = centred.windows(2).map(|pair| pair[0] * pair[1]).sum();
+    let centred = |word: u32| f64::from(word) - half;
+    let power: f64 = words.iter().map(|word| centred(*word).powi(2)).sum();
+    let lagged: f64 = words.windows(2).map(|pair| centred(pair[0]) * centred(pair[1])).sum();
     let correlation = lagged / power * count.sqrt();
     assert!(correlation.abs() < 6.0, "serial correlation {correlation}");
 

@@ -51,7 +51,7 @@ impl TrainingArgs {
             Architecture::Linear(_) => (1, 10, 0.01),
             Architecture::Mlp(_) => (2, 10, 0.1),
             Architecture::Cnn(_) => (2, 10, 0.05),
-            _ => (1, 10, 1.0),
+            _ => (1, 10, 2.0),
         };
         TrainingPlan {
             epochs: self.epochs.unwrap_or(epochs),
@@ -123,8 +123,8 @@ impl TaskInput<'_> {
 /// How far one coordinate moves in a round at most: generous, since a clipped update is a biased one.
 fn clip_range(source: Source) -> f32 {
     match source {
-        Source::Synthetic => 4.0,
-        Source::Mnist | Source::Text => 1.0,
+        Source::Synthetic | Source::Text => 4.0,
+        Source::Mnist => 1.0,
     }
 }
 

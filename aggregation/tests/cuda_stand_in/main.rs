@@ -60,6 +60,11 @@ fn no_memory_and_a_lost_device_leave_the_work_to_the_cpu() {
     case("falls_back", &[("STAND_IN_LAUNCHES", "2"), ("REASON", "unspecified launch failure")]);
 }
 
+#[test]
+fn a_device_lost_while_adding_tears_the_sum() {
+    case("is_torn", &[("STAND_IN_LAUNCHES", "1")]);
+}
+
 fn cpu() -> CpuAggregator {
     CpuAggregator::new(1).expect("the processor is there")
 }
@@ -124,4 +129,15 @@ fn falls_back() {
     assert!(finished.words == expected, "the bits are the same");
     let event = finished.fallback.expect("the device failed");
     assert!(event.reason.contains(&std::env::var("REASON").expect("a reason is expected")), "{}", event.reason);
+}
+
+#[test]
+#[ignore = "a case of a_device_lost_while_adding_tears_the_sum"]
+fn is_torn() {
+    let device = CudaAggregator::open(Some(0)).expect("the stand-in opens");
+    let mut sum = device.begin(Shape::new(10, 32).expect("in range")).expect("there is memory");
+    sum.merge(&[1; 10]).expect("the first launch succeeds");
+    assert!(matches!(sum.merge(&[1; 10]), Err(AggregationError::Device { .. })));
+    assert!(matches!(sum.merge(&[1; 10]), Err(AggregationError::Torn)));
+    assert!(matches!(sum.partial(), Err(AggregationError::Torn)));
 }

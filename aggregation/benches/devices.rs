@@ -1,0 +1,81 @@
+//! How fast each device of this build that is present takes masks off a sum, the way to it and back included.
+//!
+//! `cargo bench -p aggregation --bench devices --features cuda,wgpu`. On a GPU the largest case is a round of 1,000
+//! participants, 10^7 words and a complete mask graph in which 50 dropped out: 950 self masks and 50 × 950 pair masks.
+#![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
+#![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use aggregation::cpu::CpuAggregator;
+use aggregation::fallback::Fallback;
+use aggregation::{Aggregator, Shape};
+use secure_agg::mask::{MaskPlan, MaskSeed, Plane, Sign};
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+/// Words and masks of what a processor does in seconds, and a GPU.
+const SOFTWARE: &[(usize, usize)] = &[(100_000, 100), (1_000_000, 100)];
+const GPU: &[(usize, usize)] = &[(100_000, 1000), (1_000_000, 1000), (10_000_000, 1000), (10_000_000, 950 + 50 * 950)];
+
+fn main() -> Outcome<()> {
+    let cpu = Arc::new(CpuAggregator::new(0)?);
+    measure(&(Arc::clone(&cpu) as Arc<dyn Aggregator>), SOFTWARE)?;
+    for (device, cases) in gpus()? {
+        let device: Arc<dyn Aggregator> = Arc::new(Fallback::new(device, Arc::clone(&cpu)));
+        measure(&device, cases)?;
+    }
+    Ok(())
+}
+
+type Gpu = (Arc<dyn Aggregator>, &'static [(usize, usize)]);
+
+/// Every device that is present and no processor's own.
+fn gpus() -> Outcome<Vec<Gpu>> {
+    #[cfg_attr(
+        not(any(feature = "cuda", feature = "wgpu")),
+        expect(unused_mut, reason = "this build has no other device")
+    )]
+    let mut found: Vec<Gpu> = Vec::new();
+    #[cfg(feature = "cuda")]
+    match aggregation::cuda::count() {
+        Ok(_) => found.push((Arc::new(aggregation::cuda::CudaAggregator::open(None)?), GPU)),
+        Err(reason) => println!("cuda: {reason}"),
+    }
+    #[cfg(feature = "wgpu")]
+    for adapter in aggregation::wgpu::adapters() {
+        let cases = if adapter.is_software() { SOFTWARE } else { GPU };
+        found.push((Arc::new(adapter.open()?), cases));
+    }
+    if found.is_empty() {
+        println!("no GPU ({} larger cases wait for one)", GPU.len());
+    }
+    Ok(found)
+}
+
+fn measure(device: &Arc<dyn Aggregator>, cases: &[(usize, usize)]) -> Outcome<()> {
+    println!("\n{}", device.name());
+    for &(words, masks) in cases {
+        let shape = Shape::new(words, 32)?;
+        let mut plan = MaskPlan::new(Plane::Model, words as u64, shape.modulus())?;
+        for number in 0..masks as u64 {
+            let mut key = [0x5a; 32];
+            key[..8].copy_from_slice(&number.to_le_bytes());
+            plan.push(MaskSeed::new(&mut key), if number % 2 == 0 { Sign::Add } else { Sign::Subtract });
+        }
+        let mut best = f64::MAX;
+        for _ in 0..3 {
+            let sum = device.begin(shape)?;
+            let start = Instant::now();
+            let finished = sum.finish(&plan)?;
+            best = best.min(start.elapsed().as_secs_f64());
+            if let Some(event) = finished.fallback {
+                return Err(format!("{} failed: {}", event.device, event.reason).into());
+            }
+        }
+        let rate = plan.keystream_bytes() as f64 / best / 1e9;
+        println!("{words:>10} words, {masks:>6} masks: {best:8.4} s, {rate:8.2} GB/s of keystream applied");
+    }
+    Ok(())
+}

@@ -348,7 +348,7 @@ fn reference(name: &str) -> Value {
 }
 
 /// `GET /openapi.json`.
-pub(super) async fn serve() -> Response {
+pub(super) async fn serve(_: super::authenticate::Anybody) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], document().to_string()).into_response()
 }
 

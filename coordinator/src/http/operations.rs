@@ -8,7 +8,7 @@ use super::app::App;
 use super::authenticate::Anybody;
 use super::problem::{Error, Result};
 
-/// `GET /healthz`.
+/// `GET /healthz`. The one answer without a limit: it costs nothing, and whoever is asked too often must not look dead.
 pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }
@@ -23,7 +23,7 @@ pub(super) async fn readyz(_: Anybody, State(app): State<Arc<App>>) -> Result<&'
 }
 
 /// `GET /metrics`.
-pub(super) async fn metrics(State(app): State<Arc<App>>) -> String {
+pub(super) async fn metrics(_: Anybody, State(app): State<Arc<App>>) -> String {
     // Folds what histograms gathered, which would grow otherwise.
     app.metrics.run_upkeep();
     app.metrics.render()

@@ -10,6 +10,7 @@ use axum::{Router, response::Response};
 use wire::route;
 
 use super::app::App;
+use super::authenticate::Anybody;
 use super::problem::Error;
 use super::trace::{Names, trace, within};
 use super::{admin, inspect, openapi, operations, participant};
@@ -57,7 +58,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route(route::READYZ, short(get(operations::readyz)))
         .route(route::METRICS, short(get(operations::metrics)))
         .route(route::OPENAPI, short(get(openapi::serve)))
-        .fallback(|| async { Error::NotFound("there is no such path".to_owned()) })
+        .fallback(|_: Anybody| async { Error::NotFound("there is no such path".to_owned()) })
         .method_not_allowed_fallback(|| async { Error::Method })
         .layer(DefaultBodyLimit::disable())
         .layer(map_response(hide))

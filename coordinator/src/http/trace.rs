@@ -9,7 +9,7 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use futures_util::FutureExt as _;
-use http::HeaderValue;
+use http::{HeaderValue, Method};
 use tracing::Instrument as _;
 use wire::headers::{PROTOCOL, PROTOCOL_VERSION};
 
@@ -59,13 +59,19 @@ pub(super) async fn trace(State(names): State<Arc<Names>>, request: Request, nex
     drop(entered);
     metrics::counter!(
         "tributary_requests_total",
-        "route" => route, "method" => method.to_string(), "status" => status.as_u16().to_string()
+        "route" => route, "method" => method_label(&method), "status" => status.as_u16().to_string()
     )
     .increment(1);
     if let Ok(id) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(REQUEST_ID, id);
     }
     response
+}
+
+/// The method as a label. Peers may make methods up, and each label is kept for ever.
+fn method_label(method: &Method) -> &'static str {
+    const KNOWN: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"];
+    KNOWN.into_iter().find(|known| *known == method.as_str()).unwrap_or("other")
 }
 
 fn speaks_our_version(request: &Request) -> Result<(), Error> {

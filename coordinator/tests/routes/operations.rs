@@ -6,7 +6,7 @@ use serde_json::json;
 use wire::problem::ProblemType;
 use wire::route;
 
-use crate::support::{TestCoordinator, Who, small_task};
+use crate::support::{TestCoordinator, Who, config, small_task};
 
 #[tokio::test]
 async fn the_service_says_how_it_is() {
@@ -26,6 +26,30 @@ async fn the_service_says_how_it_is() {
     t.inner.stop().await;
     t.get(&Who::Nobody, route::READYZ).await.problem(ProblemType::Unavailable);
     assert_eq!(t.get(&Who::Nobody, route::HEALTHZ).await.status, 200);
+}
+
+#[tokio::test]
+async fn methods_that_peers_make_up_do_not_become_metrics() {
+    let t = TestCoordinator::start().await;
+    for method in ["MADE-UP-1", "MADE-UP-2"] {
+        t.call(&Who::Nobody, method.parse().unwrap(), route::TASKS).await.problem(ProblemType::MethodNotAllowed);
+    }
+    let text = String::from_utf8(t.get(&Who::Nobody, route::METRICS).await.body).unwrap();
+    assert!(!text.contains("MADE-UP"), "{text}");
+    assert!(text.contains("method=\"other\""), "{text}");
+}
+
+#[tokio::test]
+async fn nobody_may_ask_without_end() {
+    let mut config = config();
+    (config.http.address_rate, config.http.burst_s) = (2, 1);
+    for path in [route::METRICS, route::OPENAPI, route::READYZ, "/no/such/path"] {
+        let t = TestCoordinator::with(&config).await;
+        for _ in 0..2 {
+            assert_ne!(t.get(&Who::Nobody, path).await.status, 429, "{path}");
+        }
+        t.get(&Who::Nobody, path).await.problem(ProblemType::RateLimited);
+    }
 }
 
 #[tokio::test]

@@ -12,6 +12,8 @@ use coordinator::random::Random;
 use coordinator::{Coordinator, Parts, Running, SystemClock};
 use federation::time::{Clock as _, MockClock, Timestamp};
 use futures_util::StreamExt as _;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use wire::admin::Role;
@@ -142,6 +144,30 @@ async fn a_foreign_certificate_ends_the_handshake() {
     // And whoever trusts another authority does not trust this server.
     assert!(other.client(None).get(server.url(route::HEALTHZ)).send().await.is_err());
     assert_eq!(server.client(None).get(server.url(route::HEALTHZ)).send().await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn whoever_shakes_hands_and_says_nothing_is_not_waited_for() {
+    let mut config = config();
+    config.http.header_timeout_ms = 200;
+    let server = serve(&config).await;
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(server.running.ca_pem().as_bytes()).unwrap()).unwrap();
+    let roots = Arc::new(roots);
+    for (protocol, said) in
+        [("http/1.1", ""), ("http/1.1", "GET /healthz HTTP/1.1\r\nhost"), ("h2", ""), ("h2", "PRI * ")]
+    {
+        let mut tls = rustls::ClientConfig::builder().with_root_certificates(Arc::clone(&roots)).with_no_client_auth();
+        tls.alpn_protocols = vec![protocol.into()];
+        let stream = tokio::net::TcpStream::connect(server.running.address()).await.unwrap();
+        let name = "localhost".try_into().unwrap();
+        let mut stream = tokio_rustls::TlsConnector::from(Arc::new(tls)).connect(name, stream).await.unwrap();
+        stream.write_all(said.as_bytes()).await.unwrap();
+        stream.flush().await.unwrap();
+        let mut answer = Vec::new();
+        let ended = tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut answer)).await;
+        assert!(ended.is_ok(), "{protocol} {said:?}: the connection is still open");
+    }
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ mod openapi;
 mod operations;
 mod participant;
 mod problem;
+mod prompt;
 mod router;
 mod serve;
 mod tls;

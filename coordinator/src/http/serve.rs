@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use super::authenticate::Connection;
+use super::prompt::Prompt;
 use crate::identity::Peer;
 
 /// How often HTTP/2 peers are asked whether they are still there, and for how long an answer is waited for.
@@ -96,6 +97,7 @@ impl Listener {
                     request.extensions_mut().insert(connection);
                     request
                 });
+                let tls = Prompt::new(tls, settings.header_timeout);
                 let served = builder.serve_connection(TokioIo::new(tls), TowerToHyperService::new(service));
                 if let Err(error) = watcher.watch(served.into_owned()).await {
                     tracing::debug!(%address, "connection of {address} ended: {error}");

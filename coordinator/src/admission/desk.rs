@@ -121,12 +121,18 @@ impl Desk {
                 });
             }
             // A task that ends, or begins, concerns everybody; that is rare.
-            WakeEvent::Task(_) | WakeEvent::Lost => {
+            WakeEvent::Task(_) => self.call_everybody(),
+            WakeEvent::Lost => {
+                // Whoever was drawn meanwhile is checked in no longer, and it is not known who was.
                 self.written(HashMap::clear);
-                self.waiting(|waiting| waiting.values().for_each(|notify| notify.notify_waiters()));
+                self.call_everybody();
             }
             WakeEvent::Work | WakeEvent::Round(_) => {}
         }
+    }
+
+    fn call_everybody(&self) {
+        self.waiting(|waiting| waiting.values().for_each(|notify| notify.notify_waiters()));
     }
 
     /// Takes a place. Make [`Waiting::called`] before reading what it is about, or the call may be missed.
@@ -256,6 +262,17 @@ mod tests {
         let mean = pauses.iter().sum::<u128>() / 1000;
         assert!((15_000..17_000).contains(&mean), "{mean}");
         assert!(desk.away_max() >= Duration::from_millis(24_000));
+    }
+
+    #[test]
+    fn a_task_that_changes_neither_forgets_who_is_known_nor_has_them_written_again() {
+        let (desk, random) = (desk(), Random::from_seed(1));
+        (0..20_000).for_each(|n| check_in(&desk, n));
+        desk.hear(&WakeEvent::Task(TASK));
+        assert_eq!(desk.due(who(7), TASK, 5, Duration::ZERO, NOW), None);
+        assert!(desk.come_back(Duration::ZERO, &random) >= Duration::from_secs(10));
+        desk.hear(&WakeEvent::Lost);
+        assert!(desk.due(who(7), TASK, 5, Duration::ZERO, NOW).is_some());
     }
 
     #[tokio::test]

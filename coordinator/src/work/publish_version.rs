@@ -196,6 +196,9 @@ fn announce(env: &Environment, round: &Round, version: &ModelVersion, status: Ta
     wake.publish(WakeEvent::Round(round.key));
     if status == TaskStatus::Completed {
         tracing::info!(%task, rounds = number, "task completed");
+        wake.publish(WakeEvent::Task(task));
+    } else {
+        // Participants that wait need not look: the next round calls those whom it draws.
+        wake.publish(WakeEvent::Work);
     }
-    wake.publish(WakeEvent::Task(task));
 }

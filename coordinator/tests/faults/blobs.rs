@@ -69,8 +69,9 @@ async fn a_running_engine_backs_off_and_comes_back_by_itself() {
     }
     assert_eq!(world.round(1).await.round.state, RoundState::Aggregating);
     world.blobs.set(Fault::None);
-    while wakes.next().await != Some(WakeEvent::Task(world.task)) {}
-    assert_eq!(world.round(1).await.round.state, RoundState::Completed);
+    while world.round(1).await.round.state != RoundState::Completed {
+        while wakes.next().await != Some(WakeEvent::Round(world.key(1))) {}
+    }
     shutdown.cancel();
     running.await.unwrap();
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use federation::round::{FailureReason, RoundState};
 use federation::task::TaskStatus;
+use futures_util::FutureExt as _;
 use learning::{checkpoint, optimizer};
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
@@ -75,10 +76,14 @@ async fn order_of_arrival_does_not_change_the_sha256_of_the_published_version() 
 async fn the_task_completes_with_its_last_round_and_says_so() {
     let world = World::new(3).await;
     let engine = world.engine(1);
+    let mut wakes = world.store.wake().subscribe();
     for _ in 0..2 {
         world.run_round(&engine).await;
     }
-    let mut wakes = world.store.wake().subscribe();
+    // Not with the others: everybody who waits would look, once a round.
+    while let Some(event) = wakes.next().now_or_never().flatten() {
+        assert_ne!(event, WakeEvent::Task(world.task));
+    }
     world.run_round(&engine).await;
     let task = world.task_row().await;
     assert_eq!((task.status, task.rounds_completed, task.model_version), (TaskStatus::Completed, 3, 3));

@@ -35,7 +35,7 @@ CREATE TABLE participant (
     labels                  TEXT    NOT NULL CHECK (json_valid(labels)),               -- JSON object of texts, from the token
     enrolled_at             INTEGER NOT NULL,                                          -- fixed
     certificate_fingerprint BLOB    NOT NULL UNIQUE CHECK (length(certificate_fingerprint) = 32), -- newest certificate, DER
-    previous_fingerprint    BLOB    UNIQUE CHECK (length(previous_fingerprint) = 32),  -- the certificate before it
+    previous_fingerprint    BLOB    UNIQUE CHECK (length(previous_fingerprint) = 32),  -- the certificate shown to get it
     certificate_expires_at  INTEGER NOT NULL,                                          -- of the newest certificate
     revoked_at              INTEGER,                                                   -- set once, by an operator
     last_seen_at            INTEGER NOT NULL                                           -- hint; written now and then

@@ -94,9 +94,14 @@ impl Identities {
     }
 }
 
+/// What whoever shows a certificate that no participant has, or has no longer, is told.
+pub(super) const REPLACED: Error = Error::Unauthenticated("this certificate was replaced or is not known; enrol anew");
+
 /// An enrolled participant whose certificate is good now.
 pub(super) struct Participant {
     pub(super) id: ParticipantId,
+    /// SHA-256 of the certificate it showed.
+    pub(super) certificate: Digest,
 }
 
 impl FromRequestParts<Arc<App>> for Participant {
@@ -126,7 +131,7 @@ async fn participant(app: &App, connection: Connection) -> Result<Participant> {
                 })
                 .await
                 .map_err(Error::Store)?;
-            let row = row.ok_or(Error::Unauthenticated("this certificate was replaced or is not known; enrol anew"))?;
+            let row = row.ok_or(REPLACED)?;
             let known = Known { participant: row.id, revoked: row.revoked_at.is_some(), read_at: now };
             app.identities.remember(peer.fingerprint, known, generation);
             known
@@ -139,7 +144,7 @@ async fn participant(app: &App, connection: Connection) -> Result<Participant> {
         return Err(Error::Expired(peer.expires_at));
     }
     app.limiter.admit(Key::Participant(known.participant), now).map_err(Error::RateLimited)?;
-    Ok(Participant { id: known.participant })
+    Ok(Participant { id: known.participant, certificate: peer.fingerprint })
 }
 
 /// Counts a failure against the address it came from.

@@ -21,7 +21,8 @@ pub struct ParticipantRow {
     pub enrolled_at: Timestamp,
     /// SHA-256 of the newest certificate (DER) issued to it.
     pub certificate_fingerprint: Digest,
-    /// The certificate before that one. It stays good until it expires by itself, for a renewal whose answer was lost.
+    /// The certificate that it showed to get that one. It stays good until it expires by itself, for a renewal whose answer
+    /// was lost.
     pub previous_fingerprint: Option<Digest>,
     /// When the newest certificate expires.
     pub certificate_expires_at: Timestamp,
@@ -52,12 +53,19 @@ pub trait Participants {
     /// Participants in the order of their ids.
     async fn participants(&mut self, cursor: Option<ParticipantId>, limit: u32) -> Result<Vec<ParticipantRow>>;
 
-    /// Makes a certificate the newest and the newest the previous one. False if there is no such participant, or it is
-    /// revoked. Setting the newest certificate once more changes its expiry alone.
+    /// Makes a certificate the newest, and the one that was shown to get it the previous one: that is the one which its
+    /// holder is known to have, however many answers were lost. False if there is no such participant, it is revoked, or
+    /// what was shown is neither its newest certificate nor the previous one.
     ///
     /// # Errors
     /// `Conflict` if the certificate is another participant's.
-    async fn set_certificate(&mut self, id: ParticipantId, fingerprint: Digest, expires_at: Timestamp) -> Result<bool>;
+    async fn set_certificate(
+        &mut self,
+        id: ParticipantId,
+        shown: Digest,
+        fingerprint: Digest,
+        expires_at: Timestamp,
+    ) -> Result<bool>;
 
     /// Revokes. False if there is no such participant, or it is revoked already.
     async fn revoke_participant(&mut self, id: ParticipantId, at: Timestamp) -> Result<bool>;

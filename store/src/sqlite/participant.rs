@@ -64,16 +64,21 @@ impl Participants for SqliteTransaction {
         each(&rows, read)
     }
 
-    async fn set_certificate(&mut self, id: ParticipantId, fingerprint: Digest, expires_at: Timestamp) -> Result<bool> {
+    async fn set_certificate(
+        &mut self,
+        id: ParticipantId,
+        shown: Digest,
+        fingerprint: Digest,
+        expires_at: Timestamp,
+    ) -> Result<bool> {
         self.change_one(
             query(
                 "UPDATE participant
-                 SET previous_fingerprint = iif(certificate_fingerprint = ?2, previous_fingerprint,
-                                                certificate_fingerprint),
-                     certificate_fingerprint = ?2, certificate_expires_at = ?3
-                 WHERE id = ?1 AND revoked_at IS NULL",
+                 SET previous_fingerprint = ?2, certificate_fingerprint = ?3, certificate_expires_at = ?4
+                 WHERE id = ?1 AND revoked_at IS NULL AND ?2 IN (certificate_fingerprint, previous_fingerprint)",
             )
             .bind(id.0)
+            .digest(shown)
             .digest(fingerprint)
             .time(expires_at),
         )

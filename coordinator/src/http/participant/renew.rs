@@ -7,7 +7,7 @@ use wire::participant::{EnrollReply, RenewRequest};
 
 use super::enroll::reply;
 use crate::http::app::App;
-use crate::http::authenticate::Participant;
+use crate::http::authenticate::{Participant, REPLACED};
 use crate::http::extract::Json;
 use crate::http::problem::{Error, Result};
 use crate::identity::Authority;
@@ -28,10 +28,16 @@ pub(in crate::http) async fn renew(
         .store
         .transact("renew", |tx| {
             Box::pin(async move {
-                if !tx.set_certificate(participant.id, fingerprint, expires_at).await? {
-                    return Err(Error::Revoked);
+                let renewed =
+                    tx.set_certificate(participant.id, participant.certificate, fingerprint, expires_at).await?;
+                let row = tx.participant(participant.id).await?;
+                let row = row.ok_or_else(|| Error::fault("a renewed participant is not there"))?;
+                match (renewed, row.revoked_at) {
+                    (true, _) => Ok(row),
+                    (false, Some(_)) => Err(Error::Revoked),
+                    // By another renewal, a moment ago.
+                    (false, None) => Err(REPLACED),
                 }
-                tx.participant(participant.id).await?.ok_or_else(|| Error::fault("a renewed participant is not there"))
             })
         })
         .await?;

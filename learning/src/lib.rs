@@ -24,5 +24,8 @@ pub use optimizer::{OptimizerSpec, OptimizerState, StepError};
 pub use parameters::{Layout, LayoutError, Parameters, TensorSpec, WrongLayout, WrongLength};
 pub use partition::{Partition, PatternError, Patterns};
 pub use privacy::{ExactSum, NoisedSum, SumError};
-pub use quantize::{Codec, DecodeError, EncodeError, HeadroomError, MeanUpdate, QuantizationParams, QuantizedUpdate};
+pub use quantize::{
+    Codec, DecodeError, EncodeError, HeadroomError, ImplausibleUpdate, Inspector, MeanUpdate, QuantizationParams,
+    QuantizedUpdate,
+};
 pub use update::Update;

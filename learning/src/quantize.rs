@@ -11,10 +11,12 @@
 
 mod decode;
 mod error;
+mod inspect;
 mod limbs;
 
 pub use decode::MeanUpdate;
 pub use error::{DecodeError, EncodeError, HeadroomError};
+pub use inspect::{ImplausibleUpdate, Inspector};
 
 use rand::Rng;
 use serde::{Deserialize, Serialize};

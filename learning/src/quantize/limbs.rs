@@ -74,6 +74,12 @@ impl Limbs {
         Some(MetricValue { value, count })
     }
 
+    /// Whether one participant can have sent these: a metric, in limbs that leave room for a whole cohort's.
+    pub(super) fn is_of_one(self, words: &[u32], modulus_bits: u8) -> bool {
+        let fits = |&word: &u32| lift(word, modulus_bits).abs() < 1 << self.bits;
+        words.iter().all(fits) && self.join(words, modulus_bits, 1).is_some()
+    }
+
     fn join_integer(self, words: &[u32], modulus_bits: u8) -> i128 {
         words.iter().rev().fold(0, |sum, &word| (sum << self.bits) + i128::from(lift(word, modulus_bits)))
     }

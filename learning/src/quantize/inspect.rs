@@ -1,0 +1,172 @@
+//! Judges one encoded update before it is added to a sum, where there are no masks to hide it.
+//!
+//! [`Codec::decode`] refuses a sum that honest participants cannot have made, and with it everybody's work. Whoever can read
+//! single updates refuses the one that is to blame instead.
+
+use super::{Codec, lift};
+
+/// Why an encoded update is none that [`Codec::encode`] could have yielded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImplausibleUpdate {
+    /// Too few or too many words.
+    #[error("an update of this task has {expected} words, this one has {got}")]
+    Length {
+        /// The codec's.
+        expected: usize,
+        /// What came.
+        got: usize,
+    },
+    /// A weight that nobody has.
+    #[error("its weight is {weight}; an update weighs 1 to {most}")]
+    Weight {
+        /// What the update says.
+        weight: i64,
+        /// The cap.
+        most: u32,
+    },
+    /// A coordinate larger than the weight allows.
+    #[error("value {index} is {value}, beyond the {most} that its weight allows")]
+    OutOfRange {
+        /// Position of the largest in the shared layout.
+        index: usize,
+        /// Its size.
+        value: i64,
+        /// The bound.
+        most: i64,
+    },
+    /// A metric that nobody could have measured, or whose limbs could make a sum wrap.
+    #[error("metric {index} is none that one participant could have measured")]
+    Metric {
+        /// Its index in the task's list.
+        index: usize,
+    },
+}
+
+/// Takes an update word by word and keeps only its few last ones.
+#[derive(Clone, Debug)]
+pub struct Inspector {
+    codec: Codec,
+    seen: usize,
+    /// Position and size of the largest value.
+    largest: (usize, i64),
+    /// The weight and the metrics' limbs.
+    rest: Vec<u32>,
+}
+
+impl Codec {
+    /// Ready for an update's first word.
+    #[must_use]
+    pub fn inspector(&self) -> Inspector {
+        let rest = Vec::with_capacity(self.len() - self.params.parameters);
+        Inspector { codec: *self, seen: 0, largest: (0, 0), rest }
+    }
+}
+
+impl Inspector {
+    /// Looks at the next word, which must be below 2^b.
+    pub fn push(&mut self, word: u32) {
+        if self.seen < self.codec.params.parameters {
+            let size = lift(word, self.codec.params.modulus_bits).abs();
+            if size > self.largest.1 {
+                self.largest = (self.seen, size);
+            }
+        } else if self.seen < self.codec.len() {
+            self.rest.push(word);
+        }
+        self.seen += 1;
+    }
+
+    /// Judges what has come.
+    ///
+    /// # Errors
+    /// Any [`ImplausibleUpdate`]: added to others, the update could spoil or wrap their sum.
+    pub fn finish(self) -> Result<(), ImplausibleUpdate> {
+        let Self { codec, seen, largest: (index, value), rest } = self;
+        let (bits, limbs) = (codec.params.modulus_bits, codec.limbs);
+        let length = ImplausibleUpdate::Length { expected: codec.len(), got: seen };
+        let Some((&weight, metrics)) = rest.split_first().filter(|_| seen == codec.len()) else { return Err(length) };
+        let (weight, most) = (lift(weight, bits), codec.params.max_weight);
+        if !(1..=i64::from(most)).contains(&weight) {
+            return Err(ImplausibleUpdate::Weight { weight, most });
+        }
+        let most = i64::from(codec.levels) * weight;
+        if value > most {
+            return Err(ImplausibleUpdate::OutOfRange { index, value, most });
+        }
+        match metrics.chunks_exact(limbs.per_metric()).position(|words| !limbs.is_of_one(words, bits)) {
+            Some(index) => Err(ImplausibleUpdate::Metric { index }),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng as _;
+    use rand_chacha::ChaCha20Rng;
+
+    use super::super::QuantizationParams;
+    use super::*;
+    use crate::metrics::MetricValue;
+    use crate::update::Update;
+
+    fn codec(modulus_bits: u8) -> Codec {
+        let params = QuantizationParams {
+            parameters: 3,
+            modulus_bits,
+            clip_range: 1.0,
+            clip_norm: None,
+            max_weight: 10,
+            max_cohort: 5,
+            metrics: 2,
+        };
+        Codec::new(params).unwrap()
+    }
+
+    fn judge(codec: &Codec, words: &[u32]) -> Result<(), ImplausibleUpdate> {
+        let mut inspector = codec.inspector();
+        words.iter().for_each(|&word| inspector.push(word));
+        inspector.finish()
+    }
+
+    /// The largest that anybody may send.
+    fn extreme(codec: &Codec) -> Vec<u32> {
+        let metrics = vec![MetricValue { value: -1e9, count: u64::MAX }, MetricValue { value: 0.5, count: 3 }];
+        let update = Update { delta: vec![9.0, -9.0, 0.1], examples: 1000, metrics };
+        codec.encode(&update, &mut ChaCha20Rng::seed_from_u64(1)).unwrap().words
+    }
+
+    #[test]
+    fn what_the_codec_encodes_is_plausible() {
+        for bits in [16, 20, 32] {
+            let codec = codec(bits);
+            assert_eq!(judge(&codec, &extreme(&codec)), Ok(()), "{bits}");
+        }
+    }
+
+    #[test]
+    fn what_goes_beyond_is_not() {
+        let codec = codec(20);
+        let good = extreme(&codec);
+        let with = |index: usize, word: u32| {
+            let mut words = good.clone();
+            words[index] = word & 0xf_ffff;
+            judge(&codec, &words)
+        };
+        let most = i64::from(codec.levels) * 10;
+        let value = most + 1;
+        assert_eq!(with(0, good[0] + 1), Err(ImplausibleUpdate::OutOfRange { index: 0, value, most }));
+        assert_eq!(with(1, good[1] - 1), Err(ImplausibleUpdate::OutOfRange { index: 1, value, most }));
+        assert_eq!(with(3, 0), Err(ImplausibleUpdate::Weight { weight: 0, most: 10 }));
+        assert_eq!(with(3, 11), Err(ImplausibleUpdate::Weight { weight: 11, most: 10 }));
+        assert_eq!(with(3, u32::MAX), Err(ImplausibleUpdate::Weight { weight: -1, most: 10 }));
+        assert_eq!(with(3, 9), Err(ImplausibleUpdate::OutOfRange { index: 0, value: most, most: most / 10 * 9 }));
+        for index in 4..good.len() {
+            // A limb so wide that a cohort of them wraps.
+            assert!(matches!(with(index, 0x7_ffff), Err(ImplausibleUpdate::Metric { .. })), "{index}");
+        }
+        assert!(matches!(judge(&codec, &good[1..]), Err(ImplausibleUpdate::Length { .. })));
+        assert!(matches!(judge(&codec, &[&good[..], &[0]].concat()), Err(ImplausibleUpdate::Length { .. })));
+    }
+}

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wire::admin::{OperatorTokenReply, Role};
 
-use crate::admission::{Desk, Inbox};
+use crate::admission::{Desk, Inbox, Uploads};
 use crate::config::Config;
 use crate::http::{App, Identities, Limiter, Listener, Rate, Rates, ServeSettings, Settings};
 use crate::identity::{Authority, AuthorityError, ServerKey};
@@ -124,6 +124,7 @@ impl Coordinator {
         let app = Arc::new(App {
             desk: Desk::start(&store, config.http.check_ins_per_second, stopped.clone(), &tasks),
             inbox: Inbox::start(store.clone(), Arc::clone(&parts.clock), stopped.clone(), &tasks),
+            uploads: Uploads::default(),
             store: store.clone(),
             clock: Arc::clone(&parts.clock),
             random: parts.random.clone(),

@@ -2,6 +2,8 @@
 
 use federation::id::{Digest, ParticipantId, RoundKey};
 use federation::round::RoundState;
+use learning::Codec;
+use secure_agg::modular::Modulus;
 use store::entity::admitted::Admitted;
 use store::{Store, StoreError};
 
@@ -51,6 +53,9 @@ pub(crate) enum Refusal {
         /// What was announced.
         expected: Digest,
     },
+    /// Added to the others it could spoil or wrap their sum.
+    #[error("the masked input is none that this task's encoding yields: {0}")]
+    Implausible(String),
     /// The connection ended too early. Nothing of it is kept.
     #[error("the body was cut off after {got} bytes; nothing of it is kept, send it again")]
     CutOff {
@@ -66,6 +71,10 @@ pub(crate) struct Ticket {
     pub(crate) sha256: Digest,
     /// How long it must be.
     pub(crate) bytes: u64,
+    /// How updates of the task are words.
+    pub(crate) codec: Codec,
+    /// Of the words.
+    pub(crate) modulus: Modulus,
     /// The same input was admitted before: nothing is to be stored, only the receipt given again.
     pub(crate) earlier: Option<Admitted>,
 }
@@ -93,7 +102,8 @@ pub(crate) async fn enter(
                 let Ok(model) = TaskModel::new(&task.spec) else {
                     return Err(StoreError::Corrupt(format!("task {} cannot work as it is stored", task.id)));
                 };
-                let mut ticket = Ticket { sha256, bytes: model.packed_len(), earlier: None };
+                let (bytes, codec, modulus) = (model.packed_len(), model.codec, model.modulus);
+                let mut ticket = Ticket { sha256, bytes, codec, modulus, earlier: None };
                 // A receipt may be asked for again at any time, also when the round is long over.
                 if let Some(admitted) = tx.admitted(round, attempt, participant).await? {
                     ticket.earlier = Some(admitted);

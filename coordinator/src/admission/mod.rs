@@ -6,8 +6,10 @@ mod batcher;
 mod desk;
 mod gate;
 mod receipt;
+mod uploads;
 
 pub(crate) use batcher::{Inbox, InboxError};
 pub(crate) use desk::{Desk, Waiting};
 pub(crate) use gate::{Refusal, Ticket, enter};
 pub(crate) use receipt::{Fact, Outcome};
+pub(crate) use uploads::Uploads;

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::authenticate::Identities;
 use super::limits::Limiter;
 use super::problem::{Error, Result};
-use crate::admission::{Desk, Inbox};
+use crate::admission::{Desk, Inbox, Uploads};
 use crate::identity::Authority;
 use crate::random::Random;
 
@@ -35,6 +35,8 @@ pub(crate) struct App {
     pub(crate) desk: Desk,
     /// Where masked inputs are admitted.
     pub(crate) inbox: Inbox,
+    /// Which masked inputs are arriving.
+    pub(crate) uploads: Uploads,
     /// What `/metrics` shows.
     pub(crate) metrics: PrometheusHandle,
     /// Bounds.

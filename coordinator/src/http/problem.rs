@@ -127,6 +127,7 @@ impl Error {
                 Refusal::TooLarge { .. } => ProblemType::TooLarge,
                 Refusal::DigestMismatch { .. } => ProblemType::DigestMismatch,
                 Refusal::CutOff { .. } => ProblemType::MalformedRequest,
+                Refusal::Implausible(_) => ProblemType::InvalidValue,
             },
             Self::Range(_) => ProblemType::RangeNotSatisfiable,
             Self::Protocol(_) => ProblemType::UnsupportedProtocol,

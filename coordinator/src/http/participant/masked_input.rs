@@ -8,10 +8,13 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::State;
 use federation::id::{Digest, ParticipantId, RoundKey, TaskId};
+use federation::round::AssignmentState;
 use futures_util::StreamExt as _;
 use http::HeaderMap;
-use store::StoreError;
+use learning::Inspector;
+use secure_agg::packing::{PackingError, Unpacker};
 use store::entity::admitted::Admitted;
+use store::{StoreError, WakeEvent};
 use wire::headers::{ATTEMPT, CONTENT_SHA256, MEDIA_MASKED_INPUT};
 use wire::participant::Receipt;
 
@@ -45,11 +48,24 @@ pub(in crate::http) async fn masked_input(
     let round = RoundKey { task, number };
     let ticket = enter(&app.store, round, attempt, participant, sha256).await??;
     check_length(&ticket, announced, limit)?;
+    let turn = app.uploads.begin(participant);
+    let received = async {
+        match &ticket.earlier {
+            Some(_) => reread(&ticket, body).await.map(Ok),
+            None => store_blob(&app, &ticket, body).await,
+        }
+    };
+    let inspected = tokio::select! {
+        received = received => received?,
+        () = turn.ended() => return Err(Error::Conflict("a later upload of this participant took its place".to_owned())),
+    };
     if let Some(earlier) = ticket.earlier {
-        reread(&ticket, body).await?;
         return Ok(Json(receipt(&earlier)));
     }
-    store_blob(&app, &ticket, body).await?;
+    if let Err(refusal) = inspected {
+        turn_away(&app, round, attempt, participant, &refusal).await?;
+        return Err(refusal.into());
+    }
     let fact = Fact::Input { round, attempt, participant, sha256, bytes: ticket.bytes };
     match app.inbox.submit(fact).await.map_err(unwritten)? {
         Outcome::Admitted(admitted) => {
@@ -73,17 +89,72 @@ fn check_length(ticket: &Ticket, announced: Option<u64>, limit: u64) -> Result<(
     }
 }
 
-async fn store_blob(app: &App, ticket: &Ticket, body: Body) -> Result<()> {
+/// Stores what arrives; says what is to be thought of it.
+async fn store_blob(app: &App, ticket: &Ticket, body: Body) -> Result<Result<(), Refusal>> {
     let mut writer = app.store.blobs().writer().await?;
     let mut chunks = Measured::new(ticket, body);
+    let mut inspection = Inspection::new(ticket);
     while let Some(chunk) = chunks.next().await? {
+        inspection.look(&chunk);
         writer.write(chunk).await?;
     }
     match writer.finish(Some(ticket.sha256)).await {
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(inspection.finish()),
         Err(StoreError::Conflict(_)) => Err(Refusal::DigestMismatch { expected: ticket.sha256 }.into()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Without secure aggregation the coordinator can read an update: one that could spoil everybody's sum is refused alone.
+struct Inspection {
+    unpacker: Unpacker,
+    inspector: Inspector,
+    broken: Option<PackingError>,
+}
+
+impl Inspection {
+    fn new(ticket: &Ticket) -> Self {
+        let unpacker = Unpacker::new(ticket.codec.len(), ticket.modulus);
+        Self { unpacker, inspector: ticket.codec.inspector(), broken: None }
+    }
+
+    fn look(&mut self, chunk: &[u8]) {
+        let Self { unpacker, inspector, broken } = self;
+        if broken.is_none() {
+            *broken = unpacker.push(chunk, |word| inspector.push(word)).err();
+        }
+    }
+
+    fn finish(self) -> Result<(), Refusal> {
+        match self.broken {
+            Some(error) => Err(Refusal::Implausible(error.to_string())),
+            None => self.inspector.finish().map_err(|error| Refusal::Implausible(error.to_string())),
+        }
+    }
+}
+
+/// Takes the place of a participant whose update is refused for what it holds: the round need not wait for another one.
+async fn turn_away(
+    app: &App,
+    round: RoundKey,
+    attempt: u32,
+    participant: ParticipantId,
+    refusal: &Refusal,
+) -> Result<()> {
+    let now = app.now();
+    app.store
+        .transact("turn_away", |tx| {
+            Box::pin(async move {
+                let (from, to) = ([AssignmentState::Assigned, AssignmentState::Working], AssignmentState::Abandoned);
+                let why = Some("sent an update that the task's encoding does not yield");
+                tx.set_assignment_state(round, attempt, participant, &from, to, now, why).await
+            })
+        })
+        .await
+        .map_err(Error::Store)?;
+    app.store.wake().publish(WakeEvent::Work);
+    tracing::warn!(%round, attempt, %participant, "{participant} loses its place in round {round}: {refusal}");
+    Ok(())
 }
 
 /// The same input again: its bytes are looked at, but not kept a second time.

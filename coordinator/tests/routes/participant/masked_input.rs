@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::body::Body;
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use http::{Method, Request, StatusCode};
 use serde_json::json;
 use wire::headers::{ATTEMPT, CONTENT_SHA256, MEDIA_MASKED_INPUT};
@@ -22,8 +22,12 @@ struct Scene {
 }
 
 async fn scene() -> Scene {
+    scene_of(&small_task()).await
+}
+
+async fn scene_of(task: &serde_json::Value) -> Scene {
     let t = TestCoordinator::start().await;
-    t.create_task(&small_task()).await;
+    t.create_task(task).await;
     let a = t.enroll("a").await;
     let b = t.enroll("b").await;
     let work = t.assigned(&[a.1.clone(), b.1.clone()]).await.remove(0);
@@ -227,4 +231,54 @@ async fn a_panic_is_a_problem_that_tells_nothing() {
     let reply = s.t.send(&s.a.1, request).await;
     assert_eq!(reply.problem(ProblemType::Internal), "");
     s.nothing_stored().await;
+}
+
+#[tokio::test]
+async fn a_later_upload_of_the_same_participant_ends_the_earlier_one() {
+    let s = scene().await;
+    let body = input([1, 2, 3]);
+    let mut slow = s.t.upload(&s.work, s.a.0, &body);
+    let begun = stream::iter([Ok::<_, std::io::Error>(body[..8].to_vec())]);
+    *slow.body_mut() = Body::from_stream(begun.chain(stream::pending()));
+    let slow = s.t.send(&s.a.1, slow);
+    let again = async {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        s.upload(&body).await
+    };
+    let both = async { tokio::join!(slow, again) };
+    let (slow, again) = tokio::time::timeout(Duration::from_secs(5), both).await.expect("the first one is still held");
+    slow.problem(ProblemType::Conflict);
+    assert_eq!(again.read::<Receipt>().sha256, sha256(&body));
+}
+
+/// A update that is refused for what it holds costs its participant its place, and nobody else the round.
+async fn refused_alone(s: &Scene, bad: &[u8], good: &[u8]) {
+    let detail = s.upload(bad).await.problem(ProblemType::InvalidValue);
+    assert!(detail.contains("none that this task's encoding yields"), "{detail}");
+    s.upload(good).await.problem(ProblemType::NotAssigned);
+    assert_eq!(s.t.send(&s.b.1, s.t.upload(&s.work, s.b.0, good)).await.status, 200);
+    s.t.work().await;
+    let round = s.t.get(&s.t.viewer, "/v1/tasks/small/rounds/1").await.json();
+    assert_eq!((&round["state"], &round["reported"]), (&json!("COMPLETED"), &json!(1)), "{round}");
+    assert_eq!(round["dropped_why"], json!({ "ABANDONED": 1 }));
+}
+
+#[tokio::test]
+async fn an_update_beyond_its_bounds_is_refused_and_the_round_goes_on() {
+    let weight = |weight: u32| [&input([1, 2, 3])[..12], &weight.to_le_bytes()].concat();
+    for bad in [input([1, i32::MIN, 3]), input([0x0fff_ffff, 2, 3]), weight(0), weight(1001), weight(u32::MAX)] {
+        refused_alone(&scene().await, &bad, &input([1, 2, 3])).await;
+    }
+}
+
+#[tokio::test]
+async fn an_update_with_bits_behind_its_end_is_refused_and_the_round_goes_on() {
+    let mut task = small_task();
+    task["aggregation"] = json!({ "modulus_bits": 21 });
+    let s = scene_of(&task).await;
+    let modulus = secure_agg::modular::Modulus::new(21).unwrap();
+    let good = secure_agg::packing::pack(&[1, 2, 3, 10], modulus);
+    let mut bad = good.clone();
+    *bad.last_mut().unwrap() |= 0xf0;
+    refused_alone(&s, &bad, &good).await;
 }

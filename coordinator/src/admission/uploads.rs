@@ -1,0 +1,83 @@
+//! One upload of a participant at a time, or one participant could fill the disk with inputs of which one counts at most.
+//!
+//! The latest wins: a participant that lost its connection sends again long before the old one is found dead.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use federation::id::ParticipantId;
+use tokio_util::sync::CancellationToken;
+
+/// Uploads under way. Clones share them.
+#[derive(Clone, Default)]
+pub(crate) struct Uploads(Arc<Mutex<Running>>);
+
+#[derive(Default)]
+struct Running {
+    begun: u64,
+    latest: HashMap<ParticipantId, (u64, CancellationToken)>,
+}
+
+/// One upload; over when dropped.
+pub(crate) struct Turn {
+    uploads: Uploads,
+    participant: ParticipantId,
+    number: u64,
+    ended: CancellationToken,
+}
+
+impl Uploads {
+    /// Begins an upload and ends the one that this participant has under way, if any.
+    #[must_use]
+    pub(crate) fn begin(&self, participant: ParticipantId) -> Turn {
+        let ended = CancellationToken::new();
+        let (number, earlier) = self.with(|running| {
+            running.begun += 1;
+            (running.begun, running.latest.insert(participant, (running.begun, ended.clone())))
+        });
+        if let Some((_, earlier)) = earlier {
+            earlier.cancel();
+        }
+        Turn { uploads: self.clone(), participant, number, ended }
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Running) -> T) -> T {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Turn {
+    /// Resolves when a later upload has begun.
+    pub(crate) async fn ended(&self) {
+        self.ended.cancelled().await;
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.uploads.with(|running| {
+            if running.latest.get(&self.participant).is_some_and(|(number, _)| *number == self.number) {
+                running.latest.remove(&self.participant);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_latest_of_each_participant_goes_on() {
+        let uploads = Uploads::default();
+        let who = |n| ParticipantId(uuid::Uuid::from_u128(n));
+        let (first, other) = (uploads.begin(who(1)), uploads.begin(who(2)));
+        let second = uploads.begin(who(1));
+        assert!(first.ended.is_cancelled());
+        drop(first);
+        let third = uploads.begin(who(1));
+        assert!(second.ended.is_cancelled() && !third.ended.is_cancelled() && !other.ended.is_cancelled());
+        drop((second, third, other));
+        assert!(uploads.with(|running| running.latest.is_empty()));
+    }
+}

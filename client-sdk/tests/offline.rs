@@ -162,7 +162,9 @@ struct Endless(Arc<AtomicBool>);
 impl Trainer for Endless {
     fn train(&mut self, _: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
         self.0.store(true, Ordering::Relaxed);
-        while !job.cancel.is_cancelled() {
+        // Nobody tells it in a test that fails, which must end as well.
+        let begun = Instant::now();
+        while !job.cancel.is_cancelled() && begun.elapsed() < Duration::from_secs(10) {
             std::thread::yield_now();
         }
         Err(TrainerError::failed("cancelled"))
@@ -189,6 +191,22 @@ async fn an_app_that_stops_while_training_gives_up_its_place_and_stops_the_train
     };
     assert_eq!(participant.run(shutdown).await.unwrap(), Outcome::Stopped);
     assert_eq!(coordinator.world(|world| world.abandoned.clone()), [(1, "shutting_down")]);
+}
+
+#[tokio::test]
+async fn training_that_outlasts_its_round_is_stopped_and_the_participant_is_free_again() {
+    let coordinator = Coordinator::new(1);
+    coordinator.world(|world| world.tweak = Some(|assignment| assignment.remaining_ms = 300));
+    let world = Arc::clone(&coordinator.0);
+    let participant = builder(&coordinator).trainer(Endless(Arc::default())).on_event(move |event| {
+        if let Event::RoundOver { reason, .. } = event {
+            assert!(reason.contains("deadline"), "{reason}");
+            world.lock().unwrap().rounds_done += 1;
+        }
+    });
+    let outcome = tokio::time::timeout(Duration::from_secs(5), finish(participant.build().unwrap())).await;
+    assert!(matches!(outcome, Ok(Outcome::TaskOver { .. })), "{outcome:?}");
+    assert_eq!(coordinator.count("upload"), 0);
 }
 
 #[tokio::test(start_paused = true)]

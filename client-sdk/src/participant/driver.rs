@@ -129,14 +129,27 @@ impl Participant {
         }
     }
 
-    /// The answer to what is under way, a tick if nothing is, or nothing if there is none by `end`.
+    /// The answer to what is under way, a tick if nothing is or if its round's deadline has passed, or nothing if there is
+    /// none by `end`.
     async fn next_input(&mut self, end: tokio::time::Instant) -> Option<Input> {
-        let input = match &mut self.running.running {
-            None => Input::Tick,
-            Some(running) => tokio::time::timeout_at(end, &mut running.answer).await.ok()?,
-        };
-        self.running.running = None;
-        Some(input)
+        loop {
+            let Some(running) = &mut self.running.running else { return Some(Input::Tick) };
+            let left = self.machine.deadline().map(|deadline| deadline.saturating_sub(self.clock.now().elapsed));
+            if left == Some(Duration::ZERO) && running.may_drop {
+                // The machine leaves the round, and tells the trainer.
+                self.running.running = None;
+                continue;
+            }
+            let until = left.map_or(end, |left| end.min(tokio::time::Instant::now() + left));
+            match tokio::time::timeout_at(until, &mut running.answer).await {
+                Ok(input) => {
+                    self.running.running = None;
+                    return Some(input);
+                }
+                Err(_) if until == end => return None,
+                Err(_) => {}
+            }
+        }
     }
 
     /// Tells the machine what happened, and the observer what came of it.

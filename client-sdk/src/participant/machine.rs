@@ -276,6 +276,16 @@ impl Machine {
         self.core.identity.as_ref()
     }
 
+    /// When the round is left although a fetch or training is still under way: drop that then, and poll with a tick.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Duration> {
+        match &self.state {
+            State::Fetch(state) => Some(state.deadline),
+            State::Train(state) => Some(state.deadline),
+            _ => None,
+        }
+    }
+
     /// What has happened since the last call.
     pub fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.core.events)

@@ -124,34 +124,33 @@ impl Drop for Meter {
     }
 }
 
+/// The file is open only while a piece is read: a peer that does not read must not hold it.
 async fn stream(app: &App, model: &ModelVersion, bytes: Range<u64>, charged: Option<(RoundKey, u32)>) -> Result<Body> {
-    let mut blob = app.store.blobs().open(model.sha256).await?;
-    if blob.size() != model.bytes {
-        return Err(StoreError::Corrupt(format!("blob {} has another size than its row says", model.sha256)).into());
+    let (blobs, sha256) = (Arc::clone(app.store.blobs()), model.sha256);
+    if blobs.open(sha256).await?.size() != model.bytes {
+        return Err(StoreError::Corrupt(format!("blob {sha256} has another size than its row says")).into());
     }
-    let start = bytes.start;
-    let blob = tokio::task::spawn_blocking(move || blob.seek(SeekFrom::Start(start)).map(|_| blob))
-        .await
-        .map_err(Error::fault)?
-        .map_err(StoreError::from)?;
     let meter = Meter { inbox: app.inbox.clone(), charged, sent: 0 };
-    let left = bytes.end - bytes.start;
-    let pieces = futures_util::stream::try_unfold((blob, left, meter), |(blob, left, mut meter)| async move {
-        if left == 0 {
+    let pieces = futures_util::stream::try_unfold((blobs, bytes, meter), move |(blobs, bytes, mut meter)| async move {
+        if bytes.is_empty() {
             return Ok(None);
         }
-        let (blob, piece) = tokio::task::spawn_blocking(move || read_piece(blob, left)).await??;
+        let blob = blobs.open(sha256).await?;
+        let Range { start, end } = bytes;
+        let piece = tokio::task::spawn_blocking(move || read_piece(blob, start..end)).await??;
         meter.sent += piece.len() as u64;
-        let left = left - piece.len() as u64;
-        Ok::<_, anyhow::Error>(Some((piece, (blob, left, meter))))
+        let rest = start + piece.len() as u64..end;
+        Ok::<_, anyhow::Error>(Some((piece, (blobs, rest, meter))))
     });
     Ok(Body::from_stream(pieces))
 }
 
-fn read_piece(mut blob: Box<dyn BlobRead>, left: u64) -> std::io::Result<(Box<dyn BlobRead>, Bytes)> {
-    let mut piece = vec![0; usize::try_from(left).unwrap_or(PIECE).min(PIECE)];
+/// The first of these bytes.
+fn read_piece(mut blob: Box<dyn BlobRead>, bytes: Range<u64>) -> std::io::Result<Bytes> {
+    let mut piece = vec![0; usize::try_from(bytes.end - bytes.start).unwrap_or(PIECE).min(PIECE)];
+    blob.seek(SeekFrom::Start(bytes.start))?;
     blob.read_exact(&mut piece)?;
-    Ok((blob, piece.into()))
+    Ok(piece.into())
 }
 
 #[cfg(test)]

@@ -5,10 +5,11 @@ use std::time::Duration;
 use axum::body::Body;
 use http::Request;
 use serde_json::json;
+use tower::ServiceExt as _;
 use wire::problem::ProblemType;
 use wire::route;
 
-use crate::support::{Reply, TestCoordinator, Who, sha256, small_task};
+use crate::support::{Reply, TestCoordinator, Who, config, sha256, small_task};
 
 async fn get(t: &TestCoordinator, who: &Who, path: &str, headers: &[(&str, &str)]) -> Reply {
     let mut request = Request::get(path);
@@ -73,4 +74,27 @@ async fn only_versions_that_exist_are_served_and_only_to_known_peers() {
     get(&t, &Who::Token("x".into()), &route::model_parameters(task, 0), &[])
         .await
         .problem(ProblemType::Unauthenticated);
+}
+
+/// Whoever asks and does not read must not use up what files and connections are made of.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn answers_that_nobody_reads_hold_no_files_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config();
+    config.blobs.url = format!("file:{}", folder.path().display());
+    let t = TestCoordinator::with(&config).await;
+    let task = t.create_task(&small_task()).await;
+    let Who::Token(token) = &t.viewer else { panic!("a viewer has a token") };
+    let mut unread = Vec::new();
+    for _ in 0..10 {
+        let request = Request::get(route::model_parameters(task, 0)).header("authorization", format!("Bearer {token}"));
+        let response = t.inner.router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+        assert_eq!(response.status(), 200);
+        unread.push(response);
+    }
+    let open =
+        std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    let open: Vec<_> = open.filter(|path| path.starts_with(folder.path()) && !path.ends_with("lock")).collect();
+    assert!(open.is_empty(), "{open:?}");
 }

@@ -22,7 +22,7 @@ use crate::http::authenticate::Participant;
 use crate::http::extract::Json;
 use crate::http::problem::{Error, Result};
 
-/// When to come back to a coordinator that is shutting down.
+/// When to come back to a coordinator that is shutting down: not before, and spread as otherwise.
 const RESTART: Duration = Duration::from_secs(2);
 
 pub(in crate::http) async fn check_in(
@@ -71,7 +71,8 @@ pub(in crate::http) async fn check_in(
         }
     }
     leaving.tasks.clear();
-    let after = if app.shutdown.is_cancelled() { RESTART } else { app.desk.come_back(wait, &app.random) };
+    let pause = app.desk.come_back(wait, &app.random);
+    let after = if app.shutdown.is_cancelled() { RESTART + pause } else { pause };
     Ok(Json(CheckInReply::ComeBack { after_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX) }))
 }
 

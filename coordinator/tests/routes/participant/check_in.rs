@@ -169,3 +169,23 @@ async fn a_participant_takes_part_in_round_after_round() {
     assert_eq!((&task["status"], &task["model_version"]), (&json!("COMPLETED"), &json!(2)));
     assert!(matches!(t.check_in(&a, "small").await, CheckInReply::TaskOver { .. }));
 }
+
+#[tokio::test]
+async fn a_coordinator_that_restarts_does_not_call_everybody_back_at_once() {
+    let t = TestCoordinator::start().await;
+    t.create_task(&small_task()).await;
+    let mut all = Vec::new();
+    for n in 0..120 {
+        let (_, who) = t.enroll(&format!("p{n}")).await;
+        t.check_in(&who, "small").await;
+        all.push(who);
+    }
+    t.inner.stop().await;
+    let mut told = std::collections::BTreeSet::new();
+    for who in &all[..20] {
+        let CheckInReply::ComeBack { after_ms } = t.check_in(who, "small").await else { panic!("not sent away") };
+        assert!(after_ms >= 2000, "{after_ms}");
+        told.insert(after_ms);
+    }
+    assert!(told.len() > 5, "{told:?}");
+}

@@ -154,9 +154,14 @@ async fn whoever_shakes_hands_and_says_nothing_is_not_waited_for() {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(server.running.ca_pem().as_bytes()).unwrap()).unwrap();
     let roots = Arc::new(roots);
-    for (protocol, said) in
-        [("http/1.1", ""), ("http/1.1", "GET /healthz HTTP/1.1\r\nhost"), ("h2", ""), ("h2", "PRI * ")]
-    {
+    for (protocol, said) in [
+        ("http/1.1", ""),
+        ("http/1.1", "GET /healthz HTTP/1.1\r\nhost"),
+        // And between two requests.
+        ("http/1.1", "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"),
+        ("h2", ""),
+        ("h2", "PRI * "),
+    ] {
         let mut tls = rustls::ClientConfig::builder().with_root_certificates(Arc::clone(&roots)).with_no_client_auth();
         tls.alpn_protocols = vec![protocol.into()];
         let stream = tokio::net::TcpStream::connect(server.running.address()).await.unwrap();

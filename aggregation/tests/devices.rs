@@ -35,9 +35,11 @@ mod cuda_text {
 
     #[cfg(feature = "host-cuda-test")]
     mod on_the_processor {
+        use aggregation::conformance::{self, Lockstep};
+        use aggregation::cpu::Kernel;
         use aggregation::cuda::host::HostCudaAggregator;
-        use aggregation::{conformance, cpu::Kernel};
-        use conformance::Lockstep;
+        use aggregation::{AggregationError, Aggregator, Shape};
+        use secure_agg::mask::{self, MaskPlan, MaskSeed, Plane, Sign};
 
         #[test]
         fn conforms_on_one_device_and_on_three() {
@@ -50,6 +52,25 @@ mod cuda_text {
         fn keeps_step_with_the_cpu() {
             let cpu = crate::cpu(Kernel::fastest(), 2);
             conformance::run(&Lockstep::new(HostCudaAggregator::new(2, 0), cpu));
+        }
+
+        /// Three devices that hold 2^17 words each begin with pieces of 2^18.
+        #[test]
+        fn goes_on_with_smaller_pieces_when_memory_is_short() {
+            let shape = Shape::new(700_001, 23).expect("in range");
+            let mut plan = MaskPlan::new(Plane::Scalars, 700_001, shape.modulus()).expect("in range");
+            for number in 0..9 {
+                plan.push(MaskSeed::new(&mut [number; 32]), if number < 4 { Sign::Add } else { Sign::Subtract });
+            }
+            let sum: Vec<u32> = (0..700_001).collect();
+            let mut expected = sum.clone();
+            mask::apply(&plan, 0, &mut expected).expect("the plan is for this sum");
+            let (device, mut out) = (HostCudaAggregator::new(3, 1 << 17), vec![0; 700_001]);
+            assert!(matches!(device.begin(shape), Err(AggregationError::OutOfMemory { .. })));
+            device.unmask_slice(&plan, 0, &sum, &mut out).expect("smaller pieces fit");
+            assert!(out == expected, "the bits are the same");
+            let outcome = HostCudaAggregator::new(1, 1000).unmask_slice(&plan, 0, &sum, &mut out);
+            assert!(matches!(outcome, Err(AggregationError::OutOfMemory { .. })), "{outcome:?}");
         }
     }
 }

@@ -7,8 +7,8 @@ use zeroize::Zeroize;
 
 use super::chacha::{BLOCK_WORDS, DOUBLE_ROUNDS, double_round, initial_state};
 use super::kernel::BATCH;
+use super::select;
 use super::unpack;
-use super::{gram, select};
 
 const LANES: usize = 8;
 type Row = [u32; LANES];
@@ -146,10 +146,4 @@ pub(super) fn median(tiles: &[select::Row], vectors: usize, out: &mut [i32]) {
 #[target_feature(enable = "avx2")]
 pub(super) fn trimmed_sum(tiles: &[select::Row], vectors: usize, trim: usize, out: &mut [i32]) {
     select::trimmed_sum(tiles, vectors, trim, out);
-}
-
-/// [`gram::products`], compiled for this processor.
-#[target_feature(enable = "avx2")]
-pub(super) fn products(left: &[gram::Row], right: &[gram::Row]) -> gram::Products {
-    gram::products(left, right)
 }

@@ -15,7 +15,7 @@ pub(super) const PANEL: usize = 2048;
 pub(super) const SIDE: usize = 4;
 /// One vector's words of a panel.
 pub(super) type Row = [i16; PANEL];
-/// Words up to here are multiplied whole: 128 sums of two products, what a lane of 16 gets of a panel, stay below 2^31.
+/// Words up to here are multiplied whole: 128 sums of two products, the most that a lane gets of a panel, stay below 2^31.
 const SMALL: i16 = 1 << 11;
 
 /// Some columns of all vectors, ready to be multiplied. Rows beyond the vectors and words beyond the columns are zero.

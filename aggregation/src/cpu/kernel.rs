@@ -6,7 +6,7 @@ use secure_agg::mask::{self, MaskPlan};
 use secure_agg::modular::Modulus;
 
 #[cfg(target_arch = "x86_64")]
-use super::{avx2, avx512, gram_avx512, unpack_avx2};
+use super::{avx2, avx512, gram_avx2, gram_avx512, unpack_avx2};
 use super::{gram, select, unpack};
 
 /// Words that go through all masks together: 32 KiB stay in a first-level cache. It divides 2^24, so that none of the
@@ -164,7 +164,7 @@ impl Present {
             Kernel::Avx512 if gram_avx512::is_available() => unsafe { gram_avx512::products(left, right) },
             // SAFETY: `check` found the instructions on this processor; `Avx512` includes AVX2.
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512 | Kernel::Avx2 => unsafe { avx2::products(left, right) },
+            Kernel::Avx512 | Kernel::Avx2 => unsafe { gram_avx2::products(left, right) },
             Kernel::Portable => gram::products(left, right),
         }
     }

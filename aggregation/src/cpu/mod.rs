@@ -12,6 +12,8 @@ mod avx512;
 mod chacha;
 mod gram;
 #[cfg(target_arch = "x86_64")]
+mod gram_avx2;
+#[cfg(target_arch = "x86_64")]
 mod gram_avx512;
 mod kernel;
 mod robust;

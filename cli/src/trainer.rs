@@ -1,18 +1,10 @@
-//! A participant's trainer over a shard of ready-made data: the SDK's own training, on the model the task names.
-//!
-//! In the demo many participants share a machine: [`Slots`] bounds how many train at once. Who waits how long for a slot
-//! cannot change a result, since each training is a function of its inputs.
+//! The SDK's trainer in the demo, where many participants share a machine: [`Slots`] bounds how many train at once. Who
+//! waits how long for a slot cannot change a result, since each training is a function of its inputs.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use client_sdk::models::Architecture;
-use client_sdk::train::{self, Device, SgdConfig};
-use client_sdk::{Trained, Trainer, TrainerError, TrainingJob};
-use datasets::Dataset;
-use learning::{MetricValue, Parameters};
-use wire::task::TrainingPlan;
-
-use crate::command::model::examples;
+use client_sdk::learning::{MetricValue, Parameters};
+use client_sdk::{CandleTrainer, Dataset, Trained, Trainer, TrainerError, TrainingJob};
 
 /// How many may train at once.
 pub(crate) struct Slots {
@@ -47,69 +39,34 @@ impl Drop for Slot<'_> {
     }
 }
 
-/// Trains on one shard.
-pub(crate) struct ShardTrainer {
-    train: Arc<Dataset>,
-    held_out: Arc<Dataset>,
-    device: Device,
-    slots: Arc<Slots>,
+/// The SDK's trainer, waiting for a slot whenever it has work.
+pub(crate) struct SlottedTrainer {
+    pub(crate) trainer: CandleTrainer,
+    pub(crate) slots: Arc<Slots>,
 }
 
-impl ShardTrainer {
-    /// Trains on `train`, evaluates on `held_out` (which may be empty), on `device`.
-    pub(crate) fn new(train: Arc<Dataset>, held_out: Arc<Dataset>, device: Device, slots: Arc<Slots>) -> Self {
-        Self { train, held_out, device, slots }
-    }
-}
-
-impl Trainer for ShardTrainer {
+impl Trainer for SlottedTrainer {
     fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
-        let architecture = architecture(job)?;
-        let config = config(&job.plan, job.seed);
-        let trained = self
-            .slots
-            .with(|| train::train(&architecture, model, examples(&self.train), &config, &self.device))
-            .map_err(TrainerError::failed)?;
-        let values = model.values().iter().zip(&trained.delta).map(|(start, delta)| start + delta).collect();
-        let parameters = Parameters::new(Arc::clone(model.layout()), values).map_err(TrainerError::failed)?;
-        let loss = MetricValue { value: trained.mean_loss, count: trained.examples };
-        Ok(Trained { parameters, examples: trained.examples, metrics: vec![("train_loss".to_owned(), loss)] })
+        self.slots.with(|| self.trainer.train(model, job))
     }
 
     fn evaluate(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
-        let architecture = architecture(job)?;
-        if self.held_out.is_empty() {
-            return Ok(Vec::new());
-        }
-        let found = self
-            .slots
-            .with(|| train::evaluate(&architecture, model, examples(&self.held_out), &self.device))
-            .map_err(TrainerError::failed)?;
-        let metric = |value| MetricValue { value, count: found.examples };
-        Ok(vec![("loss".to_owned(), metric(found.loss)), ("accuracy".to_owned(), metric(found.accuracy))])
+        self.slots.with(|| self.trainer.evaluate(model, job))
     }
 
     fn examples(&self) -> u64 {
-        self.train.len() as u64
+        self.trainer.examples()
     }
 }
 
-fn architecture(job: &TrainingJob) -> Result<Architecture, TrainerError> {
-    let value = job.architecture.clone().ok_or_else(|| TrainerError::refused("the task names no architecture"))?;
-    serde_json::from_value(value).map_err(TrainerError::refused)
-}
-
-/// A task's plan in the trainer's numbers.
-#[expect(clippy::cast_possible_truncation, reason = "the trainer's numbers are f32")]
-pub(crate) fn config(plan: &TrainingPlan, seed: u64) -> SgdConfig {
-    SgdConfig {
-        epochs: if plan.steps.is_some() { None } else { Some(plan.epochs) },
-        steps: plan.steps,
-        batch_size: plan.batch_size,
-        learning_rate: plan.learning_rate as f32,
-        momentum: plan.momentum as f32,
-        weight_decay: plan.weight_decay as f32,
-        proximal_mu: plan.proximal_mu as f32,
-        seed,
+/// A shard as the SDK's trainer takes it.
+pub(crate) fn owned(shard: datasets::Dataset) -> Dataset {
+    match shard {
+        datasets::Dataset::Labelled(data) => {
+            Dataset::Labelled { features: data.features, labels: data.labels, width: data.width }
+        }
+        datasets::Dataset::Text(data) => {
+            Dataset::Text { inputs: data.inputs, targets: data.targets, length: data.length }
+        }
     }
 }

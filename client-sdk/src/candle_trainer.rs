@@ -2,6 +2,8 @@
 //!
 //! Reports `loss` and `accuracy` of the received model on the held-out examples, and `train_loss`.
 
+use std::sync::Arc;
+
 use candle_core::Device;
 use learning::{MetricValue, Parameters};
 
@@ -45,23 +47,23 @@ impl Dataset {
 
 /// Trains the SDK's own models ([`crate::models`]) on one core or one GPU.
 pub struct CandleTrainer {
-    training: Dataset,
-    held_out: Dataset,
+    training: Arc<Dataset>,
+    held_out: Arc<Dataset>,
     device: Device,
 }
 
 impl CandleTrainer {
     /// `held_out` must not overlap `training`; it may be empty, then nothing is measured before training.
     #[must_use]
-    pub fn new(training: Dataset, held_out: Dataset, device: Device) -> Self {
-        Self { training, held_out, device }
+    pub fn new(training: impl Into<Arc<Dataset>>, held_out: impl Into<Arc<Dataset>>, device: Device) -> Self {
+        Self { training: training.into(), held_out: held_out.into(), device }
     }
 }
 
 impl Trainer for CandleTrainer {
     fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
         let architecture = architecture(job)?;
-        let config = config(job);
+        let config = SgdConfig::following(&job.plan, job.seed);
         let trained =
             train::train(&architecture, model, self.training.examples(), &config, &self.device).map_err(judge)?;
         let mut parameters = model.clone();
@@ -94,23 +96,6 @@ fn architecture(job: &TrainingJob) -> Result<Architecture, TrainerError> {
         .clone()
         .ok_or_else(|| TrainerError::refused("the task does not say which model it is about (`model.architecture`)"))?;
     serde_json::from_value(architecture).map_err(TrainerError::refused)
-}
-
-/// The task's plan in the trainer's terms.
-fn config(job: &TrainingJob) -> SgdConfig {
-    let plan = &job.plan;
-    #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
-    let narrow = |value: f64| value as f32;
-    SgdConfig {
-        epochs: plan.steps.is_none().then_some(plan.epochs),
-        steps: plan.steps,
-        batch_size: plan.batch_size,
-        learning_rate: narrow(plan.learning_rate),
-        momentum: narrow(plan.momentum),
-        weight_decay: narrow(plan.weight_decay),
-        proximal_mu: narrow(plan.proximal_mu),
-        seed: job.seed,
-    }
 }
 
 /// Another model or impossible numbers are the task's fault, the rest is ours.

@@ -96,11 +96,6 @@ fn announce(output: Output, serving: &Serving) {
 /// Starts a coordinator; what can go wrong is told by what it concerns.
 pub(crate) async fn start(config: &Config) -> Outcome<Running> {
     let parts = Parts::system().map_err(|error| start_failure(&error))?;
-    start_with(config, parts).await
-}
-
-/// The same with parts of one's own.
-pub(crate) async fn start_with(config: &Config, parts: Parts) -> Outcome<Running> {
     Coordinator::start(config, parts).await.map_err(|error| start_failure(&error))
 }
 
@@ -125,7 +120,8 @@ pub(crate) fn dev_config(folder: &Path) -> Outcome<Config> {
     let unusable = || Failure::because(Exit::Io, format!("cannot make the folder {}", folder.display()));
     std::fs::create_dir_all(folder).map_err(unusable())?;
     let folder = folder.canonicalize().map_err(unusable())?;
-    let mut config = Config::default();
+    // The environment may still set what a folder does not decide, such as rate limits.
+    let mut config = Config::load(None, std::env::vars()).map_err(|error| Failure::new(Exit::Configuration, error))?;
     config.database.url = format!("sqlite:{}", folder.join("coordinator.db").display());
     config.blobs.url = format!("file:{}", folder.join("blobs").display());
     config.identity.ca_certificate_file = folder.join("ca.pem");

@@ -1,5 +1,6 @@
 //! `kill -9` in the middle of rounds, of the coordinator and of a participant: what is published is what would have been.
 
+use std::fs::{File, OpenOptions};
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -19,11 +20,22 @@ fn participant(served: &Served, folder: &Path, index: usize, token: Option<&str>
         .arg("--journal")
         .arg(folder.join(format!("journal-{index}")))
         .stdout(Stdio::null())
-        .stderr(Stdio::null());
+        .stderr(log(folder, index))
+        .env("TRIBUTARY_LOG", "info,client_sdk=debug");
     if let Some(token) = token {
         command.args(["--token", token]);
     }
     Background(command.spawn().unwrap())
+}
+
+/// Where a participant says what troubles it.
+fn log(folder: &Path, index: usize) -> File {
+    OpenOptions::new().create(true).append(true).open(folder.join(format!("participant-{index}.log"))).unwrap()
+}
+
+/// What all participants have said, for a test that fails.
+fn logs(folder: &Path) -> String {
+    (0..3).map(|i| std::fs::read_to_string(folder.join(format!("participant-{i}.log"))).unwrap_or_default()).collect()
 }
 
 fn rounds(served: &Served) -> Vec<Value> {
@@ -31,10 +43,11 @@ fn rounds(served: &Served) -> Vec<Value> {
     rounds.as_array().unwrap().clone()
 }
 
-fn wait_for_round(served: &Served, number: u64) {
+fn wait_for_round(served: &Served, folder: &Path, number: u64) {
     let end = Instant::now() + Duration::from_secs(60);
     while rounds(served).first().is_none_or(|round| round["number"].as_u64().unwrap() < number) {
-        assert!(Instant::now() < end, "round {number} never came: {:?}", rounds(served).first());
+        let came = Instant::now() < end;
+        assert!(came, "round {number} never came: {:?}\n{}", rounds(served).first(), logs(folder));
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -81,10 +94,10 @@ fn nothing_is_lost_or_counted_twice_when_processes_are_killed() {
         })
         .collect();
     for number in [3, 8, 13] {
-        wait_for_round(&served, number);
+        wait_for_round(&served, folder.path(), number);
         served = served.kill_and_restart(&data);
     }
-    wait_for_round(&served, 17);
+    wait_for_round(&served, folder.path(), 17);
     drop(participants.remove(1));
     participants.push(participant(&served, folder.path(), 1, None));
 

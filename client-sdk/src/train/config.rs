@@ -1,6 +1,7 @@
 //! How a participant trains: the numbers of local stochastic gradient descent.
 
 use serde::{Deserialize, Serialize};
+use wire::task::TrainingPlan;
 
 /// Most passes over the data in one round.
 pub const MAX_EPOCHS: u32 = 10_000;
@@ -80,6 +81,23 @@ impl SgdConfig {
             weight_decay: 0.0,
             proximal_mu: 0.0,
             seed: 0,
+        }
+    }
+
+    /// What a task's plan asks for, in this trainer's numbers.
+    #[must_use]
+    pub fn following(plan: &TrainingPlan, seed: u64) -> Self {
+        #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
+        let narrow = |value: f64| value as f32;
+        Self {
+            epochs: plan.steps.is_none().then_some(plan.epochs),
+            steps: plan.steps,
+            batch_size: plan.batch_size,
+            learning_rate: narrow(plan.learning_rate),
+            momentum: narrow(plan.momentum),
+            weight_decay: narrow(plan.weight_decay),
+            proximal_mu: narrow(plan.proximal_mu),
+            seed,
         }
     }
 

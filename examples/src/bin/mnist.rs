@@ -4,14 +4,14 @@
 //! (`../shared/data/mnist10k` is looked at as well) and says so loudly if they are not there.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use client_sdk::journal::MemoryJournal;
-use client_sdk::learning::{MetricValue, Parameters};
 use client_sdk::models::{Architecture, Mlp};
-use client_sdk::train::{self, Device, Evaluation, Examples, SgdConfig};
-use client_sdk::{Participant, Trained, Trainer, TrainerError, TrainingJob};
-use datasets::{Dataset, Federated, Labelled, Partition, idx};
+use client_sdk::train::{self, Device};
+use client_sdk::{CandleTrainer, Dataset, Participant};
+use datasets::{Federated, Labelled, Partition, idx};
 use examples::Lab;
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -22,50 +22,6 @@ const SEED: u64 = 42;
 /// Accuracy below which something is broken; 94.3 % was measured.
 const FLOOR: f64 = 0.92;
 
-/// Somebody's digits, and the model that all agreed on.
-struct Digits {
-    model: Architecture,
-    own: Labelled,
-}
-
-impl Digits {
-    fn examples_of(&self) -> Examples<'_> {
-        Examples::Labelled { features: &self.own.features, labels: &self.own.labels, width: self.own.width }
-    }
-
-    fn score(&self, model: &Parameters) -> Result<Evaluation, TrainerError> {
-        train::evaluate(&self.model, model, self.examples_of(), &Device::Cpu).map_err(TrainerError::failed)
-    }
-}
-
-impl Trainer for Digits {
-    fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
-        #[expect(clippy::cast_possible_truncation, reason = "the trainer's numbers are f32")]
-        let config = SgdConfig {
-            epochs: Some(job.plan.epochs),
-            batch_size: job.plan.batch_size,
-            learning_rate: job.plan.learning_rate as f32,
-            seed: job.seed,
-            ..SgdConfig::one_epoch()
-        };
-        let trained = train::train(&self.model, model, self.examples_of(), &config, &Device::Cpu);
-        let trained = trained.map_err(TrainerError::failed)?;
-        let mut parameters = model.clone();
-        parameters.values_mut().iter_mut().zip(&trained.delta).for_each(|(value, delta)| *value += delta);
-        let loss = MetricValue { value: trained.mean_loss, count: trained.examples };
-        Ok(Trained { parameters, examples: trained.examples, metrics: vec![("train_loss".into(), loss)] })
-    }
-
-    fn evaluate(&mut self, model: &Parameters, _: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
-        let score = self.score(model)?;
-        Ok(vec![("accuracy".into(), MetricValue { value: score.accuracy, count: score.examples })])
-    }
-
-    fn examples(&self) -> u64 {
-        self.own.len() as u64
-    }
-}
-
 #[tokio::main]
 async fn main() -> Result<()> {
     let Some(folder) = data_folder() else {
@@ -73,21 +29,23 @@ async fn main() -> Result<()> {
         return Ok(());
     };
     let (train, test) = idx::load_mnist(&folder, SEED)?;
-    let judge = Digits { model: Architecture::Mlp(Mlp::default()), own: test.clone() };
+    let model = Architecture::Mlp(Mlp::default());
+    let held_out = Arc::new(owned(test.clone()));
     let partition = Partition::Dirichlet { alpha: 0.5 };
     let federated = Federated::partitioned(&train, test, partition, PARTICIPANTS, SEED, "MNIST")?;
     let lab = Lab::start().await?;
-    lab.post("/v1/tasks", &task(&judge.model)?).await?;
+    lab.post("/v1/tasks", &task(&model)?).await?;
 
     let mut participants = JoinSet::new();
     for (name, shard) in federated.names.iter().zip(federated.shards) {
-        let Dataset::Labelled(own) = shard else { anyhow::bail!("digits are labelled") };
+        let datasets::Dataset::Labelled(own) = shard else { anyhow::bail!("digits are labelled") };
+        let nothing = owned(own.subset(&[]));
         let mut participant = Participant::builder()
             .server(lab.url())
             .ca_pem(lab.ca_pem())
             .enrollment_token(lab.enrollment_token(name).await?)
             .journal(MemoryJournal::new())
-            .trainer(Digits { model: judge.model.clone(), own })
+            .trainer(CandleTrainer::new(owned(own), nothing, Device::Cpu))
             .seed(Some(SEED))
             .build()?;
         participants.spawn(async move { participant.run(std::future::pending()).await });
@@ -95,13 +53,19 @@ async fn main() -> Result<()> {
     let mut accuracy = 0.0;
     for number in 1..=ROUNDS {
         let round = lab.round("digits", number).await?;
-        accuracy = judge.score(&lab.model("digits", number).await?)?.accuracy;
+        let published = lab.model("digits", number).await?;
+        accuracy = train::evaluate(&model, &published, held_out.examples(), &Device::Cpu)?.accuracy;
         let loss = round["metrics"]["train_loss"]["value"].as_f64().unwrap_or(f64::NAN);
         say(&format!("round {number}: training loss {loss:.4}, accuracy on held-out digits {:.2} %", 100.0 * accuracy));
     }
     lab.stop().await;
     ensure!(accuracy >= FLOOR, "accuracy {accuracy} is below {FLOOR}");
     Ok(())
+}
+
+/// The rows as the SDK's trainer takes them.
+fn owned(rows: Labelled) -> Dataset {
+    Dataset::Labelled { features: rows.features, labels: rows.labels, width: rows.width }
 }
 
 fn task(model: &Architecture) -> Result<serde_json::Value> {
@@ -112,12 +76,12 @@ fn task(model: &Architecture) -> Result<serde_json::Value> {
     let tensors: Result<Vec<_>> = model.tensors()?.into_iter().map(declare).collect();
     Ok(json!({ "spec": {
         "name": "digits",
-        "model": { "tensors": tensors.context("the model's tensors")?, "seed": SEED },
+        "model": { "architecture": model, "tensors": tensors.context("the model's tensors")?, "seed": SEED },
         "training": { "epochs": 2, "batch_size": 10, "learning_rate": 0.1 },
         "rounds": { "count": ROUNDS, "select_max": PARTICIPANTS },
         "selection": { "cohort": { "count": PARTICIPANTS } },
         "aggregation": { "max_weight": 5000 },
-        "metrics": ["accuracy", "train_loss"]
+        "metrics": ["train_loss"]
     } }))
 }
 

@@ -1,14 +1,13 @@
 //! The yardstick: the same model, trainer and number of passes on all the data in one place.
 
 use client_sdk::models::Architecture;
-use client_sdk::train::{self, Device};
+use client_sdk::train::{self, Device, SgdConfig};
 use datasets::Dataset;
 use learning::Parameters;
 use wire::task::TrainingPlan;
 
 use crate::command::model::{Score, examples};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::trainer;
 
 /// Trains on the pooled `shards` for as many passes as all rounds together make, and scores on `test`.
 pub(super) fn train(
@@ -23,7 +22,7 @@ pub(super) fn train(
     let start = architecture.initial(seed).map_err(Failure::because(Exit::Training, "the model's sizes"))?;
     // There is no received model to be held to.
     let plan = TrainingPlan { epochs: plan.epochs.saturating_mul(rounds), proximal_mu: 0.0, ..plan.clone() };
-    let config = trainer::config(&plan, seed);
+    let config = SgdConfig::following(&plan, seed);
     let trained = train::train(architecture, &start, examples(&pooled), &config, &Device::Cpu)
         .map_err(Failure::because(Exit::Training, "training on the pooled data"))?;
     let values = start.values().iter().zip(&trained.delta).map(|(start, delta)| start + delta).collect();

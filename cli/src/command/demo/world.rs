@@ -4,17 +4,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use client_sdk::CandleTrainer;
 use client_sdk::journal::FileJournal;
 use client_sdk::participant::{Event, Outcome as End, Participant};
 use client_sdk::train::Device;
 use client_sdk::transport::Place;
+use coordinator::Running;
 use coordinator::config::Config;
-use coordinator::random::Random;
-use coordinator::{Parts, Running, SystemClock};
 use datasets::Dataset;
-use rand::{Rng as _, SeedableRng as _, TryRng};
-use rand_chacha::ChaCha20Rng;
-use ring::digest::{Context, SHA256};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use wire::admin::{CreateEnrollmentToken, EnrollmentTokenReply, Role};
@@ -27,7 +24,7 @@ use crate::command::serve;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
 use crate::server::Server;
-use crate::trainer::{ShardTrainer, Slots};
+use crate::trainer::{Slots, SlottedTrainer, owned};
 
 /// Requests per second that one peer of the demo may make: it is all ours.
 const RATE: u32 = 1_000_000;
@@ -52,16 +49,13 @@ pub(super) struct World {
     /// The latest attempt that has ended.
     over: watch::Sender<(u32, u32)>,
     stop: watch::Sender<bool>,
-    ids: Ids,
 }
 
 impl World {
     /// Starts the coordinator with everything in `folder`.
     pub(super) async fn start(folder: &Path) -> Outcome<Self> {
         let config = config(folder)?;
-        let ids = Ids::default();
-        let random = ids.random()?;
-        let running = serve::start_with(&config, Parts { clock: Arc::new(SystemClock), random }).await?;
+        let running = serve::start(&config).await?;
         let token = running
             .create_operator_token("demo", Role::Admin)
             .await
@@ -80,7 +74,6 @@ impl World {
             gate: watch::Sender::new(false),
             over: watch::Sender::new((0, 0)),
             stop: watch::Sender::new(false),
-            ids,
         })
     }
 
@@ -103,8 +96,8 @@ impl World {
                 name,
                 url: self.url.clone(),
                 ca_pem: self.running.ca_pem().to_owned(),
-                train: Arc::new(train),
-                held_out: Arc::new(held_out),
+                train: Arc::new(owned(train)),
+                held_out: Arc::new(owned(held_out)),
                 device: settings.device.clone(),
                 slots: Arc::clone(&slots),
                 drops: settings.drops,
@@ -116,12 +109,10 @@ impl World {
                 output,
             };
             let (enrolled, is_enrolled) = oneshot::channel();
-            self.ids.draw_from(settings.seed, index);
             self.participants.spawn(life.live(reply.token, enrolled));
             if is_enrolled.await.is_err() {
                 self.check().await?;
             }
-            self.ids.draw_from_system();
         }
         Ok(())
     }
@@ -174,8 +165,8 @@ struct Life {
     journal: PathBuf,
     url: String,
     ca_pem: String,
-    train: Arc<Dataset>,
-    held_out: Arc<Dataset>,
+    train: Arc<client_sdk::Dataset>,
+    held_out: Arc<client_sdk::Dataset>,
     device: Device,
     slots: Arc<Slots>,
     drops: DropPlan,
@@ -227,12 +218,9 @@ impl Life {
         let (transport, vanished) =
             VanishingTransport::new(&self.url, &self.ca_pem, self.drops, self.index, self.gate.clone())
                 .map_err(Failure::because(Exit::Internal, "a participant's transport"))?;
-        let trainer = ShardTrainer::new(
-            Arc::clone(&self.train),
-            Arc::clone(&self.held_out),
-            self.device.clone(),
-            Arc::clone(&self.slots),
-        );
+        let (train, held_out) = (Arc::clone(&self.train), Arc::clone(&self.held_out));
+        let trainer = CandleTrainer::new(train, held_out, self.device.clone());
+        let trainer = SlottedTrainer { trainer, slots: Arc::clone(&self.slots) };
         let (name, output) = (self.name.clone(), self.output);
         let mut builder = Participant::builder()
             .transport(transport)
@@ -271,68 +259,4 @@ impl Life {
 
 async fn has_vanished(vanished: &mut watch::Receiver<Option<Vanished>>) -> Option<Vanished> {
     vanished.wait_for(Option::is_some).await.ok().and_then(|gone| *gone)
-}
-
-/// Where the coordinator draws from: the system, but for participants' ids, which follow from the seed. Cohorts are drawn
-/// from participants in the order of their ids, so a repeatable draw needs repeatable ids. Tokens and keys are never
-/// drawn from a seed.
-#[derive(Clone, Default)]
-struct Ids(Arc<Mutex<Option<ChaCha20Rng>>>);
-
-impl Ids {
-    fn random(&self) -> Outcome<Random> {
-        let mut seed = [0; 32];
-        ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut seed)
-            .map_err(|_| Failure::new(Exit::Internal, "the system gives no randomness"))?;
-        Ok(Random::new(Switched { system: ChaCha20Rng::from_seed(seed), ids: self.clone() }))
-    }
-
-    fn draw_from(&self, seed: u64, index: u32) {
-        let mut context = Context::new(&SHA256);
-        context.update(b"tributary demo participant");
-        context.update(&seed.to_le_bytes());
-        context.update(&index.to_le_bytes());
-        let mut key = [0; 32];
-        key.copy_from_slice(context.finish().as_ref());
-        *self.lock() = Some(ChaCha20Rng::from_seed(key));
-    }
-
-    fn draw_from_system(&self) {
-        *self.lock() = None;
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<ChaCha20Rng>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-struct Switched {
-    system: ChaCha20Rng,
-    ids: Ids,
-}
-
-impl Switched {
-    fn with<T>(&mut self, draw: impl FnOnce(&mut ChaCha20Rng) -> T) -> T {
-        match self.ids.lock().as_mut() {
-            Some(seeded) => draw(seeded),
-            None => draw(&mut self.system),
-        }
-    }
-}
-
-impl TryRng for Switched {
-    type Error = std::convert::Infallible;
-
-    fn try_next_u32(&mut self) -> Result<u32, Self::Error> {
-        Ok(self.with(|rng| rng.next_u32()))
-    }
-
-    fn try_next_u64(&mut self) -> Result<u64, Self::Error> {
-        Ok(self.with(|rng| rng.next_u64()))
-    }
-
-    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Self::Error> {
-        self.with(|rng| rng.fill_bytes(bytes));
-        Ok(())
-    }
 }

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 
+use client_sdk::CandleTrainer;
 use client_sdk::journal::FileJournal;
 use client_sdk::participant::{BuildError, Event, Outcome as End, Participant, ParticipantError};
 use client_sdk::train::DeviceChoice;
@@ -18,7 +18,7 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, bytes, duration};
 use crate::server::read_ca;
 use crate::signal;
-use crate::trainer::{ShardTrainer, Slots};
+use crate::trainer::owned;
 
 /// One participant.
 #[derive(clap::Args)]
@@ -88,7 +88,7 @@ impl Run {
         let shard = federated.shards.into_iter().nth(self.index as usize);
         let shard = shard.ok_or_else(|| Failure::new(Exit::Data, format!("there is no shard {}", self.index)))?;
         let (train, held_out) = data::own_split(shard, self.data.seed());
-        let trainer = ShardTrainer::new(Arc::new(train), Arc::new(held_out), device, Slots::new(1));
+        let trainer = CandleTrainer::new(owned(train), owned(held_out), device);
         let journal = FileJournal::open(&self.journal).map_err(|error| failure(&error.into()))?;
         let mut builder = Participant::builder()
             .server(self.server.as_str())

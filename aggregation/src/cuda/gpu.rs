@@ -3,6 +3,9 @@
 //! Everything goes through one stream, so work is done in the order of the calls and memory is freed after its last use.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::sleep;
+use std::time::Duration;
 
 use cudarc::driver::sys::{CUdevice_attribute as Attribute, CUresult};
 use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, DriverError, LaunchConfig, PushKernelArg};
@@ -23,6 +26,13 @@ const RESIDENT: usize = 1024;
 /// of 64 bytes (`check_ptx.py` prints the count), which is 6 bytes per clock.
 const BYTES_PER_KHZ: u64 = 240;
 
+/// How long to wait for a GPU that has nothing queued by us, and how much longer for each launch, which takes about 50 ms:
+/// others may use it too. One that takes longer is taken for hung.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE_PER_LAUNCH: Duration = Duration::from_secs(1);
+/// Between two looks at whether it is done: nothing beside what is waited for, and no core is kept busy by waiting.
+const PAUSE: Duration = Duration::from_micros(100);
+
 /// One GPU, opened.
 pub(super) struct CudaGpu {
     context: Arc<CudaContext>,
@@ -30,6 +40,8 @@ pub(super) struct CudaGpu {
     unmask: CudaFunction,
     add_packed: CudaFunction,
     limits: Limits,
+    /// About how many launches nobody has waited for yet.
+    queued: AtomicU32,
 }
 
 /// Seeds in device memory, wiped when dropped.
@@ -71,7 +83,19 @@ impl CudaGpu {
             launch_bytes: multiprocessors.saturating_mul(clock_khz).saturating_mul(BYTES_PER_KHZ),
         };
         let (unmask, add_packed) = (module.load_function("unmask")?, module.load_function("add_packed")?);
-        Ok(Self { stream: context.new_stream()?, context, unmask, add_packed, limits })
+        let (stream, queued) = (context.new_stream()?, AtomicU32::new(0));
+        Ok(Self { context, stream, unmask, add_packed, limits, queued })
+    }
+
+    /// Waits until everything that was queued is done. What failed in it fails here.
+    fn settle(&self) -> Result<(), GpuError> {
+        let queued = self.queued.load(Ordering::Relaxed);
+        let done = self.stream.record_event(None)?;
+        wait(PATIENCE + PATIENCE_PER_LAUNCH.saturating_mul(queued), || Ok(done.try_is_complete()?))?;
+        let less = |now: u32| Some(now.saturating_sub(queued));
+        // Another thread may have taken the same launches off: the number is only ever a measure of patience.
+        let _ = self.queued.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        Ok(())
     }
 
     /// As the driver calls it.
@@ -115,6 +139,7 @@ impl Gpu for CudaGpu {
         // Both buffers belong to this stream, which frees them after the kernel.
         #[expect(unsafe_code, reason = "a kernel's launch")]
         unsafe { builder.launch(config) }?;
+        self.queued.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
@@ -133,7 +158,14 @@ impl Gpu for CudaGpu {
             place.copy_from_slice(&record);
             record.zeroize();
         }
-        let sent = self.stream.memcpy_htod(&staging, &mut records.records).and_then(|()| self.stream.synchronize());
+        let sent = self.stream.memcpy_htod(&staging, &mut records.records);
+        if sent.is_ok()
+            && let Err(error) = self.settle()
+        {
+            // Freeing or wiping it would wait for a GPU that may never be done with it.
+            std::mem::forget(staging);
+            return Err(error);
+        }
         staging.as_mut_slice()?.zeroize();
         sent?;
         Ok(records)
@@ -154,20 +186,51 @@ impl Gpu for CudaGpu {
         // Seeds are records of 12 words, device memory is aligned to more than their 16 bytes.
         #[expect(unsafe_code, reason = "a kernel's launch")]
         unsafe { builder.launch(config) }?;
+        self.queued.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
     fn read(&self, memory: &mut Self::Memory, into: &mut [u32]) -> Result<(), GpuError> {
-        let words =
-            memory.try_slice(..into.len()).ok_or_else(|| GpuError::Failed("a read beyond a piece".to_owned()))?;
+        self.settle()?;
+        let words = memory.try_slice(..into.len());
+        let words = words.ok_or_else(|| GpuError::Failed("a read beyond a piece".to_owned()))?;
         self.stream.memcpy_dtoh(&words, into)?;
-        // Kernels fail when they are waited for.
         Ok(self.stream.synchronize()?)
     }
+}
+
+/// Looks again and again until something is done.
+fn wait(patience: Duration, done: impl Fn() -> Result<bool, GpuError>) -> Result<(), GpuError> {
+    let mut waited = Duration::ZERO;
+    while !done()? {
+        if waited >= patience {
+            return Err(GpuError::Failed(format!("it did not finish within {} s", patience.as_secs())));
+        }
+        sleep(PAUSE);
+        waited += PAUSE;
+    }
+    Ok(())
 }
 
 fn config(threads: usize, parts: u32) -> Result<LaunchConfig, GpuError> {
     let blocks = u32::try_from(threads.div_ceil(BLOCK as usize));
     let blocks = blocks.map_err(|_| GpuError::Failed("a piece is longer than a launch".to_owned()))?;
     Ok(LaunchConfig { grid_dim: (blocks, parts, 1), block_dim: (BLOCK, 1, 1), shared_mem_bytes: 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn a_gpu_that_hangs_is_given_up_and_one_that_is_slow_is_not() {
+        let looks = Cell::new(0);
+        let slow = || Ok(looks.replace(looks.get() + 1) == 5);
+        wait(Duration::from_secs(1), slow).unwrap();
+        let message = wait(10 * PAUSE, || Ok(false)).unwrap_err().to_string();
+        assert_eq!(message, "it did not finish within 0 s");
+        assert!(wait(PAUSE, || Err(GpuError::OutOfMemory)).is_err());
+    }
 }

@@ -139,6 +139,7 @@ mod wgpu {
     mod adapters {
         use aggregation::conformance::{self, Lockstep};
         use aggregation::cpu::Kernel;
+        use aggregation::device::{DeviceChoice, select};
         use aggregation::wgpu::{WgpuAggregator, adapters};
 
         /// Every adapter, opened. With `AGGREGATION_REQUIRE_WGPU` in the environment there must be one.
@@ -161,6 +162,27 @@ mod wgpu {
             for device in opened() {
                 println!("{}", aggregation::Aggregator::name(&device));
                 conformance::run(&device);
+            }
+        }
+
+        /// With the processor behind them, as the coordinator has them.
+        #[test]
+        fn are_chosen_by_name() {
+            for name in adapters().iter().map(|found| found.name().to_owned()) {
+                let choice: DeviceChoice = format!("wgpu:{}", name.to_uppercase()).parse().expect("a name is a choice");
+                let selected = select(choice, 1).expect("an adapter that was found passes its self-test");
+                assert!(selected.aggregator.name().contains(&name), "{selected:?}");
+                conformance::run(&*selected.aggregator);
+            }
+        }
+
+        #[test]
+        fn one_that_is_not_there_is_an_error_that_names_those_that_are() {
+            let choice: DeviceChoice = "wgpu:abacus".parse().expect("a name is a choice");
+            let error = select(choice, 1).expect_err("nobody has an abacus").to_string();
+            assert!(error.starts_with("device wgpu:abacus failed: "), "{error}");
+            for found in adapters() {
+                assert!(error.contains(found.name()), "{error}");
             }
         }
 

@@ -41,5 +41,6 @@ fn describe() {
     metrics::describe_counter!("tributary_masked_input_bytes_total", "Bytes of masked inputs admitted");
     metrics::describe_counter!("tributary_model_bytes_total", "Bytes of model versions sent");
     metrics::describe_counter!("tributary_handshakes_refused_total", "TLS handshakes that failed");
+    metrics::describe_counter!("tributary_device_fallbacks_total", "Sums that another device had to finish");
     metrics::describe_histogram!("tributary_admission_batch_size", "Facts written in one transaction");
 }

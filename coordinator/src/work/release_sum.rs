@@ -5,6 +5,7 @@
 //! own. Inputs that no partial sum holds yet are folded here, in memory: their blobs are still there if this must be
 //! repeated.
 
+use aggregation::{FallbackEvent, Finished};
 use federation::id::RoundKey;
 use federation::round::{FailureReason, Round, RoundState};
 use learning::{ExactSum, NoisedSum};
@@ -85,7 +86,16 @@ fn unmask(sum: Box<dyn aggregation::Accumulator>, participants: u32) -> Result<N
     let unworkable = |error: &dyn std::fmt::Display| StepError::Unworkable(error.to_string());
     let plan =
         MaskPlan::new(Plane::Model, shape.words() as u64, shape.modulus()).map_err(|error| unworkable(&error))?;
-    let words = sum.unmask(&plan)?;
+    let Finished { words, fallback } = sum.finish(&plan)?;
+    if let Some(FallbackEvent { device, reason, taken_over_by }) = fallback {
+        tracing::warn!(
+            device,
+            reason,
+            taken_over_by,
+            "a device failed while unmasking; another one finished with the same bits"
+        );
+        metrics::counter!("tributary_device_fallbacks_total").increment(1);
+    }
     let exact = ExactSum::new(words, shape.modulus().bits(), participants).map_err(|error| unworkable(&error))?;
     Ok(exact.release_without_noise())
 }

@@ -1,5 +1,7 @@
 //! A sample of every body ever shipped: each must still be read, and be written as it was.
 
+#![expect(clippy::unwrap_used, reason = "a sample that cannot be read is a failed test")]
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

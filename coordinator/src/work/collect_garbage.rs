@@ -4,6 +4,8 @@
 //! Blobs are shared by content (two participants may send the same bytes), so this is the only place that deletes them,
 //! only after looking at every row, and not if the same bytes were stored again meanwhile.
 
+use std::time::Duration;
+
 use federation::time::Timestamp;
 use store::StoreError;
 
@@ -18,6 +20,27 @@ pub struct Collected {
     pub check_ins: u32,
     /// Idempotency keys.
     pub idempotency_keys: u32,
+}
+
+/// Tells whether the clock went ahead of time since it was last asked. If it did, a blob that was stored a moment ago, and
+/// whose row is on its way, seems to be old: garbage has to wait until the clock has kept pace for one interval.
+pub(super) struct Pace {
+    clock: Timestamp,
+    elapsed: Duration,
+}
+
+impl Pace {
+    /// Begins to watch: `clock` is the time now.
+    pub(super) fn new(clock: Timestamp) -> Self {
+        Self { clock, elapsed: Duration::ZERO }
+    }
+
+    /// Whether the clock, now at `clock`, has gained more than `tolerance` on the time that has `elapsed` since the beginning.
+    pub(super) fn has_jumped_ahead(&mut self, clock: Timestamp, elapsed: Duration, tolerance: Duration) -> bool {
+        let gained = clock.since(self.clock).saturating_sub(elapsed.saturating_sub(self.elapsed));
+        *self = Self { clock, elapsed };
+        gained > tolerance
+    }
 }
 
 /// Collects once, at most [`super::WorkConfig::garbage_batch`] blobs.
@@ -59,4 +82,24 @@ async fn collect_blobs(env: &Environment, now: Timestamp) -> Result<usize, StepE
         removed += usize::from(blobs.collect(digest, older_than).await?);
     }
     Ok(removed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_clock_that_gains_on_time_has_jumped_ahead() {
+        let (second, tolerance) = (Duration::from_secs(1), Duration::from_secs(30));
+        let mut pace = Pace::new(Timestamp(0));
+        let mut asked = |clock_s: i64, elapsed_s: u32| {
+            pace.has_jumped_ahead(Timestamp(clock_s * 1000), second * elapsed_s, tolerance)
+        };
+        assert!(!asked(30, 30), "as fast as time");
+        assert!(!asked(85, 60), "a correction of 25 s");
+        assert!(asked(3_700, 90), "an hour ahead");
+        assert!(!asked(3_730, 120), "and steady again");
+        assert!(!asked(100, 150), "set back: blobs seem younger, nothing is lost");
+        assert!(!asked(130, 180));
+    }
 }

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::close_phase::close_phase;
-use super::collect_garbage::{Collected, collect_garbage};
+use super::collect_garbage::{Collected, Pace, collect_garbage};
 use super::lease::Lease;
 use super::open_round::open_round;
 use super::plan::{Next, Step, plan};
@@ -76,14 +76,21 @@ impl Engine {
         describe_metrics();
         let mut wakes = self.0.env.store.wake().subscribe();
         let mut workers = Workers::default();
-        let mut garbage_at = Instant::now();
+        let started = Instant::now();
+        let mut garbage_at = started;
+        let mut pace = Pace::new(self.0.env.clock.now());
         while !shutdown.is_cancelled() {
             let looked_at = Instant::now();
             let next = self.look_and_spawn(&mut workers).await;
             if Instant::now() >= garbage_at {
                 garbage_at = Instant::now() + self.0.env.config.garbage_interval;
-                let inner = Arc::clone(&self.0);
-                workers.start(Job::Garbage, async move { collect_garbage(&inner.env).await.map(drop) });
+                let tolerance = self.0.env.config.garbage_grace / 2;
+                if pace.has_jumped_ahead(self.0.env.clock.now(), started.elapsed(), tolerance) {
+                    tracing::warn!("the clock jumped ahead: garbage is left until it keeps pace again");
+                } else {
+                    let inner = Arc::clone(&self.0);
+                    workers.start(Job::Garbage, async move { collect_garbage(&inner.env).await.map(drop) });
+                }
             }
             // Looking costs more the more participants wait: it may take half of the time, not all of it.
             let rest = looked_at.elapsed().min(REST_MAX);

@@ -24,6 +24,10 @@ serve:
 bench:
     bash docs/benchmarks.sh
 
+# the GPU kernels without a GPU: on Mesa's software Vulkan (mesa-vulkan-drivers, libvulkan1), and the CUDA text as C++
+devices:
+    AGGREGATION_REQUIRE_WGPU=1 cargo test -p aggregation --features cuda,wgpu,host-cuda-test
+
 # long forms of tests that CI runs short
 soak:
     PROPTEST_CASES=4096 cargo test --workspace --release

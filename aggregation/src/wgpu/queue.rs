@@ -1,11 +1,12 @@
 //! Talking to one device: every call either succeeds or says why not. The interface's own way is to panic.
 
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ::wgpu::{
-    Buffer, BufferDescriptor, BufferUsages, CommandEncoder, Device, Error, ErrorFilter, MapMode, PollType, Queue,
-    SubmissionIndex,
+    Buffer, BufferAsyncError, BufferDescriptor, BufferUsages, CommandEncoder, Device, Error, ErrorFilter, MapMode,
+    PollType, Queue, SubmissionIndex,
 };
 
 use crate::gpu::GpuError;
@@ -95,6 +96,15 @@ impl Line {
         submission: SubmissionIndex,
         work: impl FnOnce(&Buffer) -> Result<T, GpuError>,
     ) -> Result<T, GpuError> {
+        let told = self.asked(buffer, mode)?;
+        self.given_back(&told, submission)?;
+        let outcome = work(buffer);
+        buffer.unmap();
+        outcome
+    }
+
+    /// Asks for the whole of `buffer`; the driver tells when it is the processor's.
+    fn asked(&self, buffer: &Buffer, mode: MapMode) -> Result<Receiver<Result<(), BufferAsyncError>>, GpuError> {
         let (tell, told) = mpsc::channel();
         self.checked(|| {
             buffer.map_async(mode, .., move |outcome| {
@@ -102,15 +112,24 @@ impl Line {
                 drop(tell.send(outcome));
             });
         })?;
+        Ok(told)
+    }
+
+    /// Waits until `submission` is done and the buffer that was asked for after it is the processor's.
+    ///
+    /// The two are not one: every thread that waits or submits takes the tidings for all buffers off the driver, and hands
+    /// them on one by one. Those for this buffer may still be in another thread's hands when the wait here is over.
+    fn given_back(
+        &self,
+        told: &Receiver<Result<(), BufferAsyncError>>,
+        submission: SubmissionIndex,
+    ) -> Result<(), GpuError> {
         self.wait(submission)?;
-        match told.try_recv() {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => return Err(GpuError::Failed(error.to_string())),
-            Err(_) => return Err(GpuError::Failed("it did not give its memory back".to_owned())),
+        match told.recv_timeout(PATIENCE) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(GpuError::Failed(error.to_string())),
+            Err(_) => Err(GpuError::Failed("it did not give its memory back".to_owned())),
         }
-        let outcome = work(buffer);
-        buffer.unmap();
-        outcome
     }
 }
 
@@ -122,4 +141,38 @@ fn put(buffer: &Buffer, bytes: &[u8]) -> Result<(), GpuError> {
     }
     buffer.unmap();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::wgpu::adapters;
+
+    /// Another thread takes the tidings for two buffers off the driver and is held up at the first.
+    #[test]
+    fn memory_comes_back_even_when_another_thread_brings_it() {
+        let Some(found) = adapters().pop() else {
+            println!("SKIPPED: no adapter");
+            return;
+        };
+        let (device, queue) = pollster::block_on(found.adapter.request_device(&Default::default())).unwrap();
+        let line = Line::new(device, queue);
+        let usage = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
+        let (first, second) = (line.buffer(4, usage).unwrap(), line.buffer(4, usage).unwrap());
+        let submission = line.submit(|encoder| encoder.clear_buffer(&second, 0, None)).unwrap();
+        let (reached, at_the_first) = mpsc::channel();
+        first.map_async(MapMode::Read, .., move |_| {
+            reached.send(()).unwrap();
+            thread::sleep(Duration::from_millis(300));
+        });
+        let told = line.asked(&second, MapMode::Read).unwrap();
+        thread::scope(|scope| {
+            let other = submission.clone();
+            scope.spawn(|| line.wait(other).unwrap());
+            at_the_first.recv().unwrap();
+            line.given_back(&told, submission).unwrap();
+        });
+    }
 }

@@ -59,11 +59,11 @@ impl Pair {
         right: Result<(), AggregationError>,
     ) -> Result<(), AggregationError> {
         agree(&self.name, call, &left, &right);
-        let sums = (self.left.partial(), self.right.partial());
-        if let (Ok(left), Ok(right)) = &sums {
-            compare(&self.name, call, left, right);
-        } else {
-            assert!(sums.0.is_err() && sums.1.is_err(), "{}: after {call}, one is torn", self.name);
+        match (self.left.partial(), self.right.partial()) {
+            (Ok(left), Ok(right)) => compare(&self.name, call, &left, &right),
+            (Err(_), Err(_)) => {}
+            (Ok(_), Err(error)) => panic!("{}: after {call}, the right alone has no sum: {error}", self.name),
+            (Err(error), Ok(_)) => panic!("{}: after {call}, the left alone has no sum: {error}", self.name),
         }
         left
     }

@@ -6,6 +6,7 @@
 mod command;
 mod data;
 mod failure;
+mod lean;
 mod output;
 mod server;
 mod signal;
@@ -16,7 +17,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use crate::command::Cli;
+use crate::command::{Cli, Command};
 use crate::failure::{Exit, Failure};
 use crate::output::{Format, Output};
 
@@ -29,6 +30,9 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return misunderstood(&error),
     };
+    if matches!(cli.command, Command::Serve(_)) {
+        lean::start();
+    }
     let output = Output::new(cli.format);
     let stream = cli.command.is_stream();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();

@@ -26,7 +26,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(20);
 /// Requests of one HTTP/2 connection at once.
 const STREAMS_MAX: u32 = 256;
 /// What one HTTP/2 stream, and one connection, may have on its way to us.
-const STREAM_WINDOW: u32 = 1 << 20;
+const STREAM_WINDOW: u32 = 512 << 10;
 const CONNECTION_WINDOW: u32 = 4 << 20;
 
 /// Bounds of the listener.

@@ -1,5 +1,6 @@
 //! Makes a released sum the task's next model version: a pure function of two blobs, then one transaction.
 
+use bytes::Bytes;
 use federation::id::{Digest, RoundKey};
 use federation::model_version::ModelVersion;
 use federation::round::{FailureReason, Round, RoundState};
@@ -106,21 +107,26 @@ async fn make(
     };
     let base = env.blobs.get(base.sha256).await?;
     let (model, names) = (model.clone(), spec.metrics.clone());
-    blocking(move || step(&model, &names, &sum, &base)).await.map(Some)
+    blocking(move || step(&model, &names, sum, base)).await.map(Some)
 }
 
-/// The pure part: the same bytes give the same bytes on every replica.
-fn step(model: &TaskModel, names: &[String], sum: &[u8], base: &[u8]) -> Result<Result<Made, NoModel>, StepError> {
+/// The pure part: the same bytes give the same bytes on every replica. What is done with is dropped at once: each of these
+/// has the size of a model.
+fn step(model: &TaskModel, names: &[String], sum: Bytes, base: Bytes) -> Result<Result<Made, NoModel>, StepError> {
     let garbage = |error: &dyn std::fmt::Display| Ok(Err(NoModel::Garbage(error.to_string())));
-    let mean = match NoisedSum::from_bytes(sum) {
-        Ok(sum) => match model.codec.decode(&sum) {
-            Ok(mean) => mean,
-            Err(error) => return garbage(&error),
-        },
+    let released = match NoisedSum::from_bytes(&sum) {
+        Ok(released) => released,
         Err(error) => return garbage(&error),
     };
-    let mut parameters = checkpoint::read(base, &model.shared)
+    drop(sum);
+    let mean = match model.codec.decode(&released) {
+        Ok(mean) => mean,
+        Err(error) => return garbage(&error),
+    };
+    drop(released);
+    let mut parameters = checkpoint::read(&base, &model.shared)
         .map_err(|error| StepError::Unworkable(format!("the base model cannot be read: {error}")))?;
+    drop(base);
     if let Err(error) = optimizer::step(&model.optimizer, OptimizerState::Empty, &mut parameters, &mean) {
         return garbage(&error);
     }

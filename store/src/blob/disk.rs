@@ -22,7 +22,7 @@ use super::{BlobRead, BlobStore, BlobWriter, check_expected, finish_digest, sha2
 use crate::error::{Result, StoreError};
 
 /// Bytes gathered before they are handed to a blocking thread: enough that the hand-over costs nothing.
-const BUFFER_BYTES: usize = 1 << 20;
+const BUFFER_BYTES: usize = 256 << 10;
 /// Folder of unfinished blobs.
 const TEMPORARY: &str = "tmp";
 /// File that is locked, shared, by everybody who may have unfinished blobs.

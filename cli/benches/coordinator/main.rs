@@ -18,6 +18,8 @@ type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 #[tokio::main]
 async fn main() -> Outcome {
+    // Nothing else in this process could have installed one.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let asked: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let wanted = |name: &str| asked.is_empty() || asked.iter().any(|argument| argument == name);
     if wanted("empty-round") {

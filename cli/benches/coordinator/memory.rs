@@ -10,7 +10,7 @@ use crate::server::Server;
 const PARAMETERS: usize = 1_000_000;
 const PARTICIPANTS: u32 = 500;
 /// Uploads at once: more would measure this process, not the server.
-const AT_ONCE: usize = 4;
+const AT_ONCE: usize = 16;
 
 pub(crate) async fn run() -> Outcome {
     let server = Server::start()?;

@@ -13,7 +13,8 @@ use secure_agg::mask::{self, MaskPlan};
 use crate::cpu::{CpuAccumulator, CpuAggregator};
 use crate::device::said;
 use crate::shape::room_for;
-use crate::{Accumulator, AggregationError, Aggregator, Shape};
+use crate::work::Stopwatch;
+use crate::{Accumulator, AggregationError, Aggregator, Effort, Shape, Work};
 
 /// A sum that has ended. It may be one that nobody is to see without noise: it is neither printed nor copied.
 pub struct Finished {
@@ -74,6 +75,10 @@ impl Accumulator for FallbackSum {
         self.sum.shape()
     }
 
+    fn summing(&self) -> Effort {
+        self.sum.summing()
+    }
+
     fn add_packed(&mut self, packed: &[u8]) -> Result<(), AggregationError> {
         self.sum.add_packed(packed)
     }
@@ -98,36 +103,39 @@ impl Accumulator for FallbackSum {
         self.finish(plan).map(|finished| finished.words)
     }
 
-    fn finish(self: Box<Self>, plan: &MaskPlan) -> Result<Finished, AggregationError> {
+    fn finish_measured(self: Box<Self>, plan: &MaskPlan) -> Result<(Finished, Work), AggregationError> {
+        let watch = Stopwatch::start();
         let sum = self.sum.words()?;
         let shape = self.sum.shape();
         shape.check_plan(plan)?;
         let mut words = room_for(shape)?;
         words.resize(shape.words(), 0);
-        let fallback = unmask_slice(&*self.device, &self.cpu, plan, (0, sum), &mut words)?;
-        Ok(Finished { words, fallback })
+        let (fallback, device) = unmask_slice(&*self.device, &self.cpu, plan, (0, sum), &mut words)?;
+        let unmasking = Effort { device, took: watch.elapsed() };
+        Ok((Finished { words, fallback }, Work::new(self.sum.summing(), unmasking, plan)))
     }
 }
 
-/// Unmasks the words `slice.1` that lie at `slice.0`. An error is the caller's or the processor's, never the device's.
+/// Unmasks the words `slice.1` that lie at `slice.0`, and says who did it in the end. An error is the caller's or the
+/// processor's, never the device's.
 fn unmask_slice(
     device: &dyn Aggregator,
     cpu: &CpuAggregator,
     plan: &MaskPlan,
     slice: (u64, &[u32]),
     out: &mut [u32],
-) -> Result<Option<FallbackEvent>, AggregationError> {
+) -> Result<(Option<FallbackEvent>, String), AggregationError> {
     let (offset, sum) = slice;
     Shape::check_slice(plan, offset, sum.len(), out.len())?;
     // Without masks there is nothing that a device could do faster than the way to it and back.
     if plan.is_empty() {
         cpu.unmask_slice(plan, offset, sum, out)?;
-        return Ok(None);
+        return Ok((None, cpu.name().to_owned()));
     }
     // A driver's wrapper may panic where it should fail. What it was given is either only read or written anew below.
     let attempt = catch_unwind(AssertUnwindSafe(|| device.unmask_slice(plan, offset, sum, out)));
     let reason = match attempt {
-        Ok(Ok(())) if is_right(plan, offset, sum, out) => return Ok(None),
+        Ok(Ok(())) if is_right(plan, offset, sum, out) => return Ok((None, device.name().to_owned())),
         Ok(Ok(())) => "it gave a wrong answer".to_owned(),
         Ok(Err(AggregationError::Device { reason, .. })) => reason,
         Ok(Err(error)) => error.to_string(),
@@ -136,7 +144,8 @@ fn unmask_slice(
     let (device, taken_over_by) = (device.name().to_owned(), cpu.name().to_owned());
     tracing::error!(%device, %reason, %taken_over_by, "an aggregation device failed in the middle of a round");
     cpu.unmask_slice(plan, offset, sum, out)?;
-    Ok(Some(FallbackEvent { device, reason, taken_over_by }))
+    let finished_by = taken_over_by.clone();
+    Ok((Some(FallbackEvent { device, reason, taken_over_by }), finished_by))
 }
 
 /// Words at each of the places that are compared with the definition.
@@ -155,6 +164,8 @@ fn is_right(plan: &MaskPlan, offset: u64, sum: &[u32], out: &[u32]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use secure_agg::mask::{MaskSeed, Plane, Sign};
 
     use super::*;
@@ -205,7 +216,7 @@ mod tests {
         }
     }
 
-    fn finished(fault: Fault, masks: u8) -> (Finished, Vec<u32>) {
+    fn finished(fault: Fault, masks: u8) -> (Finished, Work, Vec<u32>) {
         let cpu = Arc::new(CpuAggregator::new(1).unwrap());
         let device = Fallback::new(Arc::new(Injected(fault, CpuAggregator::new(1).unwrap())), cpu);
         let shape = Shape::new(100_000, 20).unwrap();
@@ -217,7 +228,8 @@ mod tests {
         let mut sum = device.begin(shape).unwrap();
         sum.merge(&expected).unwrap();
         mask::apply(&plan, 0, &mut expected).unwrap();
-        (sum.finish(&plan).unwrap(), expected)
+        let (finished, work) = sum.finish_measured(&plan).unwrap();
+        (finished, work, expected)
     }
 
     #[test]
@@ -229,20 +241,31 @@ mod tests {
             (Fault::WritesNothing, "it gave a wrong answer"),
             (Fault::StopsHalfWay, "it gave a wrong answer"),
         ] {
-            let (finished, expected) = finished(fault, 3);
+            let (finished, work, expected) = finished(fault, 3);
             assert!(finished.words == expected, "{fault:?}");
             let event = finished.fallback.unwrap();
             assert_eq!((&*event.device, &*event.reason), ("injected", reason));
             assert!(event.taken_over_by.starts_with("cpu ("), "{event:?}");
+            assert_eq!(work.unmasking.device, event.taken_over_by);
         }
     }
 
     #[test]
     fn a_device_that_works_is_no_event_and_one_without_masks_is_not_asked() {
         for (fault, masks) in [(Fault::None, 3), (Fault::Panics, 0)] {
-            let (finished, expected) = finished(fault, masks);
+            let (finished, _, expected) = finished(fault, masks);
             assert!(finished.words == expected && finished.fallback.is_none(), "{fault:?}");
         }
+    }
+
+    #[test]
+    fn who_summed_who_unmasked_how_long_and_how_much_keystream_are_told() {
+        let (_, work, _) = finished(Fault::None, 3);
+        assert!(work.summing.device.starts_with("cpu ("), "{work:?}");
+        assert_eq!((&*work.unmasking.device, work.keystream_bytes), ("injected", 3 * 4 * 100_000));
+        assert!(work.summing.took > Duration::ZERO && work.unmasking.took > Duration::ZERO, "{work:?}");
+        let (_, work, _) = finished(Fault::None, 0);
+        assert!(work.unmasking.device.starts_with("cpu (") && work.keystream_bytes == 0, "{work:?}");
     }
 
     #[test]

@@ -23,6 +23,8 @@ use std::io::{Read, Write};
 
 use secure_agg::mask::MaskPlan;
 
+use work::Stopwatch;
+
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod cpu;
@@ -39,10 +41,12 @@ mod shape;
 mod stream;
 #[cfg(feature = "wgpu")]
 pub mod wgpu;
+mod work;
 
 pub use error::AggregationError;
 pub use fallback::{FallbackEvent, Finished};
 pub use shape::Shape;
+pub use work::{Effort, Work};
 
 /// A device that sums and unmasks. Shared by all rounds; every call may come from any thread.
 pub trait Aggregator: Send + Sync {
@@ -73,6 +77,9 @@ pub trait Aggregator: Send + Sync {
 pub trait Accumulator: Send {
     /// What is being summed.
     fn shape(&self) -> Shape;
+
+    /// Which device adds, and how long it has been at it.
+    fn summing(&self) -> Effort;
 
     /// Adds a vector in its wire form (see [`secure_agg::packing`]), held in memory.
     ///
@@ -121,6 +128,19 @@ pub trait Accumulator: Send {
     /// # Errors
     /// As [`unmask`](Self::unmask).
     fn finish(self: Box<Self>, plan: &MaskPlan) -> Result<Finished, AggregationError> {
-        Ok(Finished { words: self.unmask(plan)?, fallback: None })
+        self.finish_measured(plan).map(|(finished, _)| finished)
+    }
+
+    /// Ends the sum like [`finish`](Self::finish), and tells besides which devices did the work and what it took. That part
+    /// may be printed and stored; the sum may not.
+    ///
+    /// # Errors
+    /// As [`unmask`](Self::unmask).
+    fn finish_measured(self: Box<Self>, plan: &MaskPlan) -> Result<(Finished, Work), AggregationError> {
+        let summing = self.summing();
+        let (device, watch) = (summing.device.clone(), Stopwatch::start());
+        let words = self.unmask(plan)?;
+        let work = Work::new(summing, Effort { device, took: watch.elapsed() }, plan);
+        Ok((Finished { words, fallback: None }, work))
     }
 }

@@ -122,6 +122,10 @@ mod tests {
             self.0.shape()
         }
 
+        fn summing(&self) -> crate::Effort {
+            self.0.summing()
+        }
+
         fn add_packed(&mut self, packed: &[u8]) -> Result<(), AggregationError> {
             self.0.add_packed(packed)
         }

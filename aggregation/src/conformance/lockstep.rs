@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 
 use secure_agg::mask::MaskPlan;
 
-use crate::{Accumulator, AggregationError, Aggregator, Shape};
+use crate::{Accumulator, AggregationError, Aggregator, Effort, Shape};
 
 /// Runs two devices side by side.
 ///
@@ -86,6 +86,11 @@ impl Accumulator for Pair {
     fn shape(&self) -> Shape {
         assert_eq!(self.left.shape(), self.right.shape(), "{}: shape", self.name);
         self.left.shape()
+    }
+
+    fn summing(&self) -> Effort {
+        let (left, right) = (self.left.summing(), self.right.summing());
+        Effort { device: self.name.clone(), took: left.took + right.took }
     }
 
     fn add_packed(&mut self, packed: &[u8]) -> Result<(), AggregationError> {

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rayon::ThreadPool;
 use rayon::prelude::*;
@@ -12,7 +13,8 @@ use secure_agg::packing::{self, PackingError};
 use super::kernel::{BATCH, Present};
 use crate::shape::room_for;
 use crate::stream::read_full;
-use crate::{Accumulator, AggregationError, Shape};
+use crate::work::Stopwatch;
+use crate::{Accumulator, AggregationError, Effort, Shape};
 
 /// Words that one thread adds at a time, and that a stream's buffer holds: a multiple of 8, so every piece of a packed
 /// vector starts on a byte.
@@ -21,17 +23,24 @@ const PIECE: usize = 1 << 16;
 /// The sum, kept modulo 2^32 until someone asks for it.
 pub(crate) struct CpuAccumulator {
     shape: Shape,
+    device: Arc<str>,
     kernel: Present,
     pool: Option<Arc<ThreadPool>>,
     sum: Vec<u32>,
     torn: bool,
+    adding: Duration,
 }
 
 impl CpuAccumulator {
-    pub(super) fn new(shape: Shape, kernel: Present, pool: Option<Arc<ThreadPool>>) -> Result<Self, AggregationError> {
+    pub(super) fn new(
+        shape: Shape,
+        device: Arc<str>,
+        kernel: Present,
+        pool: Option<Arc<ThreadPool>>,
+    ) -> Result<Self, AggregationError> {
         let mut sum = room_for(shape)?;
         sum.resize(shape.words(), 0);
-        Ok(Self { shape, kernel, pool, sum, torn: false })
+        Ok(Self { shape, device, kernel, pool, sum, torn: false, adding: Duration::ZERO })
     }
 
     const fn refuse_if_torn(&self) -> Result<(), AggregationError> {
@@ -62,8 +71,10 @@ impl CpuAccumulator {
             if got < packed.len() {
                 return Err(PackingError::Length { expected, got: taken }.into());
             }
+            let watch = Stopwatch::start();
             packing::check(packed, piece.len(), modulus)?;
             self.kernel.add_packed(piece, packed, modulus);
+            self.adding += watch.elapsed();
         }
         match read_full(stream, &mut [0]).map_err(AggregationError::Read)? {
             0 => Ok(()),
@@ -98,9 +109,13 @@ impl Accumulator for CpuAccumulator {
         self.shape
     }
 
+    fn summing(&self) -> Effort {
+        Effort { device: (*self.device).to_owned(), took: self.adding }
+    }
+
     fn add_packed(&mut self, packed: &[u8]) -> Result<(), AggregationError> {
         self.refuse_if_torn()?;
-        let modulus = self.shape.modulus();
+        let (modulus, watch) = (self.shape.modulus(), Stopwatch::start());
         packing::check(packed, self.shape.words(), modulus)?;
         let kernel = self.kernel;
         let stride = packing::packed_len(PIECE, modulus);
@@ -108,6 +123,7 @@ impl Accumulator for CpuAccumulator {
             let start = index * stride;
             kernel.add_packed(piece, &packed[start..start + packing::packed_len(piece.len(), modulus)], modulus);
         });
+        self.adding += watch.elapsed();
         Ok(())
     }
 
@@ -130,11 +146,12 @@ impl Accumulator for CpuAccumulator {
         if words.len() != self.sum.len() {
             return Err(AggregationError::Length { expected: self.sum.len(), got: words.len() });
         }
-        let kernel = self.kernel;
+        let (kernel, watch) = (self.kernel, Stopwatch::start());
         self.for_each_piece(PIECE, |index, piece| {
             let start = index * PIECE;
             kernel.add_words(piece, &words[start..start + piece.len()]);
         });
+        self.adding += watch.elapsed();
         Ok(())
     }
 

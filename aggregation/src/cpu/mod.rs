@@ -37,7 +37,7 @@ use crate::{Accumulator, AggregationError, Aggregator, Shape};
 /// Sums and unmasks on threads of its own.
 #[derive(Debug)]
 pub struct CpuAggregator {
-    name: String,
+    name: Arc<str>,
     kernel: Present,
     /// `None`: everything runs on the caller's thread.
     pool: Option<Arc<ThreadPool>>,
@@ -70,12 +70,12 @@ impl CpuAggregator {
                 Err(error) => return Err(AggregationError::Device { device: name, reason: error.to_string() }),
             },
         };
-        Ok(Self { name, kernel, pool })
+        Ok(Self { name: name.into(), kernel, pool })
     }
 
     /// A sum of nothing whose words the caller may look at.
     pub(crate) fn begin_here(&self, shape: Shape) -> Result<CpuAccumulator, AggregationError> {
-        CpuAccumulator::new(shape, self.kernel, self.pool.clone())
+        CpuAccumulator::new(shape, Arc::clone(&self.name), self.kernel, self.pool.clone())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 use secure_agg::mask::MaskPlan;
 use secure_agg::modular::{self, Modulus};
@@ -11,7 +12,8 @@ use super::aggregator::apply;
 use super::{Gpu, GpuError, SEEDS_AT_ONCE, SeedList, bytes_of};
 use crate::shape::room_for;
 use crate::stream::read_full;
-use crate::{Accumulator, AggregationError, Shape};
+use crate::work::Stopwatch;
+use crate::{Accumulator, AggregationError, Effort, Shape};
 
 /// Words that go to a device at a time. It divides every piece, and every multiple of it is a whole number of words in
 /// every packed form.
@@ -25,6 +27,7 @@ pub(super) struct GpuAccumulator<G: Gpu> {
     piece: usize,
     pieces: Vec<G::Memory>,
     torn: bool,
+    adding: Duration,
 }
 
 impl<G: Gpu> GpuAccumulator<G> {
@@ -33,7 +36,7 @@ impl<G: Gpu> GpuAccumulator<G> {
         let pieces = gpus.iter().cycle().zip(lengths).map(|(gpu, words)| gpu.zeros(words));
         let pieces: Result<Vec<_>, _> = pieces.collect();
         let pieces = pieces.map_err(|error| error.of(&name, 4 * shape.words()))?;
-        Ok(Self { shape, name, gpus, piece, pieces, torn: false })
+        Ok(Self { shape, name, gpus, piece, pieces, torn: false, adding: Duration::ZERO })
     }
 
     const fn refuse_if_torn(&self) -> Result<(), AggregationError> {
@@ -58,10 +61,13 @@ impl<G: Gpu> GpuAccumulator<G> {
 
     /// Adds the packed words that start at word `at`: at most [`STEP`], and `at` a multiple of it.
     fn add_step(&mut self, at: usize, packed: &[u8], words: usize, modulus: Modulus) -> Result<(), AggregationError> {
+        let watch = Stopwatch::start();
         let (index, within) = (at / self.piece, at % self.piece);
         let gpu = &self.gpus[index % self.gpus.len()];
         gpu.add_packed(&mut self.pieces[index], within, packed, words, modulus.bits())
-            .map_err(|error| self.failed(error))
+            .map_err(|error| self.failed(error))?;
+        self.adding += watch.elapsed();
+        Ok(())
     }
 
     fn add_whole_stream(&mut self, stream: &mut dyn Read) -> Result<(), AggregationError> {
@@ -113,6 +119,11 @@ impl<G: Gpu> GpuAccumulator<G> {
 impl<G: Gpu> Accumulator for GpuAccumulator<G> {
     fn shape(&self) -> Shape {
         self.shape
+    }
+
+    /// The device adds on after its part was handed over; what is left of that counts as unmasking.
+    fn summing(&self) -> Effort {
+        Effort { device: (*self.name).to_owned(), took: self.adding }
     }
 
     fn add_packed(&mut self, packed: &[u8]) -> Result<(), AggregationError> {

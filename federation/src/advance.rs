@@ -11,8 +11,10 @@ use crate::time::Timestamp;
 pub struct Tally {
     /// Eligible participants checked in now; counted only while selecting.
     pub eligible: u32,
-    /// Participants of the cohort the round still waits for.
+    /// Participants that the present phase still waits for.
     pub pending: u32,
+    /// Messages of the present phase of secure aggregation: dealers, signatures or answers. 0 in other phases.
+    pub answered: u32,
     /// Masked inputs accepted.
     pub reported: u32,
     /// Whether the round's model version is stored.
@@ -26,8 +28,7 @@ pub enum Decision {
     Wait(Timestamp),
     /// The clock jumped back behind the phase's start: start the phase's time anew, or its deadline would never come.
     Rebase,
-    /// The phase has what it needs; go to the state given, which is [`RoundState::Collecting`],
-    /// [`RoundState::Aggregating`] or [`RoundState::Completed`].
+    /// The phase has what it needs; go to the state given, which is no failure.
     Close(RoundState),
     /// The round cannot succeed any more.
     Abort(FailureReason),
@@ -43,7 +44,16 @@ pub fn advance(round: &Round, tally: &Tally, now: Timestamp) -> Decision {
     };
     let decision = match round.state {
         RoundState::Selecting => selecting(round, tally, now >= deadline),
+        RoundState::Sharing => {
+            answering(round, tally, now >= deadline, RoundState::Collecting, FailureReason::TooFewShares)
+        }
         RoundState::Collecting => collecting(round, tally, now >= deadline),
+        RoundState::Confirming => {
+            answering(round, tally, now >= deadline, RoundState::Unmasking, FailureReason::TooFewConfirmations)
+        }
+        RoundState::Unmasking => {
+            answering(round, tally, now >= deadline, RoundState::Aggregating, FailureReason::TooFewUnmaskShares)
+        }
         RoundState::Aggregating => aggregating(tally, now >= deadline),
         RoundState::Completed | RoundState::Failed | RoundState::Cancelled => return Decision::Done,
     };
@@ -56,7 +66,8 @@ pub fn advance(round: &Round, tally: &Tally, now: Timestamp) -> Decision {
 
 fn selecting(round: &Round, tally: &Tally, late: bool) -> Option<Decision> {
     if tally.eligible >= round.limits.select.min {
-        return Some(Decision::Close(RoundState::Collecting));
+        let is_secure = round.limits.secure.is_some();
+        return Some(Decision::Close(if is_secure { RoundState::Sharing } else { RoundState::Collecting }));
     }
     late.then_some(Decision::Abort(FailureReason::TooFewParticipants))
 }
@@ -65,12 +76,25 @@ fn collecting(round: &Round, tally: &Tally, late: bool) -> Option<Decision> {
     let limits = &round.limits.collect;
     let nobody_left = tally.pending == 0;
     if tally.reported >= limits.min && (tally.reported >= limits.max || nobody_left || late) {
-        return Some(Decision::Close(RoundState::Aggregating));
+        let is_secure = round.limits.secure.is_some();
+        return Some(Decision::Close(if is_secure { RoundState::Confirming } else { RoundState::Aggregating }));
     }
     if tally.reported.saturating_add(tally.pending) < limits.min {
         return Some(Decision::Abort(FailureReason::QuorumLost));
     }
     late.then_some(Decision::Abort(FailureReason::TooFewInputs))
+}
+
+/// A phase of secure aggregation: everybody's answer is wanted, the threshold is needed.
+fn answering(round: &Round, tally: &Tally, late: bool, next: RoundState, too_few: FailureReason) -> Option<Decision> {
+    let threshold = round.limits.secure.map_or(u32::MAX, |limits| limits.threshold);
+    if tally.answered >= threshold && (tally.pending == 0 || late) {
+        return Some(Decision::Close(next));
+    }
+    if tally.answered.saturating_add(tally.pending) < threshold {
+        return Some(Decision::Abort(FailureReason::QuorumLost));
+    }
+    late.then_some(Decision::Abort(too_few))
 }
 
 fn aggregating(tally: &Tally, late: bool) -> Option<Decision> {

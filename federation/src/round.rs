@@ -1,12 +1,14 @@
 //! The life of a round, defined once.
 //!
 //! ```text
-//! SELECTING ──► COLLECTING ──► AGGREGATING ──► COMPLETED
-//!     │              │               │
-//!     └──────────────┴───────────────┴──────► FAILED(reason) | CANCELLED
+//! SELECTING ──────────────► COLLECTING ─────────────────────────────► AGGREGATING ──► COMPLETED
+//!     └──► SHARING ──────────┘  └──► CONFIRMING ──► UNMASKING ─────────┘
+//!
+//! every state that has not ended ──► FAILED(reason) | CANCELLED
 //! ```
 //!
-//! A round that ended never changes again. A failed round is tried again as the next attempt of the same number.
+//! The lower road is that of secure aggregation. A round that ended never changes again. A failed round is tried again as
+//! the next attempt of the same number, unless masked inputs may have left their participants: [`Round::is_spent`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,8 +26,14 @@ use crate::time::Timestamp;
 pub enum RoundState {
     /// Waiting for enough eligible participants to check in; then a cohort is drawn.
     Selecting,
+    /// Secure aggregation: the cohort deals shares of the seeds of its masks.
+    Sharing,
     /// The cohort trains and uploads masked inputs.
     Collecting,
+    /// Secure aggregation: the included participants sign whose inputs are included.
+    Confirming,
+    /// Secure aggregation: those who signed answer with the shares that open the sum.
+    Unmasking,
     /// The included inputs are summed, released and stepped into a new model version.
     Aggregating,
     /// A model version was published.
@@ -38,8 +46,17 @@ pub enum RoundState {
 
 impl RoundState {
     /// Every state, in the order of a round's life.
-    pub const ALL: [Self; 6] =
-        [Self::Selecting, Self::Collecting, Self::Aggregating, Self::Completed, Self::Failed, Self::Cancelled];
+    pub const ALL: [Self; 9] = [
+        Self::Selecting,
+        Self::Sharing,
+        Self::Collecting,
+        Self::Confirming,
+        Self::Unmasking,
+        Self::Aggregating,
+        Self::Completed,
+        Self::Failed,
+        Self::Cancelled,
+    ];
 
     /// Whether the round is over.
     #[must_use]
@@ -51,8 +68,11 @@ impl RoundState {
     #[must_use]
     pub fn successors(self) -> &'static [Self] {
         match self {
-            Self::Selecting => &[Self::Collecting, Self::Failed, Self::Cancelled],
-            Self::Collecting => &[Self::Aggregating, Self::Failed, Self::Cancelled],
+            Self::Selecting => &[Self::Sharing, Self::Collecting, Self::Failed, Self::Cancelled],
+            Self::Sharing => &[Self::Collecting, Self::Failed, Self::Cancelled],
+            Self::Collecting => &[Self::Confirming, Self::Aggregating, Self::Failed, Self::Cancelled],
+            Self::Confirming => &[Self::Unmasking, Self::Failed, Self::Cancelled],
+            Self::Unmasking => &[Self::Aggregating, Self::Failed, Self::Cancelled],
             Self::Aggregating => &[Self::Completed, Self::Failed, Self::Cancelled],
             Self::Completed | Self::Failed | Self::Cancelled => &[],
         }
@@ -63,7 +83,10 @@ impl RoundState {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Selecting => "SELECTING",
+            Self::Sharing => "SHARING",
             Self::Collecting => "COLLECTING",
+            Self::Confirming => "CONFIRMING",
+            Self::Unmasking => "UNMASKING",
             Self::Aggregating => "AGGREGATING",
             Self::Completed => "COMPLETED",
             Self::Failed => "FAILED",
@@ -113,8 +136,18 @@ names!(RoundState, "round state");
 pub enum FailureReason {
     /// The selection deadline passed with fewer eligible participants than the minimum.
     TooFewParticipants,
+    /// The deadline passed with fewer dealers of key shares than the threshold.
+    TooFewShares,
     /// The collection deadline passed with fewer masked inputs than the minimum.
     TooFewInputs,
+    /// The deadline passed with fewer signatures on the included set than the threshold.
+    TooFewConfirmations,
+    /// The deadline passed with fewer answers that open the sum than the threshold.
+    TooFewUnmaskShares,
+    /// A participant complained about key shares that do not open; no input was released.
+    BadShares,
+    /// So many answers were wrong that the masks could not be restored.
+    UnmaskingFailed,
     /// So many of the cohort are lost that the minimum cannot be reached any more.
     QuorumLost,
     /// Summing and publishing did not finish by its deadline.
@@ -127,9 +160,14 @@ pub enum FailureReason {
 
 impl FailureReason {
     /// Every reason.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 11] = [
         Self::TooFewParticipants,
+        Self::TooFewShares,
         Self::TooFewInputs,
+        Self::TooFewConfirmations,
+        Self::TooFewUnmaskShares,
+        Self::BadShares,
+        Self::UnmaskingFailed,
         Self::QuorumLost,
         Self::AggregationTimedOut,
         Self::GarbageSum,
@@ -141,7 +179,12 @@ impl FailureReason {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::TooFewParticipants => "too_few_participants",
+            Self::TooFewShares => "too_few_shares",
             Self::TooFewInputs => "too_few_inputs",
+            Self::TooFewConfirmations => "too_few_confirmations",
+            Self::TooFewUnmaskShares => "too_few_unmask_shares",
+            Self::BadShares => "bad_shares",
+            Self::UnmaskingFailed => "unmasking_failed",
             Self::QuorumLost => "quorum_lost",
             Self::AggregationTimedOut => "aggregation_timed_out",
             Self::GarbageSum => "garbage_sum",
@@ -180,6 +223,23 @@ pub struct RoundLimits {
     pub collect: PhaseLimits,
     /// Time for summing and publishing.
     pub aggregate_deadline_ms: u64,
+    /// The phases of secure aggregation, where the task has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secure: Option<SecureLimits>,
+}
+
+/// What the phases of secure aggregation need and how long they may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecureLimits {
+    /// t: dealers, signatures and answers without which nothing is opened. It follows from the cohort's size, so it is 0
+    /// until the cohort is drawn.
+    pub threshold: u32,
+    /// Time for dealing key shares.
+    pub share_deadline_ms: u64,
+    /// Time for signing the included set.
+    pub confirm_deadline_ms: u64,
+    /// Time for answering with the shares that open the sum.
+    pub unmask_deadline_ms: u64,
 }
 
 /// One attempt at a round.
@@ -209,12 +269,30 @@ impl Round {
     /// How long the present phase may take; none once the round has ended.
     #[must_use]
     pub fn phase_duration(&self) -> Option<Duration> {
-        match self.state {
-            RoundState::Selecting => Some(self.limits.select.deadline()),
-            RoundState::Collecting => Some(self.limits.collect.deadline()),
-            RoundState::Aggregating => Some(Duration::from_millis(self.limits.aggregate_deadline_ms)),
-            RoundState::Completed | RoundState::Failed | RoundState::Cancelled => None,
-        }
+        // A round without limits for a phase of secure aggregation is never in that phase; if it were, it would be over at once.
+        let secure = |pick: fn(&SecureLimits) -> u64| self.limits.secure.as_ref().map_or(0, pick);
+        let millis = match self.state {
+            RoundState::Selecting => self.limits.select.deadline_ms,
+            RoundState::Sharing => secure(|limits| limits.share_deadline_ms),
+            RoundState::Collecting => self.limits.collect.deadline_ms,
+            RoundState::Confirming => secure(|limits| limits.confirm_deadline_ms),
+            RoundState::Unmasking => secure(|limits| limits.unmask_deadline_ms),
+            RoundState::Aggregating => self.limits.aggregate_deadline_ms,
+            RoundState::Completed | RoundState::Failed | RoundState::Cancelled => return None,
+        };
+        Some(Duration::from_millis(millis))
+    }
+
+    /// Whether masked inputs may have left their participants. If such a round ends without a sum, its number is never
+    /// tried again: another attempt would release the same updates a second time, for another set of participants, and the
+    /// difference of two such sums is a single update. The next round trains afresh.
+    #[must_use]
+    pub fn is_spent(&self) -> bool {
+        let sent = matches!(
+            self.state,
+            RoundState::Collecting | RoundState::Confirming | RoundState::Unmasking | RoundState::Aggregating
+        );
+        self.limits.secure.is_some() && sent
     }
 
     /// When the present phase must end; none once the round has ended.
@@ -305,6 +383,9 @@ pub struct Assignment {
     pub state_since: Timestamp,
     /// A participant's own words or a code, for [`AssignmentState::Abandoned`]; at most 200 bytes.
     pub detail: Option<String>,
+    /// The phase in which it stopped answering, if it did. A participant whose input was accepted stays
+    /// [`AssignmentState::Reported`] when it is missed in a later phase.
+    pub dropped_in: Option<RoundState>,
     /// When it was drawn.
     pub assigned_at: Timestamp,
 }

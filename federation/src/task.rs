@@ -9,12 +9,16 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::cohort::{Cohort, Requirements, round_up};
-use crate::round::{PhaseLimits, RoundLimits, UnknownName, names};
+use crate::round::{PhaseLimits, RoundLimits, SecureLimits, UnknownName, names};
 
 /// Largest cohort a round may have.
 pub const MAX_COHORT: u32 = 65_536;
 /// Longest deadline of a phase: 30 days.
 pub const MAX_DEADLINE_MS: u64 = 30 * 24 * 3600 * 1000;
+/// Largest cohort of a session of secure aggregation.
+pub const MAX_SECURE_COHORT: u32 = 1024;
+/// Smallest cohort of a session of secure aggregation: of two, each would learn the other's update from the sum.
+pub const MIN_SECURE_COHORT: u32 = 3;
 /// Most metrics a task may name.
 pub const MAX_METRICS: usize = 16;
 
@@ -42,6 +46,9 @@ pub struct TaskSpec {
     /// How updates become a new model version.
     #[serde(default)]
     pub aggregation: AggregationSpec,
+    /// Whether and how updates are hidden from the coordinator.
+    #[serde(default)]
+    pub secure_aggregation: SecureAggregationSpec,
     /// Names of the weighted means that participants report, in the order they travel.
     #[serde(default = "default_metrics")]
     pub metrics: Vec<String>,
@@ -241,6 +248,75 @@ impl Default for AggregationSpec {
     }
 }
 
+/// Secure aggregation: on unless it is switched off. The coordinator derives the thresholds from these numbers and the
+/// cohort's size; every participant does the same and refuses to take part under weaker ones.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SecureAggregationSpec {
+    /// False: the operator of the coordinator can read every update.
+    pub enabled: bool,
+    /// Fewest participants a session starts with, 3 to 1024.
+    pub min_cohort: u32,
+    /// γ: the part of the cohort that may collude with the coordinator without learning more than the sum, 0 to 0.5.
+    pub max_corrupt_fraction: f64,
+    /// δ: the part of the cohort that may drop out without costing the round, below 1.
+    pub max_dropout_fraction: f64,
+    /// Instead of `aggregation.modulus_bits`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub modulus_bits: Option<u8>,
+    /// Instead of `aggregation.clip_range`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clip_range: Option<f32>,
+    /// How long participants may take to deal key shares.
+    pub share_deadline_ms: u64,
+    /// How long the included participants may take to sign whose inputs are included.
+    pub confirm_deadline_ms: u64,
+    /// How long those who signed may take to answer with the shares that open the sum.
+    pub unmask_deadline_ms: u64,
+}
+
+impl Default for SecureAggregationSpec {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            min_cohort: MIN_SECURE_COHORT,
+            max_corrupt_fraction: 0.1,
+            max_dropout_fraction: 0.3,
+            modulus_bits: None,
+            clip_range: None,
+            share_deadline_ms: 60_000,
+            confirm_deadline_ms: 60_000,
+            unmask_deadline_ms: 60_000,
+        }
+    }
+}
+
+impl SecureAggregationSpec {
+    /// Updates in the clear.
+    #[must_use]
+    pub fn disabled() -> Self {
+        Self { enabled: false, ..Self::default() }
+    }
+
+    /// γ in millionths, rounded.
+    #[must_use]
+    pub fn max_corrupt_millionths(&self) -> u32 {
+        millionths(self.max_corrupt_fraction)
+    }
+
+    /// δ in millionths, rounded.
+    #[must_use]
+    pub fn max_dropout_millionths(&self) -> u32 {
+        millionths(self.max_dropout_fraction)
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, which is meant")]
+fn millionths(fraction: f64) -> u32 {
+    (fraction * 1e6).round() as u32
+}
+
 /// How the mean update steps the model.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "name", rename_all = "snake_case", deny_unknown_fields)]
@@ -338,6 +414,9 @@ impl TaskSpec {
         self.check_selection(&mut checks);
         self.check_rounds(&mut checks, deployment);
         self.check_aggregation(&mut checks);
+        if self.secure_aggregation.enabled {
+            self.check_secure_aggregation(&mut checks, deployment);
+        }
         if checks.0.is_empty() { Ok(()) } else { Err(checks.0) }
     }
 
@@ -354,7 +433,27 @@ impl TaskSpec {
                 deadline_ms: rounds.collect_deadline_ms,
             },
             aggregate_deadline_ms: rounds.aggregate_deadline_ms,
+            secure: self.secure_aggregation.enabled.then_some(SecureLimits {
+                threshold: 0,
+                share_deadline_ms: self.secure_aggregation.share_deadline_ms,
+                confirm_deadline_ms: self.secure_aggregation.confirm_deadline_ms,
+                unmask_deadline_ms: self.secure_aggregation.unmask_deadline_ms,
+            }),
         }
+    }
+
+    /// b: updates are sums modulo 2^b.
+    #[must_use]
+    pub fn modulus_bits(&self) -> u8 {
+        let own = self.secure_aggregation.enabled.then_some(self.secure_aggregation.modulus_bits).flatten();
+        own.unwrap_or(self.aggregation.modulus_bits)
+    }
+
+    /// Each coordinate of an update is clipped to ± this.
+    #[must_use]
+    pub fn clip_range(&self) -> f32 {
+        let own = self.secure_aggregation.enabled.then_some(self.secure_aggregation.clip_range).flatten();
+        own.unwrap_or(self.aggregation.clip_range)
     }
 
     /// How many to draw and how many inputs to aim at, given how many are eligible.
@@ -369,8 +468,17 @@ impl TaskSpec {
     fn select_min(&self) -> u32 {
         self.rounds.select_min.unwrap_or(match self.selection.cohort {
             Cohort::Count(count) => count,
+            Cohort::Fraction(_) if self.secure_aggregation.enabled => self.smallest_drawing(),
             Cohort::Fraction(_) => 2,
         })
+    }
+
+    /// How many must be eligible for a fraction of them to make a cohort of secure aggregation.
+    fn smallest_drawing(&self) -> u32 {
+        let wanted = self.secure_aggregation.min_cohort.min(MAX_SECURE_COHORT);
+        (wanted..=self.rounds.select_max.max(wanted))
+            .find(|&eligible| self.draw(eligible).cohort >= wanted)
+            .unwrap_or(wanted)
     }
 
     /// Inputs a round aims at when it opens with as few participants as it may.
@@ -506,22 +614,75 @@ impl TaskSpec {
             "aggregation.optimizer.learning_rate",
             "must be positive and finite",
         );
-        checks.require(
-            (16..=32).contains(&aggregation.modulus_bits),
-            "aggregation.modulus_bits",
-            "must be between 16 and 32",
-        );
-        checks.require(
-            aggregation.clip_range.is_finite() && aggregation.clip_range > 0.0,
-            "aggregation.clip_range",
-            "must be positive and finite",
-        );
+        for (field, bits) in [
+            ("aggregation.modulus_bits", Some(aggregation.modulus_bits)),
+            ("secure_aggregation.modulus_bits", self.secure_aggregation.modulus_bits),
+        ] {
+            checks.require(bits.is_none_or(|bits| (16..=32).contains(&bits)), field, "must be between 16 and 32");
+        }
+        for (field, range) in [
+            ("aggregation.clip_range", Some(aggregation.clip_range)),
+            ("secure_aggregation.clip_range", self.secure_aggregation.clip_range),
+        ] {
+            let holds = range.is_none_or(|range| range.is_finite() && range > 0.0);
+            checks.require(holds, field, "must be positive and finite");
+        }
         checks.require(
             aggregation.clip_norm.is_none_or(|norm| norm.is_finite() && norm > 0.0),
             "aggregation.clip_norm",
             "must be positive and finite, or left out",
         );
         checks.require(aggregation.max_weight >= 1, "aggregation.max_weight", "must be at least 1");
+    }
+
+    /// What can be said without the protocol; thresholds are `secure-agg`'s to check.
+    fn check_secure_aggregation(&self, checks: &mut Checks, deployment: &Deployment) {
+        let secure = &self.secure_aggregation;
+        checks.require_with(
+            (MIN_SECURE_COHORT..=MAX_SECURE_COHORT).contains(&secure.min_cohort),
+            "secure_aggregation.min_cohort",
+            || format!("is {}; it must be between 3 and 1024", secure.min_cohort),
+        );
+        checks.require_with(self.rounds.select_max <= MAX_SECURE_COHORT, "rounds.select_max", || {
+            format!(
+                "is {}; a cohort of secure aggregation has at most {MAX_SECURE_COHORT} participants: lower it, or switch secure \
+                 aggregation off (secure_aggregation.enabled = false), which lets the operator read every update",
+                self.rounds.select_max
+            )
+        });
+        checks.require(
+            (0.0..=0.5).contains(&secure.max_corrupt_fraction),
+            "secure_aggregation.max_corrupt_fraction",
+            "must be between 0 and 0.5",
+        );
+        checks.require(
+            (0.0..1.0).contains(&secure.max_dropout_fraction),
+            "secure_aggregation.max_dropout_fraction",
+            "must be at least 0 and below 1",
+        );
+        let smallest = self.draw(self.select_min()).cohort;
+        checks.require_with(smallest >= secure.min_cohort, "secure_aggregation.min_cohort", || {
+            format!(
+                "is {}, but a cohort drawn from rounds.select_min = {} participants has only {smallest}: raise the cohort or \
+                 select_min, or switch secure aggregation off (secure_aggregation.enabled = false), which lets the operator \
+                 read every update",
+                secure.min_cohort,
+                self.select_min()
+            )
+        });
+        for (field, deadline_ms) in [
+            ("secure_aggregation.share_deadline_ms", secure.share_deadline_ms),
+            ("secure_aggregation.confirm_deadline_ms", secure.confirm_deadline_ms),
+            ("secure_aggregation.unmask_deadline_ms", secure.unmask_deadline_ms),
+        ] {
+            checks.require_with((deployment.poll_interval_ms..=MAX_DEADLINE_MS).contains(&deadline_ms), field, || {
+                format!(
+                    "is {deadline_ms}; it must be at least the poll interval of this coordinator ({} ms), or participants \
+                     would hear of the phase after it is over, and at most 30 days",
+                    deployment.poll_interval_ms
+                )
+            });
+        }
     }
 }
 

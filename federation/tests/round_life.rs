@@ -7,28 +7,38 @@ use std::time::Duration;
 
 use federation::advance::{Decision, Tally, advance};
 use federation::id::{RoundKey, TaskId};
-use federation::round::{AssignmentState, FailureReason, PhaseLimits, Round, RoundLimits, RoundState};
+use federation::round::{AssignmentState, FailureReason, PhaseLimits, Round, RoundLimits, RoundState, SecureLimits};
 use federation::time::{Clock, MockClock, Timestamp};
 use proptest::prelude::*;
 
 const SINCE: Timestamp = Timestamp(1_000_000);
 const DEADLINE_MS: i64 = 100;
 
-fn limits() -> RoundLimits {
+const THRESHOLD: u32 = 2;
+
+fn limits(is_secure: bool) -> RoundLimits {
+    let deadline_ms = DEADLINE_MS.unsigned_abs();
+    let secure = SecureLimits {
+        threshold: THRESHOLD,
+        share_deadline_ms: deadline_ms,
+        confirm_deadline_ms: deadline_ms,
+        unmask_deadline_ms: deadline_ms,
+    };
     RoundLimits {
+        secure: is_secure.then_some(secure),
         select: PhaseLimits { min: 3, max: 5, deadline_ms: DEADLINE_MS.unsigned_abs() },
         collect: PhaseLimits { min: 2, max: 3, deadline_ms: DEADLINE_MS.unsigned_abs() },
         aggregate_deadline_ms: DEADLINE_MS.unsigned_abs(),
     }
 }
 
-fn round(state: RoundState) -> Round {
+fn round(state: RoundState, is_secure: bool) -> Round {
     Round {
         key: RoundKey { task: TaskId(uuid::Uuid::from_u128(7)), number: 1 },
         attempt: 1,
         state,
         base_version: 0,
-        limits: limits(),
+        limits: limits(is_secure),
         cohort: 4,
         state_since: SINCE,
         opened_at: SINCE,
@@ -36,21 +46,34 @@ fn round(state: RoundState) -> Round {
     }
 }
 
-/// Every state × every tally up to a little above the limits × the times around each edge.
+/// Every state with and without secure aggregation × every tally up to a little above the limits × the times around each edge.
 fn for_every_case(mut check: impl FnMut(&Round, &Tally, Timestamp, Decision)) {
     let times = [-1_000_000, -1, 0, 1, DEADLINE_MS - 1, DEADLINE_MS, DEADLINE_MS + 1, i64::MAX / 2];
-    for state in RoundState::ALL {
-        let round = round(state);
-        for eligible in 0..=6 {
-            for pending in 0..=5 {
-                for reported in 0..=5 {
-                    for published in [false, true] {
-                        let tally = Tally { eligible, pending, reported, published };
-                        for offset in times {
-                            let now = Timestamp(SINCE.0 + offset);
-                            check(&round, &tally, now, advance(&round, &tally, now));
-                        }
-                    }
+    for (state, is_secure) in RoundState::ALL.into_iter().flat_map(|state| [(state, false), (state, true)]) {
+        if !is_secure && is_secure_phase(state) {
+            continue;
+        }
+        let round = round(state, is_secure);
+        for_every_tally(|tally| {
+            for offset in times {
+                let now = Timestamp(SINCE.0 + offset);
+                check(&round, tally, now, advance(&round, tally, now));
+            }
+        });
+    }
+}
+
+fn is_secure_phase(state: RoundState) -> bool {
+    matches!(state, RoundState::Sharing | RoundState::Confirming | RoundState::Unmasking)
+}
+
+fn for_every_tally(mut check: impl FnMut(&Tally)) {
+    for eligible in 0..=6 {
+        for pending in 0..=5 {
+            for count in 0..=5 {
+                for published in [false, true] {
+                    check(&Tally { eligible, pending, reported: count, answered: 0, published });
+                    check(&Tally { eligible, pending, reported: 2, answered: count, published });
                 }
             }
         }
@@ -82,10 +105,44 @@ fn each_phase_closes_exactly_when_it_has_what_it_needs() {
             RoundState::Selecting => tally.eligible >= 3,
             RoundState::Collecting => tally.reported >= 2 && (tally.reported >= 3 || tally.pending == 0 || late),
             RoundState::Aggregating => tally.published,
+            state if is_secure_phase(state) => tally.answered >= THRESHOLD && (tally.pending == 0 || late),
             _ => false,
         };
         assert_eq!(matches!(decision, Decision::Close(_)), enough, "{:?} {tally:?} {now}", round.state);
     });
+}
+
+#[test]
+fn secure_rounds_take_the_secure_road_and_no_other_does() {
+    for_every_case(|round, tally, now, decision| {
+        let Decision::Close(next) = decision else { return };
+        let is_secure = round.limits.secure.is_some();
+        let expected = match (round.state, is_secure) {
+            (RoundState::Selecting, true) => RoundState::Sharing,
+            (RoundState::Selecting, false) | (RoundState::Sharing, _) => RoundState::Collecting,
+            (RoundState::Collecting, true) => RoundState::Confirming,
+            (RoundState::Confirming, _) => RoundState::Unmasking,
+            (RoundState::Collecting, false) | (RoundState::Unmasking, _) => RoundState::Aggregating,
+            _ => RoundState::Completed,
+        };
+        assert_eq!(next, expected, "{:?} {tally:?} {now}", round.state);
+    });
+}
+
+#[test]
+fn a_round_is_spent_once_masked_inputs_may_be_out() {
+    for state in RoundState::ALL {
+        assert!(!round(state, false).is_spent(), "{state}: without masks there is nothing to tell apart");
+        let spent = !matches!(
+            state,
+            RoundState::Selecting
+                | RoundState::Sharing
+                | RoundState::Completed
+                | RoundState::Failed
+                | RoundState::Cancelled
+        );
+        assert_eq!(round(state, true).is_spent(), spent, "{state}");
+    }
 }
 
 #[test]
@@ -95,16 +152,27 @@ fn each_abort_has_the_reason_that_fits() {
         let late = now.0 >= SINCE.0 + DEADLINE_MS;
         let fits = match reason {
             FailureReason::TooFewParticipants => {
-                round.state == RoundState::Selecting && late && tally.eligible < limits().select.min
+                round.state == RoundState::Selecting && late && tally.eligible < round.limits.select.min
             }
             FailureReason::TooFewInputs => {
-                round.state == RoundState::Collecting && late && tally.reported < limits().collect.min
+                round.state == RoundState::Collecting && late && tally.reported < round.limits.collect.min
             }
-            FailureReason::QuorumLost => {
-                round.state == RoundState::Collecting && tally.reported + tally.pending < limits().collect.min
+            FailureReason::QuorumLost if round.state == RoundState::Collecting => {
+                tally.reported + tally.pending < round.limits.collect.min
+            }
+            FailureReason::QuorumLost => is_secure_phase(round.state) && tally.answered + tally.pending < THRESHOLD,
+            FailureReason::TooFewShares => round.state == RoundState::Sharing && late && tally.answered < THRESHOLD,
+            FailureReason::TooFewConfirmations => {
+                round.state == RoundState::Confirming && late && tally.answered < THRESHOLD
+            }
+            FailureReason::TooFewUnmaskShares => {
+                round.state == RoundState::Unmasking && late && tally.answered < THRESHOLD
             }
             FailureReason::AggregationTimedOut => round.state == RoundState::Aggregating && late && !tally.published,
-            FailureReason::GarbageSum | FailureReason::InputLost => false,
+            FailureReason::GarbageSum
+            | FailureReason::InputLost
+            | FailureReason::BadShares
+            | FailureReason::UnmaskingFailed => false,
         };
         assert!(fits, "{reason}: {:?} {tally:?} {now}", round.state);
     });
@@ -126,14 +194,15 @@ fn waiting_ends_at_the_deadline_which_lies_ahead() {
 fn one_more_input_never_costs_a_round() {
     for_every_case(|round, tally, now, decision| {
         let Decision::Close(next) = decision else { return };
-        let more = Tally { reported: tally.reported + 1, eligible: tally.eligible + 1, ..*tally };
+        let Tally { eligible, answered, reported, .. } = *tally;
+        let more = Tally { eligible: eligible + 1, answered: answered + 1, reported: reported + 1, ..*tally };
         assert_eq!(advance(round, &more, now), Decision::Close(next), "{tally:?} {now}");
     });
 }
 
 #[test]
 fn the_end_of_time_does_not_wrap() {
-    let mut round = round(RoundState::Selecting);
+    let mut round = round(RoundState::Selecting, true);
     round.state_since = Timestamp(i64::MAX - 1);
     let decision = advance(&round, &Tally::default(), Timestamp(0));
     assert_eq!(decision, Decision::Rebase);
@@ -172,8 +241,8 @@ struct Life {
 }
 
 impl Life {
-    fn new() -> Self {
-        Self { round: round(RoundState::Selecting), tally: Tally::default(), clock: MockClock::new(SINCE) }
+    fn new(is_secure: bool) -> Self {
+        Self { round: round(RoundState::Selecting, is_secure), tally: Tally::default(), clock: MockClock::new(SINCE) }
     }
 
     fn apply(&mut self, event: &Event) {
@@ -183,7 +252,10 @@ impl Life {
             Event::Leave => tally.eligible = tally.eligible.saturating_sub(1),
             Event::Report if tally.pending > 0 => {
                 tally.pending -= 1;
-                tally.reported += 1;
+                match self.round.state {
+                    RoundState::Collecting => tally.reported += 1,
+                    _ => tally.answered += 1,
+                }
             }
             Event::Abandon => tally.pending = tally.pending.saturating_sub(1),
             Event::Publish => tally.published = self.round.state == RoundState::Aggregating,
@@ -211,9 +283,12 @@ impl Life {
         };
         assert!(!was_over, "a round that ended never changes again");
         assert!(self.round.state.successors().contains(&next));
-        if next == RoundState::Collecting {
-            self.tally.pending = self.tally.eligible.min(4);
-        }
+        self.tally.pending = match (next, self.round.state) {
+            (RoundState::Sharing, _) | (RoundState::Collecting, RoundState::Selecting) => self.tally.eligible.min(4),
+            (RoundState::Confirming, _) => self.tally.reported,
+            _ => self.tally.answered,
+        };
+        self.tally.answered = 0;
         self.round.state = next;
         self.round.state_since = now;
     }
@@ -221,13 +296,13 @@ impl Life {
 
 proptest! {
     #[test]
-    fn once_time_passes_every_round_ends(events in proptest::collection::vec(event(), 0..60)) {
-        let mut life = Life::new();
+    fn once_time_passes_every_round_ends(events in proptest::collection::vec(event(), 0..60), is_secure: bool) {
+        let mut life = Life::new(is_secure);
         for event in &events {
             life.apply(event);
         }
         // Nothing happens any more; the clock may lie behind the phase's start, hence one rebase per phase.
-        for _ in 0..6 {
+        for _ in 0..12 {
             life.ask();
             life.clock.advance(Duration::from_millis(DEADLINE_MS.unsigned_abs()));
         }
@@ -236,8 +311,8 @@ proptest! {
     }
 
     #[test]
-    fn a_clock_that_jumps_back_delays_a_round_by_one_phase_at_most(back in 1_i64..1_000_000, state in 0_usize..3) {
-        let mut life = Life::new();
+    fn a_clock_that_jumps_back_delays_a_round_by_one_phase_at_most(back in 1_i64..1_000_000, state in 0_usize..6) {
+        let mut life = Life::new(true);
         life.round.state = RoundState::ALL[state];
         life.tally.pending = 4;
         life.clock.set(Timestamp(SINCE.0 - back));

@@ -1,9 +1,10 @@
 //! Tasks: the file an operator writes, every mistake that is refused, and the limits that follow from it.
 
 use federation::cohort::Cohort;
-use federation::round::{PhaseLimits, RoundLimits};
+use federation::round::{PhaseLimits, RoundLimits, SecureLimits};
 use federation::task::{
-    Deployment, Draw, Initial, MAX_COHORT, MAX_DEADLINE_MS, ServerOptimizer, SpecError, TaskSpec, TaskStatus, is_name,
+    Deployment, Draw, Initial, MAX_COHORT, MAX_DEADLINE_MS, SecureAggregationSpec, ServerOptimizer, SpecError,
+    TaskSpec, TaskStatus, is_name,
 };
 
 const DEPLOYMENT: Deployment = Deployment { poll_interval_ms: 1_000 };
@@ -48,6 +49,14 @@ const FULL: &str = r#"
     clip_range = 0.5
     clip_norm = 4.0
     max_weight = 600
+
+    [secure_aggregation]
+    min_cohort = 4
+    max_corrupt_fraction = 0.2
+    max_dropout_fraction = 0.25
+    modulus_bits = 31
+    clip_range = 0.25
+    unmask_deadline_ms = 30000
 "#;
 
 const SMALL: &str = r#"
@@ -81,6 +90,12 @@ fn a_full_task_file_is_read_and_sound() {
     assert_eq!(spec.aggregation.optimizer, ServerOptimizer::FedAvg { learning_rate: 0.5 });
     assert_eq!(spec.model.tensors[0].init, Initial::Uniform { bound: 0.0357 });
     assert_eq!(spec.model.tensors[1].init, Initial::Zeros);
+    let secure = &spec.secure_aggregation;
+    assert_eq!((secure.max_corrupt_millionths(), secure.max_dropout_millionths()), (200_000, 250_000));
+    assert_eq!((spec.modulus_bits(), spec.clip_range()), (31, 0.25), "secure aggregation has its own");
+    let insecure =
+        TaskSpec { secure_aggregation: SecureAggregationSpec { enabled: false, ..secure.clone() }, ..spec.clone() };
+    assert_eq!((insecure.modulus_bits(), insecure.clip_range()), (30, 0.5));
     let json = serde_json::to_string(&spec).unwrap();
     assert_eq!(serde_json::from_str::<TaskSpec>(&json).unwrap(), spec, "JSON keeps it whole");
 }
@@ -95,8 +110,15 @@ fn the_smallest_task_file_gets_working_defaults() {
             select: PhaseLimits { min: 10, max: 1024, deadline_ms: 600_000 },
             collect: PhaseLimits { min: 5, max: 1024, deadline_ms: 600_000 },
             aggregate_deadline_ms: 600_000,
+            secure: Some(SecureLimits {
+                threshold: 0,
+                share_deadline_ms: 60_000,
+                confirm_deadline_ms: 60_000,
+                unmask_deadline_ms: 60_000,
+            }),
         }
     );
+    assert!(spec.secure_aggregation.enabled, "updates are hidden unless somebody says otherwise");
     assert_eq!(spec.metrics, ["loss", "accuracy", "train_loss"]);
 }
 
@@ -109,6 +131,7 @@ fn unknown_keys_are_refused_wherever_they_stand() {
         ("[selection]", "fraction = 0.5"),
         ("[selection.require]", "label = 1"),
         ("[aggregation]", "optimiser = 1"),
+        ("[secure_aggregation]", "min_chort = 3"),
         ("[aggregation.optimizer]", "name = \"fed_avg\"\nrate = 1.0"),
     ] {
         let text = if section.is_empty() { format!("{key}\n{SMALL}") } else { format!("{SMALL}\n{section}\n{key}") };
@@ -156,6 +179,7 @@ fn the_training_plan_is_checked() {
 fn the_selection_is_checked() {
     refuses(&["selection.cohort.count", "rounds.select_min", "rounds.collect_min"], |t| {
         t.selection.cohort = Cohort::Count(0);
+        t.secure_aggregation.enabled = false;
     });
     for fraction in [0.0, -0.5, 1.01, f64::NAN] {
         let problems = problems(|t| t.selection.cohort = Cohort::Fraction(fraction));
@@ -184,10 +208,73 @@ fn a_configuration_that_can_starve_is_refused() {
     refuses(&["rounds.collect_deadline_ms"], |t| t.rounds.collect_deadline_ms = MAX_DEADLINE_MS + 1);
     refuses(&["rounds.aggregate_deadline_ms"], |t| t.rounds.aggregate_deadline_ms = 0);
     refuses(&["rounds.count"], |t| t.rounds.count = 0);
-    refuses(&["rounds.select_max"], |t| t.rounds.select_max = MAX_COHORT + 1);
+    refuses(&["rounds.select_max"], |t| {
+        t.rounds.select_max = MAX_COHORT + 1;
+        t.secure_aggregation.enabled = false;
+    });
     refuses(&["rounds.select_min", "rounds.collect_min"], |t| {
         (t.rounds.select_min, t.rounds.collect_min) = (Some(0), Some(0));
+        t.secure_aggregation.enabled = false;
     });
+}
+
+#[test]
+fn secure_aggregation_is_checked() {
+    for min_cohort in [0, 2, 1025] {
+        let problems = problems(|t| t.secure_aggregation.min_cohort = min_cohort);
+        assert_eq!(problems[0].field, "secure_aggregation.min_cohort", "{problems:?}");
+    }
+    refuses(&["rounds.select_max"], |t| t.rounds.select_max = 1025);
+    for fraction in [-0.1, 0.51, f64::NAN] {
+        let field = ["secure_aggregation.max_corrupt_fraction"];
+        refuses(&field, |t| t.secure_aggregation.max_corrupt_fraction = fraction);
+    }
+    for fraction in [-0.1, 1.0, f64::NAN] {
+        let field = ["secure_aggregation.max_dropout_fraction"];
+        refuses(&field, |t| t.secure_aggregation.max_dropout_fraction = fraction);
+    }
+    refuses(&["secure_aggregation.modulus_bits"], |t| t.secure_aggregation.modulus_bits = Some(33));
+    refuses(&["secure_aggregation.clip_range"], |t| t.secure_aggregation.clip_range = Some(-1.0));
+    refuses(&["secure_aggregation.share_deadline_ms"], |t| t.secure_aggregation.share_deadline_ms = 999);
+    refuses(&["secure_aggregation.confirm_deadline_ms"], |t| t.secure_aggregation.confirm_deadline_ms = 0);
+    refuses(&["secure_aggregation.unmask_deadline_ms"], |t| {
+        t.secure_aggregation.unmask_deadline_ms = MAX_DEADLINE_MS + 1;
+    });
+    assert!(
+        problems(
+            |t| t.secure_aggregation = SecureAggregationSpec { min_cohort: 0, ..SecureAggregationSpec::disabled() }
+        )
+        .is_empty()
+    );
+}
+
+#[test]
+fn two_participants_cannot_aggregate_securely_and_the_error_says_what_can_be_done() {
+    let problems = problems(|t| t.selection.cohort = Cohort::Count(2));
+    let text: Vec<_> = problems.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        text,
+        [
+            "secure_aggregation.min_cohort: is 3, but a cohort drawn from rounds.select_min = 2 participants has only 2: raise \
+          the cohort or select_min, or switch secure aggregation off (secure_aggregation.enabled = false), which lets the \
+          operator read every update"
+        ]
+    );
+}
+
+#[test]
+fn a_fraction_waits_for_enough_to_make_a_secure_cohort() {
+    let select_min = |fraction, secure| {
+        let mut spec = parse(SMALL);
+        spec.selection.cohort = Cohort::Fraction(fraction);
+        spec.secure_aggregation.enabled = secure;
+        assert_eq!(spec.check(&DEPLOYMENT), Ok(()));
+        spec.round_limits().select.min
+    };
+    assert_eq!(select_min(0.5, false), 2);
+    assert_eq!(select_min(0.5, true), 5, "half of five, rounded up, is three");
+    assert_eq!(select_min(1.0, true), 3);
+    assert_eq!(select_min(0.01, true), 201);
 }
 
 #[test]

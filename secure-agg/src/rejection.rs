@@ -75,6 +75,9 @@ pub enum Rejection {
         /// What the message says.
         got: u64,
     },
+    /// The input was masked for other dealers than this session's, or with other neighbours than its sender drew.
+    #[error("the input was masked for other dealers or neighbours than those of this session")]
+    OtherMasks,
     /// The accused dealt nothing, or is the sender.
     #[error("participant {accused} dealt nothing that could be complained about")]
     Accused {
@@ -112,6 +115,7 @@ impl Rejection {
             Self::SealedCount { .. } => "sealed_count",
             Self::OutList { .. } => "out_list",
             Self::InputBytes { .. } => "input_bytes",
+            Self::OtherMasks => "other_masks",
             Self::Accused { .. } => "accused",
             Self::ShareCount { .. } => "share_count",
             Self::ShareEncoding => "share_encoding",
@@ -315,6 +319,16 @@ pub enum Abort {
         /// Who is at fault, as far as the coordinator can tell.
         blamed: Index,
     },
+    /// So few of the neighbours that a survivor drew are in the sum that nobody would agree to open it.
+    #[error("of the neighbours that participant {participant} drew {got} are in the sum, {needed} are needed")]
+    Isolated {
+        /// The survivor.
+        participant: Index,
+        /// t_m.
+        needed: u16,
+        /// How many are left.
+        got: u16,
+    },
     /// The shares of a dealer do not open to what it committed to, whoever of its holders is left out.
     #[error("the shares of dealer {dealer} do not open to its commitment, and no correction makes them")]
     InconsistentShares {
@@ -341,6 +355,7 @@ impl Abort {
             Self::TooMany { .. } => "too_many",
             Self::RepeatedKey { .. } => "repeated_key",
             Self::Complaint { .. } => "complaint",
+            Self::Isolated { .. } => "isolated",
             Self::InconsistentShares { .. } => "inconsistent_shares",
             Self::PairKey { .. } => "pair_key",
         }

@@ -27,7 +27,12 @@ fn five_masked(seed: u64, lost: &[u16]) -> (World, Vec<Member>, CollectConsisten
 }
 
 fn announce(phase: &CollectConsistency, survivors: &[u16]) -> Survivors {
-    Survivors { sid: *phase.sid(), survivors: IndexSet::of(5, survivors.iter().copied()) }
+    told(*phase.sid(), IndexSet::of(5, survivors.iter().copied()))
+}
+
+/// What a server says of survivors where everybody masks with everybody.
+fn told(sid: [u8; 32], survivors: IndexSet) -> Survivors {
+    Survivors { sid, survivors, inputs: Vec::new().into() }
 }
 
 fn signatures(signed: &[Consistency]) -> Vec<AgreementSignature> {

@@ -12,7 +12,8 @@ use secure_agg::client::Client;
 use secure_agg::codec::{DecodeError, Message};
 use secure_agg::messages::{
     Advertise, AdvertiseBody, Agreement, AgreementSignature, Complaint, ComplaintBody, Consistency, Delivery,
-    MaskedInput, Roster, RosterEntry, Round, ShareKeys, ShareKeysBody, Signed, Survivors, Unmasking, UnmaskingBody,
+    MaskedInput, MaskedInputBody, Roster, RosterEntry, Round, ShareKeys, ShareKeysBody, Signed, SurvivorInput,
+    Survivors, Unmasking, UnmaskingBody,
 };
 use secure_agg::server::Phase;
 use support::{advertised, agreed, answered, cohort, config, delivery, masked, resigned};
@@ -153,7 +154,10 @@ fn the_largest_messages_are_within_their_bounds() {
     fits(&Signed { body: shares, signature: [9; 64] });
     let (dealers, incoming) = (all.clone(), all.clone());
     fits(&Delivery { sid, recipient: n, dealers, incoming, sealed: sealed.into() });
-    fits(&Survivors { sid, survivors: all });
+    let input = SurvivorInput { digest: sid, out: all.clone(), signature: [9; 64] };
+    fits(&Survivors { sid, survivors: all.clone(), inputs: vec![input; n.into()].into() });
+    let masked = MaskedInputBody { sid, sender: n, bytes: u64::MAX, digest: sid, dealers: sid, out: all };
+    fits(&Signed { body: masked, signature: [9; 64] });
     let signatures = (1..=n).map(|signer| AgreementSignature { signer, signature: [9; 64] }).collect::<Vec<_>>().into();
     fits(&Agreement { sid, signatures });
     let answers = UnmaskingBody { sid, sender: n, shares: vec![[6; 32]; n.into()].into() };
@@ -170,7 +174,7 @@ fn the_largest_messages_are_within_their_bounds() {
 }
 
 fn oversized_set(sid: [u8; 32]) -> Vec<u8> {
-    Survivors { sid, survivors: IndexSet::full(secure_agg::MAX_COHORT + 1) }.encode()
+    Survivors { sid, survivors: IndexSet::full(secure_agg::MAX_COHORT + 1), inputs: Vec::new().into() }.encode()
 }
 
 proptest! {

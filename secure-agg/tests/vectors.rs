@@ -237,9 +237,10 @@ fn signed_texts_are_those_of_the_specification() {
         b_commit: [0x41; 32],
     };
     assert_eq!(hex::encode(advertise.signed_text()), known.signed_advertise);
-    let masked = MaskedInputBody { sid, sender: 2, bytes: 2500, digest: [0x77; 32] };
-    assert_eq!(hex::encode(masked.signed_text()), known.signed_masked);
     let (dealers, survivors) = (IndexSet::of(10, [1, 2, 9, 10]), IndexSet::of(10, [2, 10]));
+    let (dealt, out) = (dealers.digest(), IndexSet::of(10, [1, 10]));
+    let masked = MaskedInputBody { sid, sender: 2, bytes: 2500, digest: [0x77; 32], dealers: dealt, out };
+    assert_eq!(hex::encode(masked.signed_text()), known.signed_masked);
     assert_eq!(hex::encode(messages::consistency_text(&sid, &dealers, &survivors)), known.signed_u3);
     let body: Vec<u8> = (0..upload::CHUNK_BYTES + 5).map(|i| u8::try_from(i % 251).unwrap()).collect();
     assert_eq!(hex::encode(upload::digest(&body)), known.upload_digest);

@@ -11,7 +11,7 @@ use super::snapshot::{BadSnapshot, Reader, Writer};
 use super::{CHECK_CONSISTENCY, Step, Unmask};
 use crate::crypto::aead::PLAIN_BYTES;
 use crate::crypto::signature::Signer;
-use crate::messages::{Consistency, MaskedInput, Sid, Survivors, consistency_text};
+use crate::messages::{Consistency, MaskedInput, Sid, SurvivorInput, Survivors, consistency_text};
 use crate::participants::IndexSet;
 use crate::rejection::Refusal;
 use crate::secret::Secret;
@@ -35,14 +35,14 @@ impl CheckConsistency {
     /// Signs the survivors.
     ///
     /// # Errors
-    /// [`Refusal`] when this participant is not among them, they are too few, too few of its drawn neighbours are, or they
-    /// are not all dealers.
+    /// [`Refusal`] when this participant is not among them, they are too few, too few of its drawn neighbours or of another survivor's
+    /// are, or they are not all dealers.
     pub fn check(self, survivors: &Survivors, signer: &dyn Signer) -> Result<Step<Unmask, Consistency>, Refusal> {
         let (me, params) = (self.session.me(), &self.session.params);
-        if survivors.sid != *self.session.sid() {
+        let Survivors { sid, survivors, inputs } = survivors;
+        if sid != self.session.sid() {
             return Err(Refusal::WrongSession);
         }
-        let survivors = &survivors.survivors;
         if !survivors.is_subset(&self.dealers) {
             return Err(Refusal::Inconsistent { what: "the set of survivors" });
         }
@@ -51,6 +51,7 @@ impl CheckConsistency {
         }
         at_least("survivors", params.min_survivors(), survivors.len())?;
         at_least("drawn neighbours among the survivors", params.min_out(), self.out.intersection(survivors).len())?;
+        self.check_others(survivors, inputs.as_slice())?;
 
         let text = consistency_text(self.session.sid(), &self.dealers, survivors);
         let sent = Consistency { sid: *self.session.sid(), sender: me, signature: signer.sign(&text)? };
@@ -63,6 +64,34 @@ impl CheckConsistency {
         let Self { session, dealers, .. } = self;
         let next = Unmask { session, dealers, survivors: survivors.clone(), answers, sent: sent.clone() };
         Ok(Step { persist: next.write().finish(), next, send: sent })
+    }
+
+    /// That every other survivor masked for the same dealers and is left as many of its own neighbours as this one demands for itself.
+    ///
+    /// t signatures open the self mask of *all* survivors, also of one that the coordinator never asks, or showed another U2. Without
+    /// this, it could call all neighbours of such a one dropped, take their masks off as well, and read its input. Where everybody
+    /// masks with everybody the threshold alone excludes it (README, "What is promised").
+    fn check_others(&self, survivors: &IndexSet, inputs: &[SurvivorInput]) -> Result<(), Refusal> {
+        let (me, params) = (self.session.me(), &self.session.params);
+        let expected = if params.masks_are_complete() { 0 } else { survivors.len() };
+        if inputs.len() != usize::from(expected) {
+            return Err(Refusal::Inconsistent { what: "the list of the survivors' inputs" });
+        }
+        for (survivor, input) in survivors.iter().zip(inputs) {
+            let left = input.out.intersection(survivors).len();
+            at_least("drawn neighbours of another survivor", params.min_out(), left)?;
+            let drawn = (input.out.universe(), input.out.len());
+            if drawn != (params.participants(), params.out_degree()) || input.out.contains(survivor) {
+                return Err(Refusal::Inconsistent { what: "another survivor's drawn neighbours" });
+            }
+        }
+        for (survivor, input) in survivors.iter().zip(inputs).filter(|(survivor, _)| *survivor != me) {
+            let signed = input.masked_input(survivor, &self.sent.body);
+            if !self.session.identity(survivor).is_some_and(|identity| signed.is_signed_by(&identity)) {
+                return Err(Refusal::Signature { signer: survivor });
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn write(&self) -> Writer {

@@ -214,6 +214,8 @@ impl Masking {
             sender: session.me(),
             bytes: body.len() as u64,
             digest: upload::digest(&body),
+            dealers: dealers.digest(),
+            out: out.clone(),
         };
         let message = Signed::sign(input, signer)?;
         let next = CheckConsistency { session, dealers, out, held, sent: message.clone() };

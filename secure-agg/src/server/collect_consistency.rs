@@ -5,7 +5,7 @@ use tls_codec::TlsVecU32;
 use super::collect_unmasking::CollectUnmasking;
 use super::facts::Facts;
 use super::{Admitted, first_of_each, quorum};
-use crate::messages::{Agreement, AgreementSignature, Consistency, Sid, Survivors, consistency_text};
+use crate::messages::{Agreement, AgreementSignature, Consistency, Sid, SurvivorInput, Survivors, consistency_text};
 use crate::params::Params;
 use crate::participants::IndexSet;
 use crate::rejection::{Abort, PhaseName, Rejection};
@@ -17,6 +17,8 @@ pub struct CollectConsistency {
     pub(super) dealers: IndexSet,
     pub(super) outs: Vec<Option<IndexSet>>,
     pub(super) survivors: IndexSet,
+    /// What the survivors signed, ascending; none where everybody masks with everybody.
+    pub(super) inputs: Vec<SurvivorInput>,
 }
 
 impl CollectConsistency {
@@ -41,7 +43,8 @@ impl CollectConsistency {
     /// What every survivor is sent.
     #[must_use]
     pub fn announcement(&self) -> Survivors {
-        Survivors { sid: self.facts.sid, survivors: self.survivors.clone() }
+        let inputs = self.inputs.clone().into();
+        Survivors { sid: self.facts.sid, survivors: self.survivors.clone(), inputs }
     }
 
     /// Judges one signature.
@@ -71,7 +74,7 @@ impl CollectConsistency {
             .collect::<Vec<_>>()
             .into();
         let agreement = Agreement { sid: self.facts.sid, signatures };
-        let Self { facts, dealers, outs, survivors } = self;
+        let Self { facts, dealers, outs, survivors, .. } = self;
         Ok(CollectUnmasking { facts, dealers, outs, survivors, signers, agreement })
     }
 }

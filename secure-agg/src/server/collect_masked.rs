@@ -9,7 +9,7 @@ use super::{Admitted, first_of_each, quorum};
 use crate::client;
 use crate::codec::Message as _;
 use crate::graph;
-use crate::messages::{Complaint, Delivery, MaskedInput, SealedShares, ShareKeys, Sid};
+use crate::messages::{Complaint, Delivery, MaskedInput, SealedShares, ShareKeys, Sid, SurvivorInput};
 use crate::params::{InvalidConfig, Params};
 use crate::participants::{Index, IndexSet};
 use crate::rejection::{Abort, PhaseName, Rejection};
@@ -77,12 +77,20 @@ impl CollectMasked {
     /// Judges the signed digest of one input.
     ///
     /// # Errors
-    /// [`Rejection`] for another session, a sender that dealt nothing, a signature that does not hold, or a wrong length.
+    /// [`Rejection`] for another session, a sender that dealt nothing, a signature that does not hold, a wrong length, or masks that
+    /// are not those of this session.
     pub fn admit(&self, input: MaskedInput) -> Result<Admitted<MaskedInput>, Rejection> {
         self.facts.check_frame(&input, &self.dealers)?;
         let expected = self.input_bytes().unwrap_or(0);
-        let got = input.body.bytes;
-        if got == expected { Ok(Admitted(input)) } else { Err(Rejection::InputBytes { expected, got }) }
+        let body = &input.body;
+        if body.bytes != expected {
+            return Err(Rejection::InputBytes { expected, got: body.bytes });
+        }
+        let drawn = self.outs.get(usize::from(body.sender - 1)).and_then(Option::as_ref);
+        if body.dealers != self.dealers.digest() || drawn != Some(&body.out) {
+            return Err(Rejection::OtherMasks);
+        }
+        Ok(Admitted(input))
     }
 
     /// Judges a complaint against the shares it is about: the session ends, and either the dealer or the one who complained
@@ -111,12 +119,23 @@ impl CollectMasked {
     /// Fixes the survivors, U3: whose inputs are in the sum.
     ///
     /// # Errors
-    /// [`Abort::TooFew`] below the threshold or below what the privacy mechanism needs.
+    /// [`Abort::TooFew`] below the threshold or below what the privacy mechanism needs, [`Abort::Isolated`] where a survivor has
+    /// lost too many of its neighbours.
     pub fn close(self, admitted: Vec<Admitted<MaskedInput>>) -> Result<CollectConsistency, Abort> {
         let inputs = first_of_each(admitted);
         let params = &self.facts.params;
         let survivors = quorum(PhaseName::Mask, params.min_survivors(), params.participants(), &inputs)?;
+        let mut shown = Vec::new();
+        if !params.masks_are_complete() {
+            for (participant, input) in &inputs {
+                let (needed, got) = (params.min_out(), input.body.out.intersection(&survivors).len());
+                if got < needed {
+                    return Err(Abort::Isolated { participant: *participant, needed, got });
+                }
+            }
+            shown.extend(inputs.values().map(SurvivorInput::of));
+        }
         let Self { facts, dealers, outs } = self;
-        Ok(CollectConsistency { facts, dealers, outs, survivors })
+        Ok(CollectConsistency { facts, dealers, outs, survivors, inputs: shown })
     }
 }

@@ -6,7 +6,7 @@ use tls_codec::{DeserializeBytes as _, Serialize as _, TlsDeserializeBytes, TlsS
 use super::facts::Facts;
 use super::{CollectConsistency, CollectKeys, CollectMasked, CollectShares, CollectUnmasking};
 use crate::crypto::signature::IdentityKey;
-use crate::messages::{Agreement, AgreementSignature, Roster, Round};
+use crate::messages::{Agreement, AgreementSignature, Roster, Round, SurvivorInput};
 use crate::params::SessionConfig;
 use crate::participants::IndexSet;
 use crate::rejection::PhaseName;
@@ -41,7 +41,7 @@ enum Stored {
     #[tls_codec(discriminant = 3)]
     Masked(StoredRoster, StoredDealers),
     #[tls_codec(discriminant = 4)]
-    Consistency(StoredRoster, StoredDealers, IndexSet),
+    Consistency(StoredRoster, StoredDealers, IndexSet, TlsVecU32<SurvivorInput>),
     #[tls_codec(discriminant = 5)]
     Unmasking(StoredRoster, StoredDealers, IndexSet, TlsVecU32<AgreementSignature>),
 }
@@ -94,6 +94,7 @@ impl Phase {
                 store_roster(&phase.facts),
                 store_dealers(&phase.dealers, &phase.outs),
                 phase.survivors.clone(),
+                phase.inputs.clone().into(),
             ),
             Self::CollectUnmasking(phase) => Stored::Unmasking(
                 store_roster(&phase.facts),
@@ -120,11 +121,16 @@ impl Phase {
                 let (dealers, outs) = load_dealers(dealers, &facts)?;
                 Self::CollectMasked(CollectMasked { facts, dealers, outs })
             }
-            Stored::Consistency(roster, dealers, survivors) => {
+            Stored::Consistency(roster, dealers, survivors, inputs) => {
                 let facts = load_roster(roster)?;
                 let (dealers, outs) = load_dealers(dealers, &facts)?;
                 let survivors = subset(survivors, &dealers)?;
-                Self::CollectConsistency(CollectConsistency { facts, dealers, outs, survivors })
+                let shown = if facts.params.masks_are_complete() { 0 } else { survivors.len() };
+                if inputs.len() != usize::from(shown) {
+                    return Err(BadPhase);
+                }
+                let inputs = inputs.into_vec();
+                Self::CollectConsistency(CollectConsistency { facts, dealers, outs, survivors, inputs })
             }
             Stored::Unmasking(roster, dealers, survivors, signatures) => {
                 let facts = load_roster(roster)?;
@@ -132,6 +138,9 @@ impl Phase {
                 let survivors = subset(survivors, &dealers)?;
                 let signers = IndexSet::of(survivors.universe(), signatures.iter().map(|one| one.signer));
                 let signers = subset(signers, &survivors)?;
+                if signatures.len() != usize::from(signers.len()) {
+                    return Err(BadPhase);
+                }
                 let agreement = Agreement { sid: facts.sid, signatures };
                 Self::CollectUnmasking(CollectUnmasking { facts, dealers, outs, survivors, signers, agreement })
             }

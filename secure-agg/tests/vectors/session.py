@@ -57,7 +57,7 @@ sid = H(
 
 u2 = H(struct.pack(">I", 10) + bitmap(10, [1, 2, 9, 10]))
 u3 = H(struct.pack(">I", 10) + bitmap(10, [2, 10]))
-masked = sid + struct.pack(">HQ", 2, 2500) + bytes([0x77]) * 32
+masked = sid + struct.pack(">HQ", 2, 2500) + bytes([0x77]) * 32 + u2 + struct.pack(">HB", 10, 2) + bitmap(10, [1, 10])
 advertise = bytes([len(task)]) + task + struct.pack(">QI", round_, attempt)
 advertise += bytes([8]) + b"client-1" + struct.pack(">H", 4) + b"cert" + bytes([0x21]) * 32 + bytes([0x31]) * 32 + bytes([0x41]) * 32
 body = bytes(i % 251 for i in range((16 << 20) + 5))

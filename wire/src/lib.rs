@@ -5,6 +5,8 @@
 //! `tests/compat.rs` reads a sample of every body ever shipped.
 
 pub mod admin;
+pub mod base64;
+pub mod certificate;
 pub mod headers;
 pub mod inspect;
 pub mod participant;

@@ -65,12 +65,16 @@ problem_types! {
     MethodNotAllowed => "method-not-allowed", 405, "The path does not take this method";
     /// A name is taken, or an idempotency key came with another body.
     Conflict => "conflict", 409, "It contradicts what is stored";
-    /// The round does not take masked inputs any more, or not yet.
-    PhaseClosed => "phase-closed", 409, "The round is not collecting";
+    /// The round is not in the phase that takes this, any more or yet.
+    PhaseClosed => "phase-closed", 409, "The round is in another phase";
     /// The participant was not drawn into this round (or attempt), or has given up its place.
     NotAssigned => "not-assigned", 403, "The participant has no place in this round";
     /// A masked input is stored already, and these are other bytes.
     DifferentInput => "different-input", 409, "Another masked input of this participant is stored";
+    /// A message of secure aggregation is stored already, and these are other bytes.
+    DifferentMessage => "different-message", 409, "Another message of this participant is stored";
+    /// A message of secure aggregation that does not hold; the detail begins with the protocol's own code.
+    SessionRejected => "session-rejected", 422, "The protocol does not admit this message";
     /// The task is over or in a status that does not allow it.
     TaskStatus => "task-status", 409, "The task's status does not allow it";
     /// The body has another length than the task's masked inputs have.

@@ -2,6 +2,8 @@
 
 use federation::id::{ParticipantId, TaskId};
 
+use crate::participant::{Announcement, Answer};
+
 /// `POST`, no certificate: a one-time token and a signing request for a certificate. [`crate::participant::EnrollRequest`].
 pub const ENROLL: &str = "/v1/enroll";
 /// `POST`: a new certificate for the same participant. [`crate::participant::RenewRequest`].
@@ -10,6 +12,22 @@ pub const RENEW: &str = "/v1/renew";
 pub const CHECK_IN: &str = "/v1/check-in";
 /// `PUT`: a masked input. Answers with a [`crate::participant::Receipt`].
 pub const MASKED_INPUT: &str = "/v1/tasks/{task}/rounds/{round}/masked-inputs/{participant}";
+/// `GET`, the cohort's: who takes part in a session; `?attempt=`. Immutable.
+pub const ROSTER: &str = "/v1/tasks/{task}/rounds/{round}/roster";
+/// `PUT`: what a participant deals to the others. `GET`, the cohort's: the same, as the dealer signed it; `?attempt=`.
+pub const KEY_SHARES: &str = "/v1/tasks/{task}/rounds/{round}/key-shares/{participant}";
+/// `GET`: what the others dealt to a participant; `?attempt=&wait_ms=`, 204 if it is not time yet.
+pub const DELIVERY: &str = "/v1/tasks/{task}/rounds/{round}/deliveries/{participant}";
+/// `PUT`: that a dealer's shares do not open.
+pub const COMPLAINT: &str = "/v1/tasks/{task}/rounds/{round}/complaints/{participant}";
+/// `GET`, the cohort's: whose inputs are included; `?attempt=&wait_ms=`, 204 if it is not time yet.
+pub const SURVIVORS: &str = "/v1/tasks/{task}/rounds/{round}/survivors";
+/// `PUT`: a participant's signature on the included set.
+pub const CONSISTENCY: &str = "/v1/tasks/{task}/rounds/{round}/consistency/{participant}";
+/// `GET`, the cohort's: everybody's signatures on the included set; `?attempt=&wait_ms=`, 204 if it is not time yet.
+pub const AGREEMENT: &str = "/v1/tasks/{task}/rounds/{round}/agreement";
+/// `PUT`: a participant's answer, which opens the sum together with those of others.
+pub const UNMASK_SHARES: &str = "/v1/tasks/{task}/rounds/{round}/unmask-shares/{participant}";
 /// `POST`: this participant cannot go on. [`crate::participant::AbandonRequest`].
 pub const ABANDON: &str = "/v1/tasks/{task}/rounds/{round}/assignments/{participant}/abandon";
 /// `GET`, participants and viewers: a model version as safetensors; `ETag`, `Range`.
@@ -82,6 +100,43 @@ pub fn fill(template: &str, values: &[&dyn std::fmt::Display]) -> String {
 #[must_use]
 pub fn masked_input(task: TaskId, round: u32, participant: ParticipantId) -> String {
     fill(MASKED_INPUT, &[&task, &round, &participant])
+}
+
+/// Path, with its query, of what the coordinator announces in a session.
+#[must_use]
+pub fn announcement(
+    what: Announcement,
+    task: TaskId,
+    round: u32,
+    participant: ParticipantId,
+    attempt: u32,
+    wait_ms: u64,
+) -> String {
+    let path = match what {
+        Announcement::Roster => fill(ROSTER, &[&task, &round]),
+        Announcement::Delivery => fill(DELIVERY, &[&task, &round, &participant]),
+        Announcement::Survivors => fill(SURVIVORS, &[&task, &round]),
+        Announcement::Agreement => fill(AGREEMENT, &[&task, &round]),
+    };
+    format!("{path}?attempt={attempt}&wait_ms={wait_ms}")
+}
+
+/// Path of what a participant says in a session; the attempt goes into [`crate::headers::ATTEMPT`].
+#[must_use]
+pub fn answer(what: Answer, task: TaskId, round: u32, participant: ParticipantId) -> String {
+    let template = match what {
+        Answer::KeyShares => KEY_SHARES,
+        Answer::Complaint => COMPLAINT,
+        Answer::Consistency => CONSISTENCY,
+        Answer::UnmaskShares => UNMASK_SHARES,
+    };
+    fill(template, &[&task, &round, &participant])
+}
+
+/// Path, with its query, of what a dealer dealt, as it signed it.
+#[must_use]
+pub fn evidence(task: TaskId, round: u32, dealer: ParticipantId, attempt: u32) -> String {
+    format!("{}?attempt={attempt}", fill(KEY_SHARES, &[&task, &round, &dealer]))
 }
 
 /// Path to give up an assignment.

@@ -25,6 +25,9 @@ fn every_body_of_version_1_is_still_read() {
     check::<participant::RenewRequest>("renew_request", &mut seen);
     check::<participant::CheckInRequest>("check_in_request", &mut seen);
     check::<participant::CheckInReply>("check_in_reply_assigned", &mut seen);
+    check::<participant::CheckInRequest>("check_in_request_with_keys", &mut seen);
+    check::<participant::CheckInReply>("check_in_reply_assigned_secure", &mut seen);
+    check::<participant::CheckInReply>("check_in_reply_invited", &mut seen);
     check::<participant::CheckInReply>("check_in_reply_come_back", &mut seen);
     check::<participant::CheckInReply>("check_in_reply_task_over", &mut seen);
     check::<participant::AbandonRequest>("abandon_request", &mut seen);

@@ -63,7 +63,7 @@ pub struct TaskView {
     pub summary: TaskSummary,
     /// As the operator wrote it.
     pub spec: TaskSpec,
-    /// Who can read an update: `operator` without secure aggregation.
+    /// Who can read an update: `nobody`, or `operator` without secure aggregation.
     pub updates_readable_by: String,
     /// Every status it had.
     pub history: Vec<StatusChange>,
@@ -87,6 +87,53 @@ pub struct PhaseView {
     pub max: Option<u32>,
     /// How many it had when it ended, or has now.
     pub count: Option<u32>,
+    /// Bytes of the messages that were accepted in it.
+    #[serde(default)]
+    pub bytes_up: u64,
+    /// Bytes that were sent to the cohort in it.
+    #[serde(default)]
+    pub bytes_down: u64,
+}
+
+/// The session of secure aggregation of a round. Of U1 to U5 only sizes are here; who was in which is in
+/// [`AssignmentView::sets`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SessionView {
+    /// t: dealers, signatures and answers it takes.
+    pub threshold: u32,
+    /// k_m: mask neighbours that each participant draws.
+    pub out_degree: u32,
+    /// t_m: drawn neighbours that must still be there.
+    pub min_out: u32,
+    /// γn: participants that may collude with the coordinator.
+    pub tolerated_corrupt: u32,
+    /// U1: in the roster.
+    pub advertised: u32,
+    /// U2: dealt shares.
+    pub shared: u32,
+    /// U3: whose inputs are in the sum.
+    pub included: u32,
+    /// U4: signed that.
+    pub signed: u32,
+    /// U5: answered, so that the sum was opened.
+    pub unmasked: u32,
+}
+
+/// How the sum was computed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SumWorkView {
+    /// What added the inputs.
+    pub sum_device: String,
+    /// What took the masks off.
+    pub unmask_device: String,
+    /// Seconds of adding, in the last step.
+    pub sum_seconds: f64,
+    /// Seconds of taking masks off.
+    pub unmask_seconds: f64,
+    /// Keystream that was generated for it.
+    pub keystream_bytes: u64,
 }
 
 /// A weighted mean over the cohort.
@@ -133,6 +180,15 @@ pub struct RoundView {
     pub dropped: u32,
     /// How many dropped out in which way.
     pub dropped_why: BTreeMap<AssignmentState, u32>,
+    /// How many dropped out in which phase. Whoever dropped out after its input was accepted is a part of the sum.
+    #[serde(default)]
+    pub dropped_in: BTreeMap<RoundState, u32>,
+    /// The session of secure aggregation, if the task has it and the cohort was drawn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secure_aggregation: Option<SessionView>,
+    /// How the sum was computed, once it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work: Option<SumWorkView>,
     /// Bytes of accepted masked inputs.
     pub bytes_up: u64,
     /// Bytes of the base model sent to the cohort.
@@ -163,6 +219,12 @@ pub struct AssignmentView {
     pub state: AssignmentState,
     /// In its own words or as a code, if it gave up.
     pub detail: Option<String>,
+    /// The phase in which it stopped answering, if it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dropped_in: Option<RoundState>,
+    /// The sets of secure aggregation it is in: `U1` advertised, `U2` shared, `U3` included, `U4` signed, `U5` unmasked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sets: Vec<String>,
     /// Size of its masked input.
     pub bytes_up: Option<u64>,
     /// Every state it had.

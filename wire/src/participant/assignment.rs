@@ -5,6 +5,8 @@ use federation::task::{ModelSpec, TrainingPlan};
 use federation::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::SessionTerms;
+
 /// A place in a round, with everything needed to take it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -27,6 +29,9 @@ pub struct Assignment {
     pub encoding: Encoding,
     /// Metrics to report, in this order.
     pub metrics: Vec<String>,
+    /// How the update is hidden from the coordinator; without it the coordinator's operator can read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secure_aggregation: Option<SessionTerms>,
     /// Participants in the cohort.
     pub cohort: u32,
     /// When collection closes at the latest, by the coordinator's clock.

@@ -3,7 +3,7 @@
 use federation::id::TaskId;
 use serde::{Deserialize, Serialize};
 
-use super::Assignment;
+use super::{Assignment, Invitation, RoundKeys};
 
 /// Body of [`crate::route::CHECK_IN`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -18,6 +18,9 @@ pub struct CheckInRequest {
     /// How long it is willing to wait for an answer; the coordinator may answer earlier.
     #[serde(default)]
     pub wait_ms: u64,
+    /// Keys for the round it was invited to; without them it is drawn into rounds without secure aggregation only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys: Option<RoundKeys>,
 }
 
 /// Answer to a check-in.
@@ -27,6 +30,8 @@ pub struct CheckInRequest {
 pub enum CheckInReply {
     /// Work. The same assignment is given until it is reported, given up or over.
     Assigned(Box<Assignment>),
+    /// A round with secure aggregation is about to draw: check in again at once, with keys for it.
+    Invited(Box<Invitation>),
     /// Nothing yet: check in again after this time. It is spread, so that participants do not come back together.
     ComeBack {
         /// From now.

@@ -1,0 +1,117 @@
+//! What a participant's certificate says, and how any participant checks another's.
+//!
+//! The coordinator's authority writes the participant's id into the certificate as a URI; the authority that issued a
+//! participant's own certificate is the one whose word it takes for the others. Revocation cannot be seen here: the
+//! coordinator keeps revoked participants out of cohorts.
+
+use federation::id::ParticipantId;
+use federation::time::Timestamp;
+use secure_agg::{IdentityKey, IdentityRefused, IdentityVerifier};
+use x509_parser::oid_registry::OID_SIG_ED25519;
+use x509_parser::pem::parse_x509_pem;
+use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
+
+/// What the URI in a participant's certificate begins with; the id follows.
+pub const PARTICIPANT_URN: &str = "urn:tributary:participant:";
+
+/// Most certificates in a chain, and most bytes of it, that are looked at.
+const MAX_CHAIN: usize = 8;
+const MAX_CHAIN_BYTES: usize = 64 << 10;
+
+/// A chain of certificates that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the certificate chain cannot be used: {0}")]
+pub struct BadChain(&'static str);
+
+/// A participant's certificate (DER) as an authority signed it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Whom it names.
+    pub participant: ParticipantId,
+    /// Its Ed25519 key.
+    pub key: IdentityKey,
+    /// Until when it holds.
+    pub expires_at: Timestamp,
+}
+
+/// Reads what a certificate says; none if it is not a participant's. Whether to believe it is another question.
+#[must_use]
+pub fn holder(certificate: &[u8]) -> Option<Holder> {
+    let (rest, certificate) = X509Certificate::from_der(certificate).ok()?;
+    if !rest.is_empty() {
+        return None;
+    }
+    read(&certificate)
+}
+
+fn read(certificate: &X509Certificate<'_>) -> Option<Holder> {
+    let names = certificate.subject_alternative_name().ok()??;
+    let participant = names.value.general_names.iter().find_map(|name| match name {
+        GeneralName::URI(uri) => uri.strip_prefix(PARTICIPANT_URN)?.parse().ok(),
+        _ => None,
+    })?;
+    let key = certificate.public_key();
+    if key.algorithm.algorithm != OID_SIG_ED25519 {
+        return None;
+    }
+    let key = IdentityKey(key.subject_public_key.data.as_ref().try_into().ok()?);
+    let expires_at = Timestamp(certificate.validity().not_after.timestamp().saturating_mul(1000));
+    Some(Holder { participant, key, expires_at })
+}
+
+/// The certificates of a chain in PEM, as DER, leaf first.
+///
+/// # Errors
+/// [`BadChain`].
+pub fn chain_der(pem: &str) -> Result<Vec<Vec<u8>>, BadChain> {
+    if pem.len() > MAX_CHAIN_BYTES {
+        return Err(BadChain("it is longer than any chain"));
+    }
+    let mut rest = pem.as_bytes();
+    let mut chain = Vec::new();
+    while rest.iter().any(|byte| !byte.is_ascii_whitespace()) {
+        let (after, block) = parse_x509_pem(rest).map_err(|_| BadChain("it is not PEM"))?;
+        if block.label != "CERTIFICATE" || chain.len() == MAX_CHAIN {
+            return Err(BadChain("it holds something else than a few certificates"));
+        }
+        chain.push(block.contents);
+        rest = after;
+    }
+    if chain.is_empty() { Err(BadChain("it is empty")) } else { Ok(chain) }
+}
+
+/// Takes one authority's word for who holds which key, at one moment.
+///
+/// A client id is the 16 bytes of a [`ParticipantId`], a certificate its DER.
+pub struct Authority {
+    issuer: Vec<u8>,
+    now: Timestamp,
+}
+
+impl Authority {
+    /// The authority with this certificate (DER).
+    #[must_use]
+    pub fn new(issuer: Vec<u8>, now: Timestamp) -> Self {
+        Self { issuer, now }
+    }
+
+    fn holder(&self, certificate: &[u8]) -> Option<Holder> {
+        let (_, issuer) = X509Certificate::from_der(&self.issuer).ok()?;
+        let (rest, certificate) = X509Certificate::from_der(certificate).ok()?;
+        let begins = certificate.validity().not_before.timestamp().saturating_mul(1000);
+        let is_issued = rest.is_empty()
+            && certificate.issuer() == issuer.subject()
+            && certificate.signature_algorithm == certificate.signature
+            && certificate.signature_value.unused_bits == 0
+            && certificate.verify_signature(Some(issuer.public_key())).is_ok();
+        let holder = read(&certificate)?;
+        (is_issued && begins <= self.now.0 && self.now < holder.expires_at).then_some(holder)
+    }
+}
+
+impl IdentityVerifier for Authority {
+    fn verify(&self, client_id: &[u8], certificate: &[u8]) -> Result<IdentityKey, IdentityRefused> {
+        let holder = self.holder(certificate).ok_or(IdentityRefused)?;
+        if holder.participant.0.as_bytes() == client_id { Ok(holder.key) } else { Err(IdentityRefused) }
+    }
+}

@@ -1,0 +1,196 @@
+//! Secure aggregation: what a participant is told before it makes keys, and where the messages go.
+//!
+//! The messages themselves are `secure_agg::messages`, sent as they are encoded there
+//! ([`crate::headers::MEDIA_SECURE_AGG`]).
+
+use federation::id::{Digest, TaskId};
+use federation::round::RoundState;
+use secure_agg::params::{SessionConfig, VectorShape};
+use serde::{Deserialize, Serialize};
+
+use super::Encoding;
+use crate::base64::Base64;
+
+/// A round is about to draw its cohort: make keys for this attempt, and check in with them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Invitation {
+    /// The task.
+    pub task: TaskId,
+    /// The round's number.
+    pub round: u32,
+    /// The round's attempt.
+    pub attempt: u32,
+    /// What the session will be like; the roster must say the same.
+    pub terms: SessionTerms,
+}
+
+/// Keys made for an attempt: what a participant that was invited checks in with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RoundKeys {
+    /// The task.
+    pub task: TaskId,
+    /// The round's number.
+    pub round: u32,
+    /// The round's attempt.
+    pub attempt: u32,
+    /// `secure_agg::messages::Advertise`.
+    pub advertisement: Base64,
+}
+
+/// `secure_agg::params::SessionConfig` as JSON. Fractions are in millionths.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SessionTerms {
+    /// The combination of primitives.
+    pub suite: u8,
+    /// Fewest participants of the cohort.
+    pub min_cohort: u16,
+    /// Most participants of the cohort.
+    pub max_cohort: u16,
+    /// γ.
+    pub max_corrupt: u32,
+    /// δ.
+    pub max_dropout: u32,
+    /// Fewest inputs of a released sum, beside the threshold.
+    pub min_included: u16,
+    /// Words of an update.
+    pub words: u64,
+    /// Words are modulo 2^b.
+    pub modulus_bits: u8,
+    /// Largest magnitude of a word.
+    pub input_bound: u64,
+    /// Kept free for noise in the sum.
+    pub noise_margin: u64,
+    /// [`application_digest`].
+    pub application: Digest,
+}
+
+impl From<&SessionConfig> for SessionTerms {
+    fn from(config: &SessionConfig) -> Self {
+        Self {
+            suite: config.suite,
+            min_cohort: config.min_cohort,
+            max_cohort: config.max_cohort,
+            max_corrupt: config.max_corrupt,
+            max_dropout: config.max_dropout,
+            min_included: config.min_included,
+            words: config.model.words,
+            modulus_bits: config.model.modulus_bits,
+            input_bound: config.model.input_bound,
+            noise_margin: config.model.noise_margin,
+            application: Digest(config.application),
+        }
+    }
+}
+
+impl From<&SessionTerms> for SessionConfig {
+    fn from(terms: &SessionTerms) -> Self {
+        Self {
+            suite: terms.suite,
+            min_cohort: terms.min_cohort,
+            max_cohort: terms.max_cohort,
+            max_corrupt: terms.max_corrupt,
+            max_dropout: terms.max_dropout,
+            min_included: terms.min_included,
+            model: VectorShape {
+                words: terms.words,
+                modulus_bits: terms.modulus_bits,
+                input_bound: terms.input_bound,
+                noise_margin: terms.noise_margin,
+            },
+            scalars: VectorShape::NONE,
+            application: terms.application.0,
+        }
+    }
+}
+
+/// Digest of what gives the words of an update their meaning: encoding and names of the metrics. It is a part of the
+/// session's id, so participants that were told different encodings cannot be aggregated.
+///
+/// `SHA-256("tributary/application/1" || bits || f32be(clip) || [1 || f32be(norm)] or [0] || u32be(max_weight) ||
+/// u32be(max_cohort) || u32be(metrics) || for each: u32be(len) || name)`.
+#[must_use]
+pub fn application_digest(encoding: &Encoding, metrics: &[String]) -> Digest {
+    let mut text = b"tributary/application/1".to_vec();
+    text.push(encoding.modulus_bits);
+    text.extend(encoding.clip_range.to_be_bytes());
+    match encoding.clip_norm {
+        Some(norm) => {
+            text.push(1);
+            text.extend(norm.to_be_bytes());
+        }
+        None => text.push(0),
+    }
+    text.extend(encoding.max_weight.to_be_bytes());
+    text.extend(encoding.max_cohort.to_be_bytes());
+    let length = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX).to_be_bytes();
+    text.extend(length(metrics.len()));
+    for name in metrics {
+        text.extend(length(name.len()));
+        text.extend(name.as_bytes());
+    }
+    let mut digest = Digest([0; 32]);
+    digest.0.copy_from_slice(ring::digest::digest(&ring::digest::SHA256, &text).as_ref());
+    digest
+}
+
+/// What the coordinator sends to a participant in the course of a session, each by a `GET` that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Announcement {
+    /// `Roster`: who takes part, the same for all.
+    Roster,
+    /// `Delivery`: what the others dealt to this participant.
+    Delivery,
+    /// `Survivors`: whose inputs are included, the same for all.
+    Survivors,
+    /// `Agreement`: the signatures on them, the same for all.
+    Agreement,
+}
+
+impl Announcement {
+    /// Every kind, in the order in which they come.
+    pub const ALL: [Self; 4] = [Self::Roster, Self::Delivery, Self::Survivors, Self::Agreement];
+
+    /// The state of the round in which it is given out.
+    #[must_use]
+    pub fn state(self) -> RoundState {
+        match self {
+            Self::Roster => RoundState::Sharing,
+            Self::Delivery => RoundState::Collecting,
+            Self::Survivors => RoundState::Confirming,
+            Self::Agreement => RoundState::Unmasking,
+        }
+    }
+}
+
+/// What a participant sends in the course of a session, beside its masked input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Answer {
+    /// `ShareKeys`.
+    KeyShares,
+    /// `Complaint`, instead of a masked input.
+    Complaint,
+    /// `Consistency`.
+    Consistency,
+    /// `Unmasking`.
+    UnmaskShares,
+}
+
+impl Answer {
+    /// Every kind, in the order in which they go.
+    pub const ALL: [Self; 4] = [Self::KeyShares, Self::Complaint, Self::Consistency, Self::UnmaskShares];
+
+    /// The state of the round in which it is taken.
+    #[must_use]
+    pub fn state(self) -> RoundState {
+        match self {
+            Self::KeyShares => RoundState::Sharing,
+            Self::Complaint => RoundState::Collecting,
+            Self::Consistency => RoundState::Confirming,
+            Self::UnmaskShares => RoundState::Unmasking,
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Secure aggregation on the wire: what certificates say, and the numbers both sides derive.
+
+#![expect(clippy::unwrap_used, reason = "a test's own certificates can be made")]
+
+use federation::id::{Digest, ParticipantId};
+use federation::time::Timestamp;
+use rcgen::{
+    BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519,
+    PublicKeyData as _, SanType,
+};
+use secure_agg::IdentityVerifier as _;
+use secure_agg::params::SessionConfig;
+use wire::certificate::{Authority, PARTICIPANT_URN, chain_der, holder};
+use wire::participant::{Encoding, SessionTerms, application_digest};
+
+const ALICE: ParticipantId = ParticipantId(uuid::Uuid::from_u128(7));
+const NOW: Timestamp = Timestamp(1_800_000_000_000);
+
+struct Ca {
+    issuer: Issuer<'static, KeyPair>,
+    der: Vec<u8>,
+    pem: String,
+}
+
+fn authority(algorithm: &'static rcgen::SignatureAlgorithm) -> Ca {
+    let key = KeyPair::generate_for(algorithm).unwrap();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.distinguished_name.push(rcgen::DnType::CommonName, "CA");
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    let certificate = params.self_signed(&key).unwrap();
+    Ca { der: certificate.der().to_vec(), pem: certificate.pem(), issuer: Issuer::new(params, key) }
+}
+
+fn issued(ca: &Ca, urn: &str, algorithm: &'static rcgen::SignatureAlgorithm) -> (rcgen::Certificate, KeyPair) {
+    let key = KeyPair::generate_for(algorithm).unwrap();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.subject_alt_names = vec![SanType::URI(urn.try_into().unwrap())];
+    (params.signed_by(&key, &ca.issuer).unwrap(), key)
+}
+
+#[test]
+fn a_certificate_binds_a_key_to_an_id_if_the_authority_says_so() {
+    for algorithm in [&PKCS_ED25519, &PKCS_ECDSA_P256_SHA256] {
+        let ca = authority(algorithm);
+        let (certificate, key) = issued(&ca, &format!("{PARTICIPANT_URN}{ALICE}"), &PKCS_ED25519);
+        let trusting = Authority::new(ca.der.clone(), NOW);
+        let found = trusting.verify(ALICE.0.as_bytes(), certificate.der()).unwrap();
+        assert_eq!(found.0, key.der_bytes());
+        assert_eq!(holder(certificate.der()).unwrap().participant, ALICE);
+        let chain = chain_der(&(certificate.pem() + &ca.pem)).unwrap();
+        assert_eq!(chain, [certificate.der().to_vec(), ca.der.clone()]);
+    }
+}
+
+#[test]
+fn every_other_certificate_is_refused() {
+    let (ca, other) = (authority(&PKCS_ED25519), authority(&PKCS_ED25519));
+    let urn = format!("{PARTICIPANT_URN}{ALICE}");
+    let (good, _) = issued(&ca, &urn, &PKCS_ED25519);
+    let trusting = Authority::new(ca.der.clone(), NOW);
+    let bob = ParticipantId(uuid::Uuid::from_u128(8));
+    assert!(trusting.verify(bob.0.as_bytes(), good.der()).is_err(), "another's id");
+    assert!(trusting.verify(&ALICE.0.as_bytes()[..15], good.der()).is_err(), "no id");
+    assert!(
+        trusting.verify(ALICE.0.as_bytes(), issued(&other, &urn, &PKCS_ED25519).0.der()).is_err(),
+        "same name, other key"
+    );
+    assert!(
+        trusting.verify(ALICE.0.as_bytes(), issued(&ca, &urn, &PKCS_ECDSA_P256_SHA256).0.der()).is_err(),
+        "not Ed25519"
+    );
+    assert!(
+        trusting.verify(ALICE.0.as_bytes(), issued(&ca, "urn:x", &PKCS_ED25519).0.der()).is_err(),
+        "no participant's"
+    );
+    assert!(trusting.verify(ALICE.0.as_bytes(), &ca.der).is_err(), "the authority is no participant");
+    let after_the_end = Authority::new(ca.der.clone(), Timestamp(i64::MAX));
+    assert!(after_the_end.verify(ALICE.0.as_bytes(), good.der()).is_err(), "expired");
+    assert!(
+        Authority::new(ca.der.clone(), Timestamp(0)).verify(ALICE.0.as_bytes(), good.der()).is_err(),
+        "not valid yet"
+    );
+    let mut longer = good.der().to_vec();
+    longer.push(0);
+    assert!(trusting.verify(ALICE.0.as_bytes(), &longer).is_err(), "a byte more");
+    for length in (0..good.der().len()).step_by(7) {
+        assert!(trusting.verify(ALICE.0.as_bytes(), &good.der()[..length]).is_err(), "cut at {length}");
+    }
+    for position in 0..good.der().len() {
+        let mut bent = good.der().to_vec();
+        bent[position] ^= 1;
+        assert!(trusting.verify(ALICE.0.as_bytes(), &bent).is_err(), "bit flipped at {position}");
+    }
+}
+
+#[test]
+fn chains_that_are_none_are_refused() {
+    let ca = authority(&PKCS_ED25519);
+    assert!(chain_der("").is_err());
+    assert!(chain_der("no PEM").is_err());
+    assert!(chain_der(&KeyPair::generate().unwrap().serialize_pem()).is_err());
+    assert!(chain_der(&ca.pem.repeat(9)).is_err());
+    assert!(chain_der(&ca.pem[..ca.pem.len() - 40]).is_err());
+}
+
+fn encoding() -> Encoding {
+    Encoding { modulus_bits: 32, clip_range: 1.0, clip_norm: None, max_weight: 1000, max_cohort: 1024 }
+}
+
+#[test]
+fn the_digest_covers_everything_that_gives_words_a_meaning() {
+    let metrics = ["loss".to_owned(), "accuracy".to_owned()];
+    let base = application_digest(&encoding(), &metrics);
+    assert_eq!(
+        base.to_string(),
+        "52a873c599e7c29d026c0291ab13045c37495c67054db7daaf2b84d03e7b87d4",
+        "a known answer: an SDK of another release must find the same"
+    );
+    let others = [
+        application_digest(&Encoding { modulus_bits: 31, ..encoding() }, &metrics),
+        application_digest(&Encoding { clip_range: 2.0, ..encoding() }, &metrics),
+        application_digest(&Encoding { clip_norm: Some(0.0), ..encoding() }, &metrics),
+        application_digest(&Encoding { max_weight: 1, ..encoding() }, &metrics),
+        application_digest(&Encoding { max_cohort: 1, ..encoding() }, &metrics),
+        application_digest(&encoding(), &metrics[..1]),
+        application_digest(&encoding(), &["lossaccuracy".to_owned(), String::new()]),
+        application_digest(&encoding(), &["accuracy".to_owned(), "loss".to_owned()]),
+    ];
+    for (number, other) in others.iter().enumerate() {
+        assert_ne!(*other, base, "{number}");
+    }
+}
+
+#[test]
+fn terms_are_the_configuration() {
+    let terms = SessionTerms {
+        suite: 1,
+        min_cohort: 4,
+        max_cohort: 100,
+        max_corrupt: 100_000,
+        max_dropout: 300_000,
+        min_included: 5,
+        words: 10,
+        modulus_bits: 20,
+        input_bound: 64,
+        noise_margin: 7,
+        application: Digest([9; 32]),
+    };
+    assert_eq!(SessionTerms::from(&SessionConfig::from(&terms)), terms);
+}

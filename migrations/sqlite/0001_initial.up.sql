@@ -10,6 +10,8 @@ CREATE TABLE task (
     parameters       INTEGER NOT NULL CHECK (parameters >= 0),                         -- fixed; elements of the flat vector
     created_at       INTEGER NOT NULL,                                                 -- fixed
     rounds_completed INTEGER NOT NULL CHECK (rounds_completed >= 0),                   -- rounds that published a version
+    rounds_forfeited INTEGER NOT NULL DEFAULT 0 CHECK (rounds_forfeited >= 0),         -- rounds without a sum whose inputs may have
+                                                                                       -- been sent; the numbers are used up
     model_version    INTEGER NOT NULL CHECK (model_version >= 0)                       -- the newest version
 ) STRICT;
 -- A name may be used again once its task is over.
@@ -71,7 +73,11 @@ CREATE TABLE check_in (
     examples      INTEGER NOT NULL CHECK (examples >= 0),                              -- training examples it says it has
     checked_in_at INTEGER NOT NULL,                                                    -- when it last said so
     expires_at    INTEGER NOT NULL,                                                    -- from then on it is not ready
-    PRIMARY KEY (task, participant)
+    keys_round    INTEGER CHECK (keys_round >= 1),                                     -- number of the round its keys are for
+    keys_attempt  INTEGER CHECK (keys_attempt >= 1),                                   -- attempt its keys are for
+    keys          BLOB    CHECK (length(keys) <= 4096),                                -- its public keys, as it sent them
+    PRIMARY KEY (task, participant),
+    CHECK ((keys_round IS NULL) = (keys IS NULL) AND (keys_attempt IS NULL) = (keys IS NULL))
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX check_in_participant ON check_in (participant);
 CREATE INDEX check_in_expires ON check_in (expires_at);
@@ -82,7 +88,8 @@ CREATE TABLE round (
     number        INTEGER NOT NULL CHECK (number >= 1),                                -- fixed; counts within the task
     attempt       INTEGER NOT NULL CHECK (attempt >= 1),                               -- fixed; counts within the number
     state         TEXT    NOT NULL
-        CHECK (state IN ('SELECTING', 'COLLECTING', 'AGGREGATING', 'COMPLETED', 'FAILED', 'CANCELLED')),
+        CHECK (state IN ('SELECTING', 'SHARING', 'COLLECTING', 'CONFIRMING', 'UNMASKING', 'AGGREGATING',
+                         'COMPLETED', 'FAILED', 'CANCELLED')),
     base_version  INTEGER NOT NULL CHECK (base_version >= 0),                          -- fixed; the version the cohort starts from
     limits        TEXT    NOT NULL CHECK (json_valid(limits)),                         -- JSON: min, max, deadline of each phase
     cohort        INTEGER NOT NULL CHECK (cohort >= 0),                                -- participants assigned
@@ -98,7 +105,7 @@ CREATE TABLE round (
     CHECK ((state = 'FAILED') = (failure IS NOT NULL))
 ) STRICT, WITHOUT ROWID;
 -- A task has one open round at most.
-CREATE UNIQUE INDEX round_open ON round (task) WHERE state IN ('SELECTING', 'COLLECTING', 'AGGREGATING');
+CREATE UNIQUE INDEX round_open ON round (task) WHERE state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED');
 
 -- Every state an attempt entered. Rows are only added.
 CREATE TABLE round_change (
@@ -113,6 +120,17 @@ CREATE TABLE round_change (
 ) STRICT;
 CREATE INDEX round_change_round ON round_change (task, number, attempt, sequence);
 
+-- What an attempt sent to its cohort in each of its states.
+CREATE TABLE round_traffic (
+    task       BLOB    NOT NULL,                                                       -- fixed
+    number     INTEGER NOT NULL,                                                       -- fixed
+    attempt    INTEGER NOT NULL,                                                       -- fixed
+    state      TEXT    NOT NULL,                                                       -- fixed; the attempt's state when it sent
+    bytes_down INTEGER NOT NULL CHECK (bytes_down >= 0),                               -- part of the attempt's bytes_down
+    PRIMARY KEY (task, number, attempt, state),
+    FOREIGN KEY (task, number, attempt) REFERENCES round (task, number, attempt)
+) STRICT, WITHOUT ROWID;
+
 -- One participant's place in an attempt.
 CREATE TABLE assignment (
     task        BLOB    NOT NULL,                                                      -- fixed
@@ -124,11 +142,13 @@ CREATE TABLE assignment (
     state_since INTEGER NOT NULL,                                                      -- when the present state began
     detail      TEXT    CHECK (octet_length(detail) <= 200),                           -- the participant's words or a code
     assigned_at INTEGER NOT NULL,                                                      -- fixed; when it was drawn
+    dropped_in  TEXT    CHECK (dropped_in IN                                           -- set once; the round's state when it was lost
+        ('SELECTING', 'SHARING', 'COLLECTING', 'CONFIRMING', 'UNMASKING', 'AGGREGATING')),
     PRIMARY KEY (task, number, attempt, participant),
     FOREIGN KEY (task, number, attempt) REFERENCES round (task, number, attempt)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX assignment_state ON assignment (task, number, attempt, state);
--- Small: an assignment is pending only while its round runs.
+-- Small: an assignment is in these states only while its round runs.
 CREATE INDEX assignment_pending ON assignment (participant) WHERE state IN ('ASSIGNED', 'WORKING');
 
 -- Every state an assignment entered. Rows are only added.
@@ -172,6 +192,76 @@ CREATE TABLE admitted (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX admitted_unfolded ON admitted (task, number, attempt, accepted_at, participant) WHERE folded = 0;
 
+-- How far the secure aggregation of an attempt has come. An attempt without a row has none, or is done with it.
+CREATE TABLE session (
+    task       BLOB    NOT NULL,                                                       -- fixed
+    number     INTEGER NOT NULL,                                                       -- fixed
+    attempt    INTEGER NOT NULL,                                                       -- fixed
+    updated_at INTEGER NOT NULL,                                                       -- when the phase was written
+    phase      BLOB    NOT NULL,                                                       -- the server's side of the session
+    PRIMARY KEY (task, number, attempt),
+    FOREIGN KEY (task, number, attempt) REFERENCES round (task, number, attempt)
+) STRICT;
+
+-- A message of secure aggregation that counts. Rows are only added; the message itself goes when the session is over.
+CREATE TABLE session_message (
+    task        BLOB    NOT NULL,                                                      -- fixed
+    number      INTEGER NOT NULL,                                                      -- fixed
+    attempt     INTEGER NOT NULL,                                                      -- fixed
+    kind        TEXT    NOT NULL CHECK (kind IN ('SHARES', 'INPUT', 'COMPLAINT', 'CONSISTENCY', 'UNMASKING')), -- fixed
+    participant BLOB    NOT NULL,                                                      -- fixed; who sent it
+    sha256      BLOB    NOT NULL CHECK (length(sha256) = 32),                          -- fixed; digest of what was sent
+    bytes       INTEGER NOT NULL CHECK (bytes >= 0),                                   -- fixed; size of what was sent
+    received_at INTEGER NOT NULL,                                                      -- fixed
+    message     BLOB,                                                                  -- as it is kept, perhaps sealed; last, being long
+    PRIMARY KEY (task, number, attempt, kind, participant),
+    FOREIGN KEY (task, number, attempt, participant) REFERENCES assignment (task, number, attempt, participant)
+) STRICT;
+
+-- Whom a phase waits for, while the attempt is in that phase.
+CREATE VIEW unanswered AS
+    SELECT task, number, attempt, participant, 'SHARING' AS phase FROM assignment AS place
+    WHERE state IN ('ASSIGNED', 'WORKING')
+      AND NOT EXISTS (SELECT 1 FROM session_message
+                      WHERE (task, number, attempt, kind, participant)
+                          = (place.task, place.number, place.attempt, 'SHARES', place.participant))
+UNION ALL
+    SELECT task, number, attempt, participant, 'COLLECTING' FROM assignment
+    WHERE state IN ('ASSIGNED', 'WORKING')
+UNION ALL
+    SELECT task, number, attempt, participant, 'CONFIRMING' FROM assignment AS place
+    WHERE state = 'REPORTED' AND dropped_in IS NULL
+      AND NOT EXISTS (SELECT 1 FROM session_message
+                      WHERE (task, number, attempt, kind, participant)
+                          = (place.task, place.number, place.attempt, 'CONSISTENCY', place.participant))
+UNION ALL
+    SELECT task, number, attempt, participant, 'UNMASKING' FROM assignment AS place
+    WHERE state = 'REPORTED' AND dropped_in IS NULL
+      AND EXISTS (SELECT 1 FROM session_message
+                  WHERE (task, number, attempt, kind, participant)
+                      = (place.task, place.number, place.attempt, 'CONSISTENCY', place.participant))
+      AND NOT EXISTS (SELECT 1 FROM session_message
+                      WHERE (task, number, attempt, kind, participant)
+                          = (place.task, place.number, place.attempt, 'UNMASKING', place.participant));
+
+-- Places that a round still needs. Under secure aggregation that is so after the input was accepted, until everything that
+-- opens the sum was answered. The second half starts from the sessions, which are few.
+CREATE VIEW pending_place AS
+    SELECT place.* FROM assignment AS place JOIN round USING (task, number, attempt)
+    WHERE place.state IN ('ASSIGNED', 'WORKING') AND round.state IN ('SHARING', 'COLLECTING')
+UNION ALL
+    SELECT place.*
+    FROM session CROSS JOIN round USING (task, number, attempt) CROSS JOIN assignment AS place USING (task, number, attempt)
+    WHERE place.state = 'REPORTED' AND place.dropped_in IS NULL
+      AND round.state IN ('COLLECTING', 'CONFIRMING', 'UNMASKING')
+      AND NOT EXISTS (SELECT 1 FROM session_message
+                      WHERE (task, number, attempt, kind, participant)
+                          = (place.task, place.number, place.attempt, 'UNMASKING', place.participant))
+      AND (round.state <> 'UNMASKING'
+           OR EXISTS (SELECT 1 FROM session_message
+                      WHERE (task, number, attempt, kind, participant)
+                          = (place.task, place.number, place.attempt, 'CONSISTENCY', place.participant)));
+
 -- The sum of every input marked as folded.
 CREATE TABLE partial_sum (
     task    BLOB    NOT NULL,                                                          -- fixed
@@ -185,14 +275,21 @@ CREATE TABLE partial_sum (
 
 -- The one sum of an attempt that was released. Rows are only added.
 CREATE TABLE noised_sum (
-    task         BLOB    NOT NULL,
-    number       INTEGER NOT NULL,
-    attempt      INTEGER NOT NULL,
-    blob         BLOB    NOT NULL CHECK (length(blob) = 32),                           -- digest: address of the sum
-    participants INTEGER NOT NULL CHECK (participants >= 0),                           -- how many inputs it holds
-    created_at   INTEGER NOT NULL,                                                     -- when it was released
+    task            BLOB    NOT NULL,
+    number          INTEGER NOT NULL,
+    attempt         INTEGER NOT NULL,
+    blob            BLOB    NOT NULL CHECK (length(blob) = 32),                        -- digest: address of the sum
+    participants    INTEGER NOT NULL CHECK (participants >= 0),                        -- how many inputs it holds
+    created_at      INTEGER NOT NULL,                                                  -- when it was released
+    sum_device      TEXT,                                                              -- what added the inputs
+    unmask_device   TEXT,                                                              -- what made the masks that were taken off
+    sum_ms          INTEGER CHECK (sum_ms >= 0),                                       -- time of adding
+    unmask_ms       INTEGER CHECK (unmask_ms >= 0),                                    -- time of taking the masks off
+    keystream_bytes INTEGER CHECK (keystream_bytes >= 0),                              -- bytes of masks that were made
     PRIMARY KEY (task, number, attempt),
-    FOREIGN KEY (task, number, attempt) REFERENCES round (task, number, attempt)
+    FOREIGN KEY (task, number, attempt) REFERENCES round (task, number, attempt),
+    CHECK ((sum_device IS NULL) = (unmask_device IS NULL) AND (sum_device IS NULL) = (sum_ms IS NULL)
+           AND (sum_device IS NULL) = (unmask_ms IS NULL) AND (sum_device IS NULL) = (keystream_bytes IS NULL))
 ) STRICT, WITHOUT ROWID;
 
 -- A published set of parameters. Rows are only added.

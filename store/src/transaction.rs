@@ -15,6 +15,8 @@ use crate::entity::noised_sum::NoisedSums;
 use crate::entity::partial_sum::PartialSums;
 use crate::entity::participant::Participants;
 use crate::entity::round::Rounds;
+use crate::entity::session::Sessions;
+use crate::entity::session_message::SessionMessages;
 use crate::entity::task::Tasks;
 use crate::entity::token::Tokens;
 use crate::error::{Result, StoreError};
@@ -31,6 +33,8 @@ pub trait Transaction:
     + Rounds
     + Assignments
     + AdmittedInputs
+    + Sessions
+    + SessionMessages
     + PartialSums
     + NoisedSums
     + ModelVersions

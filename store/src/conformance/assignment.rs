@@ -49,6 +49,7 @@ pub async fn states_change_by_compare_and_swap_with_history(store: &Store) {
                     state: Abandoned,
                     state_since: after(4),
                     detail: words.map(str::to_owned),
+                    dropped_in: Some(RoundState::Collecting),
                     ..assignment(open, 1)
                 };
                 assert_eq!(tx.assignment(key, 1, first).await?, Some(expected));
@@ -57,7 +58,7 @@ pub async fn states_change_by_compare_and_swap_with_history(store: &Store) {
                 assert_eq!(seen, [(Assigned, NOW, None), (Working, after(2), None), (Abandoned, after(4), words)]);
                 let counts = BTreeMap::from([(Assigned, 1), (Abandoned, 1), (Reported, 1)]);
                 assert_eq!(tx.count_by_state(key, 1).await?, counts);
-                let tally = Tally { eligible: 0, pending: 1, reported: 1, published: false };
+                let tally = Tally { eligible: 0, pending: 1, answered: 0, reported: 1, published: false };
                 assert_eq!(tx.tally(key, 1).await?, tally);
                 tx.insert_model_version(&model_version(1, 0)).await?;
                 assert_eq!(tx.tally(key, 1).await?, tally);

@@ -10,7 +10,14 @@ use crate::{Result, Store, StoreError, Transaction};
 
 fn check_in(n: u8) -> CheckIn {
     let participant = participant_id(n.into());
-    CheckIn { participant, task: task_id(1), examples: n.into(), checked_in_at: NOW, expires_at: after(100) }
+    CheckIn {
+        participant,
+        task: task_id(1),
+        examples: n.into(),
+        checked_in_at: NOW,
+        expires_at: after(100),
+        keys: None,
+    }
 }
 
 async fn ready(tx: &mut dyn Transaction, at: i64) -> Result<Vec<ParticipantId>> {

@@ -83,9 +83,9 @@ pub async fn results_and_bytes_are_recorded(store: &Store) {
                 assert!(!tx.set_round_result(key, 2, metrics, Some(1)).await?);
                 let bad = RoundMetric { value: f64::NAN, ..metric.clone() };
                 assert!(matches!(tx.set_round_result(key, 1, &[bad], None).await, Err(StoreError::Fault(_))));
-                assert!(tx.add_bytes_down(key, 1, 5).await?);
-                assert!(tx.add_bytes_down(key, 1, 6).await?);
-                assert!(!tx.add_bytes_down(key, 2, 6).await?);
+                assert!(tx.add_bytes_down(key, 1, RoundState::Collecting, 5).await?);
+                assert!(tx.add_bytes_down(key, 1, RoundState::Collecting, 6).await?);
+                assert!(!tx.add_bytes_down(key, 2, RoundState::Collecting, 6).await?);
                 let row = tx.round(key).await?.unwrap();
                 assert_eq!((row.reported, row.bytes_up, row.bytes_down), (2, 80, 11));
                 assert_eq!((row.metrics, row.model_version, row.ended_at), (vec![metric], Some(1), None));

@@ -46,6 +46,7 @@ pub(super) fn task(n: u128, name: &str) -> TaskRow {
         parameters: 10,
         created_at: after(i64::try_from(n).unwrap()),
         rounds_completed: 0,
+        rounds_forfeited: 0,
         model_version: 0,
     }
 }
@@ -71,7 +72,7 @@ pub(super) fn round(task: u128, number: u32, attempt: u32) -> Round {
         attempt,
         state: RoundState::Selecting,
         base_version: number - 1,
-        limits: RoundLimits { select: limits, collect: limits, aggregate_deadline_ms: 1_000 },
+        limits: RoundLimits { select: limits, collect: limits, aggregate_deadline_ms: 1_000, secure: None },
         cohort: 0,
         state_since: NOW,
         opened_at: NOW,
@@ -92,6 +93,7 @@ pub(super) fn assignment(round: &Round, participant: u8) -> Assignment {
         state: AssignmentState::Assigned,
         state_since: NOW,
         detail: None,
+        dropped_in: None,
         assigned_at: NOW,
     }
 }

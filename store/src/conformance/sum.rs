@@ -42,6 +42,7 @@ pub async fn a_round_has_one_noised_sum(store: &Store) {
                     blob: digest(n),
                     participants: n.into(),
                     created_at: after(n.into()),
+                    work: None,
                 };
                 assert_eq!(tx.noised_sum(open.key, 1).await?, None);
                 assert!(tx.insert_noised_sum(&sum(1)).await?);

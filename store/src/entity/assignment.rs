@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use federation::advance::Tally;
 use federation::id::{ParticipantId, RoundKey};
-use federation::round::{Assignment, AssignmentState};
+use federation::round::{Assignment, AssignmentState, RoundState};
 use federation::time::Timestamp;
 
 use crate::error::Result;
@@ -47,10 +47,13 @@ pub trait Assignments {
         limit: u32,
     ) -> Result<Vec<Assignment>>;
 
-    /// The assignment that a COLLECTING round waits for from this participant; the oldest if there are several.
+    /// The place in which a round still needs this participant; the oldest if there are several. That is: the round is
+    /// SHARING or COLLECTING and the participant has not reported; or the attempt has a session, the participant has
+    /// reported, and it has neither dropped out nor sent its UNMASKING message, which ends what it is asked for.
     async fn pending_assignment(&mut self, participant: ParticipantId) -> Result<Option<Assignment>>;
 
-    /// Changes the state if it is one of `from` now, and writes history. False if it was not.
+    /// Changes the state if it is one of `from` now, and writes history. False if it was not. Whoever drops out that way
+    /// did so in the state that the round is in.
     #[expect(clippy::too_many_arguments, reason = "three name the row, four the change")]
     async fn set_assignment_state(
         &mut self,
@@ -63,7 +66,8 @@ pub trait Assignments {
         detail: Option<&str>,
     ) -> Result<bool>;
 
-    /// Changes the state of everybody the attempt still waits for, and writes history; says how many.
+    /// Changes the state of everybody who has not reported, and writes history; says how many. Whoever is LATE dropped out
+    /// in COLLECTING, whether the round has left that state already or is about to, or in SHARING if the round is there.
     async fn set_pending_assignments(
         &mut self,
         key: RoundKey,
@@ -72,11 +76,38 @@ pub trait Assignments {
         at: Timestamp,
     ) -> Result<u32>;
 
-    /// Changes every pending assignment of this participant to REVOKED, and writes history; says in which rounds.
+    /// Nobody waits for this participant any more: changes every assignment that it has not reported for to REVOKED, and
+    /// writes history; in every other [`Assignments::pending_assignment`] of it, records that it dropped out in the state
+    /// that the round is in. Says in which rounds.
     async fn revoke_pending(&mut self, participant: ParticipantId, at: Timestamp) -> Result<Vec<RoundKey>>;
 
-    /// The facts about an attempt that rows can tell: `pending`, `reported` and `published`. `eligible` is 0: only the
-    /// caller knows the task's requirements.
+    /// Records that everybody `phase` still waits for (see [`Assignments::tally`]) dropped out in it; says how many. In
+    /// SHARING and COLLECTING they are LATE from then on, and history is written; who reported stays REPORTED.
+    async fn drop_missing(&mut self, key: RoundKey, attempt: u32, phase: RoundState, at: Timestamp) -> Result<u32>;
+
+    /// Records that a participant which has reported dropped out in `phase`. False if it has not reported, or dropped out
+    /// before.
+    async fn set_dropped(
+        &mut self,
+        key: RoundKey,
+        attempt: u32,
+        participant: ParticipantId,
+        phase: RoundState,
+    ) -> Result<bool>;
+
+    /// How many of the cohort dropped out in each state of the round; states in which nobody did are left out.
+    async fn count_dropped_by_phase(&mut self, key: RoundKey, attempt: u32) -> Result<BTreeMap<RoundState, u32>>;
+
+    /// The facts about an attempt that rows can tell, all but `eligible`, which is 0: only the caller knows the task's
+    /// requirements. What is waited for depends on the state that the attempt is in:
+    ///
+    /// | State | `answered` | `pending` |
+    /// |---|---|---|
+    /// | SHARING | SHARES messages | has not reported, and sent no SHARES message |
+    /// | COLLECTING | 0 | has not reported |
+    /// | CONFIRMING | CONSISTENCY messages | reported, did not drop out, and sent no CONSISTENCY message |
+    /// | UNMASKING | UNMASKING messages | reported, did not drop out, sent a CONSISTENCY but no UNMASKING message |
+    /// | any other | 0 | 0 |
     async fn tally(&mut self, key: RoundKey, attempt: u32) -> Result<Tally>;
 
     /// How many of the cohort are in each state; states nobody is in are left out.

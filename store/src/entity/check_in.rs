@@ -1,6 +1,7 @@
 //! Check-ins: who is ready to work now.
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use federation::cohort::Candidate;
 use federation::id::{ParticipantId, TaskId};
 use federation::time::Timestamp;
@@ -8,7 +9,7 @@ use federation::time::Timestamp;
 use crate::error::Result;
 
 /// A participant that is ready to work on a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckIn {
     /// Who.
     pub participant: ParticipantId,
@@ -20,20 +21,48 @@ pub struct CheckIn {
     pub checked_in_at: Timestamp,
     /// From then on it no longer counts as ready.
     pub expires_at: Timestamp,
+    /// Its keys for the next attempt. None: those it gave before stay.
+    pub keys: Option<CheckInKeys>,
+}
+
+/// Keys that a participant made for one attempt of a round.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckInKeys {
+    /// The round's number.
+    pub round: u32,
+    /// Its attempt.
+    pub attempt: u32,
+    /// The public keys as the participant sent them; at most 4096 bytes.
+    pub advertisement: Bytes,
 }
 
 /// Reads and changes check-ins.
 #[async_trait]
 pub trait CheckIns {
-    /// Stores check-ins; a newer one of the same participant and task replaces the older.
+    /// Stores check-ins; a newer one of the same participant and task replaces the older, except that one without keys
+    /// keeps the keys that are there.
     ///
     /// # Errors
-    /// `Conflict` if a participant or task does not exist.
+    /// `Conflict` if a participant or task does not exist, or keys are too long.
     async fn upsert_check_ins(&mut self, check_ins: &[CheckIn]) -> Result<()>;
 
     /// Everybody checked in for the task at `now`, with its history in it, in the order of names. Left out are those
-    /// revoked, and those a round that is collecting still waits for.
+    /// revoked, and those a round still waits for: see [`Assignments::pending_assignment`].
+    ///
+    /// [`Assignments::pending_assignment`]: super::assignment::Assignments::pending_assignment
     async fn candidates(&mut self, task: TaskId, now: Timestamp) -> Result<Vec<Candidate>>;
+
+    /// Of the [`CheckIns::candidates`] those whose keys are for this attempt, with the keys' advertisements.
+    async fn keyed_candidates(
+        &mut self,
+        task: TaskId,
+        round_number: u32,
+        attempt: u32,
+        now: Timestamp,
+    ) -> Result<Vec<(Candidate, Bytes)>>;
+
+    /// The newest keys that came with a check-in which has not been removed.
+    async fn check_in_keys(&mut self, task: TaskId, participant: ParticipantId) -> Result<Option<CheckInKeys>>;
 
     /// Removes every check-in of these participants.
     async fn remove_check_ins(&mut self, participants: &[ParticipantId]) -> Result<()>;

@@ -17,5 +17,7 @@ pub mod noised_sum;
 pub mod partial_sum;
 pub mod participant;
 pub mod round;
+pub mod session;
+pub mod session_message;
 pub mod task;
 pub mod token;

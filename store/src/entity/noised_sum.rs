@@ -7,7 +7,7 @@ use federation::time::Timestamp;
 use crate::error::Result;
 
 /// The sum that was released.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoisedSumRow {
     /// The round.
     pub round: RoundKey,
@@ -19,6 +19,23 @@ pub struct NoisedSumRow {
     pub participants: u32,
     /// When it was released.
     pub created_at: Timestamp,
+    /// What it took, if that was measured.
+    pub work: Option<SumWork>,
+}
+
+/// What it took to make a sum.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SumWork {
+    /// What added the inputs.
+    pub sum_device: String,
+    /// What made the masks that were taken off.
+    pub unmask_device: String,
+    /// Time of adding, in milliseconds.
+    pub sum_ms: u64,
+    /// Time of taking the masks off, in milliseconds.
+    pub unmask_ms: u64,
+    /// Bytes of masks that were made.
+    pub keystream_bytes: u64,
 }
 
 /// Reads and changes noised sums.

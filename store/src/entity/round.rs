@@ -1,5 +1,7 @@
 //! Rounds: each attempt is a row, each state it went through a line of history.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use federation::id::{RoundKey, TaskId};
 use federation::round::{Round, RoundState};
@@ -45,7 +47,8 @@ pub struct RoundChange {
     pub state: RoundState,
     /// When.
     pub at: Timestamp,
-    /// Participants concerned: 0 for SELECTING, the cohort for COLLECTING, inputs admitted for every later state.
+    /// Participants that brought the attempt here: 0 for SELECTING; the cohort for the state after it; after SHARING,
+    /// CONFIRMING and UNMASKING those who answered that phase; after COLLECTING, and for the end, inputs admitted.
     pub count: u32,
 }
 
@@ -95,6 +98,9 @@ pub trait Rounds {
     /// Every state the attempt entered, oldest first.
     async fn round_history(&mut self, key: RoundKey, attempt: u32) -> Result<Vec<RoundChange>>;
 
-    /// Counts bytes sent to the cohort. False if there is no such attempt.
-    async fn add_bytes_down(&mut self, key: RoundKey, attempt: u32, bytes: u64) -> Result<bool>;
+    /// Counts bytes sent to the cohort while the attempt was in `state`. False if there is no such attempt.
+    async fn add_bytes_down(&mut self, key: RoundKey, attempt: u32, state: RoundState, bytes: u64) -> Result<bool>;
+
+    /// Bytes sent to the cohort, by the attempt's state; states in which nothing was sent are left out.
+    async fn traffic(&mut self, key: RoundKey, attempt: u32) -> Result<BTreeMap<RoundState, u64>>;
 }

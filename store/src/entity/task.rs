@@ -22,6 +22,8 @@ pub struct TaskRow {
     pub created_at: Timestamp,
     /// Rounds that published a model version.
     pub rounds_completed: u32,
+    /// Rounds that ended without a sum after masked inputs may have been sent: their numbers are not used again.
+    pub rounds_forfeited: u32,
     /// The newest model version.
     pub model_version: u32,
 }
@@ -73,4 +75,7 @@ pub trait Tasks {
 
     /// Records how far the task has come. False if there is no such task.
     async fn task_advanced(&mut self, id: TaskId, rounds_completed: u32, model_version: u32) -> Result<bool>;
+
+    /// Counts one more round whose number is not used again. False if there is no such task.
+    async fn forfeit_round(&mut self, id: TaskId) -> Result<bool>;
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use federation::advance::Tally;
 use federation::id::{ParticipantId, RoundKey};
-use federation::round::{Assignment, AssignmentState};
+use federation::round::{Assignment, AssignmentState, RoundState};
 use federation::time::Timestamp;
 use sqlx::query;
 use sqlx::sqlite::SqliteRow;
@@ -13,6 +13,7 @@ use sqlx::sqlite::SqliteRow;
 use super::SqliteTransaction;
 use super::row::{Bind as _, Columns as _, each, json, json_names};
 use crate::entity::assignment::{AssignmentChange, Assignments};
+use crate::entity::session_message::MessageKind;
 use crate::error::Result;
 
 #[async_trait]
@@ -21,9 +22,10 @@ impl Assignments for SqliteTransaction {
         let rows = json(&assignments.iter().map(as_json).collect::<Vec<_>>())?;
         self.change(
             query(
-                "INSERT INTO assignment (task, number, attempt, participant, state, state_since, detail, assigned_at)
+                "INSERT INTO assignment (task, number, attempt, participant, state, state_since, detail, assigned_at,
+                                         dropped_in)
                  SELECT unhex(value ->> 0), value ->> 1, value ->> 2, unhex(value ->> 3), value ->> 4, value ->> 5,
-                        value ->> 6, value ->> 7
+                        value ->> 6, value ->> 7, value ->> 8
                  FROM json_each(?1)",
             )
             .bind(rows.clone()),
@@ -97,13 +99,8 @@ impl Assignments for SqliteTransaction {
     async fn pending_assignment(&mut self, participant: ParticipantId) -> Result<Option<Assignment>> {
         let row = self
             .find(
-                query(
-                    "SELECT assignment.* FROM assignment JOIN round USING (task, number, attempt)
-                     WHERE assignment.participant = ?1 AND assignment.state IN ('ASSIGNED', 'WORKING')
-                       AND round.state = 'COLLECTING'
-                     ORDER BY assignment.assigned_at, task LIMIT 1",
-                )
-                .bind(participant.0),
+                query("SELECT * FROM pending_place WHERE participant = ?1 ORDER BY assigned_at, task LIMIT 1")
+                    .bind(participant.0),
             )
             .await?;
         row.as_ref().map(read).transpose()
@@ -122,7 +119,11 @@ impl Assignments for SqliteTransaction {
         let changed = self
             .change_one(
                 query(
-                    "UPDATE assignment SET state = ?5, state_since = ?6, detail = ?7
+                    "UPDATE assignment
+                     SET state = ?5, state_since = ?6, detail = ?7,
+                         dropped_in = iif(?9, (SELECT state FROM round
+                                               WHERE task = ?1 AND number = ?2 AND attempt = ?3
+                                                 AND state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED')), dropped_in)
                      WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4
                        AND state IN (SELECT value FROM json_each(?8))",
                 )
@@ -131,7 +132,8 @@ impl Assignments for SqliteTransaction {
                 .bind(to.as_str())
                 .time(at)
                 .bind(detail)
-                .bind(json_names(from)?),
+                .bind(json_names(from)?)
+                .bind(to.is_dropped()),
             )
             .await?;
         if changed {
@@ -172,12 +174,16 @@ impl Assignments for SqliteTransaction {
         .await?;
         self.count_changes(
             query(
-                "UPDATE assignment SET state = ?4, state_since = ?5, detail = NULL
+                "UPDATE assignment
+                 SET state = ?4, state_since = ?5, detail = NULL,
+                     dropped_in = iif(?6, (SELECT iif(state = 'SHARING', 'SHARING', 'COLLECTING') FROM round
+                                           WHERE task = ?1 AND number = ?2 AND attempt = ?3), dropped_in)
                  WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND state IN ('ASSIGNED', 'WORKING')",
             )
             .attempt(key, attempt)
             .bind(to.as_str())
-            .time(at),
+            .time(at)
+            .bind(to.is_dropped()),
         )
         .await
     }
@@ -185,42 +191,113 @@ impl Assignments for SqliteTransaction {
     async fn revoke_pending(&mut self, participant: ParticipantId, at: Timestamp) -> Result<Vec<RoundKey>> {
         let rows = self
             .list(
-                query("SELECT * FROM assignment WHERE participant = ?1 AND state IN ('ASSIGNED', 'WORKING')")
-                    .bind(participant.0),
+                query(
+                    "SELECT * FROM assignment WHERE participant = ?1 AND state IN ('ASSIGNED', 'WORKING')
+                     UNION ALL SELECT * FROM pending_place WHERE participant = ?1 AND state = 'REPORTED'",
+                )
+                .bind(participant.0),
             )
             .await?;
         let pending = each(&rows, read)?;
-        for assignment in &pending {
-            self.set_assignment_state(
-                assignment.round,
-                assignment.attempt,
-                participant,
-                &[assignment.state],
-                AssignmentState::Revoked,
-                at,
-                None,
-            )
-            .await?;
+        for Assignment { round, attempt, state, .. } in &pending {
+            if *state != AssignmentState::Reported {
+                let to = AssignmentState::Revoked;
+                self.set_assignment_state(*round, *attempt, participant, &[*state], to, at, None).await?;
+            } else if let Some(phase) = self.state_of_round(*round, *attempt).await? {
+                self.set_dropped(*round, *attempt, participant, phase).await?;
+            }
         }
         Ok(pending.iter().map(|assignment| assignment.round).collect())
     }
 
+    async fn drop_missing(&mut self, key: RoundKey, attempt: u32, phase: RoundState, at: Timestamp) -> Result<u32> {
+        self.change(
+            query(
+                "INSERT INTO assignment_change (task, number, attempt, participant, state, at)
+                 SELECT task, number, attempt, participant, 'LATE', ?5 FROM unanswered
+                 WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND phase = ?4 AND phase IN ('SHARING', 'COLLECTING')
+                 ORDER BY participant",
+            )
+            .attempt(key, attempt)
+            .bind(phase.as_str())
+            .time(at),
+        )
+        .await?;
+        self.count_changes(
+            query(
+                "UPDATE assignment
+                 SET dropped_in = ?4,
+                     state_since = iif(state = 'REPORTED', state_since, ?5),
+                     detail = iif(state = 'REPORTED', detail, NULL),
+                     state = iif(state = 'REPORTED', state, 'LATE')
+                 WHERE task = ?1 AND number = ?2 AND attempt = ?3
+                   AND participant IN (SELECT participant FROM unanswered
+                                       WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND phase = ?4)",
+            )
+            .attempt(key, attempt)
+            .bind(phase.as_str())
+            .time(at),
+        )
+        .await
+    }
+
+    async fn set_dropped(
+        &mut self,
+        key: RoundKey,
+        attempt: u32,
+        participant: ParticipantId,
+        phase: RoundState,
+    ) -> Result<bool> {
+        self.change_one(
+            query(
+                "UPDATE assignment SET dropped_in = ?5
+                 WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4
+                   AND state = 'REPORTED' AND dropped_in IS NULL",
+            )
+            .attempt(key, attempt)
+            .bind(participant.0)
+            .bind(phase.as_str()),
+        )
+        .await
+    }
+
+    async fn count_dropped_by_phase(&mut self, key: RoundKey, attempt: u32) -> Result<BTreeMap<RoundState, u32>> {
+        let rows = self
+            .list(
+                query(
+                    "SELECT dropped_in, count(*) AS count FROM assignment
+                     WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND dropped_in IS NOT NULL GROUP BY dropped_in",
+                )
+                .attempt(key, attempt),
+            )
+            .await?;
+        rows.iter().map(|row| Ok((row.named("dropped_in")?, row.small("count")?))).collect()
+    }
+
     async fn tally(&mut self, key: RoundKey, attempt: u32) -> Result<Tally> {
+        let phase = self.state_of_round(key, attempt).await?;
+        let answer = phase.and_then(answer_to);
         let row = self
             .find(
                 query(
-                    "SELECT count(*) FILTER (WHERE state IN ('ASSIGNED', 'WORKING')) AS pending,
-                            count(*) FILTER (WHERE state = 'REPORTED') AS reported,
-                            EXISTS (SELECT 1 FROM model_version WHERE task = ?1 AND version = ?2) AS published
-                     FROM assignment WHERE task = ?1 AND number = ?2 AND attempt = ?3",
+                    "SELECT (SELECT count(*) FROM unanswered
+                             WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND phase = ?4) AS pending,
+                            (SELECT count(*) FROM session_message
+                             WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND kind = ?5) AS answered,
+                            (SELECT count(*) FROM assignment
+                             WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND state = 'REPORTED') AS reported,
+                            EXISTS (SELECT 1 FROM model_version WHERE task = ?1 AND version = ?2) AS published",
                 )
-                .attempt(key, attempt),
+                .attempt(key, attempt)
+                .bind(phase.map(RoundState::as_str))
+                .bind(answer.map(MessageKind::as_str)),
             )
             .await?;
         let Some(row) = row else { return Ok(Tally::default()) };
         Ok(Tally {
             eligible: 0,
             pending: row.small("pending")?,
+            answered: row.small("answered")?,
             reported: row.small("reported")?,
             published: row.flag("published")?,
         })
@@ -265,6 +342,27 @@ impl Assignments for SqliteTransaction {
     }
 }
 
+impl SqliteTransaction {
+    async fn state_of_round(&mut self, key: RoundKey, attempt: u32) -> Result<Option<RoundState>> {
+        let row = self
+            .find(
+                query("SELECT state FROM round WHERE task = ?1 AND number = ?2 AND attempt = ?3").attempt(key, attempt),
+            )
+            .await?;
+        row.map(|row| row.named("state")).transpose()
+    }
+}
+
+/// The message that a phase is there for.
+fn answer_to(phase: RoundState) -> Option<MessageKind> {
+    match phase {
+        RoundState::Sharing => Some(MessageKind::Shares),
+        RoundState::Confirming => Some(MessageKind::Consistency),
+        RoundState::Unmasking => Some(MessageKind::Unmasking),
+        _ => None,
+    }
+}
+
 /// The columns of an assignment, as the statements of `insert_assignments` number them.
 fn as_json(assignment: &Assignment) -> impl serde::Serialize {
     (
@@ -276,6 +374,7 @@ fn as_json(assignment: &Assignment) -> impl serde::Serialize {
         assignment.state_since,
         assignment.detail.clone(),
         assignment.assigned_at,
+        assignment.dropped_in,
     )
 }
 
@@ -287,6 +386,7 @@ fn read(row: &SqliteRow) -> Result<Assignment> {
         state: row.named("state")?,
         state_since: row.time("state_since")?,
         detail: row.optional_text("detail")?,
+        dropped_in: row.optional_named("dropped_in")?,
         assigned_at: row.time("assigned_at")?,
     })
 }

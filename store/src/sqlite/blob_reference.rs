@@ -17,7 +17,7 @@ impl BlobReferences for SqliteTransaction {
         let rows = self
             .list(query(
                 "WITH open_round AS (SELECT task, number, attempt FROM round
-                                     WHERE state IN ('SELECTING', 'COLLECTING', 'AGGREGATING'))
+                                     WHERE state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED'))
                  SELECT sha256 AS blob FROM model_version
                  UNION SELECT blob FROM noised_sum JOIN open_round USING (task, number, attempt)
                  UNION SELECT blob FROM partial_sum JOIN open_round USING (task, number, attempt)

@@ -1,15 +1,31 @@
 //! Check-ins in SQLite.
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use federation::cohort::Candidate;
 use federation::id::{ParticipantId, TaskId};
 use federation::time::Timestamp;
 use sqlx::query;
+use sqlx::sqlite::SqliteRow;
 
 use super::SqliteTransaction;
 use super::row::{Bind as _, Columns as _, each, json, json_ids};
-use crate::entity::check_in::{CheckIn, CheckIns};
+use crate::entity::check_in::{CheckIn, CheckInKeys, CheckIns};
 use crate::error::Result;
+
+/// Everybody ready for task `?1` at `?2`, as far as `WHERE` may be continued.
+macro_rules! candidates {
+    () => {
+        "SELECT check_in.participant, participant.labels, check_in.examples, check_in.keys,
+                coalesce(participation.count, 0) AS participations, last_number, last_at
+         FROM check_in
+         JOIN participant ON participant.id = check_in.participant
+         LEFT JOIN participation ON participation.task = check_in.task
+                                AND participation.participant = check_in.participant
+         WHERE check_in.task = ?1 AND check_in.expires_at > ?2 AND participant.revoked_at IS NULL
+           AND NOT EXISTS (SELECT 1 FROM pending_place WHERE pending_place.participant = check_in.participant)"
+    };
+}
 
 #[async_trait]
 impl CheckIns for SqliteTransaction {
@@ -17,23 +33,31 @@ impl CheckIns for SqliteTransaction {
         let rows: Vec<_> = check_ins
             .iter()
             .map(|check_in| {
+                let keys = check_in.keys.as_ref();
                 (
                     check_in.task.0.simple().to_string(),
                     check_in.participant.0.simple().to_string(),
                     i64::try_from(check_in.examples).unwrap_or(i64::MAX),
                     check_in.checked_in_at,
                     check_in.expires_at,
+                    keys.map(|keys| keys.round),
+                    keys.map(|keys| keys.attempt),
+                    keys.map(|keys| hex::encode(&keys.advertisement)),
                 )
             })
             .collect();
         self.change(
             query(
-                "INSERT INTO check_in (task, participant, examples, checked_in_at, expires_at)
-                 SELECT unhex(value ->> 0), unhex(value ->> 1), value ->> 2, value ->> 3, value ->> 4
+                "INSERT INTO check_in (task, participant, examples, checked_in_at, expires_at,
+                                       keys_round, keys_attempt, keys)
+                 SELECT unhex(value ->> 0), unhex(value ->> 1), value ->> 2, value ->> 3, value ->> 4,
+                        value ->> 5, value ->> 6, unhex(value ->> 7)
                  FROM json_each(?1) WHERE true
                  ON CONFLICT (task, participant) DO UPDATE
                  SET examples = excluded.examples, checked_in_at = excluded.checked_in_at,
-                     expires_at = excluded.expires_at",
+                     expires_at = excluded.expires_at, keys_round = coalesce(excluded.keys_round, keys_round),
+                     keys_attempt = coalesce(excluded.keys_attempt, keys_attempt),
+                     keys = coalesce(excluded.keys, keys)",
             )
             .bind(json(&rows)?),
         )
@@ -42,35 +66,52 @@ impl CheckIns for SqliteTransaction {
     }
 
     async fn candidates(&mut self, task: TaskId, now: Timestamp) -> Result<Vec<Candidate>> {
+        let rows =
+            self.list(query(concat!(candidates!(), " ORDER BY participant.name")).bind(task.0).time(now)).await?;
+        each(&rows, candidate)
+    }
+
+    async fn keyed_candidates(
+        &mut self,
+        task: TaskId,
+        round_number: u32,
+        attempt: u32,
+        now: Timestamp,
+    ) -> Result<Vec<(Candidate, Bytes)>> {
         let rows = self
             .list(
-                query(
-                    "SELECT check_in.participant, participant.labels, check_in.examples,
-                            coalesce(participation.count, 0) AS participations, last_number, last_at
-                     FROM check_in
-                     JOIN participant ON participant.id = check_in.participant
-                     LEFT JOIN participation ON participation.task = check_in.task
-                                            AND participation.participant = check_in.participant
-                     WHERE check_in.task = ?1 AND check_in.expires_at > ?2 AND participant.revoked_at IS NULL
-                       AND NOT EXISTS (SELECT 1 FROM assignment JOIN round USING (task, number, attempt)
-                                       WHERE assignment.participant = check_in.participant
-                                         AND assignment.state IN ('ASSIGNED', 'WORKING')
-                                         AND round.state = 'COLLECTING')
-                     ORDER BY participant.name",
-                )
+                query(concat!(
+                    candidates!(),
+                    " AND check_in.keys_round = ?3 AND check_in.keys_attempt = ?4 ORDER BY participant.name"
+                ))
                 .bind(task.0)
-                .time(now),
+                .time(now)
+                .bind(round_number)
+                .bind(attempt),
             )
             .await?;
-        each(&rows, |row| {
-            Ok(Candidate {
-                participant: ParticipantId(row.uuid("participant")?),
-                labels: row.json("labels")?,
-                examples: row.large("examples")?,
-                participations: row.small("participations")?,
-                last: row.optional_small("last_number")?.zip(row.optional_time("last_at")?),
+        each(&rows, |row| Ok((candidate(row)?, row.bytes("keys")?.into())))
+    }
+
+    async fn check_in_keys(&mut self, task: TaskId, participant: ParticipantId) -> Result<Option<CheckInKeys>> {
+        let row = self
+            .find(
+                query(
+                    "SELECT keys_round, keys_attempt, keys FROM check_in
+                     WHERE task = ?1 AND participant = ?2 AND keys IS NOT NULL",
+                )
+                .bind(task.0)
+                .bind(participant.0),
+            )
+            .await?;
+        row.map(|row| {
+            Ok(CheckInKeys {
+                round: row.small("keys_round")?,
+                attempt: row.small("keys_attempt")?,
+                advertisement: row.bytes("keys")?.into(),
             })
         })
+        .transpose()
     }
 
     async fn remove_check_ins(&mut self, participants: &[ParticipantId]) -> Result<()> {
@@ -85,4 +126,14 @@ impl CheckIns for SqliteTransaction {
     async fn expire_check_ins(&mut self, now: Timestamp) -> Result<u32> {
         self.count_changes(query("DELETE FROM check_in WHERE expires_at <= ?1").time(now)).await
     }
+}
+
+fn candidate(row: &SqliteRow) -> Result<Candidate> {
+    Ok(Candidate {
+        participant: ParticipantId(row.uuid("participant")?),
+        labels: row.json("labels")?,
+        examples: row.large("examples")?,
+        participations: row.small("participations")?,
+        last: row.optional_small("last_number")?.zip(row.optional_time("last_at")?),
+    })
 }

@@ -15,6 +15,8 @@ mod pool;
 mod round;
 mod row;
 mod schema;
+mod session;
+mod session_message;
 mod task;
 mod token;
 
@@ -22,6 +24,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::TryStreamExt as _;
 use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqliteRow, SqliteSynchronous};
 use sqlx::{ConnectOptions as _, Sqlite};
 
@@ -84,6 +87,8 @@ fn options() -> SqliteConnectOptions {
         .foreign_keys(true)
         .busy_timeout(BUSY_TIMEOUT)
         .statement_cache_capacity(STATEMENTS)
+        // What is deleted is overwritten: shares and sealed messages must not linger in free pages.
+        .pragma("secure_delete", "ON")
         .disable_statement_logging()
 }
 
@@ -172,6 +177,21 @@ impl SqliteTransaction {
     async fn list(&mut self, query: Query<'_>) -> Result<Vec<SqliteRow>> {
         let result = query.fetch_all(self.loan.connection()?).await;
         self.note(result)
+    }
+
+    /// Every row of a query, each read and let go before the next one comes: for rows that are large together.
+    async fn collect<T>(&mut self, query: Query<'_>, read: impl Fn(&SqliteRow) -> Result<T>) -> Result<Vec<T>> {
+        let mut rows = query.fetch(self.loan.connection()?);
+        let mut collected = Vec::new();
+        let failed = loop {
+            match rows.try_next().await {
+                Ok(Some(row)) => collected.push(read(&row)?),
+                Ok(None) => return Ok(collected),
+                Err(error) => break error,
+            }
+        };
+        drop(rows);
+        self.note(Err(failed))
     }
 
     /// A database in memory reads through its writer, which would let a change pass and then forget it.

@@ -1,5 +1,7 @@
 //! Rounds in SQLite.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
 use federation::id::{RoundKey, TaskId};
 use federation::round::{Round, RoundState};
@@ -10,6 +12,7 @@ use sqlx::sqlite::SqliteRow;
 use super::SqliteTransaction;
 use super::row::{Bind as _, Columns as _, each, integer, json};
 use crate::entity::round::{RoundChange, RoundMetric, RoundRow, Rounds};
+use crate::entity::session_message::MessageKind;
 use crate::error::{Result, StoreError};
 
 #[async_trait]
@@ -72,7 +75,7 @@ impl Rounds for SqliteTransaction {
 
     async fn open_rounds(&mut self) -> Result<Vec<RoundRow>> {
         let rows = self
-            .list(query("SELECT * FROM round WHERE state IN ('SELECTING', 'COLLECTING', 'AGGREGATING') ORDER BY task"))
+            .list(query("SELECT * FROM round WHERE state NOT IN ('COMPLETED', 'FAILED', 'CANCELLED') ORDER BY task"))
             .await?;
         each(&rows, read)
     }
@@ -99,9 +102,17 @@ impl Rounds for SqliteTransaction {
             )
             .await?;
         let Some(row) = row else { return Ok(false) };
-        let count = match after.state {
-            RoundState::Selecting => 0,
-            RoundState::Collecting => after.cohort,
+        let (key, attempt) = (after.key, after.attempt);
+        let count = match (before.state, after.state) {
+            (_, RoundState::Selecting) => 0,
+            (RoundState::Sharing, RoundState::Collecting) => {
+                self.count_messages(key, attempt, MessageKind::Shares).await?
+            }
+            (_, RoundState::Sharing | RoundState::Collecting) => after.cohort,
+            (_, RoundState::Unmasking) => self.count_messages(key, attempt, MessageKind::Consistency).await?,
+            (RoundState::Unmasking, RoundState::Aggregating) => {
+                self.count_messages(key, attempt, MessageKind::Unmasking).await?
+            }
             _ => row.small("reported")?,
         };
         self.add_round_change(after, count).await?;
@@ -164,16 +175,44 @@ impl Rounds for SqliteTransaction {
         })
     }
 
-    async fn add_bytes_down(&mut self, key: RoundKey, attempt: u32, bytes: u64) -> Result<bool> {
-        self.change_one(
-            query(
-                "UPDATE round SET bytes_down = bytes_down + ?4
-                 WHERE task = ?1 AND number = ?2 AND attempt = ?3",
+    async fn add_bytes_down(&mut self, key: RoundKey, attempt: u32, state: RoundState, bytes: u64) -> Result<bool> {
+        let bytes = integer(bytes)?;
+        let counted = self
+            .change_one(
+                query(
+                    "UPDATE round SET bytes_down = bytes_down + ?4
+                     WHERE task = ?1 AND number = ?2 AND attempt = ?3",
+                )
+                .attempt(key, attempt)
+                .bind(bytes),
             )
-            .attempt(key, attempt)
-            .bind(integer(bytes)?),
-        )
-        .await
+            .await?;
+        if counted {
+            self.insert(
+                query(
+                    "INSERT INTO round_traffic (task, number, attempt, state, bytes_down) VALUES (?1, ?2, ?3, ?4, ?5)
+                     ON CONFLICT (task, number, attempt, state) DO UPDATE SET bytes_down = bytes_down + ?5",
+                )
+                .attempt(key, attempt)
+                .bind(state.as_str())
+                .bind(bytes),
+            )
+            .await?;
+        }
+        Ok(counted)
+    }
+
+    async fn traffic(&mut self, key: RoundKey, attempt: u32) -> Result<BTreeMap<RoundState, u64>> {
+        let rows = self
+            .list(
+                query(
+                    "SELECT state, bytes_down FROM round_traffic
+                     WHERE task = ?1 AND number = ?2 AND attempt = ?3",
+                )
+                .attempt(key, attempt),
+            )
+            .await?;
+        rows.iter().map(|row| Ok((row.named("state")?, row.large("bytes_down")?))).collect()
     }
 }
 

@@ -26,6 +26,7 @@ pub(super) trait Columns {
     fn text(&self, column: &str) -> Result<String>;
     fn optional_text(&self, column: &str) -> Result<Option<String>>;
     fn bytes(&self, column: &str) -> Result<Vec<u8>>;
+    fn optional_bytes(&self, column: &str) -> Result<Option<Vec<u8>>>;
     fn small(&self, column: &str) -> Result<u32>;
     fn optional_small(&self, column: &str) -> Result<Option<u32>>;
     fn large(&self, column: &str) -> Result<u64>;
@@ -78,6 +79,10 @@ impl Columns for SqliteRow {
     }
 
     fn bytes(&self, column: &str) -> Result<Vec<u8>> {
+        self.try_get(column).map_err(translate)
+    }
+
+    fn optional_bytes(&self, column: &str) -> Result<Option<Vec<u8>>> {
         self.try_get(column).map_err(translate)
     }
 

@@ -17,8 +17,9 @@ impl Tasks for SqliteTransaction {
     async fn insert_task(&mut self, task: &TaskRow) -> Result<()> {
         self.insert(
             query(
-                "INSERT INTO task (id, name, spec, status, parameters, created_at, rounds_completed, model_version)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                "INSERT INTO task (id, name, spec, status, parameters, created_at, rounds_completed, rounds_forfeited,
+                                   model_version)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
             )
             .bind(task.id.0)
             .bind(&task.spec.name)
@@ -27,6 +28,7 @@ impl Tasks for SqliteTransaction {
             .bind(integer(task.parameters)?)
             .time(task.created_at)
             .bind(task.rounds_completed)
+            .bind(task.rounds_forfeited)
             .bind(task.model_version),
         )
         .await?;
@@ -113,6 +115,10 @@ impl Tasks for SqliteTransaction {
         )
         .await
     }
+
+    async fn forfeit_round(&mut self, id: TaskId) -> Result<bool> {
+        self.change_one(query("UPDATE task SET rounds_forfeited = rounds_forfeited + 1 WHERE id = ?1").bind(id.0)).await
+    }
 }
 
 impl SqliteTransaction {
@@ -142,6 +148,7 @@ fn read(row: &SqliteRow) -> Result<TaskRow> {
         parameters: row.large("parameters")?,
         created_at: row.time("created_at")?,
         rounds_completed: row.small("rounds_completed")?,
+        rounds_forfeited: row.small("rounds_forfeited")?,
         model_version: row.small("model_version")?,
     })
 }

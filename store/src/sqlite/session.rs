@@ -1,0 +1,46 @@
+//! Sessions in SQLite.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use federation::id::RoundKey;
+use federation::time::Timestamp;
+use sqlx::query;
+
+use super::SqliteTransaction;
+use super::row::{Bind as _, Columns as _};
+use crate::entity::session::Sessions;
+use crate::error::Result;
+
+#[async_trait]
+impl Sessions for SqliteTransaction {
+    async fn put_session(&mut self, key: RoundKey, attempt: u32, phase: &[u8], at: Timestamp) -> Result<()> {
+        self.insert(
+            query(
+                "INSERT INTO session (task, number, attempt, updated_at, phase) VALUES (?1, ?2, ?3, ?4, ?5)
+                 ON CONFLICT (task, number, attempt) DO UPDATE
+                 SET updated_at = excluded.updated_at, phase = excluded.phase",
+            )
+            .attempt(key, attempt)
+            .time(at)
+            .bind(phase),
+        )
+        .await
+    }
+
+    async fn session(&mut self, key: RoundKey, attempt: u32) -> Result<Option<Bytes>> {
+        let row = self
+            .find(
+                query("SELECT phase FROM session WHERE task = ?1 AND number = ?2 AND attempt = ?3")
+                    .attempt(key, attempt),
+            )
+            .await?;
+        row.map(|row| row.bytes("phase").map(Bytes::from)).transpose()
+    }
+
+    async fn delete_session(&mut self, key: RoundKey, attempt: u32) -> Result<bool> {
+        self.change_one(
+            query("DELETE FROM session WHERE task = ?1 AND number = ?2 AND attempt = ?3").attempt(key, attempt),
+        )
+        .await
+    }
+}

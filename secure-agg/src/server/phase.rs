@@ -79,6 +79,18 @@ impl Phase {
         }
     }
 
+    /// Who takes part, once that is fixed.
+    #[must_use]
+    pub const fn roster(&self) -> Option<&Roster> {
+        match self {
+            Self::CollectKeys(_) => None,
+            Self::CollectShares(phase) => Some(&phase.facts.roster),
+            Self::CollectMasked(phase) => Some(&phase.facts.roster),
+            Self::CollectConsistency(phase) => Some(&phase.facts.roster),
+            Self::CollectUnmasking(phase) => Some(&phase.facts.roster),
+        }
+    }
+
     /// The phase as bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {

@@ -137,6 +137,14 @@ impl Codec {
         f64::from(self.levels) / f64::from(self.params.clip_range)
     }
 
+    /// Largest magnitude that a word of one encoded update can have, read as a signed number.
+    #[must_use]
+    pub fn input_bound(&self) -> u64 {
+        // The weight itself is at most W, and B is at least 1.
+        let values = u64::from(self.levels) * u64::from(self.params.max_weight);
+        if self.params.metrics == 0 { values } else { values.max(self.limbs.largest()) }
+    }
+
     /// Clips, weighs and rounds one update, in this order. Four bytes are drawn from `rng` per parameter, nothing else;
     /// where no seed has to be repeated it should be cryptographic, since rounding is part of what hides a value.
     ///

@@ -165,6 +165,23 @@ fn a_full_cohort_at_the_bound_fits_and_nothing_more_would() {
 }
 
 #[test]
+fn no_word_exceeds_the_bound_that_is_told_and_a_cohort_of_it_fits() {
+    for bits in 16..=32 {
+        for (max_weight, max_cohort, metrics) in [(1, 3, 0), (2, 100, 0), (1, 3, 2), (4, 100, 1)] {
+            let params = QuantizationParams { metrics, ..params(2, bits, max_weight, max_cohort) };
+            let Ok(codec) = Codec::new(params) else { continue };
+            let half = (1_u64 << (bits - 1)) - 1;
+            assert!(u64::from(max_cohort) * codec.input_bound() <= half, "{bits} bits");
+            let metrics = vec![MetricValue { value: -1024.0, count: (1 << 20) - 1 }; metrics];
+            let extreme = Update { delta: vec![f32::MAX, f32::MIN], examples: u64::MAX, metrics };
+            let words = codec.encode(&extreme, &mut Constant(u32::MAX)).unwrap().words;
+            let largest = words.iter().map(|word| lift(*word, bits).unsigned_abs()).max();
+            assert_eq!(largest, Some(codec.input_bound()), "{bits} bits, {max_weight}, {max_cohort}");
+        }
+    }
+}
+
+#[test]
 fn rounding_is_down_or_up_and_right_on_average() {
     const DRAWS: usize = 200_000;
     let codec = codec(DRAWS, 16, 1, 500);

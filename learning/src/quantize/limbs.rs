@@ -38,6 +38,11 @@ impl Limbs {
         self.of_sum() + COUNT_BITS.div_ceil(self.bits) as usize
     }
 
+    /// Largest magnitude of a limb.
+    pub(super) fn largest(self) -> u64 {
+        (1 << self.bits) - 1
+    }
+
     /// Writes the limbs of a metric whose value is finite wherever its count is above 0.
     pub(super) fn split(self, metric: MetricValue, mask: u32, words: &mut [u32]) {
         let count = metric.count.min(MAX_COUNT);

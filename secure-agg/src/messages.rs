@@ -62,7 +62,7 @@ impl Round {
         Self { task_id: TlsByteVecU8::from_slice(task_id), round, attempt }
     }
 
-    fn check(&self) -> Result<(), DecodeError> {
+    pub(crate) fn check(&self) -> Result<(), DecodeError> {
         bound((1..=MAX_TASK_ID_BYTES).contains(&self.task_id.len()), "task_id")
     }
 }

@@ -65,9 +65,9 @@ impl Modulus {
     /// The integer in [-2^(b-1), 2^(b-1)) that is congruent to `word`.
     #[must_use]
     pub fn centre(self, word: u32) -> i64 {
-        let reduced = i64::from(self.reduce(word));
-        let half = 1i64 << (self.0 - 1);
-        if reduced >= half { reduced - 2 * half } else { reduced }
+        // An arithmetic shift copies the sign, so no branch depends on a word that may be somebody's input.
+        let unused = u32::BITS - u32::from(self.0);
+        i64::from((word << unused).cast_signed() >> unused)
     }
 
     /// `value` mod 2^b: the inverse of [`centre`](Self::centre) on its range.

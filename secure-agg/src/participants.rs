@@ -96,7 +96,8 @@ impl IndexSet {
     /// Those in both.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
-        Self::of(self.universe, self.iter().filter(|index| other.contains(*index)))
+        let others = other.bits.iter().copied().chain(std::iter::repeat(0));
+        Self { universe: self.universe, bits: self.bits.iter().zip(others).map(|(own, other)| own & other).collect() }
     }
 
     /// Those in either.

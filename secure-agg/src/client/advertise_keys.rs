@@ -31,7 +31,7 @@ pub struct Setup {
 /// What a further attempt at a round would release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Release {
-    /// The same update again.
+    /// The update of the attempt that is given up, as it is: free while no input of that attempt has left.
     SameUpdate,
     /// An update with fresh noise, for which the privacy budget was charged a second time.
     FreshNoisePaid,

@@ -55,12 +55,11 @@ impl CheckConsistency {
 
         let text = consistency_text(self.session.sid(), &self.dealers, survivors);
         let sent = Consistency { sid: *self.session.sid(), sender: me, signature: signer.sign(&text)? };
-        let answers = self
-            .dealers
-            .iter()
-            .zip(&self.held)
-            .map(|(dealer, held)| if survivors.contains(dealer) { held.b.to_bytes() } else { held.s.to_bytes() })
-            .collect();
+        // Room for all of them at once: a vector that grows leaves the shares behind in the memory it frees.
+        let mut answers = Vec::with_capacity(self.held.len());
+        for (dealer, held) in self.dealers.iter().zip(&self.held) {
+            answers.push(if survivors.contains(dealer) { held.b.to_bytes() } else { held.s.to_bytes() });
+        }
         let Self { session, dealers, .. } = self;
         let next = Unmask { session, dealers, survivors: survivors.clone(), answers, sent: sent.clone() };
         Ok(Step { persist: next.write().finish(), next, send: sent })
@@ -115,7 +114,15 @@ impl CheckConsistency {
         if !rest.is_empty() || pairs.len() != usize::from(dealers.len()) {
             return Err(BadSnapshot);
         }
-        let held: Option<Vec<Held>> = pairs.iter().map(|pair| Held::parse(&Secret::new(*pair))).collect();
-        Ok(Self { session, dealers, out, held: held.ok_or(BadSnapshot)?, sent: reader.message()? })
+        // Room for all of them at once: a vector that grows leaves the shares behind in the memory it frees.
+        let mut held = Vec::with_capacity(pairs.len());
+        for pair in pairs {
+            held.push(Held::parse(&Secret::new(*pair)).ok_or(BadSnapshot)?);
+        }
+        let sent: MaskedInput = reader.message()?;
+        session.among(&dealers)?;
+        session.drawn(&out)?;
+        session.sent(&sent.body.sid, sent.body.sender)?;
+        Ok(Self { session, dealers, out, held, sent })
     }
 }

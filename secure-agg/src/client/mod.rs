@@ -156,7 +156,7 @@ impl Client {
         }
     }
 
-    /// Whether a masked input of this round may have reached the coordinator.
+    /// Whether a masked input of this attempt may have reached the coordinator.
     #[must_use]
     pub const fn has_sent_input(&self) -> bool {
         matches!(self, Self::CheckConsistency(_) | Self::Unmask(_) | Self::Answered(_))

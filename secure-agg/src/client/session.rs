@@ -7,7 +7,7 @@ use crate::crypto::agreement::PublicKey;
 use crate::crypto::signature::IdentityKey;
 use crate::messages::{Round, Sid};
 use crate::params::{Params, SessionConfig};
-use crate::participants::Index;
+use crate::participants::{Index, IndexSet};
 
 #[derive(TlsSize, TlsSerialize, TlsDeserializeBytes)]
 pub(crate) struct Facts {
@@ -59,6 +59,28 @@ impl Session {
         let facts: Facts = reader.public()?;
         let count = u16::try_from(facts.members.len()).map_err(|_| BadSnapshot)?;
         let params = facts.config.params(count).map_err(|_| BadSnapshot)?;
+        facts.round.check().map_err(|_| BadSnapshot)?;
         if facts.me == 0 || facts.me > count { Err(BadSnapshot) } else { Ok(Self { facts, params }) }
     }
+
+    /// Whether a stored message is this participant's own in this session.
+    pub(crate) fn sent(&self, sid: &Sid, sender: Index) -> Result<(), BadSnapshot> {
+        expect(sid == self.sid() && sender == self.me())
+    }
+
+    /// Whether a stored set is of this roster and holds this participant.
+    pub(crate) fn among(&self, set: &IndexSet) -> Result<(), BadSnapshot> {
+        expect(set.universe() == self.participants() && set.contains(self.me()))
+    }
+
+    /// Whether a stored list is one that this participant can have drawn.
+    pub(crate) fn drawn(&self, out: &IndexSet) -> Result<(), BadSnapshot> {
+        let shape = (out.universe(), out.len());
+        expect(shape == (self.participants(), self.params.out_degree()) && !out.contains(self.me()))
+    }
+}
+
+/// What does not hold in a snapshot makes it none.
+pub(super) const fn expect(holds: bool) -> Result<(), BadSnapshot> {
+    if holds { Ok(()) } else { Err(BadSnapshot) }
 }

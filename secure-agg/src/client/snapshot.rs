@@ -1,7 +1,7 @@
 //! What a participant must make durable before it sends: its state as bytes, secrets included.
 //!
-//! Each part is behind its length, so a snapshot that was cut short or altered does not load as another state. Whoever keeps
-//! snapshots seals them: they hold the keys of the session.
+//! Each part is behind its length and the parts must belong together, so a snapshot that was cut short or mixed with another does not
+//! load. That is no authenticity: whoever keeps snapshots seals them, since they hold the keys of the session.
 
 use thiserror::Error;
 use tls_codec::{DeserializeBytes, Serialize};

@@ -3,7 +3,7 @@
 use zeroize::Zeroizing;
 
 use super::mask_input::at_least;
-use super::session::Session;
+use super::session::{Session, expect};
 use super::snapshot::{BadSnapshot, Reader, Writer};
 use super::{ANSWERED, Step, UNMASK};
 use crate::crypto::shamir::SHARE_BYTES;
@@ -94,7 +94,12 @@ impl Unmask {
             return Err(BadSnapshot);
         }
         let answers = answers.iter().map(|answer| Secret::new(*answer)).collect();
-        Ok(Self { session, dealers, survivors, answers, sent: reader.message()? })
+        let sent: Consistency = reader.message()?;
+        session.among(&dealers)?;
+        session.among(&survivors)?;
+        expect(survivors.is_subset(&dealers))?;
+        session.sent(&sent.sid, sent.sender)?;
+        Ok(Self { session, dealers, survivors, answers, sent })
     }
 }
 

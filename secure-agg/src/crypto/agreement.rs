@@ -22,6 +22,9 @@ pub enum BadPublicKey {
     /// Every agreement with this key yields zeros.
     #[error("the public key has small order: it would agree on a secret that everybody knows")]
     SmallOrder,
+    /// Another key of the same participant is equal to it.
+    #[error("the public key is also used for something else: all keys of a participant must differ")]
+    Repeated,
 }
 
 /// A private key. Erased when dropped.

@@ -6,7 +6,7 @@ use super::Admitted;
 use super::collect_shares::CollectShares;
 use super::facts::Facts;
 use crate::codec::Message as _;
-use crate::crypto::agreement;
+use crate::crypto::agreement::{self, BadPublicKey};
 use crate::crypto::signature::{IdentityKey, IdentityVerifier};
 use crate::crypto::transcript::Digest;
 use crate::messages::{Advertise, Roster, RosterEntry, Round};
@@ -63,6 +63,9 @@ impl CollectKeys {
         if !advertise.is_signed_by(&identity) {
             return Err(Rejection::Signature);
         }
+        if body.c_pk == body.s_pk || [body.c_pk, body.s_pk].contains(&identity.0) {
+            return Err(BadPublicKey::Repeated.into());
+        }
         Ok(Admitted(Enrolled { advertise, identity }))
     }
 
@@ -70,7 +73,7 @@ impl CollectKeys {
     ///
     /// # Errors
     /// [`Abort::TooFew`] below the minimum, [`Abort::TooMany`] above the maximum, [`Abort::RepeatedKey`] where two
-    /// participants use one key.
+    /// participants use one key; whose keys they are cannot be told, so close again without either.
     pub fn close(self, admitted: Vec<Admitted<Enrolled>>) -> Result<CollectShares, Abort> {
         let Self { round, model_hash, config } = self;
         let mut by_id: BTreeMap<Vec<u8>, Enrolled> = BTreeMap::new();

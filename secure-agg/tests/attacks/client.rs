@@ -6,12 +6,14 @@ use crate::support::{
 };
 use secure_agg::client::Client;
 use secure_agg::codec::{DecodeError, Message as _};
-use secure_agg::messages::{Complaint, ComplaintBody, ShareKeys, Unmasking};
+use secure_agg::messages::{AdvertiseBody, Complaint, ComplaintBody, ShareKeys, Unmasking};
 use secure_agg::params::SessionConfig;
 use secure_agg::rejection::{Abort, PhaseName, Refusal, Rejection};
 use secure_agg::server::{Admitted, CollectUnmasking, ShareFault};
 
 use crate::five;
+use secure_agg::{BadPublicKey, IndexSet, Signer as _};
+use tls_codec::Serialize as _;
 
 /// A session of `n` at the point where shares are collected; 2 of the inputs are lost, so both kinds of seed are opened.
 fn at_unmasking(
@@ -289,6 +291,25 @@ fn keys_that_are_not_its_own() {
 }
 
 #[test]
+fn one_key_for_two_purposes() {
+    // Every participant would refuse the roster, so one such advertisement must not get as far as the close that ends it for all.
+    let (mut world, mut members) = five(44);
+    let phase = open_round(&world);
+    let honest = members[0].advertise(&mut world).body;
+    let identity = members[0].signer.identity().0;
+    let refused = |change: fn(&mut AdvertiseBody, [u8; 32])| {
+        let mut body = honest.clone();
+        change(&mut body, identity);
+        phase.admit(resigned(body, &members[0].signer), &world.registry).err()
+    };
+    let repeated = Some(Rejection::PublicKey(BadPublicKey::Repeated));
+    assert_eq!(refused(|body, _| body.c_pk = body.s_pk), repeated);
+    // An Ed25519 key need not even be an encoding of an X25519 key.
+    assert!(matches!(refused(|body, identity| body.c_pk = identity), Some(Rejection::PublicKey(_))));
+    assert!(matches!(refused(|body, identity| body.s_pk = identity), Some(Rejection::PublicKey(_))));
+}
+
+#[test]
 fn too_few_or_too_many_come() {
     let (mut world, mut members) = five(42);
     world.config.max_cohort = 4;
@@ -317,4 +338,34 @@ fn a_tampered_snapshot_is_not_a_state() {
     longer.push(0);
     assert!(Client::restore(&longer).is_err());
     assert!(Client::restore(&[9, 1]).is_err() && Client::restore(&[1, 9]).is_err());
+}
+
+/// Parts that do not belong together are no state either, whatever bytes they are: no later step has to wonder.
+#[test]
+fn a_snapshot_of_parts_that_contradict_each_other_is_not_a_state() {
+    let (mut world, mut members) = five(45);
+    let (phase, dealt) = shared(&mut world, &mut members);
+    let refused = |snapshot: &[u8], number: usize, part: &[u8]| {
+        assert!(Client::restore(snapshot).is_ok());
+        assert!(Client::restore(&with_part(snapshot, number, part)).is_err(), "state {}, part {number}", snapshot[1]);
+    };
+    let bytes = |set: IndexSet| set.tls_serialize_detached().unwrap();
+    let (foreign, none, with_me) = (bytes(IndexSet::full(9)), bytes(IndexSet::empty(5)), bytes(IndexSet::full(5)));
+    let of_two = dealt[&2].encode();
+    for set in [&foreign, &none, &with_me] {
+        refused(&members[0].snapshot, 5, set);
+    }
+    refused(&members[0].snapshot, 6, &of_two);
+    let (phase, uploads) = masked(phase, &dealt, &mut members, |_| true);
+    refused(&members[0].snapshot, 1, &foreign);
+    for set in [&foreign, &none, &with_me] {
+        refused(&members[0].snapshot, 2, set);
+    }
+    refused(&members[0].snapshot, 4, &uploads[&2].message.encode());
+    agreed(phase, &mut members);
+    refused(&members[0].snapshot, 1, &foreign);
+    refused(&members[0].snapshot, 2, &foreign);
+    refused(&members[0].snapshot, 2, &none);
+    let signed_by_two = parts(&members[1].snapshot)[4].to_vec();
+    refused(&members[0].snapshot, 4, &signed_by_two);
 }

@@ -81,7 +81,7 @@ pub(crate) struct Member {
 }
 
 pub(crate) enum Sent {
-    Upload(MaskedUpload),
+    Upload(Box<MaskedUpload>),
     Doubt(Box<Doubt>),
 }
 
@@ -141,7 +141,7 @@ impl Member {
         match state.receive(&wire(delivery))? {
             Received::Ready(masking) => {
                 let step = masking.mask(self.model.clone(), self.scalars.clone(), &self.signer)?;
-                Ok(Sent::Upload(self.keep(step, Client::CheckConsistency)))
+                Ok(Sent::Upload(Box::new(self.keep(step, Client::CheckConsistency))))
             }
             Received::Doubt(doubt) => Ok(Sent::Doubt(doubt)),
         }
@@ -156,7 +156,7 @@ impl Member {
 
     pub(crate) fn upload(&mut self, delivery: &Delivery) -> MaskedUpload {
         match self.mask(delivery).unwrap() {
-            Sent::Upload(upload) => upload,
+            Sent::Upload(upload) => *upload,
             Sent::Doubt(doubt) => panic!("the share of {} does not open", doubt.dealer()),
         }
     }
@@ -459,7 +459,7 @@ fn run_to_inputs(
             && let Ok(Sent::Upload(upload)) = members[*i].mask(&delivery(&phase, dealt, *index))
         {
             admitted.push(phase.admit(wire(&upload.message)).unwrap());
-            uploads.insert(*index, upload);
+            uploads.insert(*index, *upload);
         }
     }
     let phase = phase.close(order(course, &mut world.rng, admitted))?;

@@ -294,11 +294,14 @@ fn none_of(choice: &DeviceChoice, others: &[DeviceReport]) -> AggregationError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::robust::robust_from;
     use crate::{Accumulator, Shape};
     use secure_agg::mask::MaskPlan;
 
     /// The processor under another name, which may answer wrongly.
     struct Gpu(&'static str, bool, CpuAggregator);
+
+    robust_from!(Gpu, 2);
 
     impl Aggregator for Gpu {
         fn name(&self) -> &str {

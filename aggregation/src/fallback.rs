@@ -4,6 +4,7 @@
 //! sum and the seeds for it. So a lost device has nothing that is needed, and memory does not depend on the number of
 //! inputs. Every answer is compared with the definition in three places before it is believed.
 
+use std::any::Any;
 use std::io::{Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use secure_agg::mask::{self, MaskPlan};
 
 use crate::cpu::{CpuAccumulator, CpuAggregator};
 use crate::device::said;
+use crate::robust::{Inputs, RobustStatistics};
 use crate::shape::room_for;
 use crate::work::Stopwatch;
 use crate::{Accumulator, AggregationError, Aggregator, Effort, Shape, Work};
@@ -61,6 +63,72 @@ impl Aggregator for Fallback {
 
     fn unmask_slice(&self, plan: &MaskPlan, offset: u64, sum: &[u32], out: &mut [u32]) -> Result<(), AggregationError> {
         unmask_slice(&*self.device, &self.cpu, plan, (offset, sum), out).map(drop)
+    }
+}
+
+/// The device's answer is compared with the processor's in some columns, or for some vectors, before it is believed.
+impl RobustStatistics for Fallback {
+    fn median(&self, inputs: Inputs<'_>) -> Result<Vec<i32>, AggregationError> {
+        self.robust(
+            |device| device.median(inputs),
+            |medians| self.same_columns(inputs, medians, |cpu, sample| cpu.median(sample)),
+        )
+    }
+
+    fn trimmed_mean(&self, inputs: Inputs<'_>, trim: usize) -> Result<Vec<i32>, AggregationError> {
+        inputs.check_trim(trim)?;
+        self.robust(
+            |device| device.trimmed_mean(inputs, trim),
+            |means| self.same_columns(inputs, means, |cpu, sample| cpu.trimmed_mean(sample, trim)),
+        )
+    }
+
+    fn gram(&self, inputs: Inputs<'_>) -> Result<Vec<i64>, AggregationError> {
+        self.robust(
+            |device| device.gram(inputs),
+            |products| {
+                let (first, last) = (0, inputs.vectors().len() - 1);
+                let pair = [inputs.vectors()[first], inputs.vectors()[last]];
+                let expected = Inputs::new(&pair).and_then(|pair| self.cpu.gram(pair));
+                let at = |i: usize, j: usize| products.get(i * (last + 1) + j).copied();
+                let found = [at(first, first), at(first, last), at(last, first), at(last, last)];
+                expected.is_ok_and(|expected| found.into_iter().eq(expected.into_iter().map(Some)))
+            },
+        )
+    }
+}
+
+impl Fallback {
+    fn robust<T>(
+        &self,
+        work: impl Fn(&dyn RobustStatistics) -> Result<Vec<T>, AggregationError>,
+        is_right: impl Fn(&[T]) -> bool,
+    ) -> Result<Vec<T>, AggregationError> {
+        let attempt = catch_unwind(AssertUnwindSafe(|| work(&*self.device)));
+        let reason = match attempt {
+            Ok(Ok(answer)) if is_right(&answer) => return Ok(answer),
+            outcome => failure(outcome),
+        };
+        told(&*self.device, &self.cpu, reason);
+        work(&*self.cpu)
+    }
+
+    /// Whether the answers for the first, the middle and the last columns are the processor's.
+    fn same_columns(
+        &self,
+        inputs: Inputs<'_>,
+        answers: &[i32],
+        work: impl Fn(&CpuAggregator, Inputs<'_>) -> Result<Vec<i32>, AggregationError>,
+    ) -> bool {
+        let words = inputs.words();
+        let sample = SAMPLE.min(words);
+        answers.len() == words
+            && [0, words / 2, words].into_iter().all(|place| {
+                let columns = place.min(words - sample)..place.min(words - sample) + sample;
+                let vectors: Vec<&[i16]> = inputs.vectors().iter().map(|vector| &vector[columns.clone()]).collect();
+                let expected = Inputs::new(&vectors).and_then(|inputs| work(&self.cpu, inputs));
+                expected.is_ok_and(|expected| expected == answers[columns])
+            })
     }
 }
 
@@ -136,16 +204,29 @@ fn unmask_slice(
     let attempt = catch_unwind(AssertUnwindSafe(|| device.unmask_slice(plan, offset, sum, out)));
     let reason = match attempt {
         Ok(Ok(())) if is_right(plan, offset, sum, out) => return Ok((None, device.name().to_owned())),
-        Ok(Ok(())) => "it gave a wrong answer".to_owned(),
+        outcome => failure(outcome),
+    };
+    let event = told(device, cpu, reason);
+    cpu.unmask_slice(plan, offset, sum, out)?;
+    let finished_by = event.taken_over_by.clone();
+    Ok((Some(event), finished_by))
+}
+
+/// Why an answer is none, or not believed.
+fn failure<T>(outcome: Result<Result<T, AggregationError>, Box<dyn Any + Send>>) -> String {
+    match outcome {
+        Ok(Ok(_)) => "it gave a wrong answer".to_owned(),
         Ok(Err(AggregationError::Device { reason, .. })) => reason,
         Ok(Err(error)) => error.to_string(),
         Err(panic) => format!("it panicked: {}", said(&*panic)),
-    };
+    }
+}
+
+/// Logs that the processor takes over.
+fn told(device: &dyn Aggregator, cpu: &CpuAggregator, reason: String) -> FallbackEvent {
     let (device, taken_over_by) = (device.name().to_owned(), cpu.name().to_owned());
     tracing::error!(%device, %reason, %taken_over_by, "an aggregation device failed in the middle of a round");
-    cpu.unmask_slice(plan, offset, sum, out)?;
-    let finished_by = taken_over_by.clone();
-    Ok((Some(FallbackEvent { device, reason, taken_over_by }), finished_by))
+    FallbackEvent { device, reason, taken_over_by }
 }
 
 /// Words at each of the places that are compared with the definition.
@@ -169,6 +250,7 @@ mod tests {
     use secure_agg::mask::{MaskSeed, Plane, Sign};
 
     use super::*;
+    use crate::robust::robust_from;
 
     #[derive(Clone, Copy, Debug)]
     enum Fault {
@@ -182,6 +264,8 @@ mod tests {
 
     /// A device that fails as it is told.
     struct Injected(Fault, CpuAggregator);
+
+    robust_from!(Injected, 1);
 
     impl Aggregator for Injected {
         fn name(&self) -> &str {

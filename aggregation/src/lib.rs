@@ -23,6 +23,7 @@ use std::io::{Read, Write};
 
 use secure_agg::mask::MaskPlan;
 
+use robust::RobustStatistics;
 use work::Stopwatch;
 
 #[cfg(feature = "conformance")]
@@ -48,8 +49,9 @@ pub use fallback::{FallbackEvent, Finished};
 pub use shape::Shape;
 pub use work::{Effort, Work};
 
-/// A device that sums and unmasks. Shared by all rounds; every call may come from any thread.
-pub trait Aggregator: Send + Sync {
+/// A device that sums and unmasks, and computes what robust rules need. Shared by all rounds; every call may come from any
+/// thread.
+pub trait Aggregator: RobustStatistics {
     /// What it is, for operators: for example `cpu (avx512, 16 threads)`.
     fn name(&self) -> &str;
 

@@ -60,7 +60,7 @@ impl<'a> Inputs<'a> {
     }
 }
 
-/// A device that computes robust statistics.
+/// A device that computes robust statistics; every [`Aggregator`](crate::Aggregator) does.
 pub trait RobustStatistics: Send + Sync {
     /// Twice the median of each coordinate: twice the middle value, or the sum of the two middle values.
     ///
@@ -82,3 +82,38 @@ pub trait RobustStatistics: Send + Sync {
     /// As [`median`](Self::median).
     fn gram(&self, inputs: Inputs<'_>) -> Result<Vec<i64>, AggregationError>;
 }
+
+/// Copies what lies above the diagonal of a square below it.
+pub(crate) fn mirror(products: &mut [i64], vectors: usize) {
+    for i in 1..vectors {
+        for j in 0..i {
+            products[i * vectors + j] = products[j * vectors + i];
+        }
+    }
+}
+
+/// Has robust statistics come from a field of the type.
+#[cfg(any(test, feature = "cuda", feature = "wgpu", feature = "host-cuda-test"))]
+macro_rules! robust_from {
+    ($device:ty, $field:tt) => {
+        impl $crate::robust::RobustStatistics for $device {
+            fn median(&self, inputs: $crate::robust::Inputs<'_>) -> Result<Vec<i32>, $crate::AggregationError> {
+                self.$field.median(inputs)
+            }
+
+            fn trimmed_mean(
+                &self,
+                inputs: $crate::robust::Inputs<'_>,
+                trim: usize,
+            ) -> Result<Vec<i32>, $crate::AggregationError> {
+                self.$field.trimmed_mean(inputs, trim)
+            }
+
+            fn gram(&self, inputs: $crate::robust::Inputs<'_>) -> Result<Vec<i64>, $crate::AggregationError> {
+                self.$field.gram(inputs)
+            }
+        }
+    };
+}
+#[cfg(any(test, feature = "cuda", feature = "wgpu", feature = "host-cuda-test"))]
+pub(crate) use robust_from;

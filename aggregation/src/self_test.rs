@@ -3,6 +3,8 @@
 use secure_agg::mask::{self, MaskPlan, MaskSeed, Plane, Sign};
 use secure_agg::packing;
 
+use crate::cpu::{CpuAggregator, Kernel};
+use crate::robust::{Inputs, RobustStatistics};
 use crate::{AggregationError, Aggregator, Shape};
 
 /// RFC 8439 appendix A.1, test vector 1: the first words for the key and nonce of zeros.
@@ -34,7 +36,7 @@ pub(crate) fn run(device: &dyn Aggregator) -> Result<(), AggregationError> {
     for (words, bits, masks) in [(1, 16, 1), (4097, 20, 3), (40_000, 32, 5)] {
         comparison(device, words, bits, masks)?;
     }
-    Ok(())
+    robust_statistics(device)
 }
 
 fn known_answer(device: &dyn Aggregator) -> Result<(), AggregationError> {
@@ -69,6 +71,19 @@ fn comparison(device: &dyn Aggregator, words: usize, bits: u8, masks: u8) -> Res
     expect_equal(device, "the comparison of a kept sum with the definition", &slice, &expected)
 }
 
+/// Order statistics and inner products of a few vectors, against the processor's plainest loops.
+fn robust_statistics(device: &dyn Aggregator) -> Result<(), AggregationError> {
+    let cpu = CpuAggregator::with_kernel(Kernel::Portable, 1)?;
+    let vector = |seed: i16| (0..301).map(|i: i16| i.wrapping_mul(seed).wrapping_mul(7919)).collect::<Vec<i16>>();
+    let vectors: Vec<Vec<i16>> = (1..=7).map(vector).collect();
+    let vectors: Vec<&[i16]> = vectors.iter().map(Vec::as_slice).collect();
+    let inputs = Inputs::new(&vectors)?;
+    let right = device.median(inputs)? == cpu.median(inputs)?
+        && device.trimmed_mean(inputs, 2)? == cpu.trimmed_mean(inputs, 2)?
+        && device.gram(inputs)? == cpu.gram(inputs)?;
+    if right { Ok(()) } else { Err(fault(device, "its self-test gave a wrong answer to robust statistics")) }
+}
+
 fn plan_for(device: &dyn Aggregator, shape: Shape) -> Result<MaskPlan, AggregationError> {
     MaskPlan::new(Plane::Model, shape.words() as u64, shape.modulus())
         .map_err(|error| fault(device, &error.to_string()))
@@ -91,10 +106,11 @@ mod tests {
 
     use super::*;
     use crate::Accumulator;
-    use crate::cpu::CpuAggregator;
+    use crate::robust::robust_from;
 
     /// A device whose memory has one bad bit.
     struct Faulty(CpuAggregator);
+    robust_from!(Faulty, 0);
     struct FaultySum(Box<dyn Accumulator>);
 
     impl Aggregator for Faulty {

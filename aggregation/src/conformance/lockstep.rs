@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 
 use secure_agg::mask::MaskPlan;
 
+use crate::robust::{Inputs, RobustStatistics};
 use crate::{Accumulator, AggregationError, Aggregator, Effort, Shape};
 
 /// Runs two devices side by side.
@@ -41,6 +42,34 @@ impl<A: Aggregator, B: Aggregator> Aggregator for Lockstep<A, B> {
         left?;
         compare(&self.name, "unmask_slice", out, &other);
         Ok(())
+    }
+}
+
+impl<A: Aggregator, B: Aggregator> RobustStatistics for Lockstep<A, B> {
+    fn median(&self, inputs: Inputs<'_>) -> Result<Vec<i32>, AggregationError> {
+        self.same("median", self.left.median(inputs), self.right.median(inputs))
+    }
+
+    fn trimmed_mean(&self, inputs: Inputs<'_>, trim: usize) -> Result<Vec<i32>, AggregationError> {
+        self.same("trimmed_mean", self.left.trimmed_mean(inputs, trim), self.right.trimmed_mean(inputs, trim))
+    }
+
+    fn gram(&self, inputs: Inputs<'_>) -> Result<Vec<i64>, AggregationError> {
+        self.same("gram", self.left.gram(inputs), self.right.gram(inputs))
+    }
+}
+
+impl<A, B> Lockstep<A, B> {
+    fn same<T: PartialEq>(
+        &self,
+        call: &str,
+        left: Result<Vec<T>, AggregationError>,
+        right: Result<Vec<T>, AggregationError>,
+    ) -> Result<Vec<T>, AggregationError> {
+        agree(&self.name, call, &left, &right);
+        let (left, right) = (left?, right?);
+        assert!(left == right, "{}: {call}", self.name);
+        Ok(left)
     }
 }
 

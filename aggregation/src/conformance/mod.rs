@@ -1,11 +1,12 @@
-//! The suite that every device must pass: for all inputs, exactly the answer of plain arithmetic and of the portable mask
-//! expansion. It asserts equality, since integers leave nothing to tolerate.
+//! The suite that every device must pass: for all inputs, exactly the answer of plain arithmetic, of sorting and of the portable
+//! mask expansion. It asserts equality, since integers leave nothing to tolerate.
 //!
 //! A device's test calls [`run`]; a failure panics and says which case it was.
 
 mod cases;
 mod lockstep;
 mod refusals;
+mod robust;
 
 pub use self::lockstep::Lockstep;
 
@@ -29,4 +30,9 @@ pub fn run(device: &dyn Aggregator) {
     refusals::plans(device);
     refusals::slices(device);
     refusals::torn_streams(device);
+    robust::random_vectors(device);
+    robust::many_vectors(device);
+    robust::many_columns(device);
+    robust::refusals(device);
+    robust::two_at_once(device);
 }

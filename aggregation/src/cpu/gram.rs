@@ -80,15 +80,6 @@ impl Panel {
     }
 }
 
-/// Copies what lies above the diagonal below it.
-pub(super) fn mirror(sums: &mut [i64], vectors: usize) {
-    for i in 1..vectors {
-        for j in 0..i {
-            sums[i * vectors + j] = sums[j * vectors + i];
-        }
-    }
-}
-
 /// The inner products of [`SIDE`] rows with [`SIDE`] others.
 pub(super) type Products = [[i64; SIDE]; SIDE];
 

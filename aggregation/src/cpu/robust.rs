@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::{CpuAggregator, gram, select};
 use crate::AggregationError;
-use crate::robust::{Inputs, RobustStatistics};
+use crate::robust::{Inputs, RobustStatistics, mirror};
 
 /// Columns that a thread takes at a time: they and their working memory stay in a second-level cache.
 const COLUMNS: usize = 1 << 10;
@@ -49,7 +49,7 @@ impl RobustStatistics for CpuAggregator {
                 )
             }),
         };
-        gram::mirror(&mut sums, inputs.vectors().len());
+        mirror(&mut sums, inputs.vectors().len());
         Ok(sums)
     }
 }

@@ -1,9 +1,12 @@
 //! The kernels and the memory of one NVIDIA GPU.
 //!
-//! Everything goes through one stream, so work is done in the order of the calls and memory is freed after its last use.
+//! Kernels run in one stream, in the order of the calls; what goes to the device and comes from it has a stream for each
+//! way, so that it is hidden behind the kernels. Each stream waits for what another has to do first with the same memory:
+//! cudarc keeps account of that. Device memory is taken and freed in the stream of the way there.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -12,7 +15,8 @@ use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, DriverErr
 use cudarc::nvrtc::Ptx;
 use zeroize::Zeroize;
 
-use crate::gpu::{Gpu, GpuError, LONGEST_PIECE, Launch, Limits, SEED_WORDS, SeedList};
+use super::staging::Staging;
+use crate::gpu::{Gpu, GpuError, LONGEST_PIECE, Launch, Limits, Products, Rows, SEED_WORDS, SeedList, fill_with_bytes};
 
 /// The kernels as portable code that the driver compiles for the GPU it finds: see `regenerate.py`.
 const PTX: &str = include_str!("kernels.sm_75.ptx");
@@ -28,17 +32,29 @@ const BYTES_PER_KHZ: u64 = 240;
 
 /// How long to wait for a GPU that has nothing queued by us, and how much longer for each launch, which takes about 50 ms:
 /// others may use it too. One that takes longer is taken for hung.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 const PATIENCE_PER_LAUNCH: Duration = Duration::from_secs(1);
 /// Between two looks at whether it is done: nothing beside what is waited for, and no core is kept busy by waiting.
 const PAUSE: Duration = Duration::from_micros(100);
 
+/// Packed inputs that are kept until later ones are on their way.
+const INPUTS: usize = 2;
+
 /// One GPU, opened.
 pub(super) struct CudaGpu {
     context: Arc<CudaContext>,
+    /// Of the kernels.
     stream: Arc<CudaStream>,
+    /// Of what goes to the device.
+    upward: Arc<CudaStream>,
+    uploads: Mutex<Staging>,
+    downloads: Mutex<Staging>,
+    /// The last packed inputs: freeing one at once would hold up the next until the kernel that reads it is done.
+    inputs: Mutex<VecDeque<CudaSlice<u32>>>,
     unmask: CudaFunction,
     add_packed: CudaFunction,
+    trimmed_sum: CudaFunction,
+    gram: CudaFunction,
     limits: Limits,
     /// About how many launches nobody has waited for yet.
     queued: AtomicU32,
@@ -82,20 +98,37 @@ impl CudaGpu {
             threads: RESIDENT.saturating_mul(usize::try_from(multiprocessors).unwrap_or(usize::MAX)),
             launch_bytes: multiprocessors.saturating_mul(clock_khz).saturating_mul(BYTES_PER_KHZ),
         };
-        let (unmask, add_packed) = (module.load_function("unmask")?, module.load_function("add_packed")?);
-        let (stream, queued) = (context.new_stream()?, AtomicU32::new(0));
-        Ok(Self { context, stream, unmask, add_packed, limits, queued })
+        let (stream, upward) = (context.new_stream()?, context.new_stream()?);
+        Ok(Self {
+            unmask: module.load_function("unmask")?,
+            add_packed: module.load_function("add_packed")?,
+            trimmed_sum: module.load_function("trimmed_sum")?,
+            gram: module.load_function("gram")?,
+            uploads: Mutex::new(Staging::new(&context, Arc::clone(&upward))?),
+            downloads: Mutex::new(Staging::new(&context, context.new_stream()?)?),
+            inputs: Mutex::default(),
+            stream,
+            upward,
+            context,
+            limits,
+            queued: AtomicU32::new(0),
+        })
     }
 
     /// Waits until everything that was queued is done. What failed in it fails here.
     fn settle(&self) -> Result<(), GpuError> {
         let queued = self.queued.load(Ordering::Relaxed);
         let done = self.stream.record_event(None)?;
-        wait(PATIENCE + PATIENCE_PER_LAUNCH.saturating_mul(queued), || Ok(done.try_is_complete()?))?;
+        wait(self.patience(), || Ok(done.try_is_complete()?))?;
         let less = |now: u32| Some(now.saturating_sub(queued));
         // Another thread may have taken the same launches off: the number is only ever a measure of patience.
         let _ = self.queued.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         Ok(())
+    }
+
+    /// How long everything that is queued may take.
+    fn patience(&self) -> Duration {
+        PATIENCE + PATIENCE_PER_LAUNCH.saturating_mul(self.queued.load(Ordering::Relaxed))
     }
 
     /// As the driver calls it.
@@ -113,11 +146,16 @@ impl Gpu for CudaGpu {
     }
 
     fn zeros(&self, words: usize) -> Result<Self::Memory, GpuError> {
-        Ok(self.stream.alloc_zeros(words)?)
+        Ok(self.upward.alloc_zeros(words)?)
     }
 
-    fn write(&self, memory: &mut Self::Memory, words: &[u32]) -> Result<(), GpuError> {
-        Ok(self.stream.memcpy_htod(words, memory)?)
+    fn write(
+        &self,
+        memory: &mut Self::Memory,
+        words: usize,
+        fill: impl FnMut(usize, &mut [u32]),
+    ) -> Result<(), GpuError> {
+        locked(&self.uploads).upload(memory, words, self.patience(), fill)
     }
 
     fn add_packed(
@@ -129,17 +167,23 @@ impl Gpu for CudaGpu {
         bits: u8,
     ) -> Result<(), GpuError> {
         assert!(at + words <= memory.len() && packed.len() >= (words * usize::from(bits)).div_ceil(8), "it fits");
-        let mut input = self.stream.alloc_zeros::<u8>(packed.len().next_multiple_of(4) + 4)?;
-        self.stream.memcpy_htod(packed, &mut input)?;
+        let padded = packed.len().div_ceil(4) + 1;
+        let mut input = self.zeros(padded)?;
+        self.write(&mut input, padded, |at, place| fill_with_bytes(packed, at, place))?;
         let (at, len, bits, config) = (at as u64, words as u64, u32::from(bits), config(words, 1)?);
         let mut builder = self.stream.launch_builder(&self.add_packed);
         builder.arg(memory).arg(&at).arg(&input).arg(&len).arg(&bits);
         // SAFETY: the arguments have the number, order and types of the kernel's parameters. Thread i below `len` reads packed
         // words i·bits/32 and the one after, which the padding holds, and adds to word at + i; both lie inside, as asserted.
-        // Both buffers belong to this stream, which frees them after the kernel.
+        // Both are freed after the kernel.
         #[expect(unsafe_code, reason = "a kernel's launch")]
         unsafe { builder.launch(config) }?;
         self.queued.fetch_add(1, Ordering::Relaxed);
+        let mut inputs = locked(&self.inputs);
+        inputs.push_back(input);
+        if inputs.len() > INPUTS {
+            inputs.pop_front();
+        }
         Ok(())
     }
 
@@ -190,17 +234,52 @@ impl Gpu for CudaGpu {
         Ok(())
     }
 
+    fn trimmed_sum(&self, rows: &Self::Memory, shape: Rows, trim: u32, out: &mut Self::Memory) -> Result<(), GpuError> {
+        let Rows { vectors, width } = shape;
+        assert!(
+            shape.words() <= rows.len() && 2 * width as usize <= out.len() && 2 * u64::from(trim) < u64::from(vectors),
+            "it fits"
+        );
+        let config = config(width as usize, 1)?;
+        let mut builder = self.stream.launch_builder(&self.trimmed_sum);
+        builder.arg(rows).arg(&vectors).arg(&width).arg(&trim).arg(out);
+        // SAFETY: the arguments have the number, order and types of the kernel's parameters. Thread i below `width` reads word
+        // i of each of `vectors` rows and writes two words of its own from 2·i on; all lie inside, as asserted.
+        #[expect(unsafe_code, reason = "a kernel's launch")]
+        unsafe { builder.launch(config) }?;
+        self.queued.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn gram(&self, rows: &Self::Memory, products: &Products, sums: &mut Self::Memory) -> Result<(), GpuError> {
+        let Products { rows: Rows { vectors, width }, ref tiles, first_row } = *products;
+        assert!(products.rows.words() <= rows.len() && products.words() <= sums.len(), "it fits");
+        let config = config(products.threads(), products.parts())?;
+        let mut builder = self.stream.launch_builder(&self.gram);
+        builder.arg(rows).arg(&vectors).arg(&width).arg(&tiles.start).arg(&first_row).arg(sums);
+        // SAFETY: the arguments have the number, order and types of the kernel's parameters; the last is a pointer to u64, to
+        // which device memory is aligned. Threads read `vectors` rows of `width` words and add, by atomic additions, to the
+        // sums of the vectors of `tiles` with all vectors; all lie inside, as asserted.
+        #[expect(unsafe_code, reason = "a kernel's launch")]
+        unsafe { builder.launch(config) }?;
+        self.queued.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Waits for the kernels first: what goes wrong with them is told here, and they may take their time.
     fn read(&self, memory: &mut Self::Memory, into: &mut [u32]) -> Result<(), GpuError> {
         self.settle()?;
-        let words = memory.try_slice(..into.len());
-        let words = words.ok_or_else(|| GpuError::Failed("a read beyond a piece".to_owned()))?;
-        self.stream.memcpy_dtoh(&words, into)?;
-        Ok(self.stream.synchronize()?)
+        locked(&self.downloads).download(memory, into, self.patience())
     }
 }
 
+/// A panic while it was locked left nothing half-done: what a buffer is busy with is known before it is used.
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Looks again and again until something is done.
-fn wait(patience: Duration, done: impl Fn() -> Result<bool, GpuError>) -> Result<(), GpuError> {
+pub(super) fn wait(patience: Duration, done: impl Fn() -> Result<bool, GpuError>) -> Result<(), GpuError> {
     let mut waited = Duration::ZERO;
     while !done()? {
         if waited >= patience {

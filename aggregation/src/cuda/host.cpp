@@ -25,6 +25,12 @@ static inline unsigned atomicAdd(unsigned *p, unsigned v) {
     return old;
 }
 
+static inline unsigned long long atomicAdd(unsigned long long *p, unsigned long long v) {
+    const unsigned long long old = *p;
+    *p += v;
+    return old;
+}
+
 #include "kernels.cu"
 
 // What a launch does, one thread after the other.
@@ -43,4 +49,13 @@ extern "C" void host_unmask(u32 gx, u32 gy, u32 bx, const Seed *seeds, u32 *sum,
 
 extern "C" void host_add_packed(u32 gx, u32 bx, u32 *sum, u64 at, const u32 *packed, u64 len, u32 bits) {
     launch(gx, 1, bx, [&] { add_packed(sum, at, packed, len, bits); });
+}
+
+extern "C" void host_trimmed_sum(u32 gx, u32 bx, const u32 *rows, u32 vectors, u32 width, u32 trim, u32 *out) {
+    launch(gx, 1, bx, [&] { trimmed_sum(rows, vectors, width, trim, out); });
+}
+
+extern "C" void host_gram(u32 gx, u32 gy, u32 bx, const u32 *rows, u32 vectors, u32 width, u32 first_tile, u32 first_row,
+                          u64 *sums) {
+    launch(gx, gy, bx, [&] { gram(rows, vectors, width, first_tile, first_row, sums); });
 }

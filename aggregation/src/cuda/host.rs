@@ -2,7 +2,10 @@
 //! what a GPU would execute is compared bit for bit where there is none. It shows the arithmetic, the indices and the
 //! splits; it cannot show races or timing.
 
-use crate::gpu::{Gpu, GpuAggregator, GpuError, Launch, Limits, SHORTEST_PIECE, SeedList, SeedRecord};
+use crate::gpu::{
+    Gpu, GpuAggregator, GpuError, Launch, Limits, Products, Rows, SHORTEST_PIECE, SeedList, SeedRecord, fill_with_bytes,
+};
+use crate::robust::robust_from;
 use crate::{Accumulator, AggregationError, Aggregator, Shape};
 use secure_agg::mask::MaskPlan;
 
@@ -23,6 +26,18 @@ unsafe extern "C" {
         first_block: u32,
         nonce0: u32,
         nonce1: u32,
+    );
+    fn host_trimmed_sum(grid_x: u32, block: u32, rows: *const u32, vectors: u32, width: u32, trim: u32, out: *mut u32);
+    fn host_gram(
+        grid_x: u32,
+        grid_y: u32,
+        block: u32,
+        rows: *const u32,
+        vectors: u32,
+        width: u32,
+        first_tile: u32,
+        first_row: u32,
+        sums: *mut u64,
     );
     fn host_add_packed(grid_x: u32, block: u32, sum: *mut u32, at: u64, packed: *const u32, len: u64, bits: u32);
 }
@@ -53,6 +68,8 @@ impl Aggregator for HostCudaAggregator {
     }
 }
 
+robust_from!(HostCudaAggregator, 0);
+
 struct HostGpu {
     memory_words: usize,
 }
@@ -73,8 +90,17 @@ impl Gpu for HostGpu {
         Ok(vec![0; words])
     }
 
-    fn write(&self, memory: &mut Self::Memory, words: &[u32]) -> Result<(), GpuError> {
-        memory[..words.len()].copy_from_slice(words);
+    /// In odd pieces, for the tests' sake.
+    fn write(
+        &self,
+        memory: &mut Self::Memory,
+        words: usize,
+        mut fill: impl FnMut(usize, &mut [u32]),
+    ) -> Result<(), GpuError> {
+        const PIECE: usize = 12_345;
+        for (index, place) in memory[..words].chunks_mut(PIECE).enumerate() {
+            fill(index * PIECE, place);
+        }
         Ok(())
     }
 
@@ -87,16 +113,14 @@ impl Gpu for HostGpu {
         bits: u8,
     ) -> Result<(), GpuError> {
         assert!(at + words <= memory.len() && packed.len() >= (words * usize::from(bits)).div_ceil(8));
-        let mut padded = packed.to_vec();
-        padded.resize(packed.len().next_multiple_of(4) + 4, 0);
-        let (packed, _) = padded.as_chunks::<4>();
-        let packed: Vec<u32> = packed.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
+        let mut input = vec![0; packed.len().div_ceil(4) + 1];
+        fill_with_bytes(packed, 0, &mut input);
         let (sum, bits) = (memory.as_mut_ptr(), u32::from(bits));
         // SAFETY: thread i reads packed words i·bits/32 and the one after, which the padding holds, and adds to word at + i
         // for i below `words`; both lie inside, as asserted. Nothing keeps the pointers.
         #[expect(unsafe_code, reason = "a kernel's entry point")]
         unsafe {
-            host_add_packed(grid(words), BLOCK, sum, at as u64, packed.as_ptr(), words as u64, bits);
+            host_add_packed(grid(words), BLOCK, sum, at as u64, input.as_ptr(), words as u64, bits);
         }
         Ok(())
     }
@@ -128,6 +152,39 @@ impl Gpu for HostGpu {
                 nonce0,
                 nonce1,
             );
+        }
+        Ok(())
+    }
+
+    fn trimmed_sum(&self, rows: &Self::Memory, shape: Rows, trim: u32, out: &mut Self::Memory) -> Result<(), GpuError> {
+        let Rows { vectors, width } = shape;
+        assert!(shape.words() <= rows.len() && 2 * width as usize <= out.len() && 2 * trim < vectors);
+        // SAFETY: the kernel reads `vectors` rows of `width` words and writes two words for each of a row, all inside, as
+        // asserted. Nothing keeps the pointers.
+        #[expect(unsafe_code, reason = "a kernel's entry point")]
+        unsafe {
+            host_trimmed_sum(grid(width as usize), BLOCK, rows.as_ptr(), vectors, width, trim, out.as_mut_ptr());
+        }
+        Ok(())
+    }
+
+    fn gram(&self, rows: &Self::Memory, products: &Products, sums: &mut Self::Memory) -> Result<(), GpuError> {
+        let Products { rows: Rows { vectors, width }, ref tiles, first_row } = *products;
+        assert!(products.rows.words() <= rows.len() && products.words() <= sums.len());
+        // Words of 64 bits, aligned as such.
+        let mut wide: Vec<u64> =
+            sums.as_chunks().0.iter().map(|[low, high]| u64::from(*high) << 32 | u64::from(*low)).collect();
+        let (blocks, parts) = (grid(products.threads()), products.parts());
+        // SAFETY: the kernel reads `vectors` rows of `width` words and adds to sums of the vectors of `tiles` with all, all
+        // inside, as asserted. Nothing keeps the pointers.
+        #[expect(unsafe_code, reason = "a kernel's entry point")]
+        unsafe {
+            host_gram(blocks, parts, BLOCK, rows.as_ptr(), vectors, width, tiles.start, first_row, wide.as_mut_ptr());
+        }
+        for (halves, sum) in sums.as_chunks_mut().0.iter_mut().zip(wide) {
+            let bytes = sum.to_le_bytes();
+            let (bytes, _) = bytes.as_chunks();
+            *halves = [u32::from_le_bytes(bytes[0]), u32::from_le_bytes(bytes[1])];
         }
         Ok(())
     }

@@ -1,10 +1,12 @@
-// What a GPU does for a sum: adds packed inputs and applies masks. One text for nvcc, NVRTC and, through host.cpp, for the
-// tests' C++ compiler: no barrier, no shared memory, no warp operation, so a plain loop over all threads runs it too.
+// What a GPU does for a sum: adds packed inputs and applies masks; and for robust rules: order statistics and inner
+// products. One text for nvcc, NVRTC and, through host.cpp, for the tests' C++ compiler: no barrier, no shared memory, no
+// warp operation, so a plain loop over all threads runs it too.
 //
 // The mask definition is that of secure-agg (RFC 8439 block function). Words are integers modulo 2^32 and their sums do
 // not depend on order, so however the work is cut into launches, blocks and parts, the bits are the same.
 typedef unsigned int u32;
 typedef unsigned long long u64;
+typedef long long s64;
 
 // One mask: its ChaCha20 key, and 1 to add it or 2^32 - 1 to subtract it.
 struct __align__(16) Seed {
@@ -73,4 +75,107 @@ add_packed(u32 *__restrict__ sum, u64 at, const u32 *__restrict__ packed, u64 le
     const u64 bit = i * bits;
     const u32 low = packed[bit / 32], high = packed[bit / 32 + 1];
     sum[at + i] += __funnelshift_r(low, high, (u32)(bit % 32)) & (0xffffffffu >> (32 - bits));
+}
+
+// Robust statistics. `rows` holds a row of `width` u32 for each of `vectors` vectors, at most 2^30 u32 in all; a u32 is two
+// 16-bit words, the first in its low half.
+
+// One column's search for the values that `low` and `high` others come before, bit by bit from the highest: a bit is set if
+// no more values than that lie below the value with the bit set. Words are shifted by 2^15, so their order is that of u32.
+struct Column {
+    u32 low, high, below_low, below_high;
+};
+
+__device__ __forceinline__ void count(Column &column, u32 word, u32 bit) {
+    column.below_low += word < (column.low | bit);
+    column.below_high += word < (column.high | bit);
+}
+
+__device__ __forceinline__ void decide(Column &column, u32 bit, u32 low, u32 high) {
+    if (column.below_low <= low) column.low |= bit;
+    if (column.below_high <= high) column.high |= bit;
+    column.below_low = column.below_high = 0;
+}
+
+__device__ __forceinline__ u32 clamped(const Column &column, u32 word) {
+    const u32 least = word < column.low ? column.low : word;
+    return least > column.high ? column.high : least;
+}
+
+// out[0..2 * width] = the sum of each column without its `trim` smallest and largest words, as i32.
+//
+// A thread owns two columns. What is cut off counts as the word at the cut, and is taken off again: ties need no care.
+extern "C" __global__ void __launch_bounds__(256)
+trimmed_sum(const u32 *__restrict__ rows, u32 vectors, u32 width, u32 trim, u32 *__restrict__ out) {
+    const u32 at = blockIdx.x * blockDim.x + threadIdx.x;
+    if (at >= width) return;
+    const u32 low = trim, high = vectors - 1 - trim;
+    Column even = {0, 0, 0, 0}, odd = {0, 0, 0, 0};
+    for (u32 bit = 0x8000; bit; bit >>= 1) {
+        for (u32 v = 0; v < vectors; v++) {
+            const u32 pair = rows[v * width + at] ^ 0x80008000u;
+            count(even, pair & 0xffff, bit);
+            count(odd, pair >> 16, bit);
+        }
+        decide(even, bit, low, high);
+        decide(odd, bit, low, high);
+    }
+    u32 sum_even = 0, sum_odd = 0;
+    for (u32 v = 0; v < vectors; v++) {
+        const u32 pair = rows[v * width + at] ^ 0x80008000u;
+        sum_even += clamped(even, pair & 0xffff);
+        sum_odd += clamped(odd, pair >> 16);
+    }
+    const u32 shift = (vectors - 2 * trim) << 15;
+    out[2 * (u64)at] = sum_even - trim * (even.low + even.high) - shift;
+    out[2 * (u64)at + 1] = sum_odd - trim * (odd.low + odd.high) - shift;
+}
+
+// sums[(i - first_row) * vectors + j] += the inner product of vectors i and j, as i64, for the tiles of 4 x 4 pairs on and
+// above the diagonal whose rows of tiles begin at `first_tile`; what lies below the diagonal is undefined.
+//
+// grid.y has a tile of the square for each of its values, those below the diagonal end at once. The threads of grid.x
+// share the columns: neighbours read neighbours, and each adds what it found once.
+extern "C" __global__ void __launch_bounds__(256)
+gram(const u32 *__restrict__ rows, u32 vectors, u32 width, u32 first_tile, u32 first_row, u64 *__restrict__ sums) {
+    const u32 tiles = (vectors + 3) / 4, left = first_tile + blockIdx.y / tiles, right = blockIdx.y % tiles;
+    if (right < left) return;
+    u32 i[4], j[4], row[4], other[4];
+#pragma unroll
+    for (u32 k = 0; k < 4; k++) {
+        i[k] = 4 * left + k, j[k] = 4 * right + k;
+        // Beyond the last vector the last is read, and its products are not written.
+        row[k] = (i[k] < vectors ? i[k] : vectors - 1) * width;
+        other[k] = (j[k] < vectors ? j[k] : vectors - 1) * width;
+    }
+    s64 acc[4][4];
+#pragma unroll
+    for (u32 k = 0; k < 16; k++) acc[k / 4][k % 4] = 0;
+    for (u32 at = blockIdx.x * blockDim.x + threadIdx.x; at < width; at += gridDim.x * blockDim.x) {
+        int low[4], high[4];
+#pragma unroll
+        for (u32 k = 0; k < 4; k++) {
+            const u32 pair = rows[row[k] + at];
+            low[k] = (short)(pair & 0xffff), high[k] = (short)(pair >> 16);
+        }
+#pragma unroll
+        for (u32 m = 0; m < 4; m++) {
+            const u32 pair = rows[other[m] + at];
+            const int other_low = (short)(pair & 0xffff), other_high = (short)(pair >> 16);
+#pragma unroll
+            for (u32 k = 0; k < 4; k++) {
+                // Each product fits 32 bits; two of them may not.
+                acc[k][m] += (s64)low[k] * other_low;
+                acc[k][m] += (s64)high[k] * other_high;
+            }
+        }
+    }
+#pragma unroll
+    for (u32 k = 0; k < 4; k++) {
+#pragma unroll
+        for (u32 m = 0; m < 4; m++) {
+            if (i[k] < vectors && j[m] < vectors)
+                atomicAdd(&sums[(u64)(i[k] - first_row) * vectors + j[m]], (u64)acc[k][m]);
+        }
+    }
 }

@@ -7,6 +7,8 @@
 mod gpu;
 #[cfg(feature = "host-cuda-test")]
 pub mod host;
+#[cfg(feature = "cuda")]
+mod staging;
 
 #[cfg(feature = "cuda")]
 pub use self::present::{CudaAggregator, count};
@@ -20,6 +22,7 @@ mod present {
 
     use super::gpu::CudaGpu;
     use crate::gpu::{GpuAggregator, GpuError};
+    use crate::robust::robust_from;
     use crate::{Accumulator, AggregationError, Aggregator, Shape};
 
     /// How many GPUs the driver offers, at least one; or why there is none. The driver heeds `CUDA_VISIBLE_DEVICES`.
@@ -69,6 +72,8 @@ mod present {
             Ok(Self(GpuAggregator::new(&format!("{asked} ({})", names.join(" + ")), gpus)))
         }
     }
+
+    robust_from!(CudaAggregator, 0);
 
     impl Aggregator for CudaAggregator {
         fn name(&self) -> &str {

@@ -11,8 +11,8 @@ use crate::{Accumulator, AggregationError, Aggregator, Shape};
 
 /// The devices and their name.
 pub(crate) struct GpuAggregator<G> {
-    name: Arc<str>,
-    gpus: Arc<[G]>,
+    pub(super) name: Arc<str>,
+    pub(super) gpus: Arc<[G]>,
 }
 
 impl<G: Gpu> GpuAggregator<G> {
@@ -33,7 +33,7 @@ impl<G: Gpu> GpuAggregator<G> {
         let mut held = Vec::with_capacity(self.gpus.len());
         for (index, (gpu, words)) in self.gpus.iter().zip(sum.chunks(piece)).enumerate() {
             let mut memory = gpu.zeros(words.len())?;
-            gpu.write(&mut memory, words)?;
+            gpu.write(&mut memory, words.len(), |at, place| place.copy_from_slice(&words[at..at + place.len()]))?;
             held.push((gpu, offset + (index * piece) as u64, words.len(), memory));
         }
         for first in (0..plan.len()).step_by(SEEDS_AT_ONCE) {

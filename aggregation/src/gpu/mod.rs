@@ -7,6 +7,7 @@
 mod accumulator;
 mod aggregator;
 mod launch;
+mod robust;
 
 use secure_agg::mask::{MaskPlan, Sign};
 use thiserror::Error;
@@ -14,6 +15,7 @@ use zeroize::Zeroize;
 
 pub(crate) use self::aggregator::GpuAggregator;
 pub(crate) use self::launch::Launch;
+pub(crate) use self::robust::{Products, Rows};
 use crate::AggregationError;
 
 /// Longest piece of a vector: the words that share a nonce, 64 MiB. Pieces are powers of two no longer than this, so none
@@ -130,8 +132,14 @@ pub(crate) trait Gpu: Send + Sync + 'static {
     /// `words` zeros, at most `limits().piece_words`.
     fn zeros(&self, words: usize) -> Result<Self::Memory, GpuError>;
 
-    /// Replaces the first `words.len()` words.
-    fn write(&self, memory: &mut Self::Memory, words: &[u32]) -> Result<(), GpuError>;
+    /// Replaces the first `words` words. `fill` puts them into place, a piece after the other: it is told which word of the
+    /// memory is the first of each, and writes every word of it.
+    fn write(
+        &self,
+        memory: &mut Self::Memory,
+        words: usize,
+        fill: impl FnMut(usize, &mut [u32]),
+    ) -> Result<(), GpuError>;
 
     /// Adds `words` packed words of `bits` bits to the words from `at` on.
     fn add_packed(
@@ -149,8 +157,27 @@ pub(crate) trait Gpu: Send + Sync + 'static {
     /// Applies some of the seeds to the first `launch.words` words.
     fn apply(&self, memory: &mut Self::Memory, seeds: &Self::Seeds, launch: &Launch) -> Result<(), GpuError>;
 
+    /// Writes the sum of each column without its `trim` smallest and largest words, as `i32`: two words for each of a row.
+    fn trimmed_sum(&self, rows: &Self::Memory, shape: Rows, trim: u32, out: &mut Self::Memory) -> Result<(), GpuError>;
+
+    /// Adds inner products to sums of two words each, the low half first.
+    fn gram(&self, rows: &Self::Memory, products: &Products, sums: &mut Self::Memory) -> Result<(), GpuError>;
+
     /// Copies the first `into.len()` words out.
     fn read(&self, memory: &mut Self::Memory, into: &mut [u32]) -> Result<(), GpuError>;
+}
+
+/// Puts the bytes from 4 * `at` on into `place`, as words; zeros follow the last.
+#[cfg(any(feature = "cuda", feature = "host-cuda-test"))]
+pub(crate) fn fill_with_bytes(bytes: &[u8], at: usize, place: &mut [u32]) {
+    let bytes = &bytes[bytes.len().min(4 * at)..];
+    let (words, rest) = bytes.as_chunks::<4>();
+    let mut last = [0; 4];
+    last[..rest.len()].copy_from_slice(rest);
+    let words = words.iter().chain(std::iter::once(&last)).map(|word| u32::from_le_bytes(*word));
+    for (place, word) in place.iter_mut().zip(words.chain(std::iter::repeat(0))) {
+        *place = word;
+    }
 }
 
 /// The wire form of b = 32.

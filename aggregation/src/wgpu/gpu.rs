@@ -9,10 +9,12 @@ use ::wgpu::{
 use zeroize::{Zeroize, Zeroizing};
 
 use super::queue::Line;
-use crate::gpu::{Gpu, GpuError, LONGEST_PIECE, Launch, Limits, SEED_WORDS, SHORTEST_PIECE, SeedList};
+use crate::gpu::{Gpu, GpuError, LONGEST_PIECE, Launch, Limits, Products, Rows, SEED_WORDS, SHORTEST_PIECE, SeedList};
 
 /// Threads of a workgroup, as in `kernels.wgsl`.
 const WORKGROUP: usize = 64;
+/// Words that are written at a time.
+const WRITTEN: usize = 1 << 20;
 
 /// One adapter, opened.
 pub(super) struct WgpuGpu {
@@ -20,6 +22,8 @@ pub(super) struct WgpuGpu {
     unmask: ComputePipeline,
     unmask_split: ComputePipeline,
     add_packed: ComputePipeline,
+    trimmed_sum: ComputePipeline,
+    gram: ComputePipeline,
     limits: Limits,
 }
 
@@ -43,7 +47,10 @@ impl Drop for Seeds {
     }
 }
 
-/// What the kernels are told, in their order.
+/// What a kernel is told, in its order.
+type Told = [u32; 8];
+
+/// What the kernels of sums are told.
 #[derive(Default)]
 struct Params {
     len: u32,
@@ -53,6 +60,13 @@ struct Params {
     n_seeds: u32,
     first_block: u32,
     nonce: [u32; 2],
+}
+
+impl Params {
+    fn told(self) -> Told {
+        let Self { len, at, bits, first_seed, n_seeds, first_block, nonce: [nonce0, nonce1] } = self;
+        [len, at, bits, first_seed, n_seeds, first_block, nonce0, nonce1]
+    }
 }
 
 impl WgpuGpu {
@@ -79,26 +93,28 @@ impl WgpuGpu {
             };
             line.checked(|| device.create_compute_pipeline(&descriptor))
         };
-        let (unmask, unmask_split, add_packed) =
-            (pipeline("unmask")?, pipeline("unmask_split")?, pipeline("add_packed")?);
-        let limits = limits(&device.limits(), info.device_type);
-        Ok(Self { unmask, unmask_split, add_packed, limits, line: Arc::new(line) })
+        Ok(Self {
+            unmask: pipeline("unmask")?,
+            unmask_split: pipeline("unmask_split")?,
+            add_packed: pipeline("add_packed")?,
+            trimmed_sum: pipeline("trimmed_sum")?,
+            gram: pipeline("gram")?,
+            limits: limits(&device.limits(), info.device_type),
+            line: Arc::new(line),
+        })
     }
 
     /// Runs a kernel over `threads` threads in each of `parts` parts.
     fn run(
         &self,
         pipeline: &ComputePipeline,
-        params: &Params,
+        told: Told,
         input: &Buffer,
         memory: &mut Memory,
         threads: usize,
         parts: u32,
     ) -> Result<(), GpuError> {
-        let [nonce0, nonce1] = params.nonce;
-        let Params { len, at, bits, first_seed, n_seeds, first_block, .. } = *params;
-        let words = [len, at, bits, first_seed, n_seeds, first_block, nonce0, nonce1];
-        let uniform = self.line.filled(bytemuck::cast_slice(&words), BufferUsages::UNIFORM)?;
+        let uniform = self.line.filled(bytemuck::cast_slice(&told), BufferUsages::UNIFORM)?;
         let groups = u32::try_from(threads.div_ceil(WORKGROUP)).map_err(|_| too_long())?;
         let layout = pipeline.get_bind_group_layout(0);
         let entries = [&uniform, input, &memory.words].map(Buffer::as_entire_binding);
@@ -137,8 +153,20 @@ impl Gpu for WgpuGpu {
         Ok(Memory { words: self.line.buffer(4 * words as u64, usage)?, last: None })
     }
 
-    fn write(&self, memory: &mut Memory, words: &[u32]) -> Result<(), GpuError> {
-        self.line.checked(|| self.line.queue.write_buffer(&memory.words, 0, bytemuck::cast_slice(words)))
+    fn write(
+        &self,
+        memory: &mut Memory,
+        words: usize,
+        mut fill: impl FnMut(usize, &mut [u32]),
+    ) -> Result<(), GpuError> {
+        let mut piece = vec![0; words.min(WRITTEN)];
+        for at in (0..words).step_by(WRITTEN) {
+            let place = &mut piece[..WRITTEN.min(words - at)];
+            fill(at, place);
+            let bytes = bytemuck::cast_slice(place);
+            self.line.checked(|| self.line.queue.write_buffer(&memory.words, 4 * at as u64, bytes))?;
+        }
+        Ok(())
     }
 
     fn add_packed(
@@ -156,7 +184,7 @@ impl Gpu for WgpuGpu {
         let len = u32::try_from(words).map_err(|_| too_long())?;
         let at = u32::try_from(at).map_err(|_| too_long())?;
         let params = Params { len, at, bits: bits.into(), ..Params::default() };
-        self.run(&self.add_packed, &params, &input, memory, words, 1)
+        self.run(&self.add_packed, params.told(), &input, memory, words, 1)
     }
 
     /// The seeds travel through a buffer of our own, so that no copy of them is left anywhere.
@@ -192,7 +220,19 @@ impl Gpu for WgpuGpu {
             ..Params::default()
         };
         let pipeline = if launch.parts == 1 { &self.unmask } else { &self.unmask_split };
-        self.run(pipeline, &params, &seeds.records, memory, launch.blocks(), launch.parts)
+        self.run(pipeline, params.told(), &seeds.records, memory, launch.blocks(), launch.parts)
+    }
+
+    fn trimmed_sum(&self, rows: &Memory, shape: Rows, trim: u32, out: &mut Memory) -> Result<(), GpuError> {
+        let Rows { vectors, width } = shape;
+        let told = [vectors, width, trim, 0, 0, 0, 0, 0];
+        self.run(&self.trimmed_sum, told, &rows.words, out, width as usize, 1)
+    }
+
+    fn gram(&self, rows: &Memory, products: &Products, sums: &mut Memory) -> Result<(), GpuError> {
+        let Products { rows: Rows { vectors, width }, ref tiles, first_row } = *products;
+        let told = [vectors, width, 0, tiles.start, first_row, 0, 0, 0];
+        self.run(&self.gram, told, &rows.words, sums, products.threads(), products.parts())
     }
 
     fn read(&self, memory: &mut Memory, into: &mut [u32]) -> Result<(), GpuError> {
@@ -257,7 +297,7 @@ mod tests {
         assert!(outcomes.iter().all(|outcome| matches!(outcome, Err(GpuError::Failed(_)))), "{outcomes:?}");
         // The driver tells of the loss when it is next listened to.
         gpu.line.device.poll(::wgpu::PollType::Poll).unwrap();
-        for outcome in [gpu.zeros(100).map(drop), gpu.write(&mut memory, &[1; 100])] {
+        for outcome in [gpu.zeros(100).map(drop), gpu.write(&mut memory, 100, |_, place| place.fill(1))] {
             let reason = outcome.unwrap_err().to_string();
             assert!(reason.starts_with("the device is lost"), "{reason}");
         }

@@ -1,4 +1,4 @@
-// What a GPU does for a sum: adds packed inputs and applies masks. The same kernels as in ../cuda/kernels.cu; read there
+// What a GPU does for a sum and for robust rules. The same kernels as in ../cuda/kernels.cu; read there
 // why they are cut as they are.
 
 struct Params {
@@ -97,4 +97,114 @@ fn add_packed(@builtin(global_invocation_id) id: vec3<u32>) {
     // A shift by 32 has no meaning: two shifts do it.
     let high = (packed[bit / 32u + 1u] << (31u - shift)) << 1u;
     sum[params.at + id.x] += (low | high) & (0xffffffffu >> (32u - params.bits));
+}
+
+struct Robust {
+    vectors: u32,
+    // u32 of a row.
+    width: u32,
+    trim: u32,
+    first_tile: u32,
+    first_row: u32,
+}
+
+@group(0) @binding(0) var<uniform> robust: Robust;
+// A row of `width` u32 for each vector; a u32 is two 16-bit words, the first in its low half.
+@group(0) @binding(1) var<storage, read> rows: array<u32>;
+// Words of 64 bits, the low half first.
+@group(0) @binding(2) var<storage, read_write> products: array<atomic<u32>>;
+
+// Words `at` of vector `v`, shifted by 2^15 so that their order is that of u32.
+fn shifted(v: u32, at: u32) -> vec2<u32> {
+    let pair = rows[v * robust.width + at] ^ 0x80008000u;
+    return vec2(pair & 0xffffu, pair >> 16u);
+}
+
+fn less(words: vec2<u32>, limits: vec4<u32>) -> vec4<u32> {
+    return select(vec4(0u), vec4(1u), words.xxyy < limits);
+}
+
+// out[0..2 * width] = the sum of each column without its `trim` smallest and largest words. A thread owns two columns.
+//
+// Two vectors in each turn: Mesa's software rasteriser ends the loops of a thread after 65,535 turns in all.
+@compute @workgroup_size(64)
+fn trimmed_sum(@builtin(global_invocation_id) id: vec3<u32>) {
+    let at = id.x;
+    if (at >= robust.width) { return; }
+    // For the lower and the upper cut of the even, then of the odd column.
+    let before = vec4(robust.trim, robust.vectors - 1u - robust.trim, robust.trim, robust.vectors - 1u - robust.trim);
+    var found = vec4(0u);
+    for (var bit = 0x8000u; bit != 0u; bit >>= 1u) {
+        let tried = found | vec4(bit);
+        var below = vec4(0u);
+        for (var v = 0u; v < robust.vectors; v += 2u) {
+            below += less(shifted(v, at), tried);
+            if (v + 1u < robust.vectors) { below += less(shifted(v + 1u, at), tried); }
+        }
+        found = select(found, tried, below <= before);
+    }
+    var total = vec2(0u);
+    for (var v = 0u; v < robust.vectors; v++) {
+        total += clamp(shifted(v, at), found.xz, found.yw);
+    }
+    let shift = (robust.vectors - 2u * robust.trim) << 15u;
+    total -= robust.trim * (found.xz + found.yw) + vec2(shift);
+    sum[2u * at] = total.x;
+    sum[2u * at + 1u] = total.y;
+}
+
+// The two words of a u32.
+fn words(pair: u32) -> vec2<i32> {
+    return vec2(bitcast<i32>(pair << 16u) >> 16u, bitcast<i32>(pair) >> 16u);
+}
+
+// products[(i - first_row) * vectors + j] += the inner product of vectors i and j, for tiles of 4 x 4 pairs on and above the
+// diagonal. The products of a thread are summed in two halves of 16 bits: no thread has more than 2^16 columns.
+@compute @workgroup_size(64)
+fn gram(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+    let tiles = (robust.vectors + 3u) / 4u;
+    let left = robust.first_tile + id.y / tiles;
+    let right = id.y % tiles;
+    if (right < left) { return; }
+    let last = robust.vectors - 1u;
+    let i = vec4(4u * left) + vec4(0u, 1u, 2u, 3u);
+    let j = vec4(4u * right) + vec4(0u, 1u, 2u, 3u);
+    let row = min(i, vec4(last)) * robust.width;
+    let other = min(j, vec4(last)) * robust.width;
+    // Entry m: the products of all four rows with other row m.
+    var low: array<vec4<u32>, 4>;
+    var high: array<vec4<i32>, 4>;
+    for (var at = id.x; at < robust.width; at += 64u * groups.x) {
+        let a0 = words(rows[row.x + at]);
+        let a1 = words(rows[row.y + at]);
+        let a2 = words(rows[row.z + at]);
+        let a3 = words(rows[row.w + at]);
+        let even = vec4(a0.x, a1.x, a2.x, a3.x);
+        let odd = vec4(a0.y, a1.y, a2.y, a3.y);
+        for (var m = 0u; m < 4u; m++) {
+            let b = words(rows[other[m] + at]);
+            let first = even * b.x;
+            let second = odd * b.y;
+            low[m] += (bitcast<vec4<u32>>(first) & vec4(0xffffu)) + (bitcast<vec4<u32>>(second) & vec4(0xffffu));
+            high[m] += (first >> vec4(16u)) + (second >> vec4(16u));
+        }
+    }
+    for (var m = 0u; m < 4u; m++) {
+        for (var k = 0u; k < 4u; k++) {
+            if (i[k] <= last && j[m] <= last) {
+                add64(2u * ((i[k] - robust.first_row) * robust.vectors + j[m]), low[m][k], high[m][k]);
+            }
+        }
+    }
+}
+
+// Adds low + high * 2^16 to the 64 bits at `index`. Whoever makes the low half wrap adds the carry, so the sum is right
+// once all have added.
+fn add64(index: u32, low: u32, high: i32) {
+    let middle = bitcast<u32>(high) << 16u;
+    let lower = middle + low;
+    let upper = bitcast<u32>(high >> 16u) + select(0u, 1u, lower < middle);
+    let before = atomicAdd(&products[index], lower);
+    let carry = select(0u, 1u, before + lower < before);
+    atomicAdd(&products[index + 1u], upper + carry);
 }

@@ -12,6 +12,7 @@ use secure_agg::mask::MaskPlan;
 
 use self::gpu::WgpuGpu;
 use crate::gpu::GpuAggregator;
+use crate::robust::robust_from;
 use crate::{Accumulator, AggregationError, Aggregator, Shape};
 
 /// An adapter that was found, not opened.
@@ -72,6 +73,8 @@ impl Found {
 
 /// Sums and unmasks on one adapter.
 pub struct WgpuAggregator(GpuAggregator<WgpuGpu>);
+
+robust_from!(WgpuAggregator, 0);
 
 impl Aggregator for WgpuAggregator {
     fn name(&self) -> &str {

@@ -30,18 +30,32 @@ fn driver() -> &'static PathBuf {
     })
 }
 
-/// Runs one of the cases below in a process that finds the stand-in.
-fn case(name: &str, faults: &[(&str, &str)]) {
+/// Runs one of the cases below in a process that finds the stand-in; what it and the stand-in said.
+fn case(name: &str, faults: &[(&str, &str)]) -> String {
     let mut child = Command::new(std::env::current_exe().expect("a test knows its program"));
     child.args(["--exact", name, "--ignored", "--nocapture"]).env("LD_LIBRARY_PATH", driver());
     let output = child.envs(faults.iter().copied()).output().expect("the case starts");
     let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
     assert!(output.status.success() && text.contains("1 passed"), "{name}: {text}");
+    text
 }
 
 #[test]
 fn the_device_conforms() {
     case("conforms", &[]);
+}
+
+/// The same where nothing waits in a stream.
+#[test]
+fn the_device_conforms_when_streams_are_fast() {
+    case("conforms", &[("STAND_IN_EAGER", "1")]);
+}
+
+/// One piece of page-locked memory is filled while the one before it travels, and no third is needed.
+#[test]
+fn uploads_go_through_two_buffers_at_a_time() {
+    let said = case("uploads", &[]);
+    assert!(said.contains("uploads under way at the same time: 2\n"), "{said}");
 }
 
 #[test]
@@ -94,6 +108,18 @@ fn conforms() {
     }
     let error = CudaAggregator::open(Some(2)).err().expect("there are two").to_string();
     assert_eq!(error, "device cuda:2 failed: there are 2 GPUs, counted from 0");
+}
+
+#[test]
+#[ignore = "a case of uploads_go_through_two_buffers_at_a_time"]
+fn uploads() {
+    let device = CudaAggregator::open(Some(0)).expect("the stand-in opens");
+    let words = 5_000_001;
+    let sum: Vec<u32> = (0..5_000_001).collect();
+    let plan = MaskPlan::new(Plane::Model, words as u64, Shape::new(words, 32).expect("in range").modulus());
+    let mut out = vec![0; words];
+    device.unmask_slice(&plan.expect("in range"), 0, &sum, &mut out).expect("the device works");
+    assert!(out == sum, "no mask changes nothing");
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub(super) fn sparse(n: u16, corrupt: u16, dropouts: u16) -> Option<(u16, u16)> 
 
 /// The largest t with n·Pr[X < t] ≤ 2^-20, where X of the `degree` drawn are among those `staying`; nothing if it is 0.
 fn most_needed(n: u16, staying: u16, degree: u16) -> Option<u16> {
-    let mass = hypergeometric(n - 1, staying, degree);
+    let mass = hypergeometric((n - 1).into(), staying.into(), degree.into());
     let mut below = 0.0;
     let mut needed = 0;
     for (t, probability) in (0..=degree).zip(&mass) {
@@ -46,7 +46,8 @@ fn isolation(n: u16, corrupt: u16, degree: u16, needed: u16) -> f64 {
     let mut total = 0.0;
     for size in 1..=n / 4 {
         let inside = (size - 1 + corrupt).min(n - 1);
-        let tail: f64 = hypergeometric(n - 1, inside, degree).iter().skip(needed.into()).rev().sum();
+        let tail: f64 =
+            hypergeometric((n - 1).into(), inside.into(), degree.into()).iter().skip(needed.into()).rev().sum();
         total += (1..=size).fold(1.0, |term, i| term * (f64::from(honest + 1 - i) / f64::from(i)) * tail);
         if total >= 1.0 {
             return 1.0;
@@ -58,23 +59,24 @@ fn isolation(n: u16, corrupt: u16, degree: u16, needed: u16) -> f64 {
 /// Pr[X = x] for x in 0..=`drawn`: X of `drawn` out of `population` are among its `marked`.
 ///
 /// Starts at the mode with weight one and multiplies outward, so the largest terms are exact and the rest fade to zero.
-fn hypergeometric(population: u16, marked: u16, drawn: u16) -> Vec<f64> {
-    let mut mass = vec![0.0; usize::from(drawn) + 1];
+pub(super) fn hypergeometric(population: u32, marked: u32, drawn: u32) -> Vec<f64> {
+    let index = |x: u32| usize::try_from(x).unwrap_or(usize::MAX);
+    let mut mass = vec![0.0; index(drawn) + 1];
     let lowest = (drawn + marked).saturating_sub(population);
     let highest = drawn.min(marked);
-    let mode_bound = (u32::from(drawn) + 1) * (u32::from(marked) + 1) / (u32::from(population) + 2);
-    let mode = u16::try_from(mode_bound).unwrap_or(u16::MAX).clamp(lowest, highest);
-    let ratio = |x: u16| {
+    let mode_bound = (u64::from(drawn) + 1) * (u64::from(marked) + 1) / (u64::from(population) + 2);
+    let mode = u32::try_from(mode_bound).unwrap_or(u32::MAX).clamp(lowest, highest);
+    let ratio = |x: u32| {
         // Pr[x + 1] / Pr[x]; the last factor is positive because x ≥ lowest.
         let (up, down) = (f64::from(marked - x) * f64::from(drawn - x), f64::from(x + 1));
         up / (down * f64::from(population + x + 1 - marked - drawn))
     };
-    mass[usize::from(mode)] = 1.0;
+    mass[index(mode)] = 1.0;
     for x in mode..highest {
-        mass[usize::from(x) + 1] = mass[usize::from(x)] * ratio(x);
+        mass[index(x) + 1] = mass[index(x)] * ratio(x);
     }
     for x in (lowest..mode).rev() {
-        mass[usize::from(x)] = mass[usize::from(x) + 1] / ratio(x);
+        mass[index(x)] = mass[index(x) + 1] / ratio(x);
     }
     let total: f64 = mass.iter().sum();
     mass.iter_mut().for_each(|probability| *probability /= total);

@@ -21,7 +21,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use wire::Timestamp;
-use wire::participant::{AbandonReason, CheckInReply, CheckInRequest, EnrollRequest, ModelRef, Receipt};
+use wire::participant::{
+    AbandonReason, Announcement, Answer, CheckInReply, CheckInRequest, EnrollRequest, ModelRef, Receipt,
+};
 use wire::problem::{Problem, ProblemType};
 
 /// A throw-away authority.
@@ -64,19 +66,19 @@ struct Seen {
 }
 
 /// Status and headers, then the body; `cut` sends only so much of it.
-struct Answer {
+struct Reply {
     head: String,
     body: Vec<u8>,
     cut: Option<usize>,
 }
 
-fn answer(status: &str, headers: &str, body: impl Into<Vec<u8>>) -> Answer {
+fn answer(status: &str, headers: &str, body: impl Into<Vec<u8>>) -> Reply {
     let body = body.into();
     let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n{headers}connection: close\r\n\r\n", body.len());
-    Answer { head, body, cut: None }
+    Reply { head, body, cut: None }
 }
 
-fn json(body: &impl serde::Serialize) -> Answer {
+fn json(body: &impl serde::Serialize) -> Reply {
     answer("200 OK", "content-type: application/json\r\n", serde_json::to_vec(body).unwrap())
 }
 
@@ -88,7 +90,7 @@ struct Server {
 
 impl Server {
     /// Serves until the test ends; request number `n` is answered by `serve(n, …)`.
-    async fn start(serve: impl Fn(usize, &Seen) -> Answer + Send + Sync + 'static) -> Self {
+    async fn start(serve: impl Fn(usize, &Seen) -> Reply + Send + Sync + 'static) -> Self {
         let authority = Authority::new();
         let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
         let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
@@ -119,7 +121,7 @@ impl Server {
                 let Ok(request) = read(&mut stream, has_certificate).await else { continue };
                 let number = log.lock().unwrap().len();
                 log.lock().unwrap().push(request.clone());
-                let Answer { head, body, cut } = serve(number, &request);
+                let Reply { head, body, cut } = serve(number, &request);
                 let body = &body[..cut.unwrap_or(body.len())];
                 let _ = stream.write_all(&[head.as_bytes(), body].concat()).await;
                 let _ = stream.shutdown().await;
@@ -160,7 +162,7 @@ async fn read(stream: &mut (impl AsyncReadExt + Unpin), has_certificate: bool) -
 }
 
 fn check_in() -> CheckInRequest {
-    CheckInRequest { task: None, examples: 1, wait_ms: 0 }
+    CheckInRequest { task: None, examples: 1, wait_ms: 0, keys: None }
 }
 
 #[tokio::test]
@@ -234,7 +236,7 @@ async fn an_interrupted_model_goes_on_from_where_it_ended() {
     let file = Coordinator::published(false, 1);
     let whole = file.clone();
     let server = Server::start(move |number, seen| match number {
-        0 => Answer { cut: Some(20), ..answer("200 OK", "", whole.clone()) },
+        0 => Reply { cut: Some(20), ..answer("200 OK", "", whole.clone()) },
         1 => {
             let begin: usize =
                 seen.headers["range"].trim_start_matches("bytes=").trim_end_matches('-').parse().unwrap();
@@ -284,7 +286,8 @@ async fn an_upload_says_what_it_is() {
     })
     .await;
     let place = Place { task: task(), round: 4, attempt: 2 };
-    let upload = Upload { place, participant: participant(), sha256: sha256(&body), body: body.clone() };
+    let signed = Some(Bytes::from_static(b"signature"));
+    let upload = Upload { place, participant: participant(), sha256: sha256(&body), body: body.clone(), signed };
     assert_eq!(server.transport.upload(&upload).await.unwrap(), receipt);
     let reason = AbandonReason::Conditions;
     server.transport.abandon(&Abandonment { place, participant: participant(), reason }).await.unwrap();
@@ -294,6 +297,52 @@ async fn an_upload_says_what_it_is() {
     assert_eq!(seen[0].headers["content-type"], "application/vnd.tributary.masked-input");
     assert_eq!(seen[0].headers["tributary-attempt"], "2");
     assert_eq!(seen[0].headers["tributary-content-sha256"], sha256(&body).to_string());
+    assert_eq!(seen[0].headers["tributary-signed-input"], wire::base64::encode(b"signature"));
     assert!(seen[1].line.ends_with(&format!("/rounds/4/assignments/{}/abandon HTTP/1.1", participant())));
     assert_eq!(seen[1].body, br#"{"attempt":2,"reason":"conditions"}"#);
+}
+
+fn message(body: &[u8]) -> Reply {
+    answer("200 OK", "content-type: application/vnd.tributary.secure-agg\r\n", body)
+}
+
+#[tokio::test]
+async fn messages_of_secure_aggregation_go_and_come_as_they_are() {
+    let server = Server::start(|number, _| match number {
+        0 => answer("204 No Content", "", ""),
+        1..=5 => message(b"encoded"),
+        6 => answer("200 OK", "content-type: text/html\r\n", "<html>proxy</html>"),
+        7 => message(&[0; 200_000]),
+        _ => answer("204 No Content", "", ""),
+    })
+    .await;
+    let place = Place { task: task(), round: 4, attempt: 2 };
+    let wait = Duration::from_millis(1500);
+    let ask = async |what| server.transport.announcement(what, place, participant(), wait).await;
+    assert_eq!(ask(Announcement::Roster).await.unwrap(), None);
+    for what in Announcement::ALL {
+        assert_eq!(ask(what).await.unwrap().unwrap(), &b"encoded"[..]);
+    }
+    assert_eq!(server.transport.evidence(place, participant()).await.unwrap(), &b"encoded"[..]);
+    let error = ask(Announcement::Delivery).await.unwrap_err().to_string();
+    assert!(error.contains("the answer is not"), "{error}");
+    let error = ask(Announcement::Delivery).await.unwrap_err().to_string();
+    assert!(error.contains("longer than"), "{error}");
+    for what in Answer::ALL {
+        server.transport.answer(what, place, participant(), Bytes::from_static(b"signed")).await.unwrap();
+    }
+    let seen = server.seen();
+    let path = |what: &str| format!("/v1/tasks/{}/rounds/4/{what}", task());
+    let query = "?attempt=2&wait_ms=1500";
+    let me = participant();
+    let got: Vec<String> = ["roster", "roster", &format!("deliveries/{me}"), "survivors", "agreement"]
+        .map(|what| format!("GET {}{query} HTTP/1.1", path(what)))
+        .into();
+    assert_eq!(seen[..5].iter().map(|seen| seen.line.clone()).collect::<Vec<_>>(), got);
+    assert_eq!(seen[5].line, format!("GET {}?attempt=2 HTTP/1.1", path(&format!("key-shares/{me}"))));
+    for (seen, what) in seen[8..].iter().zip(["key-shares", "complaints", "consistency", "unmask-shares"]) {
+        assert_eq!(seen.line, format!("PUT {} HTTP/1.1", path(&format!("{what}/{me}"))));
+        assert_eq!((&*seen.headers["tributary-attempt"], &seen.body[..]), ("2", &b"signed"[..]));
+        assert_eq!(seen.headers["content-type"], "application/vnd.tributary.secure-agg");
+    }
 }

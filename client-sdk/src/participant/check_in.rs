@@ -28,13 +28,16 @@ impl CheckIn {
         self.attempts.wait(now).unwrap_or_else(|| {
             let wait_ms = u64::try_from(core.settings.wait.as_millis()).unwrap_or(u64::MAX);
             let (task, examples) = (core.settings.task.clone(), core.examples);
-            Action::Send(Request::CheckIn(CheckInRequest { task, examples, wait_ms }))
+            Action::Send(Request::CheckIn(CheckInRequest { task, examples, wait_ms, keys: None }))
         })
     }
 
     pub(super) fn checked_in(self, core: &mut Core, result: Result<CheckInReply, TransportError>, now: Now) -> State {
         let error = match result {
             Ok(CheckInReply::Assigned(assignment)) => return self.assigned(core, assignment, now),
+            Ok(CheckInReply::Invited(_)) => {
+                TransportError::Protocol("secure aggregation is not spoken here".to_owned())
+            }
             Ok(CheckInReply::ComeBack { after_ms }) => {
                 let come_back = Duration::from_millis(after_ms).min(LONGEST_AWAY);
                 core.events.push(Event::CheckedIn { come_back });

@@ -33,7 +33,8 @@ impl Sending {
         };
         let Pending { place, sha256, body, .. } = &self.pending;
         let participant = identity.certified.participant;
-        Action::Send(Request::Upload(Upload { place: *place, participant, sha256: *sha256, body: body.clone() }))
+        let (place, sha256, body) = (*place, *sha256, body.clone());
+        Action::Send(Request::Upload(Upload { place, participant, sha256, body, signed: None }))
     }
 
     pub(super) fn uploaded(self, core: &mut Core, result: Result<Receipt, TransportError>, now: Now) -> State {

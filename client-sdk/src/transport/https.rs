@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use reqwest::header::{
     ACCEPT, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF_RANGE, RANGE, RETRY_AFTER,
 };
@@ -16,18 +17,19 @@ use rustls::ClientConfig;
 use rustls::RootCertStore;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use secure_agg::codec::Message as _;
+use secure_agg::messages::{Agreement, Delivery, Roster, ShareKeys, Survivors};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use url::Url;
-use wire::TaskId;
-use wire::headers;
 use wire::participant::{
-    AbandonRequest, CheckInReply, CheckInRequest, EnrollReply, EnrollRequest, ModelRef, Receipt, RenewRequest,
+    AbandonRequest, Announcement, Answer, CheckInReply, CheckInRequest, EnrollReply, EnrollRequest, ModelRef, Receipt,
+    RenewRequest,
 };
 use wire::problem::Problem;
-use wire::route;
+use wire::{ParticipantId, TaskId, base64, headers, route};
 
-use super::{Abandonment, Transport, TransportError, Upload};
+use super::{Abandonment, Place, Transport, TransportError, Upload};
 use crate::identity::Identity;
 
 /// Largest JSON answer: an assignment with the most and longest tensor names stays below.
@@ -147,15 +149,61 @@ impl Transport for HttpsTransport {
     async fn upload(&self, upload: &Upload) -> Result<Receipt, TransportError> {
         let place = upload.place;
         let url = self.url(&route::masked_input(place.task, place.round, upload.participant))?;
-        let request = self
+        let mut request = self
             .client()
             .put(url)
             .header(CONTENT_TYPE, headers::MEDIA_MASKED_INPUT)
             .header(headers::ATTEMPT, place.attempt)
             .header(headers::CONTENT_SHA256, upload.sha256.to_string())
             .body(upload.body.clone());
-        let patience = Duration::from_secs(upload.body.len() as u64 / SLOWEST_UPLOAD);
-        read_json(send(request, ANSWER_TIMEOUT + patience).await?).await
+        if let Some(signed) = &upload.signed {
+            request = request.header(headers::SIGNED_INPUT, base64::encode(signed));
+        }
+        read_json(send(request, patience(&upload.body)).await?).await
+    }
+
+    async fn announcement(
+        &self,
+        what: Announcement,
+        place: Place,
+        participant: ParticipantId,
+        wait: Duration,
+    ) -> Result<Option<Bytes>, TransportError> {
+        let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        let path = route::announcement(what, place.task, place.round, participant, place.attempt, wait_ms);
+        let timeout = ANSWER_TIMEOUT.saturating_add(wait);
+        let request = self.client().get(self.url(&path)?).header(ACCEPT, headers::MEDIA_SECURE_AGG);
+        let response = send(request, timeout).await?;
+        if response.status() == StatusCode::NO_CONTENT {
+            return Ok(None);
+        }
+        let limit = match what {
+            Announcement::Roster => Roster::MAX_BYTES,
+            Announcement::Delivery => Delivery::MAX_BYTES,
+            Announcement::Survivors => Survivors::MAX_BYTES,
+            Announcement::Agreement => Agreement::MAX_BYTES,
+        };
+        read_message(response, limit).await.map(Some)
+    }
+
+    async fn evidence(&self, place: Place, dealer: ParticipantId) -> Result<Bytes, TransportError> {
+        let path = route::evidence(place.task, place.round, dealer, place.attempt);
+        let request = self.client().get(self.url(&path)?).header(ACCEPT, headers::MEDIA_SECURE_AGG);
+        read_message(send(request, ANSWER_TIMEOUT).await?, ShareKeys::MAX_BYTES).await
+    }
+
+    async fn answer(
+        &self,
+        what: Answer,
+        place: Place,
+        participant: ParticipantId,
+        body: Bytes,
+    ) -> Result<(), TransportError> {
+        let url = self.url(&route::answer(what, place.task, place.round, participant))?;
+        let patience = patience(&body);
+        let request = self.client().put(url).header(CONTENT_TYPE, headers::MEDIA_SECURE_AGG);
+        let request = request.header(headers::ATTEMPT, place.attempt).body(body);
+        send(request, patience).await.map(|_| ())
     }
 
     async fn abandon(&self, abandonment: &Abandonment) -> Result<(), TransportError> {
@@ -200,6 +248,11 @@ fn client(roots: &Arc<RootCertStore>, identity: Option<&Identity>) -> Result<Cli
         .map_err(|error| setup("the HTTP client", error))
 }
 
+/// How long an upload may take.
+fn patience(body: &Bytes) -> Duration {
+    ANSWER_TIMEOUT + Duration::from_secs(body.len() as u64 / SLOWEST_UPLOAD)
+}
+
 fn setup(what: &str, error: impl std::fmt::Display) -> TransportError {
     TransportError::Protocol(format!("{what} cannot be used: {error}"))
 }
@@ -218,7 +271,7 @@ async fn check(response: Response) -> Result<Response, TransportError> {
     let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
     let retry_after = retry_after.map(Duration::from_secs);
     let is_problem = content_type(&response) == Some(headers::MEDIA_PROBLEM);
-    let problem = match read_bounded(response).await {
+    let problem = match read_bounded(response, MAX_ANSWER_BYTES).await {
         Ok(body) if is_problem => serde_json::from_slice(&body).ok(),
         _ => None,
     };
@@ -244,15 +297,23 @@ fn content_type(response: &Response) -> Option<&str> {
 }
 
 async fn read_json<T: DeserializeOwned>(response: Response) -> Result<T, TransportError> {
-    let body = read_bounded(response).await?;
+    let body = read_bounded(response, MAX_ANSWER_BYTES).await?;
     serde_json::from_slice(&body).map_err(|error| TransportError::Protocol(error.to_string()))
 }
 
-async fn read_bounded(mut response: Response) -> Result<Vec<u8>, TransportError> {
+/// A message of secure aggregation; whoever asked for it decodes it.
+async fn read_message(response: Response, limit: usize) -> Result<Bytes, TransportError> {
+    if content_type(&response) != Some(headers::MEDIA_SECURE_AGG) {
+        return Err(TransportError::Protocol(format!("the answer is not {}", headers::MEDIA_SECURE_AGG)));
+    }
+    read_bounded(response, limit).await.map(Bytes::from)
+}
+
+async fn read_bounded(mut response: Response, limit: usize) -> Result<Vec<u8>, TransportError> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| unreachable(&error))? {
-        if body.len() + chunk.len() > MAX_ANSWER_BYTES {
-            return Err(TransportError::Protocol(format!("the answer is longer than {MAX_ANSWER_BYTES} bytes")));
+        if body.len() + chunk.len() > limit {
+            return Err(TransportError::Protocol(format!("the answer is longer than {limit} bytes")));
         }
         body.extend_from_slice(&chunk);
     }

@@ -13,7 +13,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use wire::participant::{
-    AbandonReason, CheckInReply, CheckInRequest, EnrollReply, EnrollRequest, ModelRef, Receipt, RenewRequest,
+    AbandonReason, Announcement, Answer, CheckInReply, CheckInRequest, EnrollReply, EnrollRequest, ModelRef, Receipt,
+    RenewRequest,
 };
 use wire::problem::Problem;
 use wire::{Digest, ParticipantId, TaskId};
@@ -71,6 +72,8 @@ pub struct Upload {
     pub sha256: Digest,
     /// The packed words.
     pub body: Bytes,
+    /// In a round with secure aggregation: `secure_agg::messages::MaskedInput`, the participant's signature on the body.
+    pub signed: Option<Bytes>,
 }
 
 /// Giving up a place.
@@ -111,6 +114,28 @@ pub trait Transport: Send + Sync {
     /// Hands in a masked input.
     async fn upload(&self, upload: &Upload) -> Result<Receipt, TransportError>;
 
+    /// What the coordinator announces in a session of secure aggregation, encoded. Waits for it up to `wait`; none if it is
+    /// not time yet.
+    async fn announcement(
+        &self,
+        what: Announcement,
+        place: Place,
+        participant: ParticipantId,
+        wait: Duration,
+    ) -> Result<Option<Bytes>, TransportError>;
+
+    /// What a dealer dealt, as it signed it: asked for when something of it does not open.
+    async fn evidence(&self, place: Place, dealer: ParticipantId) -> Result<Bytes, TransportError>;
+
+    /// Hands in a message of secure aggregation, encoded.
+    async fn answer(
+        &self,
+        what: Answer,
+        place: Place,
+        participant: ParticipantId,
+        body: Bytes,
+    ) -> Result<(), TransportError>;
+
     /// Gives up a place.
     async fn abandon(&self, abandonment: &Abandonment) -> Result<(), TransportError>;
 }
@@ -139,6 +164,30 @@ impl<T: Transport + ?Sized> Transport for Arc<T> {
 
     async fn upload(&self, upload: &Upload) -> Result<Receipt, TransportError> {
         (**self).upload(upload).await
+    }
+
+    async fn announcement(
+        &self,
+        what: Announcement,
+        place: Place,
+        participant: ParticipantId,
+        wait: Duration,
+    ) -> Result<Option<Bytes>, TransportError> {
+        (**self).announcement(what, place, participant, wait).await
+    }
+
+    async fn evidence(&self, place: Place, dealer: ParticipantId) -> Result<Bytes, TransportError> {
+        (**self).evidence(place, dealer).await
+    }
+
+    async fn answer(
+        &self,
+        what: Answer,
+        place: Place,
+        participant: ParticipantId,
+        body: Bytes,
+    ) -> Result<(), TransportError> {
+        (**self).answer(what, place, participant, body).await
     }
 
     async fn abandon(&self, abandonment: &Abandonment) -> Result<(), TransportError> {

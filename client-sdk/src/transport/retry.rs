@@ -47,6 +47,7 @@ fn judge_problem(problem: &Problem, retry_after: Option<Duration>) -> Verdict {
         ProblemType::PhaseClosed
         | ProblemType::NotAssigned
         | ProblemType::DifferentInput
+        | ProblemType::DifferentMessage
         | ProblemType::TaskStatus
         | ProblemType::NotFound => Verdict::RoundOver,
         ProblemType::CertificateRevoked => Verdict::Revoked,
@@ -114,6 +115,8 @@ mod tests {
             (ProblemType::PhaseClosed, Verdict::RoundOver),
             (ProblemType::NotAssigned, Verdict::RoundOver),
             (ProblemType::DifferentInput, Verdict::RoundOver),
+            (ProblemType::DifferentMessage, Verdict::RoundOver),
+            (ProblemType::SessionRejected, Verdict::Refused),
             (ProblemType::CertificateRevoked, Verdict::Revoked),
             (ProblemType::CertificateExpired, Verdict::Expired),
             (ProblemType::WrongLength, Verdict::Refused),

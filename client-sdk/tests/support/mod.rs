@@ -16,11 +16,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use client_sdk::identity::Identity;
 use client_sdk::learning::{Layout, MetricValue, Parameters, TensorSpec, checkpoint};
-use client_sdk::transport::{Abandonment, Transport, TransportError, Upload};
+use client_sdk::transport::{Abandonment, Place, Transport, TransportError, Upload};
 use client_sdk::{Trained, Trainer, TrainerError, TrainingJob};
 use ring::digest;
 use wire::participant::{
-    Assignment, CheckInReply, CheckInRequest, Encoding, EnrollReply, EnrollRequest, ModelRef, Receipt, RenewRequest,
+    Announcement, Answer, Assignment, CheckInReply, CheckInRequest, Encoding, EnrollReply, EnrollRequest, ModelRef,
+    Receipt, RenewRequest,
 };
 use wire::problem::{Problem, ProblemType};
 use wire::task::{Initial, ModelSpec, TensorDeclaration, TrainingPlan};
@@ -146,6 +147,7 @@ impl Coordinator {
                 max_cohort: 10,
             },
             metrics: vec!["loss".into(), "train_loss".into()],
+            secure_aggregation: None,
             cohort: 1,
             deadline_at: Timestamp(0),
             remaining_ms: 600_000,
@@ -264,6 +266,24 @@ impl Transport for Coordinator {
                 None => Err(Problem::new(ProblemType::PhaseClosed, "scripted").into()),
             }
         })
+    }
+
+    async fn announcement(
+        &self,
+        _: Announcement,
+        _: Place,
+        _: ParticipantId,
+        _: Duration,
+    ) -> Result<Option<Bytes>, TransportError> {
+        unreachable!("its rounds are without secure aggregation")
+    }
+
+    async fn evidence(&self, _: Place, _: ParticipantId) -> Result<Bytes, TransportError> {
+        unreachable!("its rounds are without secure aggregation")
+    }
+
+    async fn answer(&self, _: Answer, _: Place, _: ParticipantId, _: Bytes) -> Result<(), TransportError> {
+        unreachable!("its rounds are without secure aggregation")
     }
 
     async fn abandon(&self, abandonment: &Abandonment) -> Result<(), TransportError> {

@@ -202,9 +202,11 @@ mod tests {
         }
     }
 
+    type Known = (u32, u32, Server, u32, &'static [(u32, u32)]);
+
     /// What google/federated-compute expects of its `graph_parameter_finder` (fcp/secagg/server, Apache-2.0): percent corrupt, percent
     /// dropouts, server, then (k, t) for n = 10, 100, … as far as it goes. Its `NONE` is a curious server without colluders.
-    const FCP: [(u32, u32, Server, u32, &[(u32, u32)]); 14] = [
+    const FCP: [Known; 14] = [
         (45, 45, Curious, 100, &[(92, 46), (822, 417), (3494, 1771), (5508, 2788), (6240, 3156)]),
         (33, 33, Curious, 10, &[(8, 4), (68, 34), (286, 150), (422, 221), (480, 251), (518, 270)]),
         (30, 30, SemiMalicious, 100, &[(92, 62), (872, 584), (4822, 3230), (9388, 6286), (11136, 7454)]),

@@ -173,3 +173,28 @@ async fn a_blob_whose_file_was_changed_is_not_returned() {
     store.blobs().put_bytes(Bytes::from_static(b"abc")).await.unwrap();
     assert_eq!(store.blobs().get(address).await.unwrap(), "abc");
 }
+
+#[tokio::test]
+async fn what_is_cleared_or_deleted_leaves_no_trace_in_the_file() {
+    const MARKER: &[u8] = b"a share that nobody may find";
+    // Longer than a page, so that most of it lies in pages of its own, which are free afterwards.
+    let bytes = MARKER.repeat(1_000);
+    let folder = tempfile::tempdir().unwrap();
+    let config = in_folder(folder.path());
+    let Database::SqliteFile(path) = config.database.clone() else { unreachable!() };
+    let store = Store::open(config).await.unwrap();
+    store::conformance::session_message::remember(&store, &bytes).await;
+    assert!(markers_in_files(&path, MARKER).await > 3_000, "it was there");
+    store::conformance::session_message::forget(&store).await;
+    assert_eq!(markers_in_files(&path, MARKER).await, 0);
+}
+
+/// How often `marker` occurs in the files of a database, once its log is merged.
+async fn markers_in_files(path: &Path, marker: &[u8]) -> usize {
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
+    let mut connection = sqlx::ConnectOptions::connect(&options).await.unwrap();
+    sqlx::raw_sql("PRAGMA wal_checkpoint(TRUNCATE)").execute(&mut connection).await.unwrap();
+    let files =
+        std::fs::read_dir(path.parent().unwrap()).unwrap().map(|entry| std::fs::read(entry.unwrap().path()).unwrap());
+    files.map(|bytes| bytes.windows(marker.len()).filter(|window| *window == marker).count()).sum()
+}

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use federation::advance::Tally;
 use federation::round::{Assignment, AssignmentState, RoundState};
 
-use super::sample::{NOW, after, assignment, collecting, model_version, moved, participant_id};
+use super::sample::{
+    NOW, advance, after, assignment, collecting, model_version, moved, participant_id, report, round, sharing,
+};
 use crate::{Result, Store, StoreError};
 
 /// The whole cohort or nothing; pages follow on each other.
@@ -102,6 +104,54 @@ pub async fn pending_ones_are_found_closed_and_revoked(store: &Store) {
                     history.iter().map(|c| (c.state, c.at)).collect::<Vec<_>>(),
                     [(Assigned, NOW), (Late, after(4))]
                 );
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
+/// Whoever has not reported, and does not, is counted with the state in which the round lost it.
+pub async fn who_drops_out_is_recorded_with_the_state_of_the_round(store: &Store) {
+    let open = &sharing(store, 7).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                use AssignmentState::{Abandoned, Assigned, Excused, Late, Released, Revoked, Working};
+                use RoundState::{Collecting, Confirming, Sharing};
+                let (key, id) = (open.key, participant_id);
+                let mut now = open.clone();
+                let change = [(1, Working), (2, Abandoned)];
+                for (n, to) in change {
+                    assert!(tx.set_assignment_state(key, 1, id(n), &[Assigned], to, after(2), None).await?);
+                }
+                advance(tx, &mut now, Collecting, after(3)).await?;
+                for (n, to) in [(3, Excused), (4, Revoked)] {
+                    assert!(tx.set_assignment_state(key, 1, id(n), &[Assigned], to, after(4), None).await?);
+                }
+                report(tx, &now, &[1, 5]).await?;
+                assert!(!tx.set_dropped(key, 1, id(6), Collecting).await?, "it has not reported");
+                advance(tx, &mut now, Confirming, after(5)).await?;
+                // They were late for COLLECTING, which has just been left.
+                assert_eq!(tx.set_pending_assignments(key, 1, Late, after(5)).await?, 2);
+                assert!(tx.set_dropped(key, 1, id(5), Confirming).await?);
+                assert!(!tx.set_dropped(key, 1, id(5), Collecting).await?, "it dropped out before");
+                let found = tx.assignments(key, 1, None, 9).await?;
+                let dropped: Vec<_> = found.iter().map(|place| place.dropped_in).collect();
+                let in_collecting = Some(Collecting);
+                let expected =
+                    [None, Some(Sharing), in_collecting, in_collecting, Some(Confirming), in_collecting, in_collecting];
+                assert_eq!(dropped, expected);
+                let counts = BTreeMap::from([(Sharing, 1), (Collecting, 4), (Confirming, 1)]);
+                assert_eq!(tx.count_dropped_by_phase(key, 1).await?, counts);
+                assert_eq!(tx.count_dropped_by_phase(key, 2).await?, BTreeMap::new());
+
+                let again = round(1, 1, 2);
+                advance(tx, &mut now, RoundState::Cancelled, after(6)).await?;
+                tx.insert_round(&again).await?;
+                tx.insert_assignments(&[assignment(&again, 1)]).await?;
+                assert_eq!(tx.set_pending_assignments(key, 2, Released, after(7)).await?, 1);
+                assert_eq!(tx.count_dropped_by_phase(key, 2).await?, BTreeMap::new(), "it was let go");
                 Ok(())
             })
         })

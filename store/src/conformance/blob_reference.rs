@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use federation::round::RoundState;
 
-use super::sample::{admitted, after, collecting, digest, model_version, moved, participant_id};
+use super::sample::{admitted, advance, after, collecting, digest, model_version, moved, participant_id, sharing};
 use crate::entity::noised_sum::NoisedSumRow;
 use crate::entity::partial_sum::PartialSum;
 use crate::{Result, Store};
@@ -34,6 +34,30 @@ pub async fn needed_blobs_are_named_and_no_others(store: &Store) {
                 assert_eq!(tx.referenced_blobs().await?, needed);
                 assert!(tx.transition_round(open, &moved(open, RoundState::Cancelled, after(3))).await?);
                 assert_eq!(tx.referenced_blobs().await?, HashSet::from([digest(200)]));
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
+/// A phase that were forgotten here would cost the round its inputs.
+pub async fn blobs_are_needed_in_every_state_that_has_not_ended(store: &Store) {
+    let open = &sharing(store, 1).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                use RoundState::{Aggregating, Collecting, Completed, Confirming, Unmasking};
+                let mut round = open.clone();
+                tx.insert_admitted(&admitted(open, 1)).await?;
+                let needed = HashSet::from([digest(101)]);
+                assert_eq!(tx.referenced_blobs().await?, needed);
+                for state in [Collecting, Confirming, Unmasking, Aggregating] {
+                    advance(tx, &mut round, state, after(2)).await?;
+                    assert_eq!(tx.referenced_blobs().await?, needed, "in {state}");
+                }
+                advance(tx, &mut round, Completed, after(3)).await?;
+                assert_eq!(tx.referenced_blobs().await?, HashSet::new());
                 Ok(())
             })
         })

@@ -5,7 +5,7 @@ use federation::id::ParticipantId;
 use federation::round::{AssignmentState, RoundState};
 
 use super::sample::{NOW, after, assignment, collecting, labels, moved, participant, participant_id, round, task_id};
-use crate::entity::check_in::CheckIn;
+use crate::entity::check_in::{CheckIn, CheckInKeys};
 use crate::{Result, Store, StoreError, Transaction};
 
 fn check_in(n: u8) -> CheckIn {
@@ -89,6 +89,53 @@ pub async fn check_ins_are_replaced_removed_and_expire(store: &Store) {
                 assert_eq!(ready(tx, 0).await?, [1].map(participant_id));
                 let stranger = tx.upsert_check_ins(&[check_in(9)]).await;
                 assert!(matches!(stranger, Err(StoreError::Conflict(_))));
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
+/// Keys are for one attempt; a check-in without any does not erase those of an earlier one.
+pub async fn keys_stay_until_newer_ones_come(store: &Store) {
+    collecting(store, 0).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                for n in 1..=3 {
+                    tx.insert_participant(&participant(n)).await?;
+                }
+                let id = participant_id(1);
+                let keys = |round, attempt, bytes: Vec<u8>| CheckInKeys { round, attempt, advertisement: bytes.into() };
+                let with = |n, keys: &CheckInKeys| CheckIn { keys: Some(keys.clone()), ..check_in(n) };
+                let (first, other) = (keys(1, 1, vec![0, 1, 255]), keys(1, 2, vec![7; 4096]));
+                tx.upsert_check_ins(&[with(1, &first), with(2, &other), check_in(3)]).await?;
+                assert_eq!(tx.check_in_keys(task_id(1), id).await?, Some(first.clone()));
+                assert_eq!(tx.check_in_keys(task_id(1), participant_id(3)).await?, None);
+                assert_eq!(tx.check_in_keys(task_id(2), id).await?, None);
+
+                tx.upsert_check_ins(&[CheckIn { examples: 9, ..check_in(1) }]).await?;
+                assert_eq!(tx.check_in_keys(task_id(1), id).await?, Some(first.clone()));
+                assert_eq!(ready(tx, 0).await?, [1, 2, 3].map(participant_id));
+                let found = tx.keyed_candidates(task_id(1), 1, 1, NOW).await?;
+                let candidate = tx.candidates(task_id(1), NOW).await?.remove(0);
+                assert_eq!(candidate.examples, 9);
+                assert_eq!(found, [(candidate, first.advertisement)]);
+                assert_eq!(tx.keyed_candidates(task_id(1), 2, 1, NOW).await?, []);
+                assert_eq!(tx.keyed_candidates(task_id(1), 1, 1, after(100)).await?, []);
+
+                tx.upsert_check_ins(&[with(1, &other)]).await?;
+                assert_eq!(tx.keyed_candidates(task_id(1), 1, 1, NOW).await?, []);
+                let found = tx.keyed_candidates(task_id(1), 1, 2, NOW).await?;
+                assert_eq!(
+                    found.iter().map(|(one, _)| one.participant).collect::<Vec<_>>(),
+                    [1, 2].map(participant_id)
+                );
+                assert!(found.iter().all(|(_, keys)| *keys == other.advertisement));
+                let long = tx.upsert_check_ins(&[with(3, &keys(1, 1, vec![7; 4097]))]).await;
+                assert!(matches!(long, Err(StoreError::Conflict(_))));
+                tx.remove_check_ins(&[id]).await?;
+                assert_eq!(tx.check_in_keys(task_id(1), id).await?, None);
                 Ok(())
             })
         })

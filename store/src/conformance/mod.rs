@@ -19,6 +19,9 @@ pub mod model_version;
 pub mod participant;
 pub mod round;
 pub mod schema;
+pub mod secure_round;
+pub mod session;
+pub mod session_message;
 pub mod sum;
 pub mod task;
 pub mod token;
@@ -37,13 +40,16 @@ macro_rules! conformance_tests {
             assignment::a_cohort_is_drawn_and_listed,
             assignment::states_change_by_compare_and_swap_with_history,
             assignment::pending_ones_are_found_closed_and_revoked,
+            assignment::who_drops_out_is_recorded_with_the_state_of_the_round,
             blob::bytes_come_back_and_are_verified,
             blob::a_writer_keeps_all_or_nothing,
             blob::a_blob_is_read_piece_by_piece,
             blob::blobs_are_deleted_and_listed_by_age,
             blob_reference::needed_blobs_are_named_and_no_others,
+            blob_reference::blobs_are_needed_in_every_state_that_has_not_ended,
             check_in::candidates_are_those_ready_with_their_history,
             check_in::check_ins_are_replaced_removed_and_expire,
+            check_in::keys_stay_until_newer_ones_come,
             concurrency::writers_take_turns_and_lose_nothing,
             concurrency::one_of_two_takes_the_lease_and_an_expired_one_is_free,
             concurrency::a_reader_sees_one_state,
@@ -60,11 +66,22 @@ macro_rules! conformance_tests {
             round::results_and_bytes_are_recorded,
             round::the_latest_attempts_are_listed,
             schema::it_goes_down_and_up_again,
+            secure_round::a_round_is_open_in_every_phase_and_history_counts_answers,
+            secure_round::each_phase_waits_for_those_who_have_not_answered,
+            secure_round::the_missing_drop_out_in_their_phase,
+            secure_round::a_participant_is_needed_until_it_has_answered_everything,
+            secure_round::a_revoked_participant_is_waited_for_no_more,
+            session::a_session_is_replaced_and_deleted,
+            session_message::a_message_counts_once,
+            session_message::messages_are_listed_and_counted_by_kind,
+            session_message::a_cleared_message_was_still_sent,
             sum::a_partial_sum_is_replaced_by_compare_and_swap,
             sum::a_round_has_one_noised_sum,
+            sum::what_a_sum_took_is_kept,
             task::a_name_is_free_again_once_its_task_is_over,
             task::status_changes_by_compare_and_swap_with_history,
             task::tasks_are_listed_newest_first,
+            task::forfeited_rounds_are_counted,
             token::an_enrollment_token_is_used_once,
             token::an_enrollment_token_is_revoked_while_unused,
             token::operator_tokens_are_found_listed_and_revoked,

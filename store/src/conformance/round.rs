@@ -1,5 +1,7 @@
 //! Promises about rounds.
 
+use std::collections::BTreeMap;
+
 use federation::id::RoundKey;
 use federation::round::{FailureReason, Round, RoundState};
 
@@ -68,7 +70,7 @@ pub async fn transitions_are_compare_and_swap_with_history(store: &Store) {
     result.unwrap();
 }
 
-/// Metrics keep their bits; bytes add up.
+/// Metrics keep their bits; bytes add up, in each state and in all.
 pub async fn results_and_bytes_are_recorded(store: &Store) {
     let open = &collecting(store, 2).await;
     let result: Result<()> = store
@@ -83,11 +85,15 @@ pub async fn results_and_bytes_are_recorded(store: &Store) {
                 assert!(!tx.set_round_result(key, 2, metrics, Some(1)).await?);
                 let bad = RoundMetric { value: f64::NAN, ..metric.clone() };
                 assert!(matches!(tx.set_round_result(key, 1, &[bad], None).await, Err(StoreError::Fault(_))));
-                assert!(tx.add_bytes_down(key, 1, RoundState::Collecting, 5).await?);
+                assert!(tx.add_bytes_down(key, 1, RoundState::Sharing, 5).await?);
                 assert!(tx.add_bytes_down(key, 1, RoundState::Collecting, 6).await?);
+                assert!(tx.add_bytes_down(key, 1, RoundState::Collecting, 7).await?);
                 assert!(!tx.add_bytes_down(key, 2, RoundState::Collecting, 6).await?);
+                let traffic = BTreeMap::from([(RoundState::Sharing, 5), (RoundState::Collecting, 13)]);
+                assert_eq!(tx.traffic(key, 1).await?, traffic);
+                assert_eq!(tx.traffic(key, 2).await?, BTreeMap::new());
                 let row = tx.round(key).await?.unwrap();
-                assert_eq!((row.reported, row.bytes_up, row.bytes_down), (2, 80, 11));
+                assert_eq!((row.reported, row.bytes_up, row.bytes_down), (2, 80, 18));
                 assert_eq!((row.metrics, row.model_version, row.ended_at), (vec![metric], Some(1), None));
                 Ok(())
             })

@@ -11,8 +11,9 @@ use uuid::Uuid;
 
 use crate::entity::admitted::Admitted;
 use crate::entity::participant::ParticipantRow;
+use crate::entity::session_message::{MessageKind, SessionMessage};
 use crate::entity::task::TaskRow;
-use crate::{Result, Store};
+use crate::{Result, Store, Transaction};
 
 pub(super) const NOW: Timestamp = Timestamp(1_700_000_000_000);
 
@@ -110,6 +111,20 @@ pub(super) fn admitted(round: &Round, participant: u8) -> Admitted {
     }
 }
 
+/// A message of as many bytes as the participant's number says, each of that number.
+pub(super) fn message(round: &Round, kind: MessageKind, participant: u8) -> SessionMessage {
+    SessionMessage {
+        round: round.key,
+        attempt: round.attempt,
+        kind,
+        participant: participant_id(participant.into()),
+        sha256: digest(participant),
+        bytes: participant.into(),
+        received_at: after(participant.into()),
+        message: Some(vec![participant; participant.into()].into()),
+    }
+}
+
 pub(super) fn model_version(task: u128, version: u32) -> ModelVersion {
     ModelVersion {
         task: task_id(task),
@@ -124,11 +139,28 @@ pub(super) fn model_version(task: u128, version: u32) -> ModelVersion {
 
 /// Task 1, `participants` participants from 1 on, and its first round, collecting from all of them.
 pub(super) async fn collecting(store: &Store, participants: u8) -> Round {
-    let selecting = round(1, 1, 1);
-    let collecting = Round { cohort: participants.into(), ..moved(&selecting, RoundState::Collecting, after(1)) };
+    drawn(store, participants, RoundState::Collecting).await
+}
+
+/// The same with secure aggregation: the round has a session and is sharing.
+pub(super) async fn sharing(store: &Store, participants: u8) -> Round {
+    let round = drawn(store, participants, RoundState::Sharing).await;
+    let open = &round;
     let result: Result<()> = store
-        .transact("collecting", |tx| {
-            let (before, after) = (&selecting, &collecting);
+        .transact("sharing", |tx| {
+            Box::pin(async move { tx.put_session(open.key, open.attempt, b"phase", after(1)).await })
+        })
+        .await;
+    result.unwrap();
+    round
+}
+
+async fn drawn(store: &Store, participants: u8, state: RoundState) -> Round {
+    let selecting = round(1, 1, 1);
+    let drawn = Round { cohort: participants.into(), ..moved(&selecting, state, after(1)) };
+    let result: Result<()> = store
+        .transact("drawn", |tx| {
+            let (before, after) = (&selecting, &drawn);
             Box::pin(async move {
                 tx.insert_task(&task(1, "one")).await?;
                 tx.insert_round(before).await?;
@@ -142,5 +174,42 @@ pub(super) async fn collecting(store: &Store, participants: u8) -> Round {
         })
         .await;
     result.unwrap();
-    collecting
+    drawn
+}
+
+/// Moves `round` one state further.
+pub(super) async fn advance(
+    tx: &mut (dyn Transaction + '_),
+    round: &mut Round,
+    state: RoundState,
+    at: Timestamp,
+) -> Result<()> {
+    let next = moved(round, state, at);
+    assert!(tx.transition_round(round, &next).await?);
+    *round = next;
+    Ok(())
+}
+
+/// These participants send their message.
+pub(super) async fn send(
+    tx: &mut (dyn Transaction + '_),
+    round: &Round,
+    kind: MessageKind,
+    participants: &[u8],
+) -> Result<()> {
+    for &participant in participants {
+        tx.insert_message(&message(round, kind, participant)).await?;
+    }
+    Ok(())
+}
+
+/// The inputs of these participants are accepted.
+pub(super) async fn report(tx: &mut (dyn Transaction + '_), round: &Round, participants: &[u8]) -> Result<()> {
+    let (from, to) = ([AssignmentState::Assigned, AssignmentState::Working], AssignmentState::Reported);
+    for &n in participants {
+        let id = participant_id(n.into());
+        assert!(tx.set_assignment_state(round.key, round.attempt, id, &from, to, after(n.into()), None).await?);
+        tx.insert_admitted(&admitted(round, n)).await?;
+    }
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! Promises about partial and noised sums.
 
 use super::sample::{after, collecting, digest};
-use crate::entity::noised_sum::NoisedSumRow;
+use crate::entity::noised_sum::{NoisedSumRow, SumWork};
 use crate::entity::partial_sum::PartialSum;
 use crate::{Result, Store, StoreError};
 
@@ -48,6 +48,36 @@ pub async fn a_round_has_one_noised_sum(store: &Store) {
                 assert!(tx.insert_noised_sum(&sum(1)).await?);
                 assert!(!tx.insert_noised_sum(&sum(2)).await?);
                 assert_eq!(tx.noised_sum(open.key, 1).await?, Some(sum(1)));
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
+/// All of it comes back.
+pub async fn what_a_sum_took_is_kept(store: &Store) {
+    let open = &collecting(store, 1).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                let work = SumWork {
+                    sum_device: "cuda:0".to_owned(),
+                    unmask_device: "cpu".to_owned(),
+                    sum_ms: 1,
+                    unmask_ms: 2,
+                    keystream_bytes: 1 << 40,
+                };
+                let sum = NoisedSumRow {
+                    round: open.key,
+                    attempt: 1,
+                    blob: digest(1),
+                    participants: 1,
+                    created_at: after(1),
+                    work: Some(work),
+                };
+                assert!(tx.insert_noised_sum(&sum).await?);
+                assert_eq!(tx.noised_sum(open.key, 1).await?, Some(sum));
                 Ok(())
             })
         })

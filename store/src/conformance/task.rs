@@ -3,6 +3,7 @@
 use federation::task::TaskStatus;
 
 use super::sample::{after, task, task_id};
+use crate::entity::task::TaskRow;
 use crate::{Result, Store, StoreError};
 
 /// Of the tasks of one name only one is not over; the name leads to it, or to the newest.
@@ -70,6 +71,24 @@ pub async fn tasks_are_listed_newest_first(store: &Store) {
                 assert_eq!(tx.tasks(Some(task_id(1)), 2).await?, []);
                 let active = tx.active_tasks().await?;
                 assert_eq!(active.iter().map(|task| task.id).collect::<Vec<_>>(), [1, 2, 3].map(task_id));
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
+/// They neither complete a round nor publish a version.
+pub async fn forfeited_rounds_are_counted(store: &Store) {
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                tx.insert_task(&TaskRow { rounds_forfeited: 3, ..task(1, "one") }).await?;
+                assert!(tx.forfeit_round(task_id(1)).await?);
+                assert!(tx.forfeit_round(task_id(1)).await?);
+                assert!(!tx.forfeit_round(task_id(2)).await?);
+                let expected = TaskRow { rounds_forfeited: 5, ..task(1, "one") };
+                assert_eq!(tx.task(task_id(1)).await?, Some(expected));
                 Ok(())
             })
         })

@@ -13,17 +13,22 @@ use super::row::{Bind as _, Columns as _, each, json, json_ids};
 use crate::entity::check_in::{CheckIn, CheckInKeys, CheckIns};
 use crate::error::Result;
 
-/// Everybody ready for task `?1` at `?2`, as far as `WHERE` may be continued.
+/// Everybody ready for task `?1` at `?2`, with more columns and more conditions.
 macro_rules! candidates {
-    () => {
-        "SELECT check_in.participant, participant.labels, check_in.examples, check_in.keys,
-                coalesce(participation.count, 0) AS participations, last_number, last_at
-         FROM check_in
-         JOIN participant ON participant.id = check_in.participant
-         LEFT JOIN participation ON participation.task = check_in.task
-                                AND participation.participant = check_in.participant
-         WHERE check_in.task = ?1 AND check_in.expires_at > ?2 AND participant.revoked_at IS NULL
-           AND NOT EXISTS (SELECT 1 FROM pending_place WHERE pending_place.participant = check_in.participant)"
+    ($columns:literal, $conditions:literal) => {
+        concat!(
+            "SELECT check_in.participant, participant.labels, check_in.examples,
+                    coalesce(participation.count, 0) AS participations, last_number, last_at",
+            $columns,
+            " FROM check_in
+             JOIN participant ON participant.id = check_in.participant
+             LEFT JOIN participation ON participation.task = check_in.task
+                                    AND participation.participant = check_in.participant
+             WHERE check_in.task = ?1 AND check_in.expires_at > ?2 AND participant.revoked_at IS NULL
+               AND NOT EXISTS (SELECT 1 FROM pending_place WHERE pending_place.participant = check_in.participant)",
+            $conditions,
+            " ORDER BY participant.name"
+        )
     };
 }
 
@@ -66,8 +71,7 @@ impl CheckIns for SqliteTransaction {
     }
 
     async fn candidates(&mut self, task: TaskId, now: Timestamp) -> Result<Vec<Candidate>> {
-        let rows =
-            self.list(query(concat!(candidates!(), " ORDER BY participant.name")).bind(task.0).time(now)).await?;
+        let rows = self.list(query(candidates!("", "")).bind(task.0).time(now)).await?;
         each(&rows, candidate)
     }
 
@@ -80,14 +84,11 @@ impl CheckIns for SqliteTransaction {
     ) -> Result<Vec<(Candidate, Bytes)>> {
         let rows = self
             .list(
-                query(concat!(
-                    candidates!(),
-                    " AND check_in.keys_round = ?3 AND check_in.keys_attempt = ?4 ORDER BY participant.name"
-                ))
-                .bind(task.0)
-                .time(now)
-                .bind(round_number)
-                .bind(attempt),
+                query(candidates!(", check_in.keys", " AND check_in.keys_round = ?3 AND check_in.keys_attempt = ?4"))
+                    .bind(task.0)
+                    .time(now)
+                    .bind(round_number)
+                    .bind(attempt),
             )
             .await?;
         each(&rows, |row| Ok((candidate(row)?, row.bytes("keys")?.into())))

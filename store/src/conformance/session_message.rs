@@ -1,0 +1,131 @@
+//! Promises about messages of secure aggregation.
+
+use std::collections::BTreeMap;
+
+use super::sample::{collecting, digest, message, participant_id, send};
+use crate::entity::session_message::{MessageInsertion, MessageKind, SessionMessage};
+use crate::{Result, Store, StoreError};
+
+/// The first counts. Its digest tells a repetition, however differently it is sealed.
+pub async fn a_message_counts_once(store: &Store) {
+    let open = &collecting(store, 2).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                let (key, kind, id) = (open.key, MessageKind::Unmasking, participant_id(1));
+                let first = message(open, kind, 1);
+                assert_eq!(tx.message(key, 1, kind, id).await?, None);
+                assert_eq!(tx.insert_message(&first).await?, MessageInsertion::Inserted);
+                let sealed_anew = SessionMessage { message: Some(vec![9; 9].into()), ..first.clone() };
+                assert_eq!(tx.insert_message(&sealed_anew).await?, MessageInsertion::Same);
+                let another = SessionMessage { sha256: digest(9), ..first.clone() };
+                assert_eq!(tx.insert_message(&another).await?, MessageInsertion::Different);
+                assert_eq!(tx.message(key, 1, kind, id).await?, Some(first.clone()));
+                assert_eq!(tx.message(key, 2, kind, id).await?, None);
+                assert_eq!(tx.message(key, 1, MessageKind::Shares, id).await?, None);
+                assert_eq!(tx.message(key, 1, kind, participant_id(2)).await?, None);
+                let of_another_kind = SessionMessage { kind: MessageKind::Input, message: None, ..another };
+                assert_eq!(tx.insert_message(&of_another_kind).await?, MessageInsertion::Inserted);
+                assert_eq!(tx.message(key, 1, MessageKind::Input, id).await?, Some(of_another_kind));
+                for stranger in [message(open, kind, 3), SessionMessage { attempt: 2, ..first }] {
+                    let refused = tx.insert_message(&stranger).await;
+                    assert!(matches!(refused, Err(StoreError::Conflict(_))));
+                }
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
+/// In the order of ids, however they came.
+pub async fn messages_are_listed_and_counted_by_kind(store: &Store) {
+    let open = &collecting(store, 4).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                let key = open.key;
+                for kind in MessageKind::ALL {
+                    assert_eq!(kind.as_str().parse(), Ok(kind));
+                    send(tx, open, kind, &[2]).await?;
+                    assert_eq!(tx.messages(key, 1, kind).await?, [message(open, kind, 2)]);
+                }
+                let shares = MessageKind::Shares;
+                send(tx, open, shares, &[4, 1]).await?;
+                assert_eq!(tx.messages(key, 1, shares).await?, [1, 2, 4].map(|n| message(open, shares, n)));
+                assert_eq!(tx.message_senders(key, 1, shares).await?, [1, 2, 4].map(participant_id));
+                assert_eq!(tx.messages(key, 2, shares).await?, []);
+                assert_eq!(tx.message_senders(key, 2, shares).await?, []);
+                let mut stats: BTreeMap<_, _> = MessageKind::ALL.map(|kind| (kind, (1, 2))).into();
+                stats.insert(shares, (3, 7));
+                assert_eq!(tx.message_stats(key, 1).await?, stats);
+                assert_eq!(tx.message_stats(key, 2).await?, BTreeMap::new());
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
+/// Clearing takes what a message said, and nothing else.
+pub async fn a_cleared_message_was_still_sent(store: &Store) {
+    let open = &collecting(store, 2).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                use MessageKind::{Complaint, Consistency, Shares};
+                let key = open.key;
+                for kind in [Shares, Consistency] {
+                    send(tx, open, kind, &[1, 2]).await?;
+                }
+                let stats = tx.message_stats(key, 1).await?;
+                assert_eq!(tx.clear_messages(key, 2, &MessageKind::ALL).await?, 0);
+                assert_eq!(tx.clear_messages(key, 1, &[]).await?, 0);
+                assert_eq!(tx.clear_messages(key, 1, &[Shares, Complaint]).await?, 2);
+                assert_eq!(tx.clear_messages(key, 1, &[Shares, Complaint]).await?, 0);
+                let cleared = |n| SessionMessage { message: None, ..message(open, Shares, n) };
+                assert_eq!(tx.messages(key, 1, Shares).await?, [1, 2].map(cleared));
+                assert_eq!(tx.messages(key, 1, Consistency).await?, [1, 2].map(|n| message(open, Consistency, n)));
+                assert_eq!(tx.insert_message(&message(open, Shares, 1)).await?, MessageInsertion::Same);
+                assert_eq!(tx.message(key, 1, Shares, participant_id(1)).await?, Some(cleared(1)));
+                assert_eq!(tx.message_stats(key, 1).await?, stats);
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
+/// Stores `bytes` as a session and as messages of three kinds: what no file may hold after [`forget`].
+pub async fn remember(store: &Store, bytes: &[u8]) {
+    let open = &collecting(store, 3).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                tx.put_session(open.key, 1, bytes, open.opened_at).await?;
+                for (kind, n) in [(MessageKind::Shares, 1), (MessageKind::Consistency, 2), (MessageKind::Unmasking, 3)]
+                {
+                    let kept = Some(bytes.to_vec().into());
+                    tx.insert_message(&SessionMessage { message: kept, ..message(open, kind, n) }).await?;
+                }
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
+/// Forgets everything that [`remember`] stored.
+pub async fn forget(store: &Store) {
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                let key = super::sample::round(1, 1, 1).key;
+                assert_eq!(tx.clear_messages(key, 1, &MessageKind::ALL).await?, 3);
+                assert!(tx.delete_session(key, 1).await?);
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}

@@ -10,9 +10,11 @@ pub mod identity;
 pub mod model;
 pub mod observe;
 pub mod random;
+pub mod seal;
 pub mod work;
 
 mod admission;
+mod session;
 mod wiring;
 
 use federation::id::Digest;

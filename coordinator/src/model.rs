@@ -4,12 +4,17 @@
 
 use std::sync::Arc;
 
+use federation::id::RoundKey;
 use federation::task::{Initial, SpecError, TaskSpec};
 use learning::{
     Codec, Initializer, Layout, OptimizerSpec, Parameters, Partition, Patterns, QuantizationParams, TensorInit,
     TensorSpec,
 };
+use secure_agg::SUITE_CHACHA20;
 use secure_agg::modular::Modulus;
+use secure_agg::params::{InvalidConfig, SessionConfig, VectorShape};
+use store::entity::task::TaskRow;
+use wire::participant::{Encoding, SessionTerms, application_digest};
 
 /// A task's arithmetic.
 #[derive(Clone, Debug)]
@@ -24,6 +29,8 @@ pub struct TaskModel {
     pub modulus: Modulus,
     /// How the mean steps the model.
     pub optimizer: OptimizerSpec,
+    /// What its sessions of secure aggregation are like; none if its updates are in the clear.
+    pub session: Option<Arc<SessionConfig>>,
     partition: Option<Arc<Partition>>,
 }
 
@@ -46,22 +53,23 @@ impl TaskModel {
         let whole = Arc::new(whole);
         let shared = partition.as_ref().map_or_else(|| Arc::clone(&whole), |partition| Arc::clone(partition.shared()));
         let aggregation = &spec.aggregation;
-        let modulus =
-            Modulus::new(aggregation.modulus_bits).map_err(|error| wrong("aggregation.modulus_bits", error))?;
+        let encoding = encoding(spec);
+        let modulus = Modulus::new(encoding.modulus_bits).map_err(|error| wrong("aggregation.modulus_bits", error))?;
         let codec = Codec::new(QuantizationParams {
             parameters: shared.len(),
-            modulus_bits: aggregation.modulus_bits,
-            clip_range: aggregation.clip_range,
-            clip_norm: aggregation.clip_norm,
-            max_weight: aggregation.max_weight,
-            max_cohort: spec.rounds.select_max,
+            modulus_bits: encoding.modulus_bits,
+            clip_range: encoding.clip_range,
+            clip_norm: encoding.clip_norm,
+            max_weight: encoding.max_weight,
+            max_cohort: encoding.max_cohort,
             metrics: spec.metrics.len(),
         })
         .map_err(|error| wrong("aggregation", error))?;
         let federation::task::ServerOptimizer::FedAvg { learning_rate } = aggregation.optimizer;
         let optimizer = OptimizerSpec::FedAvg { learning_rate };
         optimizer.check().map_err(|error| wrong("aggregation.optimizer", error))?;
-        Ok(Self { whole, shared, codec, modulus, optimizer, partition: partition.map(Arc::new) })
+        let session = session_config(spec, &encoding, &codec)?.map(Arc::new);
+        Ok(Self { whole, shared, codec, modulus, optimizer, session, partition: partition.map(Arc::new) })
     }
 
     /// Bytes of one masked input.
@@ -96,6 +104,72 @@ impl TaskModel {
                 Ok(shared)
             }
         }
+    }
+}
+
+/// How updates of a task become integers.
+pub(crate) fn encoding(spec: &TaskSpec) -> Encoding {
+    Encoding {
+        modulus_bits: spec.modulus_bits(),
+        clip_range: spec.clip_range(),
+        clip_norm: spec.aggregation.clip_norm,
+        max_weight: spec.aggregation.max_weight,
+        max_cohort: spec.rounds.select_max,
+    }
+}
+
+/// What participants are told of a task's sessions.
+pub(crate) fn session_terms(spec: &TaskSpec) -> Option<SessionTerms> {
+    let model = TaskModel::new(spec).ok()?;
+    model.session.map(|config| SessionTerms::from(&*config))
+}
+
+/// The round whose turn it is: numbers of spent rounds are not used again.
+pub(crate) fn next_round(task: &TaskRow) -> RoundKey {
+    let used = task.rounds_completed.saturating_add(task.rounds_forfeited);
+    RoundKey { task: task.id, number: used.saturating_add(1) }
+}
+
+/// Each participant derives the same from its assignment, and refuses anything else.
+fn session_config(
+    spec: &TaskSpec,
+    encoding: &Encoding,
+    codec: &Codec,
+) -> Result<Option<SessionConfig>, Vec<SpecError>> {
+    let secure = &spec.secure_aggregation;
+    if !secure.enabled {
+        return Ok(None);
+    }
+    let small = |value: u32| u16::try_from(value).unwrap_or(u16::MAX);
+    let config = SessionConfig {
+        suite: SUITE_CHACHA20,
+        min_cohort: small(secure.min_cohort),
+        max_cohort: small(spec.rounds.select_max),
+        max_corrupt: secure.max_corrupt_millionths(),
+        max_dropout: secure.max_dropout_millionths(),
+        min_included: 0,
+        model: VectorShape {
+            words: codec.len() as u64,
+            modulus_bits: encoding.modulus_bits,
+            input_bound: codec.input_bound(),
+            noise_margin: 0,
+        },
+        scalars: VectorShape::NONE,
+        application: application_digest(encoding, &spec.metrics).0,
+    };
+    match config.validate() {
+        Ok(()) => Ok(Some(config)),
+        Err(error) => Err(wrong(field_of(&error), error)),
+    }
+}
+
+fn field_of(error: &InvalidConfig) -> &'static str {
+    match error {
+        InvalidConfig::Cohort { .. } | InvalidConfig::Included { .. } => "secure_aggregation.min_cohort",
+        InvalidConfig::Corrupt { .. } => "secure_aggregation.max_corrupt_fraction",
+        InvalidConfig::Dropout { .. } => "secure_aggregation.max_dropout_fraction",
+        InvalidConfig::Modulus { .. } | InvalidConfig::Headroom { .. } => "secure_aggregation.modulus_bits",
+        _ => "secure_aggregation",
     }
 }
 

@@ -17,12 +17,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wire::admin::{OperatorTokenReply, Role};
 
-use crate::admission::{Desk, Inbox, Uploads};
+use crate::admission::{Bell, Desk, Inbox, Uploads};
 use crate::config::Config;
 use crate::http::{App, Identities, Limiter, Listener, Rate, Rates, ServeSettings, Settings};
 use crate::identity::{Authority, AuthorityError, ServerKey};
 use crate::observe;
 use crate::random::Random;
+use crate::seal::{SealError, Sealer};
+use crate::session::Sessions;
 use crate::work::{Engine, Environment, WorkConfig};
 
 /// What a coordinator takes from the world around it.
@@ -69,6 +71,9 @@ pub enum StartError {
     /// No authority.
     #[error("cannot open the certificate authority: {0}")]
     Authority(#[from] AuthorityError),
+    /// No sealing key.
+    #[error(transparent)]
+    Seal(#[from] SealError),
     /// No device that sums.
     #[error("cannot choose a device: {0}")]
     Device(String),
@@ -120,9 +125,13 @@ impl Coordinator {
         let store = Store::open(store_config(config, &parts)).await?;
         let aggregator = aggregator(config)?;
         let authority = authority(config, &parts)?;
+        let sealer = Arc::new(sealer(config, &parts)?);
         let (stopping, stopped, tasks) = (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
         let app = Arc::new(App {
             desk: Desk::start(&store, config.http.check_ins_per_second, stopped.clone(), &tasks),
+            bell: Bell::start(&store, stopped.clone(), &tasks),
+            sessions: Sessions::default(),
+            sealer: Arc::clone(&sealer),
             inbox: Inbox::start(store.clone(), Arc::clone(&parts.clock), stopped.clone(), &tasks),
             uploads: Uploads::default(),
             store: store.clone(),
@@ -136,6 +145,7 @@ impl Coordinator {
             shutdown: stopping.clone(),
         });
         let mut environment = Environment::new(store.clone(), aggregator, parts.clock, parts.random);
+        environment.sealer = sealer;
         environment.config = WorkConfig {
             poll_interval: Duration::from_millis(config.work.poll_interval_ms),
             lease_ttl: Duration::from_millis(config.work.lease_ttl_ms),
@@ -311,6 +321,13 @@ fn authority(config: &Config, parts: &Parts) -> Result<Authority, StartError> {
         return Ok(Authority::generate(random, now)?);
     }
     Ok(Authority::open(&identity.ca_certificate_file, &identity.ca_key_file, random, now)?)
+}
+
+fn sealer(config: &Config, parts: &Parts) -> Result<Sealer, StartError> {
+    match config.identity.seal_key_file() {
+        Some(path) => Ok(Sealer::open(&path, &parts.random)?),
+        None => Ok(Sealer::in_memory(&parts.random)),
+    }
 }
 
 fn server_key(config: &Config, app: &App) -> Result<ServerKey, StartError> {

@@ -22,6 +22,8 @@ pub enum WakeEvent {
     Round(RoundKey),
     /// This task changed.
     Task(TaskId),
+    /// A round of this task opened that takes only participants who made keys for it.
+    Opened(TaskId),
     /// The subscriber was too slow and lost events: anything may have changed.
     Lost,
 }

@@ -59,7 +59,7 @@ impl Inbox {
     /// nothing may depend on it.
     pub(crate) fn note(&self, fact: Fact) {
         if self.0.try_send((fact, None)).is_err() {
-            tracing::debug!(?fact, "a note was dropped: the inbox is full");
+            tracing::debug!("a note was dropped: the inbox is full");
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Where participants wait for work: who is waiting, whose check-in is written already, and when to come back.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use federation::id::{ParticipantId, TaskId};
 use federation::time::Timestamp;
-use store::entity::check_in::CheckIn;
+use store::entity::check_in::{CheckIn, CheckInKeys};
 use store::{Store, WakeEvent};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -122,6 +122,7 @@ impl Desk {
             }
             // A task that ends, or begins, concerns everybody; that is rare.
             WakeEvent::Task(_) => self.call_everybody(),
+            WakeEvent::Opened(task) => self.call_those_ready_for(*task),
             WakeEvent::Lost => {
                 // Whoever was drawn meanwhile is checked in no longer, and it is not known who was.
                 self.written(HashMap::clear);
@@ -129,6 +130,19 @@ impl Desk {
             }
             WakeEvent::Work | WakeEvent::Round(_) => {}
         }
+    }
+
+    /// Calls those who are checked in for this task, and those of whom it is not known yet.
+    fn call_those_ready_for(&self, task: TaskId) {
+        let elsewhere: HashSet<_> = self.written(|written| {
+            let elsewhere =
+                written.iter().filter(|(_, check_ins)| check_ins.iter().all(|check_in| check_in.task != task));
+            elsewhere.map(|(participant, _)| *participant).collect()
+        });
+        self.waiting(|waiting| {
+            let ready = waiting.iter().filter(|(participant, _)| !elsewhere.contains(participant));
+            ready.for_each(|(_, notify)| notify.notify_waiters());
+        });
     }
 
     fn call_everybody(&self) {
@@ -150,6 +164,7 @@ impl Desk {
         participant: ParticipantId,
         task: TaskId,
         examples: u64,
+        keys: Option<CheckInKeys>,
         away: Duration,
         now: Timestamp,
     ) -> Option<CheckIn> {
@@ -158,12 +173,13 @@ impl Desk {
             written.get(&participant).into_iter().flatten().any(|check_in| {
                 check_in.task == task
                     && check_in.examples == examples
+                    && (keys.is_none() || check_in.keys == keys)
                     && check_in.checked_in_at <= now
                     && check_in.expires_at >= needed
             })
         });
         let expires_at = now.plus(away + GRACE);
-        (!enough).then_some(CheckIn { participant, task, examples, checked_in_at: now, expires_at })
+        (!enough).then_some(CheckIn { participant, task, examples, checked_in_at: now, expires_at, keys })
     }
 
     /// Remembers that a check-in is written.
@@ -225,17 +241,21 @@ mod tests {
     const NOW: Timestamp = Timestamp(1_000_000);
 
     fn check_in(desk: &Desk, n: u128) {
-        let check_in = desk.due(who(n), TASK, 5, Duration::ZERO, NOW).unwrap();
+        let check_in = desk.due(who(n), TASK, 5, None, Duration::ZERO, NOW).unwrap();
         desk.remember(check_in, NOW);
     }
 
     #[test]
     fn a_check_in_is_written_once_until_it_is_about_to_expire() {
         let desk = desk();
-        let due = |now: i64, examples| desk.due(who(1), TASK, examples, Duration::from_secs(30), Timestamp(now));
+        let due = |now: i64, examples| desk.due(who(1), TASK, examples, None, Duration::from_secs(30), Timestamp(now));
         let first = due(1_000_000, 5).unwrap();
         assert_eq!(first.expires_at, Timestamp(1_040_000));
         desk.remember(first, NOW);
+        let keys = CheckInKeys { round: 1, attempt: 1, advertisement: bytes::Bytes::from_static(b"keys") };
+        let with_keys = || desk.due(who(1), TASK, 5, Some(keys.clone()), Duration::from_secs(30), NOW);
+        desk.remember(with_keys().expect("keys must be written"), NOW);
+        assert_eq!(with_keys(), None, "once");
         assert_eq!(due(1_005_000, 5), None);
         assert!(due(1_005_001, 5).is_some());
         assert!(due(1_000_000, 6).is_some(), "other content");
@@ -269,10 +289,10 @@ mod tests {
         let (desk, random) = (desk(), Random::from_seed(1));
         (0..20_000).for_each(|n| check_in(&desk, n));
         desk.hear(&WakeEvent::Task(TASK));
-        assert_eq!(desk.due(who(7), TASK, 5, Duration::ZERO, NOW), None);
+        assert_eq!(desk.due(who(7), TASK, 5, None, Duration::ZERO, NOW), None);
         assert!(desk.come_back(Duration::ZERO, &random) >= Duration::from_secs(10));
         desk.hear(&WakeEvent::Lost);
-        assert!(desk.due(who(7), TASK, 5, Duration::ZERO, NOW).is_some());
+        assert!(desk.due(who(7), TASK, 5, None, Duration::ZERO, NOW).is_some());
     }
 
     #[tokio::test]

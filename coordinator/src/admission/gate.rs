@@ -1,13 +1,17 @@
-//! May this masked input enter? Judged from stored facts before a byte of it is read, and again when it is written.
+//! May this enter? Judged from stored facts before a byte of it is read, and again when it is written.
+
+use std::sync::Arc;
 
 use federation::id::{Digest, ParticipantId, RoundKey};
 use federation::round::RoundState;
 use learning::Codec;
+use secure_agg::Index;
 use secure_agg::modular::Modulus;
 use store::entity::admitted::Admitted;
 use store::{Store, StoreError};
 
 use crate::model::TaskModel;
+use crate::session::{Session, Sessions};
 
 /// Why a masked input is not admitted. The participant is told.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -16,11 +20,32 @@ pub(crate) enum Refusal {
     #[error("there is no such round, or no such attempt at it")]
     NoSuchRound,
     /// The round is in another state.
-    #[error("the round is {state}; masked inputs are taken while it is COLLECTING")]
+    #[error("the round is {state}; this is taken while it is {wanted}")]
     PhaseClosed {
         /// Where it stands.
         state: RoundState,
+        /// Where it would have to be.
+        wanted: RoundState,
     },
+    /// The round has no session of secure aggregation.
+    #[error("the round has no secure aggregation")]
+    NoSession,
+    /// Another message of that kind was admitted before, and it stays.
+    #[error("another message of this kind was accepted before; it cannot be replaced")]
+    DifferentMessage,
+    /// The protocol does not admit the message.
+    #[error("{code}: {problem}")]
+    Protocol {
+        /// `secure-agg`'s own.
+        code: &'static str,
+        /// What was wrong.
+        problem: String,
+    },
+    /// The body is not the one that was signed.
+    #[error(
+        "the body does not have the digest that its signature is for: it was changed on the way, or signed for another"
+    )]
+    NotSigned,
     /// The participant has no place, or none any more.
     #[error("this participant has no place in this attempt of the round: {why}")]
     NotAssigned {
@@ -65,7 +90,7 @@ pub(crate) enum Refusal {
 }
 
 /// Leave to send a masked input.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub(crate) struct Ticket {
     /// What it must have as SHA-256.
     pub(crate) sha256: Digest,
@@ -77,6 +102,8 @@ pub(crate) struct Ticket {
     pub(crate) modulus: Modulus,
     /// The same input was admitted before: nothing is to be stored, only the receipt given again.
     pub(crate) earlier: Option<Admitted>,
+    /// The session that judges what was signed; without one the coordinator can read the input.
+    pub(crate) session: Option<Arc<Session>>,
 }
 
 /// Judges an announced masked input.
@@ -85,6 +112,7 @@ pub(crate) struct Ticket {
 /// The store's; a refusal is the inner error.
 pub(crate) async fn enter(
     store: &Store,
+    sessions: &Sessions,
     round: RoundKey,
     attempt: u32,
     participant: ParticipantId,
@@ -103,16 +131,68 @@ pub(crate) async fn enter(
                     return Err(StoreError::Corrupt(format!("task {} cannot work as it is stored", task.id)));
                 };
                 let (bytes, codec, modulus) = (model.packed_len(), model.codec, model.modulus);
-                let mut ticket = Ticket { sha256, bytes, codec, modulus, earlier: None };
+                let mut ticket = Ticket { sha256, bytes, codec, modulus, earlier: None, session: None };
                 // A receipt may be asked for again at any time, also when the round is long over.
                 if let Some(admitted) = tx.admitted(round, attempt, participant).await? {
                     ticket.earlier = Some(admitted);
                     return Ok(same(&admitted, sha256).map(|()| ticket));
                 }
                 let assignment = tx.assignment(round, attempt, participant).await?;
-                Ok(place(assignment.map(|assignment| assignment.state))
-                    .and_then(|()| open(row.round.state))
-                    .map(|()| ticket))
+                let judged = place(assignment.map(|assignment| assignment.state))
+                    .and_then(|()| open(row.round.state, RoundState::Collecting));
+                if judged.is_ok() && row.round.limits.secure.is_some() {
+                    ticket.session = Some(sessions.read(tx, round, attempt, row.round.state).await?);
+                }
+                Ok(judged.map(|()| ticket))
+            })
+        })
+        .await
+}
+
+/// A place in a session, for as long as the round is in one state.
+pub(crate) struct Seat {
+    /// The session.
+    pub(crate) session: Arc<Session>,
+    /// Where the participant stands in its roster.
+    pub(crate) index: Index,
+    /// The state.
+    pub(crate) state: RoundState,
+}
+
+/// Finds a participant's place in a round with secure aggregation, whatever state that is in.
+///
+/// # Errors
+/// The store's; a refusal is the inner error.
+pub(crate) async fn take_seat(
+    store: &Store,
+    sessions: &Sessions,
+    round: RoundKey,
+    attempt: u32,
+    participant: ParticipantId,
+) -> Result<Result<Seat, Refusal>, StoreError> {
+    store
+        .read("session_gate", |tx| {
+            Box::pin(async move {
+                let Some(row) = tx.round_attempt(round, attempt).await? else {
+                    return Ok(Err(Refusal::NoSuchRound));
+                };
+                let state = row.round.state;
+                if row.round.limits.secure.is_none() {
+                    return Ok(Err(Refusal::NoSession));
+                }
+                let assignment = tx.assignment(round, attempt, participant).await?;
+                if let Err(refusal) = place(assignment.map(|assignment| assignment.state)) {
+                    return Ok(Err(refusal));
+                }
+                // A session lasts from the draw to the release of the sum.
+                if state.is_terminal() || state == RoundState::Aggregating || state == RoundState::Selecting {
+                    return Ok(Err(Refusal::PhaseClosed { state, wanted: RoundState::Unmasking }));
+                }
+                let session = sessions.read(tx, round, attempt, state).await?;
+                let Some(index) = session.index(participant) else {
+                    return Ok(Err(Refusal::NotAssigned { why: "it is not in the roster" }));
+                };
+                Ok(Ok(Seat { session, index, state }))
             })
         })
         .await
@@ -123,9 +203,9 @@ pub(super) fn same(admitted: &Admitted, sha256: Digest) -> Result<(), Refusal> {
     if admitted.sha256 == sha256 { Ok(()) } else { Err(Refusal::DifferentInput { stored: admitted.sha256 }) }
 }
 
-/// Whether the round takes masked inputs.
-pub(super) fn open(state: RoundState) -> Result<(), Refusal> {
-    if state == RoundState::Collecting { Ok(()) } else { Err(Refusal::PhaseClosed { state }) }
+/// Whether the round is where it takes what came.
+pub(crate) fn open(state: RoundState, wanted: RoundState) -> Result<(), Refusal> {
+    if state == wanted { Ok(()) } else { Err(Refusal::PhaseClosed { state, wanted }) }
 }
 
 /// Whether a participant has a place that the round still waits for.
@@ -143,4 +223,10 @@ pub(super) fn place(state: Option<federation::round::AssignmentState>) -> Result
         None => "it was not drawn",
     };
     Err(Refusal::NotAssigned { why })
+}
+
+impl From<secure_agg::rejection::Rejection> for Refusal {
+    fn from(rejection: secure_agg::rejection::Rejection) -> Self {
+        Self::Protocol { code: rejection.code(), problem: rejection.to_string() }
+    }
 }

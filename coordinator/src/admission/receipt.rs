@@ -2,17 +2,19 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use bytes::Bytes;
 use federation::id::{Digest, ParticipantId, RoundKey};
-use federation::round::AssignmentState;
+use federation::round::{AssignmentState, RoundState};
 use federation::time::Timestamp;
 use store::entity::admitted::{Admitted, Insertion};
 use store::entity::check_in::CheckIn;
+use store::entity::session_message::{MessageInsertion, MessageKind, SessionMessage};
 use store::{StoreError, Transaction};
 
 use super::gate::{Refusal, open, place, same};
 
 /// Something a participant did.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Fact {
     /// It is ready to work.
     CheckIn(CheckIn),
@@ -28,6 +30,15 @@ pub(crate) enum Fact {
         sha256: Digest,
         /// Of the blob.
         bytes: u64,
+        /// With secure aggregation: what its participant signed for it.
+        signed: Option<Bytes>,
+    },
+    /// It answered a phase of secure aggregation.
+    Answer {
+        /// What it said, as it is to be kept.
+        message: SessionMessage,
+        /// The state in which the round takes this.
+        wanted: RoundState,
     },
     /// It has fetched its assignment.
     Working {
@@ -38,12 +49,14 @@ pub(crate) enum Fact {
         /// Who.
         participant: ParticipantId,
     },
-    /// It was sent so much of the base model.
+    /// The cohort was sent so much.
     BytesDown {
         /// The round.
         round: RoundKey,
         /// Its attempt.
         attempt: u32,
+        /// Where the round stood.
+        state: RoundState,
         /// How much.
         bytes: u64,
     },
@@ -52,7 +65,7 @@ pub(crate) enum Fact {
 impl Fact {
     /// Whether background work may have something to do once it is written.
     pub(super) fn may_move_a_round(&self) -> bool {
-        matches!(self, Self::CheckIn(_) | Self::Input { .. })
+        matches!(self, Self::CheckIn(_) | Self::Input { .. } | Self::Answer { .. })
     }
 }
 
@@ -63,7 +76,7 @@ pub(crate) enum Outcome {
     Written,
     /// The input counts, and this is its row.
     Admitted(Admitted),
-    /// The input does not count.
+    /// It does not count.
     Refused(Refusal),
 }
 
@@ -75,33 +88,37 @@ pub(super) async fn write(
 ) -> Result<Vec<Outcome>, StoreError> {
     let mut outcomes = Vec::with_capacity(facts.len());
     let mut check_ins = HashMap::new();
-    let mut bytes_down: BTreeMap<(RoundKey, u32), u64> = BTreeMap::new();
+    let mut bytes_down: BTreeMap<(RoundKey, u32, RoundState), u64> = BTreeMap::new();
     for fact in facts {
-        outcomes.push(match *fact {
+        outcomes.push(match fact {
             Fact::CheckIn(check_in) => {
-                check_ins.insert((check_in.participant, check_in.task), check_in);
+                check_ins.insert((check_in.participant, check_in.task), check_in.clone());
                 Outcome::Written
             }
-            Fact::Input { round, attempt, participant, sha256, bytes } => {
+            &Fact::Input { round, attempt, participant, sha256, bytes, ref signed } => {
                 let admitted = Admitted { round, attempt, participant, sha256, bytes, accepted_at: now, folded: false };
-                match admit(tx, admitted).await? {
+                match admit(tx, admitted, signed.as_ref()).await? {
                     Ok(admitted) => Outcome::Admitted(admitted),
                     Err(refusal) => Outcome::Refused(refusal),
                 }
             }
-            Fact::Working { round, attempt, participant } => {
+            Fact::Answer { message, wanted } => match answer(tx, message, *wanted, now).await? {
+                Ok(()) => Outcome::Written,
+                Err(refusal) => Outcome::Refused(refusal),
+            },
+            &Fact::Working { round, attempt, participant } => {
                 let (from, to) = ([AssignmentState::Assigned], AssignmentState::Working);
                 tx.set_assignment_state(round, attempt, participant, &from, to, now, None).await?;
                 Outcome::Written
             }
-            Fact::BytesDown { round, attempt, bytes } => {
-                *bytes_down.entry((round, attempt)).or_default() += bytes;
+            &Fact::BytesDown { round, attempt, state, bytes } => {
+                *bytes_down.entry((round, attempt, state)).or_default() += bytes;
                 Outcome::Written
             }
         });
     }
-    for ((round, attempt), bytes) in bytes_down {
-        tx.add_bytes_down(round, attempt, bytes).await?;
+    for ((round, attempt, state), bytes) in bytes_down {
+        tx.add_bytes_down(round, attempt, state, bytes).await?;
     }
     if !check_ins.is_empty() {
         let check_ins: Vec<_> = check_ins.into_values().collect();
@@ -115,7 +132,11 @@ pub(super) async fn write(
 }
 
 /// Judges once more, now that nothing can change in between, and makes the input count.
-async fn admit(tx: &mut (dyn Transaction + '_), input: Admitted) -> Result<Result<Admitted, Refusal>, StoreError> {
+async fn admit(
+    tx: &mut (dyn Transaction + '_),
+    input: Admitted,
+    signed: Option<&Bytes>,
+) -> Result<Result<Admitted, Refusal>, StoreError> {
     let Admitted { round, attempt, participant, .. } = input;
     if let Some(earlier) = tx.admitted(round, attempt, participant).await? {
         return Ok(same(&earlier, input.sha256).map(|()| earlier));
@@ -124,17 +145,53 @@ async fn admit(tx: &mut (dyn Transaction + '_), input: Admitted) -> Result<Resul
         return Ok(Err(Refusal::NoSuchRound));
     };
     let assignment = tx.assignment(round, attempt, participant).await?;
-    let judged = place(assignment.map(|assignment| assignment.state)).and_then(|()| open(row.round.state));
+    let judged = place(assignment.map(|assignment| assignment.state))
+        .and_then(|()| open(row.round.state, RoundState::Collecting));
     if let Err(refusal) = judged {
         return Ok(Err(refusal));
+    }
+    if tx.message(round, attempt, MessageKind::Complaint, participant).await?.is_some() {
+        return Ok(Err(Refusal::NotAssigned { why: "it complained, and sends no input in this session" }));
     }
     let (from, to) = ([AssignmentState::Assigned, AssignmentState::Working], AssignmentState::Reported);
     if !tx.set_assignment_state(round, attempt, participant, &from, to, input.accepted_at, None).await? {
         return Ok(Err(Refusal::NotAssigned { why: "the round does not wait for it any more" }));
     }
+    if let Some(signed) = signed {
+        let (kind, received_at) = (MessageKind::Input, input.accepted_at);
+        let (sha256, bytes, message) = (crate::digest(signed), signed.len() as u64, Some(signed.clone()));
+        tx.insert_message(&SessionMessage { round, attempt, kind, participant, sha256, bytes, received_at, message })
+            .await?;
+    }
     match tx.insert_admitted(&input).await? {
         Insertion::Inserted => Ok(Ok(input)),
         Insertion::Same(earlier) => Ok(Ok(earlier)),
         Insertion::Different(earlier) => Ok(Err(Refusal::DifferentInput { stored: earlier.sha256 })),
+    }
+}
+
+/// Keeps an answer, the first of its kind, now that the state cannot change any more.
+async fn answer(
+    tx: &mut (dyn Transaction + '_),
+    message: &SessionMessage,
+    wanted: RoundState,
+    now: Timestamp,
+) -> Result<Result<(), Refusal>, StoreError> {
+    let &SessionMessage { round, attempt, kind, participant, sha256, .. } = message;
+    // Whoever asks again gets the same answer, also when the round has gone on.
+    if let Some(earlier) = tx.message(round, attempt, kind, participant).await? {
+        return Ok(if earlier.sha256 == sha256 { Ok(()) } else { Err(Refusal::DifferentMessage) });
+    }
+    let Some(row) = tx.round_attempt(round, attempt).await? else {
+        return Ok(Err(Refusal::NoSuchRound));
+    };
+    let assignment = tx.assignment(round, attempt, participant).await?;
+    let judged = place(assignment.map(|assignment| assignment.state)).and_then(|()| open(row.round.state, wanted));
+    if let Err(refusal) = judged {
+        return Ok(Err(refusal));
+    }
+    match tx.insert_message(&SessionMessage { received_at: now, ..message.clone() }).await? {
+        MessageInsertion::Inserted | MessageInsertion::Same => Ok(Ok(())),
+        MessageInsertion::Different => Ok(Err(Refusal::DifferentMessage)),
     }
 }

@@ -16,6 +16,11 @@ pub struct IdentityConfig {
     pub ca_certificate_file: PathBuf,
     /// Its key in PEM; kept readable by its owner alone.
     pub ca_key_file: PathBuf,
+    /// Seals the answers that open a round's sum, for as long as they are kept; made at the first start. It must not lie
+    /// where backups of the database go. Default: `seal.key` beside the authority's key, or in memory with an authority in
+    /// memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seal_key_file: Option<PathBuf>,
     /// How long a participant's certificate is good for; renewal is asked for after two thirds of it.
     pub certificate_lifetime_s: u64,
 }
@@ -25,6 +30,7 @@ impl Default for IdentityConfig {
         Self {
             ca_certificate_file: "tributary-data/ca.pem".into(),
             ca_key_file: "tributary-data/ca-key.pem".into(),
+            seal_key_file: None,
             certificate_lifetime_s: 7 * 24 * 3600,
         }
     }
@@ -48,6 +54,16 @@ impl IdentityConfig {
     #[must_use]
     pub fn in_memory(&self) -> bool {
         self.ca_certificate_file.as_os_str().is_empty() && self.ca_key_file.as_os_str().is_empty()
+    }
+
+    /// Where the sealing key lies; none if it vanishes with the process.
+    #[must_use]
+    pub fn seal_key_file(&self) -> Option<PathBuf> {
+        match &self.seal_key_file {
+            Some(path) => Some(path.clone()),
+            None if self.in_memory() => None,
+            None => Some(self.ca_key_file.with_file_name("seal.key")),
+        }
     }
 
     /// The lifetime of a participant's certificate.

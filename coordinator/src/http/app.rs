@@ -13,9 +13,11 @@ use tokio_util::sync::CancellationToken;
 use super::authenticate::Identities;
 use super::limits::Limiter;
 use super::problem::{Error, Result};
-use crate::admission::{Desk, Inbox, Uploads};
+use crate::admission::{Bell, Desk, Inbox, Uploads};
 use crate::identity::Authority;
 use crate::random::Random;
+use crate::seal::Sealer;
+use crate::session::Sessions;
 
 /// What every handler may use; shared by all requests.
 pub(crate) struct App {
@@ -33,6 +35,12 @@ pub(crate) struct App {
     pub(crate) limiter: Limiter,
     /// Where participants wait for work.
     pub(crate) desk: Desk,
+    /// Where participants wait for their round to go on.
+    pub(crate) bell: Bell,
+    /// Sessions of secure aggregation, as far as they were read lately.
+    pub(crate) sessions: Sessions,
+    /// Seals what must not be read from a backup.
+    pub(crate) sealer: Arc<Sealer>,
     /// Where masked inputs are admitted.
     pub(crate) inbox: Inbox,
     /// Which masked inputs are arriving.

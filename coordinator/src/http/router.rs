@@ -31,6 +31,17 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route(route::ENROLL, short(post(participant::enroll::enroll)))
         .route(route::RENEW, short(post(participant::renew::renew)))
         .route(route::CHECK_IN, poll(post(participant::check_in::check_in)))
+        .route(route::ROSTER, poll(get(participant::announcements::roster)))
+        .route(
+            route::KEY_SHARES,
+            short(put(participant::answers::key_shares).get(participant::announcements::evidence)),
+        )
+        .route(route::DELIVERY, poll(get(participant::announcements::delivery)))
+        .route(route::COMPLAINT, short(put(participant::answers::complaint)))
+        .route(route::SURVIVORS, poll(get(participant::announcements::survivors)))
+        .route(route::CONSISTENCY, short(put(participant::answers::consistency)))
+        .route(route::AGREEMENT, poll(get(participant::announcements::agreement)))
+        .route(route::UNMASK_SHARES, short(put(participant::answers::unmask_shares)))
         .route(route::MASKED_INPUT, upload(put(participant::masked_input::masked_input)))
         .route(route::ABANDON, short(post(participant::abandon::abandon)))
         .route(route::MODEL_PARAMETERS, short(get(participant::parameters::parameters)))

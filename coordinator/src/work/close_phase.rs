@@ -8,13 +8,17 @@ use federation::id::{ParticipantId, RoundKey};
 use federation::round::{AssignmentState, FailureReason, Round, RoundState};
 use federation::task::TaskStatus;
 use federation::time::Timestamp;
+use secure_agg::rejection::Abort;
+use secure_agg::server::Phase;
+use store::entity::session_message::MessageKind;
 use store::entity::task::TaskRow;
 use store::{Transaction, WakeEvent};
 
 use super::lease::Lease;
 use super::select::draw_cohort;
-use super::situation::{Situation, next_round, tally};
+use super::situation::{Situation, failures, next_round, tally};
 use super::{Environment, StepError};
+use crate::session::{Session, admitted, failure, forget};
 
 /// What became of the round.
 #[derive(Clone, Debug)]
@@ -28,9 +32,16 @@ enum Outcome {
     },
     Closed {
         round: Round,
-        late: u32,
+        missing: u32,
     },
     Failed(Failed),
+}
+
+impl Outcome {
+    /// Whether summing is next.
+    fn is_followed_by_work(&self) -> bool {
+        matches!(self, Self::Closed { round, .. } if round.state == RoundState::Aggregating)
+    }
 }
 
 /// A round that failed.
@@ -54,14 +65,14 @@ pub(super) async fn close_phase(env: &Environment, lease: &mut Lease, situation:
             Box::pin(async move {
                 holder.confirm(tx, now).await?;
                 let outcome = decide(tx, before.key, fresh_seed, now).await?;
-                if !matches!(outcome, Outcome::Closed { .. }) {
+                if !outcome.is_followed_by_work() {
                     holder.give_up(tx).await?;
                 }
                 Ok::<_, StepError>(outcome)
             })
         })
         .await?;
-    lease.note(matches!(outcome, Outcome::Closed { .. }));
+    lease.note(outcome.is_followed_by_work());
     env.fail_point.reached("close_phase: after the rows")?;
     announce(env, before, outcome);
     Ok(())
@@ -77,31 +88,93 @@ async fn decide(
     let Some(row) = tx.round(key).await? else { return Ok(Outcome::Nothing) };
     let round = row.round;
     let tally = tally(tx, &task, &round, now).await?;
+    if complaint(tx, &round).await? {
+        return failed(tx, &task, &round, FailureReason::BadShares, now).await;
+    }
     match advance(&round, &tally, now) {
-        Decision::Close(RoundState::Collecting) => {
+        Decision::Close(_) if round.state == RoundState::Selecting => {
             let drawn = draw_cohort(tx, &task, &round, fresh_seed, now).await?;
             Ok(drawn.map_or(Outcome::Nothing, |(round, cohort)| Outcome::Drawn { round, cohort }))
         }
-        Decision::Close(RoundState::Aggregating) => close_collection(tx, &round, now).await,
-        Decision::Abort(reason) => {
-            Ok(fail(tx, &task, &round, reason, now).await?.map_or(Outcome::Nothing, Outcome::Failed))
-        }
+        Decision::Close(RoundState::Completed) => Ok(Outcome::Nothing),
+        Decision::Close(next) if round.limits.secure.is_some() => match close_session(tx, &round, next, now).await? {
+            Ok(outcome) => Ok(outcome),
+            Err(abort) => {
+                tracing::warn!(round = %round.key, attempt = round.attempt, code = abort.code(), "the session ends: {abort}");
+                failed(tx, &task, &round, failure(&abort), now).await
+            }
+        },
+        Decision::Close(next) => close_collection(tx, &round, next, now).await,
+        Decision::Abort(reason) => failed(tx, &task, &round, reason, now).await,
         Decision::Rebase => {
             let rebased = tx.rebase_round(key, round.attempt, round.state, now).await?;
             Ok(if rebased { Outcome::Rebased } else { Outcome::Nothing })
         }
-        Decision::Close(_) | Decision::Wait(_) | Decision::Done => Ok(Outcome::Nothing),
+        Decision::Wait(_) | Decision::Done => Ok(Outcome::Nothing),
     }
 }
 
+/// Whether somebody complained about what another dealt. Whose fault it was has been judged when the complaint came.
+async fn complaint(tx: &mut dyn Transaction, round: &Round) -> Result<bool, StepError> {
+    if round.state != RoundState::Collecting || round.limits.secure.is_none() {
+        return Ok(false);
+    }
+    Ok(!tx.message_senders(round.key, round.attempt, MessageKind::Complaint).await?.is_empty())
+}
+
 /// Freezes the included set: whoever has not reported is late.
-async fn close_collection(tx: &mut dyn Transaction, round: &Round, now: Timestamp) -> Result<Outcome, StepError> {
-    let after = Round { state: RoundState::Aggregating, state_since: now, ..round.clone() };
+async fn close_collection(
+    tx: &mut dyn Transaction,
+    round: &Round,
+    next: RoundState,
+    now: Timestamp,
+) -> Result<Outcome, StepError> {
+    let after = Round { state: next, state_since: now, ..round.clone() };
     if !tx.transition_round(round, &after).await? {
         return Ok(Outcome::Nothing);
     }
-    let late = tx.set_pending_assignments(round.key, round.attempt, AssignmentState::Late, now).await?;
-    Ok(Outcome::Closed { round: after, late })
+    let missing = tx.drop_missing(round.key, round.attempt, RoundState::Collecting, now).await?;
+    Ok(Outcome::Closed { round: after, missing })
+}
+
+/// Closes a phase of secure aggregation: who answered it is fixed, and so is what the next one asks for.
+async fn close_session(
+    tx: &mut dyn Transaction,
+    round: &Round,
+    next: RoundState,
+    now: Timestamp,
+) -> Result<Result<Outcome, Abort>, StepError> {
+    let (key, attempt) = (round.key, round.attempt);
+    let stored = tx.session(key, attempt).await?;
+    let stored = stored.ok_or_else(|| StepError::Unworkable(format!("attempt {attempt} at {key} has no session")))?;
+    let phase = match Session::restore(&stored)?.phase {
+        Phase::CollectShares(phase) => {
+            phase.close(admitted(tx, key, attempt, MessageKind::Shares).await?).map(Phase::CollectMasked)
+        }
+        Phase::CollectMasked(phase) => {
+            phase.close(admitted(tx, key, attempt, MessageKind::Input).await?).map(Phase::CollectConsistency)
+        }
+        Phase::CollectConsistency(phase) => {
+            phase.close(admitted(tx, key, attempt, MessageKind::Consistency).await?).map(Phase::CollectUnmasking)
+        }
+        // What opens the sum is put together where the sum is, and never stored: see `release_sum`.
+        phase @ (Phase::CollectUnmasking(_) | Phase::CollectKeys(_)) => Ok(phase),
+    };
+    let phase = match phase {
+        Ok(phase) => phase,
+        Err(abort) => return Ok(Err(abort)),
+    };
+    let after = Round { state: next, state_since: now, ..round.clone() };
+    if !tx.transition_round(round, &after).await? {
+        return Ok(Ok(Outcome::Nothing));
+    }
+    tx.put_session(key, attempt, &phase.encode(), now).await?;
+    if round.state == RoundState::Collecting {
+        // Everybody who can still need them has them.
+        tx.clear_messages(key, attempt, &[MessageKind::Shares]).await?;
+    }
+    let missing = tx.drop_missing(key, attempt, round.state, now).await?;
+    Ok(Ok(Outcome::Closed { round: after, missing }))
 }
 
 /// Ends the round as FAILED, for a reason that its own work found.
@@ -134,6 +207,16 @@ pub(super) async fn fail_round(
     Ok(())
 }
 
+async fn failed(
+    tx: &mut dyn Transaction,
+    task: &TaskRow,
+    round: &Round,
+    reason: FailureReason,
+    now: Timestamp,
+) -> Result<Outcome, StepError> {
+    Ok(fail(tx, task, round, reason, now).await?.map_or(Outcome::Nothing, Outcome::Failed))
+}
+
 async fn fail(
     tx: &mut dyn Transaction,
     task: &TaskRow,
@@ -147,7 +230,11 @@ async fn fail(
     }
     tx.set_pending_assignments(round.key, round.attempt, AssignmentState::Released, now).await?;
     tx.delete_partial_sum(round.key, round.attempt).await?;
+    forget(tx, round.key, round.attempt).await?;
     let paused = pause_if_hopeless(tx, task, &after, reason, now).await?;
+    if round.is_spent() && round.key == next_round(task) {
+        tx.forfeit_round(task.id).await?;
+    }
     Ok(Some(Failed { round: after, reason, paused }))
 }
 
@@ -160,7 +247,11 @@ async fn pause_if_hopeless(
     now: Timestamp,
 ) -> Result<bool, StepError> {
     let max = task.spec.rounds.max_attempts;
-    if max == 0 || !round.attempt.is_multiple_of(max) || round.key != next_round(task) {
+    if max == 0 || round.key != next_round(task) {
+        return Ok(false);
+    }
+    let in_a_row = failures(tx, task).await?.map_or(0, |failures| failures.count);
+    if !in_a_row.is_multiple_of(max) {
         return Ok(false);
     }
     let detail = format!(
@@ -185,8 +276,8 @@ fn announce(env: &Environment, before: &Round, outcome: Outcome) {
             count_phase(before, &round);
             wake.publish(WakeEvent::Assigned(cohort.into()));
         }
-        Outcome::Closed { round, late } => {
-            tracing::info!(%task, round = number, attempt, late, "collection closed");
+        Outcome::Closed { round, missing } => {
+            tracing::info!(%task, round = number, attempt, missing, state = %before.state, next = %round.state, "phase closed");
             count_phase(before, &round);
         }
         Outcome::Failed(failed) => {

@@ -184,7 +184,7 @@ impl Engine {
                 () = &mut wait => return,
                 event = wakes.next() => match event {
                     Some(WakeEvent::Work | WakeEvent::Task(_) | WakeEvent::Lost) => break,
-                    Some(WakeEvent::Assigned(_) | WakeEvent::Round(_)) => {}
+                    Some(WakeEvent::Assigned(_) | WakeEvent::Round(_) | WakeEvent::Opened(_)) => {}
                     None => wait.as_mut().await,
                 },
                 Some(done) = workers.running.join_next_with_id(), if !workers.running.is_empty() => {

@@ -9,6 +9,7 @@ use store::{BlobStore, Store};
 
 use super::StepError;
 use crate::random::Random;
+use crate::seal::Sealer;
 
 /// What steps may touch. Clones share it.
 #[derive(Clone)]
@@ -23,6 +24,8 @@ pub struct Environment {
     pub clock: Arc<dyn Clock>,
     /// Draws cohorts of tasks that have no seed.
     pub random: Random,
+    /// Opens the answers that unmask a sum.
+    pub sealer: Arc<Sealer>,
     /// The numbers.
     pub config: WorkConfig,
     /// Where tests stop a step; [`NoFailPoint`] elsewhere.
@@ -30,11 +33,12 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// The store's own blobs, no fail-points, default numbers.
+    /// The store's own blobs, no fail-points, default numbers, and a sealing key that vanishes with the process.
     #[must_use]
     pub fn new(store: Store, aggregator: Arc<dyn Aggregator>, clock: Arc<dyn Clock>, random: Random) -> Self {
         let (blobs, config) = (Arc::clone(store.blobs()), WorkConfig::default());
-        Self { store, blobs, aggregator, clock, random, config, fail_point: Arc::new(NoFailPoint) }
+        let sealer = Arc::new(Sealer::in_memory(&random));
+        Self { store, blobs, aggregator, clock, random, sealer, config, fail_point: Arc::new(NoFailPoint) }
     }
 }
 

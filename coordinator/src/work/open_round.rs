@@ -35,6 +35,10 @@ pub(super) async fn open_round(env: &Environment, lease: &mut Lease, situation: 
             base = round.base_version, "round opened"
         );
         env.store.wake().publish(WakeEvent::Round(round.key));
+        if round.limits.secure.is_some() {
+            // Those who wait are invited to make keys for it.
+            env.store.wake().publish(WakeEvent::Opened(round.key.task));
+        }
     }
     Ok(())
 }

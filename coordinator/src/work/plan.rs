@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use federation::advance::{Decision, advance};
-use federation::round::{Round, RoundState};
+use federation::round::RoundState;
 use federation::task::TaskStatus;
 use federation::time::Timestamp;
 
 use super::WorkConfig;
-use super::situation::Situation;
+use super::situation::{Failures, Situation};
 
 /// What to do for a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,12 @@ pub(super) fn plan(situation: &Situation, packed_len: u64, config: &WorkConfig, 
         Decision::Close(_) | Decision::Abort(_) | Decision::Rebase => Next::Do(Step::ClosePhase),
         Decision::Done => Next::Wait(None),
         Decision::Wait(until) => match round.state {
-            RoundState::Collecting if worth_folding(situation.unfolded, packed_len, config) => Next::Do(Step::SumChunk),
+            RoundState::Collecting if situation.complained => Next::Do(Step::ClosePhase),
+            RoundState::Collecting | RoundState::Confirming | RoundState::Unmasking
+                if worth_folding(situation.unfolded, packed_len, config) =>
+            {
+                Next::Do(Step::SumChunk)
+            }
             RoundState::Aggregating if situation.released => Next::Do(Step::PublishVersion),
             RoundState::Aggregating if situation.unfolded > chunk(packed_len, config) => Next::Do(Step::SumChunk),
             RoundState::Aggregating => Next::Do(Step::ReleaseSum),
@@ -69,22 +74,17 @@ fn open(situation: &Situation, config: &WorkConfig, now: Timestamp) -> Next {
     if task.status != TaskStatus::Active || task.rounds_completed >= task.spec.rounds.count {
         return Next::Wait(None);
     }
-    match situation.latest.as_ref().and_then(|row| opens_at(&row.round, config)) {
+    let opens_at = |failures: &Failures| failures.last_at.plus(retry_delay(failures.count, config));
+    match situation.failures.as_ref().map(|failures| (failures.last_at, opens_at(failures))) {
         // An attempt that seems to have ended in the future was ended before the clock was set back: no reason to wait.
         Some((ended_at, opens_at)) if ended_at <= now && now < opens_at => Next::Wait(Some(opens_at)),
         _ => Next::Do(Step::OpenRound),
     }
 }
 
-/// When `round` failed, and when it may be tried again.
-fn opens_at(round: &Round, config: &WorkConfig) -> Option<(Timestamp, Timestamp)> {
-    let ended_at = (round.state == RoundState::Failed).then_some(round.state_since)?;
-    Some((ended_at, ended_at.plus(retry_delay(round.attempt, config))))
-}
-
-/// Exponential and bounded; a function of the attempt's number, so that no memory is needed.
-fn retry_delay(failed_attempt: u32, config: &WorkConfig) -> Duration {
-    let doublings = failed_attempt.saturating_sub(1).min(31);
+/// Exponential and bounded; a function of stored facts, so that no memory is needed.
+fn retry_delay(failures: u32, config: &WorkConfig) -> Duration {
+    let doublings = failures.saturating_sub(1).min(31);
     config.retry_initial.saturating_mul(1 << doublings).min(config.retry_max)
 }
 
@@ -102,7 +102,7 @@ pub(super) fn chunk(packed_len: u64, config: &WorkConfig) -> u32 {
 mod tests {
     use federation::advance::Tally;
     use federation::id::{RoundKey, TaskId};
-    use federation::round::FailureReason;
+    use federation::round::{FailureReason, Round};
     use store::entity::round::RoundRow;
     use store::entity::task::TaskRow;
     use uuid::Uuid;
@@ -121,6 +121,7 @@ mod tests {
             parameters: 3,
             created_at: NOW,
             rounds_completed: 0,
+            rounds_forfeited: 0,
             model_version: 0,
         }
     }
@@ -143,7 +144,9 @@ mod tests {
 
     fn situation(latest: Option<RoundRow>) -> Situation {
         let tally = Tally { pending: 10, ..Tally::default() };
-        Situation { task: task(), latest, tally, unfolded: 0, released: false }
+        let failed = latest.as_ref().map(|row| &row.round).filter(|round| round.state == RoundState::Failed);
+        let failures = failed.map(|round| Failures { count: round.attempt, last_at: round.state_since });
+        Situation { task: task(), latest, failures, tally, unfolded: 0, released: false, complained: false }
     }
 
     fn next(situation: &Situation, now: i64) -> Next {

@@ -54,7 +54,7 @@ pub(super) async fn publish_version(
     let now = env.clock.now();
     let version = ModelVersion {
         task: round.key.task,
-        version: round.key.number,
+        version: round.base_version.saturating_add(1),
         sha256,
         bytes,
         round: Some(round.key.number),
@@ -183,8 +183,9 @@ async fn complete(
     }
     tx.insert_model_version(version).await?;
     tx.set_round_result(key, attempt, metrics, Some(version.version)).await?;
-    tx.task_advanced(key.task, key.number, version.version).await?;
-    if key.number < task.spec.rounds.count {
+    let completed = task.rounds_completed.saturating_add(1);
+    tx.task_advanced(key.task, completed, version.version).await?;
+    if completed < task.spec.rounds.count {
         return Ok(Some(task.status));
     }
     let running = [TaskStatus::Active, TaskStatus::Paused];

@@ -1,18 +1,25 @@
 //! Takes the masks off the finished sum and releases it: the one place where an exact sum exists, in memory.
 //!
-//! Without secure aggregation the mask plan is empty, and without a privacy mechanism nothing is added: same road. The row
+//! What opens a masked sum is put together here, from the sealed answers of the cohort, and goes with the transaction that
+//! records the result. Without secure aggregation the mask plan is empty, and without a privacy mechanism nothing is added: same road. The row
 //! of the noised sum is unique in its attempt and decides which sum was released; a worker that comes second discards its
 //! own. Inputs that no partial sum holds yet are folded here, in memory: their blobs are still there if this must be
 //! repeated.
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use aggregation::{FallbackEvent, Finished};
 use federation::id::RoundKey;
 use federation::round::{FailureReason, Round, RoundState};
 use learning::{ExactSum, NoisedSum};
 use secure_agg::mask::{MaskPlan, Plane};
-use store::Transaction;
+use secure_agg::rejection::Abort;
+use secure_agg::server::Phase;
 use store::entity::admitted::Admitted;
-use store::entity::noised_sum::NoisedSumRow;
+use store::entity::noised_sum::{NoisedSumRow, SumWork};
+use store::entity::session_message::MessageKind;
+use store::{StoreError, Transaction};
 
 use super::close_phase::fail_round;
 use super::lease::Lease;
@@ -22,6 +29,7 @@ use super::sum_chunk::read_inputs;
 use super::sums::{SumCache, blocking, sum_up};
 use super::{Environment, StepError};
 use crate::model::TaskModel;
+use crate::session::{Session, forget, open_masks};
 
 /// Releases the sum of every admitted input.
 pub(super) async fn release_sum(
@@ -34,10 +42,15 @@ pub(super) async fn release_sum(
     lease.hold(env).await?;
     match lease.keep_during(env, release(env, lease, cache, model, situation)).await {
         Err(error) if error.is_loss() => {
-            tracing::error!(task = %situation.task.id, %error, "an accepted input, or the sum that holds it, cannot be read any more");
+            tracing::error!(task = %situation.task.id, %error, "an accepted input, or what opens their sum, cannot be read any more");
             fail_round(env, lease, situation, FailureReason::InputLost).await
         }
-        released => released,
+        Ok(Err(abort)) => {
+            tracing::error!(task = %situation.task.id, code = abort.code(), "the masks cannot be restored: {abort}");
+            fail_round(env, lease, situation, FailureReason::UnmaskingFailed).await
+        }
+        Ok(Ok(())) => Ok(()),
+        Err(error) => Err(error),
     }
 }
 
@@ -47,28 +60,39 @@ async fn release(
     cache: &SumCache,
     model: &TaskModel,
     situation: &Situation,
-) -> Result<(), StepError> {
-    let Some(round) = situation.open_round() else { return Ok(()) };
+) -> Result<Result<(), Abort>, StepError> {
+    let Some(round) = situation.open_round() else { return Ok(Ok(())) };
+    let masks = match masks(env, model, round).await? {
+        Ok(masks) => masks,
+        Err(abort) => return Ok(Err(abort)),
+    };
     let limit = chunk(model.packed_len(), &env.config);
     let (partial, inputs) = read_inputs(env, situation, limit).await?;
     let folded = u32::try_from(inputs.len()).unwrap_or(u32::MAX);
     let participants = partial.map_or(0, |sum| sum.inputs).saturating_add(folded);
     let sum = sum_up(env, cache, model, partial.as_ref(), &inputs).await?;
 
-    let noised = blocking(move || unmask(sum, participants)).await?;
+    let (noised, work) = blocking(move || unmask(sum, &masks, participants)).await?;
     env.fail_point.reached("release_sum: before the blob")?;
     let blob = env.blobs.put_bytes(noised.to_bytes().into()).await?;
     env.fail_point.reached("release_sum: after the blob")?;
 
     let now = env.clock.now();
-    let row = NoisedSumRow { round: round.key, attempt: round.attempt, blob, participants, created_at: now };
-    let inputs = &inputs;
+    let row = NoisedSumRow {
+        round: round.key,
+        attempt: round.attempt,
+        blob,
+        participants,
+        created_at: now,
+        work: Some(work),
+    };
+    let (inputs, row) = (&inputs, &row);
     let stored = env
         .store
         .transact("store noised sum", |tx| {
             Box::pin(async move {
                 lease.confirm(tx, now).await?;
-                store_row(tx, round, &row, inputs).await
+                store_row(tx, round, row, inputs).await
             })
         })
         .await?;
@@ -78,15 +102,55 @@ async fn release(
         let RoundKey { task, number } = round.key;
         tracing::info!(%task, round = number, attempt = round.attempt, participants, "sum released without noise");
     }
-    Ok(())
+    Ok(Ok(()))
 }
 
-fn unmask(sum: Box<dyn aggregation::Accumulator>, participants: u32) -> Result<NoisedSum, StepError> {
+/// What has to come off the sum: nothing without secure aggregation. It opens the sum, so it stays in memory.
+async fn masks(env: &Environment, model: &TaskModel, round: &Round) -> Result<Result<MaskPlan, Abort>, StepError> {
+    let unworkable = |error: &dyn std::fmt::Display| StepError::Unworkable(error.to_string());
+    if round.limits.secure.is_none() {
+        let plan = MaskPlan::new(Plane::Model, model.codec.len() as u64, model.modulus);
+        return plan.map(Ok).map_err(|error| unworkable(&error));
+    }
+    let (key, attempt) = (round.key, round.attempt);
+    let (session, answers) = env
+        .store
+        .read("answers that open the sum", |tx| {
+            Box::pin(async move {
+                let session = tx.session(key, attempt).await?;
+                Ok::<_, StoreError>((session, tx.messages(key, attempt, MessageKind::Unmasking).await?))
+            })
+        })
+        .await?;
+    let stored = session.ok_or_else(|| unworkable(&"a round that is unmasked has no session"))?;
+    let sealer = Arc::clone(&env.sealer);
+    blocking(move || {
+        let session = Session::restore(&stored)?;
+        let name = |index| session.participant(index).map_or_else(|| index.to_string(), |who| who.to_string());
+        let Phase::CollectUnmasking(phase) = Session::restore(&stored)?.phase else {
+            return Err(StepError::Unworkable(format!("the session of {key} is in another phase than its round")));
+        };
+        let unmasked = match open_masks(phase, &answers, &sealer)? {
+            Ok(unmasked) => unmasked,
+            Err(abort) => return Ok(Err(abort)),
+        };
+        for fault in unmasked.faults() {
+            let (dealer, holder) = (name(fault.dealer), name(fault.holder));
+            tracing::warn!(round = %key, attempt, dealer, holder, "a share was wrong and was corrected; one of the two is at fault");
+        }
+        unmasked.plan(Plane::Model).map(Ok).map_err(|error| StepError::Unworkable(error.to_string()))
+    })
+    .await
+}
+
+fn unmask(
+    sum: Box<dyn aggregation::Accumulator>,
+    plan: &MaskPlan,
+    participants: u32,
+) -> Result<(NoisedSum, SumWork), StepError> {
     let shape = sum.shape();
     let unworkable = |error: &dyn std::fmt::Display| StepError::Unworkable(error.to_string());
-    let plan =
-        MaskPlan::new(Plane::Model, shape.words() as u64, shape.modulus()).map_err(|error| unworkable(&error))?;
-    let Finished { words, fallback } = sum.finish(&plan)?;
+    let (Finished { words, fallback }, work) = sum.finish_measured(plan)?;
     if let Some(FallbackEvent { device, reason, taken_over_by }) = fallback {
         tracing::warn!(
             device,
@@ -97,7 +161,15 @@ fn unmask(sum: Box<dyn aggregation::Accumulator>, participants: u32) -> Result<N
         metrics::counter!("tributary_device_fallbacks_total").increment(1);
     }
     let exact = ExactSum::new(words, shape.modulus().bits(), participants).map_err(|error| unworkable(&error))?;
-    Ok(exact.release_without_noise())
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let work = SumWork {
+        sum_device: work.summing.device,
+        unmask_device: work.unmasking.device,
+        sum_ms: millis(work.summing.took),
+        unmask_ms: millis(work.unmasking.took),
+        keystream_bytes: work.keystream_bytes,
+    };
+    Ok((exact.release_without_noise(), work))
 }
 
 /// False if the attempt has a released sum, or has ended.
@@ -115,6 +187,8 @@ async fn store_row(
     let participants: Vec<_> = inputs.iter().map(|input| input.participant).collect();
     tx.mark_folded(key, attempt, &participants).await?;
     tx.delete_partial_sum(key, attempt).await?;
+    // With the sum goes what could open it once more.
+    forget(tx, key, attempt).await?;
     // Every admitted input counts, once: the set was frozen when collection closed.
     if tx.unfolded_count(key, attempt).await? > 0 || present.reported != row.participants {
         return Err(StepError::Unworkable(format!(

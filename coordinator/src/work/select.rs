@@ -1,19 +1,28 @@
 //! Draws the cohort of a round that has enough eligible participants.
 
+use std::collections::HashMap;
+
+use bytes::Bytes;
 use federation::cohort::{Candidate, Selector, Uniform};
 use federation::id::ParticipantId;
-use federation::round::{Assignment, AssignmentState, Round, RoundState};
-use federation::task::{Strategy, TaskSpec};
+use federation::round::{Assignment, AssignmentState, Round, RoundState, SecureLimits};
+use federation::task::{Draw, Strategy, TaskSpec};
 use federation::time::Timestamp;
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
+use secure_agg::codec::Message as _;
+use secure_agg::messages::Advertise;
+use secure_agg::rejection::Abort;
+use secure_agg::server::{CollectKeys, CollectShares, Phase};
 use store::Transaction;
 use store::entity::task::TaskRow;
 
 use super::StepError;
-use super::situation::eligible;
+use super::situation::{eligible, keyed};
+use crate::model::TaskModel;
+use crate::session::{Verified, round_name};
 
-/// Stores cohort, assignments and the state COLLECTING, as a part of the caller's transaction. `fresh_seed` is used if the
+/// Stores cohort, assignments and the next state, as a part of the caller's transaction. `fresh_seed` is used if the
 /// task has no seed of its own. Returns the round as it is then and who was drawn, in the order of ids; nothing if somebody
 /// else changed the round.
 pub(super) async fn draw_cohort(
@@ -23,23 +32,97 @@ pub(super) async fn draw_cohort(
     fresh_seed: [u8; 32],
     now: Timestamp,
 ) -> Result<Option<(Round, Vec<ParticipantId>)>, StepError> {
-    let candidates = eligible(tx, task, round, now).await?;
-    let draw = task.spec.draw(u32::try_from(candidates.len()).unwrap_or(u32::MAX));
-    let mut cohort = select(&task.spec, round, &candidates, draw.cohort, fresh_seed);
-    cohort.sort_unstable();
-
     let mut after = round.clone();
-    after.state = RoundState::Collecting;
     after.state_since = now;
+    let mut session = None;
+    let mut cohort = match round.limits.secure {
+        None => {
+            let candidates = eligible(tx, task, round, now).await?;
+            let draw = draw(&task.spec, candidates.len());
+            after.state = RoundState::Collecting;
+            after.limits.collect.max = draw.collect_max;
+            select(&task.spec, round, &candidates, draw.cohort, fresh_seed)
+        }
+        Some(limits) => {
+            let keyed = keyed(tx, task, round, now).await?;
+            let draw = draw(&task.spec, keyed.len());
+            let (candidates, keys): (Vec<_>, Vec<_>) = keyed.into_iter().unzip();
+            let chosen = select(&task.spec, round, &candidates, draw.cohort, fresh_seed);
+            let ids = candidates.iter().map(|candidate| candidate.participant);
+            let keys: HashMap<_, _> = ids.zip(keys).filter(|(id, _)| chosen.contains(id)).collect();
+            let Some((phase, cohort)) = open_session(tx, task, round, keys).await? else { return Ok(None) };
+            let threshold = u32::from(phase.params().threshold());
+            after.state = RoundState::Sharing;
+            after.limits.secure = Some(SecureLimits { threshold, ..limits });
+            let collect = &mut after.limits.collect;
+            collect.min = collect.min.max(u32::from(phase.params().min_survivors()));
+            collect.max = draw.collect_max.max(collect.min);
+            session = Some(Phase::CollectShares(phase).encode());
+            cohort
+        }
+    };
+    cohort.sort_unstable();
     after.cohort = u32::try_from(cohort.len()).unwrap_or(u32::MAX);
-    after.limits.collect.max = draw.collect_max;
     if !tx.transition_round(round, &after).await? {
         return Ok(None);
+    }
+    if let Some(session) = session {
+        tx.put_session(after.key, after.attempt, &session, now).await?;
     }
     let assignments: Vec<_> = cohort.iter().map(|&participant| assignment(&after, participant, now)).collect();
     tx.insert_assignments(&assignments).await?;
     tx.remove_check_ins(&cohort).await?;
     Ok(Some((after, cohort)))
+}
+
+fn draw(spec: &TaskSpec, eligible: usize) -> Draw {
+    spec.draw(u32::try_from(eligible).unwrap_or(u32::MAX))
+}
+
+/// Makes a roster of the advertisements and opens the session; nothing if too few are left. They were judged when they
+/// came. A participant that advertises another's key is left out: nobody would accept a roster with both.
+async fn open_session(
+    tx: &mut dyn Transaction,
+    task: &TaskRow,
+    round: &Round,
+    mut keys: HashMap<ParticipantId, Bytes>,
+) -> Result<Option<(CollectShares, Vec<ParticipantId>)>, StepError> {
+    let unworkable = |error: &dyn std::fmt::Display| StepError::Unworkable(error.to_string());
+    let model = TaskModel::new(&task.spec).map_err(|_| unworkable(&"the task cannot work as it is stored"))?;
+    let config = model.session.ok_or_else(|| unworkable(&"a round with a session, of a task without"))?;
+    let base = tx.model_version(task.id, round.base_version).await?;
+    let base = base.ok_or_else(|| unworkable(&"the base model has no row"))?;
+    loop {
+        let name = round_name(round.key, round.attempt);
+        let phase = CollectKeys::new(name, base.sha256.0, (*config).clone()).map_err(|error| unworkable(&error))?;
+        let mut order: Vec<_> = keys.keys().copied().collect();
+        order.sort_unstable();
+        let mut admitted = Vec::with_capacity(keys.len());
+        for id in &order {
+            let advertise = Advertise::decode(&keys[id]).map_err(|error| unworkable(&error))?;
+            // An id whose stored keys do not hold any more does not come; it cannot keep the others from it.
+            match phase.admit(advertise, &Verified) {
+                Ok(enrolled) => admitted.push(enrolled),
+                Err(error) => {
+                    tracing::warn!(participant = %id, round = %round.key, "its stored keys are unusable: {error}")
+                }
+            }
+        }
+        match phase.close(admitted) {
+            Ok(phase) => return Ok(Some((phase, order))),
+            Err(Abort::RepeatedKey { second, .. }) => {
+                let Some(out) = usize::from(second).checked_sub(1).and_then(|at| order.get(at)) else {
+                    return Ok(None);
+                };
+                tracing::warn!(participant = %out, round = %round.key, "it advertised another's key and is left out");
+                keys.remove(out);
+            }
+            Err(abort) => {
+                tracing::warn!(round = %round.key, "no session can be opened: {abort}");
+                return Ok(None);
+            }
+        }
+    }
 }
 
 fn assignment(round: &Round, participant: ParticipantId, now: Timestamp) -> Assignment {
@@ -50,6 +133,7 @@ fn assignment(round: &Round, participant: ParticipantId, now: Timestamp) -> Assi
         state: AssignmentState::Assigned,
         state_since: now,
         detail: None,
+        dropped_in: None,
         assigned_at: now,
     }
 }

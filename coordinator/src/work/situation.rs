@@ -1,5 +1,6 @@
 //! Everything the choice of a task's next step depends on, read at one moment.
 
+use bytes::Bytes;
 use federation::advance::Tally;
 use federation::cohort::Candidate;
 use federation::id::{RoundKey, TaskId};
@@ -7,9 +8,11 @@ use federation::round::{Round, RoundState};
 use federation::time::Timestamp;
 use store::Transaction;
 use store::entity::round::RoundRow;
+use store::entity::session_message::MessageKind;
 use store::entity::task::TaskRow;
 
 use super::StepError;
+pub(super) use crate::model::next_round;
 
 /// A task, its present round and how far that has come.
 #[derive(Clone, Debug)]
@@ -17,13 +20,29 @@ pub(super) struct Situation {
     pub(super) task: TaskRow,
     /// The latest attempt at the next round, ended or not; none before the first.
     pub(super) latest: Option<RoundRow>,
+    /// What failed since a round was completed last.
+    pub(super) failures: Option<Failures>,
     /// Facts about that attempt if it is open.
     pub(super) tally: Tally,
     /// Inputs that no partial sum holds.
     pub(super) unfolded: u32,
     /// Whether the sum was released.
     pub(super) released: bool,
+    /// Whether a participant complained about what another dealt.
+    pub(super) complained: bool,
 }
+
+/// Failed attempts in a row, whatever the numbers of their rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Failures {
+    /// How many.
+    pub(super) count: u32,
+    /// When the last of them ended.
+    pub(super) last_at: Timestamp,
+}
+
+/// Failed rounds that are looked back at; more make no difference to any wait.
+const LOOK_BACK: u32 = 64;
 
 impl Situation {
     /// Reads it; nothing if there is no such task.
@@ -34,13 +53,19 @@ impl Situation {
     ) -> Result<Option<Self>, StepError> {
         let Some(task) = tx.task(task).await? else { return Ok(None) };
         let latest = tx.round(next_round(&task)).await?;
-        let mut situation = Self { task, latest, tally: Tally::default(), unfolded: 0, released: false };
+        let failures = failures(tx, &task).await?;
+        let (unfolded, released, complained) = (0, false, false);
+        let mut situation = Self { task, latest, failures, tally: Tally::default(), unfolded, released, complained };
         let Some(round) = situation.open_round().cloned() else { return Ok(Some(situation)) };
         let (key, attempt) = (round.key, round.attempt);
         situation.tally = tally(tx, &situation.task, &round, now).await?;
         if round.state != RoundState::Selecting {
             situation.unfolded = tx.unfolded_count(key, attempt).await?;
             situation.released = tx.noised_sum(key, attempt).await?.is_some();
+        }
+        if round.state == RoundState::Collecting && round.limits.secure.is_some() {
+            let complaints = tx.message_senders(key, attempt, MessageKind::Complaint).await?;
+            situation.complained = !complaints.is_empty();
         }
         Ok(Some(situation))
     }
@@ -51,9 +76,24 @@ impl Situation {
     }
 }
 
-/// The round whose turn it is.
-pub(super) fn next_round(task: &TaskRow) -> RoundKey {
-    RoundKey { task: task.id, number: task.rounds_completed.saturating_add(1) }
+/// Attempts that failed in a row until now. The number of a spent round is not used again, so they may have several.
+pub(super) async fn failures(tx: &mut dyn Transaction, task: &TaskRow) -> Result<Option<Failures>, StepError> {
+    let mut found: Option<Failures> = None;
+    let next = next_round(task).number;
+    for number in (next.saturating_sub(LOOK_BACK).max(1)..=next).rev() {
+        let row = tx.round(RoundKey { task: task.id, number }).await?;
+        match row.map(|row| row.round) {
+            Some(round) if round.state == RoundState::Failed => {
+                let failures = found.get_or_insert(Failures { count: 0, last_at: round.state_since });
+                failures.count = failures.count.saturating_add(round.attempt);
+            }
+            // An open attempt comes after as many failed ones.
+            Some(round) if !round.state.is_terminal() => {}
+            None if number == next => {}
+            _ => break,
+        }
+    }
+    Ok(found)
 }
 
 /// The facts on which `round` advances.
@@ -64,7 +104,11 @@ pub(super) async fn tally(
     now: Timestamp,
 ) -> Result<Tally, StepError> {
     if round.state == RoundState::Selecting {
-        let eligible = u32::try_from(eligible(tx, task, round, now).await?.len()).unwrap_or(u32::MAX);
+        let eligible = match round.limits.secure {
+            None => eligible(tx, task, round, now).await?.len(),
+            Some(_) => keyed(tx, task, round, now).await?.len(),
+        };
+        let eligible = u32::try_from(eligible).unwrap_or(u32::MAX);
         return Ok(Tally { eligible, ..Tally::default() });
     }
     Ok(tx.tally(round.key, round.attempt).await?)
@@ -80,4 +124,16 @@ pub(super) async fn eligible(
     let mut candidates = tx.candidates(task.id, now).await?;
     candidates.retain(|candidate| task.spec.selection.require.check(candidate, round.key.number, now).is_ok());
     Ok(candidates)
+}
+
+/// The same with secure aggregation: of those, who gave keys for this attempt, with the advertisement of the keys.
+pub(super) async fn keyed(
+    tx: &mut dyn Transaction,
+    task: &TaskRow,
+    round: &Round,
+    now: Timestamp,
+) -> Result<Vec<(Candidate, Bytes)>, StepError> {
+    let mut keyed = tx.keyed_candidates(task.id, round.key.number, round.attempt, now).await?;
+    keyed.retain(|(candidate, _)| task.spec.selection.require.check(candidate, round.key.number, now).is_ok());
+    Ok(keyed)
 }

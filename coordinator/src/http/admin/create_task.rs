@@ -121,6 +121,7 @@ async fn prepare(app: &App, spec: TaskSpec) -> Result<(TaskRow, ModelVersion)> {
         parameters,
         created_at: now,
         rounds_completed: 0,
+        rounds_forfeited: 0,
         model_version: 0,
     };
     let version =

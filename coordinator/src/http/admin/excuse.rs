@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use federation::id::{ParticipantId, RoundKey};
-use federation::round::AssignmentState;
+use federation::round::{AssignmentState, RoundState};
 use http::StatusCode;
 use store::WakeEvent;
 
@@ -30,6 +30,15 @@ pub(in crate::http) async fn excuse(
                 let attempt = row.round.attempt;
                 let (from, to) = ([AssignmentState::Assigned, AssignmentState::Working], AssignmentState::Excused);
                 if tx.set_assignment_state(round, attempt, participant, &from, to, now, Some(detail)).await? {
+                    return Ok(());
+                }
+                // Its input counts; what the phases after it still ask is not waited for.
+                let state = row.round.state;
+                let asked = matches!(state, RoundState::Collecting | RoundState::Confirming | RoundState::Unmasking);
+                if asked
+                    && row.round.limits.secure.is_some()
+                    && tx.set_dropped(round, attempt, participant, state).await?
+                {
                     return Ok(());
                 }
                 match tx.assignment(round, attempt, participant).await?.map(|assignment| assignment.state) {

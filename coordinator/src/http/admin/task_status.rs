@@ -15,6 +15,7 @@ use crate::http::authenticate::{Bearer, Operator};
 use crate::http::extract::{Json, Path};
 use crate::http::inspect::tasks;
 use crate::http::problem::{Error, Result};
+use crate::session::forget;
 
 pub(in crate::http) async fn pause(
     Operator(bearer): Operator,
@@ -89,5 +90,6 @@ async fn end_round(
         return Err(StoreError::Busy);
     }
     tx.set_pending_assignments(before.key, before.attempt, AssignmentState::Released, now).await?;
+    forget(tx, before.key, before.attempt).await?;
     Ok(Some(after))
 }

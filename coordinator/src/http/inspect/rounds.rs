@@ -1,6 +1,6 @@
 //! `GET /v1/tasks/{task}/rounds`, `…/rounds/{round}` and `…/rounds/{round}/assignments`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,17 +8,23 @@ use axum::extract::State;
 use federation::id::{ParticipantId, RoundKey};
 use federation::round::{Assignment, Round, RoundState};
 use federation::time::Timestamp;
+use secure_agg::params::MILLION;
 use serde::Deserialize;
 use store::entity::assignment::AssignmentChange;
+use store::entity::noised_sum::SumWork;
 use store::entity::round::{RoundChange, RoundRow};
+use store::entity::session_message::MessageKind;
 use store::{StoreError, Transaction, WakeEvent};
-use wire::inspect::{AssignmentView, MetricView, ModelVersionRef, Page, PhaseView, RoundView, StatusChange};
+use wire::inspect::{
+    AssignmentView, MetricView, ModelVersionRef, Page, PhaseView, RoundView, SessionView, StatusChange, SumWorkView,
+};
 
 use super::{PageQuery, page};
 use crate::http::app::App;
 use crate::http::authenticate::Viewer;
 use crate::http::extract::{Json, Path, Query};
 use crate::http::problem::{Error, Result};
+use crate::model::TaskModel;
 
 pub(in crate::http) async fn list(
     _: Viewer,
@@ -118,6 +124,10 @@ async fn view(
     let history = tx.round_history(round.key, round.attempt).await?;
     let states = tx.count_by_state(round.key, round.attempt).await?;
     let dropped_why: BTreeMap<_, _> = states.into_iter().filter(|(state, _)| state.is_dropped()).collect();
+    let messages = tx.message_stats(round.key, round.attempt).await?;
+    let traffic = Traffic { up: bytes_up(&row, &messages), down: tx.traffic(round.key, round.attempt).await? };
+    let work = tx.noised_sum(round.key, round.attempt).await?.and_then(|sum| sum.work).map(work_view);
+    let secure_aggregation = session_view(tx, &row, &messages).await?;
     let base = reference(tx, round.key, round.base_version).await?;
     let model = match row.model_version {
         Some(version) => reference(tx, round.key, version).await?,
@@ -133,12 +143,15 @@ async fn view(
         attempt: round.attempt,
         state: round.state,
         failure: round.failure,
-        phases: phases(&row, &history),
+        phases: phases(&row, &history, &traffic),
         cohort: round.cohort,
         reported: row.reported,
         dropped: dropped_why.values().sum(),
         dropped_why,
-        bytes_up: row.bytes_up,
+        dropped_in: tx.count_dropped_by_phase(round.key, round.attempt).await?,
+        secure_aggregation,
+        work,
+        bytes_up: traffic.up.values().sum(),
         bytes_down: row.bytes_down,
         metrics: row.metrics.iter().map(metric).collect(),
         base,
@@ -158,7 +171,70 @@ async fn reference(
     Ok(found.map(|model| ModelVersionRef { version, sha256: model.sha256 }))
 }
 
-fn phases(row: &RoundRow, history: &[RoundChange]) -> Vec<PhaseView> {
+/// Bytes, by the state in which they went.
+struct Traffic {
+    up: BTreeMap<RoundState, u64>,
+    down: BTreeMap<RoundState, u64>,
+}
+
+fn bytes_up(row: &RoundRow, messages: &Stats) -> BTreeMap<RoundState, u64> {
+    let mut up = BTreeMap::from([(RoundState::Collecting, row.bytes_up)]);
+    for (kind, (_, bytes)) in messages {
+        let state = match kind {
+            MessageKind::Shares => RoundState::Sharing,
+            MessageKind::Input | MessageKind::Complaint => RoundState::Collecting,
+            MessageKind::Consistency => RoundState::Confirming,
+            MessageKind::Unmasking => RoundState::Unmasking,
+        };
+        *up.entry(state).or_default() += bytes;
+    }
+    up
+}
+
+type Stats = BTreeMap<MessageKind, (u32, u64)>;
+
+fn work_view(work: SumWork) -> SumWorkView {
+    let seconds = |millis: u64| Duration::from_millis(millis).as_secs_f64();
+    SumWorkView {
+        sum_device: work.sum_device,
+        unmask_device: work.unmask_device,
+        sum_seconds: seconds(work.sum_ms),
+        unmask_seconds: seconds(work.unmask_ms),
+        keystream_bytes: work.keystream_bytes,
+    }
+}
+
+/// The session's numbers follow from the task and the cohort's size, so they can be told when the session is long over.
+async fn session_view(
+    tx: &mut (dyn Transaction + '_),
+    row: &RoundRow,
+    messages: &Stats,
+) -> std::result::Result<Option<SessionView>, StoreError> {
+    let round = &row.round;
+    let Some(limits) = round.limits.secure.filter(|_| round.cohort > 0) else { return Ok(None) };
+    let task = tx.task(round.key.task).await?;
+    let model = task.and_then(|task| TaskModel::new(&task.spec).ok());
+    let cohort = u16::try_from(round.cohort).unwrap_or(u16::MAX);
+    let config = model.and_then(|model| model.session);
+    let params = config.as_ref().and_then(|config| config.params(cohort).ok());
+    let count = |kind| messages.get(&kind).map_or(0, |(count, _)| *count);
+    Ok(Some(SessionView {
+        threshold: limits.threshold,
+        out_degree: params.as_ref().map_or(0, |params| params.out_degree().into()),
+        min_out: params.as_ref().map_or(0, |params| params.min_out().into()),
+        tolerated_corrupt: config.map_or(0, |config| {
+            let corrupt = u64::from(config.max_corrupt) * u64::from(round.cohort) / u64::from(MILLION);
+            u32::try_from(corrupt).unwrap_or(u32::MAX)
+        }),
+        advertised: round.cohort,
+        shared: count(MessageKind::Shares),
+        included: row.reported,
+        signed: count(MessageKind::Consistency),
+        unmasked: count(MessageKind::Unmasking),
+    }))
+}
+
+fn phases(row: &RoundRow, history: &[RoundChange], traffic: &Traffic) -> Vec<PhaseView> {
     let round = &row.round;
     let phase = |(index, change): (usize, &RoundChange)| {
         let next = history.get(index + 1);
@@ -166,7 +242,8 @@ fn phases(row: &RoundRow, history: &[RoundChange]) -> Vec<PhaseView> {
         let count = match (change.state, next) {
             // How many checked in is told by how many were drawn; nobody was if the round ended here.
             (RoundState::Selecting, next) => {
-                next.filter(|next| next.state == RoundState::Collecting).map_or(0, |next| next.count)
+                let drawn = |next: &&RoundChange| matches!(next.state, RoundState::Collecting | RoundState::Sharing);
+                next.filter(drawn).map_or(0, |next| next.count)
             }
             (_, Some(next)) => next.count,
             (_, None) => row.reported,
@@ -179,6 +256,8 @@ fn phases(row: &RoundRow, history: &[RoundChange]) -> Vec<PhaseView> {
             min,
             max,
             count: Some(count),
+            bytes_up: traffic.up.get(&change.state).copied().unwrap_or_default(),
+            bytes_down: traffic.down.get(&change.state).copied().unwrap_or_default(),
         }
     };
     history.iter().enumerate().filter(|(_, change)| !change.state.is_terminal()).map(phase).collect()
@@ -188,6 +267,9 @@ fn limits(round: &Round, state: RoundState) -> (Option<u32>, Option<u32>) {
     match state {
         RoundState::Selecting => (Some(round.limits.select.min), Some(round.limits.select.max)),
         RoundState::Collecting => (Some(round.limits.collect.min), Some(round.limits.collect.max)),
+        RoundState::Sharing | RoundState::Confirming | RoundState::Unmasking => {
+            (round.limits.secure.map(|limits| limits.threshold), None)
+        }
         RoundState::Aggregating | RoundState::Completed | RoundState::Failed | RoundState::Cancelled => (None, None),
     }
 }
@@ -218,12 +300,13 @@ pub(in crate::http) async fn assignments(
                     Some(attempt) => tx.round_attempt(key, attempt).await?,
                     None => tx.round(key).await?,
                 };
-                let Some(attempt) = row.map(|row| row.round.attempt) else {
+                let Some(round) = row.map(|row| row.round) else {
                     return Err(Error::NotFound(format!("the task has no round {number}, or no such attempt at it")));
                 };
+                let sets = Sets::read(tx, &round).await?;
                 let mut views = Vec::new();
-                for assignment in tx.assignments(key, attempt, cursor, limit + 1).await? {
-                    views.push(assignment_view(tx, assignment).await?);
+                for assignment in tx.assignments(key, round.attempt, cursor, limit + 1).await? {
+                    views.push(assignment_view(tx, assignment, &sets).await?);
                 }
                 Ok(views)
             })
@@ -232,9 +315,40 @@ pub(in crate::http) async fn assignments(
     Ok(Json(page(views, limit, |view| view.participant.to_string(), |view| view)))
 }
 
+/// Who sent what in a session: the members of U2, U3, U4 and U5.
+struct Sets(Vec<(&'static str, HashSet<ParticipantId>)>);
+
+impl Sets {
+    async fn read(tx: &mut (dyn Transaction + '_), round: &Round) -> std::result::Result<Self, StoreError> {
+        if round.limits.secure.is_none() {
+            return Ok(Self(Vec::new()));
+        }
+        let mut sets = Vec::new();
+        for (name, kind) in [
+            ("U2", MessageKind::Shares),
+            ("U3", MessageKind::Input),
+            ("U4", MessageKind::Consistency),
+            ("U5", MessageKind::Unmasking),
+        ] {
+            sets.push((name, tx.message_senders(round.key, round.attempt, kind).await?.into_iter().collect()));
+        }
+        Ok(Self(sets))
+    }
+
+    fn of(&self, participant: ParticipantId) -> Vec<String> {
+        if self.0.is_empty() {
+            return Vec::new();
+        }
+        let members = self.0.iter().filter(|(_, set)| set.contains(&participant)).map(|(name, _)| *name);
+        // Whoever was drawn had advertised.
+        ["U1"].into_iter().chain(members).map(str::to_owned).collect()
+    }
+}
+
 async fn assignment_view(
     tx: &mut (dyn Transaction + '_),
     assignment: Assignment,
+    sets: &Sets,
 ) -> std::result::Result<AssignmentView, StoreError> {
     let Assignment { round, attempt, participant, .. } = assignment;
     let name = tx.participant(participant).await?.map_or_else(|| participant.to_string(), |row| row.name);
@@ -249,6 +363,8 @@ async fn assignment_view(
         name,
         state: assignment.state,
         detail: assignment.detail,
+        dropped_in: assignment.dropped_in,
+        sets: sets.of(participant),
         bytes_up: tx.admitted(round, attempt, participant).await?.map(|admitted| admitted.bytes),
         history: history.into_iter().map(change).collect(),
     })

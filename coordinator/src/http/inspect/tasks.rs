@@ -57,11 +57,12 @@ pub(in crate::http) async fn read(
 fn view(row: TaskRow, history: Vec<TaskChange>) -> TaskView {
     let change =
         |change: TaskChange| StatusChange { status: change.status.to_string(), at: change.at, detail: change.detail };
+    let secure = row.spec.secure_aggregation.enabled;
     TaskView {
         summary: summary(&row),
         spec: row.spec,
         // Without secure aggregation the coordinator sees each update, and so can who runs it.
-        updates_readable_by: "operator".to_owned(),
+        updates_readable_by: if secure { "nobody" } else { "operator" }.to_owned(),
         history: history.into_iter().map(change).collect(),
     }
 }

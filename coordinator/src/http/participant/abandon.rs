@@ -33,6 +33,13 @@ pub(in crate::http) async fn abandon(
                 if tx.set_assignment_state(round, attempt, participant, &from, to, now, Some(reason)).await? {
                     return Ok(());
                 }
+                let row = tx.round_attempt(round, attempt).await?;
+                let state = row.filter(|row| row.round.limits.secure.is_some()).map(|row| row.round.state);
+                if let Some(state) = state.filter(|state| !state.is_terminal())
+                    && tx.set_dropped(round, attempt, participant, state).await?
+                {
+                    return Ok(());
+                }
                 match tx.assignment(round, attempt, participant).await?.map(|assignment| assignment.state) {
                     None => Err(Error::Refused(Refusal::NotAssigned { why: "it was not drawn" })),
                     // A masked input that was accepted counts; it cannot be taken back.

@@ -6,21 +6,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use federation::id::{ParticipantId, TaskId};
-use federation::round::{Assignment as Place, AssignmentState};
+use federation::id::{ParticipantId, RoundKey, TaskId};
+use federation::round::{Assignment as Place, AssignmentState, RoundState};
 use federation::task::{TaskSpec, TaskStatus, is_name};
-use store::entity::check_in::CheckIn;
+use secure_agg::messages::Advertise;
+use secure_agg::params::SessionConfig;
+use secure_agg::rejection::Rejection;
+use secure_agg::server::CollectKeys;
+use store::entity::check_in::{CheckIn, CheckInKeys};
 use store::entity::participant::ParticipantRow;
 use store::entity::round::RoundRow;
 use store::entity::task::TaskRow;
 use store::{StoreError, Transaction};
-use wire::participant::{Assignment, CheckInReply, CheckInRequest, Encoding, ModelRef};
+use wire::certificate::Authority;
+use wire::participant::{Assignment, CheckInReply, CheckInRequest, Invitation, ModelRef, SessionTerms};
 
+use super::answers::{decode, refused};
 use crate::admission::{Fact, InboxError, Waiting};
 use crate::http::app::App;
 use crate::http::authenticate::Participant;
 use crate::http::extract::Json;
 use crate::http::problem::{Error, Result};
+use crate::model::{TaskModel, encoding, next_round, session_terms};
+use crate::session::round_name;
 
 /// When to come back to a coordinator that is shutting down: not before, and spread as otherwise.
 const RESTART: Duration = Duration::from_secs(2);
@@ -59,8 +67,16 @@ pub(in crate::http) async fn check_in(
                 leaving.tasks.clear();
                 return Ok(Json(CheckInReply::TaskOver { task }));
             }
-            Found::Nothing(tasks) => {
-                write(&app, participant.id, &tasks, request.examples, wait).await?;
+            Found::Invited(invitation) => {
+                leaving.tasks.clear();
+                return Ok(Json(CheckInReply::Invited(invitation)));
+            }
+            Found::Nothing { tasks, awaited } => {
+                let keys = match awaited {
+                    Some(invitation) => Some((invitation.task, judge(&app, participant.id, &invitation, &request)?)),
+                    None => None,
+                };
+                write(&app, participant.id, &tasks, keys, request.examples, wait).await?;
                 leaving.tasks = tasks;
             }
         }
@@ -95,7 +111,7 @@ impl Drop for Leaving<'_> {
         self.app.desk.forget(self.participant);
         let (participant, examples, now) = (self.participant, self.examples, self.app.now());
         for task in self.tasks.drain(..) {
-            let gone = CheckIn { participant, task, examples, checked_in_at: now, expires_at: now };
+            let gone = CheckIn { participant, task, examples, checked_in_at: now, expires_at: now, keys: None };
             self.app.inbox.note(Fact::CheckIn(gone));
         }
     }
@@ -106,8 +122,14 @@ enum Found {
     Work(Box<Work>),
     /// The task it has data for is over.
     Over(TaskId),
+    /// A round wants keys before it draws.
+    Invited(Box<Invitation>),
     /// Nothing yet, in these tasks.
-    Nothing(Vec<TaskId>),
+    Nothing {
+        tasks: Vec<TaskId>,
+        /// The round that it gave keys for, and that has not drawn yet.
+        awaited: Option<Box<Invitation>>,
+    },
 }
 
 struct Work {
@@ -133,17 +155,23 @@ async fn look(app: &App, participant: ParticipantId, request: &CheckInRequest) -
                 {
                     return Ok(Found::Work(Box::new(work)));
                 }
-                match (name, named) {
-                    (Some(_), Some(task)) if task.status.is_terminal() => Ok(Found::Over(task.id)),
-                    (Some(_), Some(task)) => Ok(Found::Nothing(vec![task.id])),
+                let tasks = match (name, named) {
+                    (Some(_), Some(task)) if task.status.is_terminal() => return Ok(Found::Over(task.id)),
+                    (Some(_), Some(task)) => vec![task],
                     // Nobody has created it yet; that is the operators' business, the participant just waits.
-                    (Some(_), None) => Ok(Found::Nothing(Vec::new())),
+                    (Some(_), None) => Vec::new(),
                     (None, _) => {
                         let row = tx.participant(participant).await?;
-                        let tasks = tx.active_tasks().await?;
-                        Ok(Found::Nothing(suitable(&tasks, row.as_ref(), examples)))
+                        suitable(tx.active_tasks().await?, row.as_ref(), examples)
                     }
+                };
+                let invitations = invitations(tx, &tasks).await?;
+                let awaited = invitations.iter().find(|invitation| has_keys_for(request, invitation)).cloned();
+                if let (None, Some(invitation)) = (&awaited, invitations.into_iter().next()) {
+                    return Ok(Found::Invited(Box::new(invitation)));
                 }
+                let tasks = tasks.iter().map(|task| task.id).collect();
+                Ok(Found::Nothing { tasks, awaited: awaited.map(Box::new) })
             })
         })
         .await
@@ -156,25 +184,84 @@ async fn work(tx: &mut (dyn Transaction + '_), place: Place) -> Result<Option<Wo
     Ok(Some(Work { place, task, round, base }))
 }
 
+/// The rounds of these tasks that take keys now: those with secure aggregation that have not drawn yet.
+async fn invitations(tx: &mut (dyn Transaction + '_), tasks: &[TaskRow]) -> Result<Vec<Invitation>, StoreError> {
+    let mut invitations = Vec::new();
+    for task in tasks.iter().filter(|task| task.spec.secure_aggregation.enabled) {
+        let Some(row) = tx.round(next_round(task)).await? else { continue };
+        if row.round.state != RoundState::Selecting {
+            continue;
+        }
+        let model = TaskModel::new(&task.spec).ok().and_then(|model| model.session);
+        let config =
+            model.ok_or_else(|| StoreError::Corrupt(format!("task {} cannot work as it is stored", task.id)))?;
+        invitations.push(Invitation {
+            task: task.id,
+            round: row.round.key.number,
+            attempt: row.round.attempt,
+            terms: SessionTerms::from(&*config),
+        });
+    }
+    Ok(invitations)
+}
+
+fn has_keys_for(request: &CheckInRequest, invitation: &Invitation) -> bool {
+    request.keys.as_ref().is_some_and(|keys| {
+        (keys.task, keys.round, keys.attempt) == (invitation.task, invitation.round, invitation.attempt)
+    })
+}
+
+/// Has the protocol judge the keys that came with a check-in. Only good ones are kept, so a roster can be made of them
+/// without asking again.
+fn judge(
+    app: &App,
+    participant: ParticipantId,
+    invitation: &Invitation,
+    request: &CheckInRequest,
+) -> Result<CheckInKeys> {
+    let Some(keys) = &request.keys else { return Err(Error::fault("keys were found and are gone")) };
+    let advertise: Advertise = decode(&keys.advertisement.0)?;
+    if advertise.body.client_id.as_slice() != participant.0.as_bytes() {
+        return Err(refused(Rejection::Certificate));
+    }
+    let key = RoundKey { task: invitation.task, number: invitation.round };
+    let name = round_name(key, invitation.attempt);
+    // Which model the round starts from makes no difference to keys.
+    let phase = CollectKeys::new(name, [0; 32], SessionConfig::from(&invitation.terms)).map_err(Error::fault)?;
+    let authority = Authority::new(app.authority.certificate().to_vec(), app.now());
+    phase.admit(advertise, &authority).map_err(refused)?;
+    let advertisement = keys.advertisement.0.clone().into();
+    Ok(CheckInKeys { round: keys.round, attempt: keys.attempt, advertisement })
+}
+
 /// The tasks that would take this participant at all; whether it is its turn is decided when a cohort is drawn.
-fn suitable(tasks: &[TaskRow], participant: Option<&ParticipantRow>, examples: u64) -> Vec<TaskId> {
+fn suitable(mut tasks: Vec<TaskRow>, participant: Option<&ParticipantRow>, examples: u64) -> Vec<TaskRow> {
     let Some(participant) = participant else { return Vec::new() };
-    let suits = |task: &&TaskRow| {
+    let suits = |task: &TaskRow| {
         let require = &task.spec.selection.require;
         task.status == TaskStatus::Active
             && examples >= require.min_examples
             && require.labels.iter().all(|(name, value)| participant.labels.get(name) == Some(value))
     };
-    tasks.iter().filter(suits).map(|task| task.id).collect()
+    tasks.retain(suits);
+    tasks
 }
 
 /// Writes the check-ins that are due and waits until they are durable.
-async fn write(app: &App, participant: ParticipantId, tasks: &[TaskId], examples: u64, wait: Duration) -> Result<()> {
+async fn write(
+    app: &App,
+    participant: ParticipantId,
+    tasks: &[TaskId],
+    keys: Option<(TaskId, CheckInKeys)>,
+    examples: u64,
+    wait: Duration,
+) -> Result<()> {
     let now = app.now();
     let away = wait + app.desk.away_max();
     for task in tasks {
-        if let Some(check_in) = app.desk.due(participant, *task, examples, away, now) {
-            app.inbox.submit(Fact::CheckIn(check_in)).await.map_err(unwritten)?;
+        let keys = keys.as_ref().filter(|(of, _)| of == task).map(|(_, keys)| keys.clone());
+        if let Some(check_in) = app.desk.due(participant, *task, examples, keys, away, now) {
+            app.inbox.submit(Fact::CheckIn(check_in.clone())).await.map_err(unwritten)?;
             app.desk.remember(check_in, now);
         }
     }
@@ -197,8 +284,13 @@ fn assigned(app: &App, participant: ParticipantId, work: Work) -> CheckInReply {
     }
     let now = app.now();
     // A round that closed in between has no time left.
-    let deadline_at = round.round.deadline_at().unwrap_or(now);
-    let TaskSpec { name, model, training, rounds, aggregation, metrics, .. } = task.spec;
+    let mut deadline_at = round.round.deadline_at().unwrap_or(now);
+    if round.round.state == RoundState::Sharing {
+        // Training comes after the shares.
+        deadline_at = deadline_at.plus(round.round.limits.collect.deadline());
+    }
+    let (encoding, session) = (encoding(&task.spec), session_terms(&task.spec));
+    let TaskSpec { name, model, training, metrics, .. } = task.spec;
     CheckInReply::Assigned(Box::new(Assignment {
         task: task.id,
         task_name: name,
@@ -207,14 +299,9 @@ fn assigned(app: &App, participant: ParticipantId, work: Work) -> CheckInReply {
         model,
         base: ModelRef { version: base.version, sha256: base.sha256, bytes: base.bytes },
         training,
-        encoding: Encoding {
-            modulus_bits: aggregation.modulus_bits,
-            clip_range: aggregation.clip_range,
-            clip_norm: aggregation.clip_norm,
-            max_weight: aggregation.max_weight,
-            max_cohort: rounds.select_max,
-        },
+        encoding,
         metrics,
+        secure_aggregation: session,
         cohort: round.round.cohort,
         deadline_at,
         remaining_ms: u64::try_from(deadline_at.since(now).as_millis()).unwrap_or(u64::MAX),

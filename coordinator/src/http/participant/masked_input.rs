@@ -12,12 +12,18 @@ use federation::round::AssignmentState;
 use futures_util::StreamExt as _;
 use http::HeaderMap;
 use learning::Inspector;
+use secure_agg::codec::Message as _;
+use secure_agg::messages::MaskedInput;
 use secure_agg::packing::{PackingError, Unpacker};
+use secure_agg::rejection::Rejection;
+use secure_agg::server::Phase;
+use secure_agg::upload::BodyDigest;
 use store::entity::admitted::Admitted;
 use store::{StoreError, WakeEvent};
-use wire::headers::{ATTEMPT, CONTENT_SHA256, MEDIA_MASKED_INPUT};
+use wire::headers::{ATTEMPT, CONTENT_SHA256, MEDIA_MASKED_INPUT, SIGNED_INPUT};
 use wire::participant::Receipt;
 
+use super::answers::{decode, refused};
 use super::check_in::unwritten;
 use crate::admission::{Fact, Outcome, Refusal, Ticket, enter};
 use crate::http::app::App;
@@ -46,13 +52,14 @@ pub(in crate::http) async fn masked_input(
         return Err(Refusal::TooLarge { limit }.into());
     }
     let round = RoundKey { task, number };
-    let ticket = enter(&app.store, round, attempt, participant, sha256).await??;
+    let ticket = enter(&app.store, &app.sessions, round, attempt, participant, sha256).await??;
+    let signed = signed_input(&ticket, participant, &headers)?;
     check_length(&ticket, announced, limit)?;
     let turn = app.uploads.begin(participant);
     let received = async {
         match &ticket.earlier {
             Some(_) => reread(&ticket, body).await.map(Ok),
-            None => store_blob(&app, &ticket, body).await,
+            None => store_blob(&app, &ticket, signed.as_ref(), body).await,
         }
     };
     let inspected = tokio::select! {
@@ -66,7 +73,8 @@ pub(in crate::http) async fn masked_input(
         turn_away(&app, round, attempt, participant, &refusal).await?;
         return Err(refusal.into());
     }
-    let fact = Fact::Input { round, attempt, participant, sha256, bytes: ticket.bytes };
+    let signed = signed.map(|signed| signed.encode().into());
+    let fact = Fact::Input { round, attempt, participant, sha256, bytes: ticket.bytes, signed };
     match app.inbox.submit(fact).await.map_err(unwritten)? {
         Outcome::Admitted(admitted) => {
             metrics::counter!("tributary_masked_inputs_total").increment(1);
@@ -77,6 +85,23 @@ pub(in crate::http) async fn masked_input(
         Outcome::Refused(refusal) => Err(refusal.into()),
         Outcome::Written => Err(Error::fault("an input was written, but not admitted")),
     }
+}
+
+/// With secure aggregation: what the participant signed for this input, judged by the protocol.
+fn signed_input(ticket: &Ticket, participant: ParticipantId, headers: &HeaderMap) -> Result<Option<MaskedInput>> {
+    let Some(session) = &ticket.session else { return Ok(None) };
+    let text: String = required(headers, SIGNED_INPUT, "the signed digest of the body, in base64")?;
+    let bytes = wire::base64::decode(&text)
+        .ok_or_else(|| Error::Malformed(format!("the header {SIGNED_INPUT} must be base64")))?;
+    let message: MaskedInput = decode(&bytes)?;
+    let Phase::CollectMasked(phase) = &session.phase else {
+        return Err(Error::fault("a round that is COLLECTING has a session in another phase"));
+    };
+    let sender = message.body.sender;
+    if session.index(participant) != Some(sender) {
+        return Err(refused(Rejection::NotExpected { sender }));
+    }
+    phase.admit(message).map(|admitted| Some(admitted.into_message())).map_err(refused)
 }
 
 fn check_length(ticket: &Ticket, announced: Option<u64>, limit: u64) -> Result<(), Refusal> {
@@ -90,13 +115,25 @@ fn check_length(ticket: &Ticket, announced: Option<u64>, limit: u64) -> Result<(
 }
 
 /// Stores what arrives; says what is to be thought of it.
-async fn store_blob(app: &App, ticket: &Ticket, body: Body) -> Result<Result<(), Refusal>> {
+async fn store_blob(
+    app: &App,
+    ticket: &Ticket,
+    signed: Option<&MaskedInput>,
+    body: Body,
+) -> Result<Result<(), Refusal>> {
     let mut writer = app.store.blobs().writer().await?;
     let mut chunks = Measured::new(ticket, body);
     let mut inspection = Inspection::new(ticket);
+    let mut signature = signed.map(|signed| (signed.body.digest, BodyDigest::default()));
     while let Some(chunk) = chunks.next().await? {
         inspection.look(&chunk);
+        if let Some((_, digest)) = &mut signature {
+            digest.push(&chunk);
+        }
         writer.write(chunk).await?;
+    }
+    if signature.is_some_and(|(expected, digest)| digest.finish() != expected) {
+        return Err(Refusal::NotSigned.into());
     }
     match writer.finish(Some(ticket.sha256)).await {
         Ok(_) => Ok(inspection.finish()),
@@ -106,29 +143,38 @@ async fn store_blob(app: &App, ticket: &Ticket, body: Body) -> Result<Result<(),
 }
 
 /// Without secure aggregation the coordinator can read an update: one that could spoil everybody's sum is refused alone.
+/// Of a masked one only the form can be judged.
 struct Inspection {
     unpacker: Unpacker,
-    inspector: Inspector,
+    inspector: Option<Inspector>,
     broken: Option<PackingError>,
 }
 
 impl Inspection {
     fn new(ticket: &Ticket) -> Self {
         let unpacker = Unpacker::new(ticket.codec.len(), ticket.modulus);
-        Self { unpacker, inspector: ticket.codec.inspector(), broken: None }
+        let inspector = ticket.session.is_none().then(|| ticket.codec.inspector());
+        Self { unpacker, inspector, broken: None }
     }
 
     fn look(&mut self, chunk: &[u8]) {
         let Self { unpacker, inspector, broken } = self;
         if broken.is_none() {
-            *broken = unpacker.push(chunk, |word| inspector.push(word)).err();
+            let looked = match inspector {
+                Some(inspector) => unpacker.push(chunk, |word| inspector.push(word)),
+                None => unpacker.push(chunk, |_| ()),
+            };
+            *broken = looked.err();
         }
     }
 
     fn finish(self) -> Result<(), Refusal> {
         match self.broken {
             Some(error) => Err(Refusal::Implausible(error.to_string())),
-            None => self.inspector.finish().map_err(|error| Refusal::Implausible(error.to_string())),
+            None => match self.inspector {
+                Some(inspector) => inspector.finish().map_err(|error| Refusal::Implausible(error.to_string())),
+                None => Ok(()),
+            },
         }
     }
 }

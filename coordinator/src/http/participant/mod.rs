@@ -1,6 +1,8 @@
 //! What participants ask.
 
 pub(super) mod abandon;
+pub(super) mod announcements;
+pub(super) mod answers;
 pub(super) mod check_in;
 pub(super) mod enroll;
 pub(super) mod masked_input;

@@ -12,6 +12,7 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use federation::id::RoundKey;
 use federation::model_version::ModelVersion;
+use federation::round::RoundState;
 use http::{HeaderMap, StatusCode, header};
 use store::{BlobRead, StoreError};
 use wire::headers::MEDIA_SAFETENSORS;
@@ -45,7 +46,7 @@ pub(in crate::http) async fn parameters(
                             .round_attempt(place.round, place.attempt)
                             .await?
                             .filter(|row| row.round.base_version == version)
-                            .map(|row| (row.round.key, row.round.attempt)),
+                            .map(|row| (row.round.key, row.round.attempt, row.round.state)),
                         _ => None,
                     },
                 };
@@ -111,21 +112,26 @@ fn wanted(headers: &HeaderMap, etag: &str, size: u64) -> Result<Option<Range<u64
 /// Counts what was really sent, when the stream ends for whatever reason.
 struct Meter {
     inbox: Inbox,
-    charged: Option<(RoundKey, u32)>,
+    charged: Option<(RoundKey, u32, RoundState)>,
     sent: u64,
 }
 
 impl Drop for Meter {
     fn drop(&mut self) {
         metrics::counter!("tributary_model_bytes_total").increment(self.sent);
-        if let Some((round, attempt)) = self.charged.filter(|_| self.sent > 0) {
-            self.inbox.note(Fact::BytesDown { round, attempt, bytes: self.sent });
+        if let Some((round, attempt, state)) = self.charged.filter(|_| self.sent > 0) {
+            self.inbox.note(Fact::BytesDown { round, attempt, state, bytes: self.sent });
         }
     }
 }
 
 /// The file is open only while a piece is read: a peer that does not read must not hold it.
-async fn stream(app: &App, model: &ModelVersion, bytes: Range<u64>, charged: Option<(RoundKey, u32)>) -> Result<Body> {
+async fn stream(
+    app: &App,
+    model: &ModelVersion,
+    bytes: Range<u64>,
+    charged: Option<(RoundKey, u32, RoundState)>,
+) -> Result<Body> {
     let (blobs, sha256) = (Arc::clone(app.store.blobs()), model.sha256);
     if blobs.open(sha256).await?.size() != model.bytes {
         return Err(StoreError::Corrupt(format!("blob {sha256} has another size than its row says")).into());

@@ -1,0 +1,112 @@
+//! Calls those who wait for a round to change, and nobody else: one subscription to wake-ups for all of them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use federation::id::RoundKey;
+use store::{Store, WakeEvent};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Where participants wait for their round. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct Bell(Arc<Mutex<HashMap<RoundKey, Arc<Notify>>>>);
+
+/// One who waits.
+pub(crate) struct Listener {
+    bell: Bell,
+    round: RoundKey,
+    notify: Arc<Notify>,
+}
+
+impl Bell {
+    /// Starts the one task that hears of rounds.
+    #[must_use]
+    pub(crate) fn start(store: &Store, shutdown: CancellationToken, tasks: &TaskTracker) -> Self {
+        let bell = Self::default();
+        let mut events = store.wake().subscribe();
+        let ringer = bell.clone();
+        tasks.spawn(async move {
+            loop {
+                tokio::select! {
+                    event = events.next() => match event {
+                        Some(event) => ringer.hear(&event),
+                        None => return,
+                    },
+                    () = shutdown.cancelled() => return,
+                }
+            }
+        });
+        bell
+    }
+
+    fn hear(&self, event: &WakeEvent) {
+        match event {
+            WakeEvent::Round(round) => self.with(|waiting| {
+                if let Some(notify) = waiting.get(round) {
+                    notify.notify_waiters();
+                }
+            }),
+            // It is not known which rounds changed.
+            WakeEvent::Lost => self.with(|waiting| waiting.values().for_each(|notify| notify.notify_waiters())),
+            WakeEvent::Work | WakeEvent::Assigned(_) | WakeEvent::Task(_) | WakeEvent::Opened(_) => {}
+        }
+    }
+
+    /// Waits for a round. Make [`Listener::rung`] before reading what it is about, or the call may be missed.
+    #[must_use]
+    pub(crate) fn listen(&self, round: RoundKey) -> Listener {
+        let notify = self.with(|waiting| Arc::clone(waiting.entry(round).or_default()));
+        Listener { bell: self.clone(), round, notify }
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut HashMap<RoundKey, Arc<Notify>>) -> T) -> T {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Listener {
+    /// Resolves when the round may have changed, if it was made before that.
+    pub(crate) fn rung(&self) -> tokio::sync::futures::Notified<'_> {
+        self.notify.notified()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.bell.with(|waiting| {
+            // The two holders are the map and this one.
+            if Arc::strong_count(&self.notify) == 2 {
+                waiting.remove(&self.round);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use federation::id::TaskId;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_those_are_called_whose_round_changed_and_nothing_is_left_behind() {
+        let bell = Bell::default();
+        let round = |number| RoundKey { task: TaskId(uuid::Uuid::from_u128(1)), number };
+        let (first, second) = (bell.listen(round(1)), bell.listen(round(2)));
+        {
+            let (one, two) = (first.rung(), second.rung());
+            tokio::pin!(one, two);
+            one.as_mut().enable();
+            two.as_mut().enable();
+            bell.hear(&WakeEvent::Round(round(2)));
+            two.await;
+            assert!(!one.as_mut().enable());
+            bell.hear(&WakeEvent::Lost);
+            one.await;
+        }
+        drop((first, second));
+        assert_eq!(bell.with(|waiting| waiting.len()), 0);
+    }
+}

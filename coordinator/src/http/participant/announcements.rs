@@ -1,0 +1,147 @@
+//! What the coordinator tells participants in the course of a session: roster, delivery, survivors, agreement.
+//!
+//! Each is a `GET` that waits until the round is in the state in which it is given out. All but the delivery are the same
+//! for the whole cohort and are encoded once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use federation::id::{ParticipantId, RoundKey, TaskId};
+use federation::round::RoundState;
+use http::{HeaderValue, StatusCode, header};
+use secure_agg::codec::Message as _;
+use secure_agg::server::Phase;
+use serde::Deserialize;
+use wire::headers::MEDIA_SECURE_AGG;
+use wire::participant::Announcement;
+
+use crate::admission::{Fact, Refusal, Seat, open, take_seat};
+use crate::http::app::App;
+use crate::http::authenticate::Participant;
+use crate::http::extract::{Path, Query};
+use crate::http::problem::{Error, Result};
+
+/// `?attempt=…&wait_ms=…`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct SessionQuery {
+    attempt: u32,
+    #[serde(default)]
+    wait_ms: u64,
+}
+
+pub(in crate::http) async fn roster(
+    caller: Participant,
+    State(app): State<Arc<App>>,
+    Path((task, number)): Path<(TaskId, u32)>,
+    Query(query): Query<SessionQuery>,
+) -> Result<Response> {
+    let mut response = announce(&app, caller.id, RoundKey { task, number }, &query, Announcement::Roster).await?;
+    if response.status() == StatusCode::OK {
+        // A roster never changes: a cache on the participant's side need not fetch it twice.
+        let value = HeaderValue::from_static("private, max-age=31536000, immutable");
+        response.headers_mut().insert(header::CACHE_CONTROL, value);
+    }
+    Ok(response)
+}
+
+pub(in crate::http) async fn delivery(
+    caller: Participant,
+    State(app): State<Arc<App>>,
+    Path((task, number, participant)): Path<(TaskId, u32, ParticipantId)>,
+    Query(query): Query<SessionQuery>,
+) -> Result<Response> {
+    if participant != caller.id {
+        return Err(Error::Forbidden("a participant is given what was dealt to it, not to another".to_owned()));
+    }
+    announce(&app, caller.id, RoundKey { task, number }, &query, Announcement::Delivery).await
+}
+
+pub(in crate::http) async fn survivors(
+    caller: Participant,
+    State(app): State<Arc<App>>,
+    Path((task, number)): Path<(TaskId, u32)>,
+    Query(query): Query<SessionQuery>,
+) -> Result<Response> {
+    announce(&app, caller.id, RoundKey { task, number }, &query, Announcement::Survivors).await
+}
+
+pub(in crate::http) async fn agreement(
+    caller: Participant,
+    State(app): State<Arc<App>>,
+    Path((task, number)): Path<(TaskId, u32)>,
+    Query(query): Query<SessionQuery>,
+) -> Result<Response> {
+    announce(&app, caller.id, RoundKey { task, number }, &query, Announcement::Agreement).await
+}
+
+/// What a dealer dealt, as it signed it: the evidence without which nobody complains about it.
+pub(in crate::http) async fn evidence(
+    caller: Participant,
+    State(app): State<Arc<App>>,
+    Path((task, number, dealer)): Path<(TaskId, u32, ParticipantId)>,
+    Query(query): Query<SessionQuery>,
+) -> Result<Response> {
+    let round = RoundKey { task, number };
+    let seat = take_seat(&app.store, &app.sessions, round, query.attempt, caller.id).await??;
+    open(seat.state, RoundState::Collecting)?;
+    let dealt = app.sessions.dealt(&app.store, &seat.session, round, query.attempt).await?;
+    let shares = seat.session.index(dealer).and_then(|index| dealt.shares(index));
+    let shares = shares.ok_or_else(|| Error::NotFound("this participant dealt nothing in this session".to_owned()))?;
+    Ok(told(&app, &seat, round, query.attempt, shares.encode().into()))
+}
+
+async fn announce(
+    app: &App,
+    caller: ParticipantId,
+    round: RoundKey,
+    query: &SessionQuery,
+    what: Announcement,
+) -> Result<Response> {
+    let wait = Duration::from_millis(query.wait_ms).min(app.settings.poll_max);
+    let end = tokio::time::sleep(wait);
+    tokio::pin!(end);
+    let listener = app.bell.listen(round);
+    loop {
+        // Armed before the facts are read: what changes in between is not missed.
+        let rung = listener.rung();
+        tokio::pin!(rung);
+        rung.as_mut().enable();
+        let seat = take_seat(&app.store, &app.sessions, round, query.attempt, caller).await??;
+        if let Some(message) = message(app, &seat, round, query.attempt, what).await? {
+            return Ok(told(app, &seat, round, query.attempt, message));
+        }
+        tokio::select! {
+            () = rung => {}
+            () = &mut end => return Ok(StatusCode::NO_CONTENT.into_response()),
+            () = app.shutdown.cancelled() => return Err(Error::ShuttingDown),
+        }
+    }
+}
+
+/// What there is to tell; none if it is not time yet.
+async fn message(app: &App, seat: &Seat, round: RoundKey, attempt: u32, what: Announcement) -> Result<Option<Bytes>> {
+    let session = &seat.session;
+    let wanted = what.state();
+    match (&session.phase, what) {
+        (_, Announcement::Roster) => Ok(session.roster()),
+        (Phase::CollectMasked(phase), Announcement::Delivery) => {
+            let dealt = app.sessions.dealt(&app.store, session, round, attempt).await?;
+            let delivery = phase.delivery(seat.index, |dealer| dealt.sealed(dealer, seat.index));
+            let delivery = delivery.ok_or(Refusal::NotAssigned { why: "it dealt no shares in time" })?;
+            Ok(Some(delivery.encode().into()))
+        }
+        (Phase::CollectConsistency(_), Announcement::Survivors)
+        | (Phase::CollectUnmasking(_), Announcement::Agreement) => Ok(session.announcement()),
+        _ if seat.state < wanted => Ok(None),
+        _ => Err(Refusal::PhaseClosed { state: seat.state, wanted }.into()),
+    }
+}
+
+fn told(app: &App, seat: &Seat, round: RoundKey, attempt: u32, message: Bytes) -> Response {
+    app.inbox.note(Fact::BytesDown { round, attempt, state: seat.state, bytes: message.len() as u64 });
+    ([(header::CONTENT_TYPE, MEDIA_SECURE_AGG)], message).into_response()
+}

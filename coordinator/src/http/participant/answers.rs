@@ -1,0 +1,215 @@
+//! What participants say in the course of a session, beside their masked inputs: key shares, complaints, signatures on the
+//! included set, and the shares that open the sum.
+//!
+//! A message is judged by the protocol first, then kept; the first of a kind counts. What opens the sum is sealed before it
+//! is kept.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use federation::id::{ParticipantId, RoundKey, TaskId};
+use http::{HeaderMap, StatusCode};
+use secure_agg::codec::Message;
+use secure_agg::messages::{Complaint, Consistency, ShareKeys, Unmasking};
+use secure_agg::rejection::Rejection;
+use secure_agg::server::Phase;
+use store::entity::session_message::{MessageKind, SessionMessage};
+use wire::headers::{ATTEMPT, MEDIA_SECURE_AGG};
+use wire::participant::Answer;
+
+use super::check_in::unwritten;
+use crate::admission::{Fact, Outcome, Refusal, Seat, take_seat};
+use crate::http::app::App;
+use crate::http::authenticate::Participant;
+use crate::http::extract::{Path, is_media_type, read, required};
+use crate::http::problem::{Error, Result};
+use crate::session::seal_place;
+
+type Named = Path<(TaskId, u32, ParticipantId)>;
+
+pub(in crate::http) async fn key_shares(
+    caller: Participant,
+    State(app): State<Arc<App>>,
+    path: Named,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<StatusCode> {
+    take(&app, &caller, path, &headers, body, Answer::KeyShares).await
+}
+
+pub(in crate::http) async fn complaint(
+    caller: Participant,
+    State(app): State<Arc<App>>,
+    path: Named,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<StatusCode> {
+    take(&app, &caller, path, &headers, body, Answer::Complaint).await
+}
+
+pub(in crate::http) async fn consistency(
+    caller: Participant,
+    State(app): State<Arc<App>>,
+    path: Named,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<StatusCode> {
+    take(&app, &caller, path, &headers, body, Answer::Consistency).await
+}
+
+pub(in crate::http) async fn unmask_shares(
+    caller: Participant,
+    State(app): State<Arc<App>>,
+    path: Named,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<StatusCode> {
+    take(&app, &caller, path, &headers, body, Answer::UnmaskShares).await
+}
+
+/// Where an answer belongs.
+struct Place {
+    round: RoundKey,
+    attempt: u32,
+    participant: ParticipantId,
+}
+
+async fn take(
+    app: &App,
+    caller: &Participant,
+    Path((task, number, participant)): Named,
+    headers: &HeaderMap,
+    body: Body,
+    what: Answer,
+) -> Result<StatusCode> {
+    if participant != caller.id {
+        return Err(Error::Forbidden("a participant speaks for itself, not for another".to_owned()));
+    }
+    if !is_media_type(headers, MEDIA_SECURE_AGG) {
+        return Err(Error::MediaType(MEDIA_SECURE_AGG));
+    }
+    let attempt: u32 = required(headers, ATTEMPT, "the number of the round's attempt")?;
+    let place = Place { round: RoundKey { task, number }, attempt, participant };
+    let seat = take_seat(&app.store, &app.sessions, place.round, attempt, participant).await??;
+    let bytes = read(headers, body, max_bytes(what)).await?;
+    let sha256 = crate::digest(&bytes);
+    if seat.state != what.state() {
+        return repeated(app, &place, what, sha256, &seat).await;
+    }
+    judge(app, &place, &seat, what, &bytes).await?;
+    let message = SessionMessage {
+        round: place.round,
+        attempt,
+        kind: kind(what),
+        participant,
+        sha256,
+        bytes: bytes.len() as u64,
+        received_at: app.now(),
+        message: Some(match what {
+            Answer::UnmaskShares => app.sealer.seal(&seal_place(place.round, attempt, participant), &bytes).into(),
+            Answer::KeyShares | Answer::Complaint | Answer::Consistency => bytes,
+        }),
+    };
+    match app.inbox.submit(Fact::Answer { message, wanted: what.state() }).await.map_err(unwritten)? {
+        Outcome::Refused(refusal) => Err(refusal.into()),
+        Outcome::Written | Outcome::Admitted(_) => {
+            metrics::counter!("tributary_session_messages_total", "kind" => kind(what).as_str()).increment(1);
+            Ok(StatusCode::NO_CONTENT)
+        }
+    }
+}
+
+/// Said again after the round went on, it was heard; said for the first time, it comes too late or too early.
+async fn repeated(
+    app: &App,
+    place: &Place,
+    what: Answer,
+    sha256: federation::id::Digest,
+    seat: &Seat,
+) -> Result<StatusCode> {
+    let &Place { round, attempt, participant } = place;
+    let earlier = app
+        .store
+        .read("repeated_answer", |tx| {
+            Box::pin(async move { tx.message(round, attempt, kind(what), participant).await })
+        })
+        .await?;
+    match earlier {
+        Some(earlier) if earlier.sha256 == sha256 => Ok(StatusCode::NO_CONTENT),
+        Some(_) => Err(Refusal::DifferentMessage.into()),
+        None => Err(Refusal::PhaseClosed { state: seat.state, wanted: what.state() }.into()),
+    }
+}
+
+/// Has the protocol judge a message, which must be the caller's own.
+async fn judge(app: &App, place: &Place, seat: &Seat, what: Answer, bytes: &[u8]) -> Result<(), Error> {
+    match (&seat.session.phase, what) {
+        (Phase::CollectShares(phase), Answer::KeyShares) => {
+            let message: ShareKeys = decode(bytes)?;
+            own(seat, message.body.sender)?;
+            phase.admit(message).map(drop).map_err(refused)
+        }
+        (Phase::CollectMasked(phase), Answer::Complaint) => {
+            let complaint: Complaint = decode(bytes)?;
+            own(seat, complaint.body.sender)?;
+            let dealt = app.sessions.dealt(&app.store, &seat.session, place.round, place.attempt).await?;
+            let accused = complaint.body.accused;
+            let shares = dealt.shares(accused).ok_or_else(|| refused(Rejection::Accused { accused }))?;
+            let verdict = phase.judge(&complaint, shares).map_err(refused)?;
+            let name =
+                |index| seat.session.participant(index).map_or_else(|| format!("{index}"), |who| who.to_string());
+            tracing::warn!(
+                round = %place.round, attempt = place.attempt, reporter = %place.participant, accused = name(accused),
+                "a share that was dealt does not open, says its holder; the round ends: {verdict}"
+            );
+            Ok(())
+        }
+        (Phase::CollectConsistency(phase), Answer::Consistency) => {
+            let message: Consistency = decode(bytes)?;
+            own(seat, message.sender)?;
+            phase.admit(message).map(drop).map_err(refused)
+        }
+        (Phase::CollectUnmasking(phase), Answer::UnmaskShares) => {
+            let message: Unmasking = decode(bytes)?;
+            own(seat, message.body.sender)?;
+            phase.admit(message).map(drop).map_err(refused)
+        }
+        (phase, _) => {
+            Err(Error::fault(format!("round {} is {} with a session in {:?}", place.round, seat.state, phase.name())))
+        }
+    }
+}
+
+/// A message of this kind.
+pub(super) fn decode<M: Message>(bytes: &[u8]) -> Result<M> {
+    M::decode(bytes).map_err(|error| Error::Malformed(format!("the message of secure aggregation: {error}")))
+}
+
+/// Whoever sends a message must be who signed it.
+pub(super) fn own(seat: &Seat, sender: secure_agg::Index) -> Result<()> {
+    if sender == seat.index { Ok(()) } else { Err(refused(Rejection::NotExpected { sender })) }
+}
+
+pub(super) fn refused(rejection: Rejection) -> Error {
+    Refusal::from(rejection).into()
+}
+
+fn kind(what: Answer) -> MessageKind {
+    match what {
+        Answer::KeyShares => MessageKind::Shares,
+        Answer::Complaint => MessageKind::Complaint,
+        Answer::Consistency => MessageKind::Consistency,
+        Answer::UnmaskShares => MessageKind::Unmasking,
+    }
+}
+
+fn max_bytes(what: Answer) -> u64 {
+    let most = match what {
+        Answer::KeyShares => ShareKeys::MAX_BYTES,
+        Answer::Complaint => Complaint::MAX_BYTES,
+        Answer::Consistency => Consistency::MAX_BYTES,
+        Answer::UnmaskShares => Unmasking::MAX_BYTES,
+    };
+    most as u64
+}

@@ -1,0 +1,290 @@
+//! Sessions of secure aggregation as rows keep them: the stored phase, who stands where in its roster, and the names under
+//! which its messages are kept.
+//!
+//! Requests and background work both read sessions here; what a message means is `secure-agg`'s.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use bytes::Bytes;
+
+use federation::id::{ParticipantId, RoundKey};
+use federation::round::{FailureReason, RoundState};
+use secure_agg::codec::Message;
+use secure_agg::messages::{self, Roster, SealedShares, ShareKeys};
+use secure_agg::rejection::{Abort, PhaseName};
+use secure_agg::server::{Admitted, CollectUnmasking, Phase};
+use secure_agg::{IdentityKey, IdentityRefused, IdentityVerifier, Index};
+use store::entity::session_message::{MessageKind, SessionMessage};
+use store::{StoreError, Transaction};
+
+use crate::seal::Sealer;
+
+/// Sessions kept in memory at once.
+const KEPT: usize = 64;
+/// Rounds whose dealt shares are kept in memory at once: up to a hundred megabytes each for a cohort of a thousand.
+const DEALT_KEPT: usize = 4;
+
+/// A phase with the places of its participants.
+pub(crate) struct Session {
+    pub(crate) phase: Phase,
+    /// By position, which counts from 1. Ascending, since a roster is in the order of ids.
+    members: Vec<ParticipantId>,
+    roster: OnceLock<Bytes>,
+    announcement: OnceLock<Bytes>,
+}
+
+impl Session {
+    /// The session in `phase`.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] for a roster of others than participants.
+    pub(crate) fn new(phase: Phase) -> Result<Self, StoreError> {
+        let members = phase.roster().map(members).transpose()?.unwrap_or_default();
+        Ok(Self { phase, members, roster: OnceLock::new(), announcement: OnceLock::new() })
+    }
+
+    /// The roster as everybody is sent it.
+    pub(crate) fn roster(&self) -> Option<Bytes> {
+        let roster = self.phase.roster()?;
+        Some(self.roster.get_or_init(|| roster.encode().into()).clone())
+    }
+
+    /// What the phase tells everybody alike; none if it has no such message.
+    pub(crate) fn announcement(&self) -> Option<Bytes> {
+        let encode: &dyn Fn() -> Bytes = match &self.phase {
+            Phase::CollectConsistency(phase) => &|| phase.announcement().encode().into(),
+            Phase::CollectUnmasking(phase) => &|| phase.agreement().encode().into(),
+            Phase::CollectKeys(_) | Phase::CollectShares(_) | Phase::CollectMasked(_) => return None,
+        };
+        Some(self.announcement.get_or_init(encode).clone())
+    }
+
+    /// The session that is stored.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] for bytes that no version wrote.
+    pub(crate) fn restore(stored: &[u8]) -> Result<Self, StoreError> {
+        let phase =
+            Phase::restore(stored).map_err(|error| StoreError::Corrupt(format!("the stored session: {error}")))?;
+        Self::new(phase)
+    }
+
+    /// Where a participant stands in the roster; none if it does not.
+    pub(crate) fn index(&self, participant: ParticipantId) -> Option<Index> {
+        let position = self.members.binary_search(&participant).ok()?;
+        Index::try_from(position + 1).ok()
+    }
+
+    /// Who stands there.
+    pub(crate) fn participant(&self, index: Index) -> Option<ParticipantId> {
+        self.members.get(usize::from(index).checked_sub(1)?).copied()
+    }
+}
+
+fn members(roster: &Roster) -> Result<Vec<ParticipantId>, StoreError> {
+    let id = |entry: &messages::RosterEntry| participant(entry.client_id.as_slice());
+    let members: Option<Vec<_>> = roster.entries.iter().map(id).collect();
+    members.ok_or_else(|| StoreError::Corrupt("a roster names somebody who is no participant".to_owned()))
+}
+
+/// The participant that a client id names.
+pub(crate) fn participant(client_id: &[u8]) -> Option<ParticipantId> {
+    uuid::Uuid::from_slice(client_id).ok().map(ParticipantId)
+}
+
+/// How `secure-agg` names an attempt.
+pub(crate) fn round_name(key: RoundKey, attempt: u32) -> messages::Round {
+    messages::Round::new(key.task.0.as_bytes(), u64::from(key.number), attempt)
+}
+
+/// What an answer that opens the sum is sealed for.
+pub(crate) fn seal_place(key: RoundKey, attempt: u32, participant: ParticipantId) -> Vec<u8> {
+    let mut place = b"tributary/unmasking/1".to_vec();
+    place.extend(key.task.0.as_bytes());
+    place.extend(key.number.to_be_bytes());
+    place.extend(attempt.to_be_bytes());
+    place.extend(participant.0.as_bytes());
+    place
+}
+
+/// Believes certificates that were verified when they were stored.
+pub(crate) struct Verified;
+
+impl IdentityVerifier for Verified {
+    fn verify(&self, client_id: &[u8], certificate: &[u8]) -> Result<IdentityKey, IdentityRefused> {
+        let holder = wire::certificate::holder(certificate).ok_or(IdentityRefused)?;
+        if Some(holder.participant) == participant(client_id) { Ok(holder.key) } else { Err(IdentityRefused) }
+    }
+}
+
+/// What was stored of everybody's messages of one kind, as it was admitted.
+///
+/// # Errors
+/// The store's; [`StoreError::Corrupt`] for a message that cannot be read any more.
+pub(crate) async fn admitted<M: Message>(
+    tx: &mut (dyn Transaction + '_),
+    key: RoundKey,
+    attempt: u32,
+    kind: MessageKind,
+) -> Result<Vec<Admitted<M>>, StoreError> {
+    let stored = tx.messages(key, attempt, kind).await?;
+    stored.iter().map(|message| decode(message).map(Admitted::from_store)).collect()
+}
+
+fn decode<M: Message>(stored: &SessionMessage) -> Result<M, StoreError> {
+    let corrupt = |problem: &dyn std::fmt::Display| {
+        StoreError::Corrupt(format!(
+            "the {} message of {} in {}: {problem}",
+            stored.kind, stored.participant, stored.round
+        ))
+    };
+    let bytes = stored.message.as_ref().ok_or_else(|| corrupt(&"it is not kept any more"))?;
+    M::decode(bytes).map_err(|error| corrupt(&error))
+}
+
+/// Opens the masks of a round from its sealed answers.
+///
+/// # Errors
+/// The store's, and [`StoreError::Corrupt`] for answers that were not sealed here; the abort is the inner error.
+pub(crate) fn open_masks(
+    phase: CollectUnmasking,
+    answers: &[SessionMessage],
+    sealer: &Sealer,
+) -> Result<Result<secure_agg::server::Unmasked, Abort>, StoreError> {
+    let mut admitted = Vec::with_capacity(answers.len());
+    for answer in answers {
+        let corrupt = |problem: &dyn std::fmt::Display| {
+            StoreError::Corrupt(format!("the answer of {} in {}: {problem}", answer.participant, answer.round))
+        };
+        let sealed = answer.message.as_ref().ok_or_else(|| corrupt(&"it is not kept any more"))?;
+        let place = seal_place(answer.round, answer.attempt, answer.participant);
+        let plain = sealer.open_sealed(&place, sealed).map_err(|error| corrupt(&error))?;
+        let message = messages::Unmasking::decode(&plain).map_err(|error| corrupt(&error))?;
+        admitted.push(Admitted::from_store(message));
+    }
+    Ok(phase.close(admitted))
+}
+
+/// Why a round fails whose session ends so.
+pub(crate) fn failure(abort: &Abort) -> FailureReason {
+    match abort {
+        Abort::TooFew { phase, .. } => match phase {
+            PhaseName::Advertise => FailureReason::TooFewParticipants,
+            PhaseName::Share => FailureReason::TooFewShares,
+            PhaseName::Mask => FailureReason::TooFewInputs,
+            PhaseName::Consistency => FailureReason::TooFewConfirmations,
+            PhaseName::Unmask => FailureReason::TooFewUnmaskShares,
+        },
+        Abort::Isolated { .. } => FailureReason::QuorumLost,
+        Abort::Complaint { .. } | Abort::RepeatedKey { .. } => FailureReason::BadShares,
+        Abort::Config(_) | Abort::TooMany { .. } => FailureReason::TooFewParticipants,
+        Abort::InconsistentShares { .. } | Abort::PairKey { .. } => FailureReason::UnmaskingFailed,
+    }
+}
+
+/// Ends what is kept of a session; that its messages were sent stays known.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn forget(tx: &mut (dyn Transaction + '_), key: RoundKey, attempt: u32) -> Result<(), StoreError> {
+    tx.clear_messages(key, attempt, &MessageKind::ALL).await?;
+    tx.delete_session(key, attempt).await?;
+    Ok(())
+}
+
+/// What everybody dealt, by the dealer's position.
+pub(crate) struct Dealt(Vec<Option<ShareKeys>>);
+
+impl Dealt {
+    /// What `dealer` dealt, as it signed it.
+    pub(crate) fn shares(&self, dealer: Index) -> Option<&ShareKeys> {
+        self.0.get(usize::from(dealer).checked_sub(1)?)?.as_ref()
+    }
+
+    /// The shares that `dealer` sealed for `holder`.
+    pub(crate) fn sealed(&self, dealer: Index, holder: Index) -> Option<SealedShares> {
+        self.shares(dealer)?.body.sealed_for(holder).copied()
+    }
+}
+
+type Place = (RoundKey, u32);
+
+/// Sessions that were read lately. A cache: the rows decide.
+#[derive(Default)]
+pub(crate) struct Sessions {
+    phases: Mutex<HashMap<Place, (RoundState, Arc<Session>)>>,
+    dealt: Mutex<HashMap<Place, Arc<tokio::sync::OnceCell<Arc<Dealt>>>>>,
+}
+
+impl Sessions {
+    /// The session of an attempt that is in `state`.
+    ///
+    /// # Errors
+    /// The store's; [`StoreError::Corrupt`] if there is no session.
+    pub(crate) async fn read(
+        &self,
+        tx: &mut (dyn Transaction + '_),
+        key: RoundKey,
+        attempt: u32,
+        state: RoundState,
+    ) -> Result<Arc<Session>, StoreError> {
+        let known =
+            lock(&self.phases).get(&(key, attempt)).filter(|(of, _)| *of == state).map(|(_, known)| Arc::clone(known));
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let stored = tx.session(key, attempt).await?;
+        let stored = stored
+            .ok_or_else(|| StoreError::Corrupt(format!("attempt {attempt} at {key} is {state} without a session")))?;
+        let session = Arc::new(Session::restore(&stored)?);
+        if state != RoundState::Collecting {
+            lock(&self.dealt).remove(&(key, attempt));
+        }
+        let mut phases = lock(&self.phases);
+        if phases.len() >= KEPT {
+            phases.clear();
+        }
+        phases.insert((key, attempt), (state, Arc::clone(&session)));
+        Ok(session)
+    }
+
+    /// What everybody dealt in an attempt that is COLLECTING; read once, however many ask.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn dealt(
+        &self,
+        store: &store::Store,
+        session: &Session,
+        key: RoundKey,
+        attempt: u32,
+    ) -> Result<Arc<Dealt>, StoreError> {
+        let cell = {
+            let mut dealt = lock(&self.dealt);
+            if dealt.len() >= DEALT_KEPT && !dealt.contains_key(&(key, attempt)) {
+                dealt.clear();
+            }
+            Arc::clone(dealt.entry((key, attempt)).or_default())
+        };
+        let read = || async {
+            let stored = store.read("dealt_shares", |tx| {
+                Box::pin(async move { admitted::<ShareKeys>(tx, key, attempt, MessageKind::Shares).await })
+            });
+            let mut dealt = vec![None; session.members.len()];
+            for shares in stored.await? {
+                let shares = shares.into_message();
+                if let Some(slot) = usize::from(shares.body.sender).checked_sub(1).and_then(|at| dealt.get_mut(at)) {
+                    *slot = Some(shares);
+                }
+            }
+            Ok::<_, StoreError>(Arc::new(Dealt(dealt)))
+        };
+        cell.get_or_try_init(read).await.map(Arc::clone)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // A map has no state between two of its calls that a panic could leave behind.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -28,6 +28,17 @@ bench:
 devices:
     AGGREGATION_REQUIRE_WGPU=1 cargo test -p aggregation --features cuda,wgpu,host-cuda-test
 
+# the committed PTX is what NVRTC makes of the kernels, and its machine code for sm_90 is within its limits (wheels from PyPI)
+ptx:
+    python3 aggregation/src/cuda/regenerate.py --check
+    python3 aggregation/src/cuda/check_ptx.py
+
+# unsafe code of the processor's part in an interpreter that knows undefined behaviour: plain loops, then 256- and 512-bit vectors
+miri:
+    cargo +nightly miri test -p aggregation --lib cpu::
+    RUSTFLAGS="-Ctarget-feature=+avx2" cargo +nightly miri test -p aggregation --lib cpu::
+    RUSTFLAGS="-Ctarget-feature=+avx2,+avx512f,+avx512bw,+avx512vl,+avx512vnni" cargo +nightly miri test -p aggregation --lib cpu::
+
 # long forms of tests that CI runs short
 soak:
     PROPTEST_CASES=4096 cargo test --workspace --release

@@ -1,6 +1,8 @@
-//! How fast robust statistics are beside numpy on the same cores (where a `python3` with numpy is in the path).
+//! How fast robust statistics are beside numpy on the same cores, where a `python3` with numpy is in the path; it says so
+//! where none is.
 //!
-//! `cargo bench -p aggregation --bench robust`. 100 vectors of 10^6 words; figures are the best of several repetitions.
+//! `PATH=venv/bin:$PATH cargo bench -p aggregation --bench robust`. 100 vectors of 10^6 words; figures are the best of
+//! several repetitions. Goals: the median in a fifth of `numpy.median`'s time, the products at 0.8 of the speed of `X @ X.T`.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
@@ -36,7 +38,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let small: Vec<&[i16]> = small.iter().map(Vec::as_slice).collect();
     for threads in if cores > 1 { vec![1, cores] } else { vec![1] } {
         let numpy = numpy(threads);
-        println!("\n{VECTORS} vectors of {WORDS} words, {threads} threads; numpy: {numpy:?} s (median, X @ X.T)");
+        println!("\n{VECTORS} vectors of {WORDS} words, {threads} threads");
+        match &numpy {
+            Ok((median, gram)) => println!("numpy: median {median:.4} s, X @ X.T in float32 {gram:.4} s"),
+            Err(reason) => println!("SKIPPED: the comparison with numpy did not happen: {reason}"),
+        }
+        let numpy = numpy.ok();
         for kernel in Kernel::available() {
             let device = CpuAggregator::with_kernel(kernel, threads)?;
             let (inputs, small) = (Inputs::new(&all)?, Inputs::new(&small)?);
@@ -80,11 +87,15 @@ fn seconds<T>(work: impl Fn() -> Result<T, AggregationError>) -> Result<f64, Agg
 }
 
 /// Seconds of the median and of the product, with as many threads.
-fn numpy(threads: usize) -> Option<(f64, f64)> {
+fn numpy(threads: usize) -> Result<(f64, f64), String> {
     let limit = threads.to_string();
     let limits = [("OPENBLAS_NUM_THREADS", &*limit), ("OMP_NUM_THREADS", &*limit), ("MKL_NUM_THREADS", &*limit)];
-    let output = Command::new("python3").args(["-c", NUMPY]).envs(limits).output().ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    let mut figures = text.split_whitespace().map(str::parse);
-    Some((figures.next()?.ok()?, figures.next()?.ok()?))
+    let output = Command::new("python3").args(["-c", NUMPY]).envs(limits).output();
+    let output = output.map_err(|error| format!("no python3 ({error})"))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let figures: Vec<f64> = text.split_whitespace().filter_map(|figure| figure.parse().ok()).collect();
+    match *figures {
+        [median, gram] => Ok((median, gram)),
+        _ => Err(String::from_utf8_lossy(&output.stderr).trim().lines().last().unwrap_or("no figures").to_owned()),
+    }
 }

@@ -38,6 +38,7 @@ mod cuda_text {
         use aggregation::conformance::{self, Lockstep};
         use aggregation::cpu::Kernel;
         use aggregation::cuda::host::HostCudaAggregator;
+        use aggregation::robust::{Inputs, RobustStatistics};
         use aggregation::{AggregationError, Aggregator, Shape};
         use secure_agg::mask::{self, MaskPlan, MaskSeed, Plane, Sign};
 
@@ -70,6 +71,19 @@ mod cuda_text {
             device.unmask_slice(&plan, 0, &sum, &mut out).expect("smaller pieces fit");
             assert!(out == expected, "the bits are the same");
             let outcome = HostCudaAggregator::new(1, 1000).unmask_slice(&plan, 0, &sum, &mut out);
+            assert!(matches!(outcome, Err(AggregationError::OutOfMemory { .. })), "{outcome:?}");
+        }
+
+        #[test]
+        fn takes_fewer_columns_at_a_time_when_memory_is_short() {
+            let vectors: Vec<Vec<i16>> =
+                (1..=21).map(|seed: i16| (0..5000).map(|i: i16| i.wrapping_mul(seed)).collect()).collect();
+            let vectors: Vec<&[i16]> = vectors.iter().map(Vec::as_slice).collect();
+            let inputs = Inputs::new(&vectors).expect("in range");
+            let (cpu, device) = (crate::cpu(Kernel::Portable, 1), HostCudaAggregator::new(2, 2000));
+            assert!(device.median(inputs).expect("fewer columns fit") == cpu.median(inputs).expect("a median"));
+            assert!(device.gram(inputs).expect("fewer columns fit") == cpu.gram(inputs).expect("products"));
+            let outcome = HostCudaAggregator::new(1, 100).median(inputs);
             assert!(matches!(outcome, Err(AggregationError::OutOfMemory { .. })), "{outcome:?}");
         }
     }

@@ -1,8 +1,5 @@
 //! What must be summed and unmasked, and the plain arithmetic it is compared with.
 
-use std::sync::Barrier;
-use std::thread;
-
 use secure_agg::mask::{self, MaskPlan, MaskSeed, Plane, Sign, WORDS_PER_NONCE};
 use secure_agg::packing;
 
@@ -133,18 +130,6 @@ pub(super) fn chunk_boundary(device: &dyn Aggregator) {
     assert!(got[start..] == expected, "{}: the words around 2^24", device.name());
 }
 
-/// A sum of nothing is zero; with masks it is the masks.
-pub(super) fn no_inputs(device: &dyn Aggregator) {
-    let mut numbers = Numbers::new(3);
-    let shape = Shape::new(100, 20).expect("the case is in range");
-    let empty = plan(shape, Plane::Model, 0, &mut numbers);
-    assert_eq!(begin(device, 100, 20).unmask(&empty).expect("an empty plan is a plan"), vec![0; 100]);
-    let masks = plan(shape, Plane::Model, 3, &mut numbers);
-    let mut expected = vec![0; 100];
-    mask::apply(&masks, 0, &mut expected).expect("the plan is for this vector");
-    assert_eq!(begin(device, 100, 20).unmask(&masks).expect("zero inputs are no error"), expected);
-}
-
 /// However inputs are spread over accumulators, and whichever way their partial sums travel, the sum is the same.
 pub(super) fn splits(device: &dyn Aggregator) {
     let mut numbers = Numbers::new(4);
@@ -195,26 +180,4 @@ pub(super) fn slices(device: &dyn Aggregator) {
         device.unmask_slice(&plan, offset, &sum, &mut out).expect("the slice lies inside");
         assert!(out == expected, "{}: {words} words at {offset}, {masks} masks", device.name());
     }
-}
-
-/// Two rounds on one device do not mix.
-pub(super) fn two_sums_at_once(device: &dyn Aggregator) {
-    let together = Barrier::new(2);
-    let round = |seed: u64| {
-        let mut numbers = Numbers::new(seed);
-        let (words, bits) = (70_000, 32);
-        let shape = Shape::new(words, bits).expect("the case is in range");
-        let plan = plan(shape, Plane::Model, 3, &mut numbers);
-        let input = numbers.words(words);
-        let mut expected = input.clone();
-        mask::apply(&plan, 0, &mut expected).expect("the plan is for this vector");
-        let mut sum = begin(device, words, bits);
-        together.wait();
-        sum.merge(&input).expect("the length fits");
-        assert!(sum.unmask(&plan).expect("the plan is for this sum") == expected, "{}: round {seed}", device.name());
-    };
-    thread::scope(|scope| {
-        scope.spawn(|| round(5));
-        round(6);
-    });
 }

@@ -3,9 +3,9 @@
 //!
 //! A device's test calls [`run`]; a failure panics and says which case it was.
 
+pub mod bad_input;
 mod cases;
 mod lockstep;
-mod refusals;
 mod robust;
 
 pub use self::lockstep::Lockstep;
@@ -21,15 +21,17 @@ pub fn run(device: &dyn Aggregator) {
     cases::random_sums(device);
     cases::many_masks(device);
     cases::chunk_boundary(device);
-    cases::no_inputs(device);
     cases::splits(device);
     cases::slices(device);
-    cases::two_sums_at_once(device);
-    refusals::lengths(device);
-    refusals::padding(device);
-    refusals::plans(device);
-    refusals::slices(device);
-    refusals::torn_streams(device);
+    bad_input::no_inputs(device);
+    bad_input::no_seeds(device);
+    bad_input::two_rounds_at_once(device);
+    bad_input::another_length(device);
+    bad_input::padding(device);
+    bad_input::out_of_range(device);
+    bad_input::a_plan_for_another_vector(device);
+    bad_input::another_slice(device);
+    bad_input::broken_streams(device);
     robust::random_vectors(device);
     robust::many_vectors(device);
     robust::many_columns(device);

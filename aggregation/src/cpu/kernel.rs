@@ -199,4 +199,25 @@ mod tests {
             }
         }
     }
+
+    /// For Miri too: the instructions of robust statistics, on one panel and two tiles.
+    #[test]
+    fn all_kernels_find_the_order_and_the_products_that_plain_loops_find() {
+        let word = |i: usize| i16::try_from(i * 7919 % 65_536).map_or_else(|_| i16::MIN, |word| word - 77);
+        let tiles: Vec<select::Row> = (0..10).map(|row| std::array::from_fn(|lane| word(97 * row + lane))).collect();
+        let mut expected = [[0; 70]; 2];
+        select::median(&tiles, 5, &mut expected[0]);
+        select::trimmed_sum(&tiles, 5, 1, &mut expected[1]);
+        let row = |number: usize, shift: u32| std::array::from_fn(|at| word(1000 * number + at) >> shift);
+        let (left, right): (Vec<gram::Row>, Vec<gram::Row>) = (0..4).map(|i| (row(i, 8), row(i + 4, 0))).unzip();
+        let products = gram::products(&left, &right);
+        for kernel in Kernel::available() {
+            let present = Present::check(kernel).unwrap();
+            let mut found = [[0; 70]; 2];
+            present.median(&tiles, 5, &mut found[0]);
+            present.trimmed_sum(&tiles, 5, 1, &mut found[1]);
+            assert_eq!(found, expected, "{kernel}");
+            assert_eq!(present.products(&left, &right), products, "{kernel}");
+        }
+    }
 }

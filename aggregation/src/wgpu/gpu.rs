@@ -275,6 +275,30 @@ mod tests {
     use super::*;
     use crate::wgpu::adapters;
 
+    /// What a kernel sees of the seeds' buffer, while they are held and after.
+    #[test]
+    fn seeds_are_wiped_from_device_memory() {
+        let Some(found) = adapters().pop() else {
+            println!("SKIPPED: no adapter");
+            return;
+        };
+        let gpu = WgpuGpu::open(&found.adapter, &found.info).unwrap();
+        let mut plan = MaskPlan::new(Plane::Model, 100, Modulus::WORD).unwrap();
+        plan.push(MaskSeed::new(&mut [0xee; 32]), Sign::Add);
+        let seeds = gpu.load(&SeedList::of(&plan, 0)).unwrap();
+        let buffer = seeds.records.clone();
+        let seen = || {
+            let (mut memory, mut words) = (gpu.zeros(11).unwrap(), [0; 11]);
+            let params = Params { len: 11, bits: 32, ..Params::default() };
+            gpu.run(&gpu.add_packed, params.told(), &buffer, &mut memory, 11, 1).unwrap();
+            gpu.read(&mut memory, &mut words).unwrap();
+            words
+        };
+        assert_eq!(seen(), [0xeeee_eeee; 8].into_iter().chain([1, 0, 0]).collect::<Vec<_>>()[..]);
+        drop(seeds);
+        assert_eq!(seen(), [0; 11]);
+    }
+
     #[test]
     fn a_device_that_is_lost_fails_without_a_panic() {
         let Some(found) = adapters().pop() else {

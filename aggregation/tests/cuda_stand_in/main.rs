@@ -13,6 +13,7 @@ use aggregation::cpu::CpuAggregator;
 use aggregation::cuda::CudaAggregator;
 use aggregation::device::{DeviceChoice, select};
 use aggregation::fallback::Fallback;
+use aggregation::robust::{Inputs, RobustStatistics};
 use aggregation::{AggregationError, Aggregator, Shape};
 use secure_agg::mask::{self, MaskPlan, MaskSeed, Plane, Sign};
 
@@ -155,6 +156,11 @@ fn falls_back() {
     assert!(finished.words == expected, "the bits are the same");
     let event = finished.fallback.expect("the device failed");
     assert!(event.reason.contains(&std::env::var("REASON").expect("a reason is expected")), "{}", event.reason);
+    let vectors = [(0..20_000).collect::<Vec<i16>>(), (0..20_000).rev().collect(), vec![7; 20_000]];
+    let vectors = vectors.each_ref().map(Vec::as_slice);
+    let inputs = Inputs::new(&vectors).expect("in range");
+    assert!(fallback.median(inputs).expect("the processor takes over") == cpu().median(inputs).expect("a median"));
+    assert!(fallback.gram(inputs).expect("the processor takes over") == cpu().gram(inputs).expect("products"));
 }
 
 #[test]

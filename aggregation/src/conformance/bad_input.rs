@@ -1,12 +1,15 @@
-//! What must be refused, and what a refusal leaves behind.
+//! Bad input: what must be refused and what a refusal leaves behind, and what looks odd and has a correct result. Each case
+//! panics when the device does otherwise.
 
 use std::io::{self, Read};
+use std::sync::Barrier;
+use std::thread;
 
-use secure_agg::mask::{MaskPlan, Plane};
+use secure_agg::mask::{self, MaskPlan, Plane};
 use secure_agg::modular::Modulus;
-use secure_agg::packing::{self, PackingError};
+use secure_agg::packing::{self, PackingError, Unpacker};
 
-use super::cases::{Numbers, begin};
+use super::cases::{Numbers, begin, plan};
 use crate::{Accumulator, AggregationError, Aggregator, Shape};
 
 const WORDS: usize = 70_003;
@@ -27,7 +30,8 @@ fn unchanged(sum: &mut dyn Accumulator, words: &[u32], case: &str) {
     assert!(sum.partial().expect("a refused input does not tear the sum") == words, "{case}: the sum is unchanged");
 }
 
-pub(super) fn lengths(device: &dyn Aggregator) {
+/// A length that does not match: refused, and the sum is as it was.
+pub fn another_length(device: &dyn Aggregator) {
     let (mut sum, words, packed) = started(device);
     for packed in [&packed[..packed.len() - 1], &[&packed[..], &[0]].concat(), &[]] {
         let outcome = sum.add_packed(packed);
@@ -44,7 +48,8 @@ pub(super) fn lengths(device: &dyn Aggregator) {
     }
 }
 
-pub(super) fn padding(device: &dyn Aggregator) {
+/// Bits that are set where the wire form has none.
+pub fn padding(device: &dyn Aggregator) {
     let (mut sum, words, mut packed) = started(device);
     *packed.last_mut().expect("the input is not empty") |= 0x80;
     let outcome = sum.add_packed(&packed);
@@ -52,19 +57,50 @@ pub(super) fn padding(device: &dyn Aggregator) {
     unchanged(&mut *sum, &words, "padding bits");
 }
 
-pub(super) fn plans(device: &dyn Aggregator) {
+/// Masks for a vector of another length or modulus.
+pub fn a_plan_for_another_vector(device: &dyn Aggregator) {
     for (words, bits) in [(WORDS - 1, BITS), (WORDS, BITS + 1)] {
         let modulus = Modulus::new(bits).expect("the case is in range");
         let plan = MaskPlan::new(Plane::Model, words as u64, modulus).expect("the case is in range");
         let outcome = begin(device, WORDS, BITS).unmask(&plan);
         assert!(matches!(outcome, Err(AggregationError::Plan { .. })), "{words} words, b = {bits}");
     }
-    for (words, bits) in [(0, 20), (Shape::MAX_WORDS + 1, 20), (10, 15), (10, 33)] {
-        assert!(Shape::new(words, bits).is_err(), "{words} words, b = {bits}");
+}
+
+/// b below 16 or above 32, no words, too many: no device is even asked. Within the limits every device begins.
+pub fn out_of_range(device: &dyn Aggregator) {
+    for bits in [0, 1, 15, 33, 64, 255] {
+        assert!(matches!(Shape::new(10, bits), Err(AggregationError::Modulus(_))), "b = {bits}");
+    }
+    for words in [0, Shape::MAX_WORDS + 1, usize::MAX] {
+        assert!(matches!(Shape::new(words, 20), Err(AggregationError::Words { .. })), "{words} words");
+    }
+    for bits in [16, 32] {
+        assert_eq!(begin(device, 1, bits).partial().expect("a sum of nothing"), [0], "b = {bits}");
     }
 }
 
-pub(super) fn slices(device: &dyn Aggregator) {
+/// An empty list of seeds is no error: the sum of the inputs comes out, reduced.
+pub fn no_seeds(device: &dyn Aggregator) {
+    let (mut sum, words, packed) = started(device);
+    sum.add_packed(&packed).expect("a good input is added");
+    let modulus = Modulus::new(BITS).expect("the case is in range");
+    let mut expected = words.clone();
+    let added = Unpacker::new(WORDS, modulus).push(&packed, {
+        let mut sums = expected.iter_mut();
+        move |word| *sums.next().expect("no more words than the sum has") += word
+    });
+    added.expect("the input is well formed");
+    secure_agg::modular::reduce(&mut expected, modulus);
+    let plan = MaskPlan::new(Plane::Model, WORDS as u64, modulus).expect("the case is in range");
+    assert!(sum.unmask(&plan).expect("no masks, no error") == expected, "{}: no seeds", device.name());
+    let mut slice = vec![7; WORDS];
+    device.unmask_slice(&plan, 0, &words, &mut slice).expect("no masks, no error");
+    assert!(slice == words, "{}: a slice and no seeds", device.name());
+}
+
+/// Slices that lie outside, start at odd places, or have no room of their length.
+pub fn another_slice(device: &dyn Aggregator) {
     let modulus = Modulus::new(BITS).expect("the case is in range");
     let plan = MaskPlan::new(Plane::Model, WORDS as u64, modulus).expect("the case is in range");
     for (offset, len) in [(0, WORDS + 1), (1 << 16, WORDS), (1000, 10), (1 << 17, 0), (u64::MAX - 0xffff, 1)] {
@@ -76,7 +112,7 @@ pub(super) fn slices(device: &dyn Aggregator) {
 }
 
 /// A stream that breaks its promise tears the sum, and a torn sum gives nothing away.
-pub(super) fn torn_streams(device: &dyn Aggregator) {
+pub fn broken_streams(device: &dyn Aggregator) {
     let (_, _, packed) = started(device);
     let length = packed.len() as u64;
     let mut padded = packed.clone();
@@ -110,4 +146,38 @@ impl Read for Broken {
     fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
         Err(io::Error::other("the disk is gone"))
     }
+}
+
+/// A sum of nothing is zero; with masks it is the masks.
+pub fn no_inputs(device: &dyn Aggregator) {
+    let mut numbers = Numbers::new(3);
+    let shape = Shape::new(100, 20).expect("the case is in range");
+    let empty = plan(shape, Plane::Model, 0, &mut numbers);
+    assert_eq!(begin(device, 100, 20).unmask(&empty).expect("an empty plan is a plan"), vec![0; 100]);
+    let masks = plan(shape, Plane::Model, 3, &mut numbers);
+    let mut expected = vec![0; 100];
+    mask::apply(&masks, 0, &mut expected).expect("the plan is for this vector");
+    assert_eq!(begin(device, 100, 20).unmask(&masks).expect("zero inputs are no error"), expected);
+}
+
+/// Two rounds on one device do not mix.
+pub fn two_rounds_at_once(device: &dyn Aggregator) {
+    let together = Barrier::new(2);
+    let round = |seed: u64| {
+        let mut numbers = Numbers::new(seed);
+        let (words, bits) = (70_000, 32);
+        let shape = Shape::new(words, bits).expect("the case is in range");
+        let plan = plan(shape, Plane::Model, 3, &mut numbers);
+        let input = numbers.words(words);
+        let mut expected = input.clone();
+        mask::apply(&plan, 0, &mut expected).expect("the plan is for this vector");
+        let mut sum = begin(device, words, bits);
+        together.wait();
+        sum.merge(&input).expect("the length fits");
+        assert!(sum.unmask(&plan).expect("the plan is for this sum") == expected, "{}: round {seed}", device.name());
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| round(5));
+        round(6);
+    });
 }

@@ -170,6 +170,9 @@ pub struct RoundView {
     pub state: RoundState,
     /// Why it failed.
     pub failure: Option<FailureReason>,
+    /// It failed after masked inputs may have been sent: its number is not tried again, the next round trains afresh.
+    #[serde(default)]
+    pub spent: bool,
     /// Its phases so far, in order.
     pub phases: Vec<PhaseView>,
     /// Participants drawn.

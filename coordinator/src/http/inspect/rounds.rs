@@ -143,6 +143,7 @@ async fn view(
         attempt: round.attempt,
         state: round.state,
         failure: round.failure,
+        spent: round.state == RoundState::Failed && was_spent(round, &history),
         phases: phases(&row, &history, &traffic),
         cohort: round.cohort,
         reported: row.reported,
@@ -169,6 +170,11 @@ async fn reference(
 ) -> std::result::Result<Option<ModelVersionRef>, StoreError> {
     let found = tx.model_version(key.task, version).await?;
     Ok(found.map(|model| ModelVersionRef { version, sha256: model.sha256 }))
+}
+
+/// Whether masked inputs may have left their participants before it ended.
+fn was_spent(round: &Round, history: &[RoundChange]) -> bool {
+    history.iter().any(|change| Round { state: change.state, ..round.clone() }.is_spent())
 }
 
 /// Bytes, by the state in which they went.

@@ -1,0 +1,4 @@
+//! libFuzzer's way into `wire_certificate`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz::targets::certificate::run(data));

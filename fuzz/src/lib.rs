@@ -1,0 +1,39 @@
+//! What is fuzzed, for two drivers: `drive` (stable, plain mutation, in CI) and libFuzzer (`fuzz_targets/`, by coverage).
+//!
+//! A target takes any bytes and panics where something promised does not hold: that nothing panics, that what decodes is the one
+//! encoding of it, that what a phase admits can be closed with, that no sum is opened wrongly.
+
+pub mod mutate;
+pub mod targets;
+
+/// One target.
+pub struct Target {
+    /// Also the name of its corpus.
+    pub name: &'static str,
+    /// Takes one input.
+    pub run: fn(&[u8]),
+    /// Inputs to begin with, made from honest sessions and samples.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// All targets.
+pub const TARGETS: &[Target] = &[
+    Target { name: "secagg_message", run: targets::messages::run, seeds: targets::messages::seeds },
+    Target { name: "secagg_restore", run: targets::restore::run, seeds: targets::restore::seeds },
+    Target { name: "secagg_client", run: targets::client::run, seeds: targets::client::seeds },
+    Target { name: "secagg_server", run: targets::server::run, seeds: targets::server::seeds },
+    Target { name: "secagg_packing", run: targets::packing::run, seeds: targets::packing::seeds },
+    Target { name: "wire_body", run: targets::wire_body::run, seeds: targets::wire_body::seeds },
+    Target { name: "wire_problem", run: targets::wire_problem::run, seeds: targets::wire_problem::seeds },
+    Target { name: "wire_certificate", run: targets::certificate::run, seeds: targets::certificate::seeds },
+    Target { name: "learning_checkpoint", run: targets::checkpoint::run, seeds: targets::checkpoint::seeds },
+    Target { name: "learning_sum", run: targets::sum::run, seeds: targets::sum::seeds },
+    Target { name: "learning_partition", run: targets::partition::run, seeds: targets::partition::seeds },
+    Target { name: "datasets_idx", run: targets::idx::run, seeds: targets::idx::seeds },
+];
+
+/// The target of this name.
+#[must_use]
+pub fn target(name: &str) -> Option<&'static Target> {
+    TARGETS.iter().find(|target| target.name == name)
+}

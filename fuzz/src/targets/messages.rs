@@ -1,0 +1,55 @@
+//! Every decoder of the protocol's messages; the second byte says which. What decodes is the one encoding of what it decodes to.
+
+use secure_agg::codec::Message;
+use secure_agg::messages::{
+    Advertise, Agreement, Complaint, Consistency, Delivery, MaskedInput, Roster, ShareKeys, Survivors, Unmasking,
+};
+
+use super::session::five;
+
+/// One input.
+pub fn run(data: &[u8]) {
+    again::<Advertise>(data);
+    again::<Roster>(data);
+    again::<ShareKeys>(data);
+    again::<Delivery>(data);
+    again::<Complaint>(data);
+    again::<MaskedInput>(data);
+    again::<Survivors>(data);
+    again::<Consistency>(data);
+    again::<Agreement>(data);
+    again::<Unmasking>(data);
+}
+
+fn again<M: Message>(data: &[u8]) {
+    if let Ok(message) = M::decode(data) {
+        assert_eq!(message.encode(), data, "a message has one encoding");
+        assert!(data.len() <= M::MAX_BYTES && message.check().is_ok());
+    }
+}
+
+/// One of each message.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let session = five();
+    vec![
+        session.adverts[0].encode(),
+        session.roster.encode(),
+        session.dealt[&2].encode(),
+        session.delivery.encode(),
+        session.complaint.clone(),
+        session.inputs[1].encode(),
+        session.survivors.encode(),
+        session.signed[1].encode(),
+        session.agreement.encode(),
+        session.answers[1].encode(),
+        small_sparse(),
+    ]
+}
+
+/// Survivors with a list of inputs, which a small cohort never has.
+fn small_sparse() -> Vec<u8> {
+    let mut survivors = five().survivors.clone();
+    let inputs: Vec<_> = five().inputs.iter().map(secure_agg::messages::SurvivorInput::of).collect();
+    survivors.inputs = inputs.into();
+    survivors.encode()
+}

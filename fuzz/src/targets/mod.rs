@@ -1,0 +1,18 @@
+//! The targets, one file each.
+
+pub mod certificate;
+pub mod checkpoint;
+pub mod client;
+pub mod idx;
+pub mod messages;
+pub mod packing;
+pub mod partition;
+pub mod restore;
+pub mod server;
+pub mod session;
+pub mod sum;
+pub mod wire_body;
+pub mod wire_problem;
+
+#[path = "../../../secure-agg/tests/support/mod.rs"]
+pub(crate) mod support;

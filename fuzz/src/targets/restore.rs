@@ -1,0 +1,61 @@
+//! What comes back from a disk: participants' snapshots and the coordinator's phases. What loads can go on, and is stored again as it was.
+
+use secure_agg::client::Client;
+use secure_agg::codec::Message as _;
+use secure_agg::server::Phase;
+
+use super::session::five;
+
+/// One input: the first byte says which of the two it is.
+pub fn run(data: &[u8]) {
+    let Some((which, data)) = data.split_first() else { return };
+    if which % 2 == 0 {
+        client(data);
+    } else if let Ok(phase) = Phase::restore(data) {
+        let bytes = phase.encode();
+        let again = Phase::restore(&bytes).expect("what was restored can be stored");
+        assert_eq!(again.encode(), bytes);
+        door(&phase);
+    }
+}
+
+fn client(data: &[u8]) {
+    let Ok(client) = Client::restore(data) else { return };
+    assert!(!client.resend().is_empty() && !client.round().task_id.is_empty());
+    let (session, signer) = (five(), &five().members[0].signer);
+    // A state from somebody else's bytes may refuse the next message or take it; it must not fall over.
+    match client {
+        Client::ShareKeys(state) => {
+            let (roster, mut rng) = (&session.roster, super::support::rng(1));
+            drop(state.share_keys(roster, &roster.model_hash, &session.world.registry, signer, &mut rng));
+        }
+        Client::MaskInput(state) => drop(state.receive(&session.delivery)),
+        Client::CheckConsistency(state) => drop(state.check(&session.survivors, signer)),
+        Client::Unmask(state) => drop(state.unmask(&session.agreement, signer)),
+        Client::Answered(_) | Client::Complained(_) => {}
+    }
+}
+
+fn door(phase: &Phase) {
+    let session = five();
+    match phase {
+        Phase::CollectKeys(phase) => drop(phase.admit(session.adverts[0].clone(), &session.world.registry)),
+        Phase::CollectShares(phase) => drop(phase.admit(session.dealt[&1].clone())),
+        Phase::CollectMasked(phase) => {
+            drop(phase.admit(session.inputs[0].clone()));
+            drop(phase.delivery(1, |_| Some([7; 80])).map(|delivery| delivery.encode()));
+        }
+        Phase::CollectConsistency(phase) => {
+            drop(phase.announcement().encode());
+            drop(phase.admit(session.signed[0].clone()));
+        }
+        Phase::CollectUnmasking(phase) => drop(phase.admit(session.answers[0].clone())),
+    }
+}
+
+/// Every state and every phase.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let marked = |which: u8| move |bytes: &Vec<u8>| [&[which], bytes.as_slice()].concat();
+    let session = five();
+    session.kept.iter().map(marked(0)).chain(session.phases.iter().map(marked(1))).collect()
+}

@@ -1,0 +1,120 @@
+//! What a dishonest participant says to the coordinator in each phase. The first byte says in which, and whether the message is signed
+//! anew by whom it names. What is admitted can be closed with; what opens is the sum of the survivors and nothing else.
+
+use secure_agg::MemorySigner;
+use secure_agg::Signer as _;
+use secure_agg::codec::Message;
+use secure_agg::messages::{
+    Advertise, Complaint, Consistency, InSession, MaskedInput, ShareKeys, Signed, Unmasking, consistency_text,
+};
+use secure_agg::server::{Admitted, CollectUnmasking, Phase};
+
+use super::session::{Session, five};
+use super::support::unmasked_sum;
+
+const COMPLAINT: u8 = 5;
+const RESIGN: u8 = 0x80;
+
+/// One input.
+pub fn run(data: &[u8]) {
+    let Some((which, data)) = data.split_first() else { return };
+    let (session, resign) = (five(), which & RESIGN != 0);
+    let which = (which & !RESIGN) % 6;
+    let stored = usize::from(if which == COMPLAINT { 2 } else { which });
+    match Phase::restore(&session.phases[stored]).expect("an honest phase") {
+        Phase::CollectKeys(phase) => {
+            let Ok(mut advert) = Advertise::decode(data) else { return };
+            if resign && let Some(owner) = session.members.iter().find(|m| m.id == advert.body.client_id.as_slice()) {
+                advert = Signed::sign(advert.body, &owner.signer).unwrap();
+            }
+            if let Ok(admitted) = phase.admit(advert, &session.world.registry) {
+                let id = admitted.message().advertise.body.client_id.clone();
+                let others = session.enrolled.iter().filter(|one| one.advertise.body.client_id != id);
+                let all = others.cloned().map(Admitted::from_store).chain([admitted]).collect();
+                assert!(phase.close(all).is_ok(), "one participant alone cannot end a session by its keys");
+            }
+        }
+        Phase::CollectShares(phase) => {
+            let Some(shares) = signed(session, ShareKeys::decode(data), resign) else { return };
+            if let Ok(admitted) = phase.admit(shares) {
+                let sender = admitted.message().body.sender;
+                let others = session.dealt.values().filter(|one| one.body.sender != sender);
+                let all = others.cloned().map(Admitted::from_store).chain([admitted]).collect();
+                let next = phase.close(all).expect("everybody dealt");
+                assert!(next.delivery(1, |_| Some([0; 80])).is_some());
+            }
+        }
+        Phase::CollectMasked(phase) if which == COMPLAINT => {
+            let Some(complaint) = signed(session, Complaint::decode(data), resign) else { return };
+            if let Some(shares) = session.dealt.get(&complaint.body.accused) {
+                let _ = phase.judge(&complaint, shares);
+            }
+        }
+        Phase::CollectMasked(phase) => {
+            let Some(input) = signed(session, MaskedInput::decode(data), resign) else { return };
+            if let Ok(admitted) = phase.admit(input) {
+                assert_eq!(admitted.message().body.bytes, phase.input_bytes().unwrap());
+                let sender = admitted.message().body.sender;
+                let others = session.inputs.iter().filter(|one| one.body.sender != sender);
+                let all = others.cloned().map(Admitted::from_store).chain([admitted]).collect();
+                drop(phase.close(all).expect("enough sent").announcement().encode());
+            }
+        }
+        Phase::CollectConsistency(phase) => {
+            let Ok(mut one) = Consistency::decode(data) else { return };
+            if resign && let Some(signer) = signer(session, one.sender) {
+                let text = consistency_text(&one.sid, &session.delivery.dealers, &session.survivors.survivors);
+                one.signature = signer.sign(&text).unwrap();
+            }
+            if let Ok(admitted) = phase.admit(one) {
+                assert!(session.survivors.survivors.contains(admitted.message().sender));
+                let all = session.signed.iter().cloned().map(Admitted::from_store).chain([admitted]).collect();
+                assert!(phase.close(all).is_ok());
+            }
+        }
+        Phase::CollectUnmasking(phase) => {
+            let Some(answer) = signed(session, Unmasking::decode(data), resign) else { return };
+            unmask(session, phase, answer);
+        }
+    }
+}
+
+fn unmask(session: &Session, phase: CollectUnmasking, answer: Unmasking) {
+    let Ok(admitted) = phase.admit(answer) else { return };
+    let sender = admitted.message().body.sender;
+    let others = session.answers.iter().filter(|one| one.body.sender != sender);
+    let all = [admitted].into_iter().chain(others.cloned().map(Admitted::from_store)).collect();
+    // Four answers for t = 3: one bad share is beyond correction, and then there is no sum rather than a wrong one.
+    if let Ok(unmasked) = phase.close(all) {
+        assert_eq!(unmasked_sum(&session.world.config, &unmasked, &session.uploads), session.sum);
+    }
+}
+
+fn signer(session: &Session, index: u16) -> Option<&MemorySigner> {
+    session.members.get(usize::from(index.checked_sub(1)?)).map(|member| &member.signer)
+}
+
+fn signed<B: InSession, E>(session: &Session, message: Result<Signed<B>, E>, resign: bool) -> Option<Signed<B>> {
+    let message = message.ok()?;
+    match signer(session, message.body.sender()).filter(|_| resign) {
+        Some(signer) => Signed::sign(message.body, signer).ok(),
+        None => Some(message),
+    }
+}
+
+/// The honest message of each phase, plain and to be signed anew.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let session = five();
+    let messages: [Vec<u8>; 6] = [
+        session.adverts[1].encode(),
+        session.dealt[&2].encode(),
+        session.inputs[1].encode(),
+        session.signed[1].encode(),
+        session.answers[1].encode(),
+        session.complaint.clone(),
+    ];
+    (0u8..)
+        .zip(&messages)
+        .flat_map(|(which, bytes)| [which, which | RESIGN].map(|which| [&[which], bytes.as_slice()].concat()))
+        .collect()
+}

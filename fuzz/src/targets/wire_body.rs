@@ -1,0 +1,68 @@
+//! Every body of the HTTP contract. What is read can be written, and read again the same.
+
+use secure_agg::params::SessionConfig;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use wire::{admin, inspect, participant};
+
+macro_rules! bodies {
+    ($($kind:ty),* $(,)?) => {
+        const READERS: &[fn(&[u8])] = &[$(again::<$kind>),*];
+    };
+}
+
+bodies![
+    participant::EnrollRequest,
+    participant::EnrollReply,
+    participant::RenewRequest,
+    participant::CheckInRequest,
+    participant::CheckInReply,
+    participant::AbandonRequest,
+    participant::Receipt,
+    participant::Assignment,
+    participant::SessionTerms,
+    admin::CreateTask,
+    admin::CreateEnrollmentToken,
+    admin::EnrollmentTokenReply,
+    admin::CreateOperatorToken,
+    admin::OperatorTokenReply,
+    admin::OperatorTokenView,
+    inspect::Page<inspect::TaskSummary>,
+    inspect::TaskView,
+    inspect::RoundView,
+    inspect::AssignmentView,
+    inspect::ModelView,
+    inspect::ParticipantView,
+];
+
+/// One input: every body's reader sees it.
+pub fn run(data: &[u8]) {
+    READERS.iter().for_each(|read| read(data));
+    if let Ok(terms) = serde_json::from_slice::<participant::SessionTerms>(data) {
+        let config = SessionConfig::from(&terms);
+        assert_eq!(participant::SessionTerms::from(&config), terms);
+        // Whatever a coordinator proposes is judged without falling over.
+        if config.validate().is_ok() {
+            assert!(config.params(config.min_cohort).is_ok() && config.params(config.max_cohort).is_ok());
+        }
+    }
+    if let Ok(task) = serde_json::from_slice::<admin::CreateTask>(data) {
+        drop(format!("{task:?}"));
+    }
+}
+
+fn again<T: DeserializeOwned + Serialize>(data: &[u8]) {
+    if let Ok(body) = serde_json::from_slice::<T>(data) {
+        let written = serde_json::to_vec(&body).expect("what was read can be written");
+        let read: T = serde_json::from_slice(&written).expect("what was written can be read");
+        assert_eq!(serde_json::to_vec(&read).unwrap(), written);
+    }
+}
+
+/// The sample of every body ever shipped.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../wire/tests/compat/v1");
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files.iter().map(|file| std::fs::read(file).unwrap()).collect()
+}

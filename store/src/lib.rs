@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use federation::time::Clock;
 
-pub use crate::blob::{BlobRead, BlobStore, BlobWriter};
+pub use crate::blob::{BlobRead, BlobStore, BlobWriter, VerifiedRead};
 use crate::blob::{DiskBlobs, MemoryBlobs};
 pub use crate::error::{Result, StoreError};
 use crate::sqlite::SqliteBackend;

@@ -4,12 +4,14 @@
 //! another digest in the row reads the blob instead.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Mutex, PoisonError};
 
 use aggregation::{Accumulator, AggregationError, Shape};
 use federation::id::{Digest, RoundKey};
 use store::entity::admitted::Admitted;
 use store::entity::partial_sum::PartialSum;
+use store::{StoreError, VerifiedRead};
 
 use super::{Environment, StepError};
 use crate::model::TaskModel;
@@ -49,7 +51,7 @@ impl SumCache {
     }
 }
 
-/// The sum of `partial` and of `inputs`. Memory: the sum and one input.
+/// The sum of `partial` and of `inputs`. Memory: the sum and a small buffer.
 ///
 /// # Errors
 /// [`StepError::is_loss`] if the partial sum or an input cannot be read any more.
@@ -77,23 +79,40 @@ pub(super) async fn sum_up(
     Ok(sum)
 }
 
-/// Adds one stored vector, after its digest was verified.
+/// Adds one stored vector as it is read. Whether it has its digest is known at its end only: after any error the sum is
+/// gone, so that nobody goes on with one that holds bytes of a damaged blob.
 async fn add(env: &Environment, mut sum: Sum, blob: Digest) -> Result<Sum, StepError> {
-    let packed = env.blobs.get(blob).await?;
-    blocking(move || match sum.add_packed(&packed) {
-        Ok(()) => Ok(sum),
-        // Its length and padding were checked when it was admitted.
-        Err(AggregationError::Packing(error)) => {
-            Err(store::StoreError::Corrupt(format!("blob {blob} is no vector of its task: {error}")).into())
+    let mut packed = VerifiedRead::new(env.blobs.open(blob).await?, blob);
+    blocking(move || {
+        let length = packed.size();
+        match sum.add_stream(&mut packed, length) {
+            Ok(()) => Ok(sum),
+            // Its length and padding were checked when it was admitted.
+            Err(AggregationError::Packing(error)) => {
+                Err(StoreError::Corrupt(format!("blob {blob} is no vector of its task: {error}")).into())
+            }
+            Err(AggregationError::Read(error)) => Err(error.downcast().unwrap_or_else(StoreError::from).into()),
+            Err(error) => Err(error.into()),
         }
-        Err(error) => Err(error.into()),
     })
     .await
 }
 
-/// Runs what would hold up other requests on a thread of its own.
+/// Runs what would hold up other requests on a thread of its own, which ends with it: an allocator keeps what a thread has
+/// freed for that thread, and a pool of threads that take turns would each keep buffers for vectors.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, StepError> + Send + 'static,
 ) -> Result<T, StepError> {
-    tokio::task::spawn_blocking(work).await.map_err(StepError::Thread)?
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let run = move || {
+        // Nobody listens any more if the step was given up meanwhile.
+        let _ = tell.send(catch_unwind(AssertUnwindSafe(work)));
+    };
+    let cannot = |error: &dyn std::fmt::Display| StepError::Unworkable(format!("no thread does the work: {error}"));
+    std::thread::Builder::new().name("step".to_owned()).spawn(run).map_err(|error| cannot(&error))?;
+    match told.await {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(panic)) => resume_unwind(panic),
+        Err(error) => Err(cannot(&error)),
+    }
 }

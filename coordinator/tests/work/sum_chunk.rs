@@ -118,6 +118,19 @@ async fn equal_inputs_of_two_participants_both_count() {
 }
 
 #[tokio::test]
+async fn neither_inputs_nor_sums_are_held_to_be_summed() {
+    let world = World::new(4).await;
+    let engine = world.engine(1);
+    world.start_round(&engine).await;
+    let before = world.blobs.held();
+    world.report_all().await;
+    engine.step_all().await.unwrap();
+    assert_eq!(world.round(1).await.round.state, RoundState::Completed);
+    // The released sum and the base model, to publish the next one.
+    assert_eq!(world.blobs.held() - before, 2);
+}
+
+#[tokio::test]
 async fn a_damaged_input_ends_the_round_as_input_lost() {
     let world = World::new(4).await;
     let engine = world.engine(1);

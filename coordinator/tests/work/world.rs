@@ -1,6 +1,7 @@
 //! A coordinator's facts without its sockets: rows and blobs are written as requests of participants would.
 
 use std::collections::{HashMap, HashSet};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -368,11 +369,19 @@ pub(crate) struct FaultyBlobs {
     fault: Mutex<Fault>,
     damaged: Mutex<HashSet<Digest>>,
     failures: AtomicUsize,
+    /// Calls that returned a blob as a whole.
+    held: AtomicUsize,
 }
 
 impl FaultyBlobs {
     fn over(inner: Arc<dyn BlobStore>) -> Self {
-        Self { inner, fault: Mutex::new(Fault::None), damaged: Mutex::default(), failures: AtomicUsize::new(0) }
+        Self {
+            inner,
+            fault: Mutex::new(Fault::None),
+            damaged: Mutex::default(),
+            failures: AtomicUsize::new(0),
+            held: AtomicUsize::new(0),
+        }
     }
 
     pub(crate) fn set(&self, fault: Fault) {
@@ -387,6 +396,11 @@ impl FaultyBlobs {
     /// Calls that failed so far.
     pub(crate) fn failures(&self) -> usize {
         self.failures.load(Ordering::SeqCst)
+    }
+
+    /// Blobs that were read as a whole so far.
+    pub(crate) fn held(&self) -> usize {
+        self.held.load(Ordering::SeqCst)
     }
 
     pub(crate) async fn all(&self) -> HashSet<Digest> {
@@ -404,6 +418,30 @@ impl FaultyBlobs {
     }
 }
 
+/// Other bytes, as many.
+#[derive(Debug)]
+struct Damaged(Box<dyn BlobRead>);
+
+impl Read for Damaged {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let got = self.0.read(buffer)?;
+        buffer[..got].iter_mut().for_each(|byte| *byte ^= 1);
+        Ok(got)
+    }
+}
+
+impl Seek for Damaged {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.0.seek(to)
+    }
+}
+
+impl BlobRead for Damaged {
+    fn size(&self) -> u64 {
+        self.0.size()
+    }
+}
+
 #[async_trait]
 impl BlobStore for FaultyBlobs {
     async fn put_bytes(&self, bytes: Bytes) -> StoreResult<Digest> {
@@ -418,7 +456,9 @@ impl BlobStore for FaultyBlobs {
 
     async fn open(&self, digest: Digest) -> StoreResult<Box<dyn BlobRead>> {
         self.check(false)?;
-        self.inner.open(digest).await
+        let blob = self.inner.open(digest).await?;
+        let damaged = self.damaged.lock().unwrap().contains(&digest);
+        Ok(if damaged { Box::new(Damaged(blob)) } else { blob })
     }
 
     async fn get(&self, digest: Digest) -> StoreResult<Bytes> {
@@ -426,6 +466,7 @@ impl BlobStore for FaultyBlobs {
         if self.damaged.lock().unwrap().contains(&digest) {
             return Err(StoreError::Corrupt(format!("blob {digest}")));
         }
+        self.held.fetch_add(1, Ordering::SeqCst);
         self.inner.get(digest).await
     }
 

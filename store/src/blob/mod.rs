@@ -6,6 +6,7 @@
 
 mod disk;
 mod memory;
+mod verified;
 
 use std::io::{Read, Seek};
 
@@ -17,6 +18,7 @@ use ring::digest::{Context, SHA256};
 
 pub(crate) use self::disk::DiskBlobs;
 pub(crate) use self::memory::MemoryBlobs;
+pub use self::verified::VerifiedRead;
 use crate::error::Result;
 
 /// A place for blobs.
@@ -34,8 +36,8 @@ pub trait BlobStore: Send + Sync {
     /// `Full` if there is no room.
     async fn writer(&self) -> Result<Box<dyn BlobWriter>>;
 
-    /// Opens a blob for reading piece by piece. The digest is not verified: who reads the whole and must be sure hashes
-    /// what was read, or calls [`BlobStore::get`].
+    /// Opens a blob for reading piece by piece. The digest is not verified: who reads the whole and must be sure reads
+    /// through a [`VerifiedRead`], or calls [`BlobStore::get`].
     ///
     /// # Errors
     /// `MissingBlob`.

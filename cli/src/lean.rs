@@ -6,6 +6,10 @@
 /// What mimalloc is told, unless the environment says otherwise.
 const OPTIONS: [(&str, &str); 2] = [("MIMALLOC_PURGE_DELAY", "0"), ("MIMALLOC_ARENA_EAGER_COMMIT", "0")];
 
+/// Threads of a coordinator that read and write blobs: more would wait for the same disk and keep more memory. What finds
+/// none free waits for its turn.
+pub(crate) const FILE_THREADS: usize = 16;
+
 /// Replaces this process by one that gives memory back; returns if it is one, or if that cannot be done.
 #[cfg(unix)]
 pub(crate) fn start() {

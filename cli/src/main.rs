@@ -35,8 +35,11 @@ fn main() -> ExitCode {
     }
     let output = Output::new(cli.format);
     let stream = cli.command.is_stream();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let outcome = match runtime {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    if matches!(cli.command, Command::Serve(_)) {
+        runtime.max_blocking_threads(lean::FILE_THREADS);
+    }
+    let outcome = match runtime.enable_all().build() {
         Ok(runtime) => {
             let outcome = runtime.block_on(cli.command.run(cli.log.as_deref(), output));
             // Training that nobody waits for any more is not waited for.

@@ -24,7 +24,7 @@ use crate::http::extract::Path;
 use crate::http::problem::{Error, Result};
 
 /// Bytes read and sent at once.
-const PIECE: usize = 256 << 10;
+const PIECE: usize = 128 << 10;
 
 pub(in crate::http) async fn parameters(
     reader: Reader,
@@ -143,7 +143,9 @@ async fn stream(
         }
         let blob = blobs.open(sha256).await?;
         let Range { start, end } = bytes;
-        let piece = tokio::task::spawn_blocking(move || read_piece(blob, start..end)).await??;
+        // Made here: what a thread that reads files has made stays with it when it is freed elsewhere.
+        let room = vec![0; usize::try_from(end - start).unwrap_or(PIECE).min(PIECE)];
+        let piece = tokio::task::spawn_blocking(move || fill(room, blob, start)).await??;
         meter.sent += piece.len() as u64;
         let rest = start + piece.len() as u64..end;
         Ok::<_, anyhow::Error>(Some((piece, (blobs, rest, meter))))
@@ -151,12 +153,11 @@ async fn stream(
     Ok(Body::from_stream(pieces))
 }
 
-/// The first of these bytes.
-fn read_piece(mut blob: Box<dyn BlobRead>, bytes: Range<u64>) -> std::io::Result<Bytes> {
-    let mut piece = vec![0; usize::try_from(bytes.end - bytes.start).unwrap_or(PIECE).min(PIECE)];
-    blob.seek(SeekFrom::Start(bytes.start))?;
-    blob.read_exact(&mut piece)?;
-    Ok(piece.into())
+/// The bytes from `start` on, as many as there is room for.
+fn fill(mut room: Vec<u8>, mut blob: Box<dyn BlobRead>, start: u64) -> std::io::Result<Bytes> {
+    blob.seek(SeekFrom::Start(start))?;
+    blob.read_exact(&mut room)?;
+    Ok(room.into())
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What the coordinator costs: `tributary serve` as its own process, participants over real TLS, figures beside limits that
 //! are measured in the same run.
 //!
-//! `cargo bench -p tributary --bench coordinator [-- empty-round | check-ins | memory]`
+//! `cargo bench -p tributary --bench coordinator [-- empty-round | check-ins | memory [UPLOADS AT ONCE, 16]]`
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -29,7 +29,7 @@ async fn main() -> Outcome {
         check_ins::run().await?;
     }
     if wanted("memory") {
-        memory::run().await?;
+        memory::run(asked.iter().find_map(|argument| argument.parse().ok()).unwrap_or(16)).await?;
     }
     Ok(())
 }

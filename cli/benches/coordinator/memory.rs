@@ -9,10 +9,9 @@ use crate::server::Server;
 
 const PARAMETERS: usize = 1_000_000;
 const PARTICIPANTS: u32 = 500;
-/// Uploads at once: more would measure this process, not the server.
-const AT_ONCE: usize = 16;
 
-pub(crate) async fn run() -> Outcome {
+/// `at_once` participants fetch the model and send their update at the same time.
+pub(crate) async fn run(at_once: usize) -> Outcome {
     let server = Server::start()?;
     let devices = server.enroll_many(PARTICIPANTS).await?;
     let alone = server.memory("VmRSS")?;
@@ -23,8 +22,9 @@ pub(crate) async fn run() -> Outcome {
     let idle = server.memory("VmRSS")?;
     server.forget_peak()?;
     server.create_task(PARAMETERS, PARTICIPANTS, 1).await?;
+    let cpu = server.cpu_seconds()?;
     let start = std::time::Instant::now();
-    let slots = Arc::new(Semaphore::new(AT_ONCE));
+    let slots = Arc::new(Semaphore::new(at_once));
     let runs = devices.into_iter().map(|device| {
         let slots = Arc::clone(&slots);
         tokio::spawn(async move {
@@ -49,9 +49,12 @@ pub(crate) async fn run() -> Outcome {
         }
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     };
+    let cpu = server.cpu_seconds()? - cpu;
     let peak = server.memory("VmHWM")?;
     let model = (PARAMETERS * 4) as f64;
-    println!("memory: {PARTICIPANTS} updates of {PARAMETERS} parameters, {AT_ONCE} uploads at once, {seconds:.1} s");
+    let updates = f64::from(PARTICIPANTS);
+    println!("memory: {PARTICIPANTS} updates of {PARAMETERS} parameters, {at_once} uploads at once, {seconds:.1} s");
+    println!("  {:.0} updates per second, {:.1} CPU-ms of the server each", updates / seconds, cpu / updates * 1e3);
     println!(
         "  {:.1} MB alone, {:.1} MB idle with {PARTICIPANTS} connections, peak {:.1} MB: {:.1} model sizes above idle (limit: 10)",
         alone / 1e6,

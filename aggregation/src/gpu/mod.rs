@@ -70,8 +70,10 @@ pub(crate) struct SeedRecord {
 }
 
 /// Words of a [`SeedRecord`].
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
 pub(crate) const SEED_WORDS: usize = 12;
 
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
 impl SeedRecord {
     /// The words as they lie in device memory.
     pub(crate) fn words(&self) -> [u32; SEED_WORDS] {

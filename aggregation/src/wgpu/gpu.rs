@@ -33,6 +33,12 @@ pub(super) struct Memory {
     last: Option<SubmissionIndex>,
 }
 
+impl Memory {
+    fn holds(&self, words: usize) -> bool {
+        4 * words as u64 <= self.words.size()
+    }
+}
+
 /// Seeds in a buffer, wiped when dropped.
 pub(super) struct Seeds {
     line: Arc<Line>,
@@ -225,12 +231,14 @@ impl Gpu for WgpuGpu {
 
     fn trimmed_sum(&self, rows: &Memory, shape: Rows, trim: u32, out: &mut Memory) -> Result<(), GpuError> {
         let Rows { vectors, width } = shape;
+        assert!(rows.holds(shape.words()) && out.holds(2 * width as usize), "it fits");
         let told = [vectors, width, trim, 0, 0, 0, 0, 0];
         self.run(&self.trimmed_sum, told, &rows.words, out, width as usize, 1)
     }
 
     fn gram(&self, rows: &Memory, products: &Products, sums: &mut Memory) -> Result<(), GpuError> {
         let Products { rows: Rows { vectors, width }, ref tiles, first_row } = *products;
+        assert!(rows.holds(products.rows.words()) && sums.holds(products.words()), "it fits");
         let told = [vectors, width, 0, tiles.start, first_row, 0, 0, 0];
         self.run(&self.gram, told, &rows.words, sums, products.threads(), products.parts())
     }

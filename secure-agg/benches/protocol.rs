@@ -10,6 +10,8 @@
     reason = "a bench measures and prints"
 )]
 
+#[path = "protocol/memory.rs"]
+mod memory;
 #[path = "../tests/support/mod.rs"]
 mod support;
 
@@ -32,6 +34,10 @@ use support::{Dealt, MODEL_HASH, Member, World, cohort, config, delivery, open_r
 use x25519_dalek::{PublicKey, StaticSecret};
 
 fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.first().is_some_and(|first| first == memory::ROLE) {
+        return memory::coordinate(&arguments[1..]);
+    }
     let sizes: Vec<u16> = std::env::args().filter_map(|argument| argument.parse().ok()).collect();
     let sizes = if sizes.is_empty() { vec![10, 100] } else { sizes };
     let primitives = Primitives::measure();
@@ -43,7 +49,16 @@ fn main() {
     );
     for n in sizes {
         session(n, &primitives);
+        memory::print(n, 1000);
+        if n <= 100 {
+            memory::print(n, 1_000_000);
+        }
     }
+}
+
+fn session_config(n: u16) -> SessionConfig {
+    let shape = VectorShape { words: 1000, modulus_bits: 32, input_bound: 1 << 20, noise_margin: 0 };
+    SessionConfig { model: shape, max_dropout: 300_000, min_cohort: n, ..config(n, 1000) }
 }
 
 /// CPU time of this thread where the system tells; it counts in ticks of some milliseconds.
@@ -105,8 +120,7 @@ impl Primitives {
 }
 
 fn session(n: u16, primitives: &Primitives) {
-    let shape = VectorShape { words: 1000, modulus_bits: 32, input_bound: 1 << 20, noise_margin: 0 };
-    let config = SessionConfig { model: shape, max_dropout: 300_000, min_cohort: n, ..config(n, 1000) };
+    let config = session_config(n);
     let params = config.params(n).unwrap();
     println!(
         "\nn = {n}: t = {}, k_m = {}, t_m = {}, a tenth drops out after dealing",
@@ -115,13 +129,40 @@ fn session(n: u16, primitives: &Primitives) {
         params.min_out()
     );
     let (mut world, mut members) = cohort(n, config, 1);
-    let (phase, dealt) = keys_and_shares(&mut world, &mut members, primitives);
+    let mut traffic = Traffic::default();
+    let (phase, dealt) = keys_and_shares(&mut world, &mut members, primitives, &mut traffic);
     let survivors: Vec<u16> = (1..=n).filter(|index| index % 10 != 5).collect();
-    let uploads = inputs(&phase, &dealt, &mut members, &survivors, primitives);
-    rest(phase, &mut members, &uploads, primitives);
+    let uploads = inputs(&phase, &dealt, &mut members, &survivors, primitives, &mut traffic);
+    rest(phase, &mut members, &uploads, primitives, &mut traffic);
+    traffic.print();
 }
 
-fn keys_and_shares(world: &mut World, members: &mut [Member], primitives: &Primitives) -> (CollectMasked, Dealt) {
+/// Bytes of one participant's messages, by phase: up, down.
+#[derive(Default)]
+struct Traffic(Vec<(&'static str, usize, usize)>);
+
+impl Traffic {
+    fn print(&self) {
+        println!("  bytes of a participant          up       down");
+        for (phase, up, down) in &self.0 {
+            println!("    {phase:24} {up:9}  {down:9}");
+        }
+        let (up, down) = self.0.iter().fold((0, 0), |(up, down), row| (up + row.1, down + row.2));
+        #[expect(clippy::cast_precision_loss, reason = "a ratio with four decimals")]
+        let expansion = (4_000_000 + up) as f64 / 4_000_000.0;
+        println!(
+            "    {:24} {up:9}  {down:9}  beside a vector up; at d = 10^6, b = 32 up to {expansion:.4} of it",
+            "all"
+        );
+    }
+}
+
+fn keys_and_shares(
+    world: &mut World,
+    members: &mut [Member],
+    primitives: &Primitives,
+    traffic: &mut Traffic,
+) -> (CollectMasked, Dealt) {
     let n = u32::try_from(members.len()).unwrap();
     let phase = open_round(world);
     let ((adverts, advertising), sizes) = {
@@ -130,6 +171,7 @@ fn keys_and_shares(world: &mut World, members: &mut [Member], primitives: &Primi
         (timed, sizes)
     };
     println!("  participant: advertise          {:9.2} ms  {sizes:9} B up", millis(advertising / n));
+    traffic.0.push(("R0 advertise", sizes, 0));
     let (admitted, admitting) =
         timed(|| adverts.into_iter().map(|one| phase.admit(one, &world.registry).unwrap()).collect::<Vec<_>>());
     let (phase, closing) = timed(|| phase.close(admitted).unwrap());
@@ -159,6 +201,7 @@ fn keys_and_shares(world: &mut World, members: &mut [Member], primitives: &Primi
         millis(agreement),
         millis(dealing.saturating_sub(verification + agreement))
     );
+    traffic.0.push(("R1 deal shares", dealt[&1].encode().len(), phase.roster().encode().len()));
     let stored = dealt.values().cloned().collect::<Vec<_>>();
     let (admitted, sharing) =
         timed(|| stored.into_iter().map(|one| phase.admit(one).unwrap()).collect::<Vec<Admitted<_>>>());
@@ -177,6 +220,7 @@ fn inputs(
     members: &mut [Member],
     survivors: &[u16],
     primitives: &Primitives,
+    traffic: &mut Traffic,
 ) -> BTreeMap<u16, MaskedUpload> {
     let (mut delivering, mut opening, mut masking) = (Duration::ZERO, Vec::new(), Vec::new());
     let mut uploads = BTreeMap::new();
@@ -199,6 +243,7 @@ fn inputs(
     let first = delivery(phase, dealt, survivors[0]);
     let neighbours = dealt[&survivors[0]].body.out.union(&first.incoming).intersection(phase.dealers()).len();
     let message = uploads[&survivors[0]].message.encode().len();
+    traffic.0.push(("R2 masked input", message, down));
     println!("  participant: open shares        {:9.2} ms  {down:9} B down", millis(fastest(opening)));
     println!(
         "  participant: keys of {neighbours:4} masks  {:9.2} ms  {message:9} B up beside the vector (agreement {:.2} ms)",
@@ -228,7 +273,13 @@ fn expansion(masks: usize, words: usize, primitives: &Primitives) -> (f64, Durat
     (time.as_secs_f64() / bare, time)
 }
 
-fn rest(phase: CollectMasked, members: &mut [Member], uploads: &BTreeMap<u16, MaskedUpload>, primitives: &Primitives) {
+fn rest(
+    phase: CollectMasked,
+    members: &mut [Member],
+    uploads: &BTreeMap<u16, MaskedUpload>,
+    primitives: &Primitives,
+    traffic: &mut Traffic,
+) {
     let count = u32::try_from(uploads.len()).unwrap();
     let messages: Vec<_> = uploads.values().map(|upload| upload.message.clone()).collect();
     let (admitted, masked) = timed(|| messages.into_iter().map(|one| phase.admit(one).unwrap()).collect::<Vec<_>>());
@@ -242,6 +293,7 @@ fn rest(phase: CollectMasked, members: &mut [Member], uploads: &BTreeMap<u16, Ma
         signed.push(one);
     }
     let up = signed[0].encode().len();
+    traffic.0.push(("R3 consistency", up, announcement.encode().len()));
     println!(
         "  participant: sign survivors     {:9.2} ms  {:9} B down, {up} B up",
         millis(fastest(signing)),
@@ -262,6 +314,7 @@ fn rest(phase: CollectMasked, members: &mut [Member], uploads: &BTreeMap<u16, Ma
         phase.agreement().encode().len(),
         answers[0].encode().len()
     );
+    traffic.0.push(("R4 unmask", answers[0].encode().len(), phase.agreement().encode().len()));
     let (admitted, taking) = timed(|| answers.into_iter().map(|one| phase.admit(one).unwrap()).collect::<Vec<_>>());
     println!(
         "  coordinator: admit inputs {:.1} ms, signatures {:.1} ms, answers {:.1} ms",

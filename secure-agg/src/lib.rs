@@ -89,6 +89,9 @@
 
 pub mod client;
 pub mod codec;
+#[cfg(test)]
+#[path = "../tests/constant_time.rs"]
+mod constant_time;
 pub(crate) mod crypto;
 pub(crate) mod graph;
 pub mod mask;

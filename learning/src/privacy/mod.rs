@@ -1,5 +1,6 @@
 //! What stands between an exact sum and the world.
 
+pub mod accountant;
 pub mod discrete_gaussian;
 mod sample;
 pub mod skellam;

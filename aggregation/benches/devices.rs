@@ -1,4 +1,5 @@
-//! How fast each device of this build that is present takes masks off a sum, the way to it and back included.
+//! How fast each device of this build that is present takes masks off a sum and computes robust statistics, the way to it
+//! and back included.
 //!
 //! `cargo bench -p aggregation --bench devices --features cuda,wgpu`. On a GPU the largest case is a round of 1,000
 //! participants, 10^7 words and a complete mask graph in which 50 dropped out: 950 self masks and 50 × 950 pair masks.
@@ -10,6 +11,7 @@ use std::time::Instant;
 
 use aggregation::cpu::CpuAggregator;
 use aggregation::fallback::Fallback;
+use aggregation::robust::Inputs;
 use aggregation::{Aggregator, Shape};
 use secure_agg::mask::{MaskPlan, MaskSeed, Plane, Sign};
 
@@ -21,10 +23,36 @@ const GPU: &[(usize, usize)] = &[(100_000, 1000), (1_000_000, 1000), (10_000_000
 
 fn main() -> Outcome<()> {
     let cpu = Arc::new(CpuAggregator::new(0)?);
-    measure(&(Arc::clone(&cpu) as Arc<dyn Aggregator>), SOFTWARE)?;
+    let processor: Arc<dyn Aggregator> = Arc::clone(&cpu) as Arc<dyn Aggregator>;
+    measure(&processor, SOFTWARE)?;
+    robust(&*processor, &processor)?;
     for (device, cases) in gpus()? {
         let device: Arc<dyn Aggregator> = Arc::new(Fallback::new(device, Arc::clone(&cpu)));
         measure(&device, cases)?;
+        robust(&*device, &processor)?;
+    }
+    Ok(())
+}
+
+/// 100 vectors, whose answers must be the processor's.
+fn robust(device: &dyn Aggregator, processor: &Arc<dyn Aggregator>) -> Outcome<()> {
+    for words in [100_000, 1_000_000] {
+        let word = |number: i32| i16::try_from(number.wrapping_mul(0x09e3_779b) >> 16);
+        let vector = |seed: i32| (0..words).map(|i| word(i ^ (seed << 20))).collect::<Result<Vec<_>, _>>();
+        let vectors: Vec<Vec<i16>> = (0..100).map(vector).collect::<Result<_, _>>()?;
+        let vectors: Vec<&[i16]> = vectors.iter().map(Vec::as_slice).collect();
+        let inputs = Inputs::new(&vectors)?;
+        let (mut median, mut gram) = (f64::MAX, f64::MAX);
+        for _ in 0..3 {
+            let start = Instant::now();
+            let medians = device.median(inputs)?;
+            median = median.min(start.elapsed().as_secs_f64());
+            let start = Instant::now();
+            let products = device.gram(inputs)?;
+            gram = gram.min(start.elapsed().as_secs_f64());
+            assert!(medians == processor.median(inputs)? && products == processor.gram(inputs)?, "the same bits");
+        }
+        println!("{words:>10} words of 100 vectors: median {median:8.4} s, Gram matrix {gram:8.4} s");
     }
     Ok(())
 }

@@ -4,6 +4,8 @@
 
 #[path = "attacks/client.rs"]
 mod client;
+#[path = "attacks/restart.rs"]
+mod restart;
 #[path = "attacks/server.rs"]
 mod server;
 mod support;

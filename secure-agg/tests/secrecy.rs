@@ -180,37 +180,52 @@ fn masked_words(words: u64, bits: u8, value: u32, seed: u64) -> Vec<u32> {
     packing::unpack(&upload.body, usize::try_from(words).unwrap(), model.modulus().unwrap()).unwrap()
 }
 
+/// Two-sided bound of a normal variable that noise exceeds once in 10^6.
+const NORMAL: f64 = 4.892;
+
+/// The same for chi-square, by Wilson and Hilferty.
+fn chi_square_bounds(freedom: f64) -> std::ops::Range<f64> {
+    let (centre, spread) = (1.0 - 2.0 / (9.0 * freedom), NORMAL * (2.0 / (9.0 * freedom)).sqrt());
+    freedom * (centre - spread).powi(3)..freedom * (centre + spread).powi(3)
+}
+
 /// Monobit, chi-square over bytes, serial correlation and Kolmogorov-Smirnov, each within what noise gives but once in 10^6.
 fn assert_looks_like_noise(words: &[u32], bits: u8) {
     let count = f64::from(u32::try_from(words.len()).unwrap());
-    let ones: u32 = words.iter().map(|word| word.count_ones()).sum();
+    let ones: u64 = words.iter().map(|word| u64::from(word.count_ones())).sum();
     let tosses = count * f64::from(bits);
-    let monobit = (f64::from(ones) - tosses / 2.0) / (tosses.sqrt() / 2.0);
-    assert!(monobit.abs() < 6.0, "monobit {monobit}");
+    #[expect(clippy::cast_precision_loss, reason = "below 2^32")]
+    let monobit = (ones as f64 - tosses / 2.0) / (tosses.sqrt() / 2.0);
+    assert!(monobit.abs() < NORMAL, "monobit {monobit}");
 
-    for byte in 0..bits / 8 {
+    // The last byte may have fewer bits.
+    for start in (0..bits).step_by(8) {
+        let kinds = 1u32 << (bits - start).min(8);
         let mut seen = [0u32; 256];
-        words.iter().for_each(|word| seen[usize::from(word.to_le_bytes()[usize::from(byte)])] += 1);
-        let expected = count / 256.0;
+        words.iter().for_each(|word| seen[usize::try_from(word >> start & (kinds - 1)).unwrap()] += 1);
+        let expected = count / f64::from(kinds);
+        let seen = &seen[..usize::try_from(kinds).unwrap()];
         let chi: f64 = seen.iter().map(|seen| (f64::from(*seen) - expected).powi(2) / expected).sum();
-        // 255 degrees of freedom: mean 255, standard deviation 22.6, and a longer tail above.
-        assert!((120.0..430.0).contains(&chi), "byte {byte}: chi-square {chi}");
+        assert!(chi_square_bounds(f64::from(kinds - 1)).contains(&chi), "bits from {start}: chi-square {chi}");
     }
 
     let half = f64::from(u32::MAX >> (32 - bits)) / 2.0;
     let centred = |word: u32| f64::from(word) - half;
     let power: f64 = words.iter().map(|word| centred(*word).powi(2)).sum();
-    let lagged: f64 = words.windows(2).map(|pair| centred(pair[0]) * centred(pair[1])).sum();
-    let correlation = lagged / power * count.sqrt();
-    assert!(correlation.abs() < 6.0, "serial correlation {correlation}");
+    // The next word, the next block, and the words on either side of the chunks a mask is made in.
+    for lag in [1, 2, 16, 1024, 4096] {
+        let lagged: f64 = words.iter().zip(&words[lag..]).map(|(a, b)| centred(*a) * centred(*b)).sum();
+        let correlation = lagged / power * count.sqrt();
+        assert!(correlation.abs() < NORMAL, "serial correlation at {lag}: {correlation}");
+    }
 
     let mut sorted = words.to_vec();
     sorted.sort_unstable();
     let uniform = |word: u32| (f64::from(word) + 0.5) / (2.0 * half + 1.0);
     let distance = (0u32..).zip(&sorted).map(|(rank, word)| (f64::from(rank) / count - uniform(*word)).abs());
     let furthest = distance.fold(0.0, f64::max) * count.sqrt();
-    // sqrt(-ln(10^-6 / 2) / 2) = 2.69
-    assert!(furthest < 2.7, "Kolmogorov-Smirnov {furthest}");
+    // sqrt(-ln(10^-6 / 2) / 2) = 2.69, and half a word of 16 bits counts when there are 2^26 of them.
+    assert!(furthest < 2.7 + count.sqrt() / (2.0 * half + 1.0) / 2.0, "Kolmogorov-Smirnov {furthest}");
 }
 
 fn a_masked_input_looks_like_noise(words: u64) {

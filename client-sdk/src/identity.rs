@@ -3,6 +3,7 @@
 //! The key is kept as PKCS #8 and erased when dropped; it goes to the journal and to the TLS stack, nowhere else.
 
 use rcgen::{CertificateParams, KeyPair, PKCS_ED25519};
+use secure_agg::MemorySigner;
 use wire::participant::EnrollReply;
 use wire::{ParticipantId, Timestamp};
 use zeroize::Zeroizing;
@@ -59,6 +60,14 @@ impl SigningKey {
         Ok(params.serialize_request(&self.pair()?)?.pem()?)
     }
 
+    /// Signs this participant's messages of secure aggregation.
+    ///
+    /// # Errors
+    /// [`IdentityError`] if the key cannot be used.
+    pub fn signer(&self) -> Result<MemorySigner, IdentityError> {
+        MemorySigner::from_pkcs8(&self.pkcs8).map_err(|error| IdentityError(error.to_string()))
+    }
+
     fn pair(&self) -> Result<KeyPair, IdentityError> {
         let der = rcgen_key(&self.pkcs8);
         Ok(KeyPair::from_pkcs8_der_and_sign_algo(&der, &PKCS_ED25519)?)
@@ -102,6 +111,7 @@ pub struct Identity {
 #[cfg(test)]
 mod tests {
     use rcgen::PublicKeyData;
+    use secure_agg::Signer as _;
 
     use super::*;
 
@@ -112,6 +122,7 @@ mod tests {
         let request = back.signing_request().unwrap();
         let parsed = rcgen::CertificateSigningRequestParams::from_pem(&request).unwrap();
         assert_eq!(parsed.public_key.der_bytes().len(), 32, "an Ed25519 public key");
+        assert_eq!(parsed.public_key.der_bytes(), key.signer().unwrap().identity().0, "one key for both");
         assert_ne!(key.expose_pkcs8(), SigningKey::generate().unwrap().expose_pkcs8());
     }
 

@@ -54,10 +54,16 @@
 //! Everything that decides is without I/O ([`participant::machine`]); everything that touches the world is a trait that an
 //! app may replace: [`Transport`](transport::Transport), [`Journal`](journal::Journal), [`Trainer`],
 //! [`Conditions`](conditions::Conditions). What leaves the device passes through [`pipeline`], once, in one order.
+//!
+//! Where a task has secure aggregation, nothing more is asked of an app: the participant makes keys when it is invited,
+//! deals shares of its masks to the others before it trains, masks its update, and helps to open the sum of all who sent
+//! one, and nothing else. It checks everything the coordinator says on the way; an app may demand more of it, and that no
+//! update goes out uncovered, by [`SecurityPolicy`].
 
 pub mod candle_trainer;
 pub mod clock;
 pub mod conditions;
+pub mod entropy;
 pub mod identity;
 pub mod journal;
 pub mod models;
@@ -71,5 +77,5 @@ pub mod transport;
 
 pub use candle_trainer::{CandleTrainer, Dataset};
 pub use learning;
-pub use participant::{BuildError, Builder, Event, Outcome, Participant, ParticipantError, Progress};
+pub use participant::{BuildError, Builder, Event, Outcome, Participant, ParticipantError, Progress, SecurityPolicy};
 pub use trainer::{Cancel, Trained, Trainer, TrainerError, TrainingJob};

@@ -1,25 +1,47 @@
 //! From trained parameters to the bytes that leave the device, in the one order that keeps them private.
 //!
-//! Whatever a participant contributes passes through [`masked_input`], and it can yield nothing but integers. It knows no
-//! rounds and no network; personal tensors cannot reach it, because it is only ever given the shared layout.
+//! Whatever a participant contributes passes through [`masked_input`], and it can yield nothing but integers: under secure
+//! aggregation such as nobody can tell from noise. It knows no rounds and no network; personal tensors cannot reach it,
+//! because it is only ever given the shared layout.
 
 use bytes::Bytes;
 use learning::parameters::first_not_finite;
 use learning::quantize::EncodeError;
 use learning::{Codec, MetricValue, Parameters, Update};
 use ring::digest;
+use secure_agg::Signer;
+use secure_agg::client::{Masking, Snapshot};
+use secure_agg::codec::Message as _;
 use secure_agg::mask::{self, MaskError, MaskPlan, Plane};
 use secure_agg::modular::{InvalidModulus, Modulus};
 use secure_agg::packing;
+use secure_agg::rejection::Refusal;
 use wire::Digest;
 
+/// What hides the words of an update.
+pub enum Cover<'a> {
+    /// Nothing: the task is without secure aggregation, and says so.
+    Nothing,
+    /// The masks of a session; they cover one input and are gone.
+    Masks(Box<Masking>, &'a dyn Signer),
+}
+
 /// What is uploaded.
-#[derive(Clone, PartialEq, Eq)]
 pub struct MaskedInput {
     /// Words of the task's modulus, packed without gaps.
     pub body: Bytes,
     /// SHA-256 of the body.
     pub sha256: Digest,
+    /// What a session needs besides.
+    pub signed: Option<SignedInput>,
+}
+
+/// The session's part of a masked input.
+pub struct SignedInput {
+    /// `secure_agg::messages::MaskedInput`, encoded: goes with the body.
+    pub message: Bytes,
+    /// The session after this: to be kept, before anything is sent, together with the body.
+    pub snapshot: Snapshot,
 }
 
 /// Sizes only: without masks these bytes are an update.
@@ -55,12 +77,15 @@ pub enum PipelineError {
     /// The vector is longer than masks are defined for.
     #[error(transparent)]
     Mask(#[from] MaskError),
+    /// The session does not take this input.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
 }
 
 /// The privacy order: **check, clip, weigh, quantize, mask, pack**.
 ///
 /// `received` and `trained` are the shared part of the model before and after training; `metrics` are in the task's order.
-/// Rounding draws from `rng`.
+/// Rounding draws from `rng`; masks were agreed from the system's randomness when the session began.
 ///
 /// # Errors
 /// [`PipelineError`]; nothing may be sent then.
@@ -71,19 +96,35 @@ pub fn masked_input(
     metrics: Vec<MetricValue>,
     codec: &Codec,
     rng: &mut impl rand::Rng,
+    cover: Cover<'_>,
 ) -> Result<MaskedInput, PipelineError> {
     check_finite(trained)?;
     let update = Update::between(received, trained, examples, metrics).map_err(|_| PipelineError::WrongLayout)?;
 
     // Scaled to the norm bound, multiplied by its capped weight, rounded to integers modulo 2^b: one pass, no copy.
-    let mut quantized = codec.encode(&update, rng)?;
+    let mut words = codec.encode(&update, rng)?.words;
 
-    let modulus = Modulus::new(codec.params().modulus_bits)?;
-    let plan = MaskPlan::new(Plane::Model, quantized.words.len() as u64, modulus)?;
-    mask::apply(&plan, 0, &mut quantized.words)?;
+    match cover {
+        // Masked in place, packed, and signed: who sends it, in which session, over whose masks.
+        Cover::Masks(masking, signer) => {
+            let step = masking.mask(words, Vec::new(), signer)?;
+            let signed = SignedInput { message: step.send.message.encode().into(), snapshot: step.persist };
+            Ok(MaskedInput::new(step.send.body, Some(signed)))
+        }
+        // The same road with an empty plan.
+        Cover::Nothing => {
+            let modulus = Modulus::new(codec.params().modulus_bits)?;
+            mask::apply(&MaskPlan::new(Plane::Model, words.len() as u64, modulus)?, 0, &mut words)?;
+            Ok(MaskedInput::new(packing::pack(&words, modulus), None))
+        }
+    }
+}
 
-    let body = Bytes::from(packing::pack(&quantized.words, modulus));
-    Ok(MaskedInput { sha256: sha256(&body), body })
+impl MaskedInput {
+    fn new(body: Vec<u8>, signed: Option<SignedInput>) -> Self {
+        let body = Bytes::from(body);
+        Self { sha256: sha256(&body), body, signed }
+    }
 }
 
 /// Parameters that are not finite say which tensor went wrong, which a difference could not.
@@ -133,7 +174,7 @@ mod tests {
 
     fn run(trained: &Parameters) -> Result<MaskedInput, PipelineError> {
         let received = parameters("w", &[0.0, 1.0, 2.0]);
-        masked_input(&received, trained, 4, vec![], &codec(), &mut ChaCha20Rng::from_seed([1; 32]))
+        masked_input(&received, trained, 4, vec![], &codec(), &mut ChaCha20Rng::from_seed([1; 32]), Cover::Nothing)
     }
 
     #[test]
@@ -163,7 +204,7 @@ mod tests {
         let received = parameters("w", &[f32::MIN, 0.0, 0.0]);
         let trained = parameters("w", &[f32::MAX, 0.0, 0.0]);
         let mut rng = ChaCha20Rng::from_seed([1; 32]);
-        let error = masked_input(&received, &trained, 4, vec![], &codec(), &mut rng).unwrap_err();
+        let error = masked_input(&received, &trained, 4, vec![], &codec(), &mut rng, Cover::Nothing).unwrap_err();
         assert_eq!(error, PipelineError::Encode(EncodeError::NotFinite { index: 0 }), "the difference overflows");
     }
 }

@@ -9,13 +9,13 @@ use std::time::Duration;
 use client_sdk::clock::Now;
 use client_sdk::identity::SigningKey;
 use client_sdk::journal::{Journal, MemoryJournal};
-use client_sdk::participant::machine::{Action, Input, Machine, Request, Saved, Settings};
+use client_sdk::participant::machine::{Action, Input, Machine, Saved, Settings};
 use client_sdk::participant::snapshot;
 use client_sdk::transport::Transport;
 use client_sdk::{Outcome, Trainer};
 use futures_util::FutureExt;
 use rcgen::PublicKeyData;
-use support::{Coordinator, Fault, Nudge};
+use support::{Coordinator, Fault, Nudge, answer, secrets};
 use wire::Timestamp;
 use zeroize::Zeroizing;
 
@@ -56,19 +56,14 @@ impl Device {
         let load = |name| self.journal.load(name).unwrap();
         let saved = Saved { identity: load(snapshot::IDENTITY), round: load(snapshot::ROUND) };
         let token = Some(Zeroizing::new("token".to_owned()));
-        Machine::new(Settings::default(), token, &saved, SigningKey::generate, [self.processes; 32]).unwrap()
+        let (entropy, secrets) = ([self.processes; 32], secrets([self.processes; 32]));
+        Machine::new(Settings::default(), token, &saved, SigningKey::generate, entropy, secrets).unwrap()
     }
 
     fn perform(&mut self, action: Action) -> Input {
         let coordinator = self.coordinator.clone();
         match action {
-            Action::Send(request) => match request {
-                Request::Enroll(r) => Input::Enrolled(coordinator.enroll(&r).now_or_never().unwrap()),
-                Request::Renew(r) => Input::Renewed(coordinator.renew(&r).now_or_never().unwrap()),
-                Request::CheckIn(r) => Input::CheckedIn(coordinator.check_in(&r).now_or_never().unwrap()),
-                Request::Upload(r) => Input::Uploaded(coordinator.upload(&r).now_or_never().unwrap()),
-                Request::Abandon(r) => Input::Abandoned(coordinator.abandon(&r).now_or_never().unwrap()),
-            },
+            Action::Send(request) => answer(&coordinator, request),
             Action::Fetch { task, model, mut have } => {
                 let result = coordinator.fetch_model(task, &model, &mut have).now_or_never().unwrap();
                 Input::Fetched { have, result }

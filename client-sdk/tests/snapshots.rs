@@ -12,7 +12,7 @@ use client_sdk::journal::{FileJournal, Journal, JournalError, MemoryJournal};
 use client_sdk::participant::machine::{Action, Input, Machine, Request, Saved, Settings};
 use client_sdk::participant::snapshot;
 use client_sdk::{Participant, ParticipantError};
-use support::{Coordinator, Fault, Nudge, participant, sha256, task};
+use support::{Coordinator, Fault, Nudge, participant, secrets, sha256, task};
 use wire::Timestamp;
 use zeroize::Zeroizing;
 
@@ -26,7 +26,14 @@ fn record(name: &str) -> Zeroizing<Vec<u8>> {
 
 fn machine(identity: &str, round: Option<&str>) -> Result<Machine, ParticipantError> {
     let saved = Saved { identity: Some(record(identity)), round: round.map(record) };
-    Machine::new(Settings::default(), None, &saved, || unreachable!("the key is in the record"), [0; 32])
+    Machine::new(
+        Settings::default(),
+        None,
+        &saved,
+        || unreachable!("the key is in the record"),
+        [0; 32],
+        secrets([0; 32]),
+    )
 }
 
 fn first_request(mut machine: Machine) -> Request {

@@ -3,8 +3,9 @@
 use wire::participant::AbandonReason;
 
 use super::check_in::CheckIn;
+use super::core::{Attempts, Core};
 use super::event::Outcome;
-use super::machine::{Action, Attempts, Core, Request, State};
+use super::machine::{Action, Request, State};
 use crate::clock::Now;
 use crate::transport::retry::{Verdict, judge};
 use crate::transport::{Abandonment, Place, TransportError};
@@ -28,11 +29,8 @@ impl Abandon {
         if let Some(wait) = self.attempts.wait(now) {
             return wait;
         }
-        let Some(identity) = &core.identity else {
-            return Action::Finished(Err(super::error::ParticipantError::NotEnrolled));
-        };
-        let participant = identity.certified.participant;
-        Action::Send(Request::Abandon(Abandonment { place: self.place, participant, reason: self.reason }))
+        let (place, reason) = (self.place, self.reason);
+        core.send(|participant| Request::Abandon(Abandonment { place, participant, reason }))
     }
 
     pub(super) fn abandoned(self, core: &mut Core, result: Result<(), TransportError>, now: Now) -> State {

@@ -11,9 +11,11 @@ use super::driver::{Participant, Slot};
 use super::error::ParticipantError;
 use super::event::Event;
 use super::machine::{Machine, Saved, Settings};
+use super::session::SecurityPolicy;
 use super::snapshot;
 use crate::clock::{Clock, SystemClock};
 use crate::conditions::{Always, Conditions};
+use crate::entropy::SystemSecrets;
 use crate::identity::SigningKey;
 use crate::journal::Journal;
 use crate::trainer::Trainer;
@@ -41,6 +43,9 @@ pub enum BuildError {
         /// Its name.
         label: String,
     },
+    /// A policy that no session could meet.
+    #[error("min_tolerated_corrupt is {0}: a fraction of the cohort between 0 and 0.5 can be withstood")]
+    BadPolicy(f64),
     /// The server's address or the CA cannot be used.
     #[error(transparent)]
     Transport(#[from] TransportError),
@@ -149,8 +154,16 @@ impl Builder {
         self
     }
 
+    /// What to demand of secure aggregation, beyond what every session must be; default: what the task says, which
+    /// [`Event::Assigned`] tells.
+    #[must_use]
+    pub fn secure_aggregation(mut self, policy: SecurityPolicy) -> Self {
+        self.settings.security = policy;
+        self
+    }
+
     /// Makes the participant's rounds repeatable, for experiments: training and rounding become a function of seed, round
-    /// and name. Default: none, and that is the private choice.
+    /// and name. Keys and masks never do. Default: none, and that is the private choice.
     #[must_use]
     pub fn seed(mut self, seed: Option<u64>) -> Self {
         self.settings.seed = seed;
@@ -198,6 +211,9 @@ impl Builder {
     /// [`BuildError`].
     pub fn build(self) -> Result<Participant, BuildError> {
         self.check_names()?;
+        if !self.settings.security.is_valid() {
+            return Err(BuildError::BadPolicy(self.settings.security.min_tolerated_corrupt));
+        }
         let trainer = self.trainer.ok_or(BuildError::Missing("trainer"))?;
         let journal = self.journal.ok_or(BuildError::Missing("journal"))?;
         let transport = match self.transport {
@@ -208,7 +224,8 @@ impl Builder {
         let saved = Saved { identity: load(snapshot::IDENTITY)?, round: load(snapshot::ROUND)? };
         let mut entropy = [0; 32];
         SystemRandom::new().fill(&mut entropy).map_err(|_| BuildError::Randomness)?;
-        let machine = Machine::new(self.settings, self.token, &saved, SigningKey::generate, entropy)?;
+        let secrets = Box::new(SystemSecrets::new());
+        let machine = Machine::new(self.settings, self.token, &saved, SigningKey::generate, entropy, secrets)?;
         Ok(Participant {
             machine,
             transport,

@@ -3,12 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use secure_agg::rejection::Refusal;
 use wire::participant::{AbandonReason, Assignment, CheckInReply, CheckInRequest};
+use wire::problem::ProblemType;
 
+use super::core::{Attempts, Core, Ended};
 use super::error::{ParticipantError, problem_of};
 use super::event::{Event, Outcome};
 use super::fetch::Fetch;
-use super::machine::{Action, Attempts, Core, Ended, Request, State};
+use super::machine::{Action, Request, State};
+use super::session::{Session, SessionError};
+use super::share::Share;
 use super::work::Plan;
 use crate::clock::Now;
 use crate::transport::retry::{Verdict, judge};
@@ -20,7 +25,7 @@ const LONGEST_AWAY: Duration = Duration::from_secs(24 * 3600);
 /// Idle.
 #[derive(Clone, Copy, Default)]
 pub(super) struct CheckIn {
-    attempts: Attempts,
+    pub(super) attempts: Attempts,
 }
 
 impl CheckIn {
@@ -28,23 +33,24 @@ impl CheckIn {
         self.attempts.wait(now).unwrap_or_else(|| {
             let wait_ms = u64::try_from(core.settings.wait.as_millis()).unwrap_or(u64::MAX);
             let (task, examples) = (core.settings.task.clone(), core.examples);
-            Action::Send(Request::CheckIn(CheckInRequest { task, examples, wait_ms, keys: None }))
+            let keys = core.session.as_ref().and_then(Session::keys);
+            Action::Send(Request::CheckIn(CheckInRequest { task, examples, wait_ms, keys }))
         })
     }
 
     pub(super) fn checked_in(self, core: &mut Core, result: Result<CheckInReply, TransportError>, now: Now) -> State {
         let error = match result {
             Ok(CheckInReply::Assigned(assignment)) => return self.assigned(core, assignment, now),
-            Ok(CheckInReply::Invited(_)) => {
-                TransportError::Protocol("secure aggregation is not spoken here".to_owned())
-            }
+            Ok(CheckInReply::Invited(invitation)) => return self.invited(core, *invitation, now),
             Ok(CheckInReply::ComeBack { after_ms }) => {
                 let come_back = Duration::from_millis(after_ms).min(LONGEST_AWAY);
                 core.events.push(Event::CheckedIn { come_back });
                 let attempts = Attempts::not_before(now.elapsed.saturating_add(come_back));
                 return State::CheckIn(Self { attempts });
             }
-            Ok(CheckInReply::TaskOver { task }) => return State::Finished(Ok(Outcome::TaskOver { task })),
+            Ok(CheckInReply::TaskOver { task }) => {
+                return core.forget_keys(State::Finished(Ok(Outcome::TaskOver { task })));
+            }
             Err(error) => error,
         };
         let verdict = judge(&error);
@@ -52,6 +58,10 @@ impl CheckIn {
             return State::Finished(Err(end));
         }
         match verdict {
+            Verdict::Refused if is_rejected(&error) && core.session.is_some() => {
+                let attempts = self.attempts.again(core, now, "join the round", &error, None);
+                core.forget_keys(State::CheckIn(Self { attempts }))
+            }
             Verdict::Refused => {
                 State::Finished(Err(ParticipantError::Refused { what: "check in", problem: problem_of(error) }))
             }
@@ -66,7 +76,7 @@ impl CheckIn {
     fn assigned(self, core: &mut Core, assignment: Box<Assignment>, now: Now) -> State {
         let place = Place { task: assignment.task, round: assignment.round, attempt: assignment.attempt };
         match core.ended {
-            Some((ended, Ended::GivenUp(reason))) if ended == place => return core.give_up(place, reason),
+            Some((ended, Ended::GivenUp(reason))) if ended == place => return core.give_up(place, reason, None),
             Some((ended, Ended::Answered)) if ended == place => {
                 // One answer per place: the coordinator has not caught up yet.
                 let attempts = self.attempts.again(core, now, "check in", &"the same place was given again", None);
@@ -74,14 +84,40 @@ impl CheckIn {
             }
             _ => {}
         }
-        let remaining = Duration::from_millis(assignment.remaining_ms);
-        core.events.push(Event::Assigned { place, cohort: assignment.cohort, remaining });
-        match Plan::new(assignment) {
-            Ok(plan) => State::Fetch(Fetch::new(Arc::new(plan), now.elapsed.saturating_add(remaining))),
-            Err(error) => {
+        let (remaining, cohort) = (Duration::from_millis(assignment.remaining_ms), assignment.cohort);
+        let is_secure = assignment.secure_aggregation.is_some();
+        core.events.push(Event::Assigned { place, cohort, remaining, is_secure });
+        let deadline = now.elapsed.saturating_add(remaining);
+        let session = core.session.take().filter(|session| session.place == place);
+        let session = match of_session(core, &assignment, session) {
+            Ok(session) => session,
+            Err(error) => return core.refuse(place, &error, None),
+        };
+        match (Plan::new(assignment).map(Arc::new), session) {
+            (Ok(plan), Some(session)) => Share::enter(core, plan, deadline, session),
+            (Ok(plan), None) => State::Fetch(Fetch::new(plan, deadline, None)),
+            (Err(error), _) => {
                 core.events.push(Event::TrainingFailed { place, error: error.to_string() });
-                core.give_up(place, AbandonReason::Refused)
+                core.give_up(place, AbandonReason::Refused, None)
             }
         }
     }
+}
+
+/// The session for the place that is given, or none where the task has none.
+fn of_session(core: &Core, assignment: &Assignment, session: Option<Session>) -> Result<Option<Session>, SessionError> {
+    match (&assignment.secure_aggregation, session) {
+        (Some(terms), Some(session)) if session.terms == *terms => Ok(Some(session)),
+        (Some(_), Some(_)) => Err(Refusal::Different { what: "configuration" }.into()),
+        (Some(_), None) => Err(SessionError::NoKeys),
+        (None, Some(_)) => Err(SessionError::Downgraded),
+        (None, None) if core.settings.security.required => Err(SessionError::Uncovered),
+        (None, None) => Ok(None),
+    }
+}
+
+/// Whether the keys that were checked in with were not taken.
+fn is_rejected(error: &TransportError) -> bool {
+    matches!(error, TransportError::Problem { problem, .. }
+        if problem.problem_type() == Some(ProblemType::SessionRejected))
 }

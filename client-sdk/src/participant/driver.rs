@@ -229,6 +229,13 @@ async fn send(transport: Arc<dyn Transport>, request: Request) -> Input {
         Request::Renew(request) => Input::Renewed(transport.renew(&request).await),
         Request::CheckIn(request) => Input::CheckedIn(transport.check_in(&request).await),
         Request::Upload(upload) => Input::Uploaded(transport.upload(&upload).await),
+        Request::Announcement { what, place, participant, wait } => {
+            Input::Announced(transport.announcement(what, place, participant, wait).await)
+        }
+        Request::Evidence { place, dealer } => Input::Evidenced(transport.evidence(place, dealer).await),
+        Request::Answer { what, place, participant, body } => {
+            Input::Answered(transport.answer(what, place, participant, body).await)
+        }
         Request::Abandon(abandonment) => Input::Abandoned(transport.abandon(&abandonment).await),
     }
 }

@@ -7,9 +7,10 @@ use wire::participant::{EnrollReply, EnrollRequest};
 use wire::problem::ProblemType;
 
 use super::check_in::CheckIn;
+use super::core::{Attempts, Core};
 use super::error::{ParticipantError, problem_of};
 use super::event::Event;
-use super::machine::{Action, Attempts, Core, Request, State};
+use super::machine::{Action, Request, State};
 use crate::clock::Now;
 use crate::identity::Identity;
 use crate::transport::TransportError;

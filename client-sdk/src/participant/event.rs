@@ -26,6 +26,11 @@ pub enum Event {
         /// When the coordinator wants to see us again.
         come_back: Duration,
     },
+    /// Keys were made for a round with secure aggregation whose cohort is about to be drawn.
+    Invited {
+        /// For which.
+        place: Place,
+    },
     /// A place in a round was given.
     Assigned {
         /// Where.
@@ -34,6 +39,50 @@ pub enum Event {
         cohort: u32,
         /// Until collection closes.
         remaining: Duration,
+        /// Whether the update will be masked; otherwise the coordinator can read it.
+        is_secure: bool,
+    },
+    /// Shares of this participant's mask seeds were dealt to the cohort.
+    Shared {
+        /// Where.
+        place: Place,
+        /// Participants in the cohort, this one included.
+        participants: usize,
+    },
+    /// What the others dealt has come and opens.
+    Delivered {
+        /// Where.
+        place: Place,
+        /// Who dealt: the update will be masked with some or all of them.
+        dealers: u16,
+    },
+    /// A dealer's shares do not open, as it signed them. The round ends with this.
+    Complained {
+        /// Where.
+        place: Place,
+        /// Whose.
+        dealer: ParticipantId,
+    },
+    /// It was signed whose updates are in the sum, this participant's among them.
+    Confirmed {
+        /// Where.
+        place: Place,
+        /// How many they are.
+        survivors: u16,
+    },
+    /// The shares were made ready that help to open the sum, and nothing else.
+    Unmasked {
+        /// Where.
+        place: Place,
+        /// How many signed the same survivors.
+        signers: usize,
+    },
+    /// This participant takes no (further) part: something was not as it must be. The reason stays on this device.
+    Refused {
+        /// Where.
+        place: Place,
+        /// Why; with the protocol's own code in front where it has one.
+        reason: String,
     },
     /// The model has come and is what its digest says.
     Fetched {

@@ -6,10 +6,12 @@ use std::time::Duration;
 use wire::participant::AbandonReason;
 use wire::problem::ProblemType;
 
-use super::check_in::CheckIn;
+use super::core::{Attempts, Core};
+use super::delivery::AwaitDelivery;
 use super::event::Event;
-use super::machine::{Action, Attempts, Core, State};
+use super::machine::{Action, State};
 use super::recall::Recall;
+use super::session::Session;
 use super::work::Plan;
 use crate::clock::Now;
 use crate::pipeline::sha256;
@@ -23,6 +25,8 @@ const MOST_WRONG_FILES: u32 = 3;
 pub(super) struct Fetch {
     pub(super) plan: Arc<Plan>,
     pub(super) deadline: Duration,
+    /// In which shares were dealt, if the task has secure aggregation.
+    session: Option<Session>,
     /// Lent to the action while a transfer runs.
     have: Vec<u8>,
     wrong_files: u32,
@@ -30,8 +34,8 @@ pub(super) struct Fetch {
 }
 
 impl Fetch {
-    pub(super) fn new(plan: Arc<Plan>, deadline: Duration) -> Self {
-        Self { plan, deadline, have: Vec::new(), wrong_files: 0, attempts: Attempts::default() }
+    pub(super) fn new(plan: Arc<Plan>, deadline: Duration, session: Option<Session>) -> Self {
+        Self { plan, deadline, session, have: Vec::new(), wrong_files: 0, attempts: Attempts::default() }
     }
 
     pub(super) fn action(&mut self, now: Now) -> Action {
@@ -67,11 +71,16 @@ impl Fetch {
         match self.plan.read_model(file) {
             Ok(received) => {
                 core.events.push(Event::Fetched { place, version: base.version, bytes: base.bytes });
-                Recall::enter(core, self.plan, self.deadline, received)
+                match self.session {
+                    Some(session) => {
+                        State::AwaitDelivery(AwaitDelivery::new(self.plan, self.deadline, received, session))
+                    }
+                    None => Recall::enter(core, self.plan, self.deadline, received, None),
+                }
             }
             Err(error) => {
                 core.events.push(Event::TrainingFailed { place, error: error.to_string() });
-                core.give_up(place, AbandonReason::Refused)
+                core.give_up(place, AbandonReason::Refused, None)
             }
         }
     }
@@ -81,7 +90,7 @@ impl Fetch {
         self.wrong_files += 1;
         if self.wrong_files >= MOST_WRONG_FILES {
             core.events.push(Event::TrainingFailed { place: self.plan.place, error: error.to_string() });
-            return core.give_up(self.plan.place, AbandonReason::Refused);
+            return core.give_up(self.plan.place, AbandonReason::Refused, None);
         }
         let attempts = self.attempts.again(core, now, "fetch the model", error, None);
         State::Fetch(Self { have: Vec::new(), attempts, ..self })
@@ -93,17 +102,14 @@ impl Fetch {
             return State::Finished(Err(end));
         }
         match verdict {
-            Verdict::RoundOver => {
-                core.round_over(self.plan.place, &error.to_string());
-                State::CheckIn(CheckIn::default())
-            }
+            Verdict::RoundOver => core.round_over(self.plan.place, &error.to_string(), None),
             Verdict::Again(after) => {
                 let attempts = self.attempts.again(core, now, "fetch the model", error, after);
                 State::Fetch(Self { have, attempts, ..self })
             }
             // What we have does not fit the file: begin anew.
             _ if is_bad_range(error) => self.wrong(core, error, now),
-            _ => core.give_up(self.plan.place, AbandonReason::Refused),
+            _ => core.give_up(self.plan.place, AbandonReason::Refused, None),
         }
     }
 }

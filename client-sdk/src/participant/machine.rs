@@ -8,32 +8,43 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
-use wire::TaskId;
+use secure_agg::client::Client;
 use wire::participant::{
-    AbandonReason, CheckInReply, CheckInRequest, EnrollReply, EnrollRequest, ModelRef, Receipt, RenewRequest,
+    Announcement, Answer, CheckInReply, CheckInRequest, EnrollReply, EnrollRequest, ModelRef, Receipt, RenewRequest,
 };
+use wire::{ParticipantId, TaskId};
 use zeroize::Zeroizing;
 
 use super::abandon::Abandon;
 use super::check_in::CheckIn;
+use super::complain::Complain;
+use super::confirm::Confirm;
+use super::core::{Core, Ended};
+use super::delivery::AwaitDelivery;
 use super::enroll::Enroll;
-use super::error::{ParticipantError, problem_of};
+use super::error::ParticipantError;
 use super::event::{Event, Outcome};
+use super::exchange::Say;
 use super::fetch::Fetch;
 use super::persist::Persist;
 use super::recall::Recall;
 use super::renew::Renew;
-use super::snapshot::{IdentityRecord, RoundRecord};
+use super::session::{SecurityPolicy, Session, SessionError};
+use super::share::Share;
+use super::snapshot::{IdentityRecord, RoundRecord, RoundState};
 use super::train::Train;
+use super::unmask::Unmask;
 use super::upload::Sending;
 use super::work::{Contribution, Work, WorkError};
 use crate::clock::Now;
 use crate::conditions::Readiness;
+use crate::entropy::Secrets;
 use crate::identity::{Identity, IdentityError, SigningKey};
 use crate::journal::JournalError;
-use crate::transport::retry::{RetryPolicy, Verdict};
+use crate::transport::retry::RetryPolicy;
 use crate::transport::{Abandonment, Place, TransportError, Upload};
 
 /// What the caller is to do next. Until it reports back, polling again gives the same action.
@@ -71,6 +82,35 @@ pub enum Request {
     CheckIn(CheckInRequest),
     /// [`crate::transport::Transport::upload`].
     Upload(Upload),
+    /// [`crate::transport::Transport::announcement`].
+    Announcement {
+        /// Which.
+        what: Announcement,
+        /// Of which session.
+        place: Place,
+        /// For whom.
+        participant: ParticipantId,
+        /// How long to wait for it.
+        wait: Duration,
+    },
+    /// [`crate::transport::Transport::evidence`].
+    Evidence {
+        /// Of which session.
+        place: Place,
+        /// Who dealt.
+        dealer: ParticipantId,
+    },
+    /// [`crate::transport::Transport::answer`].
+    Answer {
+        /// Which.
+        what: Answer,
+        /// Of which session.
+        place: Place,
+        /// From whom.
+        participant: ParticipantId,
+        /// The encoded message.
+        body: Bytes,
+    },
     /// [`crate::transport::Transport::abandon`].
     Abandon(Abandonment),
 }
@@ -108,6 +148,12 @@ pub enum Input {
     Persisted(Result<(), JournalError>),
     /// The answer to [`Request::Upload`].
     Uploaded(Result<Receipt, TransportError>),
+    /// The answer to [`Request::Announcement`].
+    Announced(Result<Option<Bytes>, TransportError>),
+    /// The answer to [`Request::Evidence`].
+    Evidenced(Result<Bytes, TransportError>),
+    /// The answer to [`Request::Answer`].
+    Answered(Result<(), TransportError>),
     /// The answer to [`Request::Abandon`].
     Abandoned(Result<(), TransportError>),
     /// The certificate cannot be used.
@@ -131,6 +177,8 @@ pub struct Settings {
     pub wait: Duration,
     /// How failures are spaced.
     pub retry: RetryPolicy,
+    /// What it demands of secure aggregation.
+    pub security: SecurityPolicy,
 }
 
 impl Default for Settings {
@@ -142,6 +190,7 @@ impl Default for Settings {
             seed: None,
             wait: Duration::from_secs(25),
             retry: RetryPolicy::default(),
+            security: SecurityPolicy::default(),
         }
     }
 }
@@ -167,43 +216,23 @@ pub(super) enum State {
     Enroll(Enroll),
     Renew(Renew),
     CheckIn(CheckIn),
+    Share(Share),
     Fetch(Fetch),
+    AwaitDelivery(AwaitDelivery),
+    Complain(Complain),
     Recall(Recall),
     Train(Train),
     Upload(Sending),
+    Confirm(Confirm),
+    Unmask(Unmask),
     Abandon(Abandon),
     Finished(Result<Outcome, ParticipantError>),
 }
 
-/// What all states share.
-pub(super) struct Core {
-    pub(super) settings: Settings,
-    pub(super) key: Arc<SigningKey>,
-    pub(super) identity: Option<Arc<Identity>>,
-    pub(super) token: Option<Zeroizing<String>>,
-    pub(super) examples: u64,
-    pub(super) readiness: Readiness,
-    pub(super) stopping: bool,
-    /// How the last round ended; its place is never taken again.
-    pub(super) ended: Option<(Place, Ended)>,
-    /// Not before, on the clock that never jumps: a calendar that does must not make a participant renew all the time.
-    pub(super) next_renewal: Duration,
-    pub(super) rng: ChaCha20Rng,
-    pub(super) events: Vec<Event>,
-}
-
-/// How a round ended for this participant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
-    /// Its update was sent, or came too late.
-    Answered,
-    /// It gave up.
-    GivenUp(AbandonReason),
-}
-
 impl Machine {
-    /// Begins, or goes on from what the journal held. `fresh_key` is asked only if there is no identity yet; `entropy` must
-    /// come from the system's randomness (or from a seed, in tests).
+    /// Begins, or goes on from what the journal held. `fresh_key` is asked only if there is no identity yet. `entropy` is for
+    /// pauses, shuffling and rounding, `secrets` for the keys and shares of secure aggregation: both come from the system's
+    /// randomness, or in tests from a seed.
     ///
     /// # Errors
     /// [`ParticipantError::NotEnrolled`] without token and certificate; [`ParticipantError::Journal`] for records that
@@ -214,6 +243,7 @@ impl Machine {
         saved: &Saved,
         fresh_key: impl FnOnce() -> Result<SigningKey, IdentityError>,
         entropy: [u8; 32],
+        secrets: Secrets,
     ) -> Result<Self, ParticipantError> {
         let record = saved.identity.as_ref().map(|record| IdentityRecord::decode(record)).transpose()?;
         let is_new = record.is_none();
@@ -227,10 +257,7 @@ impl Machine {
         if identity.is_none() && token.is_none() {
             return Err(ParticipantError::NotEnrolled);
         }
-        let ended = match &round {
-            Some(RoundRecord::Done(place)) => Some((*place, Ended::Answered)),
-            _ => None,
-        };
+        let (round, released) = round.map(|record| (record.state, record.released)).unzip();
         let mut core = Core {
             settings,
             key,
@@ -239,16 +266,24 @@ impl Machine {
             examples: 0,
             readiness: Readiness::Ready,
             stopping: false,
-            ended,
+            ended: None,
+            session: None,
+            holds: None,
+            released: released.unwrap_or_default(),
+            declined: None,
             next_renewal: Duration::ZERO,
             rng: ChaCha20Rng::from_seed(entropy),
+            secrets,
             events: Vec::new(),
         };
         let state = match (&core.identity, round) {
             (None, _) if is_new => core.save_identity(State::Enroll(Enroll::default())),
             (None, _) => State::Enroll(Enroll::default()),
-            (Some(_), Some(RoundRecord::Pending(pending))) => State::Upload(Sending::new(pending)),
-            (Some(_), _) => State::CheckIn(CheckIn::default()),
+            (Some(_), Some(round)) => State::resume(&mut core, round).unwrap_or_else(|error| {
+                // The record was read and checked: there is no such state in it.
+                State::Finished(Err(JournalError::corrupt(super::snapshot::ROUND, error).into()))
+            }),
+            (Some(_), None) => State::CheckIn(CheckIn::default()),
         };
         Ok(Self { core, state })
     }
@@ -280,7 +315,9 @@ impl Machine {
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
         match &self.state {
+            State::Share(state) => Some(state.deadline),
             State::Fetch(state) => Some(state.deadline),
+            State::AwaitDelivery(state) => Some(state.deadline),
             State::Train(state) => Some(state.deadline),
             _ => None,
         }
@@ -293,6 +330,39 @@ impl Machine {
 }
 
 impl State {
+    /// Where a process that died had come to in its round.
+    fn resume(core: &mut Core, round: RoundState) -> Result<Self, SessionError> {
+        match round {
+            RoundState::Done { place, given_up } => {
+                core.ended = Some((place, given_up.map_or(Ended::Answered, Ended::GivenUp)));
+                Ok(Self::CheckIn(CheckIn::default()))
+            }
+            RoundState::Pending(pending) => {
+                core.holds = Some(pending.place);
+                let signed = pending.session.as_ref().map(Session::resend).transpose()?;
+                Ok(Self::Upload(Sending::new(pending, signed)))
+            }
+            RoundState::Session { session, personal } => {
+                let place = session.place;
+                core.holds = Some(place);
+                let client = session.client()?;
+                Ok(match &client {
+                    Client::ShareKeys(_) | Client::MaskInput(_) => {
+                        // The assignment will be given again, or the keys asked for.
+                        core.session = Some(session);
+                        Self::CheckIn(CheckIn::default())
+                    }
+                    Client::CheckConsistency(_) => Self::Confirm(Confirm::new(session, personal)),
+                    Client::Unmask(_) => Self::Confirm(Confirm::resume(session, personal, client.resend())),
+                    Client::Answered(_) => Self::Unmask(Unmask::resume(session, personal, client.resend())),
+                    Client::Complained(_) => {
+                        Self::Complain(Complain::new(place, Say::new(Answer::Complaint, client.resend())))
+                    }
+                })
+            }
+        }
+    }
+
     fn handle(self, core: &mut Core, input: Input, now: Now) -> Self {
         match (self, input) {
             (state, Input::Shutdown) => {
@@ -309,19 +379,62 @@ impl State {
             (Self::Recall(state), Input::Loaded(result)) => state.loaded(core, result),
             (Self::Train(state), Input::Trained(result)) => state.trained(core, result),
             (Self::Upload(state), Input::Uploaded(result)) => state.uploaded(core, result, now),
+            (state, Input::Announced(result)) => state.announced(core, result, now),
+            (state, Input::Answered(result)) => state.answered(core, result, now),
+            (Self::AwaitDelivery(state), Input::Evidenced(result)) => state.evidenced(core, result, now),
             (Self::Abandon(state), Input::Abandoned(result)) => state.abandoned(core, result, now),
             // Time alone, or an answer to a state that was left by a shutdown.
             (state, _) => state,
         }
     }
 
+    fn announced(self, core: &mut Core, result: Result<Option<Bytes>, TransportError>, now: Now) -> Self {
+        match self {
+            Self::Share(state) => state.announced(core, result, now),
+            Self::AwaitDelivery(state) => state.announced(core, result, now),
+            Self::Confirm(state) => state.announced(core, result, now),
+            Self::Unmask(state) => state.announced(core, result, now),
+            state => state,
+        }
+    }
+
+    fn answered(self, core: &mut Core, result: Result<(), TransportError>, now: Now) -> Self {
+        match self {
+            Self::Share(state) => state.answered(core, result, now),
+            Self::Complain(state) => state.answered(core, result, now),
+            Self::Confirm(state) => state.answered(core, result, now),
+            Self::Unmask(state) => state.answered(core, result, now),
+            state => state,
+        }
+    }
+
+    /// Whether it only has something to say, which can wait until the app is ready or runs again.
+    fn can_wait(&self) -> bool {
+        matches!(
+            self,
+            Self::Enroll(_)
+                | Self::Renew(_)
+                | Self::CheckIn(_)
+                | Self::Upload(_)
+                | Self::Complain(_)
+                | Self::Confirm(_)
+                | Self::Unmask(_)
+        )
+    }
+
     /// What follows from circumstances rather than from answers: shutdown, conditions, deadlines, an ageing certificate.
     fn settle(self, core: &mut Core, now: Now) -> Self {
         match self {
-            Self::Enroll(_) | Self::Renew(_) | Self::CheckIn(_) | Self::Upload(_) if core.stopping => {
-                Self::Finished(Ok(Outcome::Stopped))
-            }
+            state if core.stopping && state.can_wait() => Self::Finished(Ok(Outcome::Stopped)),
             Self::CheckIn(then) if core.is_renewal_due(now) => Self::Renew(Renew { then }),
+            Self::Share(state) => match core.must_leave(state.deadline, now) {
+                Some(leave) => core.leave(state.plan.place, leave),
+                None => Self::Share(state),
+            },
+            Self::AwaitDelivery(state) => match core.must_leave(state.deadline, now) {
+                Some(leave) => core.leave(state.plan.place, leave),
+                None => Self::AwaitDelivery(state),
+            },
             Self::Fetch(state) => match core.must_leave(state.deadline, now) {
                 Some(leave) => core.leave(state.plan.place, leave),
                 None => Self::Fetch(state),
@@ -342,11 +455,7 @@ impl State {
     }
 
     fn action(&mut self, core: &mut Core, now: Now) -> Action {
-        if let (
-            Self::Enroll(_) | Self::Renew(_) | Self::CheckIn(_) | Self::Upload(_),
-            Readiness::NotReady { ask_again },
-        ) = (&*self, core.readiness)
-        {
+        if let (true, Readiness::NotReady { ask_again }) = (self.can_wait(), core.readiness) {
             return Action::WaitUntil(now.elapsed.saturating_add(ask_again));
         }
         match self {
@@ -354,113 +463,17 @@ impl State {
             Self::Enroll(state) => state.action(core, now),
             Self::Renew(state) => state.action(core),
             Self::CheckIn(state) => state.action(core, now),
+            Self::Share(state) => state.action(core, now),
             Self::Fetch(state) => state.action(now),
+            Self::AwaitDelivery(state) => state.action(core, now),
+            Self::Complain(state) => state.action(core, now),
             Self::Recall(state) => state.action(),
             Self::Train(state) => state.action(),
             Self::Upload(state) => state.action(core, now),
+            Self::Confirm(state) => state.action(core, now),
+            Self::Unmask(state) => state.action(core, now),
             Self::Abandon(state) => state.action(core, now),
             Self::Finished(result) => Action::Finished(result.clone()),
         }
-    }
-}
-
-/// Why a round is left before its update is made.
-pub(super) enum Leave {
-    GiveUp(AbandonReason),
-    DeadlinePassed,
-}
-
-impl Core {
-    /// Writes who we are, then goes on.
-    pub(super) fn save_identity(&mut self, then: State) -> State {
-        let certified = self.identity.as_ref().map(|identity| identity.certified.clone());
-        match (IdentityRecord { key: Arc::clone(&self.key), certified }).encode() {
-            Ok(bytes) => {
-                let record = Record { name: super::snapshot::IDENTITY.to_owned(), bytes };
-                State::Persist(Persist::new(vec![record], then))
-            }
-            Err(error) => State::Finished(Err(error.into())),
-        }
-    }
-
-    fn is_renewal_due(&self, now: Now) -> bool {
-        let due = self.identity.as_ref().is_some_and(|identity| now.wall >= identity.certified.renew_at);
-        due && now.elapsed >= self.next_renewal
-    }
-
-    fn must_leave(&self, deadline: Duration, now: Now) -> Option<Leave> {
-        if self.stopping {
-            return Some(Leave::GiveUp(AbandonReason::ShuttingDown));
-        }
-        if now.elapsed >= deadline {
-            return Some(Leave::DeadlinePassed);
-        }
-        matches!(self.readiness, Readiness::NotReady { .. }).then_some(Leave::GiveUp(AbandonReason::Conditions))
-    }
-
-    fn leave(&mut self, place: Place, leave: Leave) -> State {
-        match leave {
-            Leave::GiveUp(reason) => self.give_up(place, reason),
-            Leave::DeadlinePassed => {
-                self.round_over(place, "its deadline has passed");
-                State::CheckIn(CheckIn::default())
-            }
-        }
-    }
-
-    /// Tells the coordinator not to wait for us.
-    pub(super) fn give_up(&mut self, place: Place, reason: AbandonReason) -> State {
-        self.ended = Some((place, Ended::GivenUp(reason)));
-        self.events.push(Event::Abandoned { place, reason });
-        State::Abandon(Abandon::new(place, reason))
-    }
-
-    pub(super) fn round_over(&mut self, place: Place, reason: &str) {
-        self.ended = Some((place, Ended::Answered));
-        self.events.push(Event::RoundOver { place, reason: reason.to_owned() });
-    }
-
-    /// The end, if this error means one wherever it comes.
-    pub(super) fn fatal(&self, error: &TransportError, verdict: Verdict) -> Option<ParticipantError> {
-        match verdict {
-            Verdict::Revoked => Some(ParticipantError::Revoked(problem_of(error.clone()))),
-            Verdict::Expired => Some(ParticipantError::Expired(problem_of(error.clone()))),
-            Verdict::Again(_) | Verdict::RoundOver | Verdict::Refused => None,
-        }
-    }
-}
-
-/// When a state that asks the coordinator for something may ask (again).
-#[derive(Clone, Copy, Default)]
-pub(super) struct Attempts {
-    pub(super) failures: u32,
-    ready_at: Duration,
-}
-
-impl Attempts {
-    /// Not before `ready_at`.
-    pub(super) fn not_before(ready_at: Duration) -> Self {
-        Self { failures: 0, ready_at }
-    }
-
-    /// One more failure: wait longer.
-    pub(super) fn again(
-        mut self,
-        core: &mut Core,
-        now: Now,
-        what: &'static str,
-        error: &dyn std::fmt::Display,
-        retry_after: Option<Duration>,
-    ) -> Self {
-        self.failures = self.failures.saturating_add(1);
-        let after = core.settings.retry.delay(self.failures, retry_after, &mut core.rng);
-        self.ready_at = now.elapsed.saturating_add(after);
-        core.events.push(Event::Retry { what, error: error.to_string(), after });
-        self
-    }
-
-    /// The moment to wait for, if it has not come.
-    pub(super) fn wait(&self, now: Now) -> Option<Action> {
-        (now.elapsed < self.ready_at).then_some(Action::WaitUntil(self.ready_at))
     }
 }

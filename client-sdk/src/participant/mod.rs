@@ -5,21 +5,37 @@
 //!             ▲ ▼                  └────────────┴─► Abandon ─► CheckIn
 //!            Renew
 //! ```
+//!
+//! With secure aggregation there is more to say, and each thing is persisted before it is said:
+//!
+//! ```text
+//! CheckIn ─► (invited: keys) ─► CheckIn ─► Share ─► Fetch ─► AwaitDelivery ─► (Recall) ─► Train (and mask) ─► Upload
+//!                                                                └─► Complain        CheckIn ◄─ Unmask ◄─ Confirm ◄┘
+//! ```
 
 mod abandon;
 mod builder;
 mod check_in;
+mod complain;
+mod confirm;
+mod core;
+mod delivery;
 mod driver;
 mod enroll;
 mod error;
 mod event;
+mod exchange;
 mod fetch;
+mod invited;
 pub mod machine;
 mod persist;
 mod recall;
 mod renew;
+mod session;
+mod share;
 pub mod snapshot;
 mod train;
+mod unmask;
 mod upload;
 mod work;
 
@@ -27,4 +43,5 @@ pub use builder::{BuildError, Builder};
 pub use driver::{Participant, Progress};
 pub use error::ParticipantError;
 pub use event::{Event, Outcome};
+pub use session::SecurityPolicy;
 pub use work::{Contribution, PlanError, Work, WorkError};

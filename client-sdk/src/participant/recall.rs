@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use learning::Parameters;
+use secure_agg::client::Masking;
 use zeroize::Zeroizing;
 
-use super::machine::{Action, Core, State};
+use super::core::Core;
+use super::machine::{Action, State};
+use super::session::Session;
 use super::snapshot;
 use super::train::Train;
-use super::work::{Plan, Work};
+use super::work::{Masks, Plan, Work};
 use crate::journal::JournalError;
 use crate::personalize::PersonalTensors;
 use crate::seed::RoundSeeds;
@@ -19,12 +22,20 @@ pub(super) struct Recall {
     pub(super) plan: Arc<Plan>,
     pub(super) deadline: Duration,
     received: Parameters,
+    /// The session and its masks, if the task has secure aggregation.
+    masks: Option<(Session, Box<Masking>)>,
 }
 
 impl Recall {
     /// Goes straight to training where everything is shared.
-    pub(super) fn enter(core: &mut Core, plan: Arc<Plan>, deadline: Duration, received: Parameters) -> State {
-        let state = Self { plan, deadline, received };
+    pub(super) fn enter(
+        core: &mut Core,
+        plan: Arc<Plan>,
+        deadline: Duration,
+        received: Parameters,
+        masks: Option<(Session, Box<Masking>)>,
+    ) -> State {
+        let state = Self { plan, deadline, received, masks };
         if state.plan.is_personal() { State::Recall(state) } else { state.train(core, None) }
     }
 
@@ -51,7 +62,11 @@ impl Recall {
             Some(seed) => RoundSeeds::repeatable(seed, self.plan.place.round, name),
             None => RoundSeeds::fresh(&mut core.rng),
         };
-        let work = Work::new(Arc::clone(&self.plan), self.received, personal, seeds);
-        State::Train(Train { plan: self.plan, deadline: self.deadline, work: Arc::new(work) })
+        let (session, masks) = match self.masks {
+            Some((session, masking)) => (Some(session), Some(Masks::new(masking, Arc::clone(&core.key)))),
+            None => (None, None),
+        };
+        let work = Arc::new(Work::new(Arc::clone(&self.plan), self.received, personal, seeds, masks));
+        State::Train(Train { plan: self.plan, deadline: self.deadline, work, session })
     }
 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 use wire::participant::{EnrollReply, RenewRequest};
 
 use super::check_in::CheckIn;
+use super::core::Core;
 use super::error::ParticipantError;
 use super::event::Event;
-use super::machine::{Action, Core, Request, State};
+use super::machine::{Action, Request, State};
 use crate::clock::Now;
 use crate::identity::Identity;
 use crate::transport::TransportError;

@@ -3,10 +3,12 @@
 //! A record is `"tributary record"`, the version (u16), the length of a JSON header (u32), the header, the binary parts
 //! whose lengths the header gives, and SHA-256 of all that; numbers are little-endian. Fields are added to headers, never
 //! renamed or removed; `tests/snapshots` holds a record of every version.
+//!
+//! A record carries the lowest version that can be understood: an SDK that is older says so instead of taking it for damaged.
+//! Version 1 has identities, updates without masks and rounds that are done; version 2 has sessions of secure aggregation.
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use wire::{Digest, ParticipantId, TaskId, Timestamp};
 use zeroize::Zeroizing;
@@ -14,15 +16,23 @@ use zeroize::Zeroizing;
 use crate::identity::{Certified, SigningKey};
 use crate::journal::JournalError;
 use crate::pipeline::sha256;
-use crate::transport::Place;
+
+mod round;
+
+pub(super) use round::{Pending, RoundRecord, RoundState, encode_done, encode_session};
 
 /// Name of the record that says who the participant is.
 pub const IDENTITY: &str = "identity";
-/// Name of the record of the update that may be on its way.
+/// Name of the record of the round: keys of a session, the update that may be on its way, or that it is done.
 pub const ROUND: &str = "round";
 
 const MAGIC: &[u8; 16] = b"tributary record";
-const VERSION: u16 = 1;
+/// The newest version that is read and written.
+const VERSION: u16 = 2;
+/// Records without sessions.
+const PLAIN: u16 = 1;
+/// Records with a session.
+const SESSION: u16 = 2;
 const MAX_HEADER_BYTES: usize = 1 << 20;
 
 /// Name of the record of a task's personal tensors.
@@ -63,7 +73,7 @@ impl IdentityRecord {
             renew_at: certified.renew_at,
         });
         let key = self.key.expose_pkcs8();
-        encode(IDENTITY, &IdentityHeader { key_bytes: key.len(), certified }, &[key])
+        encode(IDENTITY, PLAIN, &IdentityHeader { key_bytes: key.len(), certified }, &[key])
     }
 
     pub(super) fn decode(record: &[u8]) -> Result<Self, JournalError> {
@@ -82,77 +92,19 @@ impl IdentityRecord {
     }
 }
 
-/// The last round this participant had anything to send for.
-pub(super) enum RoundRecord {
-    /// An update that must be sent, and resent, as exactly these bytes.
-    Pending(Pending),
-    /// It was reported, or the round went on without it. This place is never taken again.
-    Done(Place),
-}
-
-/// An update on its way.
-pub(super) struct Pending {
-    pub(super) place: Place,
-    pub(super) sha256: Digest,
-    pub(super) body: Bytes,
-    /// The personal tensors after the same training: they take effect when the round is done with.
-    pub(super) personal: Option<Zeroizing<Vec<u8>>>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "state", rename_all = "snake_case")]
-enum RoundHeader {
-    Pending { place: Place, sha256: Digest, body_bytes: usize, personal_bytes: Option<usize> },
-    Done { place: Place },
-}
-
-impl RoundRecord {
-    pub(super) fn encode(&self) -> Result<Zeroizing<Vec<u8>>, JournalError> {
-        match self {
-            Self::Done(place) => encode(ROUND, &RoundHeader::Done { place: *place }, &[]),
-            Self::Pending(pending) => pending.encode(),
-        }
-    }
-
-    pub(super) fn decode(record: &[u8]) -> Result<Self, JournalError> {
-        let (header, mut parts) = decode(ROUND, record)?;
-        match header {
-            RoundHeader::Done { place } => {
-                parts.end()?;
-                Ok(Self::Done(place))
-            }
-            RoundHeader::Pending { place, sha256, body_bytes, personal_bytes } => {
-                let body = Bytes::copy_from_slice(parts.take(body_bytes)?);
-                let personal = personal_bytes.map(|bytes| parts.take(bytes)).transpose()?;
-                let personal = personal.map(|bytes| Zeroizing::new(bytes.to_vec()));
-                parts.end()?;
-                Ok(Self::Pending(Pending { place, sha256, body, personal }))
-            }
-        }
-    }
-}
-
-impl Pending {
-    pub(super) fn encode(&self) -> Result<Zeroizing<Vec<u8>>, JournalError> {
-        let personal = self.personal.as_ref().map(|personal| personal.as_slice());
-        let header = RoundHeader::Pending {
-            place: self.place,
-            sha256: self.sha256,
-            body_bytes: self.body.len(),
-            personal_bytes: personal.map(<[u8]>::len),
-        };
-        encode(ROUND, &header, &[&self.body, personal.unwrap_or_default()])
-    }
-}
-
-fn encode(name: &str, header: &impl Serialize, parts: &[&[u8]]) -> Result<Zeroizing<Vec<u8>>, JournalError> {
+fn encode(
+    name: &str,
+    version: u16,
+    header: &impl Serialize,
+    parts: &[&[u8]],
+) -> Result<Zeroizing<Vec<u8>>, JournalError> {
     let header = serde_json::to_vec(header).map_err(|error| JournalError::corrupt(name, error))?;
     let length = u32::try_from(header.len()).map_err(|error| JournalError::corrupt(name, error))?;
     let parts_bytes: usize = parts.iter().map(|part| part.len()).sum();
     // The exact size at once: a growing vector would leave copies of keys behind.
     let mut record = Zeroizing::new(Vec::with_capacity(MAGIC.len() + 2 + 4 + header.len() + parts_bytes + 32));
     record.extend_from_slice(MAGIC);
-    record.extend_from_slice(&VERSION.to_le_bytes());
+    record.extend_from_slice(&version.to_le_bytes());
     record.extend_from_slice(&length.to_le_bytes());
     record.extend_from_slice(&header);
     for part in parts {
@@ -201,6 +153,10 @@ impl<'a> Parts<'a> {
         Ok(part)
     }
 
+    fn secret(&mut self, bytes: usize) -> Result<Zeroizing<Vec<u8>>, JournalError> {
+        self.take(bytes).map(|part| Zeroizing::new(part.to_vec()))
+    }
+
     fn end(&self) -> Result<(), JournalError> {
         if self.rest.is_empty() { Ok(()) } else { Err(JournalError::corrupt(self.name, "something is appended to it")) }
     }
@@ -210,49 +166,12 @@ impl<'a> Parts<'a> {
 mod tests {
     use super::*;
 
-    fn place() -> Place {
-        Place { task: "00000000-0000-0000-0000-000000000001".parse().unwrap(), round: 3, attempt: 1 }
-    }
-
-    fn pending() -> Pending {
-        let body = Bytes::from_static(b"masked input");
-        Pending { place: place(), sha256: sha256(&body), body, personal: Some(Zeroizing::new(b"stays".to_vec())) }
-    }
-
     #[test]
-    fn records_come_back() {
-        let record = RoundRecord::Pending(pending()).encode().unwrap();
-        let RoundRecord::Pending(back) = RoundRecord::decode(&record).unwrap() else { panic!("another record") };
-        assert_eq!((back.place, &back.body[..]), (place(), &b"masked input"[..]));
-        assert_eq!(back.personal.unwrap().as_slice(), b"stays");
-
+    fn an_identity_comes_back() {
         let key = Arc::new(SigningKey::generate().unwrap());
         let record = IdentityRecord { key: Arc::clone(&key), certified: None }.encode().unwrap();
         let back = IdentityRecord::decode(&record).unwrap();
         assert_eq!(back.key.expose_pkcs8(), key.expose_pkcs8());
         assert!(back.certified.is_none());
-    }
-
-    #[test]
-    fn every_damage_is_found() {
-        let record = RoundRecord::Pending(pending()).encode().unwrap();
-        for length in 0..record.len() {
-            assert!(RoundRecord::decode(&record[..length]).is_err(), "cut at {length}");
-        }
-        for position in 0..record.len() {
-            let mut damaged = record.to_vec();
-            damaged[position] ^= 1;
-            assert!(RoundRecord::decode(&damaged).is_err(), "bit flipped at {position}");
-        }
-        let error = RoundRecord::decode(&[&record[..], b"x"].concat()).map(|_| ()).unwrap_err();
-        assert!(error.to_string().contains("restore it from a backup"), "{error}");
-    }
-
-    #[test]
-    fn a_record_of_a_newer_sdk_is_not_taken_for_damage() {
-        let mut record = RoundRecord::Done(place()).encode().unwrap().to_vec();
-        record[MAGIC.len()] = 9;
-        let error = RoundRecord::decode(&record).map(|_| ()).unwrap_err();
-        assert!(matches!(error, JournalError::TooNew { version: 9, newest: 1, .. }), "{error}");
     }
 }

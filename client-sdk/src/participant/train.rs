@@ -3,23 +3,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use wire::participant::AbandonReason;
 
+use super::core::{Core, persist};
 use super::event::Event;
-use super::machine::{Action, Core, Record, State};
-use super::persist::Persist;
+use super::machine::{Action, State};
+use super::session::Session;
 use super::snapshot::{self, Pending};
 use super::upload::Sending;
 use super::work::{Contribution, Plan, Work, WorkError};
 use crate::journal::JournalError;
+use crate::pipeline::{MaskedInput, PipelineError};
 use crate::trainer::TrainerError;
-use crate::transport::Place;
 
 /// The trainer is at work.
 pub(super) struct Train {
     pub(super) plan: Arc<Plan>,
     pub(super) deadline: Duration,
     pub(super) work: Arc<Work>,
+    /// As it is without the input, if the task has secure aggregation.
+    pub(super) session: Option<Session>,
 }
 
 impl Train {
@@ -31,31 +35,45 @@ impl Train {
         let place = self.plan.place;
         let contribution = match result {
             Ok(contribution) => contribution,
-            Err(error) => {
-                core.events.push(Event::TrainingFailed { place, error: error.to_string() });
-                let reason = match error {
-                    WorkError::Trainer(TrainerError::Refused(_)) => AbandonReason::Refused,
-                    _ => AbandonReason::TrainingFailed,
-                };
-                return core.give_up(place, reason);
-            }
+            Err(error) => return failed(core, &self.plan, &error),
         };
-        match pending(place, &contribution).and_then(|pending| Ok((pending.encode()?, pending))) {
-            Ok((bytes, pending)) => {
+        if self.session.is_some() && contribution.input.signed.is_none() {
+            return failed(core, &self.plan, &WorkError::NotMasked);
+        }
+        match self.pending(&contribution) {
+            Ok((pending, signed)) => {
                 let Contribution { evaluated, trained, examples, .. } = contribution;
                 core.events.push(Event::Evaluated { place, metrics: evaluated });
                 core.events.push(Event::Trained { place, metrics: trained, examples });
-                let record = Record { name: snapshot::ROUND.to_owned(), bytes };
-                State::Persist(Persist::new(vec![record], State::Upload(Sending::new(pending))))
+                let records = core.pending_record(&pending);
+                persist(records, State::Upload(Sending::new(pending, signed)))
             }
             Err(error) => State::Finished(Err(error.into())),
         }
     }
+
+    /// What is kept, and what is sent beside the body.
+    fn pending(self, contribution: &Contribution) -> Result<(Pending, Option<Bytes>), JournalError> {
+        let place = self.plan.place;
+        let personal = contribution.personal.as_ref().map(|personal| personal.to_record()).transpose();
+        let personal = personal.map_err(|error| JournalError::corrupt(&snapshot::personal(place.task), error))?;
+        let MaskedInput { body, sha256, signed } = &contribution.input;
+        let (session, message) = match (self.session, signed) {
+            (Some(session), Some(signed)) => (Some(session.advance(&signed.snapshot)), Some(signed.message.clone())),
+            _ => (None, None),
+        };
+        Ok((Pending { place, sha256: *sha256, body: body.clone(), personal, session }, message))
+    }
 }
 
-fn pending(place: Place, contribution: &Contribution) -> Result<Pending, JournalError> {
-    let personal = contribution.personal.as_ref().map(|personal| personal.to_record()).transpose();
-    let personal = personal.map_err(|error| JournalError::corrupt(&snapshot::personal(place.task), error))?;
-    let input = &contribution.input;
-    Ok(Pending { place, sha256: input.sha256, body: input.body.clone(), personal })
+fn failed(core: &mut Core, plan: &Plan, error: &WorkError) -> State {
+    let place = plan.place;
+    core.events.push(Event::TrainingFailed { place, error: error.to_string() });
+    let reason = match error {
+        WorkError::Trainer(TrainerError::Refused(_)) | WorkError::Pipeline(PipelineError::Refused(_)) => {
+            AbandonReason::Refused
+        }
+        _ => AbandonReason::TrainingFailed,
+    };
+    core.give_up(place, reason, None)
 }

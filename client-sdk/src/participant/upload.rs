@@ -1,14 +1,15 @@
 //! Sends the masked input, the same bytes each time, until there is a receipt or no hope.
 //!
-//! This state alone may be entered from the journal: an app that was killed here goes on here.
+//! This state may be entered from the journal: an app that was killed here goes on here.
 
+use bytes::Bytes;
 use wire::participant::{AbandonReason, Receipt};
 
-use super::check_in::CheckIn;
+use super::confirm::Confirm;
+use super::core::{Attempts, Core};
 use super::event::Event;
-use super::machine::{Action, Attempts, Core, Ended, Record, Request, State};
-use super::persist::Persist;
-use super::snapshot::{self, Pending, RoundRecord};
+use super::machine::{Action, Request, State};
+use super::snapshot::Pending;
 use crate::clock::Now;
 use crate::transport::retry::{Verdict, judge};
 use crate::transport::{TransportError, Upload};
@@ -16,34 +17,29 @@ use crate::transport::{TransportError, Upload};
 /// An update waits for its receipt.
 pub(super) struct Sending {
     pending: Pending,
+    /// The session's signature on it.
+    signed: Option<Bytes>,
     attempts: Attempts,
 }
 
 impl Sending {
-    pub(super) fn new(pending: Pending) -> Self {
-        Self { pending, attempts: Attempts::default() }
+    pub(super) fn new(pending: Pending, signed: Option<Bytes>) -> Self {
+        Self { pending, signed, attempts: Attempts::default() }
     }
 
     pub(super) fn action(&self, core: &Core, now: Now) -> Action {
         if let Some(wait) = self.attempts.wait(now) {
             return wait;
         }
-        let Some(identity) = &core.identity else {
-            return Action::Finished(Err(super::error::ParticipantError::NotEnrolled));
-        };
-        let Pending { place, sha256, body, .. } = &self.pending;
-        let participant = identity.certified.participant;
-        let (place, sha256, body) = (*place, *sha256, body.clone());
-        Action::Send(Request::Upload(Upload { place, participant, sha256, body, signed: None }))
+        let Pending { place, sha256, ref body, .. } = self.pending;
+        let (body, signed) = (body.clone(), self.signed.clone());
+        core.send(|participant| Request::Upload(Upload { place, participant, sha256, body, signed }))
     }
 
     pub(super) fn uploaded(self, core: &mut Core, result: Result<Receipt, TransportError>, now: Now) -> State {
         let Pending { place, sha256, .. } = self.pending;
         let error = match result {
-            Ok(receipt) if receipt.sha256 == sha256 => {
-                core.events.push(Event::Uploaded { place, bytes: self.pending.body.len() as u64, sha256 });
-                return self.done(core, State::CheckIn(CheckIn::default()));
-            }
+            Ok(receipt) if receipt.sha256 == sha256 => return self.accepted(core),
             Ok(_) => TransportError::Protocol("the receipt is for other bytes".to_owned()),
             Err(error) => error,
         };
@@ -56,30 +52,21 @@ impl Sending {
                 let attempts = self.attempts.again(core, now, "send the update", &error, after);
                 State::Upload(Self { attempts, ..self })
             }
-            Verdict::RoundOver => {
-                core.round_over(place, &error.to_string());
-                self.done(core, State::CheckIn(CheckIn::default()))
-            }
+            Verdict::RoundOver => core.round_over(place, &error.to_string(), self.pending.personal),
             _ => {
                 core.events.push(Event::TrainingFailed { place, error: error.to_string() });
-                let next = core.give_up(place, AbandonReason::Refused);
-                self.done(core, next)
+                core.give_up(place, AbandonReason::Refused, self.pending.personal)
             }
         }
     }
 
-    /// Lets the personal tensors take effect and remembers that this place was answered, in this order: if it dies in
-    /// between, the update is sent again, gets the same receipt, and all is repeated.
-    fn done(self, core: &mut Core, next: State) -> State {
-        let Pending { place, personal, .. } = self.pending;
-        if !matches!(core.ended, Some((ended, _)) if ended == place) {
-            core.ended = Some((place, Ended::Answered));
+    /// Without secure aggregation that was all; with it, the sum has yet to be opened.
+    fn accepted(self, core: &mut Core) -> State {
+        let Pending { place, sha256, body, personal, session } = self.pending;
+        core.events.push(Event::Uploaded { place, bytes: body.len() as u64, sha256 });
+        match session {
+            Some(session) => State::Confirm(Confirm::new(session, personal)),
+            None => core.answered(place, personal),
         }
-        let round = match RoundRecord::Done(place).encode() {
-            Ok(bytes) => Record { name: snapshot::ROUND.to_owned(), bytes },
-            Err(error) => return State::Finished(Err(error.into())),
-        };
-        let personal = personal.map(|bytes| Record { name: snapshot::personal(place.task), bytes });
-        State::Persist(Persist::new(personal.into_iter().chain([round]).collect(), next))
     }
 }

@@ -1,9 +1,10 @@
 //! One round's work on this device: what an assignment means, checked, and the computation from model to masked input.
 //!
 //! [`Work`] is what the machine hands out to be computed. It holds everything the computation needs and touches neither
-//! network nor disk; running it twice gives the same bytes.
+//! network nor disk. Running it twice gives the same bytes, or under secure aggregation none the second time: masks that
+//! covered two inputs would give away their difference.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use learning::parameters::LayoutError;
 use learning::partition::PatternError;
@@ -13,10 +14,12 @@ use learning::{
     checkpoint,
 };
 use rand_chacha::ChaCha20Rng;
-use wire::participant::Assignment;
+use secure_agg::client::Masking;
+use wire::participant::{Assignment, SessionTerms, application_digest};
 
+use crate::identity::{IdentityError, SigningKey};
 use crate::personalize::{FedPer, PersonalTensors};
-use crate::pipeline::{self, MaskedInput, PipelineError};
+use crate::pipeline::{self, Cover, MaskedInput, PipelineError};
 use crate::seed::RoundSeeds;
 use crate::trainer::{Cancel, Trainer, TrainerError, TrainingJob};
 use crate::transport::Place;
@@ -50,6 +53,9 @@ pub enum PlanError {
         /// What its tensors can take.
         most: u64,
     },
+    /// The session was agreed on for other updates than this assignment's.
+    #[error("the session of secure aggregation has another {0} than follows from the assignment")]
+    Terms(&'static str),
     /// The personal part cannot begin.
     #[error(transparent)]
     Init(#[from] InitError),
@@ -88,6 +94,9 @@ impl Plan {
             max_cohort: encoding.max_cohort,
             metrics: assignment.metrics.len(),
         })?;
+        if let Some(terms) = &assignment.secure_aggregation {
+            check_terms(&assignment, terms, &codec)?;
+        }
         let most = 8 + checkpoint::MAX_HEADER_BYTES + 4 * shared.len() as u64;
         if assignment.base.bytes > most {
             return Err(PlanError::ModelBytes { claimed: assignment.base.bytes, most });
@@ -118,6 +127,25 @@ impl Plan {
     }
 }
 
+/// What the participants agree on must be what each of them is told to do: length, modulus and headroom of the sum, and by
+/// the digest everything that gives its words their meaning.
+fn check_terms(assignment: &Assignment, terms: &SessionTerms, codec: &Codec) -> Result<(), PlanError> {
+    let encoding = &assignment.encoding;
+    let cohort = u32::from(terms.min_cohort)..=u32::from(terms.max_cohort);
+    let checks = [
+        ("number of words", terms.words == codec.len() as u64),
+        ("modulus", terms.modulus_bits == encoding.modulus_bits),
+        ("largest cohort", u32::from(terms.max_cohort) == encoding.max_cohort),
+        ("cohort", cohort.contains(&assignment.cohort)),
+        ("bound of an input", terms.input_bound >= codec.input_bound()),
+        ("encoding", terms.application == application_digest(encoding, &assignment.metrics)),
+    ];
+    match checks.iter().find(|(_, holds)| !holds) {
+        Some((what, _)) => Err(PlanError::Terms(what)),
+        None => Ok(()),
+    }
+}
+
 /// Why the personal tensors cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PersonalError {
@@ -140,6 +168,15 @@ pub enum WorkError {
     /// The trainer panicked.
     #[error("the trainer panicked")]
     Panicked,
+    /// The input cannot be signed.
+    #[error(transparent)]
+    Key(#[from] IdentityError),
+    /// The work was done before.
+    #[error("the masks of this round have covered an input already, and cover no second one")]
+    MasksUsed,
+    /// What came out is not masked.
+    #[error("the round has secure aggregation, but the update was not masked")]
+    NotMasked,
 }
 
 impl From<WrongLayout> for WorkError {
@@ -148,13 +185,31 @@ impl From<WrongLayout> for WorkError {
     }
 }
 
-/// Evaluate, train, encode.
+/// The masks of one input, to be taken once.
+pub(super) struct Masks {
+    masking: Mutex<Option<Box<Masking>>>,
+    key: Arc<SigningKey>,
+}
+
+impl Masks {
+    pub(super) fn new(masking: Box<Masking>, key: Arc<SigningKey>) -> Self {
+        Self { masking: Mutex::new(Some(masking)), key }
+    }
+
+    fn take(&self) -> Result<Box<Masking>, WorkError> {
+        self.masking.lock().unwrap_or_else(PoisonError::into_inner).take().ok_or(WorkError::MasksUsed)
+    }
+}
+
+/// Evaluate, train, encode, mask.
 pub struct Work {
     plan: Arc<Plan>,
     received: Parameters,
     personal: Option<PersonalTensors>,
     job: TrainingJob,
     rounding: ChaCha20Rng,
+    /// None if the task is without secure aggregation.
+    masks: Option<Masks>,
 }
 
 /// What comes out of it.
@@ -172,6 +227,7 @@ impl Work {
         received: Parameters,
         personal: Option<PersonalTensors>,
         seeds: RoundSeeds,
+        masks: Option<Masks>,
     ) -> Self {
         let assignment = &plan.assignment;
         let job = TrainingJob {
@@ -183,7 +239,7 @@ impl Work {
             seed: seeds.training,
             cancel: Cancel::default(),
         };
-        Self { plan, received, personal, job, rounding: seeds.rounding }
+        Self { plan, received, personal, job, rounding: seeds.rounding, masks }
     }
 
     /// Does the work with `trainer`. Takes as long as the trainer does: run it where that hurts nobody.
@@ -212,16 +268,27 @@ impl Work {
             None => (trained.parameters, None),
         };
         let metrics = self.in_order(&evaluated, &trained.metrics);
-        let mut rounding = self.rounding.clone();
-        let input = pipeline::masked_input(
-            &self.received,
-            &shared,
-            trained.examples,
-            metrics,
-            &self.plan.codec,
-            &mut rounding,
-        )?;
+        let input = self.masked_input(&shared, trained.examples, metrics)?;
         Ok(Contribution { input, personal, evaluated, trained: trained.metrics, examples: trained.examples })
+    }
+
+    fn masked_input(
+        &self,
+        shared: &Parameters,
+        examples: u64,
+        metrics: Vec<MetricValue>,
+    ) -> Result<MaskedInput, WorkError> {
+        let mut rounding = self.rounding.clone();
+        let signer;
+        let cover = match &self.masks {
+            Some(masks) => {
+                signer = masks.key.signer()?;
+                Cover::Masks(masks.take()?, &signer)
+            }
+            None => Cover::Nothing,
+        };
+        let codec = &self.plan.codec;
+        Ok(pipeline::masked_input(&self.received, shared, examples, metrics, codec, &mut rounding, cover)?)
     }
 
     /// Tells the trainer that nobody waits any more.

@@ -14,10 +14,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use client_sdk::entropy::Secrets;
 use client_sdk::identity::Identity;
 use client_sdk::learning::{Layout, MetricValue, Parameters, TensorSpec, checkpoint};
+use client_sdk::participant::machine::{Input, Request};
 use client_sdk::transport::{Abandonment, Place, Transport, TransportError, Upload};
 use client_sdk::{Trained, Trainer, TrainerError, TrainingJob};
+use futures_util::FutureExt as _;
+use rand::SeedableRng as _;
+use rand_chacha::ChaCha20Rng;
 use ring::digest;
 use wire::participant::{
     Announcement, Answer, Assignment, CheckInReply, CheckInRequest, Encoding, EnrollReply, EnrollRequest, ModelRef,
@@ -37,6 +42,33 @@ pub fn task() -> TaskId {
 
 pub fn participant() -> ParticipantId {
     "00000000-0000-0000-0000-00000000000b".parse().unwrap()
+}
+
+/// Randomness that a test can repeat.
+pub fn secrets(seed: [u8; 32]) -> Secrets {
+    Box::new(ChaCha20Rng::from_seed(seed))
+}
+
+/// What a transport that never waits answers.
+pub fn answer(transport: &dyn Transport, request: Request) -> Input {
+    match request {
+        Request::Enroll(r) => Input::Enrolled(now(transport.enroll(&r))),
+        Request::Renew(r) => Input::Renewed(now(transport.renew(&r))),
+        Request::CheckIn(r) => Input::CheckedIn(now(transport.check_in(&r))),
+        Request::Upload(r) => Input::Uploaded(now(transport.upload(&r))),
+        Request::Announcement { what, place, participant, wait } => {
+            Input::Announced(now(transport.announcement(what, place, participant, wait)))
+        }
+        Request::Evidence { place, dealer } => Input::Evidenced(now(transport.evidence(place, dealer))),
+        Request::Answer { what, place, participant, body } => {
+            Input::Answered(now(transport.answer(what, place, participant, body)))
+        }
+        Request::Abandon(r) => Input::Abandoned(now(transport.abandon(&r))),
+    }
+}
+
+pub fn now<T>(future: impl Future<Output = T>) -> T {
+    future.now_or_never().unwrap()
 }
 
 /// `base` (3) and `head` (2), the latter personal if asked for.

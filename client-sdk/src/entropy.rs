@@ -1,0 +1,69 @@
+//! Randomness for keys, shares and masks: the system's, never a seed's.
+//!
+//! A seed repeats what a participant trains and rounds ([`crate::seed`]); what hides it must not be repeatable. The machine
+//! takes the two apart, so that no setting can mix them.
+
+use std::convert::Infallible;
+
+use rand::{TryCryptoRng, TryRng};
+use ring::rand::{SecureRandom, SystemRandom};
+
+/// Where secrets are drawn from.
+pub type Secrets = Box<dyn secure_agg::CryptoRng + Send>;
+
+/// The system's randomness, asked for every draw: no state in this process that could be read, copied or repeated.
+pub(crate) struct SystemSecrets(SystemRandom);
+
+impl SystemSecrets {
+    pub(crate) fn new() -> Self {
+        Self(SystemRandom::new())
+    }
+
+    fn draw<const N: usize>(&self) -> [u8; N] {
+        let mut bytes = [0; N];
+        self.fill(&mut bytes);
+        bytes
+    }
+
+    /// There is no going on with a key that is not random, and no caller that could mend it.
+    fn fill(&self, bytes: &mut [u8]) {
+        self.0.fill(bytes).expect("the system gave randomness when the participant was built");
+    }
+}
+
+impl TryRng for SystemSecrets {
+    type Error = Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        Ok(u32::from_ne_bytes(self.draw()))
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        Ok(u64::from_ne_bytes(self.draw()))
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
+        self.fill(bytes);
+        Ok(())
+    }
+}
+
+impl TryCryptoRng for SystemSecrets {}
+
+#[cfg(test)]
+mod tests {
+    use rand::Rng;
+
+    use super::*;
+
+    #[test]
+    fn every_draw_differs() {
+        let (mut one, mut other) = (SystemSecrets::new(), SystemSecrets::new());
+        let (mut first, mut second) = ([0; 32], [0; 32]);
+        one.fill_bytes(&mut first);
+        other.fill_bytes(&mut second);
+        assert_ne!(first, second);
+        assert_ne!(one.next_u64(), one.next_u64());
+        assert_ne!((one.next_u32(), one.next_u32()), (other.next_u32(), other.next_u32()));
+    }
+}

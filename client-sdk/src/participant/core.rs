@@ -1,0 +1,277 @@
+//! What all states share: who the participant is, what it was told, what its journal holds; and the ways out of a round.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand_chacha::ChaCha20Rng;
+use wire::participant::AbandonReason;
+use wire::{ParticipantId, RoundKey};
+use zeroize::Zeroizing;
+
+use super::abandon::Abandon;
+use super::check_in::CheckIn;
+use super::error::{ParticipantError, problem_of};
+use super::event::Event;
+use super::exchange::Left;
+use super::machine::{Action, Record, Request, Settings, State};
+use super::persist::Persist;
+use super::session::{Session, SessionError};
+use super::snapshot::{self, IdentityRecord, Pending};
+use crate::clock::Now;
+use crate::conditions::Readiness;
+use crate::entropy::Secrets;
+use crate::identity::{Identity, SigningKey};
+use crate::journal::JournalError;
+use crate::transport::retry::Verdict;
+use crate::transport::{Place, TransportError};
+
+/// Most rounds that are remembered for having been answered: the latest of so many tasks.
+const MOST_RELEASED: usize = 1000;
+
+/// What all states share.
+pub(super) struct Core {
+    pub(super) settings: Settings,
+    pub(super) key: Arc<SigningKey>,
+    pub(super) identity: Option<Arc<Identity>>,
+    pub(super) token: Option<Zeroizing<String>>,
+    pub(super) examples: u64,
+    pub(super) readiness: Readiness,
+    pub(super) stopping: bool,
+    /// How the last round ended; its place is never taken again.
+    pub(super) ended: Option<(Place, Ended)>,
+    /// Keys for a round whose cohort is not drawn, or a session whose assignment has to be told again after a restart.
+    pub(super) session: Option<Session>,
+    /// For which place the journal's record of the round holds an update or the secrets of a session.
+    pub(super) holds: Option<Place>,
+    /// The latest round of each task that a masked input was made for, the latest task last.
+    pub(super) released: Vec<RoundKey>,
+    /// The last invitation that was declined: told once.
+    pub(super) declined: Option<Place>,
+    /// Not before, on the clock that never jumps: a calendar that does must not make a participant renew all the time.
+    pub(super) next_renewal: Duration,
+    /// For pauses, shuffling and rounding.
+    pub(super) rng: ChaCha20Rng,
+    /// For keys, shares and masks, and nothing else.
+    pub(super) secrets: Secrets,
+    pub(super) events: Vec<Event>,
+}
+
+/// How a round ended for this participant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// Its update was sent, or came too late.
+    Answered,
+    /// It gave up.
+    GivenUp(AbandonReason),
+}
+
+/// Why a round is left before its update is made.
+pub(super) enum Leave {
+    GiveUp(AbandonReason),
+    DeadlinePassed,
+}
+
+impl Core {
+    /// Writes who we are, then goes on.
+    pub(super) fn save_identity(&mut self, then: State) -> State {
+        let certified = self.identity.as_ref().map(|identity| identity.certified.clone());
+        let bytes = IdentityRecord { key: Arc::clone(&self.key), certified }.encode();
+        persist(bytes.map(|bytes| vec![Record { name: snapshot::IDENTITY.to_owned(), bytes }]), then)
+    }
+
+    /// A request of a participant that has a certificate.
+    pub(super) fn send(&self, request: impl FnOnce(ParticipantId) -> Request) -> Action {
+        match &self.identity {
+            Some(identity) => Action::Send(request(identity.certified.participant)),
+            None => Action::Finished(Err(ParticipantError::NotEnrolled)),
+        }
+    }
+
+    pub(super) fn is_renewal_due(&self, now: Now) -> bool {
+        let due = self.identity.as_ref().is_some_and(|identity| now.wall >= identity.certified.renew_at);
+        due && now.elapsed >= self.next_renewal
+    }
+
+    /// Whether keys may be made for this place.
+    pub(super) fn check_fresh(&self, place: Place) -> Result<(), SessionError> {
+        let is_late = |round: &RoundKey| round.task == place.task && round.number >= place.round;
+        if self.released.iter().any(is_late) {
+            return Err(SessionError::Released);
+        }
+        match self.ended {
+            Some((ended, _)) if ended.task == place.task && ended.round == place.round => {
+                if ended.attempt >= place.attempt { Err(SessionError::Over) } else { Ok(()) }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The record of a session before its input is made, or after the receipt. `personal` are the tensors that take effect
+    /// when the round is over.
+    pub(super) fn session_record(
+        &mut self,
+        session: &Session,
+        personal: Option<&[u8]>,
+    ) -> Result<Vec<Record>, JournalError> {
+        self.holds = Some(session.place);
+        round_record(snapshot::encode_session(session, personal, &self.released))
+    }
+
+    /// The record of an update that is about to be sent.
+    pub(super) fn pending_record(&mut self, pending: &Pending) -> Result<Vec<Record>, JournalError> {
+        self.holds = Some(pending.place);
+        if pending.session.is_some() {
+            let Place { task, round, .. } = pending.place;
+            self.released.retain(|released| released.task != task);
+            self.released.push(RoundKey { task, number: round });
+            let surplus = self.released.len().saturating_sub(MOST_RELEASED);
+            self.released.drain(..surplus);
+        }
+        round_record(pending.encode(&self.released))
+    }
+
+    /// Forgets what the journal holds of this place, lets the personal tensors take effect, and goes on. Records are written
+    /// in this order: if it dies in between, what was pending is sent again, gets the same answer, and all is repeated.
+    fn close(&mut self, place: Place, personal: Option<Zeroizing<Vec<u8>>>, then: State) -> State {
+        self.holds = None;
+        self.session = None;
+        let given_up = match self.ended {
+            Some((ended, Ended::GivenUp(reason))) if ended == place => Some(reason),
+            _ => None,
+        };
+        let personal = personal.map(|bytes| Record { name: snapshot::personal(place.task), bytes });
+        let round = round_record(snapshot::encode_done(place, given_up, &self.released));
+        persist(round.map(|round| personal.into_iter().chain(round).collect()), then)
+    }
+
+    /// The round was answered as far as it goes.
+    pub(super) fn answered(&mut self, place: Place, personal: Option<Zeroizing<Vec<u8>>>) -> State {
+        self.ended = Some((place, Ended::Answered));
+        self.close(place, personal, State::CheckIn(CheckIn::default()))
+    }
+
+    /// The round went on without this participant.
+    pub(super) fn round_over(&mut self, place: Place, reason: &str, personal: Option<Zeroizing<Vec<u8>>>) -> State {
+        self.ended = Some((place, Ended::Answered));
+        self.events.push(Event::RoundOver { place, reason: reason.to_owned() });
+        self.leave_behind(place, personal, State::CheckIn(CheckIn::default()))
+    }
+
+    /// Tells the coordinator not to wait for us.
+    pub(super) fn give_up(
+        &mut self,
+        place: Place,
+        reason: AbandonReason,
+        personal: Option<Zeroizing<Vec<u8>>>,
+    ) -> State {
+        self.ended = Some((place, Ended::GivenUp(reason)));
+        self.events.push(Event::Abandoned { place, reason });
+        self.leave_behind(place, personal, State::Abandon(Abandon::new(place, reason)))
+    }
+
+    /// Takes no further part, and says why to the app.
+    pub(super) fn refuse(&mut self, place: Place, error: &SessionError, personal: Option<Zeroizing<Vec<u8>>>) -> State {
+        self.events.push(Event::Refused { place, reason: error.to_string() });
+        self.give_up(place, AbandonReason::Refused, personal)
+    }
+
+    /// The ways out of a session that the coordinator points to.
+    pub(super) fn left(&mut self, place: Place, left: Left, personal: Option<Zeroizing<Vec<u8>>>) -> State {
+        match left {
+            Left::Over(reason) => self.round_over(place, &reason, personal),
+            Left::Refused(error) => {
+                self.events.push(Event::Refused { place, reason: error.to_string() });
+                self.give_up(place, AbandonReason::Refused, personal)
+            }
+            Left::End(error) => State::Finished(Err(error)),
+        }
+    }
+
+    /// Keys that the coordinator does not take, or that nobody needs any more.
+    pub(super) fn forget_keys(&mut self, then: State) -> State {
+        match self.holds {
+            Some(place) => {
+                self.ended = Some((place, Ended::GivenUp(AbandonReason::Refused)));
+                self.close(place, None, then)
+            }
+            None => then,
+        }
+    }
+
+    fn leave_behind(&mut self, place: Place, personal: Option<Zeroizing<Vec<u8>>>, then: State) -> State {
+        if self.holds == Some(place) { self.close(place, personal, then) } else { then }
+    }
+
+    pub(super) fn must_leave(&self, deadline: Duration, now: Now) -> Option<Leave> {
+        if self.stopping {
+            return Some(Leave::GiveUp(AbandonReason::ShuttingDown));
+        }
+        if now.elapsed >= deadline {
+            return Some(Leave::DeadlinePassed);
+        }
+        matches!(self.readiness, Readiness::NotReady { .. }).then_some(Leave::GiveUp(AbandonReason::Conditions))
+    }
+
+    pub(super) fn leave(&mut self, place: Place, leave: Leave) -> State {
+        match leave {
+            Leave::GiveUp(reason) => self.give_up(place, reason, None),
+            Leave::DeadlinePassed => self.round_over(place, "its deadline has passed", None),
+        }
+    }
+
+    /// The end, if this error means one wherever it comes.
+    pub(super) fn fatal(&self, error: &TransportError, verdict: Verdict) -> Option<ParticipantError> {
+        match verdict {
+            Verdict::Revoked => Some(ParticipantError::Revoked(problem_of(error.clone()))),
+            Verdict::Expired => Some(ParticipantError::Expired(problem_of(error.clone()))),
+            Verdict::Again(_) | Verdict::RoundOver | Verdict::Refused => None,
+        }
+    }
+}
+
+fn round_record(bytes: Result<Zeroizing<Vec<u8>>, JournalError>) -> Result<Vec<Record>, JournalError> {
+    Ok(vec![Record { name: snapshot::ROUND.to_owned(), bytes: bytes? }])
+}
+
+/// Writes records, then goes on.
+pub(super) fn persist(records: Result<Vec<Record>, JournalError>, then: State) -> State {
+    match records {
+        Ok(records) => State::Persist(Persist::new(records, then)),
+        Err(error) => State::Finished(Err(error.into())),
+    }
+}
+
+/// When a state that asks the coordinator for something may ask (again).
+#[derive(Clone, Copy, Default)]
+pub(super) struct Attempts {
+    pub(super) failures: u32,
+    ready_at: Duration,
+}
+
+impl Attempts {
+    /// Not before `ready_at`.
+    pub(super) fn not_before(ready_at: Duration) -> Self {
+        Self { failures: 0, ready_at }
+    }
+
+    /// One more failure: wait longer.
+    pub(super) fn again(
+        mut self,
+        core: &mut Core,
+        now: Now,
+        what: &'static str,
+        error: &dyn std::fmt::Display,
+        retry_after: Option<Duration>,
+    ) -> Self {
+        self.failures = self.failures.saturating_add(1);
+        let after = core.settings.retry.delay(self.failures, retry_after, &mut core.rng);
+        self.ready_at = now.elapsed.saturating_add(after);
+        core.events.push(Event::Retry { what, error: error.to_string(), after });
+        self
+    }
+
+    /// The moment to wait for, if it has not come.
+    pub(super) fn wait(&self, now: Now) -> Option<Action> {
+        (now.elapsed < self.ready_at).then_some(Action::WaitUntil(self.ready_at))
+    }
+}

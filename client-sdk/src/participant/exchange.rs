@@ -1,0 +1,138 @@
+//! One question to the coordinator, or one thing to tell it, in the course of a session: repeated as it is until there is an
+//! answer or no hope.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use wire::participant::{Announcement, Answer};
+
+use super::core::{Attempts, Core};
+use super::error::ParticipantError;
+use super::machine::{Action, Request};
+use crate::clock::Now;
+use crate::transport::retry::{Verdict, judge};
+use crate::transport::{Place, TransportError};
+
+/// Waits for an announcement.
+pub(super) struct Ask {
+    what: Announcement,
+    asked_at: Duration,
+    attempts: Attempts,
+}
+
+/// Hands in a message.
+pub(super) struct Say {
+    what: Answer,
+    body: Bytes,
+    attempts: Attempts,
+}
+
+/// What came of it.
+pub(super) enum Heard<S, T> {
+    /// The answer.
+    Well(T),
+    /// None yet: the same once more.
+    Again(S),
+    /// There will be none.
+    Left(Left),
+}
+
+/// Why there is no going on in this round.
+pub(super) enum Left {
+    /// The round went on without this participant; as the coordinator says.
+    Over(String),
+    /// The coordinator takes none such.
+    Refused(TransportError),
+    /// There is no going on at all.
+    End(ParticipantError),
+}
+
+impl Ask {
+    pub(super) fn new(what: Announcement) -> Self {
+        Self { what, asked_at: Duration::ZERO, attempts: Attempts::default() }
+    }
+
+    pub(super) fn action(&mut self, core: &Core, place: Place, now: Now) -> Action {
+        if let Some(wait) = self.attempts.wait(now) {
+            return wait;
+        }
+        self.asked_at = now.elapsed;
+        let (what, wait) = (self.what, core.settings.wait);
+        core.send(|participant| Request::Announcement { what, place, participant, wait })
+    }
+
+    pub(super) fn heard(
+        mut self,
+        core: &mut Core,
+        result: Result<Option<Bytes>, TransportError>,
+        now: Now,
+    ) -> Heard<Self, Bytes> {
+        match result {
+            Ok(Some(message)) => Heard::Well(message),
+            Ok(None) => {
+                // Whoever waited is asked again at once; one that does not wait is not asked in a storm.
+                let again = self.asked_at.saturating_add(core.settings.retry.first);
+                self.attempts = Attempts::not_before(again);
+                Heard::Again(self)
+            }
+            Err(error) => {
+                let what = match self.what {
+                    Announcement::Roster => "get the roster",
+                    Announcement::Delivery => "get key shares",
+                    Announcement::Survivors => "get the survivors",
+                    Announcement::Agreement => "get the agreement",
+                };
+                failed(core, &error, self.attempts, what, now, |attempts| Self { attempts, ..self })
+            }
+        }
+    }
+}
+
+impl Say {
+    pub(super) fn new(what: Answer, body: impl Into<Bytes>) -> Self {
+        Self { what, body: body.into(), attempts: Attempts::default() }
+    }
+
+    pub(super) fn action(&self, core: &Core, place: Place, now: Now) -> Action {
+        if let Some(wait) = self.attempts.wait(now) {
+            return wait;
+        }
+        let (what, body) = (self.what, self.body.clone());
+        core.send(|participant| Request::Answer { what, place, participant, body })
+    }
+
+    pub(super) fn heard(self, core: &mut Core, result: Result<(), TransportError>, now: Now) -> Heard<Self, ()> {
+        match result {
+            Ok(()) => Heard::Well(()),
+            Err(error) => {
+                let what = match self.what {
+                    Answer::KeyShares => "send key shares",
+                    Answer::Complaint => "send a complaint",
+                    Answer::Consistency => "sign the survivors",
+                    Answer::UnmaskShares => "send unmasking shares",
+                };
+                failed(core, &error, self.attempts, what, now, |attempts| Self { attempts, ..self })
+            }
+        }
+    }
+}
+
+/// What an error means for whoever asked.
+pub(super) fn failed<S, T>(
+    core: &mut Core,
+    error: &TransportError,
+    attempts: Attempts,
+    what: &'static str,
+    now: Now,
+    again: impl FnOnce(Attempts) -> S,
+) -> Heard<S, T> {
+    let verdict = judge(error);
+    if let Some(end) = core.fatal(error, verdict) {
+        return Heard::Left(Left::End(end));
+    }
+    match verdict {
+        Verdict::Again(after) => Heard::Again(again(attempts.again(core, now, what, error, after))),
+        Verdict::RoundOver => Heard::Left(Left::Over(error.to_string())),
+        _ => Heard::Left(Left::Refused(error.clone())),
+    }
+}

@@ -1,0 +1,49 @@
+//! Makes keys for a round that is about to draw its cohort, keeps them safe, and checks in with them.
+
+use secure_agg::rejection::Refusal;
+use wire::participant::Invitation;
+
+use super::check_in::CheckIn;
+use super::core::{Core, persist};
+use super::event::Event;
+use super::machine::State;
+use super::session::{SessionError, advertise};
+use crate::clock::Now;
+use crate::transport::Place;
+
+impl CheckIn {
+    pub(super) fn invited(self, core: &mut Core, invitation: Invitation, now: Now) -> State {
+        let Invitation { task, round, attempt, terms } = invitation;
+        let place = Place { task, round, attempt };
+        let made = match core.session.as_ref().filter(|session| session.place == place) {
+            Some(session) if session.terms == terms => {
+                // They were sent, or are to be dealt from already: the coordinator has not caught up yet.
+                return self.invited_again(core, &"the keys that were asked for exist already", now);
+            }
+            Some(_) => Err(Refusal::Different { what: "configuration" }.into()),
+            None => advertise(core, place, terms),
+        };
+        match made {
+            Ok(session) => {
+                core.events.push(Event::Invited { place });
+                let records = core.session_record(&session, None);
+                core.session = Some(session);
+                persist(records, State::CheckIn(Self::default()))
+            }
+            Err(error) => self.declined(core, place, &error, now),
+        }
+    }
+
+    /// Nothing was promised yet, so nothing has to be given up; but it is not asked for again in a storm.
+    fn declined(self, core: &mut Core, place: Place, error: &SessionError, now: Now) -> State {
+        if core.declined != Some(place) {
+            core.declined = Some(place);
+            core.events.push(Event::Refused { place, reason: error.to_string() });
+        }
+        self.invited_again(core, error, now)
+    }
+
+    fn invited_again(self, core: &mut Core, error: &dyn std::fmt::Display, now: Now) -> State {
+        State::CheckIn(Self { attempts: self.attempts.again(core, now, "join the round", error, None) })
+    }
+}

@@ -1,0 +1,200 @@
+//! A session of secure aggregation as this participant holds it: `secure_agg`'s snapshot, and the place it is for.
+//!
+//! What is in memory is what is in the journal. Each step reads the state from the snapshot, consumes it, and yields the next
+//! snapshot with the message to send; the message goes out once that is safe. So a participant that is killed and made
+//! again says what it said, and a state that could answer a question a second time exists nowhere.
+
+use bytes::Bytes;
+use secure_agg::client::{Client, Release, Setup, Snapshot, advertise_keys};
+use secure_agg::codec::{DecodeError, Message as _};
+use secure_agg::messages::{Roster, Round};
+use secure_agg::params::{Policy, SessionConfig};
+use secure_agg::rejection::Refusal;
+use wire::base64::Base64;
+use wire::certificate::{self, Authority, BadChain};
+use wire::participant::{RoundKeys, SessionTerms};
+use wire::{Digest, ParticipantId};
+use zeroize::Zeroizing;
+
+use super::core::Core;
+use crate::clock::Now;
+use crate::identity::{Identity, IdentityError};
+use crate::transport::Place;
+
+/// What a participant demands of every session. It takes no part in one that is weaker.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SecurityPolicy {
+    /// Refuse rounds without secure aggregation, in which the coordinator can read the update. Without this the participant
+    /// does what the task says; [`super::Event::Assigned`] tells which it is.
+    pub required: bool,
+    /// Fewest participants in a cohort, at least 3.
+    pub min_cohort: u16,
+    /// Fraction of the cohort, 0 to 0.5, that may collude with the coordinator and still learn nothing. With a fraction γ,
+    /// a cohort of n withstands floor(γn).
+    pub min_tolerated_corrupt: f64,
+    /// Fewest updates in a sum that is opened.
+    pub min_included: u16,
+}
+
+impl Default for SecurityPolicy {
+    fn default() -> Self {
+        Self { required: false, min_cohort: 3, min_tolerated_corrupt: 0.0, min_included: 0 }
+    }
+}
+
+impl SecurityPolicy {
+    /// Whether the numbers can be met by any session.
+    pub(super) fn is_valid(&self) -> bool {
+        (0.0..=0.5).contains(&self.min_tolerated_corrupt)
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "up to 500000 once checked, and saturating before"
+    )]
+    fn floors(&self) -> Policy {
+        Policy {
+            min_cohort: self.min_cohort,
+            min_tolerated_corrupt: (self.min_tolerated_corrupt * 1e6).ceil() as u32,
+            min_included: self.min_included,
+        }
+    }
+}
+
+/// Why this participant takes no (further) part. Told to the app; the coordinator learns only that it is so.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(super) enum SessionError {
+    #[error("{code}: {0}", code = .0.code())]
+    Refusal(#[from] Refusal),
+    #[error(transparent)]
+    Chain(#[from] BadChain),
+    #[error("the own certificate comes without that of its issuer, by which those of the others are checked")]
+    NoIssuer,
+    #[error(transparent)]
+    Key(#[from] IdentityError),
+    #[error("an update of this or a later round of the task was sent before; another one would tell them apart")]
+    Released,
+    #[error("this attempt at the round, or a later one, is over for this participant")]
+    Over,
+    #[error("the round is without secure aggregation, which this participant demands")]
+    Uncovered,
+    #[error("keys were asked for, but now the round is without secure aggregation")]
+    Downgraded,
+    #[error("this participant holds no keys for the round")]
+    NoKeys,
+    #[error("not enrolled")]
+    NotEnrolled,
+}
+
+impl From<DecodeError> for SessionError {
+    fn from(error: DecodeError) -> Self {
+        Self::Refusal(error.into())
+    }
+}
+
+/// How far a session has come. Neither printable nor copyable: the snapshot holds its keys.
+pub(super) struct Session {
+    pub(super) place: Place,
+    /// What the participant was told when it made the keys.
+    pub(super) terms: SessionTerms,
+    /// The model that the session is bound to, since shares were dealt.
+    pub(super) model: Option<Digest>,
+    /// Who takes part, in the roster's order; none before there is a roster.
+    pub(super) members: Vec<ParticipantId>,
+    pub(super) snapshot: Zeroizing<Vec<u8>>,
+}
+
+impl Session {
+    /// The state, to be consumed by one step.
+    pub(super) fn client(&self) -> Result<Client, SessionError> {
+        // Its bytes were checked when they were loaded, and come from the same code otherwise.
+        Client::restore(&self.snapshot).map_err(|_| Refusal::OutOfOrder.into())
+    }
+
+    /// What was said last, word for word.
+    pub(super) fn resend(&self) -> Result<Bytes, SessionError> {
+        Ok(self.client()?.resend().into())
+    }
+
+    /// After a step.
+    pub(super) fn advance(self, snapshot: &Snapshot) -> Self {
+        Self { snapshot: Zeroizing::new(snapshot.expose().to_vec()), ..self }
+    }
+
+    /// What to check in with, as long as the cohort is not drawn.
+    pub(super) fn keys(&self) -> Option<RoundKeys> {
+        let Place { task, round, attempt } = self.place;
+        match self.client() {
+            Ok(client @ Client::ShareKeys(_)) => {
+                Some(RoundKeys { task, round, attempt, advertisement: Base64(client.resend()) })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// An attempt, as the protocol names it.
+pub(super) fn round(place: Place) -> Round {
+    Round::new(place.task.0.as_bytes(), place.round.into(), place.attempt)
+}
+
+/// Makes keys for an attempt.
+pub(super) fn advertise(core: &mut Core, place: Place, terms: SessionTerms) -> Result<Session, SessionError> {
+    core.check_fresh(place)?;
+    let identity = core.identity.as_deref().ok_or(SessionError::NotEnrolled)?;
+    let config = SessionConfig::from(&terms);
+    let setup = Setup {
+        round: round(place),
+        client_id: identity.certified.participant.0.as_bytes().to_vec(),
+        certificate: Chain::of(identity)?.own,
+        config,
+        policy: core.settings.security.floors(),
+    };
+    let signer = core.key.signer()?;
+    let same_round = |session: &&Session| (session.place.task, session.place.round) == (place.task, place.round);
+    let step = match core.session.as_ref().filter(same_round) {
+        // A later attempt at a round is entered through here alone: no update is released twice.
+        Some(before) => before.client()?.retry(setup, Release::SameUpdate, &signer, core.secrets.as_mut())?,
+        None => advertise_keys(setup, &signer, core.secrets.as_mut())?,
+    };
+    let snapshot = Zeroizing::new(step.persist.expose().to_vec());
+    Ok(Session { place, terms, model: None, members: Vec::new(), snapshot })
+}
+
+/// Judges the roster, and deals shares of both seeds to everybody in it. Yields what to send.
+pub(super) fn deal(
+    core: &mut Core,
+    session: Session,
+    roster: &[u8],
+    model: Digest,
+    now: Now,
+) -> Result<(Session, Bytes), SessionError> {
+    let roster = Roster::decode(roster)?;
+    let identity = core.identity.as_deref().ok_or(SessionError::NotEnrolled)?;
+    let authority = Authority::new(Chain::of(identity)?.issuer, now.wall);
+    let signer = core.key.signer()?;
+    let client = session.client()?.waiting_for_roster()?;
+    let step = client.share_keys(&roster, &model.0, &authority, &signer, core.secrets.as_mut())?;
+    // Every certificate was found to speak for its client id.
+    let holders = roster.entries.iter().map(|entry| certificate::holder(entry.certificate.as_slice()));
+    let members = holders.map(|holder| holder.map(|holder| holder.participant)).collect::<Option<_>>();
+    let members = members.ok_or(Refusal::Certificate { entry: 0 })?;
+    Ok((Session { model: Some(model), members, ..session.advance(&step.persist) }, step.send.encode().into()))
+}
+
+/// The certificates, in DER, that a participant holds.
+struct Chain {
+    own: Vec<u8>,
+    issuer: Vec<u8>,
+}
+
+impl Chain {
+    fn of(identity: &Identity) -> Result<Self, SessionError> {
+        let mut chain = certificate::chain_der(&identity.certified.certificate_pem)?.into_iter();
+        match (chain.next(), chain.next()) {
+            (Some(own), Some(issuer)) => Ok(Self { own, issuer }),
+            _ => Err(SessionError::NoIssuer),
+        }
+    }
+}

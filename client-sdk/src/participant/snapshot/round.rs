@@ -1,0 +1,231 @@
+//! The record of the round: what must be sent again word for word, and what must never be done twice.
+
+use bytes::Bytes;
+use secure_agg::client::Client;
+use serde::{Deserialize, Serialize};
+use wire::participant::{AbandonReason, SessionTerms};
+use wire::{Digest, ParticipantId, RoundKey};
+use zeroize::Zeroizing;
+
+use super::{PLAIN, ROUND, SESSION, decode, encode};
+use crate::journal::JournalError;
+use crate::participant::session::{self, Session};
+use crate::transport::Place;
+
+/// What the journal knows of rounds.
+pub(in crate::participant) struct RoundRecord {
+    pub(in crate::participant) state: RoundState,
+    /// The latest round of each task that a masked input was made for.
+    pub(in crate::participant) released: Vec<RoundKey>,
+}
+
+/// The last round this participant had anything to say in.
+pub(in crate::participant) enum RoundState {
+    /// An update that must be sent, and resent, as exactly these bytes.
+    Pending(Pending),
+    /// A session before its input is made, or after the receipt; then with the personal tensors that will take effect.
+    Session { session: Session, personal: Option<Zeroizing<Vec<u8>>> },
+    /// It was answered, or went on without this participant, or was given up. This place is never taken again.
+    Done { place: Place, given_up: Option<AbandonReason> },
+}
+
+/// An update on its way.
+pub(in crate::participant) struct Pending {
+    pub(in crate::participant) place: Place,
+    pub(in crate::participant) sha256: Digest,
+    pub(in crate::participant) body: Bytes,
+    /// The personal tensors after the same training: they take effect when the round is done with.
+    pub(in crate::participant) personal: Option<Zeroizing<Vec<u8>>>,
+    /// Under secure aggregation: the session whose masks are on the body.
+    pub(in crate::participant) session: Option<Session>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    #[serde(flatten)]
+    state: State,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    released: Vec<RoundKey>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+enum State {
+    Pending {
+        place: Place,
+        sha256: Digest,
+        body_bytes: usize,
+        personal_bytes: Option<usize>,
+    },
+    Session {
+        place: Place,
+        terms: SessionTerms,
+        model: Option<Digest>,
+        members: Vec<ParticipantId>,
+        snapshot_bytes: usize,
+        upload: Option<Upload>,
+        personal_bytes: Option<usize>,
+    },
+    Done {
+        place: Place,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        given_up: Option<AbandonReason>,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+struct Upload {
+    sha256: Digest,
+    body_bytes: usize,
+}
+
+impl RoundRecord {
+    pub(in crate::participant) fn decode(record: &[u8]) -> Result<Self, JournalError> {
+        let (Header { state, released }, mut parts) = decode(ROUND, record)?;
+        let state = match state {
+            State::Done { place, given_up } => RoundState::Done { place, given_up },
+            State::Pending { place, sha256, body_bytes, personal_bytes } => {
+                let body = Bytes::copy_from_slice(parts.take(body_bytes)?);
+                let personal = personal_bytes.map(|bytes| parts.secret(bytes)).transpose()?;
+                RoundState::Pending(Pending { place, sha256, body, personal, session: None })
+            }
+            State::Session { place, terms, model, members, snapshot_bytes, upload, personal_bytes } => {
+                let session = Session { place, terms, model, members, snapshot: parts.secret(snapshot_bytes)? };
+                check(&session)?;
+                let body = upload.as_ref().map(|upload| parts.take(upload.body_bytes)).transpose()?;
+                let body = body.map(Bytes::copy_from_slice);
+                let personal = personal_bytes.map(|bytes| parts.secret(bytes)).transpose()?;
+                match (upload, body) {
+                    (Some(Upload { sha256, .. }), Some(body)) => {
+                        RoundState::Pending(Pending { place, sha256, body, personal, session: Some(session) })
+                    }
+                    _ => RoundState::Session { session, personal },
+                }
+            }
+        };
+        parts.end()?;
+        Ok(Self { state, released })
+    }
+}
+
+/// A snapshot is of its place, or the record is not one.
+fn check(session: &Session) -> Result<(), JournalError> {
+    let client = Client::restore(&session.snapshot).map_err(|error| JournalError::corrupt(ROUND, error))?;
+    if *client.round() == session::round(session.place) {
+        Ok(())
+    } else {
+        Err(JournalError::corrupt(ROUND, "the session in it is of another round"))
+    }
+}
+
+impl Pending {
+    pub(in crate::participant) fn encode(&self, released: &[RoundKey]) -> Result<Zeroizing<Vec<u8>>, JournalError> {
+        let Self { place, sha256, body, personal, session } = self;
+        let personal = personal.as_ref().map(|personal| personal.as_slice());
+        if let Some(session) = session {
+            return session_parts(session, Some((*sha256, body)), personal, released);
+        }
+        let (body_bytes, personal_bytes) = (body.len(), personal.map(<[u8]>::len));
+        let state = State::Pending { place: *place, sha256: *sha256, body_bytes, personal_bytes };
+        let header = Header { state, released: released.to_vec() };
+        encode(ROUND, PLAIN, &header, &[body, personal.unwrap_or_default()])
+    }
+}
+
+/// A session without an update on its way.
+pub(in crate::participant) fn encode_session(
+    session: &Session,
+    personal: Option<&[u8]>,
+    released: &[RoundKey],
+) -> Result<Zeroizing<Vec<u8>>, JournalError> {
+    session_parts(session, None, personal, released)
+}
+
+fn session_parts(
+    session: &Session,
+    upload: Option<(Digest, &Bytes)>,
+    personal: Option<&[u8]>,
+    released: &[RoundKey],
+) -> Result<Zeroizing<Vec<u8>>, JournalError> {
+    let (sha256, body) = upload.unzip();
+    let body = body.map(|body| &body[..]).unwrap_or_default();
+    let state = State::Session {
+        place: session.place,
+        terms: session.terms.clone(),
+        model: session.model,
+        members: session.members.clone(),
+        snapshot_bytes: session.snapshot.len(),
+        upload: sha256.map(|sha256| Upload { sha256, body_bytes: body.len() }),
+        personal_bytes: personal.map(<[u8]>::len),
+    };
+    let header = Header { state, released: released.to_vec() };
+    encode(ROUND, SESSION, &header, &[&session.snapshot, body, personal.unwrap_or_default()])
+}
+
+/// Nothing of the round is left but that it was.
+pub(in crate::participant) fn encode_done(
+    place: Place,
+    given_up: Option<AbandonReason>,
+    released: &[RoundKey],
+) -> Result<Zeroizing<Vec<u8>>, JournalError> {
+    let header = Header { state: State::Done { place, given_up }, released: released.to_vec() };
+    encode(ROUND, PLAIN, &header, &[])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::participant::snapshot::MAGIC;
+    use crate::pipeline::sha256;
+
+    fn place() -> Place {
+        Place { task: "00000000-0000-0000-0000-000000000001".parse().unwrap(), round: 3, attempt: 1 }
+    }
+
+    fn pending() -> Pending {
+        let body = Bytes::from_static(b"masked input");
+        let personal = Some(Zeroizing::new(b"stays".to_vec()));
+        Pending { place: place(), sha256: sha256(&body), body, personal, session: None }
+    }
+
+    #[test]
+    fn updates_come_back() {
+        let released = [RoundKey { task: place().task, number: 2 }];
+        let record = RoundRecord::decode(&pending().encode(&released).unwrap()).unwrap();
+        let RoundState::Pending(back) = record.state else { panic!("another record") };
+        assert_eq!((back.place, &back.body[..]), (place(), &b"masked input"[..]));
+        assert_eq!(back.personal.unwrap().as_slice(), b"stays");
+        assert_eq!(record.released, released);
+    }
+
+    #[test]
+    fn ends_come_back() {
+        for reason in [None, Some(AbandonReason::Conditions)] {
+            let record = RoundRecord::decode(&encode_done(place(), reason, &[]).unwrap()).unwrap();
+            assert!(matches!(record.state, RoundState::Done { given_up, .. } if given_up == reason));
+        }
+    }
+
+    #[test]
+    fn every_damage_is_found() {
+        let record = pending().encode(&[]).unwrap();
+        for length in 0..record.len() {
+            assert!(RoundRecord::decode(&record[..length]).is_err(), "cut at {length}");
+        }
+        for position in 0..record.len() {
+            let mut damaged = record.to_vec();
+            damaged[position] ^= 1;
+            assert!(RoundRecord::decode(&damaged).is_err(), "bit flipped at {position}");
+        }
+        let error = RoundRecord::decode(&[&record[..], b"x"].concat()).map(|_| ()).unwrap_err();
+        assert!(error.to_string().contains("restore it from a backup"), "{error}");
+    }
+
+    #[test]
+    fn a_record_of_a_newer_sdk_is_not_taken_for_damage() {
+        let mut record = encode_done(place(), None, &[]).unwrap().to_vec();
+        record[MAGIC.len()] = 9;
+        let error = RoundRecord::decode(&record).map(|_| ()).unwrap_err();
+        assert!(matches!(error, JournalError::TooNew { version: 9, newest: 2, .. }), "{error}");
+    }
+}

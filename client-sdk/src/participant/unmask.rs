@@ -1,0 +1,81 @@
+//! The last word: once enough others have signed the same survivors, reveals one share of every dealer, which opens their sum.
+
+use bytes::Bytes;
+use secure_agg::codec::Message as _;
+use secure_agg::messages::Agreement;
+use wire::participant::{Announcement, Answer};
+use zeroize::Zeroizing;
+
+use super::core::{Core, persist};
+use super::event::Event;
+use super::exchange::{Ask, Heard, Say};
+use super::machine::{Action, State};
+use super::session::{Session, SessionError};
+use crate::clock::Now;
+use crate::transport::TransportError;
+
+/// The survivors are signed.
+pub(super) struct Unmask {
+    session: Session,
+    personal: Option<Zeroizing<Vec<u8>>>,
+    step: Step,
+}
+
+enum Step {
+    Agreement(Ask),
+    Reveal(Say),
+}
+
+impl Unmask {
+    pub(super) fn new(session: Session, personal: Option<Zeroizing<Vec<u8>>>) -> Self {
+        Self { session, personal, step: Step::Agreement(Ask::new(Announcement::Agreement)) }
+    }
+
+    /// After a restart: says again what was revealed.
+    pub(super) fn resume(session: Session, personal: Option<Zeroizing<Vec<u8>>>, shares: impl Into<Bytes>) -> Self {
+        Self { session, personal, step: Step::Reveal(Say::new(Answer::UnmaskShares, shares)) }
+    }
+
+    pub(super) fn action(&mut self, core: &Core, now: Now) -> Action {
+        let place = self.session.place;
+        match &mut self.step {
+            Step::Agreement(ask) => ask.action(core, place, now),
+            Step::Reveal(say) => say.action(core, place, now),
+        }
+    }
+
+    pub(super) fn announced(self, core: &mut Core, result: Result<Option<Bytes>, TransportError>, now: Now) -> State {
+        let Self { session, personal, step } = self;
+        let Step::Agreement(ask) = step else { return State::Unmask(Self { session, personal, step }) };
+        let place = session.place;
+        let agreement = match ask.heard(core, result, now) {
+            Heard::Well(agreement) => agreement,
+            Heard::Again(ask) => return State::Unmask(Self { session, personal, step: Step::Agreement(ask) }),
+            Heard::Left(left) => return core.left(place, left, personal),
+        };
+        match reveal(core, session, &agreement) {
+            Ok((session, shares, signers)) => {
+                core.events.push(Event::Unmasked { place, signers });
+                let records = core.session_record(&session, personal.as_ref().map(|bytes| bytes.as_slice()));
+                persist(records, State::Unmask(Self::resume(session, personal, shares)))
+            }
+            Err(error) => core.refuse(place, &error, personal),
+        }
+    }
+
+    pub(super) fn answered(self, core: &mut Core, result: Result<(), TransportError>, now: Now) -> State {
+        let Self { session, personal, step } = self;
+        let Step::Reveal(say) = step else { return State::Unmask(Self { session, personal, step }) };
+        match say.heard(core, result, now) {
+            Heard::Well(()) => core.answered(session.place, personal),
+            Heard::Again(say) => State::Unmask(Self { session, personal, step: Step::Reveal(say) }),
+            Heard::Left(left) => core.left(session.place, left, personal),
+        }
+    }
+}
+
+fn reveal(core: &Core, session: Session, agreement: &[u8]) -> Result<(Session, Bytes, usize), SessionError> {
+    let agreement = Agreement::decode(agreement)?;
+    let step = session.client()?.waiting_for_agreement()?.unmask(&agreement, &core.key.signer()?)?;
+    Ok((session.advance(&step.persist), step.send.encode().into(), agreement.signatures.len()))
+}

@@ -8,7 +8,10 @@ use utoipa::openapi::{ComponentsBuilder, RefOr, Schema};
 use wire::admin::{
     CreateEnrollmentToken, CreateOperatorToken, CreateTask, EnrollmentTokenReply, OperatorTokenReply, OperatorTokenView,
 };
-use wire::headers::{ATTEMPT, CONTENT_SHA256, IDEMPOTENCY_KEY, MEDIA_MASKED_INPUT, MEDIA_PROBLEM, MEDIA_SAFETENSORS};
+use wire::headers::{
+    ATTEMPT, CONTENT_SHA256, IDEMPOTENCY_KEY, MEDIA_MASKED_INPUT, MEDIA_PROBLEM, MEDIA_SAFETENSORS, MEDIA_SECURE_AGG,
+    SIGNED_INPUT,
+};
 use wire::inspect::{AssignmentView, ModelView, Page, ParticipantView, RoundView, TaskSummary, TaskView};
 use wire::participant::{
     AbandonRequest, CheckInReply, CheckInRequest, EnrollReply, EnrollRequest, Receipt, RenewRequest,
@@ -56,6 +59,7 @@ const PAGED_ATTEMPT: &[(&str, &str, bool, &str)] =
 
 fn operations() -> Vec<Operation> {
     let mut all = participant_operations();
+    all.extend(session_operations());
     all.extend(inspect_operations());
     all.extend(admin_operations());
     let plain = |path, summary, media| get(path, summary, Caller::Anybody, Content::Media(media), &[]);
@@ -114,6 +118,7 @@ fn participant_operations() -> Vec<Operation> {
             parameters: &[
                 ("header", ATTEMPT, true, "the attempt of the round"),
                 ("header", CONTENT_SHA256, true, "SHA-256 of the body, 64 hexadecimal digits"),
+                ("header", SIGNED_INPUT, false, "secure aggregation: the signed digest of the body, in base64"),
             ],
         },
         post(
@@ -135,6 +140,41 @@ fn participant_operations() -> Vec<Operation> {
                 ("header", "if-range", false, "the range only if it names this version"),
             ],
         ),
+    ]
+}
+
+/// The messages of secure aggregation, in the order in which they travel.
+fn session_operations() -> Vec<Operation> {
+    const ASKED: Parameters = &[
+        ("query", "attempt", true, "the attempt of the round"),
+        ("query", "wait_ms", false, "wait at most so long until it is time; answered with 204 if it is not then"),
+    ];
+    let tell = |path, summary| get(path, summary, Caller::Participant, Content::Media(MEDIA_SECURE_AGG), ASKED);
+    let take = |path, summary| Operation {
+        method: "put",
+        path,
+        summary,
+        caller: Caller::Participant,
+        takes: Content::Media(MEDIA_SECURE_AGG),
+        gives: (204, Content::Nothing),
+        parameters: &[("header", ATTEMPT, true, "the attempt of the round")],
+    };
+    vec![
+        tell(route::ROSTER, "Who takes part in a session"),
+        take(route::KEY_SHARES, "Deal key shares"),
+        get(
+            route::KEY_SHARES,
+            "What a dealer dealt, as it signed it",
+            Caller::Participant,
+            Content::Media(MEDIA_SECURE_AGG),
+            &ASKED[..1],
+        ),
+        tell(route::DELIVERY, "What the others dealt to this participant"),
+        take(route::COMPLAINT, "Complain that a dealer's shares do not open"),
+        tell(route::SURVIVORS, "Whose inputs are included"),
+        take(route::CONSISTENCY, "Sign whose inputs are included"),
+        tell(route::AGREEMENT, "Everybody's signatures on that"),
+        take(route::UNMASK_SHARES, "Answer with the shares that open the sum"),
     ]
 }
 

@@ -228,7 +228,7 @@ pub(crate) fn sha256(bytes: &[u8]) -> Digest {
     Digest(ring::digest::digest(&ring::digest::SHA256, bytes).as_ref().try_into().unwrap())
 }
 
-/// A task of three parameters and two participants.
+/// A task of three parameters and two participants, in the clear.
 pub(crate) fn small_task() -> Value {
     json!({
         "name": "small",
@@ -236,6 +236,7 @@ pub(crate) fn small_task() -> Value {
         "rounds": { "count": 2, "select_max": 8 },
         "selection": { "cohort": { "count": 2 } },
         "metrics": [],
+        "secure_aggregation": { "enabled": false },
     })
 }
 

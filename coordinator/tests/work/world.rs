@@ -51,7 +51,7 @@ pub(crate) struct World {
     pub(crate) participants: Vec<ParticipantId>,
 }
 
-/// A task of three rounds with a cohort of all `participants`.
+/// A task of three rounds with a cohort of all `participants`, in the clear.
 pub(crate) fn spec(participants: usize) -> TaskSpec {
     serde_json::from_value(serde_json::json!({
         "name": "world",
@@ -62,6 +62,7 @@ pub(crate) fn spec(participants: usize) -> TaskSpec {
         "rounds": { "count": 3, "select_max": 64 },
         "selection": { "cohort": { "count": participants }, "seed": 1 },
         "metrics": ["loss", "accuracy"],
+        "secure_aggregation": { "enabled": false },
     }))
     .unwrap()
 }
@@ -107,6 +108,7 @@ impl World {
             parameters: self.model.shared.len() as u64,
             created_at: START,
             rounds_completed: 0,
+            rounds_forfeited: 0,
             model_version: 0,
         };
         let version =
@@ -146,6 +148,7 @@ impl World {
                 examples: 10,
                 checked_in_at: now,
                 expires_at: now.plus(Duration::from_secs(3600)),
+                keys: None,
             })
             .collect();
         let rows = &rows;

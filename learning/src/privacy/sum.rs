@@ -1,6 +1,10 @@
 //! The privacy argument in types: an exact sum cannot be printed, copied, stored or decoded; what can is a noised sum,
 //! and the only way from one to the other is through a function of this folder whose name says what it does.
 
+use rand::CryptoRng;
+
+use super::DiscreteGaussian;
+use super::noise::{self, NoiseError, NoiseShares, TreeNoise};
 use crate::parameters::MAX_PARAMETERS;
 
 /// Sum of the participants' quantized updates, modulo 2^b, as unmasking yields it. Deliberately without `Debug`, `Clone`
@@ -64,6 +68,33 @@ impl ExactSum {
     /// Any [`SumError`] but the two about bytes.
     pub fn new(words: Vec<u32>, modulus_bits: u8, participants: u32) -> Result<Self, SumError> {
         NoisedSum::checked(words, modulus_bits, participants).map(Self)
+    }
+
+    /// Adds the coordinator's noise, one draw per word: once per round, since a second draw would be a second release.
+    #[must_use]
+    pub fn add_central_noise<R: CryptoRng + ?Sized>(mut self, noise: &DiscreteGaussian, rng: &mut R) -> NoisedSum {
+        let bits = self.0.modulus_bits;
+        for word in &mut self.0.words {
+            *word = noise::add(*word, noise.sample(rng), bits);
+        }
+        self.0
+    }
+
+    /// Adds the noise of release `t`, from 1, of a tree.
+    #[must_use]
+    pub fn add_tree_noise(mut self, tree: &TreeNoise, t: u32) -> NoisedSum {
+        let bits = self.0.modulus_bits;
+        tree.add_to(&mut self.0.words, bits, t);
+        self.0
+    }
+
+    /// Releases a sum whose participants each added their share of the noise, if there were as many as the noise assumes.
+    ///
+    /// # Errors
+    /// [`NoiseError::CohortTooSmall`]; the sum is gone then, and no other way leads out of it.
+    pub fn release_noised_by_participants(self, shares: &NoiseShares) -> Result<NoisedSum, NoiseError> {
+        shares.noise_of(self.0.participants)?;
+        Ok(self.0)
     }
 
     /// Declares the exact sum public, for tasks without a privacy mechanism. Whoever calls this takes the decision that
@@ -243,5 +274,32 @@ mod tests {
         assert_eq!(error(vec![], 16, 1), Some(SumError::Length(0)));
         assert_eq!(error(vec![1, 1 << 16], 16, 1), Some(SumError::WordTooLarge { index: 1, modulus_bits: 16 }));
         assert!(error(vec![u32::MAX], 32, 1).is_none());
+    }
+
+    #[test]
+    fn central_noise_is_added_to_every_word_modulo() {
+        use rand::SeedableRng as _;
+        let mut rng = rand_chacha::ChaCha20Rng::seed_from_u64(2);
+        let noise = DiscreteGaussian::new(crate::privacy::Sigma::at_least(40.0).unwrap());
+        let exact = ExactSum::new(vec![0xf_fff0; 10_000], 20, 3).unwrap();
+        let noised = exact.add_central_noise(&noise, &mut rng);
+        assert!(noised.words().iter().all(|&word| word < 1 << 20));
+        let residual = |&word: &u32| {
+            let centred = (i64::from(word) - 0xf_fff0 + (1 << 19)).rem_euclid(1 << 20) - (1 << 19);
+            centred as f64
+        };
+        let variance = noised.words().iter().map(residual).map(|x| x * x).sum::<f64>() / 10_000.0;
+        // 1600, standard error 23; and words have wrapped.
+        assert!((variance - 1600.0).abs() < 100.0, "{variance}");
+        assert!(noised.words().iter().any(|&word| word < 100));
+    }
+
+    #[test]
+    fn too_few_survivors_release_nothing() {
+        let shares = NoiseShares::skellam(100.0, 4, 1).unwrap();
+        let exact = |participants| ExactSum::new(vec![1], 20, participants).unwrap();
+        let error = exact(3).release_noised_by_participants(&shares).unwrap_err();
+        assert_eq!(error, NoiseError::CohortTooSmall { survivors: 3, needed: 4 });
+        assert!(exact(4).release_noised_by_participants(&shares).is_ok());
     }
 }

@@ -1,6 +1,8 @@
 //! Noise on integer sums: what rounding adds to sensitivity, and the Rényi bounds of the discrete Gaussian, of sums of
 //! discrete Gaussians and of Skellam noise.
 
+use serde::{Deserialize, Serialize};
+
 use super::RdpCurve;
 
 /// Largest L2 norm of a vector of `dimension` coordinates that was clipped to `clip` (in units of the grid) and rounded
@@ -15,7 +17,8 @@ pub fn inflated_sensitivity(clip: f64, dimension: u64) -> f64 {
 }
 
 /// The law of the noise in a sum.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum SumNoise {
     /// One discrete Gaussian draw of this standard deviation per coordinate.
     DiscreteGaussian {
@@ -37,7 +40,8 @@ pub enum SumNoise {
 }
 
 /// Noise on a sum in which one participant moves the L2 norm by at most `sensitivity`, in units of the grid.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SumMechanism {
     /// The noise.
     pub noise: SumNoise,

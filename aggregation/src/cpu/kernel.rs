@@ -5,6 +5,8 @@ use std::fmt;
 use secure_agg::mask::{self, MaskPlan};
 use secure_agg::modular::Modulus;
 
+#[cfg(target_arch = "aarch64")]
+use super::neon;
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512, gram_avx2, gram_avx512, unpack_avx2};
 use super::{gram, select, unpack};
@@ -23,7 +25,10 @@ pub enum Kernel {
     /// 256-bit vectors.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// No processor-specific code of ours; the `chacha20` crate, which it runs on, has its own (NEON on aarch64).
+    /// 128-bit vectors of ARM for masks; the compiler makes the like of the other loops there.
+    #[cfg(target_arch = "aarch64")]
+    Neon,
+    /// No processor-specific code of ours; the `chacha20` crate, which it runs on, has its own.
     Portable,
 }
 
@@ -31,7 +36,9 @@ impl Kernel {
     /// The fastest first.
     #[cfg(target_arch = "x86_64")]
     const ALL: [Self; 3] = [Self::Avx512, Self::Avx2, Self::Portable];
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    const ALL: [Self; 2] = [Self::Neon, Self::Portable];
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     const ALL: [Self; 1] = [Self::Portable];
 
     /// The kernels this processor can run, the fastest first.
@@ -53,6 +60,8 @@ impl Kernel {
             Self::Avx512 => avx512::is_available(),
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => avx2::is_available(),
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => neon::is_available(),
             Self::Portable => true,
         }
     }
@@ -65,6 +74,8 @@ impl fmt::Display for Kernel {
             Self::Avx512 => "avx512",
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => "avx2",
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => "neon",
             Self::Portable => "portable",
         })
     }
@@ -87,7 +98,10 @@ impl Present {
     /// When they lie outside, which is a fault of the caller.
     pub(super) fn apply_masks(self, plan: &MaskPlan, offset: u64, words: &mut [u32]) {
         assert!(words.len() <= BATCH && offset.is_multiple_of(BATCH as u64), "one batch at a time");
-        #[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "the instructions are found at run time"))]
+        #[cfg_attr(
+            any(target_arch = "x86_64", target_arch = "aarch64"),
+            expect(unsafe_code, reason = "the instructions are found at run time")
+        )]
         match self.0 {
             // SAFETY: `check` found the instructions on this processor.
             #[cfg(target_arch = "x86_64")]
@@ -95,6 +109,9 @@ impl Present {
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx2 => unsafe { avx2::apply_masks(plan, offset, words) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "aarch64")]
+            Kernel::Neon => unsafe { neon::apply_masks(plan, offset, words) },
             Kernel::Portable => mask::apply(plan, offset, words).expect("the plan was compared with the shape"),
         }
     }
@@ -106,6 +123,8 @@ impl Present {
             // SAFETY: `check` found the instructions on this processor; `Avx512` includes AVX2.
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx512 | Kernel::Avx2 => unsafe { unpack_avx2::add(sum, packed, modulus) },
+            #[cfg(target_arch = "aarch64")]
+            Kernel::Neon => unpack::add(sum, packed, modulus),
             Kernel::Portable => unpack::add(sum, packed, modulus),
         }
     }
@@ -120,6 +139,8 @@ impl Present {
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx2 => unsafe { avx2::add_words(sum, words) },
+            #[cfg(target_arch = "aarch64")]
+            Kernel::Neon => unpack::add_words(sum, words),
             Kernel::Portable => unpack::add_words(sum, words),
         }
     }
@@ -137,6 +158,8 @@ impl Present {
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx2 => unsafe { avx2::median(tiles, vectors, out) },
+            #[cfg(target_arch = "aarch64")]
+            Kernel::Neon => select::median(tiles, vectors, out),
             Kernel::Portable => select::median(tiles, vectors, out),
         }
     }
@@ -151,6 +174,8 @@ impl Present {
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx2 => unsafe { avx2::trimmed_sum(tiles, vectors, trim, out) },
+            #[cfg(target_arch = "aarch64")]
+            Kernel::Neon => select::trimmed_sum(tiles, vectors, trim, out),
             Kernel::Portable => select::trimmed_sum(tiles, vectors, trim, out),
         }
     }
@@ -165,6 +190,8 @@ impl Present {
             // SAFETY: `check` found the instructions on this processor; `Avx512` includes AVX2.
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx512 | Kernel::Avx2 => unsafe { gram_avx2::products(left, right) },
+            #[cfg(target_arch = "aarch64")]
+            Kernel::Neon => gram::products(left, right),
             Kernel::Portable => gram::products(left, right),
         }
     }

@@ -8,7 +8,7 @@ mod accumulator;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod chacha;
 mod gram;
 #[cfg(target_arch = "x86_64")]
@@ -16,6 +16,8 @@ mod gram_avx2;
 #[cfg(target_arch = "x86_64")]
 mod gram_avx512;
 mod kernel;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod robust;
 mod select;
 mod unpack;

@@ -283,6 +283,18 @@ impl Round {
         Some(Duration::from_millis(millis))
     }
 
+    /// The phase in which a participant whose input was accepted will be missed if it is not heard of again; none if nothing
+    /// more is asked of it.
+    #[must_use]
+    pub fn missed_in(&self) -> Option<RoundState> {
+        self.limits.secure.as_ref()?;
+        match self.state {
+            RoundState::Collecting | RoundState::Confirming => Some(RoundState::Confirming),
+            RoundState::Unmasking => Some(RoundState::Unmasking),
+            _ => None,
+        }
+    }
+
     /// Whether masked inputs may have left their participants. If such a round ends without a sum, its number is never
     /// tried again: another attempt would release the same updates a second time, for another set of participants, and the
     /// difference of two such sums is a single update. The next round trains afresh.

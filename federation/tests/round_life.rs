@@ -142,6 +142,12 @@ fn a_round_is_spent_once_masked_inputs_may_be_out() {
                 | RoundState::Cancelled
         );
         assert_eq!(round(state, true).is_spent(), spent, "{state}");
+        let missed = match state {
+            RoundState::Collecting | RoundState::Confirming => Some(RoundState::Confirming),
+            RoundState::Unmasking => Some(RoundState::Unmasking),
+            _ => None,
+        };
+        assert_eq!((round(state, true).missed_in(), round(state, false).missed_in()), (missed, None), "{state}");
     }
 }
 

@@ -150,6 +150,26 @@ fn words(answer: &RoundWithCohort) -> String {
         format!("Metrics     {}", metrics(round)),
         format!("Base        {}", model(round.base.version, &round.base.sha256)),
     ];
+    if let Some(session) = &round.secure_aggregation {
+        lines.push(format!(
+            "Secrecy     of {}: {} shares open a sum, {} may collude; each masks with {} it draws, {} must stay",
+            session.advertised, session.threshold, session.tolerated_corrupt, session.out_degree, session.min_out
+        ));
+        lines.push(format!(
+            "Took part   U1 {} advertised, U2 {} shared, U3 {} included, U4 {} signed, U5 {} unmasked",
+            session.advertised, session.shared, session.included, session.signed, session.unmasked
+        ));
+    }
+    if let Some(work) = &round.work {
+        lines.push(format!(
+            "Sum         by {} in {:.3} s; masks off by {} in {:.3} s, {} of keystream",
+            work.sum_device,
+            work.sum_seconds,
+            work.unmask_device,
+            work.unmask_seconds,
+            bytes(work.keystream_bytes)
+        ));
+    }
     if let Some(made) = &round.model {
         lines.push(format!("Made        {}", model(made.version, &made.sha256)));
     }
@@ -160,6 +180,8 @@ fn words(answer: &RoundWithCohort) -> String {
         ("COUNT", Align::Right),
         ("MIN", Align::Right),
         ("MAX", Align::Right),
+        ("UP", Align::Right),
+        ("DOWN", Align::Right),
     ]);
     let some = |count: Option<u32>| count.map(|count| count.to_string()).unwrap_or_default();
     for phase in &round.phases {
@@ -171,13 +193,22 @@ fn words(answer: &RoundWithCohort) -> String {
             some(phase.count),
             some(phase.min),
             some(phase.max),
+            bytes(phase.bytes_up),
+            bytes(phase.bytes_down),
         ]);
     }
-    let mut cohort = Table::new(&[("PARTICIPANT", Align::Left), ("STATE", Align::Left), ("UP", Align::Right)]);
+    let mut cohort = Table::new(&[
+        ("PARTICIPANT", Align::Left),
+        ("STATE", Align::Left),
+        ("UP", Align::Right),
+        ("SETS", Align::Left),
+        ("DROPPED IN", Align::Left),
+    ]);
     for one in &answer.assignments {
         let why = one.detail.as_deref().map(|detail| format!(" ({detail})")).unwrap_or_default();
         let up = one.bytes_up.map(bytes).unwrap_or_default();
-        cohort.row(vec![one.name.clone(), format!("{}{why}", one.state), up]);
+        let dropped_in = one.dropped_in.map(|phase| phase.to_string()).unwrap_or_default();
+        cohort.row(vec![one.name.clone(), format!("{}{why}", one.state), up, one.sets.join(" "), dropped_in]);
     }
     format!("{}\n\n{}\n{}", lines.join("\n"), phases.render(""), cohort.render("Nobody is drawn yet."))
 }
@@ -199,12 +230,18 @@ impl Watch {
             };
         }
         let task = task::get(&self.server, self.task).await?;
-        let mut number = (task.summary.rounds_completed + 1).min(task.summary.rounds_total);
+        let latest: Vec<RoundView> = self.server.list(&route::fill(route::ROUNDS, &[&self.task]), 1).await?;
+        let mut number = latest.first().map_or(1, |round| match round.state {
+            RoundState::Completed if task.summary.status == TaskStatus::Active => round.number + 1,
+            _ => round.number,
+        });
         let mut after = None;
         while let Some(round) = self.follow(number, after).await? {
             match round.state {
-                RoundState::Completed if number == task.summary.rounds_total => return Ok(()),
+                RoundState::Completed if self.is_complete().await? => return Ok(()),
                 RoundState::Completed => (number, after) = (number + 1, None),
+                // Its number is not tried again.
+                RoundState::Failed if round.spent => (number, after) = (number + 1, None),
                 RoundState::Failed => after = Some(RoundState::Failed),
                 _ => break,
             }
@@ -214,6 +251,10 @@ impl Watch {
             TaskStatus::Completed => Ok(()),
             status => Err(Failure::new(Exit::Round, format!("the task is {status}{}", reason(&task)))),
         }
+    }
+
+    async fn is_complete(&self) -> Outcome<bool> {
+        Ok(task::get(&self.server, self.task).await?.summary.status == TaskStatus::Completed)
     }
 
     /// Prints the changes of one round, beginning with the first state that is not `after`, until an attempt of it ends;

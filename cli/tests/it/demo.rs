@@ -86,7 +86,8 @@ fn drop_outs_are_survived_and_follow_from_the_seed() {
 #[test]
 fn a_round_that_everybody_leaves_fails_and_is_tried_again() {
     // With this seed all vanish from some attempt, but not from every one.
-    let ran = demo(&["--participants", "2", "--rounds", "3", "--drop", "0.6", "--seed", "1"]);
+    let args = ["--participants", "2", "--insecure-aggregation", "--rounds", "3", "--drop", "0.6", "--seed", "1"];
+    let ran = demo(&args);
     let states: Vec<_> = rounds(&ran).iter().map(|round| round["state"].as_str().unwrap().to_owned()).collect();
     assert!(states.contains(&"FAILED".to_owned()), "{states:?}");
     assert_eq!(states.iter().filter(|state| *state == "COMPLETED").count(), 3, "{states:?}");
@@ -96,7 +97,7 @@ fn a_round_that_everybody_leaves_fails_and_is_tried_again() {
 
 #[test]
 fn a_demo_that_cannot_go_on_says_so() {
-    let ran = run(&["--format", "json", "demo", "--participants", "2", "--rounds", "2", "--drop", "0.999"]);
+    let ran = run(&["--format", "json", "demo", "--participants", "4", "--rounds", "2", "--drop", "0.999"]);
     assert_eq!(ran.code, 14, "{ran}");
     assert_eq!(rounds(&ran).len(), 3, "three attempts: {ran}");
     let failed = ran.events().pop().unwrap();
@@ -106,16 +107,72 @@ fn a_demo_that_cannot_go_on_says_so() {
 
 #[test]
 fn a_part_of_the_participants_is_drawn_by_the_seed() {
-    let first = demo(&["--cohort", "2"]);
-    assert_eq!(versions(&first), versions(&demo(&["--cohort", "2"])));
-    assert!(rounds(&first).iter().all(|round| round["cohort"] == 2));
+    let first = demo(&["--cohort", "3"]);
+    assert_eq!(versions(&first), versions(&demo(&["--cohort", "3"])));
+    assert!(rounds(&first).iter().all(|round| round["cohort"] == 3));
+}
+
+#[test]
+fn secure_aggregation_is_on_and_changes_no_bit_of_any_model() {
+    let secure = demo(&["--drop", "0.2", "--participants", "8", "--seed", "3"]);
+    let insecure = demo(&["--drop", "0.2", "--participants", "8", "--seed", "3", "--insecure-aggregation"]);
+    assert_eq!(versions(&secure), versions(&insecure), "a sum of masked updates is the sum of the updates");
+    let started = |ran: &Ran| ran.events()[0]["updates_readable_by"].clone();
+    assert_eq!((started(&secure), started(&insecure)), ("nobody".into(), "operator".into()));
+    for round in rounds(&secure).iter().filter(|round| round["state"] == "COMPLETED") {
+        let session = &round["secure_aggregation"];
+        assert_eq!((&session["advertised"], &session["threshold"]), (&8.into(), &5.into()), "{round}");
+        assert_eq!(session["included"], round["reported"], "opened for exactly the survivors: {round}");
+        assert!(session["unmasked"].as_u64() >= Some(5) && session["unmasked"].as_u64() <= session["signed"].as_u64());
+        assert!(round["work"]["keystream_bytes"].as_u64().unwrap() > 0, "{round}");
+    }
+    assert!(rounds(&insecure).iter().all(|round| round.get("secure_aggregation").is_none()));
+}
+
+#[test]
+fn a_hundred_participants_of_whom_a_third_vanish_complete_every_round() {
+    let args = ["--participants", "100", "--rounds", "2", "--drop", "0.3", "--seed", "5"];
+    let secure = demo(&args);
+    let all = rounds(&secure);
+    assert_eq!(all.len(), 2, "every round completes: {secure}");
+    let mut phases = std::collections::BTreeSet::new();
+    for round in &all {
+        assert_eq!((&round["state"], &round["secure_aggregation"]["threshold"]), (&"COMPLETED".into(), &56.into()));
+        let dropped: u64 = round["dropped_in"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
+        assert!((15..45).contains(&dropped), "{round}");
+        phases.extend(round["dropped_in"].as_object().unwrap().keys().cloned());
+    }
+    assert!(phases.len() >= 3, "they vanish in every phase: {phases:?}");
+    let insecure = demo(&[&args[..], &["--insecure-aggregation"]].concat());
+    assert_eq!(versions(&secure), versions(&insecure), "the sum is exact");
+}
+
+#[test]
+fn two_participants_are_told_what_secure_aggregation_takes() {
+    let ran = run(&["demo", "--participants", "2"]);
+    assert_eq!(ran.code, 2, "{ran}");
+    for words in ["at least 3", "--insecure-aggregation"] {
+        assert!(ran.stderr.contains(words), "{ran}");
+    }
 }
 
 #[test]
 fn people_see_a_table_and_what_to_do_next() {
     let ran = run(&["demo", "--participants", "3", "--rounds", "2"]);
     assert_eq!(ran.code, 0, "{ran}");
-    for words in ["ROUND", "STATE", "COHORT", "ACCURACY", "COMPLETED", "Model: ", ".safetensors", "--inspect"] {
+    for words in [
+        "ROUND",
+        "STATE",
+        "COHORT",
+        "ACCURACY",
+        "COMPLETED",
+        "Model: ",
+        ".safetensors",
+        "--inspect",
+        "SUM OPENED",
+        "of 3 by 3",
+        "can be read by nobody",
+    ] {
         assert!(ran.stdout.contains(words), "no {words:?}: {ran}");
     }
     assert_eq!(ran.stderr, "", "a demo that goes well is quiet");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use wire::inspect::{ModelVersionRef, RoundView};
+use wire::inspect::{ModelVersionRef, RoundView, SessionView, SumWorkView};
 use wire::{AssignmentState, Digest, FailureReason, RoundState};
 
 use crate::command::model::Score;
@@ -18,6 +18,7 @@ pub(super) struct Started {
     pub(super) model: &'static str,
     pub(super) parameters: u64,
     pub(super) seed: u64,
+    pub(super) updates_readable_by: String,
 }
 
 /// An attempt at a round is over.
@@ -32,6 +33,14 @@ pub(super) struct RoundEvent {
     pub(super) reported: u32,
     pub(super) dropped: u32,
     pub(super) dropped_why: BTreeMap<AssignmentState, u32>,
+    /// In which phase who dropped out; who did so after its update was accepted is a part of the sum.
+    pub(super) dropped_in: BTreeMap<RoundState, u32>,
+    /// Whose updates the sum holds, and by whom it was opened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) secure_aggregation: Option<SessionView>,
+    /// How the sum was computed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) work: Option<SumWorkView>,
     /// Of the model this round published, on the demo's held-out data; none if it published none.
     pub(super) metrics: Option<Score>,
     /// Weighted means of what the cohort measured: the model it received on its own held-out data, and its training.
@@ -56,6 +65,9 @@ impl RoundEvent {
             reported: round.reported,
             dropped: round.dropped,
             dropped_why: round.dropped_why,
+            dropped_in: round.dropped_in,
+            secure_aggregation: round.secure_aggregation,
+            work: round.work,
             metrics,
             cohort_metrics: round.metrics.into_iter().map(|(name, metric)| (name, metric.value)).collect(),
             model: round.model,
@@ -70,7 +82,10 @@ impl RoundEvent {
 fn phase_seconds(round: &RoundView) -> BTreeMap<&'static str, f64> {
     let name = |state| match state {
         RoundState::Selecting => Some("selecting"),
+        RoundState::Sharing => Some("sharing"),
         RoundState::Collecting => Some("collecting"),
+        RoundState::Confirming => Some("confirming"),
+        RoundState::Unmasking => Some("unmasking"),
         RoundState::Aggregating => Some("aggregating"),
         RoundState::Completed | RoundState::Failed | RoundState::Cancelled => None,
     };

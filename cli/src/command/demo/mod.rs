@@ -13,7 +13,7 @@ use datasets::Dataset;
 use wire::admin::CreateTask;
 use wire::inspect::TaskView;
 use wire::route;
-use wire::task::TrainingPlan;
+use wire::task::{MIN_SECURE_COHORT, TrainingPlan};
 
 use crate::command::model::Score;
 use crate::data::{self, DataArgs, Model};
@@ -52,6 +52,9 @@ pub(crate) struct Demo {
     /// Probability with which each participant vanishes in a round, at a random point of it
     #[arg(long, default_value_t = 0.0, value_name = "PROBABILITY")]
     drop: f64,
+    /// Let the coordinator read every update: no secure aggregation
+    #[arg(long)]
+    insecure_aggregation: bool,
     #[command(flatten)]
     training: TrainingArgs,
     /// Participants that train at once [default: one per core]
@@ -120,6 +123,14 @@ impl Demo {
         if !(0.0..1.0).contains(&self.drop) {
             return Err(Failure::new(Exit::Usage, "--drop is a probability, at least 0 and below 1"));
         }
+        let drawn = self.cohort.unwrap_or(self.data.participants);
+        if !self.insecure_aggregation && drawn < MIN_SECURE_COHORT {
+            let detail = format!(
+                "secure aggregation takes at least {MIN_SECURE_COHORT} participants a round, this demo draws {drawn}: draw more, or \
+                 let the coordinator read updates (--insecure-aggregation)"
+            );
+            return Err(Failure::new(Exit::Usage, detail));
+        }
         match self.cohort {
             Some(cohort) if cohort > self.data.participants => {
                 let detail = format!("--cohort {cohort} is above --participants {}", self.data.participants);
@@ -136,7 +147,7 @@ impl Demo {
         let most_examples = scene.shards.iter().map(|(train, _)| train.len()).max().unwrap_or(1);
         let mut world = World::start(folder).await?;
         let threads = self.threads.map_or_else(cores, |threads| threads as usize);
-        let drops = DropPlan { probability: self.drop, seed: scene.seed };
+        let drops = DropPlan { probability: self.drop, seed: scene.seed, secure: !self.insecure_aggregation };
         let settings = Settings { device, threads, drops, seed: scene.seed };
         let shards = std::mem::take(&mut scene.shards);
         world.enroll(shards, &folder.join("participants"), &settings, output).await?;
@@ -148,6 +159,7 @@ impl Demo {
             rounds: self.rounds,
             cohort: self.cohort.unwrap_or(self.data.participants),
             most_examples,
+            secure: !self.insecure_aggregation,
         };
         let spec = input.spec()?;
         if let Some(file) = &self.task_file {
@@ -205,11 +217,21 @@ impl Demo {
             model: scene.architecture.kind(),
             parameters: task.summary.parameters,
             seed: scene.seed,
+            updates_readable_by: task.updates_readable_by.clone(),
         };
         output.event("started", &started);
         output.line(format!("Data         {}", started.data));
         output.line(format!("Model        {}, {} parameters", started.model, number(started.parameters)));
-        output.line(format!("Coordinator  {} (updates can be read by the {})", world.url, task.updates_readable_by));
+        output.line(format!("Coordinator  {}", world.url));
+        let secure = &task.spec.secure_aggregation;
+        output.line(match secure.enabled {
+            true => format!(
+                "Updates      can be read by {}: sums alone are opened, while at most {} % of a cohort collude with the coordinator",
+                task.updates_readable_by,
+                100.0 * secure.max_corrupt_fraction
+            ),
+            false => format!("Updates      can be read by the {}: this demo runs without secure aggregation", task.updates_readable_by),
+        });
         let plan = &scene.training;
         output.line(format!(
             "Training     {} epochs a round, batches of {}, learning rate {}; seed {}",

@@ -6,7 +6,9 @@ use client_sdk::models::Architecture;
 use datasets::Dataset;
 use federation::cohort::Cohort;
 use ring::digest::{Context, SHA256};
-use wire::task::{AggregationSpec, ModelSpec, RoundsSpec, SelectionSpec, TaskSpec, TrainingPlan};
+use wire::task::{
+    AggregationSpec, ModelSpec, RoundsSpec, SecureAggregationSpec, SelectionSpec, TaskSpec, TrainingPlan,
+};
 
 use crate::data::{self, DataArgs, Source};
 use crate::failure::{Exit, Failure, Outcome};
@@ -76,6 +78,8 @@ pub(super) struct TaskInput<'a> {
     pub(super) cohort: u32,
     /// Training examples of the participant that has most.
     pub(super) most_examples: usize,
+    /// Whether updates are hidden from the coordinator.
+    pub(super) secure: bool,
 }
 
 impl TaskInput<'_> {
@@ -115,6 +119,13 @@ impl TaskInput<'_> {
                 max_weight: max_weight(self.most_examples, participants),
                 ..AggregationSpec::default()
             },
+            secure_aggregation: SecureAggregationSpec {
+                enabled: self.secure,
+                share_deadline_ms: DEADLINE_MS,
+                confirm_deadline_ms: DEADLINE_MS,
+                unmask_deadline_ms: DEADLINE_MS,
+                ..SecureAggregationSpec::default()
+            },
             metrics: ["loss", "accuracy", "train_loss"].map(str::to_owned).to_vec(),
         })
     }
@@ -144,23 +155,37 @@ pub(super) fn shards(shards: Vec<Dataset>, seed: u64) -> Vec<(Dataset, Dataset)>
 pub(super) enum Point {
     /// It has its assignment.
     Assigned,
+    /// It has dealt shares of its secrets (secure aggregation).
+    Shared,
     /// It has the model.
     Fetched,
     /// It has trained, its update is in its journal.
     Trained,
     /// Half of its update is on the wire.
     Uploading,
+    /// Its update was accepted; with secure aggregation it is missed when the included set is signed.
+    Reported,
+    /// It has signed the included set, and is missed when the sum is opened (secure aggregation).
+    Signed,
 }
 
-/// Who vanishes when: each participant in each attempt at a round, with a fixed probability, at one of four points.
+impl Point {
+    const ALL: [Self; 7] =
+        [Self::Assigned, Self::Shared, Self::Fetched, Self::Trained, Self::Uploading, Self::Reported, Self::Signed];
+}
+
+/// Who vanishes when: each participant in each attempt at a round, with a fixed probability, at one of the points.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DropPlan {
     pub(super) probability: f64,
     pub(super) seed: u64,
+    /// Whether rounds have the phases of secure aggregation.
+    pub(super) secure: bool,
 }
 
 impl DropPlan {
-    /// Where this participant vanishes, if it does.
+    /// Where this participant vanishes, if it does. Whose updates are included is the same with and without secure
+    /// aggregation, so both publish the same models.
     pub(super) fn point(&self, round: u32, attempt: u32, participant: u32) -> Option<Point> {
         let mut context = Context::new(&SHA256);
         context.update(b"tributary demo drop");
@@ -172,8 +197,13 @@ impl DropPlan {
         let (words, _) = digest.as_ref().as_chunks::<4>();
         let [chance, point, ..] = words else { return None };
         let chance = f64::from(u32::from_le_bytes(*chance)) / (f64::from(u32::MAX) + 1.0);
-        let points = [Point::Assigned, Point::Fetched, Point::Trained, Point::Uploading];
-        (chance < self.probability).then(|| points[u32::from_le_bytes(*point) as usize % points.len()])
+        let point = Point::ALL[u32::from_le_bytes(*point) as usize % Point::ALL.len()];
+        let point = match point {
+            Point::Shared if !self.secure => Point::Assigned,
+            Point::Signed if !self.secure => Point::Reported,
+            point => point,
+        };
+        (chance < self.probability).then_some(point)
     }
 }
 
@@ -183,7 +213,12 @@ mod tests {
 
     #[test]
     fn who_vanishes_follows_from_the_seed_and_happens_as_often_as_asked() {
-        let plan = DropPlan { probability: 0.3, seed: 42 };
+        for secure in [false, true] {
+            follows_from_the_seed(DropPlan { probability: 0.3, seed: 42, secure });
+        }
+    }
+
+    fn follows_from_the_seed(plan: DropPlan) {
         let all: Vec<_> = (1..=50)
             .flat_map(|round| (0..40).map(move |participant| (round, participant)))
             .map(|(round, participant)| plan.point(round, 1, participant))
@@ -193,8 +228,10 @@ mod tests {
         assert_eq!(all, again);
         let dropped = all.iter().flatten().count();
         assert!((500..700).contains(&dropped), "{dropped} of 2000");
-        for point in [Point::Assigned, Point::Fetched, Point::Trained, Point::Uploading] {
-            assert!(all.iter().flatten().filter(|found| **found == point).count() > 100);
+        for point in Point::ALL {
+            let is_there = plan.secure || !matches!(point, Point::Shared | Point::Signed);
+            let found = all.iter().flatten().filter(|found| **found == point).count();
+            assert_eq!(found > 50, is_there, "{point:?}: {found}");
         }
         let other = DropPlan { seed: 43, ..plan };
         assert_ne!(
@@ -205,7 +242,7 @@ mod tests {
             (0..40).map(|p| plan.point(1, 1, p)).collect::<Vec<_>>(),
             (0..40).map(|p| plan.point(1, 2, p)).collect::<Vec<_>>()
         );
-        let never = DropPlan { probability: 0.0, seed: 1 };
+        let never = DropPlan { probability: 0.0, seed: 1, ..plan };
         assert!((0..1000).all(|participant| never.point(1, 1, participant).is_none()));
     }
 

@@ -42,21 +42,27 @@ pub(super) struct Rounds<'a> {
 impl Rounds<'_> {
     /// Until the last round has made its model.
     pub(super) async fn run(&self, world: &mut World) -> Outcome<Last> {
-        let (mut number, mut opened_at) = (1, None);
+        let (mut number, mut completed, mut opened_at) = (1, 0, None);
         loop {
             let round = self.until_over(world, number).await?;
             world.round_over(round.number, round.attempt);
             let opened_at = *opened_at.get_or_insert(round.opened_at);
             let ended_at = round.ended_at.unwrap_or(round.opened_at);
             let Some(model) = round.model.clone().filter(|_| round.state == RoundState::Completed) else {
+                let spent = round.spent;
                 self.show(RoundEvent::new(round, None));
-                self.go_on(world, number).await?;
+                if spent {
+                    number += 1;
+                } else {
+                    self.go_on(world, number).await?;
+                }
                 continue;
             };
             let bytes = fetch(world, self.task, &model).await?;
             let (score, bytes) = self.score(bytes).await?;
             self.show(RoundEvent::new(round, Some(score)));
-            if number == self.count {
+            completed += 1;
+            if completed == self.count {
                 return Ok(Last { model, bytes, score, seconds: ended_at.since(opened_at).as_secs_f64() });
             }
             number += 1;

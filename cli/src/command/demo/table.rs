@@ -9,7 +9,7 @@ use super::events::RoundEvent;
 use crate::output::{Output, bytes};
 
 /// Columns and how wide they are; rows appear one by one, so widths are fixed.
-const COLUMNS: [(&str, usize); 12] = [
+const COLUMNS: [(&str, usize); 16] = [
     ("ROUND", 5),
     ("STATE", 9),
     ("COHORT", 6),
@@ -17,11 +17,15 @@ const COLUMNS: [(&str, usize); 12] = [
     ("DROPPED", 7),
     ("UP", 8),
     ("DOWN", 8),
-    ("SELECT", 7),
+    ("SELECT", 6),
+    ("SHARE", 6),
     ("COLLECT", 7),
+    ("UNMASK", 6),
     ("PUBLISH", 7),
     ("TRAIN LOSS", 10),
     ("ACCURACY", 8),
+    ("SUM OPENED", 15),
+    ("DROPPED IN", 0),
 ];
 
 /// The table as it grows.
@@ -78,10 +82,14 @@ impl LiveTable {
             bytes(round.bytes_up),
             bytes(round.bytes_down),
             phase("selecting"),
+            phase("sharing"),
             phase("collecting"),
+            unmasking(round),
             phase("aggregating"),
             metric("train_loss"),
             round.metrics.map_or_else(String::new, |score| format!("{:.2} %", 100.0 * score.accuracy)),
+            opened(round),
+            dropped_in(round),
         ]);
         self.live.suspend(|| self.output.line(row));
     }
@@ -92,10 +100,39 @@ impl LiveTable {
     }
 }
 
+/// Seconds from the last update to the masks that open the sum.
+fn unmasking(round: &RoundEvent) -> String {
+    let phase = |name| round.phases.get(name).copied();
+    match (phase("confirming"), phase("unmasking")) {
+        (None, None) => String::new(),
+        (confirming, unmasking) => {
+            format!("{:.2}s", confirming.unwrap_or_default() + unmasking.unwrap_or_default())
+        }
+    }
+}
+
+/// For whom the sum was opened, and by how many: no sum over others is ever opened.
+fn opened(round: &RoundEvent) -> String {
+    match (&round.secure_aggregation, &round.work) {
+        (Some(session), Some(_)) => format!("of {} by {}", session.included, session.unmasked),
+        (Some(_), None) => "no".to_owned(),
+        (None, _) => "always open".to_owned(),
+    }
+}
+
+fn dropped_in(round: &RoundEvent) -> String {
+    let words: Vec<_> = round
+        .dropped_in
+        .iter()
+        .map(|(phase, count)| format!("{count} {}", phase.as_str().to_ascii_lowercase()))
+        .collect();
+    words.join(", ")
+}
+
 fn line(cells: [String; COLUMNS.len()]) -> String {
     let mut line = String::new();
     for (cell, (heading, width)) in cells.iter().zip(COLUMNS) {
-        if heading == "STATE" {
+        if matches!(heading, "STATE" | "DROPPED IN") {
             line.push_str(&format!("{cell:<width$}  "));
         } else {
             line.push_str(&format!("{cell:>width$}  "));

@@ -14,7 +14,9 @@ use futures_util::stream;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::sync::{mpsc, watch};
-use wire::participant::{CheckInReply, CheckInRequest, EnrollReply, EnrollRequest, ModelRef, Receipt, RenewRequest};
+use wire::participant::{
+    Announcement, Answer, CheckInReply, CheckInRequest, EnrollReply, EnrollRequest, ModelRef, Receipt, RenewRequest,
+};
 use wire::{ParticipantId, TaskId, headers, route};
 
 use super::plan::{DropPlan, Point};
@@ -100,13 +102,16 @@ impl VanishingTransport {
                 receiver.recv().await.map(|piece| (Ok::<_, std::io::Error>(piece), receiver))
             });
             let path = route::masked_input(upload.place.task, upload.place.round, upload.participant);
-            let request = client
+            let mut request = client
                 .put(format!("{}{path}", self.url.trim_end_matches('/')))
                 .header("content-type", headers::MEDIA_MASKED_INPUT)
                 .header("content-length", upload.body.len())
                 .header(headers::ATTEMPT, upload.place.attempt)
                 .header(headers::CONTENT_SHA256, upload.sha256.to_string())
                 .body(reqwest::Body::wrap_stream(body));
+            if let Some(signed) = &upload.signed {
+                request = request.header(headers::SIGNED_INPUT, wire::base64::encode(signed));
+            }
             let half = async {
                 let _ = sender.send(upload.body.slice(..upload.body.len() / 2)).await;
                 tokio::time::sleep(ON_THE_WIRE).await;
@@ -180,7 +185,39 @@ impl Transport for VanishingTransport {
         if fate == Some((upload.place, Point::Uploading)) {
             self.send_half(upload).await;
         }
-        self.inner.upload(upload).await
+        let receipt = self.inner.upload(upload).await?;
+        self.reach(Point::Reported).await;
+        Ok(receipt)
+    }
+
+    async fn announcement(
+        &self,
+        what: Announcement,
+        place: Place,
+        participant: ParticipantId,
+        wait: Duration,
+    ) -> Result<Option<Bytes>, TransportError> {
+        self.inner.announcement(what, place, participant, wait).await
+    }
+
+    async fn evidence(&self, place: Place, dealer: ParticipantId) -> Result<Bytes, TransportError> {
+        self.inner.evidence(place, dealer).await
+    }
+
+    async fn answer(
+        &self,
+        what: Answer,
+        place: Place,
+        participant: ParticipantId,
+        body: Bytes,
+    ) -> Result<(), TransportError> {
+        self.inner.answer(what, place, participant, body).await?;
+        match what {
+            Answer::KeyShares => self.reach(Point::Shared).await,
+            Answer::Consistency => self.reach(Point::Signed).await,
+            Answer::Complaint | Answer::UnmaskShares => {}
+        }
+        Ok(())
     }
 
     async fn abandon(&self, abandonment: &Abandonment) -> Result<(), TransportError> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use federation::id::{ParticipantId, RoundKey};
-use federation::round::{AssignmentState, RoundState};
+use federation::round::AssignmentState;
 use http::StatusCode;
 use store::WakeEvent;
 
@@ -33,11 +33,8 @@ pub(in crate::http) async fn excuse(
                     return Ok(());
                 }
                 // Its input counts; what the phases after it still ask is not waited for.
-                let state = row.round.state;
-                let asked = matches!(state, RoundState::Collecting | RoundState::Confirming | RoundState::Unmasking);
-                if asked
-                    && row.round.limits.secure.is_some()
-                    && tx.set_dropped(round, attempt, participant, state).await?
+                if let Some(phase) = row.round.missed_in()
+                    && tx.set_dropped(round, attempt, participant, phase).await?
                 {
                     return Ok(());
                 }

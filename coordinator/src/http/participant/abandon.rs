@@ -33,10 +33,10 @@ pub(in crate::http) async fn abandon(
                 if tx.set_assignment_state(round, attempt, participant, &from, to, now, Some(reason)).await? {
                     return Ok(());
                 }
+                // Its input counts; what the phases after it still ask is not waited for.
                 let row = tx.round_attempt(round, attempt).await?;
-                let state = row.filter(|row| row.round.limits.secure.is_some()).map(|row| row.round.state);
-                if let Some(state) = state.filter(|state| !state.is_terminal())
-                    && tx.set_dropped(round, attempt, participant, state).await?
+                if let Some(phase) = row.and_then(|row| row.round.missed_in())
+                    && tx.set_dropped(round, attempt, participant, phase).await?
                 {
                     return Ok(());
                 }

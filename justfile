@@ -38,6 +38,7 @@ miri:
     cargo +nightly miri test -p aggregation --lib -- cpu::
     RUSTFLAGS=-Ctarget-feature=+avx2 cargo +nightly miri test -p aggregation --lib -- cpu::
     RUSTFLAGS=-Ctarget-feature=+avx2,+avx512f,+avx512bw,+avx512vl cargo +nightly miri test -p aggregation --lib -- cpu::
+    cargo +nightly miri test -p aggregation --lib --target aarch64-unknown-linux-gnu -- cpu::
 
 # compiles the SDK's CUDA trainer with a compiler from PyPI (160 MB): no GPU, no toolkit, six minutes of a core; see docs/GPU.md
 check-train-cuda:

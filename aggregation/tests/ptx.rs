@@ -13,7 +13,7 @@ fn fingerprint(text: &str) -> u64 {
 fn the_ptx_was_made_from_these_kernels() {
     let expected = format!("// made from kernels.cu {:016x}", fingerprint(SOURCE));
     assert_eq!(PTX.lines().last(), Some(&*expected), "run src/cuda/regenerate.py");
-    for kernel in ["unmask", "add_packed"] {
+    for kernel in ["unmask", "add_packed", "trimmed_sum", "gram"] {
         assert!(PTX.contains(&format!(".visible .entry {kernel}(")), "{kernel} is missing");
     }
     assert!(PTX.contains(".target sm_75"), "GPUs from Turing on are supported");

@@ -3,8 +3,12 @@
 pub mod accountant;
 pub mod adaptive_clip;
 pub mod discrete_gaussian;
+pub mod ledger;
+pub mod mechanism;
 pub mod noise;
+pub mod plan;
 pub mod private_codec;
+pub mod release;
 pub mod rotation;
 mod sample;
 pub mod skellam;
@@ -12,10 +16,14 @@ pub mod sum;
 
 pub use adaptive_clip::AdaptiveClip;
 pub use discrete_gaussian::{DiscreteGaussian, Sigma};
+pub use ledger::{Budget, Ledger, LedgerError, LedgerRow, Seal, SealedRow, Sealer};
+pub use mechanism::{ClipSpec, Mechanism, OnBudgetEnd, PrivacySpec, SamplingSpec, SpecProblem, TaskFacts, View};
 pub use noise::{NoiseError, NoiseLaw, NoiseSampler, NoiseShares, TreeNoise};
+pub use plan::{Goal, Plan, PlanError, PlanRequest, PlanSampling, plan};
 pub use private_codec::{
     PrivateCodec, PrivateCodecError, PrivateCodecParams, PrivateDecodeError, PrivateEncodeError, PrivateMean,
 };
+pub use release::{BadRelease, Cost, Epsilons, NoServerEpsilon, Release, Sampled};
 pub use sample::bernoulli::{BadRate, SamplingRate};
 pub use skellam::{Skellam, Variance};
 pub use sum::{ExactSum, NoisedSum, SumError};

@@ -227,7 +227,8 @@ impl PrivateCodec {
         // Joint length J: count_units = share * J, and J^2 = length^2 + count_units^2.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below 2^31 and positive")]
         let count_units = (count_share / (1.0 - count_share * count_share).sqrt() * length).round() as u32;
-        let sensitivity = (square_max as f64 + f64::from(count_units).powi(2)).sqrt() * (1.0 + f64::EPSILON);
+        let sensitivity =
+            (square_max as f64 + f64::from(count_units) * f64::from(count_units)).sqrt() * (1.0 + f64::EPSILON);
         let sigma = Sigma::at_least(params.noise_multiplier * sensitivity)?;
         Ok(Self { params, dimension, clip_units: units, square_max, count_units, sensitivity, sigma })
     }

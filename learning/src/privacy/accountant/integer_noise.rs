@@ -66,8 +66,8 @@ impl SumMechanism {
     #[must_use]
     pub fn rho(&self) -> Option<f64> {
         match self.noise {
-            SumNoise::DiscreteGaussian { sigma } => Some(0.5 * (self.sensitivity / sigma).powi(2)),
-            SumNoise::DiscreteGaussianShares { sigma, shares: 1 } => Some(0.5 * (self.sensitivity / sigma).powi(2)),
+            SumNoise::DiscreteGaussian { sigma } => Some(0.5 * square(self.sensitivity / sigma)),
+            SumNoise::DiscreteGaussianShares { sigma, shares: 1 } => Some(0.5 * square(self.sensitivity / sigma)),
             SumNoise::DiscreteGaussianShares { .. } | SumNoise::Skellam { .. } => None,
         }
     }
@@ -80,7 +80,7 @@ impl SumMechanism {
         // Integer vectors: no coordinate moves by less than one, so L1 is at most the square of L2.
         let l1 = (root * l2).min(l2 * l2);
         match self.noise {
-            SumNoise::DiscreteGaussian { sigma } => 0.5 * alpha * (l2 / sigma).powi(2),
+            SumNoise::DiscreteGaussian { sigma } => 0.5 * alpha * square(l2 / sigma),
             SumNoise::DiscreteGaussianShares { sigma, shares } => {
                 let tau = sum_divergence(sigma, shares);
                 let total = self.sigma();
@@ -88,7 +88,7 @@ impl SumMechanism {
                 let dimension = self.dimension as f64;
                 let first = 0.5 * alpha * l2 * l2 + tau * dimension;
                 let second = 0.5 * alpha * (l2 * l2 + 2.0 * l1 * tau + tau * tau * dimension);
-                let third = 0.5 * alpha * (l2 + root * tau).powi(2);
+                let third = 0.5 * alpha * square(l2 + root * tau);
                 first.min(second).min(third)
             }
             SumNoise::Skellam { variance } => {
@@ -103,17 +103,22 @@ impl SumMechanism {
     #[must_use]
     pub fn curve(&self) -> RdpCurve {
         if let SumNoise::DiscreteGaussian { sigma } = self.noise {
-            let rho = 0.5 * (self.sensitivity / sigma).powi(2);
+            let rho = 0.5 * square(self.sensitivity / sigma);
             return RdpCurve::from_orders(|order| order * rho);
         }
         RdpCurve::from_integer_orders(|order| self.bound(order))
     }
 }
 
+/// Not `powi`, whose last bit is the platform's.
+fn square(x: f64) -> f64 {
+    x * x
+}
+
 /// `tau`: how far a sum of `shares` discrete Gaussians is from being one (Kairouz, Liu, Steinke 2021, Theorem 1).
 #[must_use]
 pub fn sum_divergence(sigma: f64, shares: u32) -> f64 {
-    let rate = 2.0 * std::f64::consts::PI.powi(2) * sigma * sigma;
+    let rate = 2.0 * square(std::f64::consts::PI) * sigma * sigma;
     let sum: f64 = (1..shares).map(|k| f64::from(k) / f64::from(k + 1)).map(|part| libm::exp(-rate * part)).sum();
     10.0 * sum
 }

@@ -1,5 +1,8 @@
 //! Zero-concentrated differential privacy: `rho`, adding up, and its optimal conversion.
 
+/// Of an interval: what is left is a part in 10^15.
+const HALVINGS: u32 = 50;
+
 /// Smallest `delta` at which `rho`-zCDP implies (epsilon, delta)-DP: the infimum over real orders of Canonne, Kamath and
 /// Steinke's bound (2020, Corollary 13).
 #[must_use]
@@ -9,7 +12,7 @@ pub fn delta(rho: f64, epsilon: f64) -> f64 {
     }
     // The exponent is convex in the order; bisect its derivative.
     let (mut low, mut high) = (1.01, (epsilon + 1.0) / (2.0 * rho) + 2.0);
-    for _ in 0..100 {
+    for _ in 0..HALVINGS {
         let order = 0.5 * (low + high);
         if (2.0 * order - 1.0) * rho - epsilon + libm::log1p(-1.0 / order) < 0.0 { low = order } else { high = order }
     }
@@ -28,7 +31,7 @@ pub fn epsilon(rho: f64, delta: f64) -> f64 {
         return f64::INFINITY;
     }
     let (mut low, mut high) = (0.0, rho + 2.0 * (rho * libm::log(1.0 / delta)).sqrt());
-    for _ in 0..100 {
+    for _ in 0..HALVINGS {
         let middle = 0.5 * (low + high);
         if self::delta(rho, middle) <= delta { high = middle } else { low = middle }
     }

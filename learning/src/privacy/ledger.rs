@@ -1,0 +1,372 @@
+//! The ledger: one row per release, written before the release leaves, never changed, never taken back.
+//!
+//! A pure value: whoever keeps it (the coordinator in its database, a participant in its journal) stores each new row in the
+//! transaction that decides about the release, and opens it again from the stored rows. Every row carries a seal over itself
+//! and the seal before it, so an edited, dropped or reordered row is found; the figures of every row are computed again from
+//! its parameters, so a wrong sum is found too. With a key that is kept elsewhere (an HMAC) whoever can write rows cannot
+//! forge them; with a plain hash only accidents and careless hands are found. Rows cut off the end are found by comparing
+//! [`Ledger::head`] with a copy kept elsewhere.
+
+use serde::{Deserialize, Serialize};
+
+use super::release::{BadRelease, Cost, Epsilons, NoServerEpsilon, Release};
+use super::{Mechanism, View};
+
+/// Seals bytes: a keyed hash, or SHA-256 where no key can be kept. This crate has none of its own.
+pub trait Sealer {
+    /// The seal of these bytes.
+    fn seal(&self, bytes: &[u8]) -> [u8; 32];
+}
+
+impl<F: Fn(&[u8]) -> [u8; 32]> Sealer for F {
+    fn seal(&self, bytes: &[u8]) -> [u8; 32] {
+        self(bytes)
+    }
+}
+
+/// What may be spent.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Budget {
+    /// No ledger says more; none: there is no limit, spending is only counted.
+    pub epsilon: Option<f64>,
+    /// At which all epsilons of the ledger are meant.
+    pub delta: f64,
+    /// Whose epsilon is held against it.
+    pub against: View,
+}
+
+/// One release and where the ledger stands after it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LedgerRow {
+    /// From 0, without gaps.
+    pub index: u64,
+    /// What ran.
+    pub release: Release,
+    /// zCDP of this release to those who know who took part, where it has one.
+    pub rho: Option<f64>,
+    /// Rényi epsilon of this release alone, published.
+    pub rdp: f64,
+    /// The same of the textbook release with continuous noise by its loss distribution, for comparison.
+    pub pld: Option<f64>,
+    /// Spent after it.
+    pub total: Epsilons,
+}
+
+/// A row as it is stored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SealedRow {
+    /// The row.
+    pub row: LedgerRow,
+    /// Over the row and the seal before it.
+    pub seal: Seal,
+}
+
+/// 32 bytes, as hexadecimal digits in text.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Seal(pub [u8; 32]);
+
+impl From<Seal> for String {
+    fn from(seal: Seal) -> Self {
+        seal.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+impl TryFrom<String> for Seal {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        const WRONG: &str = "a seal is 64 hexadecimal digits";
+        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+        let mut seal = [0; 32];
+        if pairs.len() != seal.len() || !rest.is_empty() {
+            return Err(WRONG);
+        }
+        for (byte, pair) in seal.iter_mut().zip(pairs) {
+            let digits = pair.map(|digit| char::from(digit).to_digit(16));
+            let [Some(high), Some(low)] = digits else { return Err(WRONG) };
+            *byte = u8::try_from(16 * high + low).map_err(|_| WRONG)?;
+        }
+        Ok(Self(seal))
+    }
+}
+
+impl std::fmt::Debug for Seal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&String::from(*self))
+    }
+}
+
+/// Why rows are no ledger, or a release cannot be charged.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LedgerError {
+    /// A row that was changed, moved, or sealed with another key.
+    #[error(
+        "row {0} of the privacy ledger is not what was written: its seal does not fit; restore the ledger from a backup"
+    )]
+    Tampered(u64),
+    /// A row missing, or one too many.
+    #[error("row {expected} of the privacy ledger is missing: row {got} is in its place")]
+    Gap {
+        /// What should come.
+        expected: u64,
+        /// What came.
+        got: u64,
+    },
+    /// A row whose figures do not follow from its parameters.
+    #[error("row {0} of the privacy ledger says other figures than its release costs")]
+    Figures(u64),
+    /// The end is not what was kept elsewhere.
+    #[error("the privacy ledger ends otherwise than was noted: rows were removed or added")]
+    Head,
+    /// Charged already.
+    #[error("attempt {attempt} of round {round} is in the ledger already: every release is charged once")]
+    Twice {
+        /// The release.
+        round: u64,
+        /// The release.
+        attempt: u32,
+    },
+    /// Nothing that can be charged.
+    #[error(transparent)]
+    Release(#[from] BadRelease),
+    /// Mechanisms that say different things about the coordinator.
+    #[error("a ledger of {expected} cannot charge a release of {got}", expected = .expected.as_str(), got = .got.as_str())]
+    Mechanism {
+        /// What the ledger is of.
+        expected: Mechanism,
+        /// What the release is of.
+        got: Mechanism,
+    },
+    /// More than may be spent.
+    #[error(
+        "the release would raise epsilon from {spent:.4} to {would_be:.4} at delta {delta:e}; the budget is {budget:.4}"
+    )]
+    BudgetExceeded {
+        /// Spent so far.
+        spent: f64,
+        /// What it would be.
+        would_be: f64,
+        /// What may be spent.
+        budget: f64,
+        /// At which all of them are meant.
+        delta: f64,
+    },
+    /// A budget that is none.
+    #[error("a privacy budget needs delta above 0 and below 1 and epsilon above 0, not {epsilon:?} and {delta}")]
+    Budget {
+        /// As asked for.
+        epsilon: Option<f64>,
+        /// As asked for.
+        delta: f64,
+    },
+}
+
+/// Rows, and what they add up to.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    mechanism: Mechanism,
+    budget: Budget,
+    rows: Vec<SealedRow>,
+    cost: Cost,
+    /// The last release's cost: most releases cost what the one before did.
+    last: Option<(Release, Cost)>,
+}
+
+impl Ledger {
+    /// A ledger of a mechanism, with the rows it had when it was last stored.
+    ///
+    /// # Errors
+    /// [`LedgerError`]: rows that are not what was written are refused, and with them every further release.
+    pub fn open(
+        mechanism: Mechanism,
+        budget: Budget,
+        rows: Vec<SealedRow>,
+        sealer: &impl Sealer,
+    ) -> Result<Self, LedgerError> {
+        let positive = |epsilon: f64| epsilon.is_finite() && epsilon > 0.0;
+        let sane = budget.delta > 0.0 && budget.delta < 1.0 && budget.epsilon.is_none_or(positive);
+        if !sane {
+            return Err(LedgerError::Budget { epsilon: budget.epsilon, delta: budget.delta });
+        }
+        let mut ledger = Self { mechanism, budget, rows: Vec::new(), cost: Cost::zero(), last: None };
+        for sealed in rows {
+            ledger.admit(sealed, sealer)?;
+        }
+        Ok(ledger)
+    }
+
+    /// The same, and it must end with this seal.
+    ///
+    /// # Errors
+    /// [`LedgerError::Head`] and those of [`open`](Self::open).
+    pub fn open_at(
+        mechanism: Mechanism,
+        budget: Budget,
+        rows: Vec<SealedRow>,
+        sealer: &impl Sealer,
+        head: Seal,
+    ) -> Result<Self, LedgerError> {
+        let ledger = Self::open(mechanism, budget, rows, sealer)?;
+        if ledger.head() == head { Ok(ledger) } else { Err(LedgerError::Head) }
+    }
+
+    /// Its rows, oldest first.
+    #[must_use]
+    pub fn rows(&self) -> &[SealedRow] {
+        &self.rows
+    }
+
+    /// The last seal; of an empty ledger, zeros.
+    #[must_use]
+    pub fn head(&self) -> Seal {
+        self.rows.last().map_or(Seal([0; 32]), |sealed| sealed.seal)
+    }
+
+    /// What may be spent.
+    #[must_use]
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
+    /// What has been spent.
+    #[must_use]
+    pub fn spent(&self) -> Epsilons {
+        self.cost.at(self.budget.delta, NoServerEpsilon::of(self.mechanism))
+    }
+
+    /// What would have been spent after such a release; an error if that is more than the budget. A round whose planned
+    /// release this refuses must not start.
+    ///
+    /// # Errors
+    /// [`LedgerError::BudgetExceeded`], or why it cannot be charged at all.
+    pub fn would_exceed(&self, next: &Release) -> Result<Epsilons, LedgerError> {
+        self.admissible(next)?;
+        self.after(&self.cost_of(next)).map(|(_, total)| total)
+    }
+
+    /// How many releases like this the budget has room for, up to `most`.
+    #[must_use]
+    pub fn room_for(&self, next: &Release, most: u32) -> u32 {
+        let cost = self.cost_of(next);
+        let fits = |count: u32| self.after(&cost.times(u64::from(count))).is_ok();
+        let (mut low, mut high) = (0, most);
+        while low < high {
+            let middle = low + (high - low).div_ceil(2);
+            if fits(middle) { low = middle } else { high = middle - 1 }
+        }
+        low
+    }
+
+    /// Charges a release: the row to be stored before anything of it leaves.
+    ///
+    /// # Errors
+    /// Those of [`would_exceed`](Self::would_exceed), [`LedgerError::Twice`]; nothing has been charged then.
+    pub fn charge(&mut self, release: Release, sealer: &impl Sealer) -> Result<&SealedRow, LedgerError> {
+        self.admissible(&release)?;
+        let cost = self.cost_of(&release);
+        let (after, total) = self.after(&cost)?;
+        let row = self.row(release, &cost, total);
+        let seal = seal_of(&row, self.head(), sealer);
+        self.cost = after;
+        self.last = Some((release, cost));
+        self.rows.push(SealedRow { row, seal });
+        Ok(&self.rows[self.rows.len() - 1])
+    }
+
+    fn admissible(&self, release: &Release) -> Result<(), LedgerError> {
+        release.check()?;
+        if release.mechanism != self.mechanism {
+            return Err(LedgerError::Mechanism { expected: self.mechanism, got: release.mechanism });
+        }
+        let (round, attempt) = (release.round, release.attempt);
+        let same = |sealed: &&SealedRow| (sealed.row.release.round, sealed.row.release.attempt) == (round, attempt);
+        match self.rows.iter().rev().find(same) {
+            Some(_) => Err(LedgerError::Twice { round, attempt }),
+            None => Ok(()),
+        }
+    }
+
+    fn cost_of(&self, release: &Release) -> Cost {
+        let alike = |last: &Release| {
+            (last.sum, last.sampled, last.tree_release) == (release.sum, release.sampled, release.tree_release)
+        };
+        match &self.last {
+            Some((last, cost)) if alike(last) => cost.clone(),
+            _ => release.cost(),
+        }
+    }
+
+    fn after(&self, cost: &Cost) -> Result<(Cost, Epsilons), LedgerError> {
+        let mut after = self.cost.clone();
+        after.add(cost);
+        let total = after.at(self.budget.delta, NoServerEpsilon::of(self.mechanism));
+        let Some(budget) = self.budget.epsilon else { return Ok((after, total)) };
+        let of = |epsilons: &Epsilons| match self.budget.against {
+            View::Published => epsilons.published,
+            View::CohortKnown => epsilons.cohort_known,
+            View::Server => epsilons.server.unwrap_or(f64::INFINITY),
+        };
+        let would_be = of(&total);
+        if would_be > budget {
+            let (spent, delta) = (of(&self.spent()), self.budget.delta);
+            return Err(LedgerError::BudgetExceeded { spent, would_be, budget, delta });
+        }
+        Ok((after, total))
+    }
+
+    fn row(&self, release: Release, cost: &Cost, total: Epsilons) -> LedgerRow {
+        let delta = self.budget.delta;
+        let alike = self
+            .rows
+            .last()
+            .filter(|last| (last.row.release.sum, last.row.release.sampled) == (release.sum, release.sampled));
+        let pld = alike.map_or_else(|| release.textbook_pld(delta), |last| last.row.pld);
+        let rdp = cost.published.epsilon(delta).0;
+        LedgerRow { index: self.rows.len() as u64, release, rho: cost.rho, rdp, pld, total }
+    }
+
+    /// Takes back a stored row if it is what this ledger would have written, its comparison figure aside.
+    fn admit(&mut self, sealed: SealedRow, sealer: &impl Sealer) -> Result<(), LedgerError> {
+        let expected = self.rows.len() as u64;
+        let row = &sealed.row;
+        if seal_of(row, self.head(), sealer) != sealed.seal {
+            return Err(LedgerError::Tampered(expected));
+        }
+        if row.index != expected {
+            return Err(LedgerError::Gap { expected, got: row.index });
+        }
+        self.admissible(&row.release)?;
+        let cost = self.cost_of(&row.release);
+        let mut after = self.cost.clone();
+        after.add(&cost);
+        let total = after.at(self.budget.delta, NoServerEpsilon::of(self.mechanism));
+        let server = total.server.zip(row.total.server).is_none_or(|(a, b)| close(a, b));
+        let same = close(total.published, row.total.published) && close(total.cohort_known, row.total.cohort_known);
+        if !same || !server || total.server_reason != row.total.server_reason {
+            return Err(LedgerError::Figures(expected));
+        }
+        self.cost = after;
+        self.last = Some((row.release, cost));
+        self.rows.push(sealed);
+        Ok(())
+    }
+}
+
+/// Equal but for what another version's arithmetic may round otherwise.
+fn close(a: f64, b: f64) -> bool {
+    a == b || (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
+}
+
+/// Over the seal before and the row as compact JSON, whose numbers come back to the last bit.
+fn seal_of(row: &LedgerRow, before: Seal, sealer: &impl Sealer) -> Seal {
+    let mut bytes = b"tributary privacy ledger 1\0".to_vec();
+    bytes.extend_from_slice(&before.0);
+    // A row has no map with other keys than text, which is all that can fail.
+    bytes.extend_from_slice(&serde_json::to_vec(row).unwrap_or_default());
+    Seal(sealer.seal(&bytes))
+}

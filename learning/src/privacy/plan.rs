@@ -1,0 +1,453 @@
+//! What a task will cost, before anybody trains: the noise for a budget, or the budget for a noise.
+
+use serde::Serialize;
+
+use super::accountant::{LossPair, SumMechanism, SumNoise, compose, poisson_gaussian, tree_levels};
+use super::mechanism::NOISE_RANGE;
+use super::noise::{NoiseError, NoiseShares};
+use super::release::{Cost, Epsilons, NoServerEpsilon, Release, Sampled};
+use super::{Mechanism, PrivateCodec, PrivateCodecError, PrivateCodecParams, SamplingRate};
+
+/// Noise on the mean beyond this many clipping norms is warned about.
+pub const NOISE_TO_SIGNAL_MAX: f64 = 5.0;
+/// Most rounds that can be planned.
+pub const ROUNDS_MAX: u32 = 1_000_000;
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PlanRequest {
+    /// The mechanism; `none` has nothing to plan.
+    pub mechanism: Mechanism,
+    /// Everybody enrolled.
+    pub population: u32,
+    /// Participants a round is expected to have.
+    pub cohort: u32,
+    /// Rounds, 1 to [`ROUNDS_MAX`].
+    pub rounds: u32,
+    /// Above 0, below 1.
+    pub delta: f64,
+    /// What is given and what is wanted.
+    pub goal: Goal,
+    /// How cohorts are drawn.
+    pub sampling: PlanSampling,
+    /// Shared parameters of the model.
+    pub parameters: u64,
+    /// Bits of the modulus, 16 to 32.
+    pub modulus_bits: u8,
+    /// Fewest survivors a sum may have, where participants add the noise; at most `cohort`.
+    pub smallest_cohort: u32,
+    /// How many of those may tell the coordinator their share.
+    pub colluders: u32,
+    /// In how many of the rounds one participant takes part at most; none: in all of them.
+    pub participations: Option<u32>,
+    /// Whether the clip adapts, which takes a part of the noise.
+    pub adaptive: bool,
+    /// More examples than these do not weigh more; 1 gives everybody the same weight.
+    pub max_weight: u32,
+    /// What a participant is expected to weigh, over `max_weight`.
+    pub expected_weight: f64,
+}
+
+/// What is given.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Goal {
+    /// The published epsilon; the least noise that keeps it is wanted.
+    Epsilon(f64),
+    /// The noise multiplier; epsilon is wanted.
+    Noise(f64),
+}
+
+/// How cohorts are drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum PlanSampling {
+    /// Everybody with this probability.
+    Poisson(SamplingRate),
+    /// Exactly the cohort out of the population.
+    FixedSize,
+    /// Nothing is assumed.
+    Anyhow,
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Plan {
+    /// Noise over L2 sensitivity.
+    pub noise_multiplier: f64,
+    /// Of the mechanism as it will be released.
+    pub epsilon: Epsilons,
+    /// What the two accountants say of the textbook Poisson-subsampled Gaussian with that multiplier; not what is released.
+    pub accountant: Textbook,
+    /// Length of the noise on the mean update over the clipping norm.
+    pub noise_to_signal: f64,
+    /// What makes the noise, on the integers.
+    pub release: Release,
+    /// What the operator should think about.
+    pub warnings: Vec<String>,
+}
+
+/// Two accounts of the same.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Textbook {
+    /// By Rényi divergence.
+    pub rdp: f64,
+    /// By the loss distribution; absent where epsilon is in the hundreds.
+    pub pld: Option<f64>,
+}
+
+/// Why there is no plan.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// Something out of its range.
+    #[error("{name} must be {range}, not {value}")]
+    Range {
+        /// Which.
+        name: &'static str,
+        /// What it must be.
+        range: &'static str,
+        /// What it is.
+        value: f64,
+    },
+    /// There is nothing to plan.
+    #[error("mechanism \"none\" adds no noise: there is nothing to plan, and no epsilon")]
+    NoMechanism,
+    /// No multiplier that can be drawn does.
+    #[error("no noise multiplier up to {most} keeps epsilon at {wanted}: it would still be {best:.4}")]
+    Unreachable {
+        /// What was asked for.
+        wanted: f64,
+        /// Largest multiplier.
+        most: f64,
+        /// What it gives.
+        best: f64,
+    },
+    /// The grid has no room.
+    #[error(transparent)]
+    Codec(#[from] PrivateCodecError),
+    /// Shares that cannot be.
+    #[error(transparent)]
+    Noise(#[from] NoiseError),
+}
+
+/// Answers.
+///
+/// # Errors
+/// Any [`PlanError`], with what would do.
+pub fn plan(request: &PlanRequest) -> Result<Plan, PlanError> {
+    request.check()?;
+    let noise_multiplier = match request.goal {
+        Goal::Noise(z) => z,
+        Goal::Epsilon(epsilon) => request.solve(epsilon)?,
+    };
+    let codec = request.codec(noise_multiplier)?;
+    let release = request.release(&codec)?;
+    let epsilon = request.epsilons(&release, request.rounds);
+    let noise_to_signal = request.noise_to_signal(&release, &codec);
+    let mut plan = Plan {
+        noise_multiplier,
+        epsilon,
+        accountant: request.textbook(noise_multiplier),
+        noise_to_signal,
+        release,
+        warnings: vec![],
+    };
+    plan.warnings = request.warnings(&plan, &codec);
+    Ok(plan)
+}
+
+impl PlanRequest {
+    /// Published epsilon after 1, 2 … rounds with this noise, at most `points` of them, the last one included.
+    ///
+    /// # Errors
+    /// Any [`PlanError`].
+    pub fn curve(&self, noise_multiplier: f64, points: u32) -> Result<Vec<(u32, Epsilons)>, PlanError> {
+        self.check()?;
+        let release = self.release(&self.codec(noise_multiplier)?)?;
+        let points = points.clamp(1, self.rounds);
+        let at = |point: u32| u32::try_from(u64::from(self.rounds) * u64::from(point) / u64::from(points));
+        let cost = release.cost();
+        let epsilons = |rounds: u32| (rounds, self.epsilons_of(&release, &cost, rounds));
+        Ok((1..=points).filter_map(|point| at(point).ok()).map(epsilons).collect())
+    }
+
+    /// The smallest cohort whose published epsilon is at most `epsilon` when the noise on the *mean* stays what it is in
+    /// `plan`: a larger cohort allows more noise on the sum. Nothing if not even everybody is enough.
+    ///
+    /// # Errors
+    /// Any [`PlanError`].
+    pub fn cohort_for(&self, plan: &Plan, epsilon: f64) -> Result<Option<u32>, PlanError> {
+        self.check()?;
+        let enough = |cohort: u32| {
+            let share = f64::from(cohort) / f64::from(self.cohort);
+            let scaled = |count: u32| {
+                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most a cohort")]
+                let scaled = (f64::from(count) * share).floor() as u32;
+                scaled
+            };
+            let (smallest_cohort, colluders) = (scaled(self.smallest_cohort).max(1), scaled(self.colluders));
+            let sampling = match self.sampling {
+                PlanSampling::Poisson(_) => match SamplingRate::new(f64::from(cohort) / f64::from(self.population)) {
+                    Ok(rate) => PlanSampling::Poisson(rate),
+                    Err(_) => return false,
+                },
+                other => other,
+            };
+            let request = Self { cohort, smallest_cohort, colluders, sampling, ..*self };
+            let z = plan.noise_multiplier * share;
+            NOISE_RANGE.contains(&z) && request.published(z).is_ok_and(|published| published <= epsilon)
+        };
+        let (mut low, mut high) = (0, self.population);
+        if !enough(high) {
+            return Ok(None);
+        }
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if enough(middle) { high = middle } else { low = middle }
+        }
+        Ok(Some(high))
+    }
+
+    fn check(&self) -> Result<(), PlanError> {
+        let cohort = f64::from(self.cohort);
+        let goal = match self.goal {
+            Goal::Epsilon(epsilon) => ("epsilon", "finite and above 0", epsilon, epsilon.is_finite() && epsilon > 0.0),
+            Goal::Noise(z) => ("noise", "a multiplier between 0.01 and 10000", z, NOISE_RANGE.contains(&z)),
+        };
+        let delta = self.delta;
+        let smallest = (1..=self.cohort).contains(&self.smallest_cohort);
+        let checks = [
+            ("population", "at least 1", f64::from(self.population), self.population > 0),
+            ("cohort", "at least 1 and at most the population", cohort, (1..=self.population).contains(&self.cohort)),
+            ("rounds", "1 to 1000000", f64::from(self.rounds), (1..=ROUNDS_MAX).contains(&self.rounds)),
+            ("delta", "above 0 and below 1", delta, delta > 0.0 && delta < 1.0),
+            goal,
+            ("parameters", "1 to 2^28", self.parameters as f64, (1..=1 << 28).contains(&self.parameters)),
+            ("smallest_cohort", "at least 1 and at most the cohort", f64::from(self.smallest_cohort), smallest),
+            (
+                "participations",
+                "at least 1 and at most the rounds",
+                f64::from(self.participations.unwrap_or(1)),
+                self.participations.is_none_or(|times| (1..=self.rounds).contains(&times)),
+            ),
+        ];
+        match checks.into_iter().find(|(.., holds)| !holds) {
+            Some((name, range, value, _)) => Err(PlanError::Range { name, range, value }),
+            None if self.mechanism == Mechanism::None => Err(PlanError::NoMechanism),
+            None => Ok(()),
+        }
+    }
+
+    /// The largest cohort that a sum must have room for.
+    #[must_use]
+    pub fn largest_cohort(&self) -> u32 {
+        match self.sampling {
+            PlanSampling::Poisson(rate) => largest_draw(self.population, rate).max(self.cohort),
+            PlanSampling::FixedSize | PlanSampling::Anyhow => self.cohort,
+        }
+    }
+
+    /// The grid for this noise multiplier: what both sides encode and decode with.
+    ///
+    /// # Errors
+    /// [`PlanError::Codec`].
+    pub fn codec(&self, noise_multiplier: f64) -> Result<PrivateCodec, PlanError> {
+        let max_cohort = self.largest_cohort();
+        let honest = f64::from(self.smallest_cohort.saturating_sub(self.colluders).max(1));
+        let noise_ceiling = match self.mechanism {
+            Mechanism::Tree => (2.0 * f64::from(tree_levels(self.rounds))).sqrt(),
+            Mechanism::Local => f64::from(max_cohort).sqrt(),
+            mechanism if mechanism.is_noised_by_participants() => (f64::from(max_cohort) / honest).sqrt().max(1.0),
+            _ => 1.0,
+        };
+        Ok(PrivateCodec::new(PrivateCodecParams {
+            parameters: usize::try_from(self.parameters).unwrap_or(usize::MAX),
+            modulus_bits: self.modulus_bits,
+            max_cohort,
+            noise_multiplier,
+            noise_ceiling,
+            rotate: self.mechanism.needs_secure_aggregation(),
+            // The paper's choice.
+            count_noise: self.adaptive.then_some(f64::from(self.cohort) / 20.0),
+            max_weight: self.max_weight,
+            expected_cohort: f64::from(self.cohort),
+            expected_weight: self.expected_weight,
+        })?)
+    }
+
+    /// What each participant adds, if participants do: a share, or under local privacy all of it.
+    ///
+    /// # Errors
+    /// [`PlanError::Noise`].
+    pub fn shares(&self, codec: &PrivateCodec) -> Result<Option<NoiseShares>, PlanError> {
+        let total = codec.sigma().value();
+        Ok(match self.mechanism {
+            Mechanism::DistributedDiscreteGaussian => {
+                Some(NoiseShares::discrete_gaussian(total, self.smallest_cohort, self.colluders)?)
+            }
+            Mechanism::DistributedSkellam => Some(NoiseShares::skellam(total, self.smallest_cohort, self.colluders)?),
+            Mechanism::Local => Some(NoiseShares::discrete_gaussian(total, 1, 0)?),
+            Mechanism::None | Mechanism::CentralGaussian | Mechanism::Tree => None,
+        })
+    }
+
+    /// The release that a round with this grid plans for: of the smallest cohort, and the first of a tree. A real one says
+    /// who survived, which can only cost less.
+    ///
+    /// # Errors
+    /// [`PlanError::Noise`].
+    pub fn release(&self, codec: &PrivateCodec) -> Result<Release, PlanError> {
+        let survivors = match self.mechanism {
+            Mechanism::Local => 1,
+            _ => self.smallest_cohort,
+        };
+        let noise = match self.shares(codec)? {
+            Some(shares) => shares.noise_of(survivors)?,
+            None => SumNoise::DiscreteGaussian { sigma: codec.sigma().value() },
+        };
+        let sampled = match self.sampling {
+            PlanSampling::Poisson(rate) => Sampled::Poisson { rate: rate.value() },
+            PlanSampling::FixedSize => Sampled::FixedSize { cohort: self.cohort, population: self.population },
+            PlanSampling::Anyhow => Sampled::Anyhow,
+        };
+        let tree = self.mechanism == Mechanism::Tree;
+        Ok(Release {
+            round: 1,
+            attempt: 0,
+            mechanism: self.mechanism,
+            sum: SumMechanism { noise, sensitivity: codec.sensitivity(), dimension: codec.dimension() },
+            sampled: if tree { Sampled::Anyhow } else { sampled },
+            participants: survivors,
+            tree_release: tree.then_some(1),
+        })
+    }
+
+    fn published(&self, noise_multiplier: f64) -> Result<f64, PlanError> {
+        let release = self.release(&self.codec(noise_multiplier)?)?;
+        Ok(self.epsilons(&release, self.rounds).published)
+    }
+
+    fn epsilons(&self, release: &Release, rounds: u32) -> Epsilons {
+        self.epsilons_of(release, &release.cost(), rounds)
+    }
+
+    /// A tree costs its levels, everything else so much a round; who knows the cohorts counts a participant's own rounds.
+    fn epsilons_of(&self, release: &Release, cost: &Cost, rounds: u32) -> Epsilons {
+        let server = NoServerEpsilon::of(self.mechanism);
+        if self.mechanism == Mechanism::Tree {
+            return cost.times(u64::from(tree_levels(rounds))).at(self.delta, server);
+        }
+        debug_assert!(release.tree_release.is_none());
+        let all = cost.times(u64::from(rounds)).at(self.delta, server);
+        let own = cost.times(u64::from(self.participations.unwrap_or(rounds).min(rounds))).at(self.delta, server);
+        Epsilons { published: all.published.min(own.cohort_known), ..own }
+    }
+
+    /// The least multiplier that keeps the published epsilon, by bisection; rounded up.
+    fn solve(&self, wanted: f64) -> Result<f64, PlanError> {
+        let enough = |z: f64| self.published(z).is_ok_and(|epsilon| epsilon <= wanted);
+        let (mut low, mut high) = (*NOISE_RANGE.start(), 1.0);
+        // A multiplier too small for the mechanism is as good as one that costs too much.
+        while !enough(high) {
+            low = high;
+            high *= 2.0;
+            if high > *NOISE_RANGE.end() {
+                return Err(PlanError::Unreachable { wanted, most: low, best: self.published(low)? });
+            }
+        }
+        while high - low > 1e-6 * high {
+            let middle = 0.5 * (low + high);
+            if enough(middle) { high = middle } else { low = middle }
+        }
+        Ok(high)
+    }
+
+    fn textbook(&self, z: f64) -> Textbook {
+        let rate = match self.sampling {
+            PlanSampling::Poisson(rate) => rate.value(),
+            _ => f64::from(self.cohort) / f64::from(self.population),
+        };
+        let rdp = poisson_gaussian(rate, z).times(u64::from(self.rounds)).epsilon(self.delta).0;
+        let composed = LossPair::poisson_gaussian(rate, z).and_then(|pair| compose(&[(&pair, u64::from(self.rounds))]));
+        let pld = composed.ok().map(|composed| composed.epsilon(self.delta)).filter(|epsilon| epsilon.is_finite());
+        Textbook { rdp, pld }
+    }
+
+    /// `|noise on the mean| / S`: sigma sqrt(d) / (cohort * units of S).
+    fn noise_to_signal(&self, release: &Release, codec: &PrivateCodec) -> f64 {
+        let added = match self.mechanism {
+            // Everybody's own noise adds up.
+            Mechanism::Local => release.sum.sigma() * f64::from(self.cohort).sqrt(),
+            // The increment of a release has two nodes on average.
+            Mechanism::Tree => release.sum.sigma() * std::f64::consts::SQRT_2,
+            _ => codec.sigma().value(),
+        };
+        added * (self.parameters as f64).sqrt() / (f64::from(self.cohort) * codec.scale(1.0))
+    }
+
+    fn warnings(&self, plan: &Plan, codec: &PrivateCodec) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if plan.noise_to_signal > NOISE_TO_SIGNAL_MAX {
+            let needed = (f64::from(self.cohort) * plan.noise_to_signal / NOISE_TO_SIGNAL_MAX).ceil();
+            warnings.push(format!(
+                "the noise on the mean is {:.1} times as long as a clipped update: the model may not learn; with this noise \
+                 multiplier a cohort of {needed} would bring it to {NOISE_TO_SIGNAL_MAX} times{}",
+                plan.noise_to_signal,
+                if needed > f64::from(self.population) { ", more than are enrolled" } else { "" }
+            ));
+        }
+        if self.delta * f64::from(self.population) > 1.0 {
+            warnings.push(format!(
+                "delta {:e} is above one over the population: publishing one participant's data outright would be within it",
+                self.delta
+            ));
+        }
+        if codec.inflation() > 1.05 {
+            warnings.push(format!(
+                "rounding lengthens updates by {:.0} % and the noise with them; more modulus_bits cost less",
+                100.0 * (codec.inflation() - 1.0)
+            ));
+        }
+        if plan.epsilon.published > 10.0 {
+            warnings.push(format!("epsilon {:.1} promises little", plan.epsilon.published));
+        }
+        warnings
+    }
+}
+
+/// The largest cohort that Poisson sampling draws, but for a probability below 2^-40.
+#[must_use]
+pub fn largest_draw(population: u32, rate: SamplingRate) -> u32 {
+    population - quantile(population, 1.0 - rate.value(), 2f64.powi(-40))
+}
+
+/// The survivors that a Poisson cohort has when a part `dropouts` of it is lost, but for the probability `failing`: what
+/// the noise of a distributed mechanism may count on. A smaller cohort aborts its round before anybody uploads.
+#[must_use]
+pub fn smallest_draw(population: u32, rate: SamplingRate, dropouts: f64, failing: f64) -> u32 {
+    let drawn = f64::from(quantile(population, rate.value(), failing));
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most the population")]
+    let left = (drawn * (1.0 - dropouts.clamp(0.0, 1.0))).floor() as u32;
+    left
+}
+
+/// Largest `k` with `P(X < k) <= probability` for `X` from Bin(population, rate).
+fn quantile(population: u32, rate: f64, probability: f64) -> u32 {
+    if rate >= 1.0 {
+        return population;
+    }
+    if rate <= 0.0 {
+        return 0;
+    }
+    let n = f64::from(population);
+    let ln_ways = |k: f64| libm::lgamma(n + 1.0) - libm::lgamma(k + 1.0) - libm::lgamma(n - k + 1.0);
+    let (ln_rate, ln_rest) = (libm::log(rate), libm::log1p(-rate));
+    let mut below = 0.0;
+    for k in 0..population {
+        let count = f64::from(k);
+        below += libm::exp(ln_ways(count) + count * ln_rate + (n - count) * ln_rest);
+        if below > probability {
+            return k;
+        }
+    }
+    population
+}

@@ -1,0 +1,252 @@
+//! The ledger: it only grows, keeps its budget, charges what ran, and notices every change by hand.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use learning::privacy::accountant::{SumMechanism, SumNoise, zcdp};
+use learning::privacy::{
+    Budget, Ledger, LedgerError, LedgerRow, Mechanism, NoServerEpsilon, NoiseShares, Release, Sampled, Seal, SealedRow,
+    View,
+};
+use proptest::prelude::*;
+use ring::hmac;
+
+fn keyed(secret: &[u8]) -> impl Fn(&[u8]) -> [u8; 32] {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
+    move |bytes| hmac::sign(&key, bytes).as_ref().try_into().unwrap()
+}
+
+const BUDGET: Budget = Budget { epsilon: Some(8.0), delta: 1e-5, against: View::Published };
+
+fn release(round: u64) -> Release {
+    Release {
+        round,
+        attempt: 0,
+        mechanism: Mechanism::CentralGaussian,
+        sum: SumMechanism {
+            noise: SumNoise::DiscreteGaussian { sigma: 2_000_000.0 },
+            sensitivity: 1_000_000.0,
+            dimension: 7850,
+        },
+        sampled: Sampled::Poisson { rate: 0.25 },
+        participants: 48,
+        tree_release: None,
+    }
+}
+
+fn open(budget: Budget) -> Ledger {
+    Ledger::open(Mechanism::CentralGaussian, budget, vec![], &keyed(b"key")).unwrap()
+}
+
+fn filled(rounds: u64) -> Ledger {
+    let mut ledger = open(BUDGET);
+    for round in 0..rounds {
+        ledger.charge(release(round), &keyed(b"key")).unwrap();
+    }
+    ledger
+}
+
+fn through_json(rows: &[SealedRow]) -> Vec<SealedRow> {
+    serde_json::from_str(&serde_json::to_string(rows).unwrap()).unwrap()
+}
+
+#[test]
+fn comes_back_from_its_rows() {
+    let ledger = filled(12);
+    let again =
+        Ledger::open_at(Mechanism::CentralGaussian, BUDGET, through_json(ledger.rows()), &keyed(b"key"), ledger.head())
+            .unwrap();
+    assert_eq!(again.rows(), ledger.rows());
+    assert_eq!(again.spent(), ledger.spent());
+    let row = &ledger.rows()[3].row;
+    assert_eq!((row.index, row.release.participants, row.rho), (3, 48, Some(0.125)));
+    assert_eq!(row.total.server_reason, Some(NoServerEpsilon::ServerTrusted));
+    assert!(
+        row.pld.unwrap() < row.rdp && row.rdp < row.total.published && row.total.published < row.total.cohort_known
+    );
+    let spent = ledger.spent();
+    assert!((spent.cohort_known - zcdp::epsilon(1.5, 1e-5)).abs() < 1e-9);
+}
+
+#[test]
+fn stops_before_the_budget_is_exceeded() {
+    let mut ledger = open(BUDGET);
+    let room = ledger.room_for(&release(0), 1000);
+    assert!((10..1000).contains(&room), "{room}");
+    for round in 0..u64::from(room) {
+        let would_be = ledger.would_exceed(&release(round)).unwrap();
+        let row = ledger.charge(release(round), &keyed(b"key")).unwrap();
+        assert_eq!(row.row.total, would_be);
+        assert!(would_be.published <= 8.0);
+    }
+    assert_eq!(ledger.room_for(&release(0), 1000), 0);
+    let before = ledger.rows().to_vec();
+    let error = ledger.would_exceed(&release(9999)).unwrap_err();
+    assert!(matches!(error, LedgerError::BudgetExceeded { budget: 8.0, .. }), "{error}");
+    assert!(error.to_string().contains("the budget is 8.0000"), "{error}");
+    assert_eq!(ledger.charge(release(9999), &keyed(b"key")), Err(error));
+    assert_eq!(ledger.rows(), before);
+}
+
+#[test]
+fn retries_are_charged_and_nothing_twice() {
+    let mut ledger = filled(2);
+    let retry = Release { attempt: 1, ..release(1) };
+    let before = ledger.spent();
+    ledger.charge(retry, &keyed(b"key")).unwrap();
+    assert!(ledger.spent().published > before.published);
+    assert_eq!(ledger.charge(retry, &keyed(b"key")), Err(LedgerError::Twice { round: 1, attempt: 1 }));
+}
+
+#[test]
+fn charges_the_survivors_there_really_were() {
+    let shares = NoiseShares::skellam(1_000_000.0, 20, 2).unwrap();
+    let cost = |survivors: u32| {
+        let sum = shares.mechanism(survivors, 500_000.0, 1000).unwrap();
+        let mechanism = Mechanism::DistributedSkellam;
+        let release = Release { mechanism, sum, participants: survivors, sampled: Sampled::Anyhow, ..release(0) };
+        let mut ledger = Ledger::open(mechanism, BUDGET, vec![], &keyed(b"key")).unwrap();
+        ledger.charge(release, &keyed(b"key")).unwrap().row.total
+    };
+    let (few, many) = (cost(20), cost(40));
+    assert!(many.published < few.published);
+    assert_eq!(few.server, Some(few.cohort_known));
+    // 18 shares without the colluders', 38 of them: the same as that much variance.
+    let rho = |shares: f64| 0.5 * 0.25 * 18.0 / shares;
+    assert!((few.published / zcdp::epsilon(rho(18.0), 1e-5) - 1.0).abs() < 0.02, "{few:?}");
+    assert!((many.published / zcdp::epsilon(rho(38.0), 1e-5) - 1.0).abs() < 0.02, "{many:?}");
+}
+
+#[test]
+fn a_tree_is_charged_by_its_levels() {
+    let mut ledger = Ledger::open(Mechanism::Tree, BUDGET, vec![], &keyed(b"key")).unwrap();
+    let totals: Vec<f64> = (1..=9)
+        .map(|t| {
+            let release = Release {
+                mechanism: Mechanism::Tree,
+                sampled: Sampled::Anyhow,
+                tree_release: Some(t),
+                ..release(u64::from(t))
+            };
+            ledger.charge(release, &keyed(b"key")).unwrap().row.total.published
+        })
+        .collect();
+    for (releases, levels) in [(1, 1), (2, 2), (3, 2), (4, 3), (7, 3), (8, 4), (9, 4)] {
+        let expected = zcdp::epsilon(0.125 * f64::from(levels), 1e-5);
+        assert!((totals[releases - 1] - expected).abs() < 1e-9, "{releases}");
+    }
+    // A new tree starts over, and adds up.
+    let release =
+        Release { mechanism: Mechanism::Tree, sampled: Sampled::Anyhow, tree_release: Some(1), ..release(99) };
+    assert!(ledger.charge(release, &keyed(b"key")).unwrap().row.total.published > totals[8]);
+}
+
+#[test]
+fn every_change_by_hand_is_found() {
+    let rows = filled(5).rows().to_vec();
+    let refuse = |rows: Vec<SealedRow>| {
+        Ledger::open(Mechanism::CentralGaussian, BUDGET, rows, &keyed(b"key")).map(|_| ()).unwrap_err()
+    };
+    let edit = |index: usize, change: &dyn Fn(&mut LedgerRow)| {
+        let mut rows = rows.clone();
+        change(&mut rows[index].row);
+        refuse(rows)
+    };
+    assert_eq!(edit(2, &|row| row.release.participants += 1), LedgerError::Tampered(2));
+    assert_eq!(edit(0, &|row| row.total.published *= 0.5), LedgerError::Tampered(0));
+    assert_eq!(edit(4, &|row| row.rdp = 0.0), LedgerError::Tampered(4));
+    let noise = SumNoise::DiscreteGaussian { sigma: 2_000_000.000_000_000_5 };
+    assert_eq!(edit(3, &|row| row.release.sum.noise = noise), LedgerError::Tampered(3));
+    // Dropped in the middle, swapped, cut at the end.
+    let mut dropped = rows.clone();
+    dropped.remove(1);
+    assert_eq!(refuse(dropped), LedgerError::Tampered(1));
+    let mut swapped = rows.clone();
+    swapped.swap(1, 2);
+    assert_eq!(refuse(swapped), LedgerError::Tampered(1));
+    let cut = rows[..4].to_vec();
+    assert!(Ledger::open(Mechanism::CentralGaussian, BUDGET, cut.clone(), &keyed(b"key")).is_ok());
+    let head = rows[4].seal;
+    let at = |rows, head| Ledger::open_at(Mechanism::CentralGaussian, BUDGET, rows, &keyed(b"key"), head).map(|_| ());
+    assert_eq!(at(cut, head), Err(LedgerError::Head));
+    assert_eq!(at(rows.clone(), head), Ok(()));
+    // Another key, and another mechanism's ledger.
+    let other = Ledger::open(Mechanism::CentralGaussian, BUDGET, rows.clone(), &keyed(b"other")).map(|_| ());
+    assert_eq!(other, Err(LedgerError::Tampered(0)));
+    let other = Ledger::open(Mechanism::Tree, BUDGET, rows, &keyed(b"key")).map(|_| ());
+    assert!(matches!(other, Err(LedgerError::Mechanism { .. })));
+}
+
+/// Somebody with the key, or a plain hash, who makes the seals fit still has to make the figures follow.
+#[test]
+fn figures_must_follow_from_the_parameters() {
+    let mut wrong = filled(3).rows().to_vec();
+    let mut halved = open(Budget { delta: 1e-3, ..BUDGET });
+    halved.charge(release(0), &keyed(b"key")).unwrap();
+    wrong[0] = halved.rows()[0].clone();
+    let error = Ledger::open(Mechanism::CentralGaussian, BUDGET, wrong, &keyed(b"key")).map(|_| ());
+    assert_eq!(error, Err(LedgerError::Figures(0)));
+}
+
+#[test]
+fn refuses_what_cannot_be_charged() {
+    let mut ledger = open(BUDGET);
+    let mut refused = |change: &dyn Fn(&mut Release)| {
+        let mut release = release(0);
+        change(&mut release);
+        ledger.charge(release, &keyed(b"key")).map(|_| ()).unwrap_err().to_string()
+    };
+    assert!(refused(&|r| r.sum.noise = SumNoise::DiscreteGaussian { sigma: 0.0 }).contains("no noise"));
+    assert!(refused(&|r| r.sum.noise = SumNoise::DiscreteGaussian { sigma: f64::NAN }).contains("no noise"));
+    assert!(
+        refused(&|r| r.sum.noise = SumNoise::DiscreteGaussianShares { sigma: 3.0, shares: 0 }).contains("no noise")
+    );
+    assert!(refused(&|r| r.sum.sensitivity = f64::NAN).contains("sensitivity"));
+    assert!(refused(&|r| r.sum.sensitivity = 0.0).contains("sensitivity"));
+    assert!(refused(&|r| r.participants = 0).contains("participants"));
+    assert!(refused(&|r| r.sampled = Sampled::Poisson { rate: 1.5 }).contains("drawn"));
+    assert!(refused(&|r| r.sampled = Sampled::FixedSize { cohort: 5, population: 4 }).contains("drawn"));
+    assert!(refused(&|r| r.mechanism = Mechanism::None).contains("without a mechanism"));
+    assert!(refused(&|r| r.tree_release = Some(1)).contains("tree"));
+    assert!(refused(&|r| r.mechanism = Mechanism::DistributedSkellam).contains("cannot charge"));
+    let budget = |epsilon, delta| {
+        let budget = Budget { epsilon, delta, against: View::Published };
+        Ledger::open(Mechanism::CentralGaussian, budget, vec![], &keyed(b"key")).map(|_| ())
+    };
+    for (epsilon, delta) in [(Some(0.0), 1e-5), (Some(-1.0), 1e-5), (Some(1.0), 0.0), (Some(1.0), 1.0), (None, 2.0)] {
+        assert_eq!(budget(epsilon, delta), Err(LedgerError::Budget { epsilon, delta }));
+    }
+    assert!(budget(Some(f64::NAN), 1e-5).is_err() && budget(None, f64::NAN).is_err());
+}
+
+#[test]
+fn seals_are_text() {
+    let seal = Seal([0xa5; 32]);
+    let json = serde_json::to_string(&seal).unwrap();
+    assert_eq!(json, format!("\"{}\"", "a5".repeat(32)));
+    assert_eq!(serde_json::from_str::<Seal>(&json).unwrap(), seal);
+    for bad in ["\"\"", "\"a5\"", &format!("\"{}\"", "g5".repeat(32)), &format!("\"{}0\"", "a5".repeat(32))] {
+        assert!(serde_json::from_str::<Seal>(bad).is_err(), "{bad}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Whatever is charged, in whatever order: the totals only grow, whoever knows more has the larger epsilon, and what
+    /// comes back from storage is what was there.
+    #[test]
+    fn only_grows(charges in proptest::collection::vec((0.5_f64..50.0, 0.001_f64..=1.0, 1_u32..100), 1..12)) {
+        let mut ledger = open(Budget { epsilon: None, ..BUDGET });
+        let mut before = 0.0;
+        for (round, &(z, rate, participants)) in (0..).zip(&charges) {
+            let noise = SumNoise::DiscreteGaussian { sigma: 1000.0 * z };
+            let sum = SumMechanism { noise, sensitivity: 1000.0, dimension: 10 };
+            let release = Release { sum, sampled: Sampled::Poisson { rate }, participants, ..release(round) };
+            let total = ledger.charge(release, &keyed(b"key")).unwrap().row.total;
+            prop_assert!(total.published >= before && total.published <= total.cohort_known);
+            before = total.published;
+        }
+        let rows = through_json(ledger.rows());
+        let again = Ledger::open(Mechanism::CentralGaussian, *ledger.budget(), rows, &keyed(b"key")).unwrap();
+        prop_assert_eq!(again.spent(), ledger.spent());
+    }
+}

@@ -1,0 +1,228 @@
+//! Plans: three epsilons that are never one for another, noise that is solved for, and what is refused.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use learning::privacy::plan::{largest_draw, smallest_draw};
+use learning::privacy::{
+    AdaptiveClip, ClipSpec, Goal, Mechanism, NoServerEpsilon, NoiseError, PlanError, PlanRequest, PlanSampling,
+    PrivacySpec, SamplingRate, SamplingSpec, TaskFacts, plan,
+};
+
+fn rate(rate: f64) -> SamplingRate {
+    SamplingRate::new(rate).unwrap()
+}
+
+/// The utility row of the project: MNIST, `linear`, 200 participants, cohort 50, 60 rounds.
+fn request() -> PlanRequest {
+    PlanRequest {
+        mechanism: Mechanism::CentralGaussian,
+        population: 200,
+        cohort: 50,
+        rounds: 60,
+        delta: 1e-5,
+        goal: Goal::Epsilon(8.0),
+        sampling: PlanSampling::Poisson(rate(0.25)),
+        parameters: 7850,
+        modulus_bits: 32,
+        smallest_cohort: 25,
+        colluders: 0,
+        participations: None,
+        adaptive: false,
+        max_weight: 1,
+        expected_weight: 1.0,
+    }
+}
+
+#[test]
+fn solves_for_the_noise_and_reports_three_epsilons() {
+    let plan = plan(&request()).unwrap();
+    println!("{plan:#?}");
+    assert!(plan.epsilon.published <= 8.0 && plan.epsilon.published > 7.99, "{}", plan.epsilon.published);
+    assert!(plan.epsilon.cohort_known > 1.5 * plan.epsilon.published);
+    assert_eq!(plan.epsilon.server, None);
+    assert_eq!(plan.epsilon.server_reason, Some(NoServerEpsilon::ServerTrusted));
+    // The accountants of continuous noise are tighter than the bound that holds for discrete noise, and agree.
+    let (rdp, pld) = (plan.accountant.rdp, plan.accountant.pld.unwrap());
+    assert!(pld < rdp && rdp < plan.epsilon.published, "{pld} {rdp}");
+    let given =
+        learning::privacy::plan(&PlanRequest { goal: Goal::Noise(plan.noise_multiplier), ..request() }).unwrap();
+    assert_eq!(given.epsilon, plan.epsilon);
+    // One part in a thousand less noise is too little.
+    let less = learning::privacy::plan(&PlanRequest { goal: Goal::Noise(0.999 * plan.noise_multiplier), ..request() });
+    assert!(less.unwrap().epsilon.published > 8.0);
+}
+
+#[test]
+fn distributed_noise_has_a_server_epsilon_and_costs_the_same() {
+    let central = plan(&request()).unwrap();
+    for mechanism in [Mechanism::DistributedDiscreteGaussian, Mechanism::DistributedSkellam] {
+        let distributed = plan(&PlanRequest { mechanism, colluders: 2, ..request() }).unwrap();
+        assert_eq!(distributed.epsilon.server, Some(distributed.epsilon.cohort_known));
+        assert_eq!(distributed.epsilon.server_reason, None);
+        let ratio = distributed.noise_multiplier / central.noise_multiplier;
+        assert!((ratio - 1.0).abs() < 0.01, "{mechanism:?} {ratio}");
+    }
+    let local = plan(&PlanRequest { mechanism: Mechanism::Local, goal: Goal::Noise(4.0), ..request() }).unwrap();
+    assert_eq!(local.epsilon.server, Some(local.epsilon.cohort_known));
+    // The same noise, but everybody's own: sqrt(50) times as much in the mean.
+    let same = plan(&PlanRequest { goal: Goal::Noise(4.0), ..request() }).unwrap();
+    assert!((local.noise_to_signal / same.noise_to_signal / 50_f64.sqrt() - 1.0).abs() < 1e-3);
+}
+
+#[test]
+fn a_tree_needs_no_sampling_and_grows_with_the_logarithm() {
+    let tree =
+        PlanRequest { mechanism: Mechanism::Tree, goal: Goal::Noise(4.0), rounds: 128, delta: 1e-6, ..request() };
+    let plan = plan(&tree).unwrap();
+    // The oracle's row: z 4, 128 rounds, delta 1e-6; the optimal order is a little better than the table's.
+    assert!(plan.epsilon.published <= 3.542_361_231_62 && plan.epsilon.published > 3.53, "{:?}", plan.epsilon);
+    assert_eq!(plan.epsilon.published, plan.epsilon.cohort_known);
+    assert_eq!(plan.epsilon.server_reason, Some(NoServerEpsilon::ServerTrusted));
+}
+
+#[test]
+fn fixed_size_is_never_quoted_as_poisson() {
+    let poisson = plan(&PlanRequest { goal: Goal::Noise(4.0), ..request() }).unwrap();
+    let fixed = plan(&PlanRequest { goal: Goal::Noise(4.0), sampling: PlanSampling::FixedSize, ..request() }).unwrap();
+    let none = plan(&PlanRequest { goal: Goal::Noise(4.0), sampling: PlanSampling::Anyhow, ..request() }).unwrap();
+    assert!(fixed.epsilon.published > poisson.epsilon.published);
+    assert!(fixed.epsilon.cohort_known > none.epsilon.cohort_known, "replacing one moves twice as much");
+    assert_eq!(none.epsilon.published, none.epsilon.cohort_known);
+    assert_eq!(none.epsilon.cohort_known, poisson.epsilon.cohort_known);
+}
+
+#[test]
+fn participations_bound_what_those_see_who_know_the_cohorts() {
+    let all = plan(&PlanRequest { goal: Goal::Noise(4.0), ..request() }).unwrap();
+    let few = plan(&PlanRequest { goal: Goal::Noise(4.0), participations: Some(5), ..request() }).unwrap();
+    assert!(few.epsilon.cohort_known < all.epsilon.cohort_known / 2.0);
+    assert!(few.epsilon.published <= few.epsilon.cohort_known);
+}
+
+#[test]
+fn more_rounds_cost_more_and_more_participants_less() {
+    let plan = plan(&request()).unwrap();
+    let curve = request().curve(plan.noise_multiplier, 12).unwrap();
+    assert_eq!(curve.len(), 12);
+    assert_eq!(curve.last().map(|&(rounds, _)| rounds), Some(60));
+    assert!(curve.windows(2).all(|pair| pair[0].1.published < pair[1].1.published));
+    assert_eq!(curve.last().unwrap().1, plan.epsilon);
+    // With the noise on the mean as it is, twice the participants allow twice the noise on the sum.
+    let large = PlanRequest { population: 20_000, sampling: PlanSampling::Poisson(rate(50.0 / 20_000.0)), ..request() };
+    let plan = learning::privacy::plan(&PlanRequest { goal: Goal::Noise(1.0), ..large }).unwrap();
+    let half = plan.epsilon.published / 2.0;
+    let cohort = large.cohort_for(&plan, half).unwrap().unwrap();
+    let at = |cohort: u32| {
+        let request = PlanRequest {
+            cohort,
+            smallest_cohort: cohort / 2,
+            sampling: PlanSampling::Poisson(rate(f64::from(cohort) / 20_000.0)),
+            goal: Goal::Noise(f64::from(cohort) / 50.0),
+            ..large
+        };
+        learning::privacy::plan(&request).unwrap().epsilon.published
+    };
+    assert!(at(cohort) <= half && at(cohort - 1) > half, "{cohort}: {} {}", at(cohort), at(cohort - 1));
+    assert_eq!(large.cohort_for(&plan, 1e-9).unwrap(), None);
+}
+
+#[test]
+fn warns_where_the_noise_drowns_the_mean() {
+    let quiet = plan(&PlanRequest { population: 20_000, cohort: 5000, ..request() }).unwrap();
+    assert!(quiet.warnings.is_empty(), "{:?}", quiet.warnings);
+    let loud = plan(&PlanRequest { parameters: 1_000_000, ..request() }).unwrap();
+    assert!(loud.noise_to_signal > 5.0);
+    assert!(loud.warnings[0].contains("times as long as a clipped update"), "{:?}", loud.warnings);
+    let needed = (50.0 * loud.noise_to_signal / 5.0).ceil();
+    assert!(loud.warnings[0].contains(&format!("a cohort of {needed}")), "{:?}", loud.warnings);
+    let careless = plan(&PlanRequest { delta: 0.01, ..request() }).unwrap();
+    assert!(careless.warnings[0].contains("delta"), "{:?}", careless.warnings);
+}
+
+#[test]
+fn refuses_what_makes_no_sense() {
+    let refused = |request: PlanRequest| plan(&request).unwrap_err().to_string();
+    for delta in [0.0, 1.0, f64::NAN] {
+        assert!(refused(PlanRequest { delta, ..request() }).contains("delta must be above 0 and below 1"));
+    }
+    for epsilon in [0.0, -1.0, f64::INFINITY] {
+        assert!(refused(PlanRequest { goal: Goal::Epsilon(epsilon), ..request() }).contains("epsilon"));
+    }
+    for z in [0.0, -1.0, f64::NAN, 1e9] {
+        assert!(refused(PlanRequest { goal: Goal::Noise(z), ..request() }).contains("noise must be"));
+    }
+    assert!(refused(PlanRequest { cohort: 201, ..request() }).contains("cohort"));
+    assert!(refused(PlanRequest { rounds: 0, ..request() }).contains("rounds"));
+    assert!(refused(PlanRequest { smallest_cohort: 51, ..request() }).contains("smallest_cohort"));
+    assert!(refused(PlanRequest { participations: Some(61), ..request() }).contains("participations"));
+    assert_eq!(plan(&PlanRequest { mechanism: Mechanism::None, ..request() }), Err(PlanError::NoMechanism));
+    let tiny = plan(&PlanRequest { goal: Goal::Epsilon(1e-7), ..request() }).unwrap_err();
+    assert!(matches!(tiny, PlanError::Unreachable { .. }), "{tiny}");
+}
+
+#[test]
+fn a_useless_discrete_bound_says_which_sigma_would_do() {
+    let small = PlanRequest {
+        mechanism: Mechanism::DistributedDiscreteGaussian,
+        population: 1000,
+        cohort: 400,
+        smallest_cohort: 400,
+        sampling: PlanSampling::Anyhow,
+        modulus_bits: 16,
+        parameters: 1000,
+        goal: Goal::Noise(0.2),
+        ..request()
+    };
+    let error = plan(&small).unwrap_err();
+    let PlanError::Noise(NoiseError::ShareTooSmall { sigma, needed }) = error else { panic!("{error}") };
+    assert!(sigma < 2.0 && (needed - 40.0).abs() < 1e-9, "{sigma} {needed}");
+    assert!(error.to_string().contains("40.0 units in all would do"), "{error}");
+    assert!(plan(&PlanRequest { modulus_bits: 24, ..small }).is_ok());
+    assert!(plan(&PlanRequest { mechanism: Mechanism::DistributedSkellam, ..small }).is_ok());
+    let nobody = plan(&PlanRequest { colluders: 400, ..small }).unwrap_err();
+    assert!(nobody.to_string().contains("somebody honest"), "{nobody}");
+}
+
+#[test]
+fn a_spec_becomes_a_request() {
+    let spec = PrivacySpec {
+        mechanism: Mechanism::CentralGaussian,
+        epsilon: Some(8.0),
+        delta: Some(1e-5),
+        rounds: Some(60),
+        clip: Some(ClipSpec::Adaptive(AdaptiveClip { quantile: 0.5, initial: 1.0, learning_rate: 0.2 })),
+        sampling: Some(SamplingSpec::Poisson(rate(0.25))),
+        ..PrivacySpec::default()
+    };
+    let facts = TaskFacts {
+        population: 200,
+        cohort: 50,
+        parameters: 7850,
+        modulus_bits: 32,
+        smallest_cohort: 25,
+        colluders: 0,
+        rounds: 10,
+        max_weight: 1,
+        expected_weight: 1.0,
+    };
+    let asked = spec.request(&facts).unwrap();
+    assert_eq!(asked, PlanRequest { adaptive: true, ..request() });
+    // The count's coordinate takes its part of the noise; the cost is the same.
+    let (adaptive, fixed) = (plan(&asked).unwrap(), plan(&request()).unwrap());
+    assert!((adaptive.noise_multiplier / fixed.noise_multiplier - 1.0).abs() < 1e-3);
+    assert!(adaptive.noise_to_signal > fixed.noise_to_signal);
+    assert_eq!(spec.budget().unwrap().epsilon, Some(8.0));
+    let sampling = Some(SamplingSpec::FixedSize(40));
+    let problems = PrivacySpec { sampling, ..spec }.request(&facts).unwrap_err();
+    assert!(problems[0].to_string().contains("40") && problems[0].to_string().contains("50"), "{problems:?}");
+}
+
+#[test]
+fn cohorts_that_a_draw_can_be_counted_on_for() {
+    let q = rate(0.25);
+    // Binomial(200, 0.25): P(X < 37) = 0.0101 > 0.01 >= P(X < 36).
+    assert_eq!(smallest_draw(200, q, 0.0, 0.01), 36);
+    assert_eq!(smallest_draw(200, q, 0.3, 0.01), 25);
+    let largest = largest_draw(200, q);
+    assert!((90..=100).contains(&largest), "{largest}");
+    assert_eq!((smallest_draw(5, SamplingRate::ALL, 0.0, 0.01), largest_draw(5, SamplingRate::ALL)), (5, 5));
+}

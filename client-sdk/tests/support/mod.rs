@@ -8,6 +8,9 @@
     reason = "each test uses a part of this"
 )]
 
+pub mod cohort;
+pub mod device;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,0 +1,627 @@
+//! A coordinator that runs the real phases of secure aggregation.
+#![allow(
+    clippy::allow_attributes,
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    reason = "each test uses a part of this"
+)]
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use client_sdk::identity::Identity;
+use client_sdk::learning::{Codec, QuantizationParams};
+use client_sdk::transport::{Abandonment, Place, Transport, TransportError, Upload};
+use rcgen::{BasicConstraints, CertificateParams, CertificateSigningRequestParams, IsCa, Issuer, KeyPair, SanType};
+use secure_agg::codec::Message as _;
+use secure_agg::mask::{self, Plane};
+use secure_agg::messages::{Advertise, Complaint, Consistency, MaskedInput, Round, ShareKeys, Unmasking};
+use secure_agg::params::{SessionConfig, VectorShape};
+use secure_agg::server::{
+    Admitted, CollectConsistency, CollectKeys, CollectMasked, CollectShares, CollectUnmasking, Enrolled,
+};
+use secure_agg::{modular, packing, upload};
+use wire::certificate::{Authority, PARTICIPANT_URN, chain_der};
+use wire::participant::{
+    Announcement, Answer, Assignment, CheckInReply, CheckInRequest, Encoding, EnrollReply, EnrollRequest, Invitation,
+    ModelRef, Receipt, RenewRequest, SessionTerms, application_digest,
+};
+use wire::problem::{Problem, ProblemType};
+use wire::task::TrainingPlan;
+use wire::{ParticipantId, RoundState, TaskId, Timestamp};
+
+use super::{Coordinator, Fault, model, sha256, task};
+
+/// Some day on which the certificates hold.
+pub const TODAY: Timestamp = Timestamp(1_790_000_000_000);
+
+pub fn id(device: usize) -> ParticipantId {
+    format!("00000000-0000-0000-0000-0000000001{device:02}").parse().unwrap()
+}
+
+fn index(participant: ParticipantId) -> usize {
+    (0..100).find(|device| id(*device) == participant).unwrap()
+}
+
+/// Where the round stands, with what came in.
+pub enum Stage {
+    Selecting(CollectKeys, BTreeMap<usize, Enrolled>),
+    Sharing(CollectShares, Vec<ShareKeys>),
+    Collecting(CollectMasked, Vec<MaskedInput>),
+    Confirming(CollectConsistency, Vec<Consistency>),
+    Unmasking(CollectUnmasking, Vec<Unmasking>),
+    /// Between two stages.
+    Nothing,
+}
+
+impl Stage {
+    fn state(&self) -> RoundState {
+        match self {
+            Self::Selecting(..) | Self::Nothing => RoundState::Selecting,
+            Self::Sharing(..) => RoundState::Sharing,
+            Self::Collecting(..) => RoundState::Collecting,
+            Self::Confirming(..) => RoundState::Confirming,
+            Self::Unmasking(..) => RoundState::Unmasking,
+        }
+    }
+}
+
+/// A sum that was opened.
+pub struct Published {
+    pub round: u32,
+    pub sum: Vec<u32>,
+    pub survivors: Vec<usize>,
+}
+
+pub struct World {
+    issuer: Issuer<'static, KeyPair>,
+    ca_pem: String,
+    pub devices: usize,
+    pub rounds: u32,
+    pub personal: bool,
+    pub round: u32,
+    pub attempt: u32,
+    pub stage: Stage,
+    /// In the roster's order.
+    pub cohort: Vec<usize>,
+    dealt: Vec<ShareKeys>,
+    sum: Vec<u32>,
+    announced: BTreeMap<(Announcement_, usize), Vec<u8>>,
+    /// What was taken in this round, by kind and device.
+    taken: BTreeMap<(&'static str, usize), Vec<u8>>,
+    pub published: Vec<Published>,
+    /// From this state on, the device is gone, for good.
+    pub drops: BTreeMap<usize, RoundState>,
+    gone: BTreeSet<usize>,
+    pub abandoned: Vec<(usize, u32, &'static str)>,
+    given_up: Vec<usize>,
+    pub complaints: Vec<(usize, u16)>,
+    /// Rounds that ended without a sum.
+    pub failed: Vec<u32>,
+    /// Everything any device ever wanted to say in a session, by attempt, kind and device: always the same.
+    pub said: BTreeMap<(u32, u32, &'static str, usize), Vec<u8>>,
+    /// Requests of any kind, in order.
+    pub calls: Vec<(usize, &'static str)>,
+    pub faults: BTreeMap<(usize, &'static str), VecDeque<Fault>>,
+    pub tweak_terms: Option<fn(&mut SessionTerms)>,
+    pub tweak: Option<fn(&mut Assignment)>,
+    /// Bends what is announced.
+    pub bend: Option<fn(&World, Announcement, usize, Vec<u8>) -> Vec<u8>>,
+    /// Bends what is dealt before it is taken: as a dishonest dealer would.
+    pub bend_dealt: Option<fn(usize, ShareKeys) -> ShareKeys>,
+    /// Without secure aggregation, whatever was asked for.
+    pub plain: bool,
+}
+
+type Announcement_ = &'static str;
+
+fn name(what: Announcement) -> Announcement_ {
+    match what {
+        Announcement::Roster => "roster",
+        Announcement::Delivery => "delivery",
+        Announcement::Survivors => "survivors",
+        Announcement::Agreement => "agreement",
+    }
+}
+
+pub fn kind(what: Answer) -> &'static str {
+    match what {
+        Answer::KeyShares => "key_shares",
+        Answer::Complaint => "complaint",
+        Answer::Consistency => "consistency",
+        Answer::UnmaskShares => "unmask_shares",
+    }
+}
+
+fn problem<T>(kind: ProblemType) -> Result<T, TransportError> {
+    Err(Problem::new(kind, "of the test").into())
+}
+
+pub fn encoding() -> Encoding {
+    Encoding { modulus_bits: 32, clip_range: 1.0, clip_norm: None, max_weight: 100, max_cohort: 10 }
+}
+
+fn metrics() -> Vec<String> {
+    vec!["loss".into(), "train_loss".into()]
+}
+
+pub fn codec(personal: bool) -> Codec {
+    let Encoding { modulus_bits, clip_range, clip_norm, max_weight, max_cohort } = encoding();
+    let (parameters, metrics) = (if personal { 3 } else { 5 }, metrics().len());
+    Codec::new(QuantizationParams { parameters, modulus_bits, clip_range, clip_norm, max_weight, max_cohort, metrics })
+        .unwrap()
+}
+
+impl World {
+    fn new(devices: usize, rounds: u32) -> Self {
+        let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+        let mut params = CertificateParams::new(vec![]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let ca_pem = params.self_signed(&key).unwrap().pem();
+        let mut world = Self {
+            issuer: Issuer::new(params, key),
+            ca_pem,
+            devices,
+            rounds,
+            personal: false,
+            round: 0,
+            attempt: 1,
+            stage: Stage::Nothing,
+            cohort: vec![],
+            dealt: vec![],
+            sum: vec![],
+            announced: BTreeMap::new(),
+            taken: BTreeMap::new(),
+            published: vec![],
+            drops: BTreeMap::new(),
+            gone: BTreeSet::new(),
+            abandoned: vec![],
+            given_up: vec![],
+            complaints: vec![],
+            failed: vec![],
+            said: BTreeMap::new(),
+            calls: vec![],
+            faults: BTreeMap::new(),
+            tweak_terms: None,
+            tweak: None,
+            bend: None,
+            bend_dealt: None,
+            plain: false,
+        };
+        world.open(1, 1);
+        world
+    }
+
+    /// Begins an attempt; whatever was before is over.
+    pub fn open(&mut self, round: u32, attempt: u32) {
+        (self.round, self.attempt) = (round, attempt);
+        let name = Round::new(task().0.as_bytes(), round.into(), attempt);
+        let model_hash = sha256(&Coordinator::published(self.personal, round - 1)).0;
+        let keys = CollectKeys::new(name, model_hash, self.config()).unwrap();
+        self.stage = Stage::Selecting(keys, BTreeMap::new());
+        (self.cohort, self.dealt, self.given_up) = (vec![], vec![], vec![]);
+        self.sum = vec![0; codec(self.personal).len()];
+        self.announced.clear();
+        self.taken.clear();
+    }
+
+    pub fn config(&self) -> SessionConfig {
+        let codec = codec(self.personal);
+        let model = VectorShape {
+            words: codec.len() as u64,
+            modulus_bits: 32,
+            input_bound: codec.input_bound(),
+            noise_margin: 0,
+        };
+        SessionConfig {
+            suite: 1,
+            min_cohort: 3,
+            max_cohort: 10,
+            max_corrupt: 0,
+            max_dropout: 400_000,
+            min_included: 0,
+            model,
+            scalars: VectorShape::NONE,
+            application: application_digest(&encoding(), &metrics()).0,
+        }
+    }
+
+    fn terms(&self) -> SessionTerms {
+        let mut terms = SessionTerms::from(&self.config());
+        self.tweak_terms.iter().for_each(|tweak| tweak(&mut terms));
+        terms
+    }
+
+    pub fn assignment(&self) -> Assignment {
+        let file = Coordinator::published(self.personal, self.round - 1);
+        let mut assignment = Assignment {
+            task: task(),
+            task_name: "task".into(),
+            round: self.round,
+            attempt: self.attempt,
+            model: model(self.personal),
+            base: ModelRef { version: self.round - 1, sha256: sha256(&file), bytes: file.len() as u64 },
+            training: TrainingPlan::default(),
+            encoding: encoding(),
+            metrics: metrics(),
+            secure_aggregation: (!self.plain).then(|| self.terms()),
+            cohort: self.devices as u32,
+            deadline_at: Timestamp(0),
+            remaining_ms: 1 << 40,
+        };
+        self.tweak.iter().for_each(|tweak| tweak(&mut assignment));
+        assignment
+    }
+
+    pub fn is_gone(&self, device: usize) -> bool {
+        self.gone.contains(&device)
+    }
+
+    fn authority(&self) -> Authority {
+        Authority::new(chain_der(&self.ca_pem).unwrap().remove(0), TODAY)
+    }
+
+    fn enroll(&self, device: usize, csr_pem: &str) -> EnrollReply {
+        let mut request = CertificateSigningRequestParams::from_pem(csr_pem).unwrap();
+        let urn = format!("{PARTICIPANT_URN}{}", id(device));
+        request.params.subject_alt_names = vec![SanType::URI(urn.as_str().try_into().unwrap())];
+        EnrollReply {
+            participant: id(device),
+            name: format!("device-{device}"),
+            certificate_pem: request.signed_by(&self.issuer).unwrap().pem() + &self.ca_pem,
+            expires_at: Timestamp(i64::MAX),
+            renew_at: Timestamp(i64::MAX),
+        }
+    }
+
+    fn check_in(&mut self, device: usize, request: &CheckInRequest) -> Result<CheckInReply, TransportError> {
+        if self.round > self.rounds {
+            return Ok(CheckInReply::TaskOver { task: task() });
+        }
+        if self.plain {
+            return Ok(CheckInReply::Assigned(Box::new(self.assignment())));
+        }
+        let (round, attempt) = (self.round, self.attempt);
+        let authority = self.authority();
+        let terms = self.terms();
+        if let Stage::Selecting(keys, enrolled) = &mut self.stage {
+            let given = request.keys.as_ref().filter(|keys| (keys.round, keys.attempt) == (round, attempt));
+            let Some(given) = given else {
+                let invitation = Invitation { task: task(), round, attempt, terms };
+                return Ok(CheckInReply::Invited(Box::new(invitation)));
+            };
+            let advertise = Advertise::decode(&given.advertisement.0).unwrap();
+            let admitted = keys.admit(advertise, &authority).unwrap().into_message();
+            let before = enrolled.entry(device).or_insert_with(|| admitted.clone());
+            assert_eq!(before.advertise, admitted.advertise, "one advertisement per attempt");
+            self.settle();
+        }
+        let is_member = self.cohort.contains(&device) && !self.given_up.contains(&device);
+        if is_member && !self.taken.contains_key(&("input", device)) {
+            return Ok(CheckInReply::Assigned(Box::new(self.assignment())));
+        }
+        Ok(CheckInReply::ComeBack { after_ms: 500 })
+    }
+
+    /// Does not wait for a device in this round any more.
+    pub fn give_up(&mut self, device: usize) {
+        self.given_up.push(device);
+    }
+
+    /// Closes the stage once everybody who is left has answered.
+    pub fn settle(&mut self) {
+        loop {
+            let state = self.stage.state();
+            self.gone.extend(self.drops.iter().filter(|(_, from)| **from <= state).map(|(device, _)| *device));
+            let members: Vec<usize> =
+                if self.cohort.is_empty() { (0..self.devices).collect() } else { self.cohort.clone() };
+            let is_live = |device: &&usize| !self.given_up.contains(device) && !self.is_gone(**device);
+            let expected = members.iter().filter(is_live).count();
+            let got = match &self.stage {
+                Stage::Selecting(_, keys) => keys.len(),
+                Stage::Sharing(_, shares) => shares.len(),
+                Stage::Collecting(_, inputs) => inputs.len(),
+                Stage::Confirming(_, signed) => signed.len(),
+                Stage::Unmasking(_, shares) => shares.len(),
+                Stage::Nothing => return,
+            };
+            if got < expected {
+                return;
+            }
+            self.close();
+        }
+    }
+
+    fn close(&mut self) {
+        fn stored<M>(messages: Vec<M>) -> Vec<Admitted<M>> {
+            messages.into_iter().map(Admitted::from_store).collect()
+        }
+        let fail = |world: &mut Self| {
+            world.failed.push(world.round);
+            world.next();
+        };
+        match std::mem::replace(&mut self.stage, Stage::Nothing) {
+            Stage::Selecting(keys, enrolled) => {
+                self.cohort = enrolled.keys().copied().collect();
+                let Ok(next) = keys.close(stored(enrolled.into_values().collect())) else { return fail(self) };
+                for device in 0..self.devices {
+                    self.announced.insert(("roster", device), next.roster().encode());
+                }
+                self.stage = Stage::Sharing(next, vec![]);
+            }
+            Stage::Sharing(sharing, shares) => {
+                self.dealt = shares.clone();
+                let Ok(next) = sharing.close(stored(shares)) else { return fail(self) };
+                for (recipient, device) in (1..).zip(self.cohort.clone()) {
+                    let sealed = |dealer: u16| {
+                        let of = self.dealt.iter().find(|shares| shares.body.sender == dealer)?;
+                        of.body.sealed_for(recipient).copied()
+                    };
+                    if let Some(delivery) = next.delivery(recipient, sealed) {
+                        self.announced.insert(("delivery", device), delivery.encode());
+                    }
+                }
+                self.stage = Stage::Collecting(next, vec![]);
+            }
+            Stage::Collecting(collecting, inputs) => {
+                let Ok(next) = collecting.close(stored(inputs)) else { return fail(self) };
+                for device in 0..self.devices {
+                    self.announced.insert(("survivors", device), next.announcement().encode());
+                }
+                self.stage = Stage::Confirming(next, vec![]);
+            }
+            Stage::Confirming(confirming, signed) => {
+                let Ok(next) = confirming.close(stored(signed)) else { return fail(self) };
+                for device in 0..self.devices {
+                    self.announced.insert(("agreement", device), next.agreement().encode());
+                }
+                self.stage = Stage::Unmasking(next, vec![]);
+            }
+            Stage::Unmasking(unmasking, shares) => {
+                let Ok(opened) = unmasking.close(stored(shares)) else { return fail(self) };
+                let mut sum = std::mem::take(&mut self.sum);
+                mask::apply(&opened.plan(Plane::Model).unwrap(), 0, &mut sum).unwrap();
+                let survivors =
+                    opened.survivors().iter().map(|position| self.cohort[usize::from(position) - 1]).collect();
+                self.published.push(Published { round: self.round, sum, survivors });
+                self.next();
+            }
+            Stage::Nothing => {}
+        }
+    }
+
+    fn next(&mut self) {
+        if self.round < self.rounds {
+            self.open(self.round + 1, 1);
+        } else {
+            self.round += 1;
+        }
+    }
+
+    fn check_place(&self, place: Place) -> Result<(), TransportError> {
+        if (place.round, place.attempt) == (self.round, self.attempt) {
+            Ok(())
+        } else {
+            problem(ProblemType::PhaseClosed)
+        }
+    }
+
+    /// The same again is answered as the first was; anything else is a conflict that must never happen.
+    fn is_repeated(&self, kind: &'static str, device: usize, bytes: &[u8]) -> bool {
+        match self.taken.get(&(kind, device)) {
+            Some(before) => {
+                assert_eq!(before, bytes, "{kind} of device {device} changed");
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn take(&mut self, what: Answer, device: usize, place: Place, body: &[u8]) -> Result<(), TransportError> {
+        if (place.round, place.attempt) != (self.round, self.attempt) {
+            // Of a round that is over: the same as before is fine, and the journal of this world forgets the rest.
+            let before = self.said.get(&(place.round, place.attempt, kind(what), device));
+            let was_published = self.published.iter().any(|done| done.round == place.round);
+            return if was_published && before.is_some() { Ok(()) } else { problem(ProblemType::PhaseClosed) };
+        }
+        if self.is_repeated(kind(what), device, body) {
+            return Ok(());
+        }
+        if self.given_up.contains(&device) {
+            return problem(ProblemType::NotAssigned);
+        }
+        match (&mut self.stage, what) {
+            (Stage::Sharing(sharing, shares), Answer::KeyShares) => {
+                let message = ShareKeys::decode(body).unwrap();
+                let message = sharing.admit(message).unwrap().into_message();
+                shares.push(self.bend_dealt.map_or(message.clone(), |bend| bend(device, message)));
+            }
+            (Stage::Collecting(collecting, _), Answer::Complaint) => {
+                let complaint = Complaint::decode(body).unwrap();
+                let accused = complaint.body.accused;
+                let shares = self.dealt.iter().find(|shares| shares.body.sender == accused).unwrap();
+                collecting.judge(&complaint, shares).unwrap();
+                self.complaints.push((device, accused));
+                self.failed.push(self.round);
+                self.next();
+                return Ok(());
+            }
+            (Stage::Confirming(confirming, signed), Answer::Consistency) => {
+                signed.push(confirming.admit(Consistency::decode(body).unwrap()).unwrap().into_message());
+            }
+            (Stage::Unmasking(unmasking, shares), Answer::UnmaskShares) => {
+                shares.push(unmasking.admit(Unmasking::decode(body).unwrap()).unwrap().into_message());
+            }
+            _ => return problem(ProblemType::PhaseClosed),
+        }
+        self.taken.insert((kind(what), device), body.to_vec());
+        self.settle();
+        Ok(())
+    }
+
+    fn upload(&mut self, device: usize, upload: &Upload) -> Result<Receipt, TransportError> {
+        let Upload { place, sha256: digest, body, signed, .. } = upload;
+        assert_eq!(sha256(body), *digest);
+        let receipt = Receipt { sha256: *digest, bytes: body.len() as u64, accepted_at: Timestamp(0) };
+        self.check_place(*place)?;
+        if self.is_repeated("input", device, body) {
+            return Ok(receipt);
+        }
+        if self.given_up.contains(&device) {
+            return problem(ProblemType::NotAssigned);
+        }
+        let Stage::Collecting(collecting, inputs) = &mut self.stage else {
+            return problem(ProblemType::PhaseClosed);
+        };
+        let message = MaskedInput::decode(signed.as_ref().unwrap()).unwrap();
+        let message = collecting.admit(message).unwrap().into_message();
+        assert_eq!(upload::digest(body), message.body.digest, "the signature is on this body");
+        inputs.push(message);
+        let modulus = modular::Modulus::new(32).unwrap();
+        modular::add_assign(&mut self.sum, &packing::unpack(body, codec(self.personal).len(), modulus).unwrap());
+        self.taken.insert(("input", device), body.to_vec());
+        self.settle();
+        Ok(receipt)
+    }
+}
+
+/// The world, shared by all devices.
+#[derive(Clone)]
+pub struct Hub(pub Arc<Mutex<World>>);
+
+impl Hub {
+    pub fn new(devices: usize, rounds: u32) -> Self {
+        Self(Arc::new(Mutex::new(World::new(devices, rounds))))
+    }
+
+    pub fn world<T>(&self, look: impl FnOnce(&mut World) -> T) -> T {
+        look(&mut self.0.lock().unwrap())
+    }
+
+    pub fn line(&self, device: usize) -> Line {
+        Line { hub: self.clone(), device }
+    }
+}
+
+/// One device's connection.
+#[derive(Clone)]
+pub struct Line {
+    hub: Hub,
+    device: usize,
+}
+
+impl Line {
+    fn go<T>(
+        &self,
+        call: &'static str,
+        effect: impl FnOnce(&mut World, &Fault) -> Result<T, TransportError>,
+    ) -> Result<T, TransportError> {
+        self.hub.world(|world| {
+            world.calls.push((self.device, call));
+            let lost = || Err(TransportError::Unreachable("scripted".into()));
+            if world.is_gone(self.device) {
+                return lost();
+            }
+            let faults = world.faults.get_mut(&(self.device, call));
+            match faults.and_then(VecDeque::pop_front).unwrap_or(Fault::None) {
+                Fault::Lost => lost(),
+                Fault::AnswerLost => effect(world, &Fault::None).and_then(|_| lost()),
+                Fault::Refused(kind, _) => problem(kind),
+                fault => effect(world, &fault),
+            }
+        })
+    }
+}
+
+#[async_trait]
+impl Transport for Line {
+    fn identify(&self, _: &Identity) -> Result<(), TransportError> {
+        Ok(())
+    }
+
+    async fn enroll(&self, request: &EnrollRequest) -> Result<EnrollReply, TransportError> {
+        self.go("enroll", |world, _| Ok(world.enroll(self.device, &request.csr_pem)))
+    }
+
+    async fn renew(&self, request: &RenewRequest) -> Result<EnrollReply, TransportError> {
+        self.go("renew", |world, _| Ok(world.enroll(self.device, &request.csr_pem)))
+    }
+
+    async fn check_in(&self, request: &CheckInRequest) -> Result<CheckInReply, TransportError> {
+        self.go("check_in", |world, _| world.check_in(self.device, request))
+    }
+
+    async fn fetch_model(&self, _: TaskId, model: &ModelRef, sink: &mut Vec<u8>) -> Result<(), TransportError> {
+        let file = self.go("fetch", |world, _| Ok(Coordinator::published(world.personal, model.version)))?;
+        sink.extend_from_slice(&file[sink.len()..]);
+        Ok(())
+    }
+
+    async fn upload(&self, upload: &Upload) -> Result<Receipt, TransportError> {
+        self.go("upload", |world, _| world.upload(self.device, upload))
+    }
+
+    async fn announcement(
+        &self,
+        what: Announcement,
+        place: Place,
+        participant: ParticipantId,
+        _: Duration,
+    ) -> Result<Option<Bytes>, TransportError> {
+        assert_eq!(participant, id(self.device));
+        self.go(name(what), |world, _| {
+            world.check_place(place)?;
+            if world.given_up.contains(&self.device) {
+                return problem(ProblemType::NotAssigned);
+            }
+            let said = world.announced.get(&(name(what), self.device)).cloned();
+            let said = said.map(|said| match world.bend {
+                Some(bend) => bend(world, what, self.device, said),
+                None => said,
+            });
+            Ok(said.map(Bytes::from))
+        })
+    }
+
+    async fn evidence(&self, place: Place, dealer: ParticipantId) -> Result<Bytes, TransportError> {
+        self.go("evidence", |world, _| {
+            world.check_place(place)?;
+            let position = world.cohort.iter().position(|device| *device == index(dealer)).unwrap() + 1;
+            let shares = world.dealt.iter().find(|shares| usize::from(shares.body.sender) == position).unwrap();
+            Ok(shares.encode().into())
+        })
+    }
+
+    async fn answer(
+        &self,
+        what: Answer,
+        place: Place,
+        participant: ParticipantId,
+        body: Bytes,
+    ) -> Result<(), TransportError> {
+        assert_eq!(participant, id(self.device));
+        self.go(kind(what), |world, _| world.take(what, self.device, place, &body))
+    }
+
+    async fn abandon(&self, abandonment: &Abandonment) -> Result<(), TransportError> {
+        self.go("abandon", |world, _| {
+            let Abandonment { place, reason, .. } = *abandonment;
+            world.abandoned.push((self.device, place.round, reason.as_str()));
+            if place.round == world.round {
+                world.given_up.push(self.device);
+                if world.plain {
+                    world.next();
+                } else {
+                    world.settle();
+                }
+            }
+            Ok(())
+        })
+    }
+}

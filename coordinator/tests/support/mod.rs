@@ -5,6 +5,8 @@
 #![allow(clippy::allow_attributes, reason = "whether the next one is needed depends on the test")]
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub(crate) mod secure;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -100,8 +102,7 @@ impl TestCoordinator {
 
     pub(crate) async fn with(config: &Config) -> Self {
         let clock = Arc::new(MockClock::new(START));
-        let parts = Parts { clock: clock.clone(), random: Random::from_seed(1) };
-        let inner = Coordinator::assemble(config, parts).await.unwrap();
+        let inner = assemble(config, &clock, 1).await;
         let mut tokens = Vec::new();
         for role in Role::ALL {
             tokens.push(Who::Token(inner.create_operator_token(role.as_str(), role).await.unwrap().token));
@@ -110,6 +111,12 @@ impl TestCoordinator {
         let operator = tokens.pop().unwrap();
         let viewer = tokens.pop().unwrap();
         Self { inner, clock, viewer, operator, admin }
+    }
+
+    /// Ends the process and starts another over the same files; `seed` gives it chance of its own.
+    pub(crate) async fn restart(&mut self, config: &Config, seed: u64) {
+        self.inner.stop().await;
+        self.inner = assemble(config, &self.clock, seed).await;
     }
 
     /// Sends a request as it is.
@@ -150,11 +157,16 @@ impl TestCoordinator {
 
     /// Enrols a participant.
     pub(crate) async fn enroll(&self, name: &str) -> (ParticipantId, Who) {
-        let token = self.enrollment_token().await;
         let (_, csr) = key_and_csr();
-        let body = json!({ "token": token, "csr_pem": csr, "name": name });
-        let reply: EnrollReply = self.post(&Who::Nobody, route::ENROLL, &body).await.read();
+        let reply = self.enroll_with(name, &csr).await;
         (reply.participant, who(&reply))
+    }
+
+    /// Enrols a participant with this signing request.
+    pub(crate) async fn enroll_with(&self, name: &str, csr: &str) -> EnrollReply {
+        let token = self.enrollment_token().await;
+        let body = json!({ "token": token, "csr_pem": csr, "name": name });
+        self.post(&Who::Nobody, route::ENROLL, &body).await.read()
     }
 
     /// Creates a task and returns its id.
@@ -209,6 +221,11 @@ impl TestCoordinator {
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }
+}
+
+async fn assemble(config: &Config, clock: &Arc<MockClock>, seed: u64) -> Coordinator {
+    let clock = Arc::clone(clock);
+    Coordinator::assemble(config, Parts { clock, random: Random::from_seed(seed) }).await.unwrap()
 }
 
 /// The identity that a handshake with this certificate establishes.

@@ -1,0 +1,8 @@
+//! Rounds under secure aggregation: real participants, the real protocol, everything through the router, time that tests own.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests are not tests themselves")]
+
+mod support;
+
+#[path = "secure/whole_rounds.rs"]
+mod whole_rounds;

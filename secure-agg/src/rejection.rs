@@ -301,12 +301,13 @@ pub enum Abort {
         /// How many came.
         got: usize,
     },
-    /// Two participants advertised one key, or one advertised twice.
-    #[error("entries {first} and {second} of the roster share an id or a key")]
+    /// Two participants advertised one key.
+    #[error("entries {first} and {second} of the roster share a key")]
     RepeatedKey {
         /// Position of the one.
         first: Index,
-        /// Position of the other.
+        /// Position of the one to leave out: who advertised the other's signing key, or the later of two with one agreement key. Those
+        /// are secret until the roster is out, so both come from one hand.
         second: Index,
     },
     /// A complaint was upheld or refuted before any input was unmasked; the next attempt has fresh keys.

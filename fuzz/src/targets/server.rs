@@ -7,6 +7,7 @@ use secure_agg::codec::Message;
 use secure_agg::messages::{
     Advertise, Complaint, Consistency, InSession, MaskedInput, ShareKeys, Signed, Unmasking, consistency_text,
 };
+use secure_agg::rejection::Abort;
 use secure_agg::server::{Admitted, CollectUnmasking, Phase};
 
 use super::session::{Session, five};
@@ -30,8 +31,20 @@ pub fn run(data: &[u8]) {
             if let Ok(admitted) = phase.admit(advert, &session.world.registry) {
                 let id = admitted.message().advertise.body.client_id.clone();
                 let others = session.enrolled.iter().filter(|one| one.advertise.body.client_id != id);
-                let all = others.cloned().map(Admitted::from_store).chain([admitted]).collect();
-                assert!(phase.close(all).is_ok(), "one participant alone cannot end a session by its keys");
+                let keys = [admitted.message().advertise.body.c_pk, admitted.message().advertise.body.s_pk];
+                let known: Vec<[u8; 32]> = session.enrolled.iter().map(|one| one.identity.0).collect();
+                let (mut all, place) =
+                    (others.cloned().map(Admitted::from_store).collect::<Vec<_>>(), place(session, id.as_slice()));
+                all.push(admitted);
+                match phase.close(all) {
+                    Ok(_) => {}
+                    Err(Abort::RepeatedKey { first, second }) if keys.iter().any(|key| known.contains(key)) => {
+                        assert!(second == place && first != place, "nobody gets another thrown out");
+                    }
+                    // Another's agreement key, which nobody has before the roster is out; the corpus does.
+                    Err(Abort::RepeatedKey { first, second }) => assert!(first == place || second == place),
+                    Err(other) => panic!("one participant alone ended the session: {other}"),
+                }
             }
         }
         Phase::CollectShares(phase) => {
@@ -88,6 +101,12 @@ fn unmask(session: &Session, phase: CollectUnmasking, answer: Unmasking) {
     if let Ok(unmasked) = phase.close(all) {
         assert_eq!(unmasked_sum(&session.world.config, &unmasked, &session.uploads), session.sum);
     }
+}
+
+/// Where an id stands in the roster; members are in that order.
+fn place(session: &Session, id: &[u8]) -> u16 {
+    let position = session.members.iter().position(|member| member.id == id).expect("a member");
+    u16::try_from(position + 1).expect("a few members")
 }
 
 fn signer(session: &Session, index: u16) -> Option<&MemorySigner> {

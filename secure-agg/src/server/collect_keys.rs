@@ -73,7 +73,7 @@ impl CollectKeys {
     ///
     /// # Errors
     /// [`Abort::TooFew`] below the minimum, [`Abort::TooMany`] above the maximum, [`Abort::RepeatedKey`] where two
-    /// participants use one key; whose keys they are cannot be told, so close again without either.
+    /// participants use one key: close again without the second.
     pub fn close(self, admitted: Vec<Admitted<Enrolled>>) -> Result<CollectShares, Abort> {
         let Self { round, model_hash, config } = self;
         let mut by_id: BTreeMap<Vec<u8>, Enrolled> = BTreeMap::new();
@@ -97,14 +97,15 @@ impl CollectKeys {
     }
 }
 
-/// Every participant would refuse a roster with a repeated key, so it never leaves here.
+/// Every participant would refuse a roster with a repeated key, so it never leaves here. Signing keys first: they are known to others
+/// from earlier rosters, so whoever advertises one is at fault and not its owner.
 fn check_distinct(entries: &[RosterEntry], identities: &[IdentityKey]) -> Result<(), Abort> {
+    let signing = (1..).zip(identities).map(|(index, identity)| (index, identity.0));
+    let agreement = (1..).zip(entries).flat_map(|(index, entry)| [(index, entry.c_pk), (index, entry.s_pk)]);
     let mut owner: HashMap<[u8; 32], Index> = HashMap::new();
-    for ((second, entry), identity) in (1..).zip(entries).zip(identities) {
-        for key in [identity.0, entry.c_pk, entry.s_pk] {
-            if let Some(first) = owner.insert(key, second) {
-                return Err(Abort::RepeatedKey { first, second });
-            }
+    for (second, key) in signing.chain(agreement) {
+        if let Some(first) = owner.insert(key, second) {
+            return Err(Abort::RepeatedKey { first, second });
         }
     }
     Ok(())

@@ -310,6 +310,31 @@ fn one_key_for_two_purposes() {
 }
 
 #[test]
+fn another_s_signing_key_as_its_own() {
+    // Signing keys are known from earlier rosters, so anybody can advertise one as an agreement key. The one who did is named as the
+    // one to leave out, wherever it stands in the roster: nobody gets another thrown out by this.
+    let (mut world, mut members) = cohort(8, config(8, 1), 46);
+    let phase = open_round(&world);
+    let adverts: Vec<_> = members.iter_mut().map(|member| member.advertise(&mut world)).collect();
+    // Half of all signing keys have the form of an agreement key.
+    let victim = (1..7).find(|member| members[*member].signer.identity().0[31] < 0x7f).unwrap();
+    let identity = members[victim].signer.identity().0;
+    for liar in [0, 7] {
+        for part in 0..2 {
+            let mut adverts = adverts.clone();
+            let body = &mut adverts[liar].body;
+            *(if part == 0 { &mut body.c_pk } else { &mut body.s_pk }) = identity;
+            adverts[liar] = resigned(adverts[liar].body.clone(), &members[liar].signer);
+            let admit = |advert| open_round(&world).admit(advert, &world.registry).unwrap();
+            let closed = open_round(&world).close(adverts.into_iter().map(admit).collect()).err();
+            let (first, second) = (u16::try_from(victim + 1).unwrap(), u16::try_from(liar + 1).unwrap());
+            assert_eq!(closed, Some(Abort::RepeatedKey { first, second }));
+        }
+    }
+    drop(phase);
+}
+
+#[test]
 fn too_few_or_too_many_come() {
     let (mut world, mut members) = five(42);
     world.config.max_cohort = 4;

@@ -48,6 +48,8 @@ impl Server {
             "rounds": { "count": rounds, "select_max": cohort },
             "selection": { "cohort": { "count": cohort } },
             "metrics": [],
+            // What the coordinator itself costs, without the protocol's own phases.
+            "secure_aggregation": { "enabled": false },
         });
         self.post(route::TASKS, &json!({ "spec": spec })).await.map(drop)
     }

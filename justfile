@@ -76,7 +76,7 @@ check-metal:
 # long forms of tests that CI runs short
 soak:
     PROPTEST_CASES=4096 cargo test --workspace --release
-    cargo test --release -p secure-agg -- --ignored
+    cargo test --release -p secure-agg -p learning -- --ignored
     for target in $(cd fuzz && cargo +nightly fuzz list); do (cd fuzz && cargo +nightly fuzz run $target -- -max_total_time=300); done
 
 deny:

@@ -353,11 +353,11 @@ fn compose_losses(releases: &[(&Losses, u64)]) -> Result<Losses, PldError> {
     let rate = sum.focus();
     let (low, high) = sum.window(rate);
     let span = (high - low) / first.grid + 2.0;
-    if span.is_nan() || span > 4.0 * POINTS_MAX {
+    if span.is_nan() || span > POINTS_MAX {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturating is meant")]
         return Err(PldError::Span(span as u64));
     }
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 2^25")]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 2^22")]
     let (lowest, size) = ((low / first.grid).floor() as i64, fast_size(span as usize));
     let (tilted, rounding) = convolve(releases, rate, size);
     let error = TiltedError { size: rounding + 2.0 * WINDOW_TAIL, rate, ln_scale: sum.ln_moment(rate) };

@@ -4,5 +4,11 @@
 
 mod support;
 
+#[path = "secure/complaints.rs"]
+mod complaints;
+#[path = "secure/excused.rs"]
+mod excused;
+#[path = "secure/spent.rs"]
+mod spent;
 #[path = "secure/whole_rounds.rs"]
 mod whole_rounds;

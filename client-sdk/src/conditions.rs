@@ -9,7 +9,8 @@ use std::time::Duration;
 pub enum Readiness {
     /// Work may be done.
     Ready,
-    /// Not now. A round that has begun is given up, unless its update only has to be sent: that waits.
+    /// Not now. A round that has begun is given up, unless its update is made already: sending it, and helping to open the
+    /// sum it is in, waits.
     NotReady {
         /// When to ask again.
         ask_again: Duration,

@@ -1,8 +1,9 @@
 //! What survives a killed app: a few named records, each replaced as a whole or not at all.
 //!
-//! The SDK keeps three kinds: who it is (`identity`, with its private key), the update that may be on its way (`round`)
-//! and the tensors that stay at home (`personal-…`). A journal stores bytes and does not look into them; an app may bring
-//! its own, for example over the device's keystore.
+//! The SDK keeps three kinds: who it is (`identity`, with its private key), where it is in its round (`round`: the keys of a
+//! session of secure aggregation, the update that may be on its way) and the tensors that stay at home (`personal-…`). It
+//! must not be rolled back: a participant that forgets what it signed can be made to sign again. A journal stores bytes and
+//! does not look into them; an app may bring its own, for example over the device's keystore.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};

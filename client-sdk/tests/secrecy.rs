@@ -3,6 +3,8 @@
 
 mod support;
 
+use std::sync::Arc;
+
 use client_sdk::Event;
 use client_sdk::participant::snapshot;
 use support::cohort::Hub;
@@ -142,10 +144,10 @@ fn refusals_and_complaints_tell_no_secret() {
     }
     hub.world(|world| world.bend_dealt = None);
     hub.world(|world| {
-        world.bend = Some(|_, what, device, message| match (what, device) {
+        world.bend = Some(Arc::new(|what, device, message| match (what, device) {
             (wire::participant::Announcement::Delivery, 1) => message.into_iter().rev().collect(),
             _ => message,
-        });
+        }));
     });
     finish(&hub, &mut devices);
     assert!(!refusals(&devices[1]).is_empty());

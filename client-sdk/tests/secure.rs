@@ -1,8 +1,9 @@
 //! Secure aggregation from the participants' side, against the real phases of the coordinator's: exact sums, drop-outs, and
 //! every lie that a participant must not fall for. `secure_restart.rs` kills them at every action.
-#![expect(clippy::unwrap_used, reason = "a test")]
 
 mod support;
+
+use std::sync::Arc;
 
 use client_sdk::participant::machine::Settings;
 use client_sdk::{Event, SecurityPolicy};
@@ -95,7 +96,8 @@ fn policy(change: impl FnOnce(&mut SecurityPolicy)) -> Settings {
 
 #[test]
 fn an_invitation_below_its_policy_is_declined_at_a_bounded_pace() {
-    let policies: [(&str, fn(&mut SecurityPolicy)); 3] = [
+    type Change = fn(&mut SecurityPolicy);
+    let policies: [(&str, Change); 3] = [
         ("min_cohort", |policy| policy.min_cohort = 4),
         ("max_corrupt", |policy| policy.min_tolerated_corrupt = 0.1),
         ("min_included", |policy| policy.min_included = 1),
@@ -120,7 +122,8 @@ fn an_invitation_below_its_policy_is_declined_at_a_bounded_pace() {
 
 #[test]
 fn an_invitation_that_cannot_work_is_declined() {
-    let tweaks: [(&str, fn(&mut SessionTerms)); 4] = [
+    type Tweak = fn(&mut SessionTerms);
+    let tweaks: [(&str, Tweak); 4] = [
         ("suite", |terms| terms.suite = 9),
         ("cohort", |terms| terms.min_cohort = 2),
         ("modulo", |terms| terms.input_bound = 1 << 40),
@@ -233,18 +236,18 @@ fn a_bound_below_what_the_encoding_yields_is_refused() {
     assert!(devices.iter().all(|device| device.events.iter().any(told)));
 }
 
+/// Another announcement, where it is of the right kind.
+type Lie = fn(Announcement, &[u8]) -> Option<Vec<u8>>;
+
 /// A lie that only device 0 is told: it leaves, says nothing after it, and the sum is that of the others, or includes it if
 /// its input was sent.
-fn lied_to(words: &str, included: bool, bend: fn(Announcement, Vec<u8>) -> Option<Vec<u8>>) {
-    static BEND: std::sync::Mutex<Option<fn(Announcement, Vec<u8>) -> Option<Vec<u8>>>> = std::sync::Mutex::new(None);
-    let _one_at_a_time = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    *BEND.lock().unwrap() = Some(bend);
+fn lied_to(words: &str, included: bool, bend: Lie) {
     let hub = Hub::new(5, 1);
     hub.world(|world| {
-        world.bend = Some(|_, what, device, message| match (device, *BEND.lock().unwrap()) {
-            (0, Some(bend)) => bend(what, message.clone()).unwrap_or(message),
+        world.bend = Some(Arc::new(move |what, device, message| match device {
+            0 => bend(what, &message).unwrap_or(message),
             _ => message,
-        });
+        }));
     });
     let mut devices = cohort(&hub);
     finish(&hub, &mut devices);
@@ -257,8 +260,6 @@ fn lied_to(words: &str, included: bool, bend: fn(Announcement, Vec<u8>) -> Optio
     assert_eq!(published(&hub), [(1, survivors)], "{words}");
 }
 
-static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
-
 #[test]
 fn a_roster_that_lies_is_refused() {
     fn bent(what: Announcement, message: &[u8], bend: fn(&mut Roster)) -> Option<Vec<u8>> {
@@ -266,21 +267,21 @@ fn a_roster_that_lies_is_refused() {
         bend(&mut roster);
         Some(roster.encode())
     }
-    lied_to("another model", false, |what, message| bent(what, &message, |roster| roster.model_hash[0] ^= 1));
-    lied_to("another round", false, |what, message| bent(what, &message, |roster| roster.round.attempt += 1));
+    lied_to("another model", false, |what, message| bent(what, message, |roster| roster.model_hash[0] ^= 1));
+    lied_to("another round", false, |what, message| bent(what, message, |roster| roster.round.attempt += 1));
     lied_to("another configuration", false, |what, message| {
-        bent(what, &message, |roster| roster.config.max_corrupt = 1)
+        bent(what, message, |roster| roster.config.max_corrupt = 1)
     });
-    lied_to("t must be", false, |what, message| bent(what, &message, |roster| roster.threshold -= 1));
+    lied_to("t must be", false, |what, message| bent(what, message, |roster| roster.threshold -= 1));
     lied_to("own advertisement", false, |what, message| {
-        bent(what, &message, |roster| {
+        bent(what, message, |roster| {
             let mut entries = roster.entries.as_slice().to_vec();
             entries[0].b_commit[0] ^= 1;
             roster.entries = entries.into();
         })
     });
     lied_to("certificate of entry 3", false, |what, message| {
-        bent(what, &message, |roster| {
+        bent(what, message, |roster| {
             let mut entries = roster.entries.as_slice().to_vec();
             // Its key is in another's hand: the certificate of one, the id of another.
             entries[2].certificate = entries[3].certificate.clone();
@@ -293,7 +294,7 @@ fn a_roster_that_lies_is_refused() {
 #[test]
 fn later_announcements_that_lie_are_refused() {
     lied_to("dealers", false, |what, message| {
-        let mut delivery = (what == Announcement::Delivery).then(|| Delivery::decode(&message).unwrap())?;
+        let mut delivery = (what == Announcement::Delivery).then(|| Delivery::decode(message).unwrap())?;
         for gone in 3..=5 {
             delivery.dealers.remove(gone);
             delivery.incoming.remove(gone);
@@ -302,27 +303,27 @@ fn later_announcements_that_lie_are_refused() {
         Some(delivery.encode())
     });
     lied_to("survivors", true, |what, message| {
-        let mut survivors = (what == Announcement::Survivors).then(|| Survivors::decode(&message).unwrap())?;
+        let mut survivors = (what == Announcement::Survivors).then(|| Survivors::decode(message).unwrap())?;
         for gone in 3..=5 {
             survivors.survivors.remove(gone);
         }
         Some(survivors.encode())
     });
     lied_to("signature", true, |what, message| {
-        let mut agreement = (what == Announcement::Agreement).then(|| Agreement::decode(&message).unwrap())?;
+        let mut agreement = (what == Announcement::Agreement).then(|| Agreement::decode(message).unwrap())?;
         let mut signatures = agreement.signatures.as_slice().to_vec();
         signatures[0].signature[0] ^= 1;
         agreement.signatures = signatures.into();
         Some(agreement.encode())
     });
     lied_to("signatures", true, |what, message| {
-        let mut agreement = (what == Announcement::Agreement).then(|| Agreement::decode(&message).unwrap())?;
+        let mut agreement = (what == Announcement::Agreement).then(|| Agreement::decode(message).unwrap())?;
         agreement.signatures = agreement.signatures.as_slice()[..2].to_vec().into();
         Some(agreement.encode())
     });
     // A ciphertext that its dealer did not sign like that: no key is revealed for it.
     lied_to("delivered share", false, |what, message| {
-        let mut delivery = (what == Announcement::Delivery).then(|| Delivery::decode(&message).unwrap())?;
+        let mut delivery = (what == Announcement::Delivery).then(|| Delivery::decode(message).unwrap())?;
         let mut sealed = delivery.sealed.as_slice().to_vec();
         sealed[1][0] ^= 1;
         delivery.sealed = sealed.into();
@@ -334,14 +335,14 @@ fn later_announcements_that_lie_are_refused() {
 fn whoever_is_left_out_of_the_sum_takes_it_for_over() {
     let hub = Hub::new(5, 1);
     hub.world(|world| {
-        world.bend = Some(|_, what, device, message| {
+        world.bend = Some(Arc::new(|what, device, message| {
             if (what, device) != (Announcement::Survivors, 0) {
                 return message;
             }
             let mut survivors = Survivors::decode(&message).unwrap();
             survivors.survivors.remove(1);
             survivors.encode()
-        });
+        }));
     });
     let mut devices = cohort(&hub);
     let is_over = |event: &Event| matches!(event, Event::RoundOver { .. });

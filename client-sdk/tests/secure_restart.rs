@@ -1,6 +1,5 @@
 //! A participant of a round with secure aggregation is killed at every action, before and after the action took effect, or told
 //! that its round is over: it says the same or nothing, no update counts twice, and no secret outlives its round.
-#![expect(clippy::unwrap_used, reason = "a test")]
 
 mod support;
 
@@ -16,6 +15,9 @@ use support::device::{
 use support::{Fault, task};
 use wire::RoundState;
 use wire::problem::ProblemType;
+
+/// How far a participant has come.
+type Reached = fn(&Event) -> bool;
 
 #[test]
 fn killed_once_at_every_action_it_says_the_same_and_the_sum_is_the_same() {
@@ -105,7 +107,7 @@ fn whoever_is_told_that_the_round_is_over_goes_on_with_the_next_and_keeps_no_sec
 fn a_later_attempt_is_joined_with_fresh_keys_unless_an_input_was_sent() {
     // Up to which event the first attempt comes; whether a second is joined. Whoever holds its masks goes on to train and
     // may have sent before it hears of another attempt; a process that died with them has not.
-    let stages: [(&str, fn(&Event) -> bool, [bool; 2]); 4] = [
+    let stages: [(&str, Reached, [bool; 2]); 4] = [
         ("keys", |event| matches!(event, Event::Invited { .. }), [true, true]),
         ("shares", |event| matches!(event, Event::Shared { .. }), [true, true]),
         ("delivered", |event| matches!(event, Event::Delivered { .. }), [false, true]),
@@ -176,7 +178,7 @@ fn what_an_update_was_sent_for_is_remembered_beyond_the_next_round() {
 #[test]
 fn a_participant_whose_conditions_end_gives_up_before_the_input_and_waits_after_it() {
     let not_ready = Readiness::NotReady { ask_again: std::time::Duration::from_secs(60) };
-    let stages: [(fn(&Event) -> bool, bool); 3] = [
+    let stages: [(Reached, bool); 3] = [
         (|event| matches!(event, Event::Assigned { .. }), true),
         (|event| matches!(event, Event::Shared { .. }), true),
         (|event| matches!(event, Event::Uploaded { .. }), false),

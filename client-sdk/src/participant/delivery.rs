@@ -100,12 +100,9 @@ impl AwaitDelivery {
             Ok(evidence) => evidence,
             Err(error) => {
                 let again = |attempts| Suspicion { attempts, ..suspicion };
-                let heard: Heard<_, ()> =
-                    failed(core, &error, suspicion.attempts, "get the dealer's shares", now, again);
-                return match heard {
-                    Heard::Left(left) => core.left(self.plan.place, left, None),
-                    Heard::Again(suspicion) => State::AwaitDelivery(Self { step: Step::Evidence(suspicion), ..self }),
-                    Heard::Well(()) => core.refuse(self.plan.place, &Refusal::OutOfOrder.into(), None),
+                return match failed(core, &error, suspicion.attempts, "get the dealer's shares", now, again) {
+                    Ok(suspicion) => State::AwaitDelivery(Self { step: Step::Evidence(suspicion), ..self }),
+                    Err(left) => core.left(self.plan.place, left, None),
                 };
             }
         };

@@ -83,6 +83,7 @@ impl Ask {
                     Announcement::Agreement => "get the agreement",
                 };
                 failed(core, &error, self.attempts, what, now, |attempts| Self { attempts, ..self })
+                    .map_or_else(Heard::Left, Heard::Again)
             }
         }
     }
@@ -112,27 +113,28 @@ impl Say {
                     Answer::UnmaskShares => "send unmasking shares",
                 };
                 failed(core, &error, self.attempts, what, now, |attempts| Self { attempts, ..self })
+                    .map_or_else(Heard::Left, Heard::Again)
             }
         }
     }
 }
 
 /// What an error means for whoever asked.
-pub(super) fn failed<S, T>(
+pub(super) fn failed<S>(
     core: &mut Core,
     error: &TransportError,
     attempts: Attempts,
     what: &'static str,
     now: Now,
     again: impl FnOnce(Attempts) -> S,
-) -> Heard<S, T> {
+) -> Result<S, Left> {
     let verdict = judge(error);
     if let Some(end) = core.fatal(error, verdict) {
-        return Heard::Left(Left::End(end));
+        return Err(Left::End(end));
     }
     match verdict {
-        Verdict::Again(after) => Heard::Again(again(attempts.again(core, now, what, error, after))),
-        Verdict::RoundOver => Heard::Left(Left::Over(error.to_string())),
-        _ => Heard::Left(Left::Refused(error.clone())),
+        Verdict::Again(after) => Ok(again(attempts.again(core, now, what, error, after))),
+        Verdict::RoundOver => Err(Left::Over(error.to_string())),
+        _ => Err(Left::Refused(error.clone())),
     }
 }

@@ -92,7 +92,7 @@ pub struct World {
     pub cohort: Vec<usize>,
     dealt: Vec<ShareKeys>,
     sum: Vec<u32>,
-    announced: BTreeMap<(Announcement_, usize), Vec<u8>>,
+    announced: BTreeMap<(&'static str, usize), Vec<u8>>,
     /// What was taken in this round, by kind and device.
     taken: BTreeMap<(&'static str, usize), Vec<u8>>,
     pub published: Vec<Published>,
@@ -112,16 +112,17 @@ pub struct World {
     pub tweak_terms: Option<fn(&mut SessionTerms)>,
     pub tweak: Option<fn(&mut Assignment)>,
     /// Bends what is announced.
-    pub bend: Option<fn(&World, Announcement, usize, Vec<u8>) -> Vec<u8>>,
+    pub bend: Option<Bend>,
     /// Bends what is dealt before it is taken: as a dishonest dealer would.
     pub bend_dealt: Option<fn(usize, ShareKeys) -> ShareKeys>,
     /// Without secure aggregation, whatever was asked for.
     pub plain: bool,
 }
 
-type Announcement_ = &'static str;
+/// What device so-and-so is told instead.
+pub type Bend = Arc<dyn Fn(Announcement, usize, Vec<u8>) -> Vec<u8> + Send + Sync>;
 
-fn name(what: Announcement) -> Announcement_ {
+fn name(what: Announcement) -> &'static str {
     match what {
         Announcement::Roster => "roster",
         Announcement::Delivery => "delivery",
@@ -581,8 +582,8 @@ impl Transport for Line {
                 return problem(ProblemType::NotAssigned);
             }
             let said = world.announced.get(&(name(what), self.device)).cloned();
-            let said = said.map(|said| match world.bend {
-                Some(bend) => bend(world, what, self.device, said),
+            let said = said.map(|said| match &world.bend {
+                Some(bend) => bend(what, self.device, said),
                 None => said,
             });
             Ok(said.map(Bytes::from))

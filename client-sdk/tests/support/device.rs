@@ -43,7 +43,7 @@ impl Exact {
     }
 
     fn delta(device: usize, length: usize) -> Vec<f32> {
-        (0..length).map(|index| if (index + device) % 3 == 0 { -1.0 } else { 1.0 }).collect()
+        (0..length).map(|index| if (index + device).is_multiple_of(3) { -1.0 } else { 1.0 }).collect()
     }
 
     fn weight(device: usize) -> u64 {
@@ -313,7 +313,7 @@ pub fn check(hub: &Hub, devices: &[Device], what: &str) {
         assert!(refusals(device).is_empty(), "{what}: {:?}", refusals(device));
         assert!(is_empty_of_secrets(device), "{what}");
         for model in device.trainer.seen.lock().unwrap().iter().filter(|_| hub.world(|world| world.personal)) {
-            let step = if (3 + device.index) % 3 == 0 { -1.0 } else { 1.0 };
+            let step = if (3 + device.index).is_multiple_of(3) { -1.0 } else { 1.0 };
             assert!((model[3] - step * model[0]).abs() < 1e-6, "{what}: {model:?}");
         }
     }

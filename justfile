@@ -77,7 +77,7 @@ check-metal:
 soak:
     PROPTEST_CASES=4096 cargo test --workspace --release
     cargo test --release -p secure-agg -p learning -- --ignored
-    for target in $(cd fuzz && cargo +nightly fuzz list); do (cd fuzz && cargo +nightly fuzz run $target -- -max_total_time=300); done
+    bash fuzz/run.sh 300 $RANDOM
 
 deny:
     cargo deny --offline check licenses bans sources

@@ -2,7 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a benchmark may stop at the first surprise")]
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use learning::privacy::accountant::{LossPair, compose, poisson_gaussian, poisson_sampled};
+use learning::privacy::accountant::{LossPair, SumMechanism, SumNoise, compose, poisson_gaussian, poisson_sampled};
+use learning::privacy::{Accounting, Budget, Ledger, Mechanism, Release, Sampled, SealedRow, View};
 
 fn accountants(c: &mut Criterion) {
     let mut group = c.benchmark_group("privacy_accountants");
@@ -19,7 +20,26 @@ fn accountants(c: &mut Criterion) {
     group.bench_function("rdp/poisson_sampled", |b| {
         b.iter(|| poisson_sampled(0.01, |order| f64::from(order) / 2.42).epsilon(1e-5));
     });
+    let rows = ledger(&[]).1;
+    group.bench_function("ledger/open/10000_rows", |b| b.iter(|| ledger(&rows).0.spent()));
     group.finish();
+}
+
+/// A ledger of the rows, and 10,000 rows of a central mechanism if there are none.
+fn ledger(rows: &[SealedRow]) -> (Ledger, Vec<SealedRow>) {
+    let budget = Budget { epsilon: None, delta: 1e-5, against: View::Published, accounting: Accounting::General };
+    let sealer = |_: &[u8]| [0; 32];
+    let mut ledger = Ledger::open(Mechanism::CentralGaussian, budget, rows.to_vec(), &sealer).unwrap();
+    for round in rows.len() as u64..10_000 {
+        let noise = SumNoise::DiscreteGaussian { sigma: 2e6 };
+        let sum = SumMechanism { noise, sensitivity: 1e6, dimension: 7850 };
+        let sampled = Sampled::Poisson { rate: 0.01 };
+        let mechanism = Mechanism::CentralGaussian;
+        let release = Release { round, attempt: 0, mechanism, sum, sampled, participants: 50, tree_release: None };
+        ledger.charge(release, &sealer).unwrap();
+    }
+    let rows = ledger.rows().to_vec();
+    (ledger, rows)
 }
 
 criterion_group!(benches, accountants);

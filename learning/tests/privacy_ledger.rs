@@ -3,8 +3,8 @@
 
 use learning::privacy::accountant::{SumMechanism, SumNoise, zcdp};
 use learning::privacy::{
-    Budget, Ledger, LedgerError, LedgerRow, Mechanism, NoServerEpsilon, NoiseShares, Release, Sampled, Seal, SealedRow,
-    View,
+    Accounting, Budget, Ledger, LedgerError, LedgerRow, Mechanism, NoServerEpsilon, NoiseShares, Release, Sampled,
+    Seal, SealedRow, View,
 };
 use proptest::prelude::*;
 use ring::hmac;
@@ -14,7 +14,8 @@ fn keyed(secret: &[u8]) -> impl Fn(&[u8]) -> [u8; 32] {
     move |bytes| hmac::sign(&key, bytes).as_ref().try_into().unwrap()
 }
 
-const BUDGET: Budget = Budget { epsilon: Some(8.0), delta: 1e-5, against: View::Published };
+const BUDGET: Budget =
+    Budget { epsilon: Some(8.0), delta: 1e-5, against: View::Published, accounting: Accounting::General };
 
 fn release(round: u64) -> Release {
     Release {
@@ -208,7 +209,7 @@ fn refuses_what_cannot_be_charged() {
     assert!(refused(&|r| r.tree_release = Some(1)).contains("tree"));
     assert!(refused(&|r| r.mechanism = Mechanism::DistributedSkellam).contains("cannot charge"));
     let budget = |epsilon, delta| {
-        let budget = Budget { epsilon, delta, against: View::Published };
+        let budget = Budget { epsilon, delta, against: View::Published, accounting: Accounting::General };
         Ledger::open(Mechanism::CentralGaussian, budget, vec![], &keyed(b"key")).map(|_| ())
     };
     for (epsilon, delta) in [(Some(0.0), 1e-5), (Some(-1.0), 1e-5), (Some(1.0), 0.0), (Some(1.0), 1.0), (None, 2.0)] {

@@ -4,7 +4,7 @@
 use dashu::base::ConversionError;
 use dashu::rational::RBig;
 use learning::privacy::accountant::{SumMechanism, SumNoise, zcdp};
-use learning::privacy::{Budget, DiscreteGaussian, Ledger, Mechanism, Release, Sampled, Sigma, View};
+use learning::privacy::{Accounting, Budget, DiscreteGaussian, Ledger, Mechanism, Release, Sampled, Sigma, View};
 use opendp::combinators::{make_composition, make_zCDP_to_approxDP};
 use opendp::core::Measurement;
 use opendp::domains::{AtomDomain, VectorDomain};
@@ -39,7 +39,7 @@ fn zcdp_of_a_release_and_its_conversion() {
 fn a_ledger_adds_up_as_a_composition() {
     let (sensitivity, delta) = (10.0, 1e-6);
     let sigmas = [50.0, 70.0, 50.0, 900.0, 33.0];
-    let budget = Budget { epsilon: None, delta, against: View::CohortKnown };
+    let budget = Budget { epsilon: None, delta, against: View::CohortKnown, accounting: Accounting::General };
     let sealer = |_: &[u8]| [0; 32];
     let mut ledger = Ledger::open(Mechanism::CentralGaussian, budget, vec![], &sealer).unwrap();
     for (round, &sigma) in (0..).zip(&sigmas) {

@@ -3,8 +3,8 @@
 
 use learning::privacy::plan::{largest_draw, smallest_draw};
 use learning::privacy::{
-    AdaptiveClip, ClipSpec, Goal, Mechanism, NoServerEpsilon, NoiseError, PlanError, PlanRequest, PlanSampling,
-    PrivacySpec, SamplingRate, SamplingSpec, TaskFacts, plan,
+    Accounting, AdaptiveClip, ClipSpec, Goal, Mechanism, NoServerEpsilon, NoiseError, PlanError, PlanRequest,
+    PlanSampling, PrivacySpec, SamplingRate, SamplingSpec, TaskFacts, plan,
 };
 
 fn rate(rate: f64) -> SamplingRate {
@@ -29,6 +29,7 @@ fn request() -> PlanRequest {
         adaptive: false,
         max_weight: 1,
         expected_weight: 1.0,
+        accounting: Accounting::General,
     }
 }
 
@@ -123,6 +124,31 @@ fn more_rounds_cost_more_and_more_participants_less() {
     };
     assert!(at(cohort) <= half && at(cohort - 1) > half, "{cohort}: {} {}", at(cohort), at(cohort - 1));
     assert_eq!(large.cohort_for(&plan, 1e-9).unwrap(), None);
+}
+
+#[test]
+fn closeness_to_continuous_noise_is_tighter_and_named() {
+    let general = plan(&request()).unwrap();
+    assert_eq!(general.epsilon.closeness, None);
+    let close = PlanRequest { accounting: Accounting::Close, ..request() };
+    for mechanism in [Mechanism::CentralGaussian, Mechanism::DistributedDiscreteGaussian] {
+        let plan = plan(&PlanRequest { mechanism, ..close }).unwrap();
+        assert!(plan.noise_multiplier < 0.75 * general.noise_multiplier, "{}", plan.noise_multiplier);
+        let named = plan.epsilon.closeness.unwrap();
+        assert!(named.epsilon > 0.0 && named.epsilon < 1e-6 && named.delta > 0.0, "{named:?}");
+        // Never below what the textbook says of that noise.
+        assert!(plan.epsilon.published > plan.accountant.rdp && plan.epsilon.published < plan.accountant.rdp + 1e-3);
+        assert!(plan.epsilon.published <= 8.0);
+    }
+    // No such proof for Skellam noise, for a cohort of fixed size, or on a coarse grid.
+    let same = |request: PlanRequest| {
+        let general = plan(&PlanRequest { accounting: Accounting::General, ..request }).unwrap();
+        let close = plan(&request).unwrap();
+        assert_eq!(close, general);
+    };
+    same(PlanRequest { mechanism: Mechanism::DistributedSkellam, ..close });
+    same(PlanRequest { sampling: PlanSampling::FixedSize, ..close });
+    same(PlanRequest { modulus_bits: 20, ..close });
 }
 
 #[test]

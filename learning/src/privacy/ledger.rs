@@ -9,7 +9,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::release::{BadRelease, Cost, Epsilons, NoServerEpsilon, Release};
+use super::release::{Accounting, BadRelease, Cost, Epsilons, NoServerEpsilon, Release};
 use super::{Mechanism, View};
 
 /// Seals bytes: a keyed hash, or SHA-256 where no key can be kept. This crate has none of its own.
@@ -34,6 +34,9 @@ pub struct Budget {
     pub delta: f64,
     /// Whose epsilon is held against it.
     pub against: View,
+    /// What the published figure rests on.
+    #[serde(default)]
+    pub accounting: Accounting,
 }
 
 /// One release and where the ledger stands after it.
@@ -173,8 +176,8 @@ pub struct Ledger {
     budget: Budget,
     rows: Vec<SealedRow>,
     cost: Cost,
-    /// The last release's cost: most releases cost what the one before did.
-    last: Option<(Release, Cost)>,
+    /// What releases cost that were seen lately: most cost what one before did.
+    known: Vec<(Release, Cost)>,
 }
 
 impl Ledger {
@@ -193,7 +196,7 @@ impl Ledger {
         if !sane {
             return Err(LedgerError::Budget { epsilon: budget.epsilon, delta: budget.delta });
         }
-        let mut ledger = Self { mechanism, budget, rows: Vec::new(), cost: Cost::zero(), last: None };
+        let mut ledger = Self { mechanism, budget, rows: Vec::new(), cost: Cost::zero(), known: Vec::new() };
         for sealed in rows {
             ledger.admit(sealed, sealer)?;
         }
@@ -236,7 +239,7 @@ impl Ledger {
     /// What has been spent.
     #[must_use]
     pub fn spent(&self) -> Epsilons {
-        self.cost.at(self.budget.delta, NoServerEpsilon::of(self.mechanism))
+        self.total_of(&self.cost)
     }
 
     /// What would have been spent after such a release; an error if that is more than the budget. A round whose planned
@@ -273,7 +276,7 @@ impl Ledger {
         let row = self.row(release, &cost, total);
         let seal = seal_of(&row, self.head(), sealer);
         self.cost = after;
-        self.last = Some((release, cost));
+        self.remember(release, cost);
         self.rows.push(SealedRow { row, seal });
         Ok(&self.rows[self.rows.len() - 1])
     }
@@ -295,16 +298,31 @@ impl Ledger {
         let alike = |last: &Release| {
             (last.sum, last.sampled, last.tree_release) == (release.sum, release.sampled, release.tree_release)
         };
-        match &self.last {
-            Some((last, cost)) if alike(last) => cost.clone(),
-            _ => release.cost(),
+        match self.known.iter().rev().find(|(known, _)| alike(known)) {
+            Some((_, cost)) => cost.clone(),
+            None => release.cost(self.budget.accounting),
         }
+    }
+
+    fn remember(&mut self, release: Release, cost: Cost) {
+        const KNOWN_MAX: usize = 64;
+        if self.known.iter().any(|(_, known)| *known == cost) {
+            return;
+        }
+        if self.known.len() == KNOWN_MAX {
+            self.known.remove(0);
+        }
+        self.known.push((release, cost));
+    }
+
+    fn total_of(&self, cost: &Cost) -> Epsilons {
+        cost.at(self.budget.delta, NoServerEpsilon::of(self.mechanism), self.budget.accounting)
     }
 
     fn after(&self, cost: &Cost) -> Result<(Cost, Epsilons), LedgerError> {
         let mut after = self.cost.clone();
         after.add(cost);
-        let total = after.at(self.budget.delta, NoServerEpsilon::of(self.mechanism));
+        let total = self.total_of(&after);
         let Some(budget) = self.budget.epsilon else { return Ok((after, total)) };
         let of = |epsilons: &Epsilons| match self.budget.against {
             View::Published => epsilons.published,
@@ -344,14 +362,14 @@ impl Ledger {
         let cost = self.cost_of(&row.release);
         let mut after = self.cost.clone();
         after.add(&cost);
-        let total = after.at(self.budget.delta, NoServerEpsilon::of(self.mechanism));
+        let total = self.total_of(&after);
         let server = total.server.zip(row.total.server).is_none_or(|(a, b)| close(a, b));
         let same = close(total.published, row.total.published) && close(total.cohort_known, row.total.cohort_known);
         if !same || !server || total.server_reason != row.total.server_reason {
             return Err(LedgerError::Figures(expected));
         }
         self.cost = after;
-        self.last = Some((row.release, cost));
+        self.remember(row.release, cost);
         self.rows.push(sealed);
         Ok(())
     }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ledger::Budget;
 use super::plan::{Goal, PlanRequest, PlanSampling};
+use super::release::Accounting;
 use super::{AdaptiveClip, SamplingRate};
 
 /// How noise gets into what is released.
@@ -89,6 +90,8 @@ pub struct PrivacySpec {
     pub sampling: Option<SamplingSpec>,
     /// What the budget is held against.
     pub against: View,
+    /// What the published figure rests on.
+    pub accounting: Accounting,
     /// What to do when the budget ends.
     pub on_budget_end: OnBudgetEnd,
 }
@@ -305,6 +308,7 @@ impl PrivacySpec {
             adaptive: matches!(self.clip, Some(ClipSpec::Adaptive(_))),
             max_weight: facts.max_weight,
             expected_weight: facts.expected_weight,
+            accounting: self.accounting,
         })
     }
 
@@ -312,7 +316,7 @@ impl PrivacySpec {
     #[must_use]
     pub fn budget(&self) -> Option<Budget> {
         let delta = self.delta.filter(|_| self.mechanism != Mechanism::None)?;
-        Some(Budget { epsilon: self.epsilon, delta, against: self.against })
+        Some(Budget { epsilon: self.epsilon, delta, against: self.against, accounting: self.accounting })
     }
 }
 

@@ -23,7 +23,7 @@ pub use plan::{Goal, Plan, PlanError, PlanRequest, PlanSampling, plan};
 pub use private_codec::{
     PrivateCodec, PrivateCodecError, PrivateCodecParams, PrivateDecodeError, PrivateEncodeError, PrivateMean,
 };
-pub use release::{BadRelease, Cost, Epsilons, NoServerEpsilon, Release, Sampled};
+pub use release::{Accounting, BadRelease, Cost, Epsilons, NoServerEpsilon, Release, Sampled};
 pub use sample::bernoulli::{BadRate, SamplingRate};
 pub use skellam::{Skellam, Variance};
 pub use sum::{ExactSum, NoisedSum, SumError};

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::accountant::{LossPair, SumMechanism, SumNoise, compose, poisson_gaussian, tree_levels};
 use super::mechanism::NOISE_RANGE;
 use super::noise::{NoiseError, NoiseShares};
-use super::release::{Cost, Epsilons, NoServerEpsilon, Release, Sampled};
+use super::release::{Accounting, Cost, Epsilons, NoServerEpsilon, Release, Sampled};
 use super::{Mechanism, PrivateCodec, PrivateCodecError, PrivateCodecParams, SamplingRate};
 
 /// Noise on the mean beyond this many clipping norms is warned about.
@@ -46,6 +46,8 @@ pub struct PlanRequest {
     pub max_weight: u32,
     /// What a participant is expected to weigh, over `max_weight`.
     pub expected_weight: f64,
+    /// What the published figure rests on.
+    pub accounting: Accounting,
 }
 
 /// What is given.
@@ -165,7 +167,7 @@ impl PlanRequest {
         let release = self.release(&self.codec(noise_multiplier)?)?;
         let points = points.clamp(1, self.rounds);
         let at = |point: u32| u32::try_from(u64::from(self.rounds) * u64::from(point) / u64::from(points));
-        let cost = release.cost();
+        let cost = release.cost(self.accounting);
         let epsilons = |rounds: u32| (rounds, self.epsilons_of(&release, &cost, rounds));
         Ok((1..=points).filter_map(|point| at(point).ok()).map(epsilons).collect())
     }
@@ -327,19 +329,27 @@ impl PlanRequest {
     }
 
     fn epsilons(&self, release: &Release, rounds: u32) -> Epsilons {
-        self.epsilons_of(release, &release.cost(), rounds)
+        self.epsilons_of(release, &release.cost(self.accounting), rounds)
     }
 
     /// A tree costs its levels, everything else so much a round; who knows the cohorts counts a participant's own rounds.
     fn epsilons_of(&self, release: &Release, cost: &Cost, rounds: u32) -> Epsilons {
         let server = NoServerEpsilon::of(self.mechanism);
         if self.mechanism == Mechanism::Tree {
-            return cost.times(u64::from(tree_levels(rounds))).at(self.delta, server);
+            return cost.times(u64::from(tree_levels(rounds))).at(self.delta, server, self.accounting);
         }
         debug_assert!(release.tree_release.is_none());
-        let all = cost.times(u64::from(rounds)).at(self.delta, server);
-        let own = cost.times(u64::from(self.participations.unwrap_or(rounds).min(rounds))).at(self.delta, server);
-        Epsilons { published: all.published.min(own.cohort_known), ..own }
+        let all = cost.times(u64::from(rounds)).at(self.delta, server, self.accounting);
+        let own = cost.times(u64::from(self.participations.unwrap_or(rounds).min(rounds))).at(
+            self.delta,
+            server,
+            self.accounting,
+        );
+        // Whoever does not know the cohorts knows less than whoever does.
+        if own.cohort_known < all.published {
+            return Epsilons { published: own.cohort_known, closeness: None, ..own };
+        }
+        Epsilons { published: all.published, closeness: all.closeness, ..own }
     }
 
     /// The least multiplier that keeps the published epsilon, by bisection; rounded up.

@@ -3,8 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::Mechanism;
+use super::accountant::integer_noise::sum_divergence;
 use super::accountant::{
-    LossPair, RdpCurve, SumMechanism, SumNoise, compose, poisson_sampled, tree_levels, without_replacement, zcdp,
+    CloseCurve, Closeness, LossPair, RdpCurve, SumMechanism, SumNoise, compose, poisson_gaussian, poisson_sampled,
+    tree_levels, without_replacement, zcdp,
 };
 
 /// How the cohort of a release was drawn.
@@ -46,6 +48,18 @@ pub struct Release {
     /// For a tree: which release of the present tree it is, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree_release: Option<u32>,
+}
+
+/// What the published figure of Poisson-sampled releases rests on. Both are bounds on what is really released.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Accounting {
+    /// The bound for any mechanism (Zhu and Wang 2019), applied to the integers' own Rényi bound.
+    #[default]
+    General,
+    /// Also the textbook's bound for continuous noise, plus what discrete noise differs from it by, which the figures then
+    /// name ([`super::accountant::closeness`]); the lower of the two. Not for Skellam noise nor coarse grids.
+    Close,
 }
 
 /// Why the coordinator has no epsilon.
@@ -91,15 +105,20 @@ pub struct Cost {
     pub cohort_known: RdpCurve,
     /// zCDP of the latter, where it has one.
     pub rho: Option<f64>,
-    /// Whether nothing was gained by sampling, so that `rho` also bounds `published`.
-    unsampled: bool,
+    /// The former by way of continuous noise, where that is close.
+    close: Option<CloseCurve>,
 }
 
 impl Cost {
     /// Of nothing.
     #[must_use]
     pub fn zero() -> Self {
-        Self { published: RdpCurve::zero(), cohort_known: RdpCurve::zero(), rho: Some(0.0), unsampled: true }
+        Self {
+            published: RdpCurve::zero(),
+            cohort_known: RdpCurve::zero(),
+            rho: Some(0.0),
+            close: Some(CloseCurve::zero()),
+        }
     }
 
     /// Of both.
@@ -107,7 +126,10 @@ impl Cost {
         self.published.add(&other.published);
         self.cohort_known.add(&other.cohort_known);
         self.rho = self.rho.zip(other.rho).map(|(a, b)| a + b);
-        self.unsampled &= other.unsampled;
+        self.close = self.close.take().zip(other.close.as_ref()).map(|(mut sum, other)| {
+            sum.add(other);
+            sum
+        });
     }
 
     /// Of so many of them.
@@ -117,23 +139,29 @@ impl Cost {
             published: self.published.times(times),
             cohort_known: self.cohort_known.times(times),
             rho: self.rho.map(|rho| rho * times as f64),
-            unsampled: self.unsampled,
+            close: self.close.as_ref().map(|close| close.times(times)),
         }
     }
 
-    /// The epsilons at `delta`.
+    /// The epsilons at `delta`, for a mechanism whose coordinator has one, or has none for this reason.
     #[must_use]
-    pub fn at(&self, delta: f64, server: Option<NoServerEpsilon>) -> Epsilons {
+    pub fn at(&self, delta: f64, server: Option<NoServerEpsilon>, accounting: Accounting) -> Epsilons {
         let concentrated = self.rho.map_or(f64::INFINITY, |rho| zcdp::epsilon(rho, delta));
         let cohort_known = self.cohort_known.epsilon(delta).0.min(concentrated);
-        let sampled = self.published.epsilon(delta).0;
         // Whoever knows less cannot know more.
-        let published = sampled.min(cohort_known);
+        let mut published = self.published.epsilon(delta).0.min(cohort_known);
+        let mut closeness = None;
+        let close = self.close.as_ref().filter(|_| accounting == Accounting::Close);
+        if let Some((epsilon, named)) = close.and_then(|close| close.epsilon(delta))
+            && epsilon < published
+        {
+            (published, closeness) = (epsilon, Some(named));
+        }
         let (server, server_reason) = match server {
             Some(reason) => (None, Some(reason)),
             None => (Some(cohort_known), None),
         };
-        Epsilons { published, cohort_known, server, server_reason }
+        Epsilons { published, cohort_known, server, server_reason, closeness }
     }
 }
 
@@ -149,6 +177,9 @@ pub struct Epsilons {
     pub server: Option<f64>,
     /// Why it has none.
     pub server_reason: Option<NoServerEpsilon>,
+    /// What `published` owes to discrete noise being close to continuous noise, where it rests on that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closeness: Option<Closeness>,
 }
 
 impl Release {
@@ -189,17 +220,16 @@ impl Release {
         }
     }
 
-    /// What it costs.
+    /// What it costs, as far as this accounting needs to know.
     #[must_use]
-    pub fn cost(&self) -> Cost {
+    pub fn cost(&self, accounting: Accounting) -> Cost {
         if let Some(t) = self.tree_release {
             return self.tree_cost(t);
         }
-        let (sum, unsampled) = match self.sampled {
+        let sum = match self.sampled {
             // Replacing one takes its update out and puts another in.
-            Sampled::FixedSize { .. } => (SumMechanism { sensitivity: 2.0 * self.sum.sensitivity, ..self.sum }, false),
-            Sampled::Anyhow => (self.sum, true),
-            Sampled::Poisson { rate } => (self.sum, rate >= 1.0),
+            Sampled::FixedSize { .. } => SumMechanism { sensitivity: 2.0 * self.sum.sensitivity, ..self.sum },
+            Sampled::Anyhow | Sampled::Poisson { .. } => self.sum,
         };
         let cohort_known = sum.curve();
         let published = match self.sampled {
@@ -209,7 +239,23 @@ impl Release {
                 without_replacement(f64::from(cohort) / f64::from(population), |order| sum.bound(order))
             }
         };
-        Cost { published, cohort_known, rho: sum.rho(), unsampled }
+        Cost {
+            published,
+            cohort_known,
+            rho: sum.rho(),
+            close: if accounting == Accounting::Close { self.close() } else { None },
+        }
+    }
+
+    /// Seen as rounded continuous noise; only where that is worth something.
+    fn close(&self) -> Option<CloseCurve> {
+        let Sampled::Poisson { rate } = self.sampled else { return None };
+        let tau = match self.sum.noise {
+            SumNoise::DiscreteGaussian { .. } => 0.0,
+            SumNoise::DiscreteGaussianShares { sigma, shares } => sum_divergence(sigma, shares),
+            SumNoise::Skellam { .. } => return None,
+        };
+        CloseCurve::new(poisson_gaussian(rate, self.noise_multiplier()), self.sum.dimension, self.sum.sigma(), tau)
     }
 
     /// A participant is in one leaf, so in one node of each level: a release costs the levels that it adds.
@@ -217,7 +263,7 @@ impl Release {
         let levels = u64::from(tree_levels(t) - tree_levels(t - 1));
         let curve = self.sum.curve().times(levels);
         let rho = self.sum.rho().map(|rho| rho * levels as f64);
-        Cost { published: curve.clone(), cohort_known: curve, rho, unsampled: true }
+        Cost { published: curve.clone(), cohort_known: curve, rho, close: None }
     }
 
     /// Standard deviation of the noise over the sensitivity.

@@ -4,6 +4,7 @@
 //! converge it is left out rather than guessed. Pure functions of their arguments, computed with one `exp` and one `erfc`
 //! on every platform.
 
+pub mod closeness;
 pub mod curve;
 pub mod integer_noise;
 pub mod pld;
@@ -11,6 +12,7 @@ pub mod sampled;
 mod special;
 pub mod zcdp;
 
+pub use closeness::{CloseCurve, Closeness};
 pub use curve::{ORDERS, RdpCurve};
 pub use integer_noise::{SumMechanism, SumNoise, inflated_sensitivity, tree_levels};
 pub use pld::{Composed, LossPair, PldError, compose};

@@ -1,8 +1,12 @@
 //! Logarithms of binomial coefficients, error functions and sums.
 
-/// `ln(n choose k)` for integers.
+use std::sync::LazyLock;
+
+/// `ln(n choose k)` for integers up to 1024.
 pub(super) fn ln_binomial(n: u32, k: u32) -> f64 {
-    let ln_factorial = |m: u32| libm::lgamma(f64::from(m) + 1.0);
+    static LN_FACTORIALS: LazyLock<Vec<f64>> =
+        LazyLock::new(|| (0..=1024_u32).map(|m| libm::lgamma(f64::from(m) + 1.0)).collect());
+    let ln_factorial = |m: u32| LN_FACTORIALS[m as usize];
     ln_factorial(n) - ln_factorial(k) - ln_factorial(n - k)
 }
 

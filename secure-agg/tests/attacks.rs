@@ -2,6 +2,8 @@
 //! participant that leaves, a message that is refused by name, or a result that leaks nothing.
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
+#[path = "attacks/bounds.rs"]
+mod bounds;
 #[path = "attacks/client.rs"]
 mod client;
 #[path = "attacks/restart.rs"]

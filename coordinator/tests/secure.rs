@@ -8,6 +8,12 @@ mod support;
 mod complaints;
 #[path = "secure/excused.rs"]
 mod excused;
+#[path = "secure/killed.rs"]
+mod killed;
+#[path = "secure/large.rs"]
+mod large;
+#[path = "secure/secrets.rs"]
+mod secrets;
 #[path = "secure/spent.rs"]
 mod spent;
 #[path = "secure/whole_rounds.rs"]

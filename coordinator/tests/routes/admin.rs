@@ -9,7 +9,7 @@ use wire::participant::CheckInReply;
 use wire::problem::{Problem, ProblemType};
 use wire::route;
 
-use crate::support::{Reply, TestCoordinator, input, small_task};
+use crate::support::{Reply, TestCoordinator, input, secure, small_task};
 
 async fn create(t: &TestCoordinator, spec: &Value) -> Reply {
     t.post(&t.operator, route::TASKS, &json!({ "spec": spec })).await
@@ -80,6 +80,89 @@ async fn a_task_whose_sums_could_wrap_or_whose_patterns_match_nothing_is_refused
     spec["modle"] = json!({});
     let detail = create(&t, &spec).await.problem(ProblemType::MalformedRequest);
     assert!(detail.contains("modle"), "{detail}");
+}
+
+/// The only field that is wrong, and what is told about it.
+fn problem(reply: &Reply) -> (String, String) {
+    reply.problem(ProblemType::InvalidTask);
+    let problem: Problem = serde_json::from_slice(&reply.body).unwrap();
+    let [error] = problem.errors.as_slice() else { panic!("{problem:?}") };
+    (error.field.clone(), error.detail.clone())
+}
+
+#[tokio::test]
+async fn secure_aggregation_that_cannot_work_is_refused_with_what_would() {
+    let t = TestCoordinator::start().await;
+    // Of four, three are needed: one may be missing.
+    let mut spec = secure::spec(4);
+    spec["rounds"]["select_max"] = json!(4);
+    spec["secure_aggregation"]["max_dropout_fraction"] = json!(0.6);
+    let (field, detail) = problem(&create(&t, &spec).await);
+    assert_eq!(field, "secure_aggregation.max_dropout_fraction");
+    let largest = detail.split("at most ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+    let largest: u32 = largest.parse().unwrap();
+    spec["secure_aggregation"]["max_dropout_fraction"] = json!(f64::from(largest + 1) / 1e6);
+    assert_eq!(problem(&create(&t, &spec).await).0, "secure_aggregation.max_dropout_fraction");
+    spec["secure_aggregation"]["max_dropout_fraction"] = json!(f64::from(largest) / 1e6);
+    assert_eq!(create(&t, &spec).await.status, 201, "the largest that works does work");
+
+    // More colluders, fewer dropouts.
+    let mut spec = secure::spec(100);
+    spec["name"] = json!("other");
+    spec["secure_aggregation"]["max_corrupt_fraction"] = json!(0.5);
+    let (field, detail) = problem(&create(&t, &spec).await);
+    assert_eq!(field, "secure_aggregation.max_dropout_fraction");
+    assert!(detail.contains("threshold"), "{detail}");
+
+    for (value, wrong) in [
+        (json!({ "max_corrupt_fraction": 0.6 }), "secure_aggregation.max_corrupt_fraction"),
+        (json!({ "max_dropout_fraction": 1.0 }), "secure_aggregation.max_dropout_fraction"),
+        (json!({ "min_cohort": 2 }), "secure_aggregation.min_cohort"),
+        (json!({ "modulus_bits": 33 }), "secure_aggregation.modulus_bits"),
+        (json!({ "clip_range": 0.0 }), "secure_aggregation.clip_range"),
+        (json!({ "share_deadline_ms": 1 }), "secure_aggregation.share_deadline_ms"),
+        (json!({ "confirm_deadline_ms": 1 }), "secure_aggregation.confirm_deadline_ms"),
+        (json!({ "unmask_deadline_ms": 1 }), "secure_aggregation.unmask_deadline_ms"),
+    ] {
+        let mut spec = secure::spec(4);
+        spec["name"] = json!("wrong");
+        spec["secure_aggregation"] = value;
+        let found = fields(&create(&t, &spec).await);
+        assert!(found.iter().any(|field| field == wrong), "{wrong}: {found:?}");
+    }
+}
+
+#[tokio::test]
+async fn sums_that_could_wrap_or_cohorts_that_are_too_small_or_large_for_it_are_refused() {
+    let t = TestCoordinator::start().await;
+    let mut spec = secure::spec(2);
+    let found = fields(&create(&t, &spec).await);
+    assert!(found.iter().all(|field| field.ends_with("min_cohort") || field.ends_with("collect_min")), "{found:?}");
+    let mut large = secure::spec(4);
+    large["rounds"]["select_max"] = json!(2000);
+    let (field, detail) = problem(&create(&t, &large).await);
+    assert!(field == "rounds.select_max" && detail.contains("1024"), "{field}: {detail}");
+    // No room in 16 bits for so many with such weights.
+    spec = secure::spec(4);
+    spec["secure_aggregation"]["modulus_bits"] = json!(16);
+    let (field, detail) = problem(&create(&t, &spec).await);
+    assert!(field == "aggregation" && !detail.is_empty(), "{field}: {detail}");
+    spec["aggregation"] = json!({ "max_weight": 10 });
+    assert_eq!(create(&t, &spec).await.status, 201);
+}
+
+#[tokio::test]
+async fn updates_are_readable_by_nobody_unless_that_is_asked_for() {
+    let t = TestCoordinator::start().await;
+    let mut spec = secure::spec(4);
+    spec.as_object_mut().unwrap().remove("secure_aggregation");
+    let view = create(&t, &spec).await.json();
+    assert_eq!(
+        (&view["updates_readable_by"], &view["spec"]["secure_aggregation"]["enabled"]),
+        (&json!("nobody"), &json!(true))
+    );
+    let view = create(&t, &small_task()).await.json();
+    assert_eq!(view["updates_readable_by"], "operator");
 }
 
 #[tokio::test]

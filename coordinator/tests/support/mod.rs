@@ -5,9 +5,10 @@
 #![allow(clippy::allow_attributes, reason = "whether the next one is needed depends on the test")]
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub(crate) mod die_at;
 pub(crate) mod secure;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -40,6 +41,8 @@ pub(crate) struct TestCoordinator {
     pub(crate) viewer: Who,
     pub(crate) operator: Who,
     pub(crate) admin: Who,
+    /// The body of every answer that was given.
+    pub(crate) told: Mutex<Vec<Vec<u8>>>,
 }
 
 /// Who sends a request.
@@ -110,7 +113,7 @@ impl TestCoordinator {
         let admin = tokens.pop().unwrap();
         let operator = tokens.pop().unwrap();
         let viewer = tokens.pop().unwrap();
-        Self { inner, clock, viewer, operator, admin }
+        Self { inner, clock, viewer, operator, admin, told: Mutex::default() }
     }
 
     /// Ends the process and starts another over the same files; `seed` gives it chance of its own.
@@ -133,6 +136,7 @@ impl TestCoordinator {
         let response = self.inner.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let body = body.collect().await.unwrap().to_bytes().to_vec();
+        self.told.lock().unwrap().push(body.clone());
         Reply { status: parts.status, headers: parts.headers, body }
     }
 

@@ -2,6 +2,7 @@
 //! journal in memory. Everything they say and hear goes through the router.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use coordinator::config::Config;
 use coordinator::model::TaskModel;
 use coordinator::random::Random;
 use coordinator::seal::Sealer;
-use coordinator::work::{Engine, Environment, FailPoint};
+use coordinator::work::{Engine, Environment, FailPoint, WorkConfig};
 use federation::id::{ParticipantId, RoundKey, TaskId};
 use federation::round::{FailureReason, RoundState};
 use federation::task::TaskSpec;
@@ -67,6 +68,8 @@ pub(crate) struct Member {
     pub(crate) client: Option<Client>,
     /// Every snapshot it wrote, the newest last.
     pub(crate) snapshots: Vec<Vec<u8>>,
+    /// What its newest keys are for.
+    pub(crate) invitation: Option<Invitation>,
     pub(crate) place: Option<Assignment>,
     /// The body it sent.
     pub(crate) masked: Vec<u8>,
@@ -116,6 +119,7 @@ impl Member {
             rng: ChaCha20Rng::from_seed([seed; 32]),
             client: None,
             snapshots: Vec::new(),
+            invitation: None,
             place: None,
             masked: Vec::new(),
             words: Vec::new(),
@@ -172,6 +176,7 @@ impl Member {
             None => advertise_keys(setup, &self.signer, &mut self.rng),
         };
         let advertise = self.keep(step.unwrap());
+        self.invitation = Some(invitation.clone());
         keys_json(invitation, &advertise.encode())
     }
 
@@ -180,6 +185,22 @@ impl Member {
         let invitation = self.invited(t).await;
         let keys = self.keys(&invitation);
         let reply = self.check_in_with(t, &keys).await.read();
+        assert!(matches!(reply, CheckInReply::ComeBack { .. }), "{reply:?}");
+    }
+
+    /// Makes other keys than it has checked in with.
+    pub(crate) async fn join_anew(&mut self, t: &TestCoordinator) {
+        let invitation = self.invitation.clone().unwrap();
+        let keys = self.keys(&invitation);
+        let reply = self.check_in_with(t, &keys).await.read();
+        assert!(matches!(reply, CheckInReply::ComeBack { .. }), "{reply:?}");
+    }
+
+    /// Checks in once more with the keys that it has made.
+    pub(crate) async fn come_back(&self, t: &TestCoordinator) {
+        let client = self.client.as_ref().unwrap();
+        let invitation = self.invitation.as_ref().unwrap();
+        let reply = self.check_in_with(t, &keys_json(invitation, &client.resend())).await.read();
         assert!(matches!(reply, CheckInReply::ComeBack { .. }), "{reply:?}");
     }
 
@@ -410,7 +431,8 @@ impl World {
         let clock = Arc::clone(&self.t.clock) as _;
         let sealer = Arc::new(Sealer::open(&self.config.identity.seal_key_file().unwrap(), &random).unwrap());
         let env = Environment::new(store, aggregator, clock, random);
-        Engine::new(Environment { sealer, fail_point, ..env })
+        let config = WorkConfig { fold_inputs: 2, ..env.config };
+        Engine::new(Environment { sealer, fail_point, config, ..env })
     }
 
     /// The round, its latest attempt.
@@ -465,6 +487,58 @@ impl World {
             }
         }
         self.t.work().await;
+    }
+
+    /// The first member that has something to do in this round does it, or all of them check in; false if there is nothing.
+    pub(crate) async fn act_once(&mut self, number: u32) -> bool {
+        let state = self.state(number).await;
+        let (t, model) = (&self.t, &self.model);
+        if state == RoundState::Selecting {
+            for member in &mut self.members {
+                match &member.client {
+                    Some(Client::ShareKeys(_)) => member.come_back(t).await,
+                    _ => member.join(t).await,
+                }
+            }
+            return true;
+        }
+        for member in &mut self.members {
+            match (&member.client, state) {
+                (Some(Client::ShareKeys(_)), RoundState::Sharing) => {
+                    member.assigned(t).await;
+                    member.share(t).await;
+                }
+                (Some(Client::MaskInput(_)), RoundState::Collecting) => member.send_input(t, model).await,
+                (Some(Client::CheckConsistency(_)), RoundState::Confirming) => member.confirm(t).await,
+                (Some(Client::Unmask(_)), RoundState::Unmasking) => member.unmask(t).await,
+                _ => continue,
+            }
+            return true;
+        }
+        false
+    }
+
+    /// Every published version's digest.
+    pub(crate) async fn digests(&self) -> Vec<String> {
+        let models = self.t.get(&self.t.viewer, "/v1/tasks/secure/models").await.json();
+        models["items"].as_array().unwrap().iter().map(|model| model["sha256"].to_string()).collect()
+    }
+
+    /// Everything that lies on disk: rows with their log, and blobs.
+    pub(crate) fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        let mut files = Vec::new();
+        let mut folders = vec![self.folder.as_ref().unwrap().path().to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    files.push((path.clone(), std::fs::read(path).unwrap()));
+                }
+            }
+        }
+        files
     }
 
     /// Lets the present phase run into its deadline.

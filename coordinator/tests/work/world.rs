@@ -1,6 +1,6 @@
 //! A coordinator's facts without its sockets: rows and blobs are written as requests of participants would.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use coordinator::model::TaskModel;
 use coordinator::random::Random;
-use coordinator::work::{Engine, Environment, FailPoint, NoFailPoint, StepError, WorkConfig};
+use coordinator::work::{Engine, Environment, FailPoint, NoFailPoint, WorkConfig};
 use federation::id::{Digest, ParticipantId, RoundKey, TaskId};
 use federation::model_version::ModelVersion;
 use federation::round::{AssignmentState, FailureReason, Round, RoundState};
@@ -27,6 +27,10 @@ use store::entity::round::RoundRow;
 use store::entity::task::TaskRow;
 use store::{BlobRead, BlobStore, BlobWriter, Blobs, Database, Result as StoreResult, Store, StoreConfig, StoreError};
 use uuid::Uuid;
+
+#[path = "../support/die_at.rs"]
+mod die_at;
+pub(crate) use die_at::DieAt;
 
 pub(crate) const START: Timestamp = Timestamp(1_700_000_000_000);
 pub(crate) const DEADLINE: Duration = Duration::from_secs(600);
@@ -491,42 +495,5 @@ impl BlobStore for FaultyBlobs {
     async fn list(&self, older_than: Timestamp) -> StoreResult<Vec<Digest>> {
         self.check(false)?;
         self.inner.list(older_than).await
-    }
-}
-
-/// Lets a worker die: at the `n`-th point it reaches, and counts the points in between.
-#[derive(Debug)]
-pub(crate) struct DieAt {
-    left: Mutex<Option<usize>>,
-    pub(crate) reached: Mutex<HashMap<&'static str, usize>>,
-}
-
-impl DieAt {
-    /// At the point with this index, from 0.
-    pub(crate) fn nth(n: usize) -> Arc<Self> {
-        Arc::new(Self { left: Mutex::new(Some(n)), reached: Mutex::default() })
-    }
-
-    /// Never: only counts.
-    pub(crate) fn never() -> Arc<Self> {
-        Arc::new(Self { left: Mutex::new(None), reached: Mutex::default() })
-    }
-}
-
-impl FailPoint for DieAt {
-    fn reached(&self, point: &'static str) -> Result<(), StepError> {
-        *self.reached.lock().unwrap().entry(point).or_default() += 1;
-        let mut left = self.left.lock().unwrap();
-        match *left {
-            Some(0) => {
-                *left = None;
-                Err(StepError::Stopped(point))
-            }
-            Some(n) => {
-                *left = Some(n - 1);
-                Ok(())
-            }
-            None => Ok(()),
-        }
     }
 }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
-use federation::id::{ParticipantId, RoundKey, TaskId};
+use federation::id::{Digest, ParticipantId, RoundKey, TaskId};
+use federation::round::RoundState;
 use http::{HeaderMap, StatusCode};
 use secure_agg::codec::Message;
 use secure_agg::messages::{Complaint, Consistency, ShareKeys, Unmasking};
@@ -91,12 +92,17 @@ async fn take(
     }
     let attempt: u32 = required(headers, ATTEMPT, "the number of the round's attempt")?;
     let place = Place { round: RoundKey { task, number }, attempt, participant };
-    let seat = take_seat(&app.store, &app.sessions, place.round, attempt, participant).await??;
+    let (state, seat) = match take_seat(&app.store, &app.sessions, place.round, attempt, participant).await? {
+        Ok(seat) => (seat.state, Some(seat)),
+        // Whoever did not hear that its last answer was taken asks when the session is over.
+        Err(Refusal::PhaseClosed { state, .. }) => (state, None),
+        Err(refusal) => return Err(refusal.into()),
+    };
     let bytes = read(headers, body, max_bytes(what)).await?;
     let sha256 = crate::digest(&bytes);
-    if seat.state != what.state() {
-        return repeated(app, &place, what, sha256, &seat).await;
-    }
+    let Some(seat) = seat.filter(|seat| seat.state == what.state()) else {
+        return repeated(app, &place, what, sha256, state).await;
+    };
     judge(app, &place, &seat, what, &bytes).await?;
     let message = SessionMessage {
         round: place.round,
@@ -121,13 +127,7 @@ async fn take(
 }
 
 /// Said again after the round went on, it was heard; said for the first time, it comes too late or too early.
-async fn repeated(
-    app: &App,
-    place: &Place,
-    what: Answer,
-    sha256: federation::id::Digest,
-    seat: &Seat,
-) -> Result<StatusCode> {
+async fn repeated(app: &App, place: &Place, what: Answer, sha256: Digest, state: RoundState) -> Result<StatusCode> {
     let &Place { round, attempt, participant } = place;
     let earlier = app
         .store
@@ -138,7 +138,7 @@ async fn repeated(
     match earlier {
         Some(earlier) if earlier.sha256 == sha256 => Ok(StatusCode::NO_CONTENT),
         Some(_) => Err(Refusal::DifferentMessage.into()),
-        None => Err(Refusal::PhaseClosed { state: seat.state, wanted: what.state() }.into()),
+        None => Err(Refusal::PhaseClosed { state, wanted: what.state() }.into()),
     }
 }
 

@@ -3,14 +3,18 @@
 use std::time::Duration;
 
 use axum::body::Body;
+use federation::round::RoundState;
 use futures_util::{StreamExt as _, stream};
 use http::{Method, Request, StatusCode};
+use secure_agg::codec::Message as _;
+use secure_agg::messages::{MaskedInput, Signed};
 use serde_json::json;
-use wire::headers::{ATTEMPT, CONTENT_SHA256, MEDIA_MASKED_INPUT};
+use wire::headers::{ATTEMPT, CONTENT_SHA256, MEDIA_MASKED_INPUT, SIGNED_INPUT};
 use wire::participant::{Assignment, Receipt};
 use wire::problem::ProblemType;
 use wire::{ParticipantId, route};
 
+use crate::support::secure::World;
 use crate::support::{SMALL_BYTES, TestCoordinator, Who, input, sha256, small_task};
 
 /// A round that collects, with two participants at work.
@@ -281,4 +285,120 @@ async fn an_update_with_bits_behind_its_end_is_refused_and_the_round_goes_on() {
     let mut bad = good.clone();
     *bad.last_mut().unwrap() |= 0xf0;
     refused_alone(&s, &bad, &good).await;
+}
+
+/// A round under secure aggregation that collects; what everybody signed for its input, sent by nobody yet.
+async fn secure_scene() -> (World, Vec<MaskedInput>) {
+    let mut world = World::new(4).await;
+    world.up_to(1, RoundState::Collecting).await;
+    let mut signed = Vec::new();
+    for member in &mut world.members {
+        signed.push(member.mask(&world.t, &world.model).await);
+    }
+    (world, signed)
+}
+
+#[tokio::test]
+async fn a_signed_input_is_accepted_and_the_same_bytes_get_the_same_receipt() {
+    let (world, signed) = secure_scene().await;
+    let first = &world.members[0];
+    let send = async || world.t.send(&first.who, first.upload(&first.masked, &signed[0])).await;
+    let receipt: Receipt = send().await.read();
+    assert_eq!((receipt.sha256, receipt.bytes), (sha256(&first.masked), world.model.packed_len()));
+    world.t.advance(Duration::from_secs(5));
+    assert_eq!(send().await.read::<Receipt>(), receipt);
+    // A receipt is given again without asking for the signature once more.
+    let mut request = first.upload(&first.masked, &signed[0]);
+    request.headers_mut().remove(SIGNED_INPUT);
+    assert_eq!(world.t.send(&first.who, request).await.read::<Receipt>(), receipt);
+    for (member, signed) in world.members.iter().zip(&signed).skip(1) {
+        assert_eq!(world.t.send(&member.who, member.upload(&member.masked, signed)).await.status, 200);
+    }
+    world.t.work().await;
+    assert_eq!(world.state(1).await, RoundState::Confirming);
+    assert_eq!(send().await.read::<Receipt>(), receipt, "when the round has gone on");
+    let mut other = first.masked.clone();
+    other[0] ^= 1;
+    let reply = world.t.send(&first.who, first.upload(&other, &signed[0])).await;
+    reply.problem(ProblemType::DifferentInput);
+}
+
+#[tokio::test]
+async fn an_input_without_its_own_signature_is_not_accepted() {
+    let (world, signed) = secure_scene().await;
+    let (t, first, second) = (&world.t, &world.members[0], &world.members[1]);
+    let mut request = first.upload(&first.masked, &signed[0]);
+    request.headers_mut().remove(SIGNED_INPUT);
+    let detail = t.send(&first.who, request).await.problem(ProblemType::MalformedRequest);
+    assert!(detail.contains(SIGNED_INPUT), "{detail}");
+    for garbage in ["%%%", "", "AAAA"] {
+        let mut request = first.upload(&first.masked, &signed[0]);
+        request.headers_mut().insert(SIGNED_INPUT, garbage.parse().unwrap());
+        t.send(&first.who, request).await.problem(ProblemType::MalformedRequest);
+    }
+    // Of another sender, for its body or for this one.
+    let detail =
+        t.send(&first.who, first.upload(&first.masked, &signed[1])).await.problem(ProblemType::SessionRejected);
+    assert!(detail.starts_with("not_expected"), "{detail}");
+    let forged = Signed::sign(signed[0].body.clone(), &second.signer).unwrap();
+    let other_sid = |mut body: secure_agg::messages::MaskedInputBody| {
+        body.sid[0] ^= 1;
+        Signed::sign(body, &first.signer).unwrap()
+    };
+    let other_masks = |mut body: secure_agg::messages::MaskedInputBody| {
+        body.dealers[0] ^= 1;
+        Signed::sign(body, &first.signer).unwrap()
+    };
+    let longer = |mut body: secure_agg::messages::MaskedInputBody| {
+        body.bytes += 4;
+        Signed::sign(body, &first.signer).unwrap()
+    };
+    for (message, code) in [
+        (forged, "signature"),
+        (other_sid(signed[0].body.clone()), "wrong_session"),
+        (other_masks(signed[0].body.clone()), "other_masks"),
+        (longer(signed[0].body.clone()), "input_bytes"),
+    ] {
+        let reply = t.send(&first.who, first.upload(&first.masked, &message)).await;
+        let detail = reply.problem(ProblemType::SessionRejected);
+        assert!(detail.starts_with(code), "{detail}");
+    }
+    // Signed for another body.
+    let mut other = first.masked.clone();
+    other[5] ^= 1;
+    t.send(&first.who, first.upload(&other, &signed[0])).await.problem(ProblemType::DigestMismatch);
+    let view = world.view(1).await;
+    assert_eq!(view.reported, 0);
+    assert_eq!(t.inner.store.blobs().list(wire::Timestamp(i64::MAX)).await.unwrap().len(), 1, "only the model");
+    // None of it stands in the way of the real one.
+    assert_eq!(t.send(&first.who, first.upload(&first.masked, &signed[0])).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_masked_input_is_not_judged_by_what_it_might_hold() {
+    // Garbage under the masks shows in the sum alone; the form is judged.
+    let (world, signed) = secure_scene().await;
+    let first = &world.members[0];
+    let body = vec![0xff; first.masked.len()];
+    let mut said = signed[0].body.clone();
+    said.digest = secure_agg::upload::digest(&body);
+    let message = Signed::sign(said, &first.signer).unwrap();
+    assert_eq!(MaskedInput::decode(&message.encode()).unwrap(), message);
+    assert_eq!(world.t.send(&first.who, first.upload(&body, &message)).await.status, 200);
+}
+
+#[tokio::test]
+async fn who_dealt_nothing_sends_no_input() {
+    let mut world = World::new(4).await;
+    world.up_to(1, RoundState::Sharing).await;
+    world.act(RoundState::Sharing, |at| at < 3).await;
+    world.time_out().await;
+    let signed = world.members[0].mask(&world.t, &world.model).await;
+    let mut said = signed.body;
+    said.sender = 4;
+    let (silent, body) = (&world.members[3], &world.members[0].masked);
+    let message = Signed::sign(said, &silent.signer).unwrap();
+    let reply = world.t.send(&silent.who, silent.upload(body, &message)).await;
+    let detail = reply.problem(ProblemType::SessionRejected);
+    assert!(detail.starts_with("not_expected"), "{detail}");
 }

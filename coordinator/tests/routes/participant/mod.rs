@@ -1,6 +1,8 @@
 //! What participants ask.
 
 mod abandon;
+mod announcements;
+mod answers;
 mod check_in;
 mod enroll;
 mod masked_input;

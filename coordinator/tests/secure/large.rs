@@ -1,0 +1,31 @@
+//! A hundred participants, thirty of whom fall silent.
+
+use federation::round::RoundState;
+use serde_json::json;
+
+use crate::support::secure::{Drops, World};
+
+#[tokio::test]
+async fn a_hundred_participants_of_whom_thirty_drop_out() {
+    let mut world = World::with(100, |spec| spec["secure_aggregation"]["max_dropout_fraction"] = json!(0.44)).await;
+    let drops: Vec<_> = (0..100)
+        .map(|at| match at % 10 {
+            3 => Drops::Shares,
+            5 => Drops::Input,
+            7 => Drops::Answer,
+            _ => Drops::Never,
+        })
+        .collect();
+    let view = world.run(1, &drops).await;
+    assert_eq!((view.state, view.cohort, view.reported), (RoundState::Completed, 100, 80));
+    let session = view.secure_aggregation.unwrap();
+    assert_eq!((session.threshold, session.tolerated_corrupt, session.out_degree), (56, 10, 99));
+    assert_eq!((session.shared, session.included, session.signed, session.unmasked), (90, 80, 80, 70));
+    assert_eq!(world.released(1).await, Some(world.plain(1, |at| drops[at] > Drops::Input)));
+    // Ten dealers sent no input: of each pair of them and a survivor one mask, and a self mask of each survivor.
+    let words = u64::try_from(world.model.codec.len()).unwrap();
+    assert!(view.work.unwrap().keystream_bytes >= (10 * 80 + 80) * 4 * words);
+    // A whole roster of them is told once per participant, as a cohort's answers are.
+    let sharing = view.phases.iter().find(|phase| phase.state == RoundState::Sharing).unwrap();
+    assert!(sharing.bytes_down > sharing.bytes_up / 2, "{sharing:?}");
+}

@@ -1,0 +1,43 @@
+//! A worker that dies where a test wants it to.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use coordinator::work::{FailPoint, StepError};
+
+/// Lets a worker die: at the `n`-th point it reaches, and counts the points in between.
+#[derive(Debug)]
+pub(crate) struct DieAt {
+    left: Mutex<Option<usize>>,
+    pub(crate) reached: Mutex<HashMap<&'static str, usize>>,
+}
+
+impl DieAt {
+    /// At the point with this index, from 0.
+    pub(crate) fn nth(n: usize) -> Arc<Self> {
+        Arc::new(Self { left: Mutex::new(Some(n)), reached: Mutex::default() })
+    }
+
+    /// Never: only counts.
+    pub(crate) fn never() -> Arc<Self> {
+        Arc::new(Self { left: Mutex::new(None), reached: Mutex::default() })
+    }
+}
+
+impl FailPoint for DieAt {
+    fn reached(&self, point: &'static str) -> Result<(), StepError> {
+        *self.reached.lock().unwrap().entry(point).or_default() += 1;
+        let mut left = self.left.lock().unwrap();
+        match *left {
+            Some(0) => {
+                *left = None;
+                Err(StepError::Stopped(point))
+            }
+            Some(n) => {
+                *left = Some(n - 1);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+}

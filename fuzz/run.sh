@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # fuzz/run.sh SECONDS [SEED] [TARGET…]: replays every target's corpus and tries changed inputs for so many seconds each. Ends with an
-# error on the first crash; the input is then under fuzz/artifacts/. Needs the stable toolchain alone. By coverage, on nightly:
-#   cd fuzz && cargo +nightly fuzz run --features libfuzzer TARGET
+# error on the first crash; the input is then under fuzz/artifacts/. Needs the stable toolchain alone. guided.sh is the same by coverage.
 set -euo pipefail
 cd "$(dirname "$0")"
 seconds=${1:?how many seconds for each target}

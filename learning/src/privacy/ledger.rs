@@ -7,6 +7,8 @@
 //! forge them; with a plain hash only accidents and careless hands are found. Rows cut off the end are found by comparing
 //! [`Ledger::head`] with a copy kept elsewhere.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::release::{Accounting, BadRelease, Cost, Epsilons, NoServerEpsilon, Release};
@@ -175,6 +177,8 @@ pub struct Ledger {
     mechanism: Mechanism,
     budget: Budget,
     rows: Vec<SealedRow>,
+    /// Rounds and attempts in the rows.
+    charged: BTreeSet<(u64, u32)>,
     cost: Cost,
     /// What releases cost that were seen lately: most cost what one before did.
     known: Vec<(Release, Cost)>,
@@ -196,7 +200,14 @@ impl Ledger {
         if !sane {
             return Err(LedgerError::Budget { epsilon: budget.epsilon, delta: budget.delta });
         }
-        let mut ledger = Self { mechanism, budget, rows: Vec::new(), cost: Cost::zero(), known: Vec::new() };
+        let mut ledger = Self {
+            mechanism,
+            budget,
+            rows: Vec::new(),
+            charged: BTreeSet::new(),
+            cost: Cost::zero(),
+            known: Vec::new(),
+        };
         for sealed in rows {
             ledger.admit(sealed, sealer)?;
         }
@@ -276,6 +287,7 @@ impl Ledger {
         let row = self.row(release, &cost, total);
         let seal = seal_of(&row, self.head(), sealer);
         self.cost = after;
+        self.charged.insert((release.round, release.attempt));
         self.remember(release, cost);
         self.rows.push(SealedRow { row, seal });
         Ok(&self.rows[self.rows.len() - 1])
@@ -287,11 +299,10 @@ impl Ledger {
             return Err(LedgerError::Mechanism { expected: self.mechanism, got: release.mechanism });
         }
         let (round, attempt) = (release.round, release.attempt);
-        let same = |sealed: &&SealedRow| (sealed.row.release.round, sealed.row.release.attempt) == (round, attempt);
-        match self.rows.iter().rev().find(same) {
-            Some(_) => Err(LedgerError::Twice { round, attempt }),
-            None => Ok(()),
+        if self.charged.contains(&(round, attempt)) {
+            return Err(LedgerError::Twice { round, attempt });
         }
+        Ok(())
     }
 
     fn cost_of(&self, release: &Release) -> Cost {
@@ -369,6 +380,7 @@ impl Ledger {
             return Err(LedgerError::Figures(expected));
         }
         self.cost = after;
+        self.charged.insert((row.release.round, row.release.attempt));
         self.remember(row.release, cost);
         self.rows.push(sealed);
         Ok(())

@@ -9,7 +9,7 @@ use client_sdk::journal::Journal;
 use client_sdk::journal::MemoryJournal;
 use client_sdk::learning::{MetricValue, Parameters};
 use client_sdk::participant::snapshot;
-use client_sdk::{Participant, Trained, Trainer, TrainerError, TrainingJob};
+use client_sdk::{Participant, SecurityPolicy, Trained, Trainer, TrainerError, TrainingJob};
 use support::{Coordinator, task};
 
 /// A value whose bytes no header and no other weight has.
@@ -41,6 +41,7 @@ async fn run(personal: bool) -> (Coordinator, Vec<Vec<f32>>, Arc<MemoryJournal>)
     coordinator.world(|world| world.personal = personal);
     let (seen, journal) = (Arc::default(), Arc::new(MemoryJournal::new()));
     let mut participant = Participant::builder()
+        .secure_aggregation(SecurityPolicy::optional())
         .transport(coordinator.clone())
         .enrollment_token("token")
         .journal(Arc::clone(&journal))
@@ -93,6 +94,7 @@ async fn a_damaged_record_is_an_error_not_a_fresh_start() {
     coordinator.world(|world| world.rounds = 4);
     journal.save(&snapshot::personal(task()), b"damaged").unwrap();
     let mut participant = Participant::builder()
+        .secure_aggregation(SecurityPolicy::optional())
         .transport(coordinator.clone())
         .journal(journal)
         .trainer(Secretive(Arc::default()))
@@ -127,7 +129,10 @@ async fn they_are_not_kept_when_training_diverged() {
     let coordinator = Coordinator::new(1);
     coordinator.world(|world| world.personal = true);
     let journal = Arc::new(MemoryJournal::new());
-    let builder = Participant::builder().transport(coordinator.clone()).enrollment_token("token");
+    let builder = Participant::builder()
+        .secure_aggregation(SecurityPolicy::optional())
+        .transport(coordinator.clone())
+        .enrollment_token("token");
     let mut participant = builder.journal(Arc::clone(&journal)).trainer(Diverging).build().unwrap();
     participant.run(std::future::pending()).await.unwrap();
     assert_eq!(coordinator.world(|world| world.abandoned.clone()), [(1, "training_failed")]);

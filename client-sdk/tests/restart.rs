@@ -9,13 +9,13 @@ use std::time::Duration;
 use client_sdk::clock::Now;
 use client_sdk::identity::SigningKey;
 use client_sdk::journal::{Journal, MemoryJournal};
-use client_sdk::participant::machine::{Action, Input, Machine, Saved, Settings};
+use client_sdk::participant::machine::{Action, Input, Machine, Saved};
 use client_sdk::participant::snapshot;
 use client_sdk::transport::Transport;
 use client_sdk::{Outcome, Trainer};
 use futures_util::FutureExt;
 use rcgen::PublicKeyData;
-use support::{Coordinator, Fault, Nudge, answer, secrets};
+use support::{Coordinator, Fault, Nudge, answer, in_the_clear, secrets};
 use wire::Timestamp;
 use zeroize::Zeroizing;
 
@@ -57,7 +57,7 @@ impl Device {
         let saved = Saved { identity: load(snapshot::IDENTITY), round: load(snapshot::ROUND) };
         let token = Some(Zeroizing::new("token".to_owned()));
         let (entropy, secrets) = ([self.processes; 32], secrets([self.processes; 32]));
-        Machine::new(Settings::default(), token, &saved, SigningKey::generate, entropy, secrets).unwrap()
+        Machine::new(in_the_clear(), token, &saved, SigningKey::generate, entropy, secrets).unwrap()
     }
 
     fn perform(&mut self, action: Action) -> Input {

@@ -146,7 +146,7 @@ fn an_invitation_that_cannot_work_is_declined() {
 fn an_update_goes_out_uncovered_only_if_the_app_allows_it() {
     let hub = Hub::new(1, 1);
     hub.world(|world| world.plain = true);
-    let mut device = Device::new(0, &hub, policy(|policy| policy.required = true));
+    let mut device = Device::new(0, &hub, Settings::default());
     for _ in 0..40 {
         device.step(None);
     }
@@ -155,7 +155,7 @@ fn an_update_goes_out_uncovered_only_if_the_app_allows_it() {
     assert!(!hub.world(|world| world.calls.iter().any(|(_, call)| *call == "fetch" || *call == "upload")));
 
     hub.world(|world| world.open(1, 1));
-    let mut device = Device::new(0, &hub, Settings::default());
+    let mut device = Device::new(0, &hub, policy(|policy| policy.required = false));
     while !device.events.iter().any(|event| matches!(event, Event::Assigned { .. })) {
         device.step(None);
     }

@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use client_sdk::clock::Now;
 use client_sdk::journal::{FileJournal, Journal, JournalError, MemoryJournal};
-use client_sdk::participant::machine::{Action, Input, Machine, Request, Saved, Settings};
+use client_sdk::participant::machine::{Action, Input, Machine, Request, Saved};
 use client_sdk::participant::snapshot;
-use client_sdk::{Participant, ParticipantError};
+use client_sdk::{Participant, ParticipantError, SecurityPolicy};
 use support::cohort::Hub;
 use support::device::{cohort, deal_garbage, finish};
-use support::{Coordinator, Fault, Nudge, participant, secrets, sha256, task};
+use support::{Coordinator, Fault, Nudge, in_the_clear, participant, secrets, sha256, task};
 use wire::Timestamp;
 use wire::participant::Answer;
 use zeroize::Zeroizing;
@@ -34,14 +34,7 @@ fn record(name: &str) -> Zeroizing<Vec<u8>> {
 
 fn machine(identity: &str, round: Option<&str>) -> Result<Machine, ParticipantError> {
     let saved = Saved { identity: Some(record(identity)), round: round.map(record) };
-    Machine::new(
-        Settings::default(),
-        None,
-        &saved,
-        || unreachable!("the key is in the record"),
-        [0; 32],
-        secrets([0; 32]),
-    )
+    Machine::new(in_the_clear(), None, &saved, || unreachable!("the key is in the record"), [0; 32], secrets([0; 32]))
 }
 
 fn first_request(mut machine: Machine) -> Request {
@@ -85,8 +78,13 @@ async fn personal_tensors_are_still_joined() {
     journal.save(&snapshot::personal(task()), &record("personal.record")).unwrap();
     let trainer = Nudge::default();
     let seen = Arc::clone(&trainer.seen);
-    let mut participant =
-        Participant::builder().transport(coordinator).journal(journal).trainer(trainer).build().unwrap();
+    let mut participant = Participant::builder()
+        .secure_aggregation(SecurityPolicy::optional())
+        .transport(coordinator)
+        .journal(journal)
+        .trainer(trainer)
+        .build()
+        .unwrap();
     participant.run(std::future::pending()).await.unwrap();
     assert_eq!(seen.lock().unwrap()[0], [1.0, 1.0, 1.0, 1.0 / 3.0, 1.0 / 3.0]);
 }
@@ -100,7 +98,10 @@ fn damaged_records_are_clear_errors() {
         let journal = FileJournal::open(folder.path()).unwrap();
         journal.save(snapshot::IDENTITY, &record("identity.record")).unwrap();
         journal.save(name, bytes).unwrap();
-        let builder = Participant::builder().transport(Coordinator::new(1)).journal(journal);
+        let builder = Participant::builder()
+            .secure_aggregation(SecurityPolicy::optional())
+            .transport(Coordinator::new(1))
+            .journal(journal);
         let error = builder.trainer(Nudge::default()).build().map(|_| ()).unwrap_err().to_string();
         assert!(error.contains(name) && error.contains("backup"), "{error}");
     }
@@ -126,6 +127,7 @@ impl Journal for Full {
 async fn on_a_full_disk_nothing_is_sent_that_could_not_be_kept() {
     let coordinator = Coordinator::new(1);
     let mut participant = Participant::builder()
+        .secure_aggregation(SecurityPolicy::optional())
         .transport(coordinator.clone())
         .enrollment_token("token")
         .journal(Full(MemoryJournal::new()))
@@ -155,7 +157,7 @@ fn of_session(state: &str) -> Request {
     let record = |name: String| Some(Zeroizing::new(std::fs::read(folder("v2").join(name)).unwrap()));
     let saved = Saved { identity: record("identity.record".into()), round: record(format!("round-{state}.record")) };
     let fresh_key = || unreachable!("the key is in the record");
-    first_request(Machine::new(Settings::default(), None, &saved, fresh_key, [0; 32], secrets([0; 32])).unwrap())
+    first_request(Machine::new(in_the_clear(), None, &saved, fresh_key, [0; 32], secrets([0; 32])).unwrap())
 }
 
 #[test]
@@ -181,7 +183,7 @@ fn every_damage_to_a_session_is_found() {
             let saved =
                 Saved { identity: Some(Zeroizing::new(identity.clone())), round: Some(Zeroizing::new(round.to_vec())) };
             let fresh_key = || unreachable!("the key is in the record");
-            Machine::new(Settings::default(), None, &saved, fresh_key, [0; 32], secrets([0; 32])).map(|_| ())
+            Machine::new(in_the_clear(), None, &saved, fresh_key, [0; 32], secrets([0; 32])).map(|_| ())
         };
         load(&record).unwrap();
         for length in (0..record.len()).step_by(7) {
@@ -228,7 +230,10 @@ async fn write_the_records_of_version_1() {
     coordinator.script("upload", vec![Fault::Lost; 1000]);
     let journal = Arc::new(MemoryJournal::new());
     let participant = || {
-        let builder = Participant::builder().transport(coordinator.clone()).enrollment_token("token");
+        let builder = Participant::builder()
+            .secure_aggregation(SecurityPolicy::optional())
+            .transport(coordinator.clone())
+            .enrollment_token("token");
         builder.journal(Arc::clone(&journal)).trainer(Nudge::default()).build().unwrap()
     };
     let keep = |record: &str, name: &str| std::fs::write(file(name), journal.load(record).unwrap().unwrap()).unwrap();

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use client_sdk::journal::MemoryJournal;
 use client_sdk::learning::{Layout, MetricValue, Parameters, TensorSpec};
-use client_sdk::{Event, Participant, Trained, Trainer, TrainerError, TrainingJob};
+use client_sdk::{Event, Participant, SecurityPolicy, Trained, Trainer, TrainerError, TrainingJob};
 use support::Coordinator;
 
 type Metrics = Vec<(String, MetricValue)>;
@@ -40,6 +40,7 @@ async fn run(
     let errors = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&errors);
     let mut participant = Participant::builder()
+        .secure_aggregation(SecurityPolicy::optional())
         .transport(coordinator.clone())
         .enrollment_token("token")
         .journal(MemoryJournal::new())

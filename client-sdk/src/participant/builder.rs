@@ -154,8 +154,8 @@ impl Builder {
         self
     }
 
-    /// What to demand of secure aggregation, beyond what every session must be; default: what the task says, which
-    /// [`Event::Assigned`] tells.
+    /// What to demand of secure aggregation, beyond what every session must be. Default: that there is one; rounds in which
+    /// the coordinator could read the update are refused.
     #[must_use]
     pub fn secure_aggregation(mut self, policy: SecurityPolicy) -> Self {
         self.settings.security = policy;

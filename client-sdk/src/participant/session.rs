@@ -25,7 +25,7 @@ use crate::transport::Place;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SecurityPolicy {
     /// Refuse rounds without secure aggregation, in which the coordinator can read the update. Without this the participant
-    /// does what the task says; [`super::Event::Assigned`] tells which it is.
+    /// does what the task says, so what it sends is the coordinator's choice; [`super::Event::Assigned`] tells which it is.
     pub required: bool,
     /// Fewest participants in a cohort, at least 3.
     pub min_cohort: u16,
@@ -38,11 +38,17 @@ pub struct SecurityPolicy {
 
 impl Default for SecurityPolicy {
     fn default() -> Self {
-        Self { required: false, min_cohort: 3, min_tolerated_corrupt: 0.0, min_included: 0 }
+        Self { required: true, min_cohort: 3, min_tolerated_corrupt: 0.0, min_included: 0 }
     }
 }
 
 impl SecurityPolicy {
+    /// Takes part as well where the coordinator can read the update.
+    #[must_use]
+    pub fn optional() -> Self {
+        Self { required: false, ..Self::default() }
+    }
+
     /// Whether the numbers can be met by any session.
     pub(super) fn is_valid(&self) -> bool {
         (0.0..=0.5).contains(&self.min_tolerated_corrupt)

@@ -20,9 +20,9 @@ use bytes::Bytes;
 use client_sdk::entropy::Secrets;
 use client_sdk::identity::Identity;
 use client_sdk::learning::{Layout, MetricValue, Parameters, TensorSpec, checkpoint};
-use client_sdk::participant::machine::{Input, Request};
+use client_sdk::participant::machine::{Input, Request, Settings};
 use client_sdk::transport::{Abandonment, Place, Transport, TransportError, Upload};
-use client_sdk::{Trained, Trainer, TrainerError, TrainingJob};
+use client_sdk::{SecurityPolicy, Trained, Trainer, TrainerError, TrainingJob};
 use futures_util::FutureExt as _;
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
@@ -45,6 +45,11 @@ pub fn task() -> TaskId {
 
 pub fn participant() -> ParticipantId {
     "00000000-0000-0000-0000-00000000000b".parse().unwrap()
+}
+
+/// For tasks without secure aggregation, which no participant takes unless it is told to.
+pub fn in_the_clear() -> Settings {
+    Settings { security: SecurityPolicy::optional(), ..Settings::default() }
 }
 
 /// Randomness that a test can repeat.

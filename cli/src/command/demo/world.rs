@@ -4,11 +4,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use client_sdk::CandleTrainer;
 use client_sdk::journal::FileJournal;
 use client_sdk::participant::{Event, Outcome as End, Participant};
 use client_sdk::train::Device;
 use client_sdk::transport::Place;
+use client_sdk::{CandleTrainer, SecurityPolicy};
 use coordinator::Running;
 use coordinator::config::Config;
 use datasets::Dataset;
@@ -229,6 +229,7 @@ impl Life {
             .name(&self.name)
             .task(plan::TASK)
             .seed(Some(self.seed))
+            .secure_aggregation(SecurityPolicy { required: self.drops.secure, ..SecurityPolicy::default() })
             .on_event(move |event| match event {
                 Event::Enrolled { participant, .. } => {
                     let sender = enrolled.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -236,6 +237,7 @@ impl Life {
                     let _ = sender.map(|sender| sender.send(*participant));
                 }
                 Event::TrainingFailed { error, .. } => output.note(format!("{name}: {error}")),
+                Event::Refused { reason, .. } => output.note(format!("{name} takes no part: {reason}")),
                 Event::Retry { what, error, .. } => tracing::debug!("{name}: cannot {what}: {error}"),
                 _ => {}
             });

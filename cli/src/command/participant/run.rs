@@ -5,11 +5,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use client_sdk::CandleTrainer;
 use client_sdk::journal::FileJournal;
 use client_sdk::participant::{BuildError, Event, Outcome as End, Participant, ParticipantError};
 use client_sdk::train::DeviceChoice;
 use client_sdk::transport::Place;
+use client_sdk::{CandleTrainer, SecurityPolicy};
 use url::Url;
 
 use crate::command::token::parse_label;
@@ -47,6 +47,9 @@ pub(crate) struct Run {
     /// Which of the --participants shards is this one's, from 0
     #[arg(long, default_value_t = 0)]
     index: u32,
+    /// Take part as well in tasks whose updates the coordinator can read
+    #[arg(long)]
+    insecure_aggregation: bool,
     /// Where to train: auto, cpu, cuda or metal
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
@@ -98,6 +101,7 @@ impl Run {
             .journal(journal)
             .trainer(trainer)
             .seed(self.data.seed)
+            .secure_aggregation(SecurityPolicy { required: !self.insecure_aggregation, ..SecurityPolicy::default() })
             .on_event(move |event| tell(output, event));
         if let Some(token) = &self.enrollment_token {
             builder = builder.enrollment_token(token);
@@ -156,9 +160,18 @@ fn tell(output: Output, event: &Event) {
             output.event("enrolled", &serde_json::json!({ "participant": participant, "name": name }));
             output.line(format!("enrolled as {name} ({participant})"));
         }
-        Event::Assigned { place, cohort, .. } => {
-            json("assigned", place, serde_json::json!({ "cohort": cohort }));
-            output.line(format!("round {}: drawn into a cohort of {cohort}", place.round));
+        Event::Assigned { place, cohort, is_secure, .. } => {
+            json("assigned", place, serde_json::json!({ "cohort": cohort, "secure_aggregation": is_secure }));
+            let readable = if *is_secure { "" } else { "; the coordinator can read the update" };
+            output.line(format!("round {}: drawn into a cohort of {cohort}{readable}", place.round));
+        }
+        Event::Unmasked { place, signers } => {
+            json("unmasked", place, serde_json::json!({ "signers": signers }));
+            output.line(format!("round {}: helped to open the sum, with {signers} who signed for it", place.round));
+        }
+        Event::Refused { place, reason } => {
+            json("refused", place, serde_json::json!({ "reason": reason }));
+            output.note(format!("round {}: this participant takes no part: {reason}", place.round));
         }
         Event::Evaluated { place, metrics: found } => {
             json("evaluated", place, serde_json::json!({ "metrics": by_name(found) }));

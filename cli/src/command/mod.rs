@@ -11,6 +11,7 @@ mod devices;
 mod migrate;
 pub(crate) mod model;
 pub(crate) mod participant;
+mod privacy;
 mod round;
 mod serve;
 mod task;
@@ -62,6 +63,11 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: token::TokenCommand,
     },
+    /// Plan differential privacy before anybody trains
+    Privacy {
+        #[command(subcommand)]
+        command: privacy::PrivacyCommand,
+    },
     /// Say whether a configuration can be used, and what it amounts to
     CheckConfig(check_config::CheckConfig),
     /// Show the devices that could sum, which one would, and why the others would not
@@ -80,6 +86,7 @@ impl Command {
             Self::Task { .. }
             | Self::Model { .. }
             | Self::Token { .. }
+            | Self::Privacy { .. }
             | Self::CheckConfig(_)
             | Self::Devices(_)
             | Self::Migrate(_) => false,
@@ -107,6 +114,7 @@ impl Command {
             Self::Model { command } => command.run(output).await,
             Self::Participant { command } => command.run(output).await,
             Self::Token { command } => command.run(output).await,
+            Self::Privacy { command } => command.run(output),
         }
     }
 }

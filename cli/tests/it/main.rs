@@ -7,5 +7,6 @@ mod demo;
 mod exit_codes;
 mod killed;
 mod operator;
+mod privacy;
 mod processes;
 mod support;

@@ -1,0 +1,416 @@
+//! `tributary privacy plan`: the noise for an epsilon or the epsilons of a noise, and how much of the signal is left.
+//!
+//! Asks what a task with the same `[privacy]` would ask, so that the answers are the task's.
+
+use std::path::PathBuf;
+
+use federation::task::SecureAggregationSpec;
+use learning::privacy::plan::smallest_draw;
+use learning::privacy::{
+    Accounting, AdaptiveClip, ClipSpec, Mechanism, NoServerEpsilon, Plan, PlanError, PlanRequest, PrivacySpec,
+    SamplingRate, SamplingSpec, SpecProblem, TaskFacts, plan,
+};
+
+use super::chart;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{Align, Output, Table, number};
+
+/// Poisson cohorts are sometimes small: noise shares count on what all but this part of the rounds have.
+const SMALL_COHORTS: f64 = 0.01;
+/// Points of a curve.
+const CURVE_POINTS: u32 = 240;
+
+/// What is planned.
+#[derive(clap::Args)]
+#[command(group(clap::ArgGroup::new("goal").required(true).args(["epsilon", "noise"])))]
+pub(crate) struct PlanArgs {
+    /// Participants enrolled
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    population: u32,
+    /// Participants that a round is expected to have
+    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..))]
+    cohort: u32,
+    /// Rounds that the promise is to last for
+    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    rounds: u32,
+    /// Probability with which the promise may fail; well below one over the population
+    #[arg(long, value_name = "D", allow_negative_numbers = true)]
+    delta: f64,
+    /// The published epsilon to keep: the least noise that does is looked for
+    #[arg(long, value_name = "E", allow_negative_numbers = true)]
+    epsilon: Option<f64>,
+    /// The noise multiplier, noise over sensitivity, instead of --epsilon
+    #[arg(long, value_name = "Z", allow_negative_numbers = true)]
+    noise: Option<f64>,
+    /// How cohorts are drawn: poisson (each with probability M/N), fixed (exactly M) or none (anyhow) [default: poisson]
+    #[arg(long, value_enum, hide_possible_values = true)]
+    sampling: Option<Sampling>,
+    /// central_gaussian, distributed_discrete_gaussian, distributed_skellam, tree or local
+    #[arg(long, default_value = "central_gaussian", value_parser = parse_mechanism)]
+    mechanism: Mechanism,
+    /// Bound on the published epsilon under Poisson sampling: general, or close (by way of continuous noise)
+    #[arg(long, default_value = "general", value_parser = parse_accounting)]
+    accounting: Accounting,
+    /// Shared parameters of the model; the default is `linear` on MNIST
+    #[arg(long, value_name = "P", default_value_t = 7850)]
+    parameters: u64,
+    /// Bits of the modulus that sums are taken by, 16 to 32
+    #[arg(long, value_name = "BITS", default_value_t = 32)]
+    modulus_bits: u8,
+    /// Let the clipping norm adapt, which takes a part of the noise
+    #[arg(long)]
+    adaptive_clip: bool,
+    /// Part of a cohort that may drop out, where shares of noise are added [default: as in a task]
+    #[arg(long, value_name = "PART", allow_negative_numbers = true)]
+    dropouts: Option<f64>,
+    /// Part of a cohort that may tell the coordinator their shares of the noise [default: as in a task]
+    #[arg(long, value_name = "PART", allow_negative_numbers = true)]
+    colluders: Option<f64>,
+    /// Say which cohort would bring epsilon down to this [default: half of what it is]
+    #[arg(long, value_name = "E", allow_negative_numbers = true)]
+    want_epsilon: Option<f64>,
+    /// Plot epsilon over rounds into this file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+/// How cohorts are drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Sampling {
+    /// Everybody with the same probability.
+    Poisson,
+    /// So many, exactly.
+    Fixed,
+    /// Nothing is assumed.
+    None,
+}
+
+/// The answer.
+#[derive(serde::Serialize)]
+struct Planned {
+    #[serde(flatten)]
+    plan: Plan,
+    mechanism: Mechanism,
+    accounting: Accounting,
+    population: u32,
+    cohort: u32,
+    rounds: u32,
+    delta: f64,
+    parameters: u64,
+    sampling: Sampling,
+    /// M/N, where that is the probability of being drawn.
+    sampling_rate: Option<f64>,
+    /// What shares of noise count on; nothing where there are none.
+    shares: Option<Shares>,
+    cohort_for: CohortFor,
+    svg: Option<PathBuf>,
+}
+
+/// Whom shares of noise count on.
+#[derive(Clone, Copy, serde::Serialize)]
+struct Shares {
+    /// Fewest survivors a sum may have.
+    smallest_cohort: u32,
+    /// How many of those may collude with the coordinator.
+    colluders: u32,
+}
+
+/// What a larger cohort would do.
+#[derive(serde::Serialize)]
+struct CohortFor {
+    /// The published epsilon wanted.
+    epsilon: f64,
+    /// Smallest cohort that keeps it at the same noise on the mean; nothing if none does.
+    cohort: Option<u32>,
+}
+
+fn parse_mechanism(text: &str) -> Result<Mechanism, String> {
+    Mechanism::ALL.into_iter().find(|mechanism| mechanism.as_str() == text).ok_or_else(|| {
+        "a mechanism is central_gaussian, distributed_discrete_gaussian, distributed_skellam, tree or local".to_owned()
+    })
+}
+
+fn parse_accounting(text: &str) -> Result<Accounting, String> {
+    match text {
+        "general" => Ok(Accounting::General),
+        "close" => Ok(Accounting::Close),
+        _ => Err("an accounting is general or close".to_owned()),
+    }
+}
+
+impl PlanArgs {
+    pub(super) fn run(self, output: Output) -> Outcome {
+        let shares = self.shares()?;
+        let request = self.request(shares)?;
+        let plan = plan(&request).map_err(|error| no_plan(&error))?;
+        let cohort_for = self.cohort_for(&request, &plan)?;
+        if let Some(path) = &self.svg {
+            let curve = request.curve(plan.noise_multiplier, CURVE_POINTS).map_err(|error| no_plan(&error))?;
+            std::fs::write(path, chart::epsilon_over_rounds(&curve, &self.subject(), self.delta))
+                .map_err(Failure::because(Exit::Io, format!("cannot write {}", path.display())))?;
+        }
+        let sampling = self.sampling();
+        let planned = Planned {
+            plan,
+            mechanism: self.mechanism,
+            accounting: self.accounting,
+            population: self.population,
+            cohort: self.cohort,
+            rounds: self.rounds,
+            delta: self.delta,
+            parameters: self.parameters,
+            sampling,
+            sampling_rate: (sampling == Sampling::Poisson).then(|| self.rate()),
+            shares: self.mechanism.needs_secure_aggregation().then_some(shares),
+            cohort_for,
+            svg: self.svg.clone(),
+        };
+        output.answer(&planned, || self.words(&planned));
+        Ok(())
+    }
+
+    fn sampling(&self) -> Sampling {
+        let usual = if self.mechanism == Mechanism::Tree { Sampling::None } else { Sampling::Poisson };
+        self.sampling.unwrap_or(usual)
+    }
+
+    fn rate(&self) -> f64 {
+        f64::from(self.cohort) / f64::from(self.population)
+    }
+
+    fn sampling_rate(&self) -> Outcome<SamplingRate> {
+        SamplingRate::new(self.rate()).map_err(Failure::because(Exit::Usage, "--cohort over --population"))
+    }
+
+    /// Of the smallest cohort that is drawn, since a larger one has more survivors to make up for more colluders.
+    fn shares(&self) -> Outcome<Shares> {
+        if self.cohort > self.population {
+            let (cohort, population) = (self.cohort, self.population);
+            return Err(misused("--cohort", format!("must be at most --population, {population}, not {cohort}")));
+        }
+        let usual = SecureAggregationSpec::default();
+        let dropouts = part("--dropouts", self.dropouts, usual.max_dropout_fraction)?;
+        let colluders = part("--colluders", self.colluders, usual.max_corrupt_fraction)?;
+        let poisson = self.sampling() == Sampling::Poisson;
+        let drawn = if poisson {
+            smallest_draw(self.population, self.sampling_rate()?, 0.0, SMALL_COHORTS).clamp(1, self.cohort)
+        } else {
+            self.cohort
+        };
+        Ok(Shares { smallest_cohort: part_of(drawn, 1.0 - dropouts).max(1), colluders: part_of(drawn, colluders) })
+    }
+
+    /// What a task would ask.
+    fn request(&self, shares: Shares) -> Outcome<PlanRequest> {
+        let clip = if self.adaptive_clip {
+            ClipSpec::Adaptive(AdaptiveClip { quantile: 0.5, initial: 1.0, learning_rate: 0.2 })
+        } else {
+            ClipSpec::Fixed(1.0)
+        };
+        let spec = PrivacySpec {
+            mechanism: self.mechanism,
+            noise_multiplier: self.noise,
+            epsilon: self.epsilon,
+            delta: Some(self.delta),
+            rounds: Some(self.rounds),
+            clip: Some(clip),
+            sampling: match self.sampling() {
+                Sampling::Poisson => Some(SamplingSpec::Poisson(self.sampling_rate()?)),
+                Sampling::Fixed => Some(SamplingSpec::FixedSize(self.cohort)),
+                Sampling::None => None,
+            },
+            accounting: self.accounting,
+            ..PrivacySpec::default()
+        };
+        let facts = TaskFacts {
+            population: self.population,
+            cohort: self.cohort,
+            parameters: self.parameters,
+            modulus_bits: self.modulus_bits,
+            smallest_cohort: shares.smallest_cohort,
+            colluders: if self.mechanism.needs_secure_aggregation() { shares.colluders } else { 0 },
+            rounds: self.rounds,
+            max_weight: 1,
+            expected_weight: 1.0,
+        };
+        spec.request(&facts).map_err(|problems| impossible(&problems))
+    }
+
+    fn cohort_for(&self, request: &PlanRequest, plan: &Plan) -> Outcome<CohortFor> {
+        let epsilon = self.want_epsilon.unwrap_or(0.5 * plan.epsilon.published);
+        if self.want_epsilon.is_some_and(|wanted| !(wanted.is_finite() && wanted > 0.0)) {
+            return Err(misused("--want-epsilon", format!("must be finite and above 0, not {epsilon}")));
+        }
+        let cohort = request.cohort_for(plan, epsilon).map_err(|error| no_plan(&error))?;
+        Ok(CohortFor { epsilon, cohort })
+    }
+
+    /// What is planned, in a line.
+    fn subject(&self) -> String {
+        let (cohort, population) = (number(self.cohort.into()), number(self.population.into()));
+        let drawn = match self.sampling() {
+            Sampling::Poisson => {
+                format!("about {cohort} of {population} participants (Poisson, q = {})", figure(self.rate()))
+            }
+            Sampling::Fixed => format!("exactly {cohort} of {population} participants"),
+            Sampling::None => format!("{cohort} of {population} participants, drawn anyhow"),
+        };
+        let rounds =
+            if self.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", number(self.rounds.into())) };
+        format!("{rounds} of {drawn}, {}", self.mechanism.as_str())
+    }
+
+    fn words(&self, planned: &Planned) -> String {
+        let plan = &planned.plan;
+        let mut lines = vec![
+            format!("{}, {} parameters", self.subject(), number(self.parameters)),
+            String::new(),
+            format!("noise multiplier   {}", figure(plan.noise_multiplier)),
+            format!("noise on the mean  {} times the clipping norm", figure(plan.noise_to_signal)),
+            format!("delta              {:e}", self.delta),
+        ];
+        if let Some(Shares { smallest_cohort, colluders }) = planned.shares {
+            lines.push(format!(
+                "shares of noise    {smallest_cohort} survivors are enough, {colluders} of them may collude"
+            ));
+        }
+        lines.extend([String::new(), epsilons(plan)]);
+        if let Some(closeness) = plan.epsilon.closeness {
+            lines.push(format!(
+                "Of published, {:.1e}, and of delta, {:.1e}, are the distance of discrete from continuous noise.",
+                closeness.epsilon, closeness.delta
+            ));
+        }
+        let pld = plan.accountant.pld.map_or_else(|| "in the hundreds".to_owned(), figure);
+        lines.push(format!(
+            "For comparison, the textbook's Poisson-subsampled continuous Gaussian with this multiplier:\n\
+             epsilon {} by Rényi divergence (RDP), {pld} by loss distribution (PLD).\n",
+            figure(plan.accountant.rdp)
+        ));
+        let wanted = figure(planned.cohort_for.epsilon);
+        lines.push(match planned.cohort_for.cohort {
+            Some(cohort) => format!(
+                "With the same noise on the mean, a cohort of {} brings the published epsilon to {wanted}.",
+                number(cohort.into())
+            ),
+            None => format!(
+                "With the same noise on the mean, no cohort of this population brings the published epsilon to {wanted}."
+            ),
+        });
+        if let Some(path) = &planned.svg {
+            lines.push(format!("Epsilon over rounds is plotted in {}.", path.display()));
+        }
+        lines.extend(plan.warnings.iter().map(|warning| format!("warning: {warning}")));
+        lines.join("\n")
+    }
+}
+
+fn epsilons(plan: &Plan) -> String {
+    let mut table = Table::new(&[("AGAINST", Align::Left), ("EPSILON", Align::Right), ("THAT IS", Align::Left)]);
+    let mut row = |name: &str, value: String, whom: &str| table.row(vec![name.to_owned(), value, whom.to_owned()]);
+    row("published", figure(plan.epsilon.published), "those who see the models and not who took part");
+    row("cohort_known", figure(plan.epsilon.cohort_known), "those who also see who took part");
+    let (server, whom) = match (plan.epsilon.server, plan.epsilon.server_reason) {
+        (Some(server), _) => (figure(server), "the coordinator itself"),
+        (None, Some(NoServerEpsilon::ServerTrusted)) => {
+            ("none".to_owned(), "the coordinator, which adds the noise and so sees the sum without it")
+        }
+        (None, _) => ("none".to_owned(), "the coordinator: there is no noise"),
+    };
+    row("server", server, whom);
+    table.render("")
+}
+
+/// Four digits, no more zeros than that.
+pub(super) fn figure(value: f64) -> String {
+    let magnitude = value.abs();
+    if !value.is_finite() {
+        "unbounded".to_owned()
+    } else if magnitude == 0.0 {
+        "0".to_owned()
+    } else if !(1e-4..1e6).contains(&magnitude) {
+        format!("{value:.2e}")
+    } else {
+        let digits = (1_u32..=7).find(|&digits| magnitude * 10_f64.powi(digits.cast_signed()) >= 1000.0).unwrap_or(8);
+        let digits = if magnitude >= 1000.0 { 0 } else { digits as usize };
+        let text = format!("{value:.digits$}");
+        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+    }
+}
+
+fn part(flag: &str, given: Option<f64>, usual: f64) -> Outcome<f64> {
+    let part = given.unwrap_or(usual);
+    if (0.0..1.0).contains(&part) {
+        Ok(part)
+    } else {
+        Err(misused(flag, format!("must be a part of the cohort, from 0 to below 1, not {part}")))
+    }
+}
+
+fn part_of(count: u32, part: f64) -> u32 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a count is one")]
+    let part = (f64::from(count) * part + 1e-9).floor() as u32;
+    part
+}
+
+fn misused(flag: &str, problem: String) -> Failure {
+    Failure::new(Exit::Usage, format!("{flag} {problem}"))
+}
+
+/// The flag that a field of a task or of a plan is given with.
+fn flag(field: &str) -> String {
+    match field {
+        "noise_multiplier" => "--noise".to_owned(),
+        "max_cohort" => "the largest cohort that is drawn".to_owned(),
+        field if field.starts_with("clip") => "--adaptive-clip".to_owned(),
+        field => format!("--{}", field.replace('_', "-")),
+    }
+}
+
+fn impossible(problems: &[SpecProblem]) -> Failure {
+    let words: Vec<String> =
+        problems.iter().map(|problem| format!("{} {}", flag(problem.field), problem.problem)).collect();
+    Failure::new(Exit::Usage, words.join("\n"))
+}
+
+fn no_plan(error: &PlanError) -> Failure {
+    use learning::privacy::PrivateCodecError;
+    match error {
+        PlanError::Range { name, range, value } | PlanError::Codec(PrivateCodecError::Range { name, range, value }) => {
+            misused(&flag(name), format!("must be {range}, not {value}"))
+        }
+        error => Failure::new(Exit::Usage, error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_four_digits() {
+        let cases = [
+            (8.0, "8"),
+            (7.999_6, "8"),
+            (7.991_2, "7.991"),
+            (0.012_345, "0.01235"),
+            (123.456, "123.5"),
+            (98_765.4, "98765"),
+            (0.0, "0"),
+            (0.25, "0.25"),
+            (1e-7, "1.00e-7"),
+            (1000.0, "1000"),
+            (f64::INFINITY, "unbounded"),
+        ];
+        for (value, text) in cases {
+            assert_eq!(figure(value), text);
+        }
+    }
+
+    #[test]
+    fn parts_of_a_cohort_are_not_lost_to_rounding() {
+        assert_eq!((part_of(100, 1.0 - 0.3), part_of(10, 0.1), part_of(9, 0.1)), (70, 1, 0));
+        assert!(part("--dropouts", Some(1.0), 0.3).is_err() && part("--dropouts", Some(f64::NAN), 0.3).is_err());
+    }
+}

@@ -1,0 +1,274 @@
+//! `privacy plan`: the figures of Google's dp-accounting come out of it, what it promises holds, and nonsense is refused.
+
+use serde_json::Value;
+
+use crate::support::{Ran, run};
+
+/// 50 of 200 participants for 60 rounds, and what else is said.
+const USUAL: &str = "--population 200 --cohort 50 --rounds 60 --delta 1e-5";
+
+fn plan_as(format: &str, args: &str) -> Ran {
+    let mut all = vec!["--format", format, "privacy", "plan"];
+    all.extend(args.split_whitespace());
+    run(&all)
+}
+
+fn planned(args: &str) -> Value {
+    plan_as("json", args).data()
+}
+
+fn number(data: &Value, pointer: &str) -> f64 {
+    data.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("{pointer} in {data}"))
+}
+
+fn published(args: &str) -> f64 {
+    number(&planned(args), "/epsilon/published")
+}
+
+/// `learning/tests/data/dp_oracle.csv`, kind poisson_gaussian: RDP on the same orders, PLD on the grid of 1e-4.
+#[test]
+fn both_accountants_say_what_the_oracle_says() {
+    let rows = [
+        ("--population 10000 --cohort 100 --rounds 1000 --delta 1e-5 --noise 1", 2.10136652542, 1.82824364559),
+        ("--population 10000 --cohort 100 --rounds 10000 --delta 1e-5 --noise 1.1", 5.63201067008, 5.19262012388),
+        ("--population 10000 --cohort 10 --rounds 10000 --delta 1e-6 --noise 0.8", 1.70362528616, 0.947323863973),
+        ("--population 200 --cohort 20 --rounds 1000 --delta 1e-5 --noise 2", 8.94695679582, 8.27929338167),
+        ("--population 60000 --cohort 256 --rounds 14062 --delta 1e-5 --noise 1.1", 2.59655586979, 2.38168600223),
+        ("--population 300 --cohort 300 --rounds 1000 --delta 1e-6 --noise 20", 8.84687435851, 8.30622505365),
+    ];
+    for (args, rdp, pld) in rows {
+        let data = planned(args);
+        let (got_rdp, got_pld) = (number(&data, "/accountant/rdp"), number(&data, "/accountant/pld"));
+        assert!((got_rdp / rdp - 1.0).abs() < 1e-6, "{args}: RDP {got_rdp}, not {rdp}");
+        // A finer grid may be below the oracle's, by what the grid of 1e-4 costs at most.
+        assert!(got_pld > 0.98 * pld && got_pld < 1.02 * pld, "{args}: PLD {got_pld}, not {pld}");
+        // What is released is discrete and rounded: its bound is no lower than the textbook's.
+        assert!(number(&data, "/epsilon/published") >= 0.999 * got_pld, "{data}");
+        assert!(number(&data, "/epsilon/cohort_known") >= number(&data, "/epsilon/published"), "{data}");
+    }
+}
+
+#[test]
+fn an_epsilon_is_kept_with_the_least_noise() {
+    let data = planned(&format!("{USUAL} --epsilon 8"));
+    let (z, epsilon) = (number(&data, "/noise_multiplier"), number(&data, "/epsilon/published"));
+    assert!(epsilon <= 8.0 && epsilon > 7.99, "{data}");
+    assert_eq!(planned(&format!("{USUAL} --noise {z}"))["epsilon"], data["epsilon"]);
+    assert!(published(&format!("{USUAL} --noise {}", 0.999 * z)) > 8.0);
+}
+
+#[test]
+fn the_coordinator_has_an_epsilon_where_it_is_not_trusted() {
+    for (mechanism, trusted) in [
+        ("central_gaussian", true),
+        ("tree", true),
+        ("distributed_discrete_gaussian", false),
+        ("distributed_skellam", false),
+        ("local", false),
+    ] {
+        let args = format!("{USUAL} --noise 4 --mechanism {mechanism}");
+        let data = planned(&args);
+        assert_eq!(data["mechanism"], mechanism);
+        let epsilon = &data["epsilon"];
+        let said = plan_as("text", &args);
+        if trusted {
+            assert_eq!((&epsilon["server"], &epsilon["server_reason"]), (&Value::Null, &"server_trusted".into()));
+            assert!(said.stdout.contains("server           none"), "{said}");
+        } else {
+            assert_eq!((&epsilon["server"], &epsilon["server_reason"]), (&epsilon["cohort_known"], &Value::Null));
+            assert!(!said.stdout.contains("none"), "{said}");
+        }
+        // Shares count on those who are left of a small cohort, without colluders.
+        let shares = mechanism.starts_with("distributed");
+        assert_eq!(data["shares"].is_object(), shares, "{data}");
+        assert!(!shares || (data["shares"]["smallest_cohort"] == 25 && data["shares"]["colluders"] == 3), "{data}");
+    }
+}
+
+#[test]
+fn sampling_is_what_was_asked_for() {
+    let [poisson, fixed, none] = ["poisson", "fixed", "none"].map(|sampling| {
+        let data = planned(&format!("{USUAL} --noise 4 --sampling {sampling}"));
+        assert_eq!(data["sampling"], sampling);
+        data
+    });
+    let of = |data: &Value| (number(data, "/epsilon/published"), number(data, "/epsilon/cohort_known"));
+    assert_eq!(planned(&format!("{USUAL} --noise 4")), poisson, "Poisson is the default");
+    assert_eq!(number(&poisson, "/sampling_rate"), 0.25);
+    assert!(fixed["sampling_rate"].is_null());
+    assert!(of(&poisson).0 < of(&fixed).0 && of(&poisson).1 < of(&fixed).1, "{poisson} {fixed}");
+    assert_eq!(of(&none).0, of(&none).1);
+    assert_eq!(of(&none).1, of(&poisson).1);
+}
+
+#[test]
+fn closeness_to_continuous_noise_is_asked_for_and_named() {
+    let args = format!("{USUAL} --epsilon 8");
+    let (general, close) = (planned(&args), planned(&format!("{args} --accounting close")));
+    assert_eq!((&general["accounting"], &close["accounting"]), (&"general".into(), &"close".into()));
+    assert!(number(&close, "/noise_multiplier") < 0.75 * number(&general, "/noise_multiplier"), "{close}");
+    assert!(number(&close, "/epsilon/closeness/epsilon") > 0.0 && general["epsilon"]["closeness"].is_null());
+    let said = plan_as("text", &format!("{args} --accounting close"));
+    assert!(said.stdout.contains("distance of discrete from continuous noise"), "{said}");
+}
+
+#[test]
+fn noise_that_drowns_the_mean_is_warned_about() {
+    let quiet = planned("--population 20000 --cohort 5000 --rounds 60 --delta 1e-5 --epsilon 8");
+    assert!(number(&quiet, "/noise_to_signal") < 5.0);
+    assert_eq!(quiet["warnings"], serde_json::json!([]));
+    let args = format!("{USUAL} --epsilon 8 --parameters 1000000");
+    let loud = planned(&args);
+    // z sqrt(P) / m, and a little for rounding.
+    let least = number(&loud, "/noise_multiplier") * 1000.0 / 50.0;
+    let ratio = number(&loud, "/noise_to_signal");
+    assert!(ratio > 5.0 && ratio >= least && ratio < 1.05 * least, "{ratio} {least}");
+    let said = plan_as("text", &args);
+    assert_eq!(said.code, 0, "{said}");
+    assert!(said.stdout.contains("warning: the noise on the mean is"), "{said}");
+}
+
+#[test]
+fn the_cohort_that_is_named_keeps_the_epsilon_and_one_fewer_does_not() {
+    let at = |cohort: u64| {
+        let noise = cohort as f64 / 50.0;
+        published(&format!("--population 20000 --cohort {cohort} --rounds 60 --delta 1e-5 --noise {noise}"))
+    };
+    let args = "--population 20000 --cohort 50 --rounds 60 --delta 1e-5 --noise 1";
+    let data = planned(&format!("{args} --want-epsilon 0.5"));
+    let cohort = data["cohort_for"]["cohort"].as_u64().unwrap();
+    assert_eq!(number(&data, "/cohort_for/epsilon"), 0.5);
+    assert!(at(cohort) <= 0.5 && at(cohort - 1) > 0.5, "{cohort}");
+    let half = planned(args);
+    assert_eq!(number(&half, "/cohort_for/epsilon"), 0.5 * number(&half, "/epsilon/published"));
+    assert!(planned(&format!("{args} --want-epsilon 1e-9"))["cohort_for"]["cohort"].is_null());
+}
+
+#[test]
+fn people_are_told_everything() {
+    let ran = plan_as("text", &format!("{USUAL} --epsilon 8 --want-epsilon 4"));
+    assert_eq!(ran.code, 0, "{ran}");
+    for words in [
+        "60 rounds of about 50 of 200 participants (Poisson, q = 0.25), central_gaussian",
+        "noise multiplier",
+        "times the clipping norm",
+        "published",
+        "cohort_known",
+        "sees the sum without it",
+        "(RDP)",
+        "(PLD)",
+        "brings the published epsilon to 4.",
+    ] {
+        assert!(ran.stdout.contains(words), "{words:?} in {ran}");
+    }
+}
+
+#[test]
+fn nonsense_is_refused_with_what_would_be_right() {
+    let of = |rest: &str| format!("--population 200 --cohort 50 --rounds 60 {rest}");
+    let cases = [
+        (of("--delta 1 --epsilon 8"), "--delta must be above 0 and below 1"),
+        (of("--delta 0 --epsilon 8"), "--delta must be above 0 and below 1"),
+        (of("--delta NaN --epsilon 8"), "--delta must be above 0 and below 1"),
+        (of("--delta -0.5 --epsilon 8"), "--delta must be above 0 and below 1"),
+        (format!("{USUAL} --epsilon 0"), "--epsilon must be finite and above 0"),
+        (format!("{USUAL} --epsilon -1"), "--epsilon must be finite and above 0"),
+        (format!("{USUAL} --epsilon inf"), "--epsilon must be finite and above 0"),
+        (format!("{USUAL} --epsilon 1e-7"), "no noise multiplier up to"),
+        (format!("{USUAL} --noise 0"), "--noise must be between 0.01 and 10000"),
+        (format!("{USUAL} --noise -1"), "--noise must be between 0.01 and 10000"),
+        (format!("{USUAL} --noise NaN"), "--noise must be between 0.01 and 10000"),
+        (USUAL.to_owned(), "--epsilon <E>|--noise <Z>"),
+        (format!("{USUAL} --epsilon 8 --noise 1"), "cannot be used with '--noise <Z>'"),
+        (
+            "--population 200 --cohort 201 --rounds 60 --delta 1e-5 --noise 1".to_owned(),
+            "--cohort must be at most --population, 200, not 201",
+        ),
+        ("--population 200 --cohort 0 --rounds 60 --delta 1e-5 --noise 1".to_owned(), "--cohort"),
+        ("--population 200 --cohort 50 --rounds 0 --delta 1e-5 --noise 1".to_owned(), "--rounds"),
+        (format!("{USUAL} --noise 1 --parameters 0"), "--parameters must be 1 to 2^28"),
+        (format!("{USUAL} --noise 1 --modulus-bits 40"), "--modulus-bits must be 16 to 32"),
+        (format!("{USUAL} --noise 1 --modulus-bits 16 --parameters 10000000"), "modulus_bits"),
+        (format!("{USUAL} --noise 1 --mechanism none"), "choose a mechanism"),
+        (format!("{USUAL} --noise 1 --mechanism laplace"), "a mechanism is central_gaussian"),
+        (format!("{USUAL} --noise 1 --accounting moments"), "an accounting is general or close"),
+        (format!("{USUAL} --noise 1 --sampling oort"), "--sampling"),
+        (format!("{USUAL} --noise 1 --mechanism tree --sampling poisson"), "--sampling gains nothing with a tree"),
+        (format!("{USUAL} --noise 1 --mechanism local --adaptive-clip"), "use a fixed clip"),
+        (format!("{USUAL} --noise 1 --want-epsilon 0"), "--want-epsilon must be finite and above 0"),
+        (format!("{USUAL} --noise 1 --dropouts 1"), "--dropouts must be a part of the cohort"),
+        (
+            format!("{USUAL} --noise 1 --mechanism distributed_skellam --dropouts 0.5 --colluders 0.5"),
+            "somebody honest",
+        ),
+        (
+            "--population 1000 --cohort 400 --rounds 60 --delta 1e-5 --noise 0.2 --modulus-bits 16 --parameters 1000 \
+             --mechanism distributed_discrete_gaussian --sampling none --dropouts 0 --colluders 0"
+                .to_owned(),
+            "units in all would do",
+        ),
+    ];
+    for (args, words) in cases {
+        let ran = plan_as("json", &args);
+        assert_eq!(ran.code, 2, "{args}: {ran}");
+        assert_eq!(ran.envelope()["data"]["exit_code"], 2);
+        assert!(ran.stderr.contains(words), "{args} does not say {words:?}: {ran}");
+    }
+}
+
+#[test]
+fn the_plot_is_well_formed_and_shows_both_curves() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("plan.svg");
+    let file = path.to_str().unwrap();
+    for (rounds, rest) in [(60, "--epsilon 8"), (1, "--noise 0.01"), (1_000_000, "--noise 30 --mechanism tree")] {
+        let data = planned(&format!("--population 200 --cohort 50 --rounds {rounds} --delta 1e-5 {rest} --svg {file}"));
+        assert_eq!(data["svg"], file);
+        let svg = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(well_formed(&svg), Ok(()), "{svg}");
+        assert!(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\""), "{svg}");
+        assert!(svg.contains("prefers-color-scheme: dark") && svg.contains(">rounds</text>"), "{svg}");
+        for name in ["published", "cohort_known"] {
+            let drawn = format!("<path class=\"curve {name}\" d=\"M");
+            let (_, line) = svg.split_once(&drawn).unwrap();
+            let points = line.split('"').next().unwrap().matches('L').count();
+            assert_eq!(points, rounds.min(240), "a point for every round, up to 240");
+            assert!(svg.contains(&format!(">{name}: ")), "{svg}");
+        }
+        assert!(!svg.contains("NaN") && svg.len() < 40_000, "{}", svg.len());
+    }
+    let nowhere = plan_as("text", &format!("{USUAL} --epsilon 8 --svg /no/such/folder/plan.svg"));
+    assert_eq!(nowhere.code, 15, "{nowhere}");
+    assert!(nowhere.stderr.contains("/no/such/folder/plan.svg") && nowhere.stdout.is_empty(), "{nowhere}");
+}
+
+/// Every element is closed in its order, every attribute has its quotes, nothing is escaped wrongly.
+fn well_formed(xml: &str) -> Result<(), String> {
+    let mut open = Vec::new();
+    let mut rest = xml;
+    while let Some((text, tag)) = rest.split_once('<') {
+        if text.contains(['>', '&']) {
+            return Err(format!("stray character in {text:?}"));
+        }
+        let (tag, after) = tag.split_once('>').ok_or("a tag without an end")?;
+        if let Some(name) = tag.strip_prefix('/') {
+            if open.pop() != Some(name) {
+                return Err(format!("</{name}> closes something else"));
+            }
+        } else {
+            let empty = tag.ends_with('/');
+            let (name, attributes) = tag.trim_end_matches('/').split_once(' ').unwrap_or((tag, ""));
+            let parts: Vec<&str> = attributes.split('"').collect();
+            if parts.len().is_multiple_of(2)
+                || parts.iter().step_by(2).any(|key| !key.is_empty() && !key.ends_with('='))
+            {
+                return Err(format!("attributes of <{tag}>"));
+            }
+            if !empty {
+                open.push(name);
+            }
+        }
+        rest = after;
+    }
+    if open.is_empty() && rest.trim().is_empty() { Ok(()) } else { Err(format!("{open:?} is open before {rest:?}")) }
+}

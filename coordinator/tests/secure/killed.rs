@@ -177,3 +177,21 @@ async fn a_place_is_given_again_until_the_last_answer() {
     let view = world.run(2, &[Drops::Never; 5]).await;
     assert_eq!(view.state, RoundState::Completed);
 }
+
+#[tokio::test]
+async fn cancelled_while_the_sum_is_opened_nothing_is_released() {
+    let mut world = world().await;
+    world.up_to(1, RoundState::Unmasking).await;
+    for member in &mut world.members {
+        member.unmask(&world.t).await;
+    }
+    let died = world.engine(DieAt::nth(3), 1).step_all().await;
+    assert!(matches!(died, Err(StepError::Stopped("release_sum: after the blob"))), "{died:?}");
+    assert_eq!(world.t.post(&world.t.operator, "/v1/tasks/secure/cancel", &json!({})).await.status, 200);
+    world.restart().await;
+    world.t.advance(LEASE);
+    world.t.work().await;
+    assert_eq!(world.state(1).await, RoundState::Cancelled);
+    assert_eq!(world.released(1).await, None);
+    assert_eq!(world.digests().await.len(), 1, "the initial model");
+}

@@ -1,11 +1,15 @@
 //! Rounds that fail: before inputs can be out the number is tried again; after that it is spent, and the next one trains anew.
 
+use coordinator::work::StepError;
 use federation::round::{FailureReason, RoundState};
 use federation::task::TaskStatus;
+use secure_agg::codec::Message as _;
+use secure_agg::messages::{MaskedInputBody, Signed, Unmasking};
 use serde_json::{Value, json};
-use wire::participant::{Announcement, CheckInReply};
+use wire::participant::{Announcement, Answer, CheckInReply};
 use wire::problem::ProblemType;
 
+use crate::support::die_at::DieAt;
 use crate::support::secure::{Drops, PHASE, World};
 
 async fn task(world: &World) -> Value {
@@ -72,17 +76,97 @@ async fn what_fails_later_spends_its_number_and_versions_stay_consecutive() {
 }
 
 #[tokio::test]
-async fn a_sum_that_cannot_be_released_in_time_spends_its_number() {
+async fn a_phase_that_has_everything_closes_though_nobody_worked_until_its_deadline() {
     let mut world = World::new(3).await;
     world.up_to(1, RoundState::Unmasking).await;
     for member in &mut world.members {
         member.unmask(&world.t).await;
     }
-    // Nobody works until the phase is over; the answers are there, so it closes all the same.
     world.t.advance(PHASE);
-    let engine = world.t.inner.engine.clone();
-    engine.step_all().await.unwrap();
+    world.t.work().await;
     assert_eq!(world.state(1).await, RoundState::Completed);
+}
+
+#[tokio::test]
+async fn a_sum_that_is_not_released_in_time_spends_its_number() {
+    let mut world = World::on_disk(3, |_| {}).await;
+    world.up_to(1, RoundState::Unmasking).await;
+    let mut answer = Vec::new();
+    for member in &mut world.members {
+        answer = member.reveal(&world.t).await;
+        assert_eq!(member.say(&world.t, Answer::UnmaskShares, &answer).await.status, 204);
+    }
+    // It dies with the sum in its hands: two points of closing the phase, then the first of releasing.
+    let died = world.engine(DieAt::nth(2), 1).step_all().await;
+    assert!(matches!(died, Err(StepError::Stopped("release_sum: before the blob"))), "{died:?}");
+    assert_eq!(world.state(1).await, RoundState::Aggregating);
+    let last = world.members.last().unwrap();
+    assert_eq!(last.say(&world.t, Answer::UnmaskShares, &answer).await.status, 204, "it was heard");
+    assert!(matches!(last.check_in(&world.t).await, CheckInReply::ComeBack { .. }), "nothing is asked of it");
+    world.time_out().await;
+    let view = world.assert_failed(1, FailureReason::AggregationTimedOut).await;
+    assert!(view.spent);
+    let key = federation::id::RoundKey { task: world.task, number: 1 };
+    let kind = store::entity::session_message::MessageKind::Unmasking;
+    let kept = world.t.inner.store.read("test", |tx| Box::pin(async move { tx.messages(key, 1, kind).await }));
+    assert!(kept.await.unwrap().iter().all(|message| message.message.is_none()), "what opens the sum is gone");
+    next_attempt(&world).await;
+    assert_eq!(world.complete(2).await.model.unwrap().version, 1);
+}
+
+#[tokio::test]
+async fn garbage_under_a_mask_shows_in_the_sum_and_spends_the_number() {
+    let mut world = World::new(4).await;
+    world.up_to(1, RoundState::Collecting).await;
+    let said = world.members[0].mask(&world.t, &world.model).await.body;
+    let body = vec![0x5a; world.members[0].masked.len()];
+    let digest = secure_agg::upload::digest(&body);
+    let liar = &world.members[0];
+    let signed = Signed::sign(MaskedInputBody { digest, ..said }, &liar.signer).unwrap();
+    assert_eq!(world.t.send(&liar.who, liar.upload(&body, &signed)).await.status, 200);
+    world.act(RoundState::Collecting, |at| at > 0).await;
+    world.act(RoundState::Confirming, |_| true).await;
+    world.act(RoundState::Unmasking, |_| true).await;
+    let view = world.view(1).await;
+    assert_eq!((view.failure, view.spent, view.model), (Some(FailureReason::GarbageSum), true, None));
+    next_attempt(&world).await;
+    assert_eq!(world.complete(2).await.model.unwrap().version, 1);
+}
+
+/// Everybody answers; these swap two of the shares that they were given.
+async fn lied_to(liars: usize, answers: usize) -> World {
+    let mut world = World::new(5).await;
+    world.up_to(1, RoundState::Unmasking).await;
+    for at in 0..answers {
+        let bytes = world.members[at].reveal(&world.t).await;
+        let mut body = Unmasking::decode(&bytes).unwrap().body;
+        if at < liars {
+            let mut shares: Vec<_> = body.shares.as_slice().to_vec();
+            shares.swap(0, 1);
+            body.shares = shares.into();
+        }
+        let signed = Signed::sign(body, &world.members[at].signer).unwrap().encode();
+        assert_eq!(world.members[at].say(&world.t, Answer::UnmaskShares, &signed).await.status, 204);
+    }
+    world.t.work().await;
+    if answers < 5 {
+        world.time_out().await;
+    }
+    world
+}
+
+#[tokio::test]
+async fn wrong_answers_are_corrected_if_there_are_enough_right_ones_and_never_believed() {
+    // t = 3: of five answers one may be wrong, of three none.
+    let world = lied_to(1, 5).await;
+    assert_eq!(world.state(1).await, RoundState::Completed);
+    assert_eq!(world.released(1).await, Some(world.plain(1, |_| true)));
+    for (liars, answers) in [(1, 3), (3, 5)] {
+        let mut world = lied_to(liars, answers).await;
+        assert!(world.assert_failed(1, FailureReason::UnmaskingFailed).await.spent, "{liars} of {answers}");
+        next_attempt(&world).await;
+        assert_eq!(world.complete(2).await.model.unwrap().version, 1);
+    }
 }
 
 #[tokio::test]

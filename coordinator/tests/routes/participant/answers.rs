@@ -139,8 +139,8 @@ async fn what_comes_in_another_phase_is_not_taken() {
 #[tokio::test]
 async fn too_late_is_too_late() {
     let (world, answers) = scene(Answer::KeyShares).await;
-    for at in 0..3 {
-        assert_eq!(world.members[at].say(&world.t, Answer::KeyShares, &answers[at]).await.status, 204);
+    for (member, answer) in world.members.iter().zip(&answers).take(3) {
+        assert_eq!(member.say(&world.t, Answer::KeyShares, answer).await.status, 204);
     }
     world.time_out().await;
     let detail = world.members[3].say(&world.t, Answer::KeyShares, &answers[3]).await.problem(ProblemType::PhaseClosed);

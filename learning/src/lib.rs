@@ -2,7 +2,8 @@
 //!
 //! A device turns what it trained into an [`Update`] and the [`Codec`] turns that into integers; the coordinator adds
 //! integers, releases the sum, decodes the mean and steps the server optimizer. Both sides run this code, so it must give
-//! the same bits everywhere: only `+ - * /` and `sqrt` of IEEE 754, in a fixed order, and every random draw comes from a
+//! the same bits everywhere: only `+ - * /` and `sqrt` of IEEE 754, in a fixed order, `exp` and its kin from `libm` where
+//! privacy needs them (loss distributions alone, which nobody has to agree on, use an FFT), and every random draw comes from a
 //! generator the caller passes in. No I/O, no clock, no devices; masks, participants and rounds are unknown here.
 
 pub mod checkpoint;

@@ -18,6 +18,7 @@ const PARAMS: PrivateCodecParams = PrivateCodecParams {
     noise_multiplier: 1.0,
     noise_ceiling: 1.0,
     rotate: true,
+    wrap_sigmas: None,
     count_noise: None,
     max_weight: 1,
     expected_cohort: 30.0,
@@ -97,6 +98,40 @@ fn the_mean_comes_back_with_a_fixed_denominator() {
         assert!(mean.delta.iter().zip(&expected).all(|(a, b)| (f64::from(*a) - b).abs() < 1e-5));
         assert!(codec.inflation() < 1.001, "{}", codec.inflation());
     }
+}
+
+/// 16 bits for four hundred updates of thirty thousand parameters: no room for certainty, enough for what is likely.
+#[test]
+fn few_bits_are_enough_when_updates_are_rotated() {
+    let tight = PrivateCodecParams {
+        parameters: 30_000,
+        modulus_bits: 16,
+        max_cohort: 400,
+        expected_cohort: 400.0,
+        noise_multiplier: 0.5,
+        noise_ceiling: 1.0,
+        ..PARAMS
+    };
+    assert!(matches!(PrivateCodec::new(tight), Err(PrivateCodecError::Headroom { .. })));
+    let codec = PrivateCodec::new(PrivateCodecParams { wrap_sigmas: Some(4.0), ..tight }).unwrap();
+    let shares = NoiseShares::discrete_gaussian(codec.sigma().value(), 400, 0).unwrap();
+    let sampler = NoiseSampler::new(shares.share);
+    let mut rng = ChaCha20Rng::seed_from_u64(1);
+    let (mut sum, mut expected) = (vec![0; codec.len()], vec![0.0_f64; 30_000]);
+    for seed in 0..400 {
+        let update = update(30_000, 1.0, seed);
+        let mut words = codec.encode(&update, 1.0, &SEED, &mut rng).unwrap().words;
+        sampler.add_to(&mut words, 16, &mut rng);
+        add(&mut sum, &words, 16);
+        let shrink = 1.0 / 400.0 / norm(&update.delta);
+        expected.iter_mut().zip(&update.delta).for_each(|(sum, v)| *sum += f64::from(*v) * shrink);
+    }
+    let released = ExactSum::new(sum, 16, 400).unwrap().release_noised_by_participants(&shares).unwrap();
+    let mean = codec.decode(&released, 1.0, &SEED).unwrap();
+    let off = mean.delta.iter().zip(&expected).map(|(a, b)| (f64::from(*a) - b).powi(2)).sum::<f64>();
+    // The noise alone would be off by z sqrt(d) / n times the inflation of rounding; the few that wrap add a little.
+    let noise = (0.5 * codec.inflation()).powi(2) * 30_000.0 / 160_000.0;
+    assert!(off > 0.9 * noise && off < 1.3 * noise, "{off} {noise}");
 }
 
 #[test]

@@ -10,6 +10,8 @@ use super::{Mechanism, PrivateCodec, PrivateCodecError, PrivateCodecParams, Samp
 
 /// Noise on the mean beyond this many clipping norms is warned about.
 pub const NOISE_TO_SIGNAL_MAX: f64 = 5.0;
+/// Standard deviations of room where there is not enough for certainty.
+const WRAP_SIGMAS: f64 = 4.0;
 /// Most rounds that can be planned.
 pub const ROUNDS_MAX: u32 = 1_000_000;
 
@@ -261,19 +263,27 @@ impl PlanRequest {
             mechanism if mechanism.is_noised_by_participants() => (f64::from(max_cohort) / honest).sqrt().max(1.0),
             _ => 1.0,
         };
-        Ok(PrivateCodec::new(PrivateCodecParams {
+        let params = PrivateCodecParams {
             parameters: usize::try_from(self.parameters).unwrap_or(usize::MAX),
             modulus_bits: self.modulus_bits,
             max_cohort,
             noise_multiplier,
             noise_ceiling,
             rotate: self.mechanism.needs_secure_aggregation(),
+            wrap_sigmas: None,
             // The paper's choice.
             count_noise: self.adaptive.then_some(f64::from(self.cohort) / 20.0),
             max_weight: self.max_weight,
             expected_cohort: f64::from(self.cohort),
             expected_weight: self.expected_weight,
-        })?)
+        };
+        // Room for whatever happens, if there is; else, rotated, for what is likely.
+        match PrivateCodec::new(params) {
+            Err(PrivateCodecError::Headroom { .. }) if params.rotate => {
+                Ok(PrivateCodec::new(PrivateCodecParams { wrap_sigmas: Some(WRAP_SIGMAS), ..params })?)
+            }
+            other => Ok(other?),
+        }
     }
 
     /// What each participant adds, if participants do: a share, or under local privacy all of it.
@@ -415,6 +425,13 @@ impl PlanRequest {
             warnings.push(format!(
                 "rounding lengthens updates by {:.0} % and the noise with them; more modulus_bits cost less",
                 100.0 * (codec.inflation() - 1.0)
+            ));
+        }
+        if codec.params().wrap_sigmas.is_some() {
+            warnings.push(format!(
+                "modulo 2^{} a sum has room for {WRAP_SIGMAS} standard deviations only: about one coordinate in 16000 wraps \
+                 around and is wrong; more modulus_bits prevent it",
+                self.modulus_bits
             ));
         }
         if plan.epsilon.published > 10.0 {

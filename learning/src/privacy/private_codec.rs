@@ -37,6 +37,10 @@ pub struct PrivateCodecParams {
     pub noise_ceiling: f64,
     /// Whether updates are rotated.
     pub rotate: bool,
+    /// Where bits are scarce and updates are rotated: room for so many standard deviations of a coordinate of the rotated
+    /// sum (the paper's `k`, 4) instead of room for whatever happens. Wrapping then spoils a coordinate now and then, which
+    /// costs utility, never privacy.
+    pub wrap_sigmas: Option<f64>,
     /// Standard deviation of the noise on the count of updates within the norm, where the clip adapts.
     pub count_noise: Option<f64>,
     /// More examples than these do not weigh more; 1 gives everybody the same weight.
@@ -198,7 +202,7 @@ const ROUNDINGS_MAX: u32 = 100;
 
 impl PrivateCodec {
     /// Checks the parameters and lays the grid so that the sum of a full cohort and noise of twelve standard deviations
-    /// cannot wrap around.
+    /// cannot wrap around, or hardly does where `wrap_sigmas` says so.
     ///
     /// # Errors
     /// Any [`PrivateCodecError`].
@@ -216,7 +220,7 @@ impl PrivateCodec {
                 share
             }
         };
-        let longest = longest(&params, params.modulus_bits, params.max_cohort, count_share);
+        let longest = longest(&params, dimension, params.modulus_bits, params.max_cohort, count_share);
         let Some(units) = units_for(longest, dimension as u64) else {
             return Err(headroom(&params, dimension as u64, longest, count_share));
         };
@@ -410,6 +414,7 @@ fn check(params: &PrivateCodecParams) -> Result<(), PrivateCodecError> {
         ("noise_multiplier", "between 0.001 and 10000", params.noise_multiplier, 1e-3..=1e4),
         ("noise_ceiling", "at least 1", params.noise_ceiling, 1.0..=1e4),
         ("count_noise", "between 0.1 and 10000", params.count_noise.unwrap_or(1.0), 0.1..=1e4),
+        ("wrap_sigmas", "between 3 and 100", params.wrap_sigmas.unwrap_or(4.0), 3.0..=100.0),
         ("max_weight", "at least 1", f64::from(params.max_weight), 1.0..=f64::from(u32::MAX)),
         ("expected_cohort", "above 0 and at most max_cohort", params.expected_cohort, f64::MIN_POSITIVE..=cohort),
         ("expected_weight", "above 0 and at most 1", params.expected_weight, f64::MIN_POSITIVE..=1.0),
@@ -421,10 +426,21 @@ fn check(params: &PrivateCodecParams) -> Result<(), PrivateCodecError> {
 }
 
 /// Longest integer vector that a full cohort can add up: `n J + 12 sigma + 48` must stay within half of the modulus, where
-/// `sigma = z J` and the joint length `J` covers the count's coordinate.
-fn longest(params: &PrivateCodecParams, modulus_bits: u8, max_cohort: u32, count_share: f64) -> f64 {
+/// `sigma = z J` and the joint length `J` covers the count's coordinate. With `k = wrap_sigmas` instead
+/// `k sqrt(n^2 J^2 / D + n / 4 + sigma^2)` must (Kairouz, Liu, Steinke 2021, section 5), and the count, which is not rotated,
+/// must fit as above.
+fn longest(params: &PrivateCodecParams, dimension: usize, modulus_bits: u8, max_cohort: u32, count_share: f64) -> f64 {
     let noise = params.noise_multiplier * params.noise_ceiling;
-    let joint = (f64::from(half(modulus_bits)) - 48.0) / (f64::from(max_cohort) + 12.0 * noise);
+    let (half, cohort) = (f64::from(half(modulus_bits)), f64::from(max_cohort));
+    let joint = match params.wrap_sigmas.filter(|_| params.rotate) {
+        None => (half - 48.0) / (cohort + 12.0 * noise),
+        Some(sigmas) => {
+            let room = half * half / (sigmas * sigmas) - 0.25 * cohort;
+            let spread = (room / (cohort * cohort / dimension as f64 + noise * noise)).sqrt();
+            let count = (half - 48.0) / (cohort * count_share + 12.0 * noise);
+            if count_share > 0.0 { spread.min(count) } else { spread }
+        }
+    };
     joint * (1.0 - count_share * count_share).sqrt() - 1.0
 }
 
@@ -439,7 +455,8 @@ fn units_for(longest: f64, dimension: u64) -> Option<f64> {
 }
 
 fn headroom(params: &PrivateCodecParams, dimension: u64, longest_now: f64, count_share: f64) -> PrivateCodecError {
-    let fits = |bits, cohort| units_for(longest(params, bits, cohort, count_share), dimension).is_some();
+    let padded = usize::try_from(dimension).unwrap_or(usize::MAX);
+    let fits = |bits, cohort| units_for(longest(params, padded, bits, cohort, count_share), dimension).is_some();
     let bits = (params.modulus_bits..=32).find(|&bits| fits(bits, params.max_cohort));
     let cohort = (0..16).map(|halvings| params.max_cohort >> halvings).find(|&n| n > 0 && fits(params.modulus_bits, n));
     let remedy = match (bits, cohort) {

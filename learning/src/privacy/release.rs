@@ -266,6 +266,13 @@ impl Release {
         Cost { published: curve.clone(), cohort_known: curve, rho, close: None }
     }
 
+    /// The same as a participant charges it to itself: it knows that it took part, so sampling hides nothing from whoever else
+    /// does.
+    #[must_use]
+    pub fn without_sampling(self) -> Self {
+        Self { sampled: Sampled::Anyhow, ..self }
+    }
+
     /// Standard deviation of the noise over the sensitivity.
     #[must_use]
     pub fn noise_multiplier(&self) -> f64 {

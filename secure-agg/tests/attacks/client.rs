@@ -6,7 +6,9 @@ use crate::support::{
 };
 use secure_agg::client::Client;
 use secure_agg::codec::{DecodeError, Message as _};
-use secure_agg::messages::{AdvertiseBody, Complaint, ComplaintBody, ShareKeys, Unmasking};
+use secure_agg::messages::{
+    AdvertiseBody, Complaint, ComplaintBody, Consistency, ShareKeys, Unmasking, consistency_text,
+};
 use secure_agg::params::SessionConfig;
 use secure_agg::rejection::{Abort, PhaseName, Refusal, Rejection};
 use secure_agg::server::{Admitted, CollectUnmasking, ShareFault};
@@ -219,6 +221,36 @@ fn equivocating_out_list() {
     fewer.sealed = fewer.sealed.as_slice()[1..].to_vec().into();
     let refused = phase.admit(resigned(fewer, &members[0].signer)).err();
     assert_eq!(refused, Some(Rejection::SealedCount { expected: 129, got: 128 }));
+}
+
+#[test]
+fn another_out_list_with_the_input_than_with_the_shares() {
+    let (mut world, mut members) = five(47);
+    let (phase, dealt) = shared(&mut world, &mut members);
+    let input = members[0].upload(&delivery(&phase, &dealt, 1)).message;
+    let mut fewer = input.body.clone();
+    fewer.out.remove(2);
+    let mut others = input.body.clone();
+    others.dealers[0] ^= 1;
+    for body in [fewer, others] {
+        let refused = phase.admit(resigned(body, &members[0].signer)).err();
+        assert_eq!(refused, Some(Rejection::OtherMasks));
+    }
+    phase.admit(input).unwrap();
+}
+
+#[test]
+fn a_signature_on_other_survivors() {
+    let (mut world, mut members) = five(48);
+    let (phase, dealt) = shared(&mut world, &mut members);
+    let (phase, _) = masked(phase, &dealt, &mut members, |index| index != 5);
+    let honest = members[0].check(&phase.announcement()).unwrap();
+    let text = consistency_text(phase.sid(), &IndexSet::full(5), &IndexSet::full(5));
+    let other = Consistency { signature: members[0].signer.sign(&text).unwrap(), ..honest.clone() };
+    assert_eq!(phase.admit(other).err(), Some(Rejection::Signature));
+    let another_s = Consistency { sender: 2, ..honest.clone() };
+    assert_eq!(phase.admit(another_s).err(), Some(Rejection::Signature));
+    phase.admit(honest).unwrap();
 }
 
 #[test]

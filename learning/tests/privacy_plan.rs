@@ -127,6 +127,27 @@ fn more_rounds_cost_more_and_more_participants_less() {
 }
 
 #[test]
+fn a_population_beyond_what_one_sum_can_hold_still_has_a_cohort() {
+    let large = PlanRequest {
+        population: 1_000_000,
+        cohort: 1000,
+        smallest_cohort: 500,
+        sampling: PlanSampling::Poisson(rate(0.001)),
+        goal: Goal::Noise(1.0),
+        ..request()
+    };
+    let plan = learning::privacy::plan(&large).unwrap();
+    let cohort = large.cohort_for(&plan, plan.epsilon.published / 2.0).unwrap();
+    assert!(cohort.is_some_and(|cohort| (1001..50_000).contains(&cohort)), "{cohort:?}");
+}
+
+#[test]
+fn noise_is_measured_by_the_denominator_that_the_mean_has() {
+    let ratio = |expected_weight| plan(&PlanRequest { expected_weight, ..request() }).unwrap().noise_to_signal;
+    assert!((ratio(0.5) / ratio(1.0) - 2.0).abs() < 0.01);
+}
+
+#[test]
 fn closeness_to_continuous_noise_is_tighter_and_named() {
     let general = plan(&request()).unwrap();
     assert_eq!(general.epsilon.closeness, None);

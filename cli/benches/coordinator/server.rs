@@ -134,7 +134,7 @@ pub(crate) struct Device {
 
 impl Device {
     pub(crate) async fn check_in(&self, wait_ms: u64) -> Outcome<CheckInReply> {
-        let request = CheckInRequest { task: Some("bench".to_owned()), examples: 100, wait_ms };
+        let request = CheckInRequest { task: Some("bench".to_owned()), examples: 100, wait_ms, keys: None };
         Ok(self.transport.check_in(&request).await?)
     }
 
@@ -148,6 +148,9 @@ impl Device {
                     tokio::time::sleep(std::time::Duration::from_millis(after_ms)).await;
                 }
                 CheckInReply::Assigned(work) => self.report(&work, &input).await?,
+                other @ CheckInReply::Invited(_) => {
+                    return Err(format!("the bench's task is in the clear, but {other:?}").into());
+                }
             }
         }
     }
@@ -167,7 +170,7 @@ impl Device {
         drop(model);
         let place = Place { task: work.task, round: work.round, attempt: work.attempt };
         let Input { body, sha256 } = input.clone();
-        self.transport.upload(&Upload { place, participant: self.participant, sha256, body }).await?;
+        self.transport.upload(&Upload { place, participant: self.participant, sha256, body, signed: None }).await?;
         Ok(())
     }
 }

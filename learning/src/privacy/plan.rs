@@ -181,7 +181,7 @@ impl PlanRequest {
     /// Any [`PlanError`].
     pub fn cohort_for(&self, plan: &Plan, epsilon: f64) -> Result<Option<u32>, PlanError> {
         self.check()?;
-        let enough = |cohort: u32| {
+        let published = |cohort: u32| {
             let share = f64::from(cohort) / f64::from(self.cohort);
             let scaled = |count: u32| {
                 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most a cohort")]
@@ -190,25 +190,19 @@ impl PlanRequest {
             };
             let (smallest_cohort, colluders) = (scaled(self.smallest_cohort).max(1), scaled(self.colluders));
             let sampling = match self.sampling {
-                PlanSampling::Poisson(_) => match SamplingRate::new(f64::from(cohort) / f64::from(self.population)) {
-                    Ok(rate) => PlanSampling::Poisson(rate),
-                    Err(_) => return false,
-                },
+                PlanSampling::Poisson(_) => {
+                    PlanSampling::Poisson(SamplingRate::new(f64::from(cohort) / f64::from(self.population)).ok()?)
+                }
                 other => other,
             };
             let request = Self { cohort, smallest_cohort, colluders, sampling, ..*self };
             let z = plan.noise_multiplier * share;
-            NOISE_RANGE.contains(&z) && request.published(z).is_ok_and(|published| published <= epsilon)
+            if NOISE_RANGE.contains(&z) { request.published(z).ok() } else { None }
         };
-        let (mut low, mut high) = (0, self.population);
-        if !enough(high) {
-            return Ok(None);
-        }
-        while high - low > 1 {
-            let middle = low + (high - low) / 2;
-            if enough(middle) { high = middle } else { low = middle }
-        }
-        Ok(Some(high))
+        // A cohort above the planned one that has no plan is too large for one sum, or for the noise that can be drawn.
+        let most = least(self.cohort, self.population, |cohort| published(cohort).is_none()) - 1;
+        let enough = |cohort: u32| published(cohort).is_some_and(|published| published <= epsilon);
+        Ok(Some(least(0, most, enough)).filter(|cohort| *cohort <= most))
     }
 
     fn check(&self) -> Result<(), PlanError> {
@@ -392,7 +386,7 @@ impl PlanRequest {
         Textbook { rdp, pld }
     }
 
-    /// `|noise on the mean| / S`: sigma sqrt(d) / (cohort * units of S).
+    /// `|noise on the mean| / S`: sigma sqrt(d) / (cohort * expected weight * units of S), the fixed denominator of the mean.
     fn noise_to_signal(&self, release: &Release, codec: &PrivateCodec) -> f64 {
         let added = match self.mechanism {
             // Everybody's own noise adds up.
@@ -401,7 +395,8 @@ impl PlanRequest {
             Mechanism::Tree => release.sum.sigma() * std::f64::consts::SQRT_2,
             _ => codec.sigma().value(),
         };
-        added * (self.parameters as f64).sqrt() / (f64::from(self.cohort) * codec.scale(1.0))
+        let denominator = f64::from(self.cohort) * self.expected_weight;
+        added * (self.parameters as f64).sqrt() / (denominator * codec.scale(1.0))
     }
 
     fn warnings(&self, plan: &Plan, codec: &PrivateCodec) -> Vec<String> {
@@ -457,6 +452,17 @@ pub fn smallest_draw(population: u32, rate: SamplingRate, dropouts: f64, failing
     left
 }
 
+/// The least number above `low` and at most `high` for which it holds, where it holds for all above as well; `high + 1` if
+/// it holds for none.
+fn least(mut low: u32, high: u32, holds: impl Fn(u32) -> bool) -> u32 {
+    let mut high = high.saturating_add(1);
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if holds(middle) { high = middle } else { low = middle }
+    }
+    high
+}
+
 /// Largest `k` with `P(X < k) <= probability` for `X` from Bin(population, rate).
 fn quantile(population: u32, rate: f64, probability: f64) -> u32 {
     if rate >= 1.0 {
@@ -468,8 +474,12 @@ fn quantile(population: u32, rate: f64, probability: f64) -> u32 {
     let n = f64::from(population);
     let ln_ways = |k: f64| libm::lgamma(n + 1.0) - libm::lgamma(k + 1.0) - libm::lgamma(n - k + 1.0);
     let (ln_rate, ln_rest) = (libm::log(rate), libm::log1p(-rate));
+    // Chernoff: P(X <= np - t) <= exp(-t^2 / (2np)); what is skipped here is below 2^-30 of the probability.
+    let skipped = (2.0 * n * rate * (30.0 * std::f64::consts::LN_2 - libm::log(probability))).sqrt();
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most the population")]
+    let from = (n * rate - skipped).max(0.0).floor() as u32;
     let mut below = 0.0;
-    for k in 0..population {
+    for k in from..population {
         let count = f64::from(k);
         below += libm::exp(ln_ways(count) + count * ln_rate + (n - count) * ln_rest);
         if below > probability {

@@ -16,5 +16,7 @@ mod large;
 mod secrets;
 #[path = "secure/spent.rs"]
 mod spent;
+#[path = "secure/stalled.rs"]
+mod stalled;
 #[path = "secure/whole_rounds.rs"]
 mod whole_rounds;

@@ -93,16 +93,15 @@ async fn decide(
     }
     match advance(&round, &tally, now) {
         Decision::Close(_) if round.state == RoundState::Selecting => {
-            let drawn = draw_cohort(tx, &task, &round, fresh_seed, now).await?;
-            Ok(drawn.map_or(Outcome::Nothing, |(round, cohort)| Outcome::Drawn { round, cohort }))
+            match draw_cohort(tx, &task, &round, fresh_seed, now).await? {
+                Ok(drawn) => Ok(drawn.map_or(Outcome::Nothing, |(round, cohort)| Outcome::Drawn { round, cohort })),
+                Err(abort) => aborted(tx, &task, &round, &abort, now).await,
+            }
         }
         Decision::Close(RoundState::Completed) => Ok(Outcome::Nothing),
         Decision::Close(next) if round.limits.secure.is_some() => match close_session(tx, &round, next, now).await? {
             Ok(outcome) => Ok(outcome),
-            Err(abort) => {
-                tracing::warn!(round = %round.key, attempt = round.attempt, code = abort.code(), "the session ends: {abort}");
-                failed(tx, &task, &round, failure(&abort), now).await
-            }
+            Err(abort) => aborted(tx, &task, &round, &abort, now).await,
         },
         Decision::Close(next) => close_collection(tx, &round, next, now).await,
         Decision::Abort(reason) => failed(tx, &task, &round, reason, now).await,
@@ -205,6 +204,17 @@ pub(super) async fn fail_round(
         announce(env, before, Outcome::Failed(failed));
     }
     Ok(())
+}
+
+async fn aborted(
+    tx: &mut dyn Transaction,
+    task: &TaskRow,
+    round: &Round,
+    abort: &Abort,
+    now: Timestamp,
+) -> Result<Outcome, StepError> {
+    tracing::warn!(round = %round.key, attempt = round.attempt, code = abort.code(), "the session ends: {abort}");
+    failed(tx, task, round, failure(abort), now).await
 }
 
 async fn failed(

@@ -13,7 +13,7 @@ use rand_chacha::ChaCha20Rng;
 use secure_agg::codec::Message as _;
 use secure_agg::messages::Advertise;
 use secure_agg::rejection::Abort;
-use secure_agg::server::{CollectKeys, CollectShares, Phase};
+use secure_agg::server::{Admitted, CollectKeys, CollectShares, Enrolled, Phase};
 use store::Transaction;
 use store::entity::task::TaskRow;
 
@@ -24,14 +24,15 @@ use crate::session::{Verified, round_name};
 
 /// Stores cohort, assignments and the next state, as a part of the caller's transaction. `fresh_seed` is used if the
 /// task has no seed of its own. Returns the round as it is then and who was drawn, in the order of ids; nothing if somebody
-/// else changed the round.
+/// else changed the round, or if somebody's keys are in the way, who is not checked in any more then. The inner error says
+/// why these participants can have no session at all.
 pub(super) async fn draw_cohort(
     tx: &mut dyn Transaction,
     task: &TaskRow,
     round: &Round,
     fresh_seed: [u8; 32],
     now: Timestamp,
-) -> Result<Option<(Round, Vec<ParticipantId>)>, StepError> {
+) -> Result<Result<Option<(Round, Vec<ParticipantId>)>, Abort>, StepError> {
     let mut after = round.clone();
     after.state_since = now;
     let mut session = None;
@@ -50,7 +51,11 @@ pub(super) async fn draw_cohort(
             let chosen = select(&task.spec, round, &candidates, draw.cohort, fresh_seed);
             let ids = candidates.iter().map(|candidate| candidate.participant);
             let keys: HashMap<_, _> = ids.zip(keys).filter(|(id, _)| chosen.contains(id)).collect();
-            let Some((phase, cohort)) = open_session(tx, task, round, keys).await? else { return Ok(None) };
+            let (phase, cohort) = match open_session(tx, task, round, keys).await? {
+                Ok(Some(opened)) => opened,
+                Ok(None) => return Ok(Ok(None)),
+                Err(abort) => return Ok(Err(abort)),
+            };
             let threshold = u32::from(phase.params().threshold());
             after.state = RoundState::Sharing;
             after.limits.secure = Some(SecureLimits { threshold, ..limits });
@@ -64,7 +69,7 @@ pub(super) async fn draw_cohort(
     cohort.sort_unstable();
     after.cohort = u32::try_from(cohort.len()).unwrap_or(u32::MAX);
     if !tx.transition_round(round, &after).await? {
-        return Ok(None);
+        return Ok(Ok(None));
     }
     if let Some(session) = session {
         tx.put_session(after.key, after.attempt, &session, now).await?;
@@ -72,57 +77,75 @@ pub(super) async fn draw_cohort(
     let assignments: Vec<_> = cohort.iter().map(|&participant| assignment(&after, participant, now)).collect();
     tx.insert_assignments(&assignments).await?;
     tx.remove_check_ins(&cohort).await?;
-    Ok(Some((after, cohort)))
+    Ok(Ok(Some((after, cohort))))
 }
 
 fn draw(spec: &TaskSpec, eligible: usize) -> Draw {
     spec.draw(u32::try_from(eligible).unwrap_or(u32::MAX))
 }
 
-/// Makes a roster of the advertisements and opens the session; nothing if too few are left. They were judged when they
-/// came. A participant that advertises another's key is left out: nobody would accept a roster with both.
+/// Makes a roster of the advertisements and opens the session. They were judged when they came. Nobody would accept a roster
+/// with a key twice, so a participant that advertises another's is left out; and it is not checked in any more, or a draw
+/// that it leaves too small would be made again and again. Nothing if that is so: the others are waited for.
 async fn open_session(
     tx: &mut dyn Transaction,
     task: &TaskRow,
     round: &Round,
     mut keys: HashMap<ParticipantId, Bytes>,
-) -> Result<Option<(CollectShares, Vec<ParticipantId>)>, StepError> {
+) -> Result<Result<Option<(CollectShares, Vec<ParticipantId>)>, Abort>, StepError> {
     let unworkable = |error: &dyn std::fmt::Display| StepError::Unworkable(error.to_string());
     let model = TaskModel::new(&task.spec).map_err(|_| unworkable(&"the task cannot work as it is stored"))?;
     let config = model.session.ok_or_else(|| unworkable(&"a round with a session, of a task without"))?;
     let base = tx.model_version(task.id, round.base_version).await?;
     let base = base.ok_or_else(|| unworkable(&"the base model has no row"))?;
-    loop {
+    let mut out = Vec::new();
+    let opened = loop {
         let name = round_name(round.key, round.attempt);
         let phase = CollectKeys::new(name, base.sha256.0, (*config).clone()).map_err(|error| unworkable(&error))?;
         let mut order: Vec<_> = keys.keys().copied().collect();
         order.sort_unstable();
         let mut admitted = Vec::with_capacity(keys.len());
-        for id in &order {
-            let advertise = Advertise::decode(&keys[id]).map_err(|error| unworkable(&error))?;
-            // An id whose stored keys do not hold any more does not come; it cannot keep the others from it.
-            match phase.admit(advertise, &Verified) {
-                Ok(enrolled) => admitted.push(enrolled),
-                Err(error) => {
-                    tracing::warn!(participant = %id, round = %round.key, "its stored keys are unusable: {error}")
-                }
+        order.retain(|id| match admit(&phase, &keys[id]) {
+            Ok(enrolled) => {
+                admitted.push(enrolled);
+                true
             }
-        }
+            Err(problem) => {
+                tracing::warn!(participant = %id, round = %round.key, "its stored keys are unusable: {problem}");
+                keys.remove(id);
+                out.push(*id);
+                false
+            }
+        });
         match phase.close(admitted) {
-            Ok(phase) => return Ok(Some((phase, order))),
-            Err(Abort::RepeatedKey { second, .. }) => {
-                let Some(out) = usize::from(second).checked_sub(1).and_then(|at| order.get(at)) else {
-                    return Ok(None);
-                };
-                tracing::warn!(participant = %out, round = %round.key, "it advertised another's key and is left out");
-                keys.remove(out);
-            }
-            Err(abort) => {
-                tracing::warn!(round = %round.key, "no session can be opened: {abort}");
-                return Ok(None);
-            }
+            Ok(phase) => break Ok(Some((phase, order))),
+            Err(abort) => match repeats(&abort, &order) {
+                Some(id) => {
+                    tracing::warn!(participant = %id, round = %round.key, "it advertised another's key and is left out");
+                    keys.remove(&id);
+                    out.push(id);
+                }
+                None if out.is_empty() => break Err(abort),
+                None => {
+                    tracing::warn!(round = %round.key, "no session can be opened without them: {abort}");
+                    break Ok(None);
+                }
+            },
         }
-    }
+    };
+    tx.remove_check_ins(&out).await?;
+    Ok(opened)
+}
+
+fn admit(phase: &CollectKeys, advertisement: &Bytes) -> Result<Admitted<Enrolled>, String> {
+    let advertise = Advertise::decode(advertisement).map_err(|error| error.to_string())?;
+    phase.admit(advertise, &Verified).map_err(|error| error.to_string())
+}
+
+/// Who has to be left out.
+fn repeats(abort: &Abort, order: &[ParticipantId]) -> Option<ParticipantId> {
+    let &Abort::RepeatedKey { second, .. } = abort else { return None };
+    order.get(usize::from(second).checked_sub(1)?).copied()
 }
 
 fn assignment(round: &Round, participant: ParticipantId, now: Timestamp) -> Assignment {

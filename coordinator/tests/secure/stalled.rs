@@ -1,0 +1,67 @@
+//! Rounds that could go on for ever: a liar among the fewest that are needed, a session that cannot be read any more.
+
+use std::time::Duration;
+
+use federation::round::{FailureReason, RoundState};
+use secure_agg::Signer as _;
+use secure_agg::codec::Message as _;
+use secure_agg::messages::{Advertise, Signed};
+use serde_json::json;
+use wire::participant::CheckInReply;
+
+use crate::support::secure::{PHASE, World, keys_json};
+
+/// Lets background work do all it can, which must have an end.
+async fn work(world: &World) {
+    let worked = tokio::time::timeout(Duration::from_secs(60), world.t.work()).await;
+    worked.expect("background work goes round in circles");
+}
+
+/// Checks in with the signing key of `victim` among its own keys, which everybody knows from earlier rosters.
+async fn join_with_another_s_key(world: &mut World, liar: usize, victim: usize) {
+    let identity = world.members[victim].signer.identity().0;
+    let member = &mut world.members[liar];
+    let invitation = member.invited(&world.t).await;
+    let keys = member.keys(&invitation);
+    let bytes = wire::base64::decode(keys["advertisement"].as_str().unwrap()).unwrap();
+    let mut body = Advertise::decode(&bytes).unwrap().body;
+    body.c_pk = identity;
+    let advertise = Signed::sign(body, &member.signer).unwrap();
+    let reply = member.check_in_with(&world.t, &keys_json(&invitation, &advertise.encode())).await.read();
+    assert!(matches!(reply, CheckInReply::ComeBack { .. }), "{reply:?}");
+}
+
+/// Three are needed, all but the last have joined, and one of them advertised another's key.
+async fn one_of_three_lies() -> World {
+    let mut world = World::with(4, |spec| spec["selection"]["cohort"] = json!({ "count": 3 })).await;
+    work(&world).await;
+    // Half of all signing keys have the form of an agreement key.
+    let victim = (0..3).find(|at| world.members[*at].signer.identity().0[31] < 0x7f).unwrap();
+    let liar = (victim + 1) % 3;
+    for at in (0..3).filter(|at| *at != liar) {
+        world.members[at].join(&world.t).await;
+    }
+    join_with_another_s_key(&mut world, liar, victim).await;
+    work(&world).await;
+    assert_eq!(world.state(1).await, RoundState::Selecting);
+    world
+}
+
+#[tokio::test]
+async fn a_repeated_key_among_the_fewest_that_are_needed_leaves_the_round_its_deadline() {
+    let world = one_of_three_lies().await;
+    world.t.advance(PHASE);
+    work(&world).await;
+    let view = world.view(1).await;
+    assert_eq!((view.state, view.failure), (RoundState::Failed, Some(FailureReason::TooFewParticipants)));
+    assert!(!view.spent);
+}
+
+#[tokio::test]
+async fn a_repeated_key_among_the_fewest_that_are_needed_is_made_up_for_by_the_next_to_come() {
+    let mut world = one_of_three_lies().await;
+    world.members[3].join(&world.t).await;
+    work(&world).await;
+    let view = world.view(1).await;
+    assert_eq!((view.state, view.cohort), (RoundState::Sharing, 3));
+}

@@ -1,4 +1,4 @@
-//! A hundred participants, thirty of whom fall silent.
+//! Large cohorts: a hundred participants, thirty of whom fall silent, and more than mask with everybody.
 
 use federation::round::RoundState;
 use serde_json::json;
@@ -28,4 +28,25 @@ async fn a_hundred_participants_of_whom_thirty_drop_out() {
     // A whole roster of them is told once per participant, as a cohort's answers are.
     let sharing = view.phases.iter().find(|phase| phase.state == RoundState::Sharing).unwrap();
     assert!(sharing.bytes_down > sharing.bytes_up / 2, "{sharing:?}");
+}
+
+#[tokio::test]
+#[ignore = "a dozen seconds; run with --ignored"]
+async fn beyond_128_participants_mask_with_some_of_the_others_only() {
+    let mut world = World::with(160, |spec| spec["secure_aggregation"]["max_dropout_fraction"] = json!(0.2)).await;
+    let drops: Vec<_> = (0..160)
+        .map(|at| match at % 20 {
+            3 => Drops::Shares,
+            5 => Drops::Input,
+            7 => Drops::Signature,
+            9 => Drops::Answer,
+            _ => Drops::Never,
+        })
+        .collect();
+    let view = world.run(1, &drops).await;
+    assert_eq!((view.state, view.cohort, view.reported), (RoundState::Completed, 160, 144), "{:?}", view.failure);
+    let session = view.secure_aggregation.unwrap();
+    assert!(session.out_degree < 159 && session.min_out < session.out_degree, "{session:?}");
+    assert_eq!((session.threshold, session.unmasked), (89, 128));
+    assert_eq!(world.released(1).await, Some(world.plain(1, |at| drops[at] > Drops::Input)));
 }

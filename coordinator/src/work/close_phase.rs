@@ -12,7 +12,7 @@ use secure_agg::rejection::Abort;
 use secure_agg::server::Phase;
 use store::entity::session_message::MessageKind;
 use store::entity::task::TaskRow;
-use store::{Transaction, WakeEvent};
+use store::{StoreError, Transaction, WakeEvent};
 
 use super::lease::Lease;
 use super::select::draw_cohort;
@@ -59,7 +59,7 @@ pub(super) async fn close_phase(env: &Environment, lease: &mut Lease, situation:
     let fresh_seed = env.random.bytes();
     env.fail_point.reached("close_phase: before the rows")?;
     let holder = &*lease;
-    let outcome = env
+    let closed = env
         .store
         .transact("close phase", |tx| {
             Box::pin(async move {
@@ -71,7 +71,15 @@ pub(super) async fn close_phase(env: &Environment, lease: &mut Lease, situation:
                 Ok::<_, StepError>(outcome)
             })
         })
-        .await?;
+        .await;
+    let outcome = match closed {
+        // Asked again it would say the same, past every deadline.
+        Err(error) if error.is_loss() => {
+            tracing::error!(task = %before.key.task, round = before.key.number, %error, "the session cannot be read any more");
+            return fail_round(env, lease, situation, FailureReason::InputLost).await;
+        }
+        closed => closed?,
+    };
     lease.note(outcome.is_followed_by_work());
     env.fail_point.reached("close_phase: after the rows")?;
     announce(env, before, outcome);
@@ -145,7 +153,7 @@ async fn close_session(
 ) -> Result<Result<Outcome, Abort>, StepError> {
     let (key, attempt) = (round.key, round.attempt);
     let stored = tx.session(key, attempt).await?;
-    let stored = stored.ok_or_else(|| StepError::Unworkable(format!("attempt {attempt} at {key} has no session")))?;
+    let stored = stored.ok_or_else(|| StoreError::Corrupt(format!("attempt {attempt} at {key} has no session")))?;
     let phase = match Session::restore(&stored)?.phase {
         Phase::CollectShares(phase) => {
             phase.close(admitted(tx, key, attempt, MessageKind::Shares).await?).map(Phase::CollectMasked)

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use federation::id::RoundKey;
 use federation::round::{FailureReason, RoundState};
+use federation::time::Clock as _;
 use secure_agg::Signer as _;
 use secure_agg::codec::Message as _;
 use secure_agg::messages::{Advertise, Signed};
@@ -64,4 +66,23 @@ async fn a_repeated_key_among_the_fewest_that_are_needed_is_made_up_for_by_the_n
     work(&world).await;
     let view = world.view(1).await;
     assert_eq!((view.state, view.cohort), (RoundState::Sharing, 3));
+}
+
+#[tokio::test]
+async fn a_session_that_cannot_be_read_any_more_ends_its_round() {
+    for phase in [RoundState::Sharing, RoundState::Collecting, RoundState::Confirming] {
+        let mut world = World::new(4).await;
+        world.up_to(1, phase).await;
+        world.act(phase, |at| at < 3).await;
+        let (key, now) = (RoundKey { task: world.task, number: 1 }, world.t.clock.now());
+        let store = &world.t.inner.store;
+        let damage =
+            store.transact("test", |tx| Box::pin(async move { tx.put_session(key, 1, b"damaged", now).await }));
+        damage.await.unwrap();
+        world.t.advance(PHASE);
+        work(&world).await;
+        let view = world.view(1).await;
+        assert_eq!((view.state, view.failure), (RoundState::Failed, Some(FailureReason::InputLost)), "{phase}");
+        assert_eq!(view.spent, phase > RoundState::Sharing);
+    }
 }

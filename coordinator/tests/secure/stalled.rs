@@ -9,6 +9,7 @@ use secure_agg::Signer as _;
 use secure_agg::codec::Message as _;
 use secure_agg::messages::{Advertise, Signed};
 use serde_json::json;
+use wire::inspect::RoundView;
 use wire::participant::CheckInReply;
 
 use crate::support::secure::{PHASE, World, keys_json};
@@ -84,5 +85,19 @@ async fn a_session_that_cannot_be_read_any_more_ends_its_round() {
         let view = world.view(1).await;
         assert_eq!((view.state, view.failure), (RoundState::Failed, Some(FailureReason::InputLost)), "{phase}");
         assert_eq!(view.spent, phase > RoundState::Sharing);
+    }
+}
+
+#[tokio::test]
+async fn a_phase_that_runs_or_failed_tells_how_many_have_answered() {
+    for phase in [RoundState::Sharing, RoundState::Collecting, RoundState::Confirming, RoundState::Unmasking] {
+        let mut world = World::new(5).await;
+        world.up_to(1, phase).await;
+        world.act(phase, |at| at < 2).await;
+        let counts = |view: RoundView| view.phases.last().map(|last| (last.state, last.count));
+        assert_eq!(counts(world.view(1).await), Some((phase, Some(2))));
+        world.time_out().await;
+        assert_eq!(world.state(1).await, RoundState::Failed);
+        assert_eq!(counts(world.view(1).await), Some((phase, Some(2))));
     }
 }

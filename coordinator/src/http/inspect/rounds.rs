@@ -144,7 +144,7 @@ async fn view(
         state: round.state,
         failure: round.failure,
         spent: round.state == RoundState::Failed && was_spent(round, &history),
-        phases: phases(&row, &history, &traffic),
+        phases: phases(&row, &history, &messages, &traffic),
         cohort: round.cohort,
         reported: row.reported,
         dropped: dropped_why.values().sum(),
@@ -199,6 +199,10 @@ fn bytes_up(row: &RoundRow, messages: &Stats) -> BTreeMap<RoundState, u64> {
 
 type Stats = BTreeMap<MessageKind, (u32, u64)>;
 
+fn count(messages: &Stats, kind: MessageKind) -> u32 {
+    messages.get(&kind).map_or(0, |(count, _)| *count)
+}
+
 fn work_view(work: SumWork) -> SumWorkView {
     let seconds = |millis: u64| Duration::from_millis(millis).as_secs_f64();
     SumWorkView {
@@ -223,7 +227,7 @@ async fn session_view(
     let cohort = u16::try_from(round.cohort).unwrap_or(u16::MAX);
     let config = model.and_then(|model| model.session);
     let params = config.as_ref().and_then(|config| config.params(cohort).ok());
-    let count = |kind| messages.get(&kind).map_or(0, |(count, _)| *count);
+    let count = |kind| count(messages, kind);
     Ok(Some(SessionView {
         threshold: limits.threshold,
         out_degree: params.as_ref().map_or(0, |params| params.out_degree().into()),
@@ -240,7 +244,7 @@ async fn session_view(
     }))
 }
 
-fn phases(row: &RoundRow, history: &[RoundChange], traffic: &Traffic) -> Vec<PhaseView> {
+fn phases(row: &RoundRow, history: &[RoundChange], messages: &Stats, traffic: &Traffic) -> Vec<PhaseView> {
     let round = &row.round;
     let phase = |(index, change): (usize, &RoundChange)| {
         let next = history.get(index + 1);
@@ -251,6 +255,10 @@ fn phases(row: &RoundRow, history: &[RoundChange], traffic: &Traffic) -> Vec<Pha
                 let drawn = |next: &&RoundChange| matches!(next.state, RoundState::Collecting | RoundState::Sharing);
                 next.filter(drawn).map_or(0, |next| next.count)
             }
+            // Of a phase that still runs, or ended in failure, only its messages tell.
+            (RoundState::Sharing, _) => count(messages, MessageKind::Shares),
+            (RoundState::Confirming, _) => count(messages, MessageKind::Consistency),
+            (RoundState::Unmasking, _) => count(messages, MessageKind::Unmasking),
             (_, Some(next)) => next.count,
             (_, None) => row.reported,
         };

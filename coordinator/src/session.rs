@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use federation::id::{ParticipantId, RoundKey};
 use federation::round::{FailureReason, RoundState};
+use federation::time::Timestamp;
 use secure_agg::codec::Message;
 use secure_agg::messages::{self, Roster, SealedShares, ShareKeys};
 use secure_agg::rejection::{Abort, PhaseName};
@@ -108,13 +109,17 @@ pub(crate) fn seal_place(key: RoundKey, attempt: u32, participant: ParticipantId
     place
 }
 
-/// Believes certificates that were verified when they were stored.
-pub(crate) struct Verified;
+/// Believes certificates that were verified when they were stored, as long as they hold: nobody accepts a roster with one
+/// that has ended, and it would cost everybody the round.
+pub(crate) struct Verified {
+    pub(crate) now: Timestamp,
+}
 
 impl IdentityVerifier for Verified {
     fn verify(&self, client_id: &[u8], certificate: &[u8]) -> Result<IdentityKey, IdentityRefused> {
         let holder = wire::certificate::holder(certificate).ok_or(IdentityRefused)?;
-        if Some(holder.participant) == participant(client_id) { Ok(holder.key) } else { Err(IdentityRefused) }
+        let holds = Some(holder.participant) == participant(client_id) && self.now < holder.expires_at;
+        if holds { Ok(holder.key) } else { Err(IdentityRefused) }
     }
 }
 

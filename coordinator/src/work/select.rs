@@ -51,7 +51,7 @@ pub(super) async fn draw_cohort(
             let chosen = select(&task.spec, round, &candidates, draw.cohort, fresh_seed);
             let ids = candidates.iter().map(|candidate| candidate.participant);
             let keys: HashMap<_, _> = ids.zip(keys).filter(|(id, _)| chosen.contains(id)).collect();
-            let (phase, cohort) = match open_session(tx, task, round, keys).await? {
+            let (phase, cohort) = match open_session(tx, task, round, keys, now).await? {
                 Ok(Some(opened)) => opened,
                 Ok(None) => return Ok(Ok(None)),
                 Err(abort) => return Ok(Err(abort)),
@@ -92,6 +92,7 @@ async fn open_session(
     task: &TaskRow,
     round: &Round,
     mut keys: HashMap<ParticipantId, Bytes>,
+    now: Timestamp,
 ) -> Result<Result<Option<(CollectShares, Vec<ParticipantId>)>, Abort>, StepError> {
     let unworkable = |error: &dyn std::fmt::Display| StepError::Unworkable(error.to_string());
     let model = TaskModel::new(&task.spec).map_err(|_| unworkable(&"the task cannot work as it is stored"))?;
@@ -105,7 +106,7 @@ async fn open_session(
         let mut order: Vec<_> = keys.keys().copied().collect();
         order.sort_unstable();
         let mut admitted = Vec::with_capacity(keys.len());
-        order.retain(|id| match admit(&phase, &keys[id]) {
+        order.retain(|id| match admit(&phase, &keys[id], now) {
             Ok(enrolled) => {
                 admitted.push(enrolled);
                 true
@@ -137,9 +138,9 @@ async fn open_session(
     Ok(opened)
 }
 
-fn admit(phase: &CollectKeys, advertisement: &Bytes) -> Result<Admitted<Enrolled>, String> {
+fn admit(phase: &CollectKeys, advertisement: &Bytes, now: Timestamp) -> Result<Admitted<Enrolled>, String> {
     let advertise = Advertise::decode(advertisement).map_err(|error| error.to_string())?;
-    phase.admit(advertise, &Verified).map_err(|error| error.to_string())
+    phase.admit(advertise, &Verified { now }).map_err(|error| error.to_string())
 }
 
 /// Who has to be left out.

@@ -12,7 +12,7 @@ use serde_json::json;
 use wire::inspect::RoundView;
 use wire::participant::CheckInReply;
 
-use crate::support::secure::{PHASE, World, keys_json};
+use crate::support::secure::{Member, PHASE, World, keys_json};
 
 /// Lets background work do all it can, which must have an end.
 async fn work(world: &World) {
@@ -67,6 +67,33 @@ async fn a_repeated_key_among_the_fewest_that_are_needed_is_made_up_for_by_the_n
     work(&world).await;
     let view = world.view(1).await;
     assert_eq!((view.state, view.cohort), (RoundState::Sharing, 3));
+}
+
+#[tokio::test]
+async fn whoever_s_certificate_has_ended_before_the_draw_is_not_in_the_roster() {
+    let mut world = World::with(1, |spec| spec["selection"]["cohort"] = json!({ "count": 4 })).await;
+    let hour = Duration::from_secs(3600);
+    world.t.advance(hour);
+    for seed in 11..14 {
+        world.members.push(Member::enroll(&world.t, seed).await);
+    }
+    world.t.advance(world.config.identity.certificate_lifetime() - hour - Duration::from_secs(5));
+    work(&world).await;
+    for member in &mut world.members[..3] {
+        member.join(&world.t).await;
+    }
+    // It was good when it came. Everybody else would refuse a roster with it.
+    world.t.advance(Duration::from_secs(6));
+    world.members[3].join(&world.t).await;
+    work(&world).await;
+    let view = world.view(1).await;
+    assert_eq!((view.state, view.cohort), (RoundState::Sharing, 3));
+    let cohort = world.assignments(1).await;
+    assert!(!cohort.contains_key(&world.members[0].id));
+    for at in 1..4 {
+        world.members[at].assigned(&world.t).await;
+        world.members[at].share(&world.t).await;
+    }
 }
 
 #[tokio::test]

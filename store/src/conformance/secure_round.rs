@@ -258,7 +258,7 @@ pub async fn a_revoked_participant_is_waited_for_no_more(store: &Store) {
                 assert_eq!(counts(tx, &now).await?, (1, 0, 3));
                 send(tx, &now, Unmasking, &[1]).await?;
                 assert_eq!(tx.revoke_pending(id(1), after(8)).await?, [], "it has answered everything");
-                let dropped = BTreeMap::from([(Sharing, 1), (Collecting, 1), (Confirming, 1)]);
+                let dropped = BTreeMap::from([(Sharing, 1), (Confirming, 2)]);
                 assert_eq!(tx.count_dropped_by_phase(key, 1).await?, dropped);
                 let states = BTreeMap::from([(AssignmentState::Reported, 3), (AssignmentState::Revoked, 1)]);
                 assert_eq!(tx.count_by_state(key, 1).await?, states);

@@ -78,7 +78,7 @@ pub trait Assignments {
 
     /// Nobody waits for this participant any more: changes every assignment that it has not reported for to REVOKED, and
     /// writes history; in every other [`Assignments::pending_assignment`] of it, records that it dropped out in the state
-    /// that the round is in. Says in which rounds.
+    /// that the round is in, or in CONFIRMING if that is COLLECTING still: its input is in the sum. Says in which rounds.
     async fn revoke_pending(&mut self, participant: ParticipantId, at: Timestamp) -> Result<Vec<RoundKey>>;
 
     /// Records that everybody `phase` still waits for (see [`Assignments::tally`]) dropped out in it; says how many. In

@@ -204,6 +204,8 @@ impl Assignments for SqliteTransaction {
                 let to = AssignmentState::Revoked;
                 self.set_assignment_state(*round, *attempt, participant, &[*state], to, at, None).await?;
             } else if let Some(phase) = self.state_of_round(*round, *attempt).await? {
+                // Its input is in the sum: it is missed from the next phase on.
+                let phase = phase.max(RoundState::Confirming);
                 self.set_dropped(*round, *attempt, participant, phase).await?;
             }
         }

@@ -76,7 +76,7 @@ check-metal:
 # long forms of tests that CI runs short
 soak:
     PROPTEST_CASES=4096 cargo test --workspace --release
-    cargo test --release -p secure-agg -p learning -- --ignored
+    cargo test --release -p secure-agg -p learning -p coordinator -- --ignored
     bash fuzz/run.sh 300 $RANDOM
 
 deny:

@@ -35,6 +35,9 @@ use crate::model::TaskModel;
 const BACK_OFF_FIRST: Duration = Duration::from_millis(100);
 /// A deadline must still be noticed while storage is away.
 const BACK_OFF_MAX: Duration = Duration::from_secs(5);
+/// A step that was taken so often without changing a fact is left for a while: there is a mistake somewhere, and a worker that
+/// repeats it without end would keep all others waiting.
+const IN_VAIN_MAX: u32 = 3;
 /// Longest rest after looking, however long that took.
 const REST_MAX: Duration = Duration::from_millis(100);
 
@@ -271,11 +274,22 @@ impl Inner {
 
     async fn take_steps(&self, task: TaskId, lease: &mut Lease) -> Result<usize, StepError> {
         let mut taken = 0;
+        let mut before: Option<(Step, Situation)> = None;
+        let mut in_vain = 0;
         loop {
             let now = self.env.clock.now();
             let read = self.env.store.read("situation", |tx| Box::pin(Situation::read(tx, task, now)));
             let Some(situation) = read.await? else { return Ok(taken) };
             let Next::Do(step) = self.plan(&situation, now)? else { return Ok(taken) };
+            let is_same = before.as_ref().is_some_and(|(last, seen)| *last == step && *seen == situation);
+            in_vain = if is_same { in_vain + 1 } else { 0 };
+            if in_vain >= IN_VAIN_MAX {
+                return Err(StepError::Unworkable(format!(
+                    "step {} changes nothing, and is due all the same",
+                    step.as_str()
+                )));
+            }
+            before = Some((step, situation.clone()));
             let model = self.model(&situation)?;
             if let Err(error) = self.take(step, lease, &model, &situation).await {
                 metrics::counter!("tributary_step_errors_total", "step" => step.as_str(), "error" => error.code())

@@ -15,7 +15,7 @@ use super::StepError;
 pub(super) use crate::model::next_round;
 
 /// A task, its present round and how far that has come.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Situation {
     pub(super) task: TaskRow,
     /// The latest attempt at the next round, ended or not; none before the first.

@@ -119,7 +119,13 @@ async fn open_session(
             }
         });
         match phase.close(admitted) {
-            Ok(phase) => break Ok(Some((phase, order))),
+            Ok(phase) if out.is_empty() || order.len() >= round.limits.collect.min as usize => {
+                break Ok(Some((phase, order)));
+            }
+            Ok(_) => {
+                tracing::warn!(round = %round.key, "without them fewer are left than must send an input");
+                break Ok(None);
+            }
             Err(abort) => match repeats(&abort, &order) {
                 Some(id) => {
                     tracing::warn!(participant = %id, round = %round.key, "it advertised another's key and is left out");

@@ -36,7 +36,12 @@ async fn join_with_another_s_key(world: &mut World, liar: usize, victim: usize) 
 
 /// Three are needed, all but the last have joined, and one of them advertised another's key.
 async fn one_of_three_lies() -> World {
-    let mut world = World::with(4, |spec| spec["selection"]["cohort"] = json!({ "count": 3 })).await;
+    let world = World::with(4, |spec| spec["selection"]["cohort"] = json!({ "count": 3 })).await;
+    one_lies(world).await
+}
+
+/// The first three join, and one of them lies.
+async fn one_lies(mut world: World) -> World {
     work(&world).await;
     // Half of all signing keys have the form of an agreement key.
     let victim = (0..3).find(|at| world.members[*at].signer.identity().0[31] < 0x7f).unwrap();
@@ -67,6 +72,24 @@ async fn a_repeated_key_among_the_fewest_that_are_needed_is_made_up_for_by_the_n
     work(&world).await;
     let view = world.view(1).await;
     assert_eq!((view.state, view.cohort), (RoundState::Sharing, 3));
+}
+
+#[tokio::test]
+async fn a_repeated_key_does_not_use_up_a_number_for_want_of_inputs() {
+    // Three could have a session, but four inputs are demanded.
+    let mut world = World::with(5, |spec| {
+        spec["selection"]["cohort"] = json!({ "count": 4 });
+        spec["rounds"]["collect_min"] = json!(4);
+    })
+    .await;
+    world = one_lies(world).await;
+    world.members[3].join(&world.t).await;
+    work(&world).await;
+    assert_eq!(world.state(1).await, RoundState::Selecting);
+    world.members[4].join(&world.t).await;
+    work(&world).await;
+    let view = world.view(1).await;
+    assert_eq!((view.state, view.cohort), (RoundState::Sharing, 4));
 }
 
 #[tokio::test]

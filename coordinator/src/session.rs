@@ -243,10 +243,14 @@ impl Sessions {
         let stored = stored
             .ok_or_else(|| StoreError::Corrupt(format!("attempt {attempt} at {key} is {state} without a session")))?;
         let session = Arc::new(Session::restore(&stored)?);
-        if state != RoundState::Collecting {
-            lock(&self.dealt).remove(&(key, attempt));
-        }
+        // A task has one open round: what is kept of another is of no use, and may be large.
+        let is_over = |(of, its_attempt): &Place| of.task == key.task && (*of, *its_attempt) != (key, attempt);
+        lock(&self.dealt).retain(|place, _| {
+            let is_needed = state == RoundState::Collecting || *place != (key, attempt);
+            is_needed && !is_over(place)
+        });
         let mut phases = lock(&self.phases);
+        phases.retain(|place, _| !is_over(place));
         if phases.len() >= KEPT {
             phases.clear();
         }

@@ -288,7 +288,7 @@ impl Assignments for SqliteTransaction {
                              WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND kind = ?5) AS answered,
                             (SELECT count(*) FROM assignment
                              WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND state = 'REPORTED') AS reported,
-                            EXISTS (SELECT 1 FROM model_version WHERE task = ?1 AND version = ?2) AS published",
+                            EXISTS (SELECT 1 FROM model_version WHERE task = ?1 AND round = ?2) AS published",
                 )
                 .attempt(key, attempt)
                 .bind(phase.map(RoundState::as_str))

@@ -117,25 +117,27 @@ impl Sealer {
     }
 }
 
-#[cfg(unix)]
+/// All of it or nothing: a process that dies in here leaves a draft, not half a key with which none would start again.
 fn write_new(path: &Path, key: &[u8]) -> std::io::Result<()> {
-    use std::os::unix::fs::OpenOptionsExt as _;
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder)?;
+    let draft = path.with_extension("draft");
+    match std::fs::remove_file(&draft) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
     }
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(&draft)?;
     file.write_all(key)?;
-    file.sync_all()
-}
-
-#[cfg(not(unix))]
-fn write_new(path: &Path, key: &[u8]) -> std::io::Result<()> {
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(path)?;
-    file.write_all(key)?;
-    file.sync_all()
+    file.sync_all()?;
+    std::fs::rename(&draft, path)?;
+    // A rename survives a power cut only once its folder is on disk.
+    #[cfg(unix)]
+    std::fs::File::open(folder)?.sync_all()?;
+    Ok(())
 }
 
 #[cfg(test)]
@@ -165,6 +167,9 @@ mod tests {
     fn the_key_is_made_once_and_is_its_owners_alone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data/seal.key");
+        // What a process left that died while it made the key.
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path.with_extension("draft"), "half").unwrap();
         let sealed = Sealer::open(&path, &Random::from_seed(1)).unwrap().seal(b"", b"x");
         let again = Sealer::open(&path, &Random::from_seed(2)).unwrap();
         assert_eq!(again.open_sealed(b"", &sealed).map(|plain| plain.to_vec()), Ok(b"x".to_vec()));

@@ -85,13 +85,13 @@ fn collecting(round: &Round, tally: &Tally, late: bool) -> Option<Decision> {
     late.then_some(Decision::Abort(FailureReason::TooFewInputs))
 }
 
-/// A phase of secure aggregation: everybody's answer is wanted, the threshold is needed.
+/// A phase of secure aggregation: everybody's answer is wanted, [`Round::answers_needed`] of them are needed.
 fn answering(round: &Round, tally: &Tally, late: bool, next: RoundState, too_few: FailureReason) -> Option<Decision> {
-    let threshold = round.limits.secure.map_or(u32::MAX, |limits| limits.threshold);
-    if tally.answered >= threshold && (tally.pending == 0 || late) {
+    let needed = round.answers_needed().unwrap_or(u32::MAX);
+    if tally.answered >= needed && (tally.pending == 0 || late) {
         return Some(Decision::Close(next));
     }
-    if tally.answered.saturating_add(tally.pending) < threshold {
+    if tally.answered.saturating_add(tally.pending) < needed {
         return Some(Decision::Abort(FailureReason::QuorumLost));
     }
     late.then_some(Decision::Abort(too_few))

@@ -136,7 +136,7 @@ names!(RoundState, "round state");
 pub enum FailureReason {
     /// The selection deadline passed with fewer eligible participants than the minimum.
     TooFewParticipants,
-    /// The deadline passed with fewer dealers of key shares than the threshold.
+    /// The deadline passed with fewer dealers of key shares than the threshold, or than inputs are needed.
     TooFewShares,
     /// The collection deadline passed with fewer masked inputs than the minimum.
     TooFewInputs,
@@ -293,6 +293,14 @@ impl Round {
             RoundState::Unmasking => Some(RoundState::Unmasking),
             _ => None,
         }
+    }
+
+    /// Without how many answers a phase of secure aggregation cannot close; none without secure aggregation. Nobody sends an
+    /// input who has not dealt: with fewer dealers than inputs are needed the round would fail a phase later, and be spent.
+    #[must_use]
+    pub fn answers_needed(&self) -> Option<u32> {
+        let threshold = self.limits.secure.as_ref()?.threshold;
+        Some(if self.state == RoundState::Sharing { threshold.max(self.limits.collect.min) } else { threshold })
     }
 
     /// Whether masked inputs may have left their participants. If such a round ends without a sum, its number is never

@@ -151,3 +151,16 @@ async fn a_phase_that_runs_or_failed_tells_how_many_have_answered() {
         assert_eq!(counts(world.view(1).await), Some((phase, Some(2))));
     }
 }
+
+#[tokio::test]
+async fn fewer_dealers_than_must_send_an_input_do_not_use_up_the_number() {
+    let mut world = World::with(5, |spec| spec["rounds"]["collect_min"] = json!(5)).await;
+    world.up_to(1, RoundState::Sharing).await;
+    world.act(RoundState::Sharing, |at| at < 4).await;
+    let view = world.view(1).await;
+    assert_eq!(view.phases.last().and_then(|phase| phase.min), Some(5));
+    world.time_out().await;
+    let view = world.view(1).await;
+    assert_eq!((view.state, view.failure), (RoundState::Failed, Some(FailureReason::TooFewShares)));
+    assert!(!view.spent, "nobody can have sent an input");
+}

@@ -282,7 +282,7 @@ fn limits(round: &Round, state: RoundState) -> (Option<u32>, Option<u32>) {
         RoundState::Selecting => (Some(round.limits.select.min), Some(round.limits.select.max)),
         RoundState::Collecting => (Some(round.limits.collect.min), Some(round.limits.collect.max)),
         RoundState::Sharing | RoundState::Confirming | RoundState::Unmasking => {
-            (round.limits.secure.map(|limits| limits.threshold), None)
+            (Round { state, ..round.clone() }.answers_needed(), None)
         }
         RoundState::Aggregating | RoundState::Completed | RoundState::Failed | RoundState::Cancelled => (None, None),
     }

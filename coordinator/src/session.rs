@@ -261,7 +261,7 @@ impl Sessions {
     /// What everybody dealt in an attempt that is COLLECTING; read once, however many ask.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's; `Busy` if the attempt has gone on meanwhile.
     pub(crate) async fn dealt(
         &self,
         store: &store::Store,
@@ -278,7 +278,15 @@ impl Sessions {
         };
         let read = || async {
             let stored = store.read("dealt_shares", |tx| {
-                Box::pin(async move { admitted::<ShareKeys>(tx, key, attempt, MessageKind::Shares).await })
+                Box::pin(async move {
+                    // When collection has closed since the gate was passed, they are cleared: not damage, but an answer that
+                    // the next try gets.
+                    let row = tx.round_attempt(key, attempt).await?;
+                    if row.is_none_or(|row| row.round.state != RoundState::Collecting) {
+                        return Err(StoreError::Busy);
+                    }
+                    admitted::<ShareKeys>(tx, key, attempt, MessageKind::Shares).await
+                })
             });
             let mut dealt = vec![None; session.members.len()];
             for shares in stored.await? {

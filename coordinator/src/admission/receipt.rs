@@ -190,6 +190,9 @@ async fn answer(
     if let Err(refusal) = judged {
         return Ok(Err(refusal));
     }
+    if kind == MessageKind::Complaint && tx.admitted(round, attempt, participant).await?.is_some() {
+        return Ok(Err(Refusal::NotAssigned { why: "it sent its input, so what was dealt to it opened" }));
+    }
     match tx.insert_message(&SessionMessage { received_at: now, ..message.clone() }).await? {
         MessageInsertion::Inserted | MessageInsertion::Same => Ok(Ok(())),
         MessageInsertion::Different => Ok(Err(Refusal::DifferentMessage)),

@@ -115,6 +115,21 @@ async fn a_false_complaint_ends_the_round_and_nothing_is_released() {
 }
 
 #[tokio::test]
+async fn whoever_sent_its_input_has_nothing_to_complain_about() {
+    let mut world = World::new(4).await;
+    world.up_to(1, RoundState::Collecting).await;
+    let proof = evidence(&world, &world.members[1], &world.members[0]).await;
+    let key = key_for(&world.members[1], 0);
+    world.act(RoundState::Collecting, |at| at == 1).await;
+    let body = ComplaintBody { sid: proof.body.sid, sender: 2, accused: 1, key };
+    let complaint = Complaint::sign(body, &world.members[1].signer).unwrap().encode();
+    let reply = world.members[1].say(&world.t, Answer::Complaint, &complaint).await;
+    assert!(reply.problem(ProblemType::NotAssigned).contains("sent its input"));
+    world.t.work().await;
+    assert_eq!(world.state(1).await, RoundState::Collecting);
+}
+
+#[tokio::test]
 async fn what_was_bent_on_the_way_is_no_reason_to_complain() {
     let mut world = World::new(4).await;
     world.up_to(1, RoundState::Collecting).await;

@@ -34,7 +34,7 @@ pub(crate) struct ServerArgs {
     #[arg(long, env = "TRIBUTARY_CA", value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
     /// Operator token
-    #[arg(long, env = "TRIBUTARY_TOKEN", value_name = "TOKEN", hide_env_values = true)]
+    #[arg(long, env = "TRIBUTARY_TOKEN", value_name = "TOKEN", hide_env_values = true, allow_hyphen_values = true)]
     pub(crate) token: String,
 }
 

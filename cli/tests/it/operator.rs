@@ -130,6 +130,9 @@ fn a_foreign_authority_is_not_trusted() {
     let other = Served::dev(&folder.path().join("two"));
     let ran = run(&["task", "list", "--server", &served.url, "--ca", &other.ca, "--token", &served.token]);
     assert_eq!(ran.code, 5, "{ran}");
+    // Whatever a token begins with, it is a token.
+    let ran = run(&["task", "list", "--server", &served.url, "--ca", &other.ca, "--token", "-Vx"]);
+    assert_eq!(ran.code, 5, "{ran}");
 }
 
 #[cfg(unix)]

@@ -30,7 +30,14 @@ pub(crate) struct Run {
     #[arg(long, env = "TRIBUTARY_CA", value_name = "FILE")]
     ca: PathBuf,
     /// One-time token to enrol with (`tributary token create --enrollment`); not needed with a journal that is enrolled
-    #[arg(long, alias = "token", env = "TRIBUTARY_ENROLLMENT_TOKEN", value_name = "TOKEN", hide_env_values = true)]
+    #[arg(
+        long,
+        alias = "token",
+        env = "TRIBUTARY_ENROLLMENT_TOKEN",
+        value_name = "TOKEN",
+        hide_env_values = true,
+        allow_hyphen_values = true
+    )]
     enrollment_token: Option<String>,
     /// What to be called, unless the token says [default: participant-INDEX]
     #[arg(long)]

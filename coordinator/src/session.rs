@@ -7,7 +7,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
-
 use federation::id::{ParticipantId, RoundKey};
 use federation::round::{FailureReason, RoundState};
 use federation::time::Timestamp;

@@ -7,6 +7,7 @@ use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn_with_state, map_response};
 use axum::routing::{MethodRouter, get, post, put};
 use axum::{Router, response::Response};
+use wire::participant::{Announcement, Answer};
 use wire::route;
 
 use super::app::App;
@@ -34,14 +35,14 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route(route::ROSTER, poll(get(participant::announcements::roster)))
         .route(
             route::KEY_SHARES,
-            short(put(participant::answers::key_shares).get(participant::announcements::evidence)),
+            short(participant::answers::taking(Answer::KeyShares).get(participant::announcements::evidence)),
         )
         .route(route::DELIVERY, poll(get(participant::announcements::delivery)))
-        .route(route::COMPLAINT, short(put(participant::answers::complaint)))
-        .route(route::SURVIVORS, poll(get(participant::announcements::survivors)))
-        .route(route::CONSISTENCY, short(put(participant::answers::consistency)))
-        .route(route::AGREEMENT, poll(get(participant::announcements::agreement)))
-        .route(route::UNMASK_SHARES, short(put(participant::answers::unmask_shares)))
+        .route(route::COMPLAINT, short(participant::answers::taking(Answer::Complaint)))
+        .route(route::SURVIVORS, poll(participant::announcements::telling(Announcement::Survivors)))
+        .route(route::CONSISTENCY, short(participant::answers::taking(Answer::Consistency)))
+        .route(route::AGREEMENT, poll(participant::announcements::telling(Announcement::Agreement)))
+        .route(route::UNMASK_SHARES, short(participant::answers::taking(Answer::UnmaskShares)))
         .route(route::MASKED_INPUT, upload(put(participant::masked_input::masked_input)))
         .route(route::ABANDON, short(post(participant::abandon::abandon)))
         .route(route::MODEL_PARAMETERS, short(get(participant::parameters::parameters)))

@@ -31,7 +31,7 @@ async fn a_hundred_participants_of_whom_thirty_drop_out() {
 }
 
 #[tokio::test]
-#[ignore = "a dozen seconds; run with --ignored"]
+#[ignore = "a dozen seconds: `just soak`"]
 async fn beyond_128_participants_mask_with_some_of_the_others_only() {
     let mut world = World::with(160, |spec| spec["secure_aggregation"]["max_dropout_fraction"] = json!(0.2)).await;
     let drops: Vec<_> = (0..160)

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
+use axum::routing::{MethodRouter, get};
 use bytes::Bytes;
 use federation::id::{ParticipantId, RoundKey, TaskId};
 use federation::round::RoundState;
@@ -60,22 +61,19 @@ pub(in crate::http) async fn delivery(
     announce(&app, caller.id, RoundKey { task, number }, &query, Announcement::Delivery).await
 }
 
-pub(in crate::http) async fn survivors(
-    caller: Participant,
-    State(app): State<Arc<App>>,
-    Path((task, number)): Path<(TaskId, u32)>,
-    Query(query): Query<SessionQuery>,
-) -> Result<Response> {
-    announce(&app, caller.id, RoundKey { task, number }, &query, Announcement::Survivors).await
-}
-
-pub(in crate::http) async fn agreement(
-    caller: Participant,
-    State(app): State<Arc<App>>,
-    Path((task, number)): Path<(TaskId, u32)>,
-    Query(query): Query<SessionQuery>,
-) -> Result<Response> {
-    announce(&app, caller.id, RoundKey { task, number }, &query, Announcement::Agreement).await
+/// The handler that tells the whole cohort the same.
+pub(in crate::http) fn telling(what: Announcement) -> MethodRouter<Arc<App>> {
+    get(
+        move |caller: Participant,
+              State(app): State<Arc<App>>,
+              path: Path<(TaskId, u32)>,
+              query: Query<SessionQuery>| {
+            async move {
+                let (Path((task, number)), Query(query)) = (path, query);
+                announce(&app, caller.id, RoundKey { task, number }, &query, what).await
+            }
+        },
+    )
 }
 
 /// What a dealer dealt, as it signed it: the evidence without which nobody complains about it.

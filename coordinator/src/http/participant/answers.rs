@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
+use axum::routing::{MethodRouter, put};
 use federation::id::{Digest, ParticipantId, RoundKey, TaskId};
 use federation::round::RoundState;
 use http::{HeaderMap, StatusCode};
@@ -29,44 +30,13 @@ use crate::session::seal_place;
 
 type Named = Path<(TaskId, u32, ParticipantId)>;
 
-pub(in crate::http) async fn key_shares(
-    caller: Participant,
-    State(app): State<Arc<App>>,
-    path: Named,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<StatusCode> {
-    take(&app, &caller, path, &headers, body, Answer::KeyShares).await
-}
-
-pub(in crate::http) async fn complaint(
-    caller: Participant,
-    State(app): State<Arc<App>>,
-    path: Named,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<StatusCode> {
-    take(&app, &caller, path, &headers, body, Answer::Complaint).await
-}
-
-pub(in crate::http) async fn consistency(
-    caller: Participant,
-    State(app): State<Arc<App>>,
-    path: Named,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<StatusCode> {
-    take(&app, &caller, path, &headers, body, Answer::Consistency).await
-}
-
-pub(in crate::http) async fn unmask_shares(
-    caller: Participant,
-    State(app): State<Arc<App>>,
-    path: Named,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<StatusCode> {
-    take(&app, &caller, path, &headers, body, Answer::UnmaskShares).await
+/// The handler that takes answers of this kind.
+pub(in crate::http) fn taking(what: Answer) -> MethodRouter<Arc<App>> {
+    put(
+        move |caller: Participant, State(app): State<Arc<App>>, path: Named, headers: HeaderMap, body: Body| async move {
+            take(&app, &caller, path, &headers, body, what).await
+        },
+    )
 }
 
 /// Where an answer belongs.

@@ -1,0 +1,264 @@
+//! What is wrong with a task: everything at once, each with what would be right.
+//!
+//! The model's shapes and the headroom of its sums are `learning`'s to check, thresholds `secure-agg`'s.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Initial, MAX_COHORT, MAX_DEADLINE_MS, MAX_METRICS, MAX_SECURE_COHORT, MIN_SECURE_COHORT, ServerOptimizer, TaskSpec,
+    is_name,
+};
+use crate::cohort::Cohort;
+
+/// What the deployment imposes on every task.
+#[derive(Clone, Copy, Debug)]
+pub struct Deployment {
+    /// The longest a participant may be away between two polls.
+    pub poll_interval_ms: u64,
+}
+
+/// One thing that is wrong with a task.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[error("{field}: {problem}")]
+pub struct SpecError {
+    /// Dotted path in the task file.
+    pub field: String,
+    /// What is wrong and what would be right.
+    pub problem: String,
+}
+
+impl TaskSpec {
+    /// Finds everything that is wrong, so that an operator mends it in one go. The model's shapes and the headroom of its
+    /// sums are `learning`'s to check.
+    ///
+    /// # Errors
+    /// All [`SpecError`]s, at least one.
+    pub fn check(&self, deployment: &Deployment) -> Result<(), Vec<SpecError>> {
+        let mut checks = Checks::default();
+        self.check_names(&mut checks);
+        self.check_training(&mut checks);
+        self.check_selection(&mut checks);
+        self.check_rounds(&mut checks, deployment);
+        self.check_aggregation(&mut checks);
+        if self.secure_aggregation.enabled {
+            self.check_secure_aggregation(&mut checks, deployment);
+        }
+        if checks.0.is_empty() { Ok(()) } else { Err(checks.0) }
+    }
+
+    fn check_names(&self, checks: &mut Checks) {
+        checks.require(is_name(&self.name), "name", "must be 1 to 64 letters, digits, '-', '_' or '.'");
+        checks.require(self.description.len() <= 4096, "description", "must be at most 4096 bytes");
+        checks.require(
+            !self.model.tensors.is_empty(),
+            "model.tensors",
+            "must name at least one tensor (`tributary task create` fills this in for an architecture it knows)",
+        );
+        checks.require(self.model.personal.len() <= 256, "model.personal", "must be at most 256 patterns");
+        for tensor in &self.model.tensors {
+            if let Initial::Uniform { bound } = tensor.init {
+                checks.require(
+                    bound.is_finite() && bound > 0.0,
+                    "model.tensors.init.uniform.bound",
+                    "must be positive and finite",
+                );
+            }
+        }
+        let unique: BTreeSet<_> = self.metrics.iter().collect();
+        checks.require(
+            self.metrics.len() <= MAX_METRICS
+                && unique.len() == self.metrics.len()
+                && self.metrics.iter().all(|name| is_name(name)),
+            "metrics",
+            "must be at most 16 different names of letters, digits, '-', '_' or '.'",
+        );
+    }
+
+    fn check_training(&self, checks: &mut Checks) {
+        let plan = &self.training;
+        checks.require((1..=10_000).contains(&plan.epochs), "training.epochs", "must be between 1 and 10000");
+        checks.require(
+            plan.steps.is_none_or(|steps| (1..=10_000_000).contains(&steps)),
+            "training.steps",
+            "must be between 1 and 10000000, or left out",
+        );
+        checks.require((1..=65_536).contains(&plan.batch_size), "training.batch_size", "must be between 1 and 65536");
+        checks.require(
+            plan.learning_rate.is_finite() && plan.learning_rate > 0.0,
+            "training.learning_rate",
+            "must be positive and finite",
+        );
+        checks.require((0.0..1.0).contains(&plan.momentum), "training.momentum", "must be at least 0 and below 1");
+        for (field, value) in [("training.weight_decay", plan.weight_decay), ("training.proximal_mu", plan.proximal_mu)]
+        {
+            checks.require(value.is_finite() && value >= 0.0, field, "must be finite and at least 0");
+        }
+    }
+
+    fn check_selection(&self, checks: &mut Checks) {
+        match self.selection.cohort {
+            Cohort::Count(count) => checks.require(
+                (1..=MAX_COHORT).contains(&count),
+                "selection.cohort.count",
+                "must be between 1 and 65536",
+            ),
+            Cohort::Fraction(fraction) => checks.require(
+                fraction > 0.0 && fraction <= 1.0,
+                "selection.cohort.fraction",
+                "must be above 0 and at most 1",
+            ),
+        }
+        checks.require(
+            (0.0..=10.0).contains(&self.selection.over_selection),
+            "selection.over_selection",
+            "must be between 0 and 10",
+        );
+    }
+
+    /// Refuses whatever would let a round starve.
+    fn check_rounds(&self, checks: &mut Checks, deployment: &Deployment) {
+        let rounds = &self.rounds;
+        let limits = self.round_limits();
+        checks.require((1..=1_000_000).contains(&rounds.count), "rounds.count", "must be between 1 and 1000000");
+        checks.require(
+            (1..=MAX_COHORT).contains(&rounds.select_max),
+            "rounds.select_max",
+            "must be between 1 and 65536",
+        );
+        checks.require(limits.select.min >= 1, "rounds.select_min", "must be at least 1");
+        checks.require_with(limits.select.min <= limits.select.max, "rounds.select_min", || {
+            format!(
+                "is {}, above rounds.select_max = {}: no cohort could ever be drawn",
+                limits.select.min, limits.select.max
+            )
+        });
+        checks.require(limits.collect.min >= 1, "rounds.collect_min", "must be at least 1");
+        checks.require_with(limits.collect.min <= limits.collect.max, "rounds.collect_min", || {
+            format!(
+                "is {}, above rounds.collect_max = {}: collection could never close",
+                limits.collect.min, limits.collect.max
+            )
+        });
+        let reachable = self.draw(limits.select.min).cohort;
+        checks.require_with(limits.collect.min <= reachable, "rounds.collect_min", || {
+            format!(
+                "is {}, but a cohort drawn from rounds.select_min = {} participants has only {reachable}: lower \
+                 collect_min, or raise select_min, the cohort or over_selection",
+                limits.collect.min, limits.select.min
+            )
+        });
+        for (field, deadline_ms) in [
+            ("rounds.select_deadline_ms", limits.select.deadline_ms),
+            ("rounds.collect_deadline_ms", limits.collect.deadline_ms),
+        ] {
+            checks.require_with((deployment.poll_interval_ms..=MAX_DEADLINE_MS).contains(&deadline_ms), field, || {
+                format!(
+                    "is {deadline_ms}; it must be at least the poll interval of this coordinator ({} ms), or participants \
+                     would hear of the phase after it is over, and at most 30 days",
+                    deployment.poll_interval_ms
+                )
+            });
+        }
+        checks.require(
+            (1..=MAX_DEADLINE_MS).contains(&limits.aggregate_deadline_ms),
+            "rounds.aggregate_deadline_ms",
+            "must be between 1 ms and 30 days",
+        );
+    }
+
+    fn check_aggregation(&self, checks: &mut Checks) {
+        let aggregation = &self.aggregation;
+        let ServerOptimizer::FedAvg { learning_rate } = aggregation.optimizer;
+        checks.require(
+            learning_rate.is_finite() && learning_rate > 0.0,
+            "aggregation.optimizer.learning_rate",
+            "must be positive and finite",
+        );
+        for (field, bits) in [
+            ("aggregation.modulus_bits", Some(aggregation.modulus_bits)),
+            ("secure_aggregation.modulus_bits", self.secure_aggregation.modulus_bits),
+        ] {
+            checks.require(bits.is_none_or(|bits| (16..=32).contains(&bits)), field, "must be between 16 and 32");
+        }
+        for (field, range) in [
+            ("aggregation.clip_range", Some(aggregation.clip_range)),
+            ("secure_aggregation.clip_range", self.secure_aggregation.clip_range),
+        ] {
+            let holds = range.is_none_or(|range| range.is_finite() && range > 0.0);
+            checks.require(holds, field, "must be positive and finite");
+        }
+        checks.require(
+            aggregation.clip_norm.is_none_or(|norm| norm.is_finite() && norm > 0.0),
+            "aggregation.clip_norm",
+            "must be positive and finite, or left out",
+        );
+        checks.require(aggregation.max_weight >= 1, "aggregation.max_weight", "must be at least 1");
+    }
+
+    /// What can be said without the protocol; thresholds are `secure-agg`'s to check.
+    fn check_secure_aggregation(&self, checks: &mut Checks, deployment: &Deployment) {
+        let secure = &self.secure_aggregation;
+        checks.require_with(
+            (MIN_SECURE_COHORT..=MAX_SECURE_COHORT).contains(&secure.min_cohort),
+            "secure_aggregation.min_cohort",
+            || format!("is {}; it must be between 3 and 1024", secure.min_cohort),
+        );
+        checks.require_with(self.rounds.select_max <= MAX_SECURE_COHORT, "rounds.select_max", || {
+            format!(
+                "is {}; a cohort of secure aggregation has at most {MAX_SECURE_COHORT} participants: lower it, or switch secure \
+                 aggregation off (secure_aggregation.enabled = false), which lets the operator read every update",
+                self.rounds.select_max
+            )
+        });
+        checks.require(
+            (0.0..=0.5).contains(&secure.max_corrupt_fraction),
+            "secure_aggregation.max_corrupt_fraction",
+            "must be between 0 and 0.5",
+        );
+        checks.require(
+            (0.0..1.0).contains(&secure.max_dropout_fraction),
+            "secure_aggregation.max_dropout_fraction",
+            "must be at least 0 and below 1",
+        );
+        let smallest = self.draw(self.select_min()).cohort;
+        checks.require_with(smallest >= secure.min_cohort, "secure_aggregation.min_cohort", || {
+            format!(
+                "is {}, but a cohort drawn from rounds.select_min = {} participants has only {smallest}: raise the cohort or \
+                 select_min, or switch secure aggregation off (secure_aggregation.enabled = false), which lets the operator \
+                 read every update",
+                secure.min_cohort,
+                self.select_min()
+            )
+        });
+        for (field, deadline_ms) in [
+            ("secure_aggregation.share_deadline_ms", secure.share_deadline_ms),
+            ("secure_aggregation.confirm_deadline_ms", secure.confirm_deadline_ms),
+            ("secure_aggregation.unmask_deadline_ms", secure.unmask_deadline_ms),
+        ] {
+            checks.require_with((deployment.poll_interval_ms..=MAX_DEADLINE_MS).contains(&deadline_ms), field, || {
+                format!(
+                    "is {deadline_ms}; it must be at least the poll interval of this coordinator ({} ms), or participants \
+                     would hear of the phase after it is over, and at most 30 days",
+                    deployment.poll_interval_ms
+                )
+            });
+        }
+    }
+}
+
+#[derive(Default)]
+struct Checks(Vec<SpecError>);
+
+impl Checks {
+    fn require(&mut self, holds: bool, field: &str, problem: &str) {
+        self.require_with(holds, field, || problem.to_owned());
+    }
+
+    fn require_with(&mut self, holds: bool, field: &str, problem: impl FnOnce() -> String) {
+        if !holds {
+            self.0.push(SpecError { field: field.to_owned(), problem: problem() });
+        }
+    }
+}

@@ -65,7 +65,16 @@ pub fn advance(round: &Round, tally: &Tally, now: Timestamp) -> Decision {
 }
 
 fn selecting(round: &Round, tally: &Tally, late: bool) -> Option<Decision> {
-    if tally.eligible >= round.limits.select.min {
+    let limits = &round.limits.select;
+    if round.limits.sampled.is_some_and(|sampled| sampled < limits.min) {
+        return Some(Decision::Abort(FailureReason::TooFewParticipants));
+    }
+    if round.limits.sampled.is_some_and(|sampled| sampled > limits.max) {
+        return Some(Decision::Abort(FailureReason::TooManyParticipants));
+    }
+    // Whoever was sampled is waited for: who answers first must not decide who takes part.
+    let wanted = round.limits.sampled.unwrap_or(limits.min);
+    if tally.eligible >= wanted || (late && tally.eligible >= limits.min) {
         let is_secure = round.limits.secure.is_some();
         return Some(Decision::Close(if is_secure { RoundState::Sharing } else { RoundState::Collecting }));
     }

@@ -156,11 +156,15 @@ pub enum FailureReason {
     GarbageSum,
     /// An input that was accepted is no longer readable.
     InputLost,
+    /// More participants were sampled than one sum has room for.
+    TooManyParticipants,
+    /// Releasing the sum would have cost more than is left of the privacy budget.
+    BudgetExceeded,
 }
 
 impl FailureReason {
     /// Every reason.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::TooFewParticipants,
         Self::TooFewShares,
         Self::TooFewInputs,
@@ -172,6 +176,8 @@ impl FailureReason {
         Self::AggregationTimedOut,
         Self::GarbageSum,
         Self::InputLost,
+        Self::TooManyParticipants,
+        Self::BudgetExceeded,
     ];
 
     /// The stable name, as in JSON and in rows.
@@ -189,6 +195,8 @@ impl FailureReason {
             Self::AggregationTimedOut => "aggregation_timed_out",
             Self::GarbageSum => "garbage_sum",
             Self::InputLost => "input_lost",
+            Self::TooManyParticipants => "too_many_participants",
+            Self::BudgetExceeded => "budget_exceeded",
         }
     }
 }
@@ -223,6 +231,10 @@ pub struct RoundLimits {
     pub collect: PhaseLimits,
     /// Time for summing and publishing.
     pub aggregate_deadline_ms: u64,
+    /// How many participants were drawn before anybody's availability was looked at, where the task samples: none but those
+    /// can be in the cohort, and each of them is waited for until the selection's deadline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampled: Option<u32>,
     /// The phases of secure aggregation, where the task has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secure: Option<SecureLimits>,

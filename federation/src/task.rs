@@ -4,6 +4,7 @@
 //! needs is derived from it by [`TaskSpec::round_limits`].
 
 mod check;
+mod privacy;
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::cohort::{Cohort, Requirements, round_up};
 use crate::round::{PhaseLimits, RoundLimits, SecureLimits, UnknownName, names};
 pub use check::{Deployment, SpecError};
+pub use privacy::{Clip, OnBudgetEnd, PrivacyAccounting, PrivacyMechanism, PrivacySpec, PrivacyView, Sampling};
 
 /// Largest cohort a round may have.
 pub const MAX_COHORT: u32 = 65_536;
@@ -52,6 +54,9 @@ pub struct TaskSpec {
     /// Whether and how updates are hidden from the coordinator.
     #[serde(default)]
     pub secure_aggregation: SecureAggregationSpec,
+    /// What the published models must not tell about a participant.
+    #[serde(default, skip_serializing_if = "PrivacySpec::is_silent")]
+    pub privacy: PrivacySpec,
     /// Names of the weighted means that participants report, in the order they travel.
     #[serde(default = "default_metrics")]
     pub metrics: Vec<String>,
@@ -361,11 +366,13 @@ pub enum TaskStatus {
     Completed,
     /// Ended by an operator.
     Cancelled,
+    /// Another round would spend more than the privacy budget: no new round opens. For an operator to look at.
+    BudgetExhausted,
 }
 
 impl TaskStatus {
     /// Every status.
-    pub const ALL: [Self; 4] = [Self::Active, Self::Paused, Self::Completed, Self::Cancelled];
+    pub const ALL: [Self; 5] = [Self::Active, Self::Paused, Self::Completed, Self::Cancelled, Self::BudgetExhausted];
 
     /// Whether the task is over.
     #[must_use]
@@ -381,6 +388,7 @@ impl TaskStatus {
             Self::Paused => "PAUSED",
             Self::Completed => "COMPLETED",
             Self::Cancelled => "CANCELLED",
+            Self::BudgetExhausted => "BUDGET_EXHAUSTED",
         }
     }
 }
@@ -401,6 +409,7 @@ impl TaskSpec {
                 deadline_ms: rounds.collect_deadline_ms,
             },
             aggregate_deadline_ms: rounds.aggregate_deadline_ms,
+            sampled: None,
             secure: self.secure_aggregation.enabled.then_some(SecureLimits {
                 threshold: 0,
                 share_deadline_ms: self.secure_aggregation.share_deadline_ms,

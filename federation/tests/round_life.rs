@@ -29,6 +29,7 @@ fn limits(is_secure: bool) -> RoundLimits {
         select: PhaseLimits { min: 3, max: 5, deadline_ms: DEADLINE_MS.unsigned_abs() },
         collect: PhaseLimits { min: 2, max: 3, deadline_ms: DEADLINE_MS.unsigned_abs() },
         aggregate_deadline_ms: DEADLINE_MS.unsigned_abs(),
+        sampled: None,
     }
 }
 
@@ -178,10 +179,28 @@ fn each_abort_has_the_reason_that_fits() {
             FailureReason::GarbageSum
             | FailureReason::InputLost
             | FailureReason::BadShares
+            | FailureReason::TooManyParticipants
+            | FailureReason::BudgetExceeded
             | FailureReason::UnmaskingFailed => false,
         };
         assert!(fits, "{reason}: {:?} {tally:?} {now}", round.state);
     });
+}
+
+#[test]
+fn a_sampled_cohort_is_waited_for_and_goes_on_without_absentees_at_its_deadline() {
+    let decide = |sampled, eligible, after| {
+        let mut round = round(RoundState::Selecting, true);
+        round.limits.sampled = Some(sampled);
+        advance(&round, &Tally { eligible, ..Tally::default() }, Timestamp(SINCE.0 + after))
+    };
+    let (wait, sharing) = (Decision::Wait(Timestamp(SINCE.0 + DEADLINE_MS)), Decision::Close(RoundState::Sharing));
+    assert_eq!(decide(5, 3, 0), wait, "enough to go on, but two are missing");
+    assert_eq!(decide(5, 5, 0), sharing);
+    assert_eq!(decide(5, 3, DEADLINE_MS), sharing);
+    assert_eq!(decide(5, 2, DEADLINE_MS), Decision::Abort(FailureReason::TooFewParticipants));
+    assert_eq!(decide(2, 2, 0), Decision::Abort(FailureReason::TooFewParticipants), "drawn too small");
+    assert_eq!(decide(6, 6, 0), Decision::Abort(FailureReason::TooManyParticipants), "drawn too large");
 }
 
 #[test]

@@ -240,17 +240,8 @@ fn a_spec_becomes_a_request() {
         sampling: Some(SamplingSpec::Poisson(rate(0.25))),
         ..PrivacySpec::default()
     };
-    let facts = TaskFacts {
-        population: 200,
-        cohort: 50,
-        parameters: 7850,
-        modulus_bits: 32,
-        smallest_cohort: 25,
-        colluders: 0,
-        rounds: 10,
-        max_weight: 1,
-        expected_weight: 1.0,
-    };
+    let facts =
+        TaskFacts { cohort: 50, parameters: 7850, modulus_bits: 32, smallest_cohort: 25, colluders: 0, rounds: 10 };
     let asked = spec.request(&facts).unwrap();
     assert_eq!(asked, PlanRequest { adaptive: true, ..request() });
     // The count's coordinate takes its part of the noise; the cost is the same.

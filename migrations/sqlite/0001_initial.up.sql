@@ -6,7 +6,7 @@ CREATE TABLE task (
     id               BLOB    NOT NULL PRIMARY KEY CHECK (length(id) = 16),             -- fixed
     name             TEXT    NOT NULL CHECK (length(name) BETWEEN 1 AND 64),           -- fixed; the name in the specification
     spec             TEXT    NOT NULL CHECK (json_valid(spec)),                        -- fixed; what the operator wrote, as JSON
-    status           TEXT    NOT NULL CHECK (status IN ('ACTIVE', 'PAUSED', 'COMPLETED', 'CANCELLED')),
+    status           TEXT    NOT NULL CHECK (status IN ('ACTIVE', 'PAUSED', 'COMPLETED', 'CANCELLED', 'BUDGET_EXHAUSTED')),
     parameters       INTEGER NOT NULL CHECK (parameters >= 0),                         -- fixed; elements of the flat vector
     created_at       INTEGER NOT NULL,                                                 -- fixed
     rounds_completed INTEGER NOT NULL CHECK (rounds_completed >= 0),                   -- rounds that published a version
@@ -24,7 +24,7 @@ CREATE INDEX task_active ON task (created_at, id) WHERE status = 'ACTIVE';
 CREATE TABLE task_change (
     sequence INTEGER NOT NULL PRIMARY KEY,                                             -- order of writing
     task     BLOB    NOT NULL REFERENCES task (id),
-    status   TEXT    NOT NULL CHECK (status IN ('ACTIVE', 'PAUSED', 'COMPLETED', 'CANCELLED')), -- the status that began
+    status   TEXT    NOT NULL CHECK (status IN ('ACTIVE', 'PAUSED', 'COMPLETED', 'CANCELLED', 'BUDGET_EXHAUSTED')), -- the status that began
     at       INTEGER NOT NULL,                                                         -- when
     detail   TEXT                                                                      -- who or why, for people
 ) STRICT;

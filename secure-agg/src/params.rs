@@ -31,7 +31,8 @@ pub struct VectorShape {
     pub modulus_bits: u8,
     /// Largest magnitude of one input's word, read as a signed number: weight cap times quantized clip range.
     pub input_bound: u64,
-    /// What is kept free for noise in the sum, in units of a word: `z·σ·sqrt(n)`, 0 without noise.
+    /// What is kept free for noise in the sum, in units of a word: `z·σ·sqrt(n)`, 0 without noise. Where participants add it,
+    /// one of their words may be larger than an input by as much.
     pub noise_margin: u64,
 }
 

@@ -51,6 +51,8 @@ pub const ROUND: &str = "/v1/tasks/{task}/rounds/{round}";
 pub const ASSIGNMENTS: &str = "/v1/tasks/{task}/rounds/{round}/assignments";
 /// `POST`: do not wait for this participant in this round.
 pub const EXCUSE: &str = "/v1/tasks/{task}/rounds/{round}/assignments/{participant}/excuse";
+/// `GET`: what the task has told about its participants at most: the ledger.
+pub const TASK_PRIVACY: &str = "/v1/tasks/{task}/privacy";
 /// `GET`: model versions, newest first.
 pub const MODELS: &str = "/v1/tasks/{task}/models";
 /// `GET`: one model version.

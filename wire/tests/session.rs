@@ -115,21 +115,21 @@ fn encoding() -> Encoding {
 #[test]
 fn the_digest_covers_everything_that_gives_words_a_meaning() {
     let metrics = ["loss".to_owned(), "accuracy".to_owned()];
-    let base = application_digest(&encoding(), &metrics);
+    let base = application_digest(&encoding(), &metrics, None);
     assert_eq!(
         base.to_string(),
         "52a873c599e7c29d026c0291ab13045c37495c67054db7daaf2b84d03e7b87d4",
         "a known answer: an SDK of another release must find the same"
     );
     let others = [
-        application_digest(&Encoding { modulus_bits: 31, ..encoding() }, &metrics),
-        application_digest(&Encoding { clip_range: 2.0, ..encoding() }, &metrics),
-        application_digest(&Encoding { clip_norm: Some(0.0), ..encoding() }, &metrics),
-        application_digest(&Encoding { max_weight: 1, ..encoding() }, &metrics),
-        application_digest(&Encoding { max_cohort: 1, ..encoding() }, &metrics),
-        application_digest(&encoding(), &metrics[..1]),
-        application_digest(&encoding(), &["lossaccuracy".to_owned(), String::new()]),
-        application_digest(&encoding(), &["accuracy".to_owned(), "loss".to_owned()]),
+        application_digest(&Encoding { modulus_bits: 31, ..encoding() }, &metrics, None),
+        application_digest(&Encoding { clip_range: 2.0, ..encoding() }, &metrics, None),
+        application_digest(&Encoding { clip_norm: Some(0.0), ..encoding() }, &metrics, None),
+        application_digest(&Encoding { max_weight: 1, ..encoding() }, &metrics, None),
+        application_digest(&Encoding { max_cohort: 1, ..encoding() }, &metrics, None),
+        application_digest(&encoding(), &metrics[..1], None),
+        application_digest(&encoding(), &["lossaccuracy".to_owned(), String::new()], None),
+        application_digest(&encoding(), &["accuracy".to_owned(), "loss".to_owned()], None),
     ];
     for (number, other) in others.iter().enumerate() {
         assert_ne!(*other, base, "{number}");

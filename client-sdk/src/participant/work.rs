@@ -138,7 +138,7 @@ fn check_terms(assignment: &Assignment, terms: &SessionTerms, codec: &Codec) -> 
         ("largest cohort", u32::from(terms.max_cohort) == encoding.max_cohort),
         ("cohort", cohort.contains(&assignment.cohort)),
         ("bound of an input", terms.input_bound >= codec.input_bound()),
-        ("encoding", terms.application == application_digest(encoding, &assignment.metrics)),
+        ("encoding", terms.application == application_digest(encoding, &assignment.metrics, assignment.privacy.as_ref())),
     ];
     match checks.iter().find(|(_, holds)| !holds) {
         Some((what, _)) => Err(PlanError::Terms(what)),

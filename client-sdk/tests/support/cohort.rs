@@ -229,7 +229,7 @@ impl World {
             min_included: 0,
             model,
             scalars: VectorShape::NONE,
-            application: application_digest(&encoding(), &metrics()).0,
+            application: application_digest(&encoding(), &metrics(), None).0,
         }
     }
 

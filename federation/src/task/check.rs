@@ -45,6 +45,9 @@ impl TaskSpec {
         if self.secure_aggregation.enabled {
             self.check_secure_aggregation(&mut checks, deployment);
         }
+        if self.privacy.is_private() {
+            self.check_privacy(&mut checks);
+        }
         if checks.0.is_empty() { Ok(()) } else { Err(checks.0) }
     }
 
@@ -249,14 +252,14 @@ impl TaskSpec {
 }
 
 #[derive(Default)]
-struct Checks(Vec<SpecError>);
+pub(super) struct Checks(Vec<SpecError>);
 
 impl Checks {
-    fn require(&mut self, holds: bool, field: &str, problem: &str) {
+    pub(super) fn require(&mut self, holds: bool, field: &str, problem: &str) {
         self.require_with(holds, field, || problem.to_owned());
     }
 
-    fn require_with(&mut self, holds: bool, field: &str, problem: impl FnOnce() -> String) {
+    pub(super) fn require_with(&mut self, holds: bool, field: &str, problem: impl FnOnce() -> String) {
         if !holds {
             self.0.push(SpecError { field: field.to_owned(), problem: problem() });
         }

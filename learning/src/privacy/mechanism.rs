@@ -88,6 +88,16 @@ pub struct PrivacySpec {
     /// How cohorts are drawn. Left out: nothing is assumed of it, and nothing is gained.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampling: Option<SamplingSpec>,
+    /// Everybody enrolled, at least: what sampling draws from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub population: Option<u32>,
+    /// More examples than these do not weigh more. Left out: everybody weighs the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_weight: Option<u32>,
+    /// What a participant is expected to weigh, over `max_weight`: above 0, at most 1. The mean is over this fixed number,
+    /// never over what participants really weighed. Left out: 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected_weight: Option<f64>,
     /// What the budget is held against.
     pub against: View,
     /// What the published figure rests on.
@@ -231,6 +241,17 @@ impl PrivacySpec {
         if let Some(SamplingSpec::FixedSize(size)) = self.sampling {
             require(size > 0, "sampling.fixed_size", "must be at least 1");
         }
+        require(
+            self.sampling.is_none() || self.population.is_some_and(|population| population > 0),
+            "population",
+            "must say how many are enrolled, at least: sampling hides participants among them",
+        );
+        require(self.max_weight != Some(0), "max_weight", "must be at least 1");
+        require(
+            self.expected_weight.is_none_or(|weight| weight > 0.0 && weight <= 1.0),
+            "expected_weight",
+            "must be above 0 and at most 1: the mean weight of a participant over max_weight",
+        );
         let trusted = matches!(self.mechanism, Mechanism::CentralGaussian | Mechanism::Tree);
         require(
             self.against != View::Server || !trusted,
@@ -248,8 +269,6 @@ impl PrivacySpec {
 /// What the rest of a task says, as far as privacy needs it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TaskFacts {
-    /// Everybody enrolled.
-    pub population: u32,
     /// Participants a round is expected to have.
     pub cohort: u32,
     /// Shared parameters of the model.
@@ -262,10 +281,6 @@ pub struct TaskFacts {
     pub colluders: u32,
     /// Rounds of the task, where `rounds` is left out.
     pub rounds: u32,
-    /// More examples than these do not weigh more.
-    pub max_weight: u32,
-    /// What a participant is expected to weigh, over `max_weight`.
-    pub expected_weight: f64,
 }
 
 impl PrivacySpec {
@@ -294,7 +309,7 @@ impl PrivacySpec {
         };
         Ok(PlanRequest {
             mechanism: self.mechanism,
-            population: facts.population,
+            population: self.population.unwrap_or(facts.cohort),
             cohort: facts.cohort,
             rounds: self.rounds.unwrap_or(facts.rounds),
             delta: self.delta.unwrap_or(f64::NAN),
@@ -306,8 +321,8 @@ impl PrivacySpec {
             colluders: facts.colluders,
             participations: None,
             adaptive: matches!(self.clip, Some(ClipSpec::Adaptive(_))),
-            max_weight: facts.max_weight,
-            expected_weight: facts.expected_weight,
+            max_weight: self.max_weight.unwrap_or(1),
+            expected_weight: self.expected_weight.unwrap_or(1.0),
             accounting: self.accounting,
         })
     }
@@ -335,6 +350,7 @@ mod tests {
             rounds: Some(60),
             clip: Some(ClipSpec::Fixed(1.0)),
             sampling: Some(SamplingSpec::Poisson(SamplingRate::new(0.25).unwrap())),
+            population: Some(200),
             ..PrivacySpec::default()
         }
     }
@@ -346,7 +362,7 @@ mod tests {
     #[test]
     fn is_written_as_people_write_it() {
         let json = r#"{"mechanism":"distributed_skellam","epsilon":8,"delta":1e-5,"rounds":60,
-            "clip":{"adaptive":{"initial":0.5}},"sampling":{"poisson":0.25},"on_budget_end":"complete"}"#;
+            "clip":{"adaptive":{"initial":0.5}},"sampling":{"poisson":0.25},"population":200,"on_budget_end":"complete"}"#;
         let spec: PrivacySpec = serde_json::from_str(json).unwrap();
         assert_eq!(spec.check(), Ok(()));
         let ClipSpec::Adaptive(clip) = spec.clip.unwrap() else { panic!() };
@@ -384,6 +400,11 @@ mod tests {
         assert_eq!(fields(&PrivacySpec { against: View::Server, ..spec() }), ["against"]);
         assert_eq!(fields(&PrivacySpec { mechanism: Mechanism::Tree, ..spec() }), ["sampling"]);
         assert_eq!(fields(&PrivacySpec { mechanism: Mechanism::None, ..spec() }), ["mechanism"]);
+        assert_eq!(fields(&PrivacySpec { population: None, ..spec() }), ["population"]);
+        assert_eq!(fields(&PrivacySpec { max_weight: Some(0), ..spec() }), ["max_weight"]);
+        for weight in [0.0, 1.5, f64::NAN] {
+            assert_eq!(fields(&PrivacySpec { expected_weight: Some(weight), ..spec() }), ["expected_weight"]);
+        }
         let sampling = Some(SamplingSpec::FixedSize(0));
         assert_eq!(fields(&PrivacySpec { sampling, ..spec() }), ["sampling.fixed_size"]);
     }

@@ -269,6 +269,20 @@ impl PrivateCodec {
         self.sigma
     }
 
+    /// Largest magnitude of a word of an encoded update, its noise not counted.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below 2^31 and positive")]
+    pub fn input_bound(&self) -> u64 {
+        self.sensitivity.floor() as u64
+    }
+
+    /// What is kept free in the modulus for the noise in a sum: it stays within, but for a probability below 2^-100.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below 2^31 and positive")]
+    pub fn noise_margin(&self) -> u64 {
+        tail(self.sigma.value() * self.params.noise_ceiling).floor() as u64
+    }
+
     /// Grid units per 1.0 of an update in a round whose clipping norm is `clip`.
     #[must_use]
     pub fn scale(&self, clip: f64) -> f64 {

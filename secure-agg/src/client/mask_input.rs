@@ -252,12 +252,12 @@ fn plan(masks: &[(MaskSeed, Sign)], plane: Plane, shape: &VectorShape) -> Result
     Ok(plan)
 }
 
-/// Length and magnitude of every word.
+/// Length and magnitude of every word: an input and, where participants add noise, this one's part of it.
 fn check_input(what: &'static str, shape: &VectorShape, words: &[u32]) -> Result<(), Refusal> {
     if words.len() as u64 != shape.words {
         return Err(Refusal::InputShape { what, expected: shape.words, got: words.len() });
     }
-    let (modulus, bound) = (shape.modulus()?, shape.input_bound);
+    let (modulus, bound) = (shape.modulus()?, shape.input_bound.saturating_add(shape.noise_margin));
     let outside = |word: u32| (word > modulus.max_word()) | (modulus.centre(word).unsigned_abs() > bound);
     // All words are looked at alike; only an input that is refused tells by the time it takes where.
     if !words.iter().fold(false, |any, word| any | outside(*word)) {

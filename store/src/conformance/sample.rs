@@ -73,7 +73,7 @@ pub(super) fn round(task: u128, number: u32, attempt: u32) -> Round {
         attempt,
         state: RoundState::Selecting,
         base_version: number - 1,
-        limits: RoundLimits { select: limits, collect: limits, aggregate_deadline_ms: 1_000, secure: None },
+        limits: RoundLimits { select: limits, collect: limits, aggregate_deadline_ms: 1_000, sampled: None, secure: None },
         cohort: 0,
         state_since: NOW,
         opened_at: NOW,

@@ -1,5 +1,7 @@
 //! What operators see. Everything here is safe to show a viewer: no update, no key, no secret.
 
+mod privacy;
+
 use std::collections::BTreeMap;
 
 use federation::id::{Digest, ParticipantId, TaskId};
@@ -7,6 +9,8 @@ use federation::round::{AssignmentState, FailureReason, RoundState};
 use federation::task::{TaskSpec, TaskStatus};
 use federation::time::Timestamp;
 use serde::{Deserialize, Serialize};
+
+pub use privacy::{EpsilonView, PrivacyReport, ReleaseView};
 
 /// One page of a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -198,6 +202,10 @@ pub struct RoundView {
     pub bytes_down: u64,
     /// Weighted means over the cohort, of the base model and of the training.
     pub metrics: BTreeMap<String, MetricView>,
+    /// The privacy budget spent when this round had released its sum, this release included; none without a mechanism, and
+    /// before the release.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epsilon: Option<EpsilonView>,
     /// The version the cohort started from.
     pub base: ModelVersionRef,
     /// The version the round made.

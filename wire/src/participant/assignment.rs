@@ -5,7 +5,7 @@ use federation::task::{ModelSpec, TrainingPlan};
 use federation::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::SessionTerms;
+use super::{PrivacyTerms, SessionTerms};
 
 /// A place in a round, with everything needed to take it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,8 +27,12 @@ pub struct Assignment {
     pub training: TrainingPlan,
     /// How the update is encoded.
     pub encoding: Encoding,
-    /// Metrics to report, in this order.
+    /// Metrics to report, in this order; none travel where a privacy mechanism is at work.
     pub metrics: Vec<String>,
+    /// How the sum is kept from telling about one participant; it takes the place of clip range, norm and weight in the
+    /// encoding. Without it nothing is promised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub privacy: Option<PrivacyTerms>,
     /// How the update is hidden from the coordinator; without it the coordinator's operator can read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secure_aggregation: Option<SessionTerms>,

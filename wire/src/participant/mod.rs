@@ -4,10 +4,12 @@ mod assignment;
 mod check_in;
 mod enroll;
 mod masked_input;
+mod privacy;
 mod session;
 
 pub use assignment::{Assignment, Encoding, ModelRef};
 pub use check_in::{AbandonReason, AbandonRequest, CheckInReply, CheckInRequest};
 pub use enroll::{EnrollReply, EnrollRequest, RenewRequest};
 pub use masked_input::Receipt;
+pub use privacy::{PrivacyTerms, rotation_seed};
 pub use session::{Announcement, Answer, Invitation, RoundKeys, SessionTerms, application_digest};

@@ -8,7 +8,7 @@ use federation::round::RoundState;
 use secure_agg::params::{SessionConfig, VectorShape};
 use serde::{Deserialize, Serialize};
 
-use super::Encoding;
+use super::{Encoding, PrivacyTerms};
 use crate::base64::Base64;
 
 /// A round is about to draw its cohort: make keys for this attempt, and check in with them.
@@ -107,13 +107,14 @@ impl From<&SessionTerms> for SessionConfig {
     }
 }
 
-/// Digest of what gives the words of an update their meaning: encoding and names of the metrics. It is a part of the
-/// session's id, so participants that were told different encodings cannot be aggregated.
+/// Digest of what gives the words of an update their meaning: encoding, names of the metrics and terms of privacy. It is a
+/// part of the session's id, so participants that were told different ones cannot be aggregated.
 ///
 /// `SHA-256("tributary/application/1" || bits || f32be(clip) || [1 || f32be(norm)] or [0] || u32be(max_weight) ||
-/// u32be(max_cohort) || u32be(metrics) || for each: u32be(len) || name)`.
+/// u32be(max_cohort) || u32be(metrics) || for each: u32be(len) || name)`, and with privacy before the end
+/// `u32be(len) || `[`PrivacyTerms::to_bytes`].
 #[must_use]
-pub fn application_digest(encoding: &Encoding, metrics: &[String]) -> Digest {
+pub fn application_digest(encoding: &Encoding, metrics: &[String], privacy: Option<&PrivacyTerms>) -> Digest {
     let mut text = b"tributary/application/1".to_vec();
     text.push(encoding.modulus_bits);
     text.extend(encoding.clip_range.to_be_bytes());
@@ -131,6 +132,11 @@ pub fn application_digest(encoding: &Encoding, metrics: &[String]) -> Digest {
     for name in metrics {
         text.extend(length(name.len()));
         text.extend(name.as_bytes());
+    }
+    if let Some(terms) = privacy {
+        let terms = terms.to_bytes();
+        text.extend(length(terms.len()));
+        text.extend(terms);
     }
     let mut digest = Digest([0; 32]);
     digest.0.copy_from_slice(ring::digest::digest(&ring::digest::SHA256, &text).as_ref());

@@ -220,19 +220,17 @@ impl PlanArgs {
                 Sampling::Fixed => Some(SamplingSpec::FixedSize(self.cohort)),
                 Sampling::None => None,
             },
+            population: Some(self.population),
             accounting: self.accounting,
             ..PrivacySpec::default()
         };
         let facts = TaskFacts {
-            population: self.population,
             cohort: self.cohort,
             parameters: self.parameters,
             modulus_bits: self.modulus_bits,
             smallest_cohort: shares.smallest_cohort,
             colluders: if self.mechanism.needs_secure_aggregation() { shares.colluders } else { 0 },
             rounds: self.rounds,
-            max_weight: 1,
-            expected_weight: 1.0,
         };
         spec.request(&facts).map_err(|problems| impossible(&problems))
     }

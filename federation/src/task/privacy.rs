@@ -1,0 +1,233 @@
+//! `[privacy]` of a task: which noise, which budget, and what cohorts are drawn from.
+//!
+//! What it costs is `learning`'s to say (`learning::privacy::PrivacySpec` reads the same words); here is what it asks of the
+//! rest of the task.
+
+use serde::{Deserialize, Serialize};
+
+use super::check::Checks;
+use super::{Strategy, TaskSpec};
+use crate::cohort::Cohort;
+
+/// What the participants' updates are hidden behind, and for how long. Without a mechanism nothing is promised.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PrivacySpec {
+    /// How noise gets in.
+    pub mechanism: PrivacyMechanism,
+    /// Standard deviation of the noise over the most that one participant changes. Left out: solved for when the task is
+    /// created, so that `rounds` rounds cost `epsilon`; the task shows the solution.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub noise_multiplier: Option<f64>,
+    /// The budget: the task stops before its ledger says more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epsilon: Option<f64>,
+    /// The probability with which the promise may fail, above 0 and below 1; usually below one over the population.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delta: Option<f64>,
+    /// Rounds that `epsilon` is to last for, where the noise is solved for. Default: `rounds.count`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rounds: Option<u32>,
+    /// The L2 norm that updates are scaled down to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clip: Option<Clip>,
+    /// How cohorts are drawn. Left out: as `selection` says; nothing is assumed of it, and nothing is gained.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampling: Option<Sampling>,
+    /// How many participants sampling draws from: those that enrolled first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub population: Option<u32>,
+    /// More examples than these do not weigh more. Left out: everybody weighs the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_weight: Option<u32>,
+    /// What a participant is expected to weigh, over `max_weight`: above 0, at most 1. Default: 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected_weight: Option<f64>,
+    /// Whose epsilon the budget is held against.
+    pub against: PrivacyView,
+    /// What the published figure rests on.
+    pub accounting: PrivacyAccounting,
+    /// What to do when the budget ends.
+    pub on_budget_end: OnBudgetEnd,
+}
+
+/// How noise gets into what is released.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum PrivacyMechanism {
+    /// It does not.
+    #[default]
+    None,
+    /// The coordinator adds it to each round's sum.
+    CentralGaussian,
+    /// Every participant adds a share, so that the coordinator sees no sum without it.
+    DistributedDiscreteGaussian,
+    /// The same with Skellam noise, whose shares may be small.
+    DistributedSkellam,
+    /// The coordinator adds it along a tree over rounds; a participant takes part once.
+    Tree,
+    /// Every participant adds all that its own update needs.
+    Local,
+}
+
+impl PrivacyMechanism {
+    /// Whether its promise rests on secure aggregation.
+    #[must_use]
+    pub fn needs_secure_aggregation(self) -> bool {
+        matches!(self, Self::DistributedDiscreteGaussian | Self::DistributedSkellam)
+    }
+}
+
+/// What updates are scaled down to.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum Clip {
+    /// The same in every round.
+    Fixed(f64),
+    /// Following a quantile of the norms, which is estimated within the same sum.
+    Adaptive {
+        /// The part of updates that should be within it. Default: half.
+        #[serde(default = "half")]
+        quantile: f64,
+        /// In the first round.
+        initial: f64,
+        /// How fast it moves. Default: 0.2.
+        #[serde(default = "fifth")]
+        learning_rate: f64,
+    },
+}
+
+fn half() -> f64 {
+    0.5
+}
+
+fn fifth() -> f64 {
+    0.2
+}
+
+/// How cohorts are drawn from the population, before anybody's availability is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum Sampling {
+    /// Everybody with this probability, independently.
+    Poisson(f64),
+    /// So many of them, uniformly.
+    FixedSize(u32),
+}
+
+/// Whose epsilon is meant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum PrivacyView {
+    /// Of those who see the published models and do not know who took part.
+    #[default]
+    Published,
+    /// Of those who also see who took part, such as a viewer of the round API.
+    CohortKnown,
+    /// Of the coordinator itself.
+    Server,
+}
+
+/// What the published figure of Poisson-sampled releases rests on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum PrivacyAccounting {
+    /// The bound for any mechanism.
+    #[default]
+    General,
+    /// Also the bound for continuous noise, plus what discrete noise is proven to differ from it by; the lower of the two.
+    Close,
+}
+
+/// What a task does when its budget is used up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum OnBudgetEnd {
+    /// Waits for an operator, as `BUDGET_EXHAUSTED`.
+    #[default]
+    Pause,
+    /// Is done, with the last model version.
+    Complete,
+}
+
+impl PrivacySpec {
+    /// Whether a mechanism is at work.
+    #[must_use]
+    pub fn is_private(&self) -> bool {
+        self.mechanism != PrivacyMechanism::None
+    }
+
+    /// Whether nothing at all was written.
+    pub(super) fn is_silent(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl TaskSpec {
+    /// What privacy asks of the rest of the task. Its own numbers are `learning`'s to check.
+    pub(super) fn check_privacy(&self, checks: &mut Checks) {
+        let privacy = &self.privacy;
+        if privacy.mechanism.needs_secure_aggregation() {
+            checks.require(
+                self.secure_aggregation.enabled,
+                "privacy.mechanism",
+                "needs secure aggregation: a share of the noise does not hide the update it was added to",
+            );
+        }
+        checks.require(
+            self.aggregation.clip_norm.is_none(),
+            "aggregation.clip_norm",
+            "is given twice: under [privacy] updates are clipped to privacy.clip, so leave it out",
+        );
+        if privacy.mechanism == PrivacyMechanism::Tree {
+            checks.require(
+                self.selection.require.max_participations == 1,
+                "selection.require.max_participations",
+                "must be 1 with mechanism \"tree\", whose promise is for participants that take part once",
+            );
+        }
+        if let Some(sampling) = &privacy.sampling {
+            self.check_sampling(checks, sampling);
+        }
+    }
+
+    /// Amplification by sampling holds for nothing but the draw it is proven for.
+    fn check_sampling(&self, checks: &mut Checks, sampling: &Sampling) {
+        let selection = &self.selection;
+        match (sampling, selection.cohort) {
+            (Sampling::Poisson(rate), cohort) => {
+                checks.require_with(cohort == Cohort::Fraction(*rate), "selection.cohort", || {
+                    format!("must be {{ fraction = {rate} }}: privacy.sampling draws everybody with that probability")
+                })
+            }
+            (Sampling::FixedSize(size), cohort) => {
+                checks.require_with(cohort == Cohort::Count(*size), "selection.cohort", || {
+                    format!("must be {{ count = {size} }}: privacy.sampling draws exactly so many")
+                });
+            }
+        }
+        let voids = "voids privacy.sampling, whose draw must not depend on anything: leave it out, or leave privacy.sampling out \
+                     and do without amplification";
+        let require = &selection.require;
+        checks.require(selection.over_selection == 0.0, "selection.over_selection", voids);
+        checks.require(selection.strategy == Strategy::Uniform, "selection.strategy", voids);
+        checks.require(selection.seed.is_none(), "selection.seed", voids);
+        checks.require(require.min_gap_ms == 0, "selection.require.min_gap_ms", voids);
+        checks.require(require.min_gap_rounds == 0, "selection.require.min_gap_rounds", voids);
+        checks.require(require.max_participations == 0, "selection.require.max_participations", voids);
+        for (field, given) in [
+            ("rounds.select_min", self.rounds.select_min.is_some()),
+            ("rounds.collect_min", self.rounds.collect_min.is_some()),
+            ("rounds.collect_max", self.rounds.collect_max.is_some()),
+        ] {
+            checks.require(!given, field, "follows from privacy.sampling: leave it out");
+        }
+    }
+}

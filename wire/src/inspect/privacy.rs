@@ -1,0 +1,79 @@
+//! What a task has told about its participants so far, at most.
+
+use federation::task::{PrivacyMechanism, PrivacySpec};
+use federation::time::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// Three figures, never one for another, all at the task's delta.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct EpsilonView {
+    /// Of those who see the published models and do not know who took part.
+    pub published: f64,
+    /// Of those who also see who took part: whoever reads a round's participants here.
+    pub cohort_known: f64,
+    /// Of the coordinator itself.
+    pub server: Option<f64>,
+    /// Why it has none: `server_trusted`, where the coordinator adds the noise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_reason: Option<String>,
+}
+
+/// One row of the ledger: something that was released, or may have been.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ReleaseView {
+    /// From 0, without gaps.
+    pub index: u64,
+    /// The round's number.
+    pub round: u32,
+    /// Its attempt.
+    pub attempt: u32,
+    /// False: the round failed when its sum may have been opened, so it is charged, but published nothing.
+    pub published: bool,
+    /// What ran.
+    pub mechanism: PrivacyMechanism,
+    /// Participants whose updates are in the sum.
+    pub participants: u32,
+    /// Standard deviation of the noise in the sum over the sensitivity.
+    pub noise_multiplier: f64,
+    /// The release in full, as the accountants take it: noise, sensitivity, dimension, sampling; integers on the grid.
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
+    pub parameters: serde_json::Value,
+    /// zCDP of this release to those who know who took part.
+    pub rho: Option<f64>,
+    /// Epsilon of this release alone, published, by Rényi divergence.
+    pub rdp: f64,
+    /// The same of the textbook release with continuous noise by its loss distribution, for comparison.
+    pub pld: Option<f64>,
+    /// Spent after it.
+    pub total: EpsilonView,
+    /// When it was charged: before anything of it left.
+    pub at: Timestamp,
+}
+
+/// Body of [`crate::route::TASK_PRIVACY`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PrivacyReport {
+    /// As the operator wrote it, and the noise multiplier that was solved for.
+    pub spec: PrivacySpec,
+    /// How many participants a round is expected to have.
+    pub cohort: u32,
+    /// Fewest updates of a released sum.
+    pub smallest_cohort: u32,
+    /// How many of those may tell the coordinator their share of the noise without breaking the promise.
+    pub colluders: u32,
+    /// L2 norm that updates are scaled down to now.
+    pub clip: f64,
+    /// Spent so far.
+    pub spent: EpsilonView,
+    /// How many more rounds the budget has room for; none without a budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rounds_left: Option<u32>,
+    /// Releases, oldest first: one page of them.
+    pub releases: Vec<ReleaseView>,
+    /// Send it as `cursor` for the next page; none on the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}

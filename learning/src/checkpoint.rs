@@ -3,6 +3,7 @@
 //! The same parameters always give the same bytes (tensors in the layout's order, no metadata), because a model version
 //! is known by its digest. What is read is checked against what is expected before anything of its size is allocated.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use safetensors::tensor::{Metadata, TensorInfo};
@@ -65,32 +66,15 @@ pub enum CheckpointError {
 /// # Errors
 /// [`CheckpointError::NotFinite`]: a model with such a value would be refused by everyone who reads it.
 pub fn write(parameters: &Parameters) -> Result<Vec<u8>, CheckpointError> {
-    let layout = parameters.layout();
-    check_finite(parameters)?;
-    let mut header = header(layout)?;
-    // The format asks for data at a multiple of 8.
-    header.resize(header.len().next_multiple_of(8), b' ');
-    let mut bytes = Vec::with_capacity(8 + header.len() + 4 * layout.len());
-    bytes.extend_from_slice(&(header.len() as u64).to_le_bytes());
-    bytes.extend_from_slice(&header);
-    for value in parameters.values() {
-        bytes.extend_from_slice(&value.to_le_bytes());
-    }
-    Ok(bytes)
-}
-
-fn header(layout: &Layout) -> Result<Vec<u8>, CheckpointError> {
-    let malformed = |error: &dyn std::fmt::Display| CheckpointError::Malformed(error.to_string());
-    let describe = |(index, tensor): (usize, &TensorSpec)| -> Result<_, CheckpointError> {
-        let range = layout.range(index);
-        let shape = tensor.shape.iter().map(|&n| usize::try_from(n)).collect::<Result<_, _>>();
-        let shape = shape.map_err(|error| malformed(&error))?;
-        let info = TensorInfo { dtype: Dtype::F32, shape, data_offsets: (4 * range.start, 4 * range.end) };
-        Ok((tensor.name.clone(), info))
-    };
-    let tensors = layout.tensors().iter().enumerate().map(describe).collect::<Result<_, _>>()?;
-    let metadata = Metadata::new(None, tensors).map_err(|error| malformed(&error))?;
-    serde_json::to_vec(&metadata).map_err(|error| malformed(&error))
+    let tensors = parameters.layout().tensors().iter().enumerate();
+    let items: Vec<_> = tensors
+        .map(|(index, tensor)| Item {
+            name: tensor.name.clone(),
+            shape: &tensor.shape,
+            values: parameters.tensor(index),
+        })
+        .collect();
+    write_file(None, &items)
 }
 
 /// Reads the tensors' names and shapes, in the order of their data, without looking at a value.
@@ -98,8 +82,7 @@ fn header(layout: &Layout) -> Result<Vec<u8>, CheckpointError> {
 /// # Errors
 /// Any [`CheckpointError`] but those about an expected model.
 pub fn read_layout(bytes: &[u8]) -> Result<Layout, CheckpointError> {
-    let (metadata, _) = parse(bytes)?;
-    layout_of(&metadata)
+    layout_of(&File::parse(bytes)?.metadata)
 }
 
 /// Reads a model whose tensors are known. The file may hold them in any order; it must hold these and no others.
@@ -107,70 +90,143 @@ pub fn read_layout(bytes: &[u8]) -> Result<Layout, CheckpointError> {
 /// # Errors
 /// Any [`CheckpointError`].
 pub fn read(bytes: &[u8], expected: &Arc<Layout>) -> Result<Parameters, CheckpointError> {
-    let (metadata, data) = parse(bytes)?;
-    let found = layout_of(&metadata)?;
-    check_same(&found, expected)?;
+    let file = File::parse(bytes)?;
+    let found = layout_of(&file.metadata)?;
+    if let Some(extra) = found.tensors().iter().find(|tensor| expected.find(&tensor.name).is_none()) {
+        return Err(CheckpointError::Unexpected(extra.name.clone()));
+    }
+    for tensor in expected.tensors() {
+        file.expect(&tensor.name, &tensor.shape)?;
+    }
     let mut parameters = Parameters::zeros(Arc::clone(expected));
     for (index, tensor) in expected.tensors().iter().enumerate() {
-        // Parsing proved that the offsets lie within the data and fit the shape, which is the expected one.
-        let info = metadata.info(&tensor.name);
-        let bytes = info.and_then(|info| data.get(info.data_offsets.0..info.data_offsets.1)).unwrap_or_default();
-        let values = &mut parameters.values_mut()[expected.range(index)];
-        for (value, &bytes) in values.iter_mut().zip(bytes.as_chunks::<4>().0) {
-            *value = f32::from_le_bytes(bytes);
-        }
+        file.fill(&tensor.name, &mut parameters.values_mut()[expected.range(index)])?;
     }
-    check_finite(&parameters)?;
     Ok(parameters)
 }
 
-/// The checked header and the data behind it.
-fn parse(bytes: &[u8]) -> Result<(Metadata, &[u8]), CheckpointError> {
-    if let Some(length) = bytes.first_chunk::<8>().map(|length| u64::from_le_bytes(*length))
-        && length > MAX_HEADER_BYTES
-    {
-        return Err(CheckpointError::HeaderTooLong(length));
+/// One tensor to write.
+pub(crate) struct Item<'a> {
+    pub(crate) name: String,
+    pub(crate) shape: &'a [u64],
+    /// As many as the shape says.
+    pub(crate) values: &'a [f32],
+}
+
+/// Writes tensors in this order. The metadata has at most one entry, or its order would not be fixed.
+pub(crate) fn write_file(
+    metadata: Option<HashMap<String, String>>,
+    items: &[Item<'_>],
+) -> Result<Vec<u8>, CheckpointError> {
+    for item in items {
+        check_finite(&item.name, item.values)?;
     }
-    let malformed = |error: SafeTensorError| CheckpointError::Malformed(error.to_string());
-    let (header, metadata) = SafeTensors::read_metadata(bytes).map_err(malformed)?;
-    Ok((metadata, bytes.get(8 + header..).unwrap_or_default()))
+    let mut header = header(metadata, items)?;
+    // The format asks for data at a multiple of 8.
+    header.resize(header.len().next_multiple_of(8), b' ');
+    let values: usize = items.iter().map(|item| item.values.len()).sum();
+    let mut bytes = Vec::with_capacity(8 + header.len() + 4 * values);
+    bytes.extend_from_slice(&(header.len() as u64).to_le_bytes());
+    bytes.extend_from_slice(&header);
+    for value in items.iter().flat_map(|item| item.values) {
+        bytes.extend_from_slice(&value.to_le_bytes());
+    }
+    Ok(bytes)
+}
+
+fn header(metadata: Option<HashMap<String, String>>, items: &[Item<'_>]) -> Result<Vec<u8>, CheckpointError> {
+    let malformed = |error: &dyn std::fmt::Display| CheckpointError::Malformed(error.to_string());
+    let mut start = 0;
+    let mut describe = |item: &Item<'_>| -> Result<_, CheckpointError> {
+        let shape = item.shape.iter().map(|&n| usize::try_from(n)).collect::<Result<_, _>>();
+        let shape = shape.map_err(|error| malformed(&error))?;
+        let end = start + 4 * item.values.len();
+        let info = TensorInfo { dtype: Dtype::F32, shape, data_offsets: (start, end) };
+        start = end;
+        Ok((item.name.clone(), info))
+    };
+    let tensors = items.iter().map(&mut describe).collect::<Result<_, _>>()?;
+    let metadata = Metadata::new(metadata, tensors).map_err(|error| malformed(&error))?;
+    serde_json::to_vec(&metadata).map_err(|error| malformed(&error))
+}
+
+/// A file whose header is checked: offsets lie within the data and fit the shapes.
+pub(crate) struct File<'a> {
+    metadata: Metadata,
+    data: &'a [u8],
+}
+
+impl<'a> File<'a> {
+    pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self, CheckpointError> {
+        if let Some(length) = bytes.first_chunk::<8>().map(|length| u64::from_le_bytes(*length))
+            && length > MAX_HEADER_BYTES
+        {
+            return Err(CheckpointError::HeaderTooLong(length));
+        }
+        let malformed = |error: SafeTensorError| CheckpointError::Malformed(error.to_string());
+        let (header, metadata) = SafeTensors::read_metadata(bytes).map_err(malformed)?;
+        Ok(Self { metadata, data: bytes.get(8 + header..).unwrap_or_default() })
+    }
+
+    /// An entry of the metadata.
+    pub(crate) fn note(&self, key: &str) -> Option<&str> {
+        self.metadata.metadata().as_ref()?.get(key).map(String::as_str)
+    }
+
+    /// The tensors' names, in the order of their data.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.metadata.offset_keys()
+    }
+
+    /// Checks that there is such a tensor of `F32`.
+    pub(crate) fn expect(&self, name: &str, shape: &[u64]) -> Result<(), CheckpointError> {
+        let info = self.metadata.info(name).ok_or_else(|| CheckpointError::Missing(name.to_owned()))?;
+        check_dtype(name, info)?;
+        let got = shape_of(info);
+        if got != shape {
+            return Err(CheckpointError::Shape { tensor: name.to_owned(), expected: shape.to_vec(), got });
+        }
+        Ok(())
+    }
+
+    /// Reads the values of a tensor that is as expected.
+    pub(crate) fn fill(&self, name: &str, values: &mut [f32]) -> Result<(), CheckpointError> {
+        let info = self.metadata.info(name).ok_or_else(|| CheckpointError::Missing(name.to_owned()))?;
+        let bytes = self.data.get(info.data_offsets.0..info.data_offsets.1).unwrap_or_default();
+        for (value, &bytes) in values.iter_mut().zip(bytes.as_chunks::<4>().0) {
+            *value = f32::from_le_bytes(bytes);
+        }
+        check_finite(name, values)
+    }
 }
 
 fn layout_of(metadata: &Metadata) -> Result<Layout, CheckpointError> {
     let mut tensors = Vec::new();
     for name in metadata.offset_keys() {
         let Some(info) = metadata.info(&name) else { continue };
-        if info.dtype != Dtype::F32 {
-            return Err(CheckpointError::Dtype { tensor: name, dtype: info.dtype.to_string() });
-        }
-        tensors.push(TensorSpec { name, shape: info.shape.iter().map(|&n| n as u64).collect() });
+        check_dtype(&name, info)?;
+        let shape = shape_of(info);
+        tensors.push(TensorSpec { name, shape });
     }
     Ok(Layout::new(tensors)?)
 }
 
-/// The same tensors, in whatever order.
-fn check_same(found: &Layout, expected: &Layout) -> Result<(), CheckpointError> {
-    if let Some(extra) = found.tensors().iter().find(|tensor| expected.find(&tensor.name).is_none()) {
-        return Err(CheckpointError::Unexpected(extra.name.clone()));
+fn check_dtype(name: &str, info: &TensorInfo) -> Result<(), CheckpointError> {
+    match info.dtype {
+        Dtype::F32 => Ok(()),
+        other => Err(CheckpointError::Dtype { tensor: name.to_owned(), dtype: other.to_string() }),
     }
-    for tensor in expected.tensors() {
-        let index = found.find(&tensor.name).ok_or_else(|| CheckpointError::Missing(tensor.name.clone()))?;
-        let got = &found.tensors()[index].shape;
-        if *got != tensor.shape {
-            let (expected, got) = (tensor.shape.clone(), got.clone());
-            return Err(CheckpointError::Shape { tensor: tensor.name.clone(), expected, got });
-        }
-    }
-    Ok(())
 }
 
-fn check_finite(parameters: &Parameters) -> Result<(), CheckpointError> {
-    for (index, tensor) in parameters.layout().tensors().iter().enumerate() {
-        if let Some(index) = first_not_finite(parameters.tensor(index)) {
-            return Err(CheckpointError::NotFinite { tensor: tensor.name.clone(), index });
-        }
+fn shape_of(info: &TensorInfo) -> Vec<u64> {
+    info.shape.iter().map(|&n| n as u64).collect()
+}
+
+fn check_finite(name: &str, values: &[f32]) -> Result<(), CheckpointError> {
+    match first_not_finite(values) {
+        Some(index) => Err(CheckpointError::NotFinite { tensor: name.to_owned(), index }),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,31 +1,19 @@
 //! FedAvg: the model moves by the weighted mean of the participants' deltas (McMahan et al. 2017).
 
-use super::StepError;
-use crate::parameters::Parameters;
-use crate::quantize::MeanUpdate;
+use super::{StepError, elementwise};
 
 /// Adds `learning_rate * delta`; lengths and rate are already checked.
-pub(super) fn step(learning_rate: f64, parameters: &mut Parameters, mean: &MeanUpdate) -> Result<(), StepError> {
-    #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
-    let next = |value: f32, delta: f32| (f64::from(value) + learning_rate * f64::from(delta)) as f32;
-    let pairs = || parameters.values().iter().zip(&mean.delta);
-    // First the check, then the change, so that an error leaves the model whole.
-    if let Some(index) = pairs().position(|(&value, &delta)| !next(value, delta).is_finite()) {
-        return Err(StepError::NotFinite(index));
-    }
-    for (value, &delta) in parameters.values_mut().iter_mut().zip(&mean.delta) {
-        *value = next(*value, delta);
-    }
-    Ok(())
+pub(super) fn step(learning_rate: f64, values: &mut [f32], deltas: &[f32]) -> Result<(), StepError> {
+    elementwise::update(values, [], deltas, |value, [], delta| (value + learning_rate * delta, []))
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use super::super::{OptimizerSpec, OptimizerState, step};
-    use super::*;
-    use crate::parameters::{Layout, TensorSpec, WrongLength};
+    use super::super::{OptimizerSpec, OptimizerState, StepError, step};
+    use crate::parameters::{Layout, Parameters, TensorSpec, WrongLength};
+    use crate::quantize::MeanUpdate;
 
     fn parameters(values: &[f32]) -> Parameters {
         let spec = TensorSpec { name: "w".into(), shape: vec![values.len() as u64] };

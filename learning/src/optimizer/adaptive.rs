@@ -1,0 +1,38 @@
+//! What FedAdagrad, FedAdam and FedYogi share: Reddi et al. 2021, "Adaptive federated optimization", algorithm 2.
+//!
+//! `m ← β₁ m + (1 - β₁) Δ`, `v ←` by the optimizer, `x ← x + η m / (√v + τ)`. As in the paper there is **no bias correction**:
+//! `m` starts at 0 and `v` at `τ²`, the least that the paper allows, so the first steps are small in `m` rather than large
+//! through a small `v`.
+
+use super::{Moments, StepError, elementwise};
+
+/// The numbers that all three have.
+pub(super) struct Rule {
+    pub(super) learning_rate: f64,
+    pub(super) beta1: f64,
+    pub(super) tau: f64,
+}
+
+impl Rule {
+    /// Before the first round.
+    #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
+    pub(super) fn start(&self, parameters: usize) -> Moments {
+        Moments { first: vec![0.0; parameters], second: vec![(self.tau * self.tau) as f32; parameters] }
+    }
+
+    /// One step; `second(v, Δ²)` is the next `v`.
+    pub(super) fn step(
+        &self,
+        moments: &mut Moments,
+        values: &mut [f32],
+        deltas: &[f32],
+        second: impl Fn(f64, f64) -> f64,
+    ) -> Result<(), StepError> {
+        let Self { learning_rate, beta1, tau } = *self;
+        elementwise::update(values, [&mut moments.first, &mut moments.second], deltas, |value, [m, v], delta| {
+            let m = beta1 * m + (1.0 - beta1) * delta;
+            let v = second(v, delta * delta);
+            (value + learning_rate * m / (v.sqrt() + tau), [m, v])
+        })
+    }
+}

@@ -1,0 +1,44 @@
+//! The one loop under every optimizer: each parameter moves by itself, from its own mean and its own memory.
+//!
+//! Arithmetic is in `f64` and each result is rounded once to `f32`, in which model and memory are kept: so a step has the
+//! same bits on every replica, whoever took the ones before.
+
+use super::StepError;
+
+/// Replaces each value and its `K` remembered numbers by what `next` makes of them and the mean's delta. All slices are of
+/// one length.
+///
+/// # Errors
+/// [`StepError::NotFinite`]; nothing is changed then.
+pub(super) fn update<const K: usize>(
+    values: &mut [f32],
+    mut memory: [&mut [f32]; K],
+    deltas: &[f32],
+    next: impl Fn(f64, [f64; K], f64) -> (f64, [f64; K]),
+) -> Result<(), StepError> {
+    let at = |value: f32, memory: &[&mut [f32]; K], index: usize| {
+        let remembered = std::array::from_fn(|k| f64::from(memory[k][index]));
+        let (value, remembered) = next(f64::from(value), remembered, f64::from(deltas[index]));
+        (round(value), remembered.map(round))
+    };
+    // First the check, then the change, so that an error leaves the model whole.
+    for (index, &value) in values.iter().enumerate() {
+        let (value, remembered) = at(value, &memory, index);
+        if !value.is_finite() || !remembered.iter().all(|number| number.is_finite()) {
+            return Err(StepError::NotFinite(index));
+        }
+    }
+    for (index, value) in values.iter_mut().enumerate() {
+        let remembered;
+        (*value, remembered) = at(*value, &memory, index);
+        for (memory, number) in memory.iter_mut().zip(remembered) {
+            memory[index] = number;
+        }
+    }
+    Ok(())
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
+fn round(value: f64) -> f32 {
+    value as f32
+}

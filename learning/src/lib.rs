@@ -8,12 +8,14 @@
 
 pub mod checkpoint;
 pub mod clip;
+pub mod contribution;
 pub mod initialize;
 pub mod metrics;
 pub mod optimizer;
 pub mod parameters;
 pub mod partition;
 pub mod privacy;
+pub mod proximal;
 pub mod quantize;
 pub mod update;
 
@@ -21,7 +23,7 @@ pub use checkpoint::CheckpointError;
 pub use clip::FixedClip;
 pub use initialize::{InitError, Initializer, TensorInit, initialize};
 pub use metrics::{MetricName, MetricValue};
-pub use optimizer::{OptimizerSpec, OptimizerState, StepError};
+pub use optimizer::{OptimizerSpec, OptimizerState, StateError, StepError};
 pub use parameters::{Layout, LayoutError, Parameters, TensorSpec, WrongLayout, WrongLength};
 pub use partition::{Partition, PatternError, Patterns};
 pub use privacy::{ExactSum, NoisedSum, SumError};

@@ -17,6 +17,7 @@ mod limbs;
 pub use decode::MeanUpdate;
 pub use error::{DecodeError, EncodeError, HeadroomError};
 pub use inspect::{ImplausibleUpdate, Inspector};
+pub use limbs::{MAX_COUNT as MAX_METRIC_COUNT, MAX_VALUE as MAX_METRIC_VALUE};
 
 use rand::Rng;
 use serde::{Deserialize, Serialize};

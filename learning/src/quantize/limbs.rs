@@ -7,9 +7,9 @@ use super::{lift, to_word};
 use crate::metrics::MetricValue;
 
 /// Metric values are clamped to `±2^10`.
-pub(super) const MAX_VALUE: f64 = 1024.0;
+pub const MAX_VALUE: f64 = 1024.0;
 /// Metric counts are clamped to 2^20.
-pub(super) const MAX_COUNT: u64 = 1 << 20;
+pub const MAX_COUNT: u64 = 1 << 20;
 /// `value * count` is rounded to a multiple of 2^-16.
 const UNITS: f64 = 65_536.0;
 /// `2^10 * 2^20 * 2^16`, inclusive.

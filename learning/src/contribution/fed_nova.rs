@@ -1,0 +1,167 @@
+//! FedNova: unequal numbers of local steps without a bias towards those who took many (Wang et al. 2020, "Tackling the
+//! objective inconsistency problem in heterogeneous federated optimization", §4).
+//!
+//! `x + τ_eff Σ pᵢ δᵢ / aᵢ` with `τ_eff = Σ pᵢ aᵢ` and `aᵢ` how far the local solver goes per unit of a constant gradient (the
+//! paper's `‖aᵢ‖₁`): the number of steps for plain SGD, more with momentum, less with a proximal term.
+//!
+//! Updates keep their size by a reference that the task fixes, the `a` of a full plan: a participant sends `(a_ref / aᵢ) δᵢ` and,
+//! as a metric over its weight, `aᵢ / a_ref`. Both are means weighted by `pᵢ` in the same sum, and their product is the
+//! paper's step. Whoever did the full plan sends what it would send without FedNova; if all do, the step is FedAvg's.
+
+use crate::metrics::MetricValue;
+use crate::quantize::{MAX_METRIC_COUNT, MAX_METRIC_VALUE, MeanUpdate, QuantizationParams};
+use crate::update::Update;
+
+/// Most local steps that are looked at.
+pub const MAX_STEPS: u32 = 1 << 24;
+
+/// Why steps have no normalizer, or an update none of these steps.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FedNovaError {
+    /// No steps or too many.
+    #[error("FedNova needs 1 to {MAX_STEPS} local steps, not {0}")]
+    Steps(u32),
+    /// A local solver that does not converge.
+    #[error(
+        "FedNova needs a momentum and a learning rate times mu of at least 0 and below 1, not {momentum} and {proximal}"
+    )]
+    Solver {
+        /// ρ.
+        momentum: f64,
+        /// Learning rate times μ.
+        proximal: f64,
+    },
+    /// Far more steps than the reference.
+    #[error("{ratio:.1} times the steps of the task's plan were taken; at most {MAX_METRIC_VALUE} times can be told")]
+    Ratio {
+        /// Own over reference.
+        ratio: f64,
+    },
+    /// A weight that a metric cannot have.
+    #[error("FedNova needs max_weight of at most {MAX_METRIC_COUNT}, not {0}")]
+    MaxWeight(u32),
+    /// A mean that nobody normalized.
+    #[error("the mean does not say how many steps it is of")]
+    NotNormalized,
+}
+
+/// How far SGD goes in so many steps of learning rate 1 along a constant gradient of 1: the paper's `‖a‖₁`, for a momentum
+/// ρ and for a proximal term of which `proximal` is the learning rate times μ.
+///
+/// # Errors
+/// [`FedNovaError::Steps`] or [`FedNovaError::Solver`].
+pub fn reach(steps: u32, momentum: f64, proximal: f64) -> Result<f64, FedNovaError> {
+    if !(1..=MAX_STEPS).contains(&steps) {
+        return Err(FedNovaError::Steps(steps));
+    }
+    if !(0.0..1.0).contains(&momentum) || !(0.0..1.0).contains(&proximal) {
+        return Err(FedNovaError::Solver { momentum, proximal });
+    }
+    let (mut velocity, mut distance) = (0.0, 0.0);
+    for _ in 0..steps {
+        velocity = momentum * velocity + (1.0 - proximal * distance);
+        distance += velocity;
+    }
+    // With much of both the local model swings around where it is held.
+    if distance > 0.0 { Ok(distance) } else { Err(FedNovaError::Solver { momentum, proximal }) }
+}
+
+/// Both halves of the rule, for one task.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FedNova {
+    reference: f64,
+    max_weight: u32,
+}
+
+impl FedNova {
+    /// For a reference of [`reach`], the same on every device. The codec's metrics must be one more than the task's.
+    ///
+    /// # Errors
+    /// [`FedNovaError::MaxWeight`], or [`FedNovaError::Ratio`] for a reference that is not above 0.
+    pub fn new(reference: f64, params: &QuantizationParams) -> Result<Self, FedNovaError> {
+        if u64::from(params.max_weight) > MAX_METRIC_COUNT {
+            return Err(FedNovaError::MaxWeight(params.max_weight));
+        }
+        if !(reference.is_finite() && reference > 0.0) {
+            return Err(FedNovaError::Ratio { ratio: reference });
+        }
+        Ok(Self { reference, max_weight: params.max_weight })
+    }
+
+    /// The participant's half: the update as if the plan had been done in full, and one more metric.
+    ///
+    /// # Errors
+    /// [`FedNovaError::Ratio`].
+    pub fn normalize(&self, own: f64, mut update: Update) -> Result<Update, FedNovaError> {
+        let ratio = own / self.reference;
+        if !(ratio > 0.0 && ratio <= MAX_METRIC_VALUE) {
+            return Err(FedNovaError::Ratio { ratio });
+        }
+        scale(&mut update.delta, 1.0 / ratio);
+        let count = update.examples.min(self.max_weight.into());
+        update.metrics.push(MetricValue { value: ratio, count });
+        Ok(update)
+    }
+
+    /// The coordinator's half: takes the metric off, scales the mean by it, and returns `τ_eff` over the reference.
+    ///
+    /// # Errors
+    /// [`FedNovaError::NotNormalized`]; the mean is then as it was.
+    pub fn scale(mean: &mut MeanUpdate) -> Result<f64, FedNovaError> {
+        let steps = mean.metrics.last().and_then(|metric| metric.measured()).filter(|ratio| *ratio > 0.0);
+        let ratio = steps.ok_or(FedNovaError::NotNormalized)?;
+        mean.metrics.pop();
+        scale(&mut mean.delta, ratio);
+        Ok(ratio)
+    }
+}
+
+fn scale(values: &mut [f32], by: f64) {
+    #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
+    values.iter_mut().for_each(|value| *value = (f64::from(*value) * by) as f32);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn params(max_weight: u32) -> QuantizationParams {
+        QuantizationParams {
+            parameters: 1,
+            modulus_bits: 32,
+            clip_range: 1.0,
+            clip_norm: None,
+            max_weight,
+            max_cohort: 2,
+            metrics: 1,
+        }
+    }
+
+    #[test]
+    fn a_full_plan_is_sent_as_it_is() {
+        let rule = FedNova::new(reach(20, 0.9, 0.01).unwrap(), &params(100)).unwrap();
+        let update = Update { delta: vec![0.5], examples: 300, metrics: vec![] };
+        let sent = rule.normalize(reach(20, 0.9, 0.01).unwrap(), update.clone()).unwrap();
+        assert_eq!(sent.delta, update.delta);
+        assert_eq!(sent.metrics, [MetricValue { value: 1.0, count: 100 }]);
+        let mut mean = MeanUpdate { delta: sent.delta, weight: 100, participants: 1, metrics: sent.metrics };
+        assert_eq!(FedNova::scale(&mut mean), Ok(1.0));
+        assert_eq!((mean.delta.as_slice(), mean.metrics.len()), ([0.5].as_slice(), 0));
+        assert_eq!(FedNova::scale(&mut mean), Err(FedNovaError::NotNormalized));
+    }
+
+    #[test]
+    fn refuses_steps_that_cannot_be_normalized() {
+        assert_eq!(reach(0, 0.0, 0.0), Err(FedNovaError::Steps(0)));
+        assert_eq!(reach(MAX_STEPS + 1, 0.0, 0.0), Err(FedNovaError::Steps(MAX_STEPS + 1)));
+        for (momentum, proximal) in [(1.0, 0.0), (0.0, 1.0), (-0.1, 0.0), (f64::NAN, 0.0)] {
+            assert!(matches!(reach(3, momentum, proximal), Err(FedNovaError::Solver { .. })));
+        }
+        assert_eq!(FedNova::new(1.0, &params((1 << 20) + 1)), Err(FedNovaError::MaxWeight((1 << 20) + 1)));
+        assert!(FedNova::new(0.0, &params(1)).is_err());
+        let rule = FedNova::new(1.0, &params(1)).unwrap();
+        let update = Update { delta: vec![0.5], examples: 1, metrics: vec![] };
+        assert_eq!(rule.normalize(1025.0, update), Err(FedNovaError::Ratio { ratio: 1025.0 }));
+    }
+}

@@ -1,0 +1,14 @@
+//! How an update enters the sum where "examples times delta" is not what an algorithm asks for.
+//!
+//! Each rule here is two halves around the one road: a participant changes its [`Update`](crate::Update) before the codec
+//! sees it, and the coordinator, where it has to, changes the mean that the codec decoded. In between is the same sum of
+//! integers, so each works under secure aggregation as it is, and the coordinator learns nothing but sums.
+//!
+//! Neither fits a privacy mechanism (`privacy::private_codec`): there the denominator of the mean is fixed in advance and
+//! metrics do not travel, while both rules need a measured one.
+
+pub mod fed_nova;
+pub mod q_ffl;
+
+pub use fed_nova::{FedNova, FedNovaError};
+pub use q_ffl::{Fairness, FairnessError, QFfl};

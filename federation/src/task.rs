@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::cohort::{Cohort, Requirements, round_up};
+use crate::cohort::{Cohort, Oort, PowerOfChoice, Requirements, RoundRobin, Selector, Stratified, Uniform, round_up};
 use crate::round::{PhaseLimits, RoundLimits, SecureLimits, UnknownName, names};
 pub use check::{Deployment, SpecError};
 pub use privacy::{Clip, OnBudgetEnd, PrivacyAccounting, PrivacyMechanism, PrivacySpec, PrivacyView, Sampling};
@@ -26,6 +26,8 @@ pub const MAX_SECURE_COHORT: u32 = 1024;
 pub const MIN_SECURE_COHORT: u32 = 3;
 /// Most metrics a task may name.
 pub const MAX_METRICS: usize = 16;
+/// The metric that strategies which follow the loss are about: the mean training loss of a participation.
+pub const TRAINING_LOSS: &str = "train_loss";
 
 /// A task as an operator writes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -202,6 +204,11 @@ pub struct SelectionSpec {
     pub require: Requirements,
     /// Makes the draw repeatable, for experiments; without it the draw is random.
     pub seed: Option<u64>,
+    /// Asks participants to tell their last training loss, coarsely ([`crate::cohort::CoarseLoss`]), with each check-in: what
+    /// a strategy that follows the loss needs and secure aggregation hides. Without secure aggregation such a strategy asks
+    /// for it by itself.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub report_utility: bool,
 }
 
 impl Default for SelectionSpec {
@@ -212,18 +219,67 @@ impl Default for SelectionSpec {
             strategy: Strategy::Uniform,
             require: Requirements::default(),
             seed: None,
+            report_utility: false,
         }
     }
 }
 
-/// The selector's name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+/// How participants are chosen among those eligible: `"uniform"`, `"round_robin"`, `{ stratified = { label = "region" } }`,
+/// `{ power_of_choice = { candidates = 30 } }`, `{ oort = {} }`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Strategy {
-    /// [`crate::cohort::Uniform`].
+    /// Every subset is equally likely.
     #[default]
     Uniform,
+    /// Whoever waited longest.
+    RoundRobin,
+    /// A share for each value of a label.
+    Stratified(Stratified),
+    /// Of a random few, those with the highest loss.
+    PowerOfChoice(PowerOfChoice),
+    /// Those whose data still teaches the model and who are fast.
+    Oort(Oort),
+}
+
+impl Strategy {
+    /// The selector it names.
+    #[must_use]
+    pub fn selector(&self) -> &dyn Selector {
+        match self {
+            Self::Uniform => &Uniform,
+            Self::RoundRobin => &RoundRobin,
+            Self::Stratified(selector) => selector,
+            Self::PowerOfChoice(selector) => selector,
+            Self::Oort(selector) => selector,
+        }
+    }
+
+    /// Whether it needs to know participants' losses.
+    #[must_use]
+    pub fn follows_the_loss(&self) -> bool {
+        matches!(self, Self::PowerOfChoice(_) | Self::Oort(_))
+    }
+
+    /// Whether a draw by it may count as random sampling that amplifies privacy: only if it depends on nothing that
+    /// participants did or are.
+    #[must_use]
+    pub fn allows_amplification(&self) -> bool {
+        matches!(self, Self::Uniform)
+    }
+
+    /// The stable name, as in a task file.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Uniform => "uniform",
+            Self::RoundRobin => "round_robin",
+            Self::Stratified(_) => "stratified",
+            Self::PowerOfChoice(_) => "power_of_choice",
+            Self::Oort(_) => "oort",
+        }
+    }
 }
 
 /// How updates are encoded, summed and applied.
@@ -396,6 +452,13 @@ impl TaskStatus {
 names!(TaskStatus, "task status");
 
 impl TaskSpec {
+    /// Whether participants tell their last training loss, coarsely, with each check-in.
+    #[must_use]
+    pub fn reports_utility(&self) -> bool {
+        let selection = &self.selection;
+        selection.report_utility || (selection.strategy.follows_the_loss() && !self.secure_aggregation.enabled)
+    }
+
     /// What each phase of a round needs.
     #[must_use]
     pub fn round_limits(&self) -> RoundLimits {

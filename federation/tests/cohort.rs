@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use federation::cohort::{Candidate, Cohort, Ineligible, Requirements, Selector, Uniform};
+use federation::cohort::{
+    Candidate, CoarseLoss, Cohort, History, Ineligible, Oort, PowerOfChoice, Quotas, Requirements, RoundRobin,
+    Selector, Stratified, Uniform,
+};
 use federation::id::ParticipantId;
 use federation::time::Timestamp;
 use proptest::prelude::*;
@@ -18,6 +21,8 @@ fn candidate(id: u128) -> Candidate {
         examples: 100,
         participations: 0,
         last: None,
+        loss: None,
+        duration_ms: None,
     }
 }
 
@@ -85,7 +90,7 @@ fn every_candidate_is_drawn_about_as_often_over_many_seeds() {
     let mut drawn: BTreeMap<ParticipantId, u32> = BTreeMap::new();
     for seed in 0..2_000 {
         let mut rng = ChaCha20Rng::seed_from_u64(seed);
-        for id in Uniform.select(&candidates, 3, &mut rng) {
+        for id in Uniform.select(&candidates, &History::default(), 3, &mut rng) {
             *drawn.entry(id).or_default() += 1;
         }
     }
@@ -100,23 +105,147 @@ fn every_pair_is_drawn_about_as_often_over_many_seeds() {
     let mut pairs: BTreeMap<BTreeSet<ParticipantId>, u32> = BTreeMap::new();
     for seed in 0..2_000 {
         let mut rng = ChaCha20Rng::seed_from_u64(seed);
-        *pairs.entry(Uniform.select(&candidates, 2, &mut rng).into_iter().collect()).or_default() += 1;
+        *pairs
+            .entry(Uniform.select(&candidates, &History::default(), 2, &mut rng).into_iter().collect())
+            .or_default() += 1;
     }
     // Ten pairs, Binomial(2000, 0.1): mean 200, deviation 13.4; six deviations.
     assert_eq!(pairs.len(), 10);
     assert!(pairs.values().all(|&count| (120..=280).contains(&count)), "{pairs:?}");
 }
 
+fn selectors() -> Vec<Box<dyn Selector>> {
+    let region = |quotas| Stratified { label: "region".into(), quotas };
+    vec![
+        Box::new(Uniform),
+        Box::new(RoundRobin),
+        Box::new(region(Quotas::Proportional)),
+        Box::new(region(Quotas::Equal)),
+        Box::new(PowerOfChoice { candidates: 7 }),
+        Box::new(Oort::default()),
+    ]
+}
+
+/// Draws round after round, and each time those drawn have taken part.
+fn play(
+    selector: &dyn Selector,
+    candidates: &mut [Candidate],
+    rounds: std::ops::RangeInclusive<u32>,
+    count: usize,
+) -> Vec<BTreeSet<u128>> {
+    let mut rng = ChaCha20Rng::seed_from_u64(7);
+    rounds
+        .map(|round| {
+            let drawn = selector.select(candidates, &History { round, ..History::default() }, count, &mut rng);
+            for candidate in candidates.iter_mut().filter(|candidate| drawn.contains(&candidate.participant)) {
+                candidate.participations += 1;
+                candidate.last = Some((round, NOW));
+            }
+            drawn.iter().map(|id| id.0.as_u128()).collect()
+        })
+        .collect()
+}
+
+#[test]
+fn round_robin_draws_everybody_once_per_cycle() {
+    let mut candidates: Vec<_> = (0..10).map(candidate).collect();
+    let rounds = play(&RoundRobin, &mut candidates, 1..=15, 2);
+    for cycle in rounds.chunks(5) {
+        assert_eq!(cycle.iter().flatten().collect::<BTreeSet<_>>().len(), 10, "{rounds:?}");
+    }
+    // Also where the cohort does not divide the cycle.
+    let mut candidates: Vec<_> = (0..10).map(candidate).collect();
+    play(&RoundRobin, &mut candidates, 1..=10, 3);
+    assert!(candidates.iter().all(|candidate| candidate.participations == 3));
+}
+
+#[test]
+fn a_newcomer_to_a_round_robin_comes_next_but_does_not_catch_up() {
+    let mut candidates: Vec<_> = (0..4).map(candidate).collect();
+    play(&RoundRobin, &mut candidates, 1..=40, 2);
+    candidates.push(candidate(9));
+    let rounds = play(&RoundRobin, &mut candidates, 41..=45, 2);
+    assert!(rounds[0].contains(&9) && !rounds[1].contains(&9), "{rounds:?}");
+    assert!(candidates[4].participations <= 3, "ten places for five");
+}
+
+#[test]
+fn strata_have_their_quotas_in_every_draw() {
+    let candidates: Vec<_> = (0..20)
+        .map(|id| {
+            let mut candidate = candidate(id);
+            match id {
+                0..12 => drop(candidate.labels.insert("region".into(), "eu".into())),
+                12..18 => drop(candidate.labels.insert("region".into(), "us".into())),
+                _ => candidate.labels.clear(),
+            }
+            candidate
+        })
+        .collect();
+    let counts = |quotas, seed| {
+        let selector = Stratified { label: "region".into(), quotas };
+        let drawn = selector.select(&candidates, &History::default(), 10, &mut ChaCha20Rng::seed_from_u64(seed));
+        let of = |range: std::ops::Range<u128>| drawn.iter().filter(|id| range.contains(&id.0.as_u128())).count();
+        [of(0..12), of(12..18), of(18..20)]
+    };
+    for seed in 0..20 {
+        assert_eq!(counts(Quotas::Proportional, seed), [6, 3, 1]);
+        assert_eq!(counts(Quotas::Equal, seed), [4, 4, 2]);
+    }
+}
+
+#[test]
+fn power_of_choice_takes_the_highest_losses_of_a_random_few() {
+    let mut candidates: Vec<_> = (0..20).map(candidate).collect();
+    for (candidate, loss) in candidates.iter_mut().zip(1_u8..) {
+        candidate.loss = Some(CoarseLoss::try_from(loss).unwrap());
+    }
+    let drawn = |candidates: &[Candidate], first, seed| {
+        let mut rng = ChaCha20Rng::seed_from_u64(seed);
+        let ids = PowerOfChoice { candidates: first }.select(candidates, &History::default(), 3, &mut rng);
+        ids.iter().map(|id| id.0.as_u128()).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(drawn(&candidates, 20, 0), BTreeSet::from([17, 18, 19]), "of all, the three highest");
+    let mean =
+        |first| (0..200).map(|seed| drawn(&candidates, first, seed).iter().sum::<u128>()).sum::<u128>() as f64 / 600.0;
+    // Of 3 the mean is everybody's, 9.5; the expected mean of the top 3 of d among 0..20 is 21 (d - 1) / (d + 1) - 1.
+    assert!((mean(3) - 9.5).abs() < 0.8 && (mean(6) - 14.0).abs() < 0.8, "{} {}", mean(3), mean(6));
+    candidates[4].loss = None;
+    assert!(drawn(&candidates, 20, 0).contains(&4), "a loss that nobody knows counts as the highest");
+    candidates[19].examples = 0;
+    assert!((0..50).all(|seed| !drawn(&candidates, 19, seed).contains(&19)), "drawn in proportion to the examples");
+}
+
 proptest! {
     #[test]
-    fn a_draw_is_a_repeatable_subset_of_the_wanted_size(people in 0_u128..40, count in 0_usize..50, seed: u64) {
-        let candidates: Vec<_> = (0..people).map(candidate).collect();
-        let draw = || Uniform.select(&candidates, count, &mut ChaCha20Rng::seed_from_u64(seed));
-        let drawn = draw();
-        prop_assert_eq!(drawn.len(), count.min(candidates.len()));
-        prop_assert_eq!(drawn.iter().collect::<BTreeSet<_>>().len(), drawn.len());
-        prop_assert!(drawn.iter().all(|id| candidates.iter().any(|candidate| candidate.participant == *id)));
-        prop_assert_eq!(drawn, draw());
+    fn a_draw_is_a_repeatable_subset_of_the_wanted_size(
+        people in proptest::collection::vec((0_u64..50, 0_u32..15, proptest::option::of(0_u8..32), 0_u8..4), 0..40),
+        count in 0_usize..50,
+        round in 0_u32..100,
+        seed: u64,
+    ) {
+        let candidates: Vec<_> = people
+            .into_iter()
+            .zip(0..)
+            .map(|((examples, participations, loss, region), id)| Candidate {
+                labels: BTreeMap::from([("region".to_owned(), region.to_string())]),
+                examples,
+                participations,
+                last: (participations > 0).then_some((participations, NOW)),
+                loss: loss.map(|level| CoarseLoss::try_from(level).unwrap()),
+                duration_ms: loss.map(u64::from),
+                ..candidate(id)
+            })
+            .collect();
+        let history = History { round, utilities: vec![1.0; round as usize] };
+        for selector in selectors() {
+            let draw = || selector.select(&candidates, &history, count, &mut ChaCha20Rng::seed_from_u64(seed));
+            let drawn = draw();
+            prop_assert_eq!(drawn.len(), count.min(candidates.len()));
+            prop_assert_eq!(drawn.iter().collect::<BTreeSet<_>>().len(), drawn.len());
+            prop_assert!(drawn.iter().all(|id| candidates.iter().any(|candidate| candidate.participant == *id)));
+            prop_assert_eq!(drawn, draw());
+        }
     }
 
     #[test]

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use federation::cohort::{Candidate, Selector, Uniform};
+use federation::cohort::{Candidate, History};
 use federation::id::ParticipantId;
 use federation::round::{Assignment, AssignmentState, Round, RoundState, SecureLimits};
-use federation::task::{Draw, Strategy, TaskSpec};
+use federation::task::{Draw, TaskSpec};
 use federation::time::Timestamp;
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
@@ -175,11 +175,10 @@ fn select(
     count: u32,
     fresh_seed: [u8; 32],
 ) -> Vec<ParticipantId> {
-    let selector: &dyn Selector = match spec.selection.strategy {
-        Strategy::Uniform => &Uniform,
-    };
+    let history = History { round: round.key.number, utilities: Vec::new() };
     let seed = spec.selection.seed.map_or(fresh_seed, |seed| draw_seed(seed, round.key.number, round.attempt));
-    selector.select(candidates, count as usize, &mut ChaCha20Rng::from_seed(seed))
+    let rng = &mut ChaCha20Rng::from_seed(seed);
+    spec.selection.strategy.selector().select(candidates, &history, count as usize, rng)
 }
 
 /// Another draw for each round and attempt, the same in every process.

@@ -2,6 +2,8 @@
 //!
 //! The model's shapes and the headroom of its sums are `learning`'s to check, thresholds `secure-agg`'s.
 
+mod selection;
+
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
@@ -10,7 +12,6 @@ use super::{
     Initial, MAX_COHORT, MAX_DEADLINE_MS, MAX_METRICS, MAX_SECURE_COHORT, MIN_SECURE_COHORT, ServerOptimizer, TaskSpec,
     is_name,
 };
-use crate::cohort::Cohort;
 
 /// What the deployment imposes on every task.
 #[derive(Clone, Copy, Debug)]
@@ -98,26 +99,6 @@ impl TaskSpec {
         {
             checks.require(value.is_finite() && value >= 0.0, field, "must be finite and at least 0");
         }
-    }
-
-    fn check_selection(&self, checks: &mut Checks) {
-        match self.selection.cohort {
-            Cohort::Count(count) => checks.require(
-                (1..=MAX_COHORT).contains(&count),
-                "selection.cohort.count",
-                "must be between 1 and 65536",
-            ),
-            Cohort::Fraction(fraction) => checks.require(
-                fraction > 0.0 && fraction <= 1.0,
-                "selection.cohort.fraction",
-                "must be above 0 and at most 1",
-            ),
-        }
-        checks.require(
-            (0.0..=10.0).contains(&self.selection.over_selection),
-            "selection.over_selection",
-            "must be between 0 and 10",
-        );
     }
 
     /// Refuses whatever would let a round starve.

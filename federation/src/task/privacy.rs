@@ -5,8 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::TaskSpec;
 use super::check::Checks;
-use super::{Strategy, TaskSpec};
 use crate::cohort::Cohort;
 
 /// What the participants' updates are hidden behind, and for how long. Without a mechanism nothing is promised.
@@ -217,7 +217,7 @@ impl TaskSpec {
                      and do without amplification";
         let require = &selection.require;
         checks.require(selection.over_selection == 0.0, "selection.over_selection", voids);
-        checks.require(selection.strategy == Strategy::Uniform, "selection.strategy", voids);
+        checks.require(selection.strategy.allows_amplification(), "selection.strategy", voids);
         checks.require(selection.seed.is_none(), "selection.seed", voids);
         checks.require(require.min_gap_ms == 0, "selection.require.min_gap_ms", voids);
         checks.require(require.min_gap_rounds == 0, "selection.require.min_gap_rounds", voids);

@@ -55,6 +55,8 @@ pub async fn candidates_are_those_ready_with_their_history(store: &Store) {
                     examples: n.into(),
                     participations,
                     last,
+                    loss: None,
+                    duration_ms: None,
                 };
                 // The attempt is still selecting: nobody waits for 1.
                 assert_eq!(found[0], expected(1, 2, Some((1, after(50)))));

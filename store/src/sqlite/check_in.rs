@@ -136,5 +136,7 @@ fn candidate(row: &SqliteRow) -> Result<Candidate> {
         examples: row.large("examples")?,
         participations: row.small("participations")?,
         last: row.optional_small("last_number")?.zip(row.optional_time("last_at")?),
+        loss: None,
+        duration_ms: None,
     })
 }

@@ -1,17 +1,35 @@
 //! Who may join a round and who is drawn.
 //!
 //! [`Requirements`] says who is eligible, [`Cohort`] how many are wanted, a [`Selector`] which ones. A selector sees
-//! candidates in the order of their names and a random generator, so the same participants and seed draw the same cohort,
-//! whatever ids they were given.
+//! candidates in the order of their names, what earlier rounds left ([`History`]) and a random generator, so the same
+//! participants, past and seed draw the same cohort, whatever ids they were given. It keeps no state of its own: a draw that
+//! a crash interrupts is made again.
+//!
+//! Whether a device may work at all (power, network, idleness) is not asked here: it answers that itself and simply does
+//! not check in, so the coordinator learns yes or no and never why.
+
+mod coarse_loss;
+mod oort;
+mod power_of_choice;
+mod round_robin;
+mod stratified;
+mod uniform;
+mod weighted;
 
 use std::collections::BTreeMap;
 
 use rand::Rng;
-use rand::seq::SliceRandom as _;
 use serde::{Deserialize, Serialize};
 
 use crate::id::ParticipantId;
 use crate::time::Timestamp;
+
+pub use coarse_loss::{BadLevel, CoarseLoss};
+pub use oort::Oort;
+pub use power_of_choice::PowerOfChoice;
+pub use round_robin::RoundRobin;
+pub use stratified::{Quotas, Stratified};
+pub use uniform::Uniform;
 
 /// How many participants a round aims at.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -72,6 +90,10 @@ pub struct Candidate {
     pub participations: u32,
     /// The last of them: round number and when it was drawn.
     pub last: Option<(u32, Timestamp)>,
+    /// The training loss it volunteered last, if it volunteers any.
+    pub loss: Option<CoarseLoss>,
+    /// How long its last participation took, from the draw to its input, in milliseconds.
+    pub duration_ms: Option<u64>,
 }
 
 /// Why a participant is not drawn.
@@ -115,20 +137,24 @@ impl Requirements {
     }
 }
 
-/// A way to choose among eligible candidates.
-pub trait Selector: Send + Sync {
-    /// Chooses `count` of `candidates`, or all of them if there are fewer; never one twice. `candidates` are ordered by name.
-    fn select(&self, candidates: &[Candidate], count: usize, rng: &mut dyn Rng) -> Vec<ParticipantId>;
+/// What earlier rounds of the task tell a selector.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct History {
+    /// The number of the round that is drawn.
+    pub round: u32,
+    /// What each completed round gained, oldest first: its mean training loss times the examples it was taken over. Finite
+    /// and not negative; rounds that reported no loss are left out.
+    pub utilities: Vec<f64>,
 }
 
-/// Every subset of the wanted size is equally likely.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Uniform;
-
-impl Selector for Uniform {
-    fn select(&self, candidates: &[Candidate], count: usize, mut rng: &mut dyn Rng) -> Vec<ParticipantId> {
-        let mut ids: Vec<_> = candidates.iter().map(|candidate| candidate.participant).collect();
-        let (chosen, _) = ids.partial_shuffle(&mut rng, count);
-        chosen.to_vec()
-    }
+/// A way to choose among eligible candidates: one file and one variant of [`crate::task::Strategy`] each.
+pub trait Selector: Send + Sync {
+    /// Chooses `count` of `candidates`, or all of them if there are fewer; never one twice. `candidates` are ordered by name.
+    fn select(
+        &self,
+        candidates: &[Candidate],
+        history: &History,
+        count: usize,
+        rng: &mut dyn Rng,
+    ) -> Vec<ParticipantId>;
 }

@@ -1,0 +1,36 @@
+//! Power-of-choice: of a random few, those with the highest loss.
+
+use rand::Rng;
+use rand::seq::SliceRandom as _;
+use serde::{Deserialize, Serialize};
+
+use super::{Candidate, CoarseLoss, History, Selector, weighted};
+use crate::id::ParticipantId;
+
+/// Cho, Wang and Joshi 2020 ("Client Selection in Federated Learning"), the variant π_rpow-d that needs no extra exchange:
+/// `candidates` are drawn with a probability in proportion to their training examples, and of those the ones with the
+/// highest last known loss are taken. A loss that nobody knows counts as the highest, so everybody is tried once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PowerOfChoice {
+    /// d: how many are drawn first, at least the cohort. The more, the stronger the preference for high losses.
+    pub candidates: u32,
+}
+
+impl Selector for PowerOfChoice {
+    fn select(&self, candidates: &[Candidate], _: &History, count: usize, mut rng: &mut dyn Rng) -> Vec<ParticipantId> {
+        #[expect(clippy::cast_precision_loss, reason = "a weight")]
+        let weights: Vec<_> = candidates.iter().map(|candidate| candidate.examples as f64).collect();
+        let first = weighted::sample(&weights, count.max(self.candidates as usize), rng);
+        let mut first: Vec<_> = first.into_iter().map(|position| &candidates[position]).collect();
+        // Chance decides between equal losses, not the draw before, which favours those with many examples.
+        first.shuffle(&mut rng);
+        first.sort_by_key(|candidate| (candidate.loss.is_some(), candidate.loss.map(highest_first)));
+        first.iter().take(count).map(|candidate| candidate.participant).collect()
+    }
+}
+
+fn highest_first(loss: CoarseLoss) -> std::cmp::Reverse<CoarseLoss> {
+    std::cmp::Reverse(loss)
+}

@@ -1,0 +1,105 @@
+//! Stratified: each value of a label has its share of the cohort.
+
+use std::collections::BTreeMap;
+
+use rand::Rng;
+use rand::seq::SliceRandom as _;
+use serde::{Deserialize, Serialize};
+
+use super::{Candidate, History, Selector};
+use crate::id::ParticipantId;
+
+/// Candidates with the same value of a label make a stratum (those without the label, one more). Each stratum has a quota;
+/// within it every subset is equally likely.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Stratified {
+    /// Name of the label, as given at enrolment.
+    pub label: String,
+    /// How the cohort is divided.
+    #[serde(default)]
+    pub quotas: Quotas,
+}
+
+/// How a cohort is divided among strata.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum Quotas {
+    /// As the eligible candidates are, to within one participant (largest remainders).
+    #[default]
+    Proportional,
+    /// The same for each stratum, as long as it has candidates left.
+    Equal,
+}
+
+impl Selector for Stratified {
+    fn select(&self, candidates: &[Candidate], _: &History, count: usize, mut rng: &mut dyn Rng) -> Vec<ParticipantId> {
+        let count = count.min(candidates.len());
+        let mut strata: BTreeMap<Option<&str>, Vec<ParticipantId>> = BTreeMap::new();
+        for candidate in candidates {
+            let value = candidate.labels.get(&self.label).map(String::as_str);
+            strata.entry(value).or_default().push(candidate.participant);
+        }
+        // Chance, not the alphabet, says which stratum has the participant that cannot be divided.
+        let mut strata: Vec<_> = strata.into_values().collect();
+        strata.shuffle(&mut rng);
+        let sizes: Vec<_> = strata.iter().map(Vec::len).collect();
+        let quotas = match self.quotas {
+            Quotas::Proportional => proportional(&sizes, count),
+            Quotas::Equal => equal(&sizes, count),
+        };
+        strata.iter_mut().zip(quotas).flat_map(|(ids, quota)| ids.partial_shuffle(&mut rng, quota).0.to_vec()).collect()
+    }
+}
+
+/// Hamilton's method: the whole part of each share, then one more for the largest remainders. `count` is at most the sum of
+/// `sizes`, so no quota is above its size.
+fn proportional(sizes: &[usize], count: usize) -> Vec<usize> {
+    let all: usize = sizes.iter().sum::<usize>().max(1);
+    let mut quotas: Vec<_> = sizes.iter().map(|size| size * count / all).collect();
+    let mut by_remainder: Vec<_> = (0..sizes.len()).collect();
+    by_remainder.sort_by_key(|&stratum| std::cmp::Reverse(sizes[stratum] * count % all));
+    let left = count - quotas.iter().sum::<usize>();
+    for stratum in by_remainder.into_iter().take(left) {
+        quotas[stratum] += 1;
+    }
+    quotas
+}
+
+/// One for each stratum in turn while it has any left. `count` is at most the sum of `sizes`.
+fn equal(sizes: &[usize], count: usize) -> Vec<usize> {
+    let mut quotas = vec![0; sizes.len()];
+    let mut left = count;
+    while left > 0 {
+        for (quota, size) in quotas.iter_mut().zip(sizes) {
+            if left > 0 && *quota < *size {
+                *quota += 1;
+                left -= 1;
+            }
+        }
+    }
+    quotas
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotas_follow_the_sizes_or_are_equal() {
+        assert_eq!(proportional(&[60, 30, 10], 10), [6, 3, 1]);
+        assert_eq!(
+            proportional(&[5, 3, 1], 4),
+            [2, 1, 1],
+            "shares 2.2, 1.3, 0.4: the largest remainder takes the last"
+        );
+        assert_eq!(proportional(&[2, 1], 3), [2, 1]);
+        assert_eq!(equal(&[60, 30, 10], 9), [3, 3, 3]);
+        assert_eq!(equal(&[60, 30, 1], 9), [4, 4, 1]);
+        assert_eq!(equal(&[1, 1, 1], 3), [1, 1, 1]);
+        assert_eq!(equal(&[5, 5, 5], 4), [2, 1, 1]);
+        assert_eq!((proportional(&[], 0), equal(&[], 0)), (vec![], vec![]));
+    }
+}

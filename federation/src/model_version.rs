@@ -6,7 +6,7 @@ use crate::id::{Digest, TaskId};
 use crate::time::Timestamp;
 
 /// One published set of parameters. Version 0 is the initial model, version `n` is what round `n` made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelVersion {
     /// The task it belongs to.
     pub task: TaskId,
@@ -20,6 +20,8 @@ pub struct ModelVersion {
     pub round: Option<u32>,
     /// The version it was made from.
     pub parent: Option<u32>,
+    /// Clipping norm of the rounds that start from it, finite and above 0; none without a privacy mechanism.
+    pub clip: Option<f64>,
     /// When it was published.
     pub created_at: Timestamp,
 }

@@ -14,7 +14,10 @@ use crate::entity::model_version::ModelVersions;
 use crate::entity::noised_sum::NoisedSums;
 use crate::entity::partial_sum::PartialSums;
 use crate::entity::participant::Participants;
+use crate::entity::privacy_ledger::PrivacyLedger;
 use crate::entity::round::Rounds;
+use crate::entity::sampled::Sampled;
+use crate::entity::secret::Secrets;
 use crate::entity::session::Sessions;
 use crate::entity::session_message::SessionMessages;
 use crate::entity::task::Tasks;
@@ -38,6 +41,9 @@ pub trait Transaction:
     + PartialSums
     + NoisedSums
     + ModelVersions
+    + PrivacyLedger
+    + Sampled
+    + Secrets
     + Leases
     + IdempotencyKeys
     + BlobReferences

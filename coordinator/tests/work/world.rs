@@ -115,8 +115,16 @@ impl World {
             rounds_forfeited: 0,
             model_version: 0,
         };
-        let version =
-            ModelVersion { task: self.task, version: 0, sha256, bytes, round: None, parent: None, created_at: START };
+        let version = ModelVersion {
+            task: self.task,
+            version: 0,
+            sha256,
+            bytes,
+            round: None,
+            parent: None,
+            clip: None,
+            created_at: START,
+        };
         let rows: Vec<_> = self.participants.iter().map(|id| participant_row(*id)).collect();
         let (task, version, rows) = (&task, &version, &rows);
         change!(self.store, |tx| {

@@ -73,7 +73,13 @@ pub(super) fn round(task: u128, number: u32, attempt: u32) -> Round {
         attempt,
         state: RoundState::Selecting,
         base_version: number - 1,
-        limits: RoundLimits { select: limits, collect: limits, aggregate_deadline_ms: 1_000, sampled: None, secure: None },
+        limits: RoundLimits {
+            select: limits,
+            collect: limits,
+            aggregate_deadline_ms: 1_000,
+            sampled: None,
+            secure: None,
+        },
         cohort: 0,
         state_since: NOW,
         opened_at: NOW,
@@ -133,6 +139,7 @@ pub(super) fn model_version(task: u128, version: u32) -> ModelVersion {
         bytes: 40,
         round: (version > 0).then_some(version),
         parent: version.checked_sub(1),
+        clip: (version > 0).then(|| 0.1 * f64::from(version)),
         created_at: after(version.into()),
     }
 }

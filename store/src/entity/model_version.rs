@@ -12,7 +12,7 @@ pub trait ModelVersions {
     /// Stores a new version.
     ///
     /// # Errors
-    /// `Conflict` if the version exists or the task does not.
+    /// `Conflict` if the version exists, the task does not, or the clipping norm is no finite number above 0.
     async fn insert_model_version(&mut self, version: &ModelVersion) -> Result<()>;
 
     /// One version.

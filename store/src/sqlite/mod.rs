@@ -12,9 +12,12 @@ mod noised_sum;
 mod partial_sum;
 mod participant;
 mod pool;
+mod privacy_ledger;
 mod round;
 mod row;
+mod sampled;
 mod schema;
+mod secret;
 mod session;
 mod session_message;
 mod task;
@@ -87,7 +90,7 @@ fn options() -> SqliteConnectOptions {
         .foreign_keys(true)
         .busy_timeout(BUSY_TIMEOUT)
         .statement_cache_capacity(STATEMENTS)
-        // What is deleted is overwritten: shares and sealed messages must not linger in free pages.
+        // What is deleted is overwritten: shares, sealed messages and seeds of noise must not linger in free pages.
         .pragma("secure_delete", "ON")
         .disable_statement_logging()
 }

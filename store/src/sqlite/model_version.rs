@@ -9,15 +9,19 @@ use sqlx::sqlite::SqliteRow;
 use super::SqliteTransaction;
 use super::row::{Bind as _, Columns as _, each, integer};
 use crate::entity::model_version::ModelVersions;
-use crate::error::Result;
+use crate::error::{Result, StoreError};
 
 #[async_trait]
 impl ModelVersions for SqliteTransaction {
     async fn insert_model_version(&mut self, version: &ModelVersion) -> Result<()> {
+        // SQLite would store a NaN as NULL: as if the version had no norm.
+        if let Some(clip) = version.clip.filter(|clip| clip.is_nan()) {
+            return Err(StoreError::Conflict(format!("a clipping norm of {clip}: it must be above 0")));
+        }
         self.insert(
             query(
-                "INSERT INTO model_version (task, version, sha256, bytes, round, parent, created_at)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                "INSERT INTO model_version (task, version, sha256, bytes, round, parent, clip, created_at)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
             )
             .bind(version.task.0)
             .bind(version.version)
@@ -25,6 +29,7 @@ impl ModelVersions for SqliteTransaction {
             .bind(integer(version.bytes)?)
             .bind(version.round)
             .bind(version.parent)
+            .bind(version.clip)
             .time(version.created_at),
         )
         .await
@@ -65,6 +70,7 @@ fn read(row: &SqliteRow) -> Result<ModelVersion> {
         bytes: row.large("bytes")?,
         round: row.optional_small("round")?,
         parent: row.optional_small("parent")?,
+        clip: row.optional_real("clip")?,
         created_at: row.time("created_at")?,
     })
 }

@@ -32,6 +32,7 @@ pub(super) trait Columns {
     fn large(&self, column: &str) -> Result<u64>;
     fn flag(&self, column: &str) -> Result<bool>;
     fn optional_integer(&self, column: &str) -> Result<Option<i64>>;
+    fn optional_real(&self, column: &str) -> Result<Option<f64>>;
     fn optional_digest(&self, column: &str) -> Result<Option<Digest>>;
 
     fn time(&self, column: &str) -> Result<Timestamp> {
@@ -104,6 +105,10 @@ impl Columns for SqliteRow {
     }
 
     fn optional_integer(&self, column: &str) -> Result<Option<i64>> {
+        self.try_get(column).map_err(translate)
+    }
+
+    fn optional_real(&self, column: &str) -> Result<Option<f64>> {
         self.try_get(column).map_err(translate)
     }
 

@@ -7,12 +7,20 @@ use crate::error::Result;
 use crate::schema::{Migration, missing};
 
 /// Every step, in order.
-const MIGRATIONS: &[Migration] = &[Migration {
-    version: 1,
-    name: "initial",
-    up: include_str!("../../../migrations/sqlite/0001_initial.up.sql"),
-    down: include_str!("../../../migrations/sqlite/0001_initial.down.sql"),
-}];
+const MIGRATIONS: &[Migration] = &[
+    Migration {
+        version: 1,
+        name: "initial",
+        up: include_str!("../../../migrations/sqlite/0001_initial.up.sql"),
+        down: include_str!("../../../migrations/sqlite/0001_initial.down.sql"),
+    },
+    Migration {
+        version: 2,
+        name: "privacy",
+        up: include_str!("../../../migrations/sqlite/0002_privacy.up.sql"),
+        down: include_str!("../../../migrations/sqlite/0002_privacy.down.sql"),
+    },
+];
 
 /// Takes every missing step.
 pub(super) async fn migrate(connection: &mut SqliteConnection) -> Result<()> {

@@ -1,0 +1,32 @@
+//! Sampled participants: who was drawn for an attempt from everybody enrolled, before anybody looked at who is available.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use federation::id::{ParticipantId, RoundKey};
+
+use crate::error::Result;
+
+/// Reads and changes draws, and tells whom they are made from.
+#[async_trait]
+pub trait Sampled {
+    /// Participants that carry all these labels and are not revoked, in the order of their enrolment (then of their ids):
+    /// the first `limit` of them.
+    async fn population(&mut self, labels: &BTreeMap<String, String>, limit: u32) -> Result<Vec<ParticipantId>>;
+
+    /// Records who was drawn for an attempt. A draw of nobody leaves no trace: how many were drawn is for the round to say.
+    ///
+    /// # Errors
+    /// `Conflict` if one of them was drawn for it before, or the attempt or a participant does not exist.
+    async fn insert_sampled(&mut self, key: RoundKey, attempt: u32, participants: &[ParticipantId]) -> Result<()>;
+
+    /// Who was drawn for an attempt, in the order of ids.
+    async fn sampled(&mut self, key: RoundKey, attempt: u32) -> Result<Vec<ParticipantId>>;
+
+    /// Whether this participant was drawn for an attempt.
+    async fn is_sampled(&mut self, key: RoundKey, attempt: u32, participant: ParticipantId) -> Result<bool>;
+
+    /// Forgets who was drawn for an attempt; says how many they were. Who was drawn and who was not should be known to
+    /// nobody for longer than the round needs it: the draw amplifies privacy only while it is secret.
+    async fn forget_sampled(&mut self, key: RoundKey, attempt: u32) -> Result<u32>;
+}

@@ -1,0 +1,33 @@
+//! Secrets: seeds of noise, drawn once so that a round that is computed again after a crash has the same noise.
+//!
+//! They come sealed, with a key that is not in this database; here they are bytes.
+
+use async_trait::async_trait;
+use federation::id::RoundKey;
+
+use crate::error::Result;
+
+/// Reads and changes secrets. Number 0 and attempt 0 stand for the whole task.
+#[async_trait]
+pub trait Secrets {
+    /// Stores a sealed secret of 1 to 4096 bytes unless there is one for this purpose (1 to 64 characters); returns the one
+    /// that is stored now, so that the first writer wins.
+    ///
+    /// # Errors
+    /// `Conflict` if there is no such task, or a length is out of its bounds.
+    async fn put_secret_if_absent(
+        &mut self,
+        key: RoundKey,
+        attempt: u32,
+        purpose: &str,
+        sealed: &[u8],
+    ) -> Result<Vec<u8>>;
+
+    /// The sealed secret for a purpose.
+    async fn secret(&mut self, key: RoundKey, attempt: u32, purpose: &str) -> Result<Option<Vec<u8>>>;
+
+    /// Removes it; its bytes are overwritten, as [`SessionMessages::clear_messages`] says. False if there was none.
+    ///
+    /// [`SessionMessages::clear_messages`]: super::session_message::SessionMessages::clear_messages
+    async fn forget_secret(&mut self, key: RoundKey, attempt: u32, purpose: &str) -> Result<bool>;
+}

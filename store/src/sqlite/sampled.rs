@@ -1,0 +1,81 @@
+//! Sampled participants in SQLite.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use federation::id::{ParticipantId, RoundKey};
+use sqlx::query;
+
+use super::SqliteTransaction;
+use super::row::{Bind as _, Columns as _, each, json, json_ids};
+use crate::entity::sampled::Sampled;
+use crate::error::Result;
+
+#[async_trait]
+impl Sampled for SqliteTransaction {
+    async fn population(&mut self, labels: &BTreeMap<String, String>, limit: u32) -> Result<Vec<ParticipantId>> {
+        let rows = self
+            .list(
+                query(
+                    "SELECT id FROM participant
+                     WHERE revoked_at IS NULL
+                       AND NOT EXISTS (
+                           SELECT 1 FROM json_each(?1) AS wanted
+                           WHERE NOT EXISTS (SELECT 1 FROM json_each(participant.labels) AS carried
+                                             WHERE carried.key = wanted.key AND carried.value = wanted.value))
+                     ORDER BY enrolled_at, id LIMIT ?2",
+                )
+                .bind(json(labels)?)
+                .bind(limit),
+            )
+            .await?;
+        each(&rows, |row| Ok(ParticipantId(row.uuid("id")?)))
+    }
+
+    async fn insert_sampled(&mut self, key: RoundKey, attempt: u32, participants: &[ParticipantId]) -> Result<()> {
+        self.change(
+            query(
+                "INSERT INTO sampled (task, number, attempt, participant)
+                 SELECT ?1, ?2, ?3, unhex(value) FROM json_each(?4)",
+            )
+            .attempt(key, attempt)
+            .bind(json_ids(participants)?),
+        )
+        .await?;
+        Ok(())
+    }
+
+    async fn sampled(&mut self, key: RoundKey, attempt: u32) -> Result<Vec<ParticipantId>> {
+        let rows = self
+            .list(
+                query(
+                    "SELECT participant FROM sampled WHERE task = ?1 AND number = ?2 AND attempt = ?3
+                     ORDER BY participant",
+                )
+                .attempt(key, attempt),
+            )
+            .await?;
+        each(&rows, |row| Ok(ParticipantId(row.uuid("participant")?)))
+    }
+
+    async fn is_sampled(&mut self, key: RoundKey, attempt: u32, participant: ParticipantId) -> Result<bool> {
+        let found = self
+            .find(
+                query(
+                    "SELECT 1 FROM sampled
+                     WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4",
+                )
+                .attempt(key, attempt)
+                .bind(participant.0),
+            )
+            .await?;
+        Ok(found.is_some())
+    }
+
+    async fn forget_sampled(&mut self, key: RoundKey, attempt: u32) -> Result<u32> {
+        self.count_changes(
+            query("DELETE FROM sampled WHERE task = ?1 AND number = ?2 AND attempt = ?3").attempt(key, attempt),
+        )
+        .await
+    }
+}

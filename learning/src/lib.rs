@@ -8,6 +8,7 @@
 
 pub mod checkpoint;
 pub mod clip;
+pub mod compress;
 pub mod contribution;
 pub mod initialize;
 pub mod metrics;
@@ -21,6 +22,7 @@ pub mod update;
 
 pub use checkpoint::CheckpointError;
 pub use clip::FixedClip;
+pub use compress::{CodecError, CodecSpec, CompactUpdate, Decoded, Distortion, Encoded, Residual, UpdateCodec, Upload};
 pub use initialize::{InitError, Initializer, TensorInit, initialize};
 pub use metrics::{MetricName, MetricValue};
 pub use optimizer::{OptimizerSpec, OptimizerState, StateError, StepError};

@@ -12,7 +12,7 @@
 mod decode;
 mod error;
 mod inspect;
-mod limbs;
+pub(crate) mod limbs;
 
 pub use decode::MeanUpdate;
 pub use error::{DecodeError, EncodeError, HeadroomError};
@@ -132,6 +132,10 @@ impl Codec {
         self.levels
     }
 
+    pub(crate) fn limbs(&self) -> Limbs {
+        self.limbs
+    }
+
     /// `s = B / C`: units per 1.0, for weight 1.
     #[must_use]
     pub fn scale(&self) -> f64 {
@@ -206,24 +210,24 @@ impl Codec {
         }
     }
 
-    fn mask(&self) -> u32 {
+    pub(crate) fn mask(&self) -> u32 {
         u32::MAX >> (32 - u32::from(self.params.modulus_bits))
     }
 }
 
 /// Largest absolute value a sum modulo 2^b can have and be read back.
-fn half(modulus_bits: u8) -> u32 {
+pub(crate) fn half(modulus_bits: u8) -> u32 {
     u32::MAX >> (33 - u32::from(modulus_bits))
 }
 
 /// The residue modulo 2^b.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "reduction modulo 2^32 is meant")]
-fn to_word(value: i64, mask: u32) -> u32 {
+pub(crate) fn to_word(value: i64, mask: u32) -> u32 {
     value as u32 & mask
 }
 
 /// The representative of a residue in `-2^(b-1) .. 2^(b-1)`.
-fn lift(word: u32, modulus_bits: u8) -> i64 {
+pub(crate) fn lift(word: u32, modulus_bits: u8) -> i64 {
     let word = i64::from(word);
     if word >> (modulus_bits - 1) == 0 { word } else { word - (1_i64 << modulus_bits) }
 }

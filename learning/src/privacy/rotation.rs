@@ -46,14 +46,15 @@ fn blocks(values: &mut [f64]) -> impl Iterator<Item = &mut [f64]> {
     values.chunks_mut(BLOCK)
 }
 
-struct Signs(ChaCha20Rng);
+/// Random signs from a public seed, used up in order.
+pub(crate) struct Signs(ChaCha20Rng);
 
 impl Signs {
-    fn new(seed: &[u8; 32]) -> Self {
+    pub(crate) fn new(seed: &[u8; 32]) -> Self {
         Self(ChaCha20Rng::from_seed(*seed))
     }
 
-    fn apply(&mut self, values: &mut [f64]) {
+    pub(crate) fn apply(&mut self, values: &mut [f64]) {
         for run in values.chunks_mut(64) {
             let word = self.0.next_u64();
             for (bit, value) in run.iter_mut().enumerate() {
@@ -66,7 +67,7 @@ impl Signs {
 }
 
 /// The orthonormal Walsh-Hadamard transform of a power of two of values.
-fn hadamard(values: &mut [f64]) {
+pub(crate) fn hadamard(values: &mut [f64]) {
     let mut half = 1;
     while half < values.len() {
         for pair in values.chunks_exact_mut(2 * half) {

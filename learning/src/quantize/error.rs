@@ -86,6 +86,9 @@ pub enum EncodeError {
     /// A delta of another model.
     #[error("the update does not fit the model: {0}")]
     WrongLength(#[from] WrongLength),
+    /// What error feedback kept is of another model.
+    #[error("the residual does not fit the model: {0}")]
+    WrongResidual(WrongLength),
     /// Training diverged.
     #[error("value {index} of the update is NaN or infinite; a smaller learning rate may help")]
     NotFinite {

@@ -19,14 +19,14 @@ const COUNT_BITS: u32 = 21;
 
 /// How wide limbs are in this modulus for this cohort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Limbs {
+pub(crate) struct Limbs {
     /// `b - 1 - ceil(log2 n)`: `n (2^bits - 1) <= 2^(b-1) - 1`.
     bits: u32,
 }
 
 impl Limbs {
     /// For a checked modulus and cohort: with at least 64 levels at least 6 bits are left.
-    pub(super) fn new(modulus_bits: u8, max_cohort: u32) -> Self {
+    pub(crate) fn new(modulus_bits: u8, max_cohort: u32) -> Self {
         Self { bits: u32::from(modulus_bits) - 1 - max_cohort.next_power_of_two().trailing_zeros() }
     }
 
@@ -34,17 +34,27 @@ impl Limbs {
         SUM_BITS.div_ceil(self.bits) as usize
     }
 
-    pub(super) fn per_metric(self) -> usize {
+    pub(crate) fn per_metric(self) -> usize {
         self.of_sum() + COUNT_BITS.div_ceil(self.bits) as usize
     }
 
     /// Largest magnitude of a limb.
-    pub(super) fn largest(self) -> u64 {
+    pub(crate) fn largest(self) -> u64 {
         (1 << self.bits) - 1
     }
 
+    /// Limbs that hold integers of so many bits.
+    pub(crate) fn for_bits(self, bits: u32) -> usize {
+        bits.div_ceil(self.bits) as usize
+    }
+
+    /// Whether every word is a limb of one participant: small enough that a whole cohort's do not wrap.
+    pub(crate) fn are_of_one(self, words: &[u32], modulus_bits: u8) -> bool {
+        words.iter().all(|&word| lift(word, modulus_bits).abs() < 1 << self.bits)
+    }
+
     /// Writes the limbs of a metric whose value is finite wherever its count is above 0.
-    pub(super) fn split(self, metric: MetricValue, mask: u32, words: &mut [u32]) {
+    pub(crate) fn split(self, metric: MetricValue, mask: u32, words: &mut [u32]) {
         let count = metric.count.min(MAX_COUNT);
         let sum = if count == 0 { 0.0 } else { metric.value.clamp(-MAX_VALUE, MAX_VALUE) * count as f64 };
         #[expect(clippy::cast_possible_truncation, reason = "at most 2^46 and rounded")]
@@ -55,7 +65,7 @@ impl Limbs {
     }
 
     /// Lowest limb first; a negative number has negative limbs.
-    fn split_integer(self, value: i64, mask: u32, words: &mut [u32]) {
+    pub(crate) fn split_integer(self, value: i64, mask: u32, words: &mut [u32]) {
         let mut magnitude = value.abs();
         for word in words {
             let limb = magnitude & ((1 << self.bits) - 1);
@@ -65,7 +75,7 @@ impl Limbs {
     }
 
     /// The metric of a sum over `participants`, or nothing if they could not have measured it.
-    pub(super) fn join(self, words: &[u32], modulus_bits: u8, participants: u32) -> Option<MetricValue> {
+    pub(crate) fn join(self, words: &[u32], modulus_bits: u8, participants: u32) -> Option<MetricValue> {
         let (sum_words, count_words) = words.split_at(self.of_sum());
         let sum = self.join_integer(sum_words, modulus_bits);
         let count = self.join_integer(count_words, modulus_bits);
@@ -80,12 +90,11 @@ impl Limbs {
     }
 
     /// Whether one participant can have sent these: a metric, in limbs that leave room for a whole cohort's.
-    pub(super) fn is_of_one(self, words: &[u32], modulus_bits: u8) -> bool {
-        let fits = |&word: &u32| lift(word, modulus_bits).abs() < 1 << self.bits;
-        words.iter().all(fits) && self.join(words, modulus_bits, 1).is_some()
+    pub(crate) fn is_of_one(self, words: &[u32], modulus_bits: u8) -> bool {
+        self.are_of_one(words, modulus_bits) && self.join(words, modulus_bits, 1).is_some()
     }
 
-    fn join_integer(self, words: &[u32], modulus_bits: u8) -> i128 {
+    pub(crate) fn join_integer(self, words: &[u32], modulus_bits: u8) -> i128 {
         words.iter().rev().fold(0, |sum, &word| (sum << self.bits) + i128::from(lift(word, modulus_bits)))
     }
 }

@@ -1,0 +1,403 @@
+//! Updates in fewer bytes: a codec per task, each with its encoder and its decoder in one file.
+//!
+//! [`UpdateCodec`] is what both sides call, whatever the task has chosen. *Summable* codecs yield words modulo 2^b whose sum
+//! decodes to the mean, so they may be masked: [`rotated`] (few bits per coordinate after a randomised rotation),
+//! [`random_k`] (coordinates drawn by a shared seed) and [`low_rank`] (matrices seen through a shared random basis). The
+//! others ([`top_k`], [`int8`]) depend on what one update holds and need it in the clear: the coordinator expands each
+//! upload to words of the task's ordinary grid before it adds them, so their sums are exact integers as well and no order of
+//! arrival changes a bit.
+//!
+//! What a codec drops may stay at home and come along next time ([`Residual`], error feedback). A codec must not depend on
+//! anything but its arguments: seeds are public and the same for a whole round, rounding draws from the caller's generator.
+
+mod error;
+pub mod int8;
+mod lanes;
+pub mod low_rank;
+pub mod random_k;
+mod residual;
+pub mod rotated;
+mod sample;
+mod sparse_index;
+mod summed;
+mod tail;
+pub mod top_k;
+mod upload;
+
+pub use error::{CodecError, UploadError};
+pub use residual::{BadResidual, Residual};
+pub use summed::LanesInspector;
+
+use rand::Rng;
+
+use crate::clip;
+use crate::metrics::MetricValue;
+use crate::parameters::{Layout, WrongLength, first_not_finite};
+use crate::privacy::NoisedSum;
+use crate::quantize::{
+    Codec, DecodeError, EncodeError, ImplausibleUpdate, Inspector, MeanUpdate, QuantizationParams, QuantizedUpdate,
+};
+use crate::update::Update;
+use summed::Summed;
+use upload::Compact;
+
+/// Which codec, as a task declares it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum CodecSpec {
+    /// Rotate, keep a random part of the rotated coordinates, round stochastically to `2^bits` levels. Summable.
+    Rotated {
+        /// Bits of one participant's coordinate, 1 to 16.
+        bits: u8,
+        /// Part of the rotated coordinates that is sent, above 0, at most 1.
+        keep: f64,
+    },
+    /// Send `k` coordinates, drawn by a seed that the whole cohort shares. Summable.
+    RandomK {
+        /// Coordinates, 1 to the model's.
+        k: u64,
+        /// Bits of one participant's coordinate, 1 to 16.
+        bits: u8,
+        /// Whether what was not sent comes along next time.
+        error_feedback: bool,
+    },
+    /// Send each matrix as its product with a random basis of `rank` vectors that the whole cohort shares. Summable.
+    LowRank {
+        /// Vectors of the basis, 1 to [`low_rank::MAX_RANK`].
+        rank: u32,
+        /// Bits of one participant's coordinate, 1 to 16.
+        bits: u8,
+        /// Whether what was not sent comes along next time.
+        error_feedback: bool,
+    },
+    /// Send the `k` largest coordinates in 8 bits each. Not summable.
+    TopK {
+        /// Coordinates, 1 to the model's.
+        k: u64,
+        /// Whether what was not sent comes along next time.
+        error_feedback: bool,
+    },
+    /// Send every coordinate in 8 bits with one scale per tensor. Not summable.
+    Int8,
+}
+
+impl CodecSpec {
+    /// Whether encoded updates can be added without looking at them: what secure aggregation needs.
+    #[must_use]
+    pub fn is_summable(&self) -> bool {
+        !matches!(self, Self::TopK { .. } | Self::Int8)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Rotated { .. } => "rotated",
+            Self::RandomK { .. } => "random_k",
+            Self::LowRank { .. } => "low_rank",
+            Self::TopK { .. } => "top_k",
+            Self::Int8 => "int8",
+        }
+    }
+}
+
+/// An encoded update with what stays at home.
+#[derive(Debug)]
+pub struct Encoded {
+    /// What leaves the device.
+    pub upload: Upload,
+    /// To be kept until the next round of the task, where the codec has error feedback.
+    pub residual: Option<Residual>,
+}
+
+/// What leaves the device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Upload {
+    /// Words modulo 2^b, to be masked and packed.
+    Words(QuantizedUpdate),
+    /// Bytes that the coordinator expands.
+    Bytes(CompactUpdate),
+}
+
+/// One update in a form that has to be expanded before it can be added.
+#[derive(Clone, PartialEq, Eq)]
+pub struct CompactUpdate(pub Vec<u8>);
+
+/// Sizes only: an update in a log would be a leak.
+impl std::fmt::Debug for CompactUpdate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CompactUpdate").field("bytes", &self.0.len()).finish_non_exhaustive()
+    }
+}
+
+/// What the codec did to the updates of a round, as its participants measured it; means in which each counts alike.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Distortion {
+    /// L2 norm of what was to be sent: the clipped update and what earlier rounds left.
+    pub norm: f64,
+    /// L2 norm of the difference between that and what a decoder of this one update gets, over `norm`. Of an unbiased
+    /// codec the mean of n updates has less of it.
+    pub added_error: f64,
+}
+
+/// A round's mean and what its codec added.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decoded {
+    /// What the server optimizer steps by.
+    pub mean: MeanUpdate,
+    /// None without compression.
+    pub distortion: Option<Distortion>,
+}
+
+/// How updates of a task travel: made of what both sides agree on, proven to leave headroom.
+#[derive(Clone, Debug)]
+pub struct UpdateCodec {
+    params: QuantizationParams,
+    form: Form,
+}
+
+#[derive(Clone, Debug)]
+enum Form {
+    Plain(Codec),
+    Summed(Box<Summed>),
+    Compact(Box<Compact>),
+}
+
+impl UpdateCodec {
+    /// Checks that the codec fits the model and that no sum of a full cohort wraps. `None` is the plain [`Codec`]. Summable
+    /// codecs choose their modulus themselves; the one of `params` is that of the other two.
+    ///
+    /// # Errors
+    /// Any [`CodecError`].
+    pub fn new(spec: Option<&CodecSpec>, layout: &Layout, params: QuantizationParams) -> Result<Self, CodecError> {
+        if params.parameters != layout.len() {
+            return Err(WrongLength { expected: layout.len(), got: params.parameters }.into());
+        }
+        let form = match spec {
+            None => Form::Plain(Codec::new(params)?),
+            Some(spec) if spec.is_summable() => Form::Summed(Box::new(Summed::new(spec, layout, &params)?)),
+            Some(spec) => Form::Compact(Box::new(Compact::new(spec, layout, params)?)),
+        };
+        Ok(Self { params, form })
+    }
+
+    /// What it was made of.
+    #[must_use]
+    pub fn params(&self) -> &QuantizationParams {
+        &self.params
+    }
+
+    /// Whether encoded updates can be added, and so masked, without being looked at.
+    #[must_use]
+    pub fn is_summable(&self) -> bool {
+        !matches!(self.form, Form::Compact(_))
+    }
+
+    /// Words of a sum; of an upload too where the codec is summable.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "an encoded update is never empty")]
+    pub fn len(&self) -> usize {
+        match &self.form {
+            Form::Plain(codec) => codec.len(),
+            Form::Summed(summed) => summed.len(),
+            Form::Compact(compact) => compact.dense().len(),
+        }
+    }
+
+    /// `b`: sums are modulo 2^b; 16 to 32.
+    #[must_use]
+    pub fn modulus_bits(&self) -> u8 {
+        match &self.form {
+            Form::Summed(summed) => summed.modulus_bits(),
+            Form::Plain(_) | Form::Compact(_) => self.params.modulus_bits,
+        }
+    }
+
+    /// Largest magnitude that a word of one update can have, read as a signed number.
+    #[must_use]
+    pub fn input_bound(&self) -> u64 {
+        match &self.form {
+            Form::Plain(codec) => codec.input_bound(),
+            Form::Summed(summed) => summed.input_bound(),
+            Form::Compact(compact) => compact.dense().input_bound(),
+        }
+    }
+
+    /// Bytes of one upload: the same for every update.
+    #[must_use]
+    pub fn upload_bytes(&self) -> usize {
+        match &self.form {
+            Form::Compact(compact) => compact.bytes(),
+            // Eight words are whole bytes.
+            Form::Plain(_) | Form::Summed(_) => {
+                let (words, bits) = (self.len(), usize::from(self.modulus_bits()));
+                words / 8 * bits + (words % 8 * bits).div_ceil(8)
+            }
+        }
+    }
+
+    /// How many times smaller an upload is than the update in `f32`.
+    #[must_use]
+    pub fn ratio(&self) -> f64 {
+        4.0 * self.params.parameters as f64 / self.upload_bytes() as f64
+    }
+
+    /// Whether something is to be kept from round to round.
+    #[must_use]
+    pub fn keeps_residual(&self) -> bool {
+        match &self.form {
+            Form::Plain(_) => false,
+            Form::Summed(summed) => summed.keeps_residual(),
+            Form::Compact(compact) => compact.keeps_residual(),
+        }
+    }
+
+    /// Clips, adds what earlier rounds left, compresses, weighs and rounds. `seed` is public and the whole round's; `rng` is
+    /// the participant's own. What is left over comes back as the new residual, and nothing is left out: what the coordinator
+    /// decodes of this update alone and the residual make up the clipped update and the old residual.
+    ///
+    /// The norm bound holds for what training changed; what error feedback carries over may add to it.
+    ///
+    /// # Errors
+    /// Any [`EncodeError`]: a local matter of the participant, nothing may be sent.
+    pub fn encode(
+        &self,
+        update: &Update,
+        residual: Option<&Residual>,
+        seed: &[u8; 32],
+        rng: &mut impl Rng,
+    ) -> Result<Encoded, EncodeError> {
+        match &self.form {
+            Form::Plain(codec) => {
+                let upload = Upload::Words(codec.encode(update, rng)?);
+                Ok(Encoded { upload, residual: None })
+            }
+            Form::Summed(summed) => {
+                let input = Input::new(update, residual.filter(|_| summed.keeps_residual()), &self.params)?;
+                let (words, sent) = summed.encode(&input, seed, rng);
+                let residual = summed.keeps_residual().then(|| Residual::between(&input.values, &sent));
+                Ok(Encoded { upload: Upload::Words(words), residual })
+            }
+            Form::Compact(compact) => {
+                let input = Input::new(update, residual.filter(|_| compact.keeps_residual()), &self.params)?;
+                let (bytes, sent) = compact.encode(&input, rng);
+                let residual = compact.keeps_residual().then(|| Residual::between(&input.values, &sent));
+                Ok(Encoded { upload: Upload::Bytes(CompactUpdate(bytes)), residual })
+            }
+        }
+    }
+
+    /// The words to add for an upload of a codec that is not summable: a pure function, the same on every replica.
+    ///
+    /// # Errors
+    /// Any [`UploadError`]: no encoder yields these bytes, or this codec's uploads are words already. Lengths are compared
+    /// before anything is allocated.
+    pub fn expand(&self, bytes: &[u8]) -> Result<Vec<u32>, UploadError> {
+        match &self.form {
+            Form::Compact(compact) => compact.expand(bytes),
+            Form::Plain(_) | Form::Summed(_) => Err(UploadError::Summable),
+        }
+    }
+
+    /// The weighted mean of the updates in a sum. `seed` is the one they were encoded with.
+    ///
+    /// # Errors
+    /// Any [`DecodeError`]; a sum that these participants cannot have produced is refused rather than published.
+    pub fn decode(&self, sum: &NoisedSum, seed: &[u8; 32]) -> Result<Decoded, DecodeError> {
+        match &self.form {
+            Form::Plain(codec) => Ok(Decoded { mean: codec.decode(sum)?, distortion: None }),
+            Form::Summed(summed) => summed.decode(sum, seed),
+            Form::Compact(compact) => compact.decode(sum),
+        }
+    }
+
+    /// Judges one update in the clear, word by word; none where uploads are bytes, which [`expand`](Self::expand) judges.
+    #[must_use]
+    pub fn inspector(&self) -> Option<UpdateInspector> {
+        match &self.form {
+            Form::Plain(codec) => Some(UpdateInspector::Plain(codec.inspector())),
+            Form::Summed(summed) => Some(UpdateInspector::Lanes(summed.inspector())),
+            Form::Compact(_) => None,
+        }
+    }
+}
+
+/// Takes an update in the clear word by word, before it is added to others.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum UpdateInspector {
+    /// Of the plain codec.
+    Plain(Inspector),
+    /// Of a summable one.
+    Lanes(LanesInspector),
+}
+
+impl UpdateInspector {
+    /// Looks at the next word, which must be below 2^b.
+    pub fn push(&mut self, word: u32) {
+        match self {
+            Self::Plain(inspector) => inspector.push(word),
+            Self::Lanes(inspector) => inspector.push(word),
+        }
+    }
+
+    /// Judges what has come.
+    ///
+    /// # Errors
+    /// Any [`ImplausibleUpdate`]: added to others, the update could spoil or wrap their sum.
+    pub fn finish(self) -> Result<(), ImplausibleUpdate> {
+        match self {
+            Self::Plain(inspector) => inspector.finish(),
+            Self::Lanes(inspector) => inspector.finish(),
+        }
+    }
+}
+
+/// A checked update as codecs take it.
+struct Input<'a> {
+    /// The clipped delta and the residual.
+    values: Vec<f64>,
+    /// Within the cap.
+    weight: u32,
+    metrics: &'a [MetricValue],
+}
+
+impl<'a> Input<'a> {
+    fn new(update: &'a Update, residual: Option<&Residual>, params: &QuantizationParams) -> Result<Self, EncodeError> {
+        let expected = params.parameters;
+        if update.delta.len() != expected {
+            return Err(WrongLength { expected, got: update.delta.len() }.into());
+        }
+        if update.metrics.len() != params.metrics {
+            return Err(EncodeError::MetricCount { expected: params.metrics, got: update.metrics.len() });
+        }
+        let unmeasured = |metric: &MetricValue| metric.count > 0 && !metric.value.is_finite();
+        if let Some(index) = update.metrics.iter().position(unmeasured) {
+            return Err(EncodeError::MetricNotFinite { index });
+        }
+        let norm = clip::norm(&update.delta);
+        if !norm.is_finite() {
+            return Err(EncodeError::NotFinite { index: first_not_finite(&update.delta).unwrap_or_default() });
+        }
+        let weight = match u32::try_from(update.examples).unwrap_or(u32::MAX).min(params.max_weight) {
+            0 => return Err(EncodeError::NoExamples),
+            weight => weight,
+        };
+        let bound = params.clip_norm.map_or(f64::INFINITY, f64::from);
+        let factor = if norm > bound { bound / norm } else { 1.0 };
+        let mut values: Vec<f64> = update.delta.iter().map(|&value| f64::from(value) * factor).collect();
+        if let Some(residual) = residual {
+            residual.add_to(&mut values).map_err(EncodeError::WrongResidual)?;
+        }
+        Ok(Self { values, weight, metrics: &update.metrics })
+    }
+
+    /// What a decoder that gets `sent` is off by.
+    fn distortion(&self, sent: &[f64]) -> Distortion {
+        let norm = self.values.iter().fold(0.0, |sum, value| sum + value * value).sqrt();
+        let error = self.values.iter().zip(sent).fold(0.0, |sum, (value, sent)| sum + (value - sent).powi(2)).sqrt();
+        Distortion { norm, added_error: if norm > 0.0 { error / norm } else { 0.0 } }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+//! Uploads that are bytes: what they have in common, and how they become words of the task's ordinary grid.
+//!
+//! Layout: version, weight, added error and norm as measured, the task's metrics, then the codec's own part. Everything has a
+//! fixed length for a task, numbers are little-endian. Expanding rounds to the nearest word, without randomness, so every
+//! replica adds the same.
+
+use rand::Rng;
+
+use super::int8::Int8;
+use super::tail::{OWN_METRICS, own_metrics, split_own};
+use super::top_k::TopK;
+use super::{CodecError, CodecSpec, Decoded, Distortion, Input, UploadError};
+use crate::metrics::MetricValue;
+use crate::parameters::Layout;
+use crate::privacy::NoisedSum;
+use crate::quantize::limbs::{MAX_COUNT, MAX_VALUE};
+use crate::quantize::{Codec, DecodeError, QuantizationParams, to_word};
+
+/// Of the format.
+pub(super) const VERSION: u8 = 1;
+/// Version and weight.
+const HEAD_BYTES: usize = 5;
+/// Value as `f64`, count as `u32`.
+const METRIC_BYTES: usize = 12;
+
+#[derive(Clone, Debug)]
+enum Kind {
+    TopK(TopK),
+    Int8(Int8),
+}
+
+/// A codec whose uploads are expanded.
+#[derive(Clone, Debug)]
+pub(super) struct Compact {
+    kind: Kind,
+    dense: Codec,
+    metrics: usize,
+}
+
+impl Compact {
+    pub(super) fn new(spec: &CodecSpec, layout: &Layout, params: QuantizationParams) -> Result<Self, CodecError> {
+        let dense = Codec::new(QuantizationParams { metrics: params.metrics.saturating_add(OWN_METRICS), ..params })?;
+        let kind = match *spec {
+            CodecSpec::TopK { k, error_feedback } => Kind::TopK(TopK::new(layout.len(), k, error_feedback)?),
+            _ => Kind::Int8(Int8::new(layout)),
+        };
+        Ok(Self { kind, dense, metrics: params.metrics })
+    }
+
+    /// How what was expanded is summed: with the measured distortion as two more metrics.
+    pub(super) fn dense(&self) -> &Codec {
+        &self.dense
+    }
+
+    pub(super) fn keeps_residual(&self) -> bool {
+        match &self.kind {
+            Kind::TopK(top_k) => top_k.keeps_residual(),
+            Kind::Int8(_) => false,
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.head_bytes()
+            + match &self.kind {
+                Kind::TopK(top_k) => top_k.bytes(),
+                Kind::Int8(int8) => int8.bytes(),
+            }
+    }
+
+    fn head_bytes(&self) -> usize {
+        HEAD_BYTES + METRIC_BYTES * (self.metrics + OWN_METRICS)
+    }
+
+    /// The upload and what a decoder of it alone gets.
+    pub(super) fn encode(&self, input: &Input<'_>, rng: &mut impl Rng) -> (Vec<u8>, Vec<f64>) {
+        let mut body = Vec::with_capacity(self.bytes() - self.head_bytes());
+        let range = f64::from(self.dense.params().clip_range);
+        let sent = match &self.kind {
+            Kind::TopK(top_k) => top_k.encode(&input.values, range, &mut body),
+            Kind::Int8(int8) => int8.encode(&input.values, range, &mut body, rng),
+        };
+        let mut bytes = Vec::with_capacity(self.bytes());
+        bytes.push(VERSION);
+        bytes.extend_from_slice(&input.weight.to_le_bytes());
+        let own = own_metrics(&input.distortion(&sent));
+        for metric in own.iter().chain(input.metrics) {
+            let count = u32::try_from(metric.count.min(MAX_COUNT)).unwrap_or(u32::MAX);
+            let value = if count == 0 { 0.0 } else { metric.value.clamp(-MAX_VALUE, MAX_VALUE) };
+            bytes.extend_from_slice(&value.to_le_bytes());
+            bytes.extend_from_slice(&count.to_le_bytes());
+        }
+        bytes.append(&mut body);
+        (bytes, sent)
+    }
+
+    pub(super) fn expand(&self, bytes: &[u8]) -> Result<Vec<u32>, UploadError> {
+        if bytes.len() != self.bytes() {
+            return Err(UploadError::Length { expected: self.bytes(), got: bytes.len() });
+        }
+        let (head, body) = bytes.split_at(self.head_bytes());
+        let (weight, metrics) = self.read_head(head)?;
+        let params = self.dense.params();
+        let limit = f64::from(weight) * f64::from(self.dense.levels());
+        let scale = limit / f64::from(params.clip_range);
+        let mask = self.dense.mask();
+        let word = |value: f64| {
+            #[expect(clippy::cast_possible_truncation, reason = "below 2^31 and rounded")]
+            let nearest = (value * scale).clamp(-limit, limit).round() as i64;
+            to_word(nearest, mask)
+        };
+        let mut words = vec![0; self.dense.len()];
+        let (values, rest) = words.split_at_mut(params.parameters);
+        match &self.kind {
+            Kind::TopK(top_k) => top_k.expand(body, |index, value| values[index] = word(value))?,
+            Kind::Int8(int8) => int8.expand(body, |index, value| values[index] = word(value))?,
+        }
+        let (weight_word, metric_words) = rest.split_at_mut(1);
+        weight_word[0] = weight;
+        let limbs = self.dense.limbs();
+        for (metric, words) in metrics.iter().zip(metric_words.chunks_exact_mut(limbs.per_metric())) {
+            limbs.split(*metric, mask, words);
+        }
+        Ok(words)
+    }
+
+    /// Weight and metrics, the task's first.
+    fn read_head(&self, head: &[u8]) -> Result<(u32, Vec<MetricValue>), UploadError> {
+        let (&[version, ref weight @ ..], metrics) = head
+            .split_first_chunk::<HEAD_BYTES>()
+            .ok_or(UploadError::Length { expected: self.bytes(), got: head.len() })?;
+        if version != VERSION {
+            return Err(UploadError::Version(version));
+        }
+        let (weight, most) = (u32::from_le_bytes(*weight), self.dense.params().max_weight);
+        if !(1..=most).contains(&weight) {
+            return Err(UploadError::Weight { weight, most });
+        }
+        let mut read: Vec<MetricValue> = Vec::with_capacity(self.metrics + OWN_METRICS);
+        for (index, metric) in metrics.as_chunks::<METRIC_BYTES>().0.iter().enumerate() {
+            let [a, b, c, d, e, f, g, h, count @ ..] = *metric;
+            let value = f64::from_le_bytes([a, b, c, d, e, f, g, h]);
+            let count = u64::from(u32::from_le_bytes(count));
+            if !(-MAX_VALUE..=MAX_VALUE).contains(&value) || count > MAX_COUNT {
+                let tasks = self.metrics;
+                let index = if index < OWN_METRICS { tasks + index } else { index - OWN_METRICS };
+                return Err(UploadError::Metric { index });
+            }
+            read.push(MetricValue { value, count });
+        }
+        read.rotate_left(OWN_METRICS);
+        split_own(&mut read.clone(), 1).map_err(|index| UploadError::Metric { index })?;
+        Ok((weight, read))
+    }
+
+    pub(super) fn decode(&self, sum: &NoisedSum) -> Result<Decoded, DecodeError> {
+        let mut mean = self.dense.decode(sum)?;
+        let distortion: Distortion =
+            split_own(&mut mean.metrics, mean.participants).map_err(|index| DecodeError::Metric { index })?;
+        Ok(Decoded { mean, distortion: Some(distortion) })
+    }
+}

@@ -2,6 +2,7 @@
 
 pub mod accountant;
 pub mod adaptive_clip;
+pub mod audit;
 pub mod discrete_gaussian;
 pub mod ledger;
 pub mod mechanism;

@@ -17,8 +17,11 @@ pub mod idempotency;
 pub mod lease;
 pub mod model_version;
 pub mod participant;
+pub mod privacy_ledger;
 pub mod round;
+pub mod sampled;
 pub mod schema;
+pub mod secret;
 pub mod secure_round;
 pub mod session;
 pub mod session_message;
@@ -58,14 +61,23 @@ macro_rules! conformance_tests {
             lease::a_lease_is_held_renewed_and_released,
             lease::a_clock_set_back_does_not_make_a_lease_immortal,
             model_version::versions_are_added_and_listed,
+            model_version::a_clipping_norm_comes_back_or_is_refused,
             participant::participants_are_found_by_id_name_and_certificate,
             participant::a_renewal_keeps_the_previous_certificate,
             participant::revoking_happens_once,
+            privacy_ledger::a_ledger_grows_at_its_end_alone,
+            privacy_ledger::each_task_has_its_ledger,
+            privacy_ledger::the_head_is_replaced_together_with_its_row,
+            privacy_ledger::of_two_who_charge_at_once_one_has_to_look_again,
             round::a_task_has_one_open_round,
             round::transitions_are_compare_and_swap_with_history,
             round::results_and_bytes_are_recorded,
             round::the_latest_attempts_are_listed,
+            sampled::the_population_is_counted_in_the_order_of_enrolment,
+            sampled::a_draw_is_kept_until_it_is_forgotten,
             schema::it_goes_down_and_up_again,
+            secret::the_first_secret_stays_until_it_is_forgotten,
+            secret::a_secret_is_bounded,
             secure_round::a_round_is_open_in_every_phase_and_history_counts_answers,
             secure_round::each_phase_waits_for_those_who_have_not_answered,
             secure_round::the_missing_drop_out_in_their_phase,

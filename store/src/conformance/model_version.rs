@@ -1,5 +1,7 @@
 //! Promises about model versions.
 
+use federation::model_version::ModelVersion;
+
 use super::sample::{model_version, task, task_id};
 use crate::{Result, Store, StoreError};
 
@@ -23,6 +25,30 @@ pub async fn versions_are_added_and_listed(store: &Store) {
                 assert_eq!(tx.latest_model_version(task_id(1)).await?, Some(model_version(1, 2)));
                 assert_eq!(tx.model_versions(task_id(1), None, 2).await?, [2, 1].map(|v| model_version(1, v)));
                 assert_eq!(tx.model_versions(task_id(1), Some(1), 2).await?, [model_version(1, 0)]);
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
+/// To the last bit; what would clip nothing or everything is no norm.
+pub async fn a_clipping_norm_comes_back_or_is_refused(store: &Store) {
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                tx.insert_task(&task(1, "one")).await?;
+                for bad in [0.0, -0.0, -1.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN] {
+                    let refused =
+                        tx.insert_model_version(&ModelVersion { clip: Some(bad), ..model_version(1, 0) }).await;
+                    assert!(matches!(refused, Err(StoreError::Conflict(_))), "{bad}: {refused:?}");
+                }
+                let norms = [None, Some(1.0), Some(1.0 / 3.0), Some(f64::MIN_POSITIVE), Some(f64::MAX)];
+                for (version, clip) in (0..).zip(norms) {
+                    let stored = ModelVersion { clip, ..model_version(1, version) };
+                    tx.insert_model_version(&stored).await?;
+                    assert_eq!(tx.model_version(task_id(1), version).await?, Some(stored));
+                }
                 Ok(())
             })
         })

@@ -1,0 +1,86 @@
+//! Promises about draws.
+
+use std::collections::BTreeMap;
+
+use federation::id::ParticipantId;
+
+use super::sample::{after, collecting, labels, participant, participant_id};
+use crate::entity::participant::ParticipantRow;
+use crate::{Result, Store, StoreError};
+
+fn ids(numbers: &[u128]) -> Vec<ParticipantId> {
+    numbers.iter().copied().map(participant_id).collect()
+}
+
+/// By enrolment and then by id, without the revoked, and only with every label that is asked for.
+pub async fn the_population_is_counted_in_the_order_of_enrolment(store: &Store) {
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                let quoted = ("a \"quoted\" key.$[0]".to_owned(), "1".to_owned());
+                let both = BTreeMap::from([("region".to_owned(), "eu".to_owned()), quoted.clone()]);
+                let rows = [
+                    ParticipantRow { enrolled_at: after(9), ..participant(1) },
+                    ParticipantRow { enrolled_at: after(1), ..participant(3) },
+                    ParticipantRow { enrolled_at: after(1), labels: both.clone(), ..participant(2) },
+                    ParticipantRow { enrolled_at: after(2), labels: labels("us"), ..participant(4) },
+                    ParticipantRow { enrolled_at: after(3), revoked_at: Some(after(4)), ..participant(5) },
+                    ParticipantRow { enrolled_at: after(4), labels: BTreeMap::new(), ..participant(6) },
+                ];
+                for row in &rows {
+                    tx.insert_participant(row).await?;
+                }
+                let everybody = BTreeMap::new();
+                assert_eq!(tx.population(&everybody, 9).await?, ids(&[2, 3, 4, 6, 1]));
+                assert_eq!(tx.population(&everybody, 3).await?, ids(&[2, 3, 4]));
+                assert_eq!(tx.population(&everybody, 0).await?, []);
+                assert_eq!(tx.population(&labels("eu"), 9).await?, ids(&[2, 3, 1]));
+                assert_eq!(tx.population(&labels("us"), 9).await?, ids(&[4]));
+                assert_eq!(tx.population(&labels("e"), 9).await?, []);
+                assert_eq!(tx.population(&both, 9).await?, ids(&[2]));
+                assert_eq!(tx.population(&BTreeMap::from([quoted]), 9).await?, ids(&[2]));
+                assert!(tx.revoke_participant(participant_id(2), after(10)).await?);
+                assert_eq!(tx.population(&labels("eu"), 9).await?, ids(&[3, 1]));
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
+/// Nobody is drawn twice for an attempt, a draw stays with its attempt, and it can be forgotten.
+pub async fn a_draw_is_kept_until_it_is_forgotten(store: &Store) {
+    let open = &collecting(store, 4).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                let key = open.key;
+                assert_eq!(tx.sampled(key, 1).await?, []);
+                tx.insert_sampled(key, 1, &[]).await?;
+                assert_eq!(tx.sampled(key, 1).await?, []);
+                for bad in [ids(&[1, 9]), ids(&[1, 1])] {
+                    let refused = tx.insert_sampled(key, 1, &bad).await;
+                    assert!(matches!(refused, Err(StoreError::Conflict(_))), "{refused:?}");
+                    assert_eq!(tx.sampled(key, 1).await?, []);
+                }
+                let nowhere = tx.insert_sampled(key, 2, &ids(&[1])).await;
+                assert!(matches!(nowhere, Err(StoreError::Conflict(_))));
+                tx.insert_sampled(key, 1, &ids(&[4, 2])).await?;
+                let again = tx.insert_sampled(key, 1, &ids(&[3, 2])).await;
+                assert!(matches!(again, Err(StoreError::Conflict(_))));
+                assert_eq!(tx.sampled(key, 1).await?, ids(&[2, 4]));
+                for n in 1..=4 {
+                    assert_eq!(tx.is_sampled(key, 1, participant_id(n)).await?, n % 2 == 0);
+                    assert!(!tx.is_sampled(key, 2, participant_id(n)).await?);
+                }
+                assert_eq!(tx.forget_sampled(key, 2).await?, 0);
+                assert_eq!(tx.forget_sampled(key, 1).await?, 2);
+                assert_eq!(tx.forget_sampled(key, 1).await?, 0);
+                assert_eq!(tx.sampled(key, 1).await?, []);
+                assert!(!tx.is_sampled(key, 1, participant_id(2)).await?);
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}

@@ -9,11 +9,13 @@ pub mod http;
 pub mod identity;
 pub mod model;
 pub mod observe;
+pub mod private;
 pub mod random;
 pub mod seal;
 pub mod work;
 
 mod admission;
+mod ledger;
 mod session;
 mod wiring;
 

@@ -4,17 +4,20 @@
 
 use std::sync::Arc;
 
-use federation::id::RoundKey;
+use federation::id::{Digest, RoundKey};
 use federation::task::{Initial, SpecError, TaskSpec};
+use learning::privacy::{PrivateCodec, PrivateInspector, PrivateMean};
 use learning::{
-    Codec, Initializer, Layout, OptimizerSpec, Parameters, Partition, Patterns, QuantizationParams, TensorInit,
-    TensorSpec,
+    Codec, Initializer, Inspector, Layout, MeanUpdate, NoisedSum, OptimizerSpec, Parameters, Partition, Patterns,
+    QuantizationParams, TensorInit, TensorSpec,
 };
 use secure_agg::SUITE_CHACHA20;
 use secure_agg::modular::Modulus;
 use secure_agg::params::{InvalidConfig, SessionConfig, VectorShape};
 use store::entity::task::TaskRow;
-use wire::participant::{Encoding, SessionTerms, application_digest};
+use wire::participant::{Encoding, application_digest, rotation_seed};
+
+use crate::private::{self, Private};
 
 /// A task's arithmetic.
 #[derive(Clone, Debug)]
@@ -24,13 +27,18 @@ pub struct TaskModel {
     /// The tensors that are sent, summed and published: all of them unless some stay at home.
     pub shared: Arc<Layout>,
     /// How updates are integers.
-    pub codec: Codec,
+    pub codec: UpdateCodec,
     /// Of the words.
     pub modulus: Modulus,
     /// How the mean steps the model.
     pub optimizer: OptimizerSpec,
-    /// What its sessions of secure aggregation are like; none if its updates are in the clear.
+    /// What its sessions of secure aggregation are like, in a round whose clipping norm is the first one's; none if its
+    /// updates are in the clear. See [`TaskModel::session_in`].
     pub session: Option<Arc<SessionConfig>>,
+    /// Its noise and budget; none without a privacy mechanism.
+    pub private: Option<Arc<Private>>,
+    encoding: Encoding,
+    metrics: Vec<String>,
     partition: Option<Arc<Partition>>,
 }
 
@@ -40,36 +48,35 @@ impl TaskModel {
     /// # Errors
     /// Every field that cannot work. A stored task was checked when it was created and gives none.
     pub fn new(spec: &TaskSpec) -> Result<Self, Vec<SpecError>> {
-        let whole = Layout::new(spec.model.tensors.iter().map(tensor_spec).collect())
-            .map_err(|error| wrong("model.tensors", error))?;
-        let partition = match spec.model.personal.as_slice() {
-            [] => None,
-            patterns => Some(
-                Patterns::new(patterns.to_vec())
-                    .and_then(|patterns| whole.partition(&patterns))
-                    .map_err(|error| wrong("model.personal", error))?,
-            ),
-        };
-        let whole = Arc::new(whole);
-        let shared = partition.as_ref().map_or_else(|| Arc::clone(&whole), |partition| Arc::clone(partition.shared()));
-        let aggregation = &spec.aggregation;
-        let encoding = encoding(spec);
+        let Layouts { whole, shared, partition } = Layouts::new(spec)?;
+        let private = Private::new(spec, shared.len() as u64)?.map(Arc::new);
+        let encoding = encoding(spec, private.as_deref());
         let modulus = Modulus::new(encoding.modulus_bits).map_err(|error| wrong("aggregation.modulus_bits", error))?;
-        let codec = Codec::new(QuantizationParams {
-            parameters: shared.len(),
-            modulus_bits: encoding.modulus_bits,
-            clip_range: encoding.clip_range,
-            clip_norm: encoding.clip_norm,
-            max_weight: encoding.max_weight,
-            max_cohort: encoding.max_cohort,
-            metrics: spec.metrics.len(),
-        })
-        .map_err(|error| wrong("aggregation", error))?;
-        let federation::task::ServerOptimizer::FedAvg { learning_rate } = aggregation.optimizer;
+        let codec = match &private {
+            Some(private) => UpdateCodec::Private { codec: private.codec, noised: private.shares.is_some() },
+            None => UpdateCodec::Plain(plain_codec(&encoding, shared.len(), spec.metrics.len())?),
+        };
+        let federation::task::ServerOptimizer::FedAvg { learning_rate } = spec.aggregation.optimizer;
         let optimizer = OptimizerSpec::FedAvg { learning_rate };
         optimizer.check().map_err(|error| wrong("aggregation.optimizer", error))?;
-        let session = session_config(spec, &encoding, &codec)?.map(Arc::new);
-        Ok(Self { whole, shared, codec, modulus, optimizer, session, partition: partition.map(Arc::new) })
+        let session = session_config(spec, &encoding, &codec, private.as_deref())?.map(Arc::new);
+        let (metrics, partition) = (spec.metrics.clone(), partition.map(Arc::new));
+        Ok(Self { whole, shared, codec, modulus, optimizer, session, private, encoding, metrics, partition })
+    }
+
+    /// What sessions are like in a round whose clipping norm is `clip`: participants agree on it, too.
+    #[must_use]
+    pub fn session_in(&self, clip: Option<f64>) -> Option<Arc<SessionConfig>> {
+        let session = self.session.as_ref()?;
+        let (Some(private), Some(clip)) = (&self.private, clip) else { return Some(Arc::clone(session)) };
+        let application = application_digest(&self.encoding, &self.metrics, Some(&private.terms(clip))).0;
+        Some(Arc::new(SessionConfig { application, ..(**session).clone() }))
+    }
+
+    /// How updates of the task become integers, as participants are told.
+    #[must_use]
+    pub fn encoding(&self) -> &Encoding {
+        &self.encoding
     }
 
     /// Bytes of one masked input.
@@ -107,21 +114,190 @@ impl TaskModel {
     }
 }
 
-/// How updates of a task become integers.
-pub(crate) fn encoding(spec: &TaskSpec) -> Encoding {
+fn encoding(spec: &TaskSpec, private: Option<&Private>) -> Encoding {
     Encoding {
         modulus_bits: spec.modulus_bits(),
         clip_range: spec.clip_range(),
         clip_norm: spec.aggregation.clip_norm,
-        max_weight: spec.aggregation.max_weight,
-        max_cohort: spec.rounds.select_max,
+        max_weight: private.map_or(spec.aggregation.max_weight, |private| private.request.max_weight),
+        max_cohort: private.map_or(spec.rounds.select_max, Private::largest_cohort),
     }
 }
 
-/// What participants are told of a task's sessions.
-pub(crate) fn session_terms(spec: &TaskSpec) -> Option<SessionTerms> {
-    let model = TaskModel::new(spec).ok()?;
-    model.session.map(|config| SessionTerms::from(&*config))
+/// A task's tensors.
+struct Layouts {
+    whole: Arc<Layout>,
+    shared: Arc<Layout>,
+    partition: Option<Partition>,
+}
+
+impl Layouts {
+    fn new(spec: &TaskSpec) -> Result<Self, Vec<SpecError>> {
+        let whole = Layout::new(spec.model.tensors.iter().map(tensor_spec).collect())
+            .map_err(|error| wrong("model.tensors", error))?;
+        let partition = match spec.model.personal.as_slice() {
+            [] => None,
+            patterns => Some(
+                Patterns::new(patterns.to_vec())
+                    .and_then(|patterns| whole.partition(&patterns))
+                    .map_err(|error| wrong("model.personal", error))?,
+            ),
+        };
+        let whole = Arc::new(whole);
+        let shared = partition.as_ref().map_or_else(|| Arc::clone(&whole), |partition| Arc::clone(partition.shared()));
+        Ok(Self { whole, shared, partition })
+    }
+}
+
+/// Fills in what follows from the rest of a new task and is stored with it: the noise multiplier that keeps the budget. Takes
+/// up to a second.
+///
+/// # Errors
+/// Every field that cannot work.
+pub(crate) fn complete(spec: &mut TaskSpec) -> Result<(), Vec<SpecError>> {
+    if !spec.privacy.is_private() {
+        return Ok(());
+    }
+    let parameters = Layouts::new(spec)?.shared.len() as u64;
+    private::solve(spec, parameters)
+}
+
+/// How updates of a task are integers.
+#[derive(Clone, Copy, Debug)]
+pub enum UpdateCodec {
+    /// Weighted deltas, their weight and metrics.
+    Plain(Codec),
+    /// Clipped deltas on a grid that leaves room for noise.
+    Private {
+        /// The grid.
+        codec: PrivateCodec,
+        /// Whether participants add noise to what they send.
+        noised: bool,
+    },
+}
+
+/// What an attempt at a round has of its own.
+pub(crate) struct RoundTerms {
+    /// L2 norm that updates were scaled down to.
+    pub(crate) clip: f64,
+    /// Seed of their rotation.
+    pub(crate) rotation: Digest,
+}
+
+impl RoundTerms {
+    /// Of an attempt that starts from a version with this clipping norm.
+    pub(crate) fn new(private: Option<&Private>, clip: Option<f64>, round: RoundKey, attempt: u32) -> Self {
+        let initial = private.map_or(f64::NAN, Private::initial_clip);
+        Self { clip: clip.unwrap_or(initial), rotation: rotation_seed(round, attempt) }
+    }
+}
+
+/// What a released sum says.
+pub(crate) struct Decoded {
+    /// What steps the model.
+    pub(crate) mean: MeanUpdate,
+    /// Where the clip adapts: the part of updates that was within it, as the noise lets one see.
+    pub(crate) within_clip: Option<f64>,
+}
+
+/// Judges an update word by word.
+pub(crate) enum UpdateInspector {
+    /// Of a task without privacy.
+    Plain(Inspector),
+    /// Of one with it.
+    Private(PrivateInspector),
+}
+
+impl UpdateInspector {
+    /// Looks at the next word.
+    pub(crate) fn push(&mut self, word: u32) {
+        match self {
+            Self::Plain(inspector) => inspector.push(word),
+            Self::Private(inspector) => inspector.push(word),
+        }
+    }
+
+    /// Judges what has come.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn finish(self) -> Result<(), String> {
+        match self {
+            Self::Plain(inspector) => inspector.finish().map_err(|error| error.to_string()),
+            Self::Private(inspector) => inspector.finish().map_err(|error| error.to_string()),
+        }
+    }
+}
+
+impl UpdateCodec {
+    /// Words of an update.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "an encoded update is never empty")]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Plain(codec) => codec.len(),
+            Self::Private { codec, .. } => codec.len(),
+        }
+    }
+
+    /// The codec of a task without privacy.
+    #[must_use]
+    pub fn plain(&self) -> Option<&Codec> {
+        match self {
+            Self::Plain(codec) => Some(codec),
+            Self::Private { .. } => None,
+        }
+    }
+
+    /// What judges an update that nothing hides; none where its own noise does.
+    #[must_use]
+    pub(crate) fn inspector(&self) -> Option<UpdateInspector> {
+        match self {
+            Self::Plain(codec) => Some(UpdateInspector::Plain(codec.inspector())),
+            Self::Private { noised: true, .. } => None,
+            Self::Private { codec, .. } => Some(UpdateInspector::Private(codec.inspector())),
+        }
+    }
+
+    /// Makes a released sum a mean.
+    ///
+    /// # Errors
+    /// What no honest participants could have made, in words.
+    pub(crate) fn decode(&self, sum: &NoisedSum, round: &RoundTerms) -> Result<Decoded, String> {
+        match self {
+            Self::Plain(codec) => {
+                let mean = codec.decode(sum).map_err(|error| error.to_string())?;
+                Ok(Decoded { mean, within_clip: None })
+            }
+            Self::Private { codec, .. } => {
+                let made = codec.decode(sum, round.clip, &round.rotation.0).map_err(|error| error.to_string())?;
+                let PrivateMean { delta, within_clip } = made;
+                let participants = sum.participants();
+                Ok(Decoded { mean: MeanUpdate { delta, weight: 0, participants, metrics: Vec::new() }, within_clip })
+            }
+        }
+    }
+
+    fn shape(&self, modulus_bits: u8) -> VectorShape {
+        let (input_bound, noise_margin) = match self {
+            Self::Plain(codec) => (codec.input_bound(), 0),
+            Self::Private { codec, .. } => (codec.input_bound(), codec.noise_margin()),
+        };
+        VectorShape { words: self.len() as u64, modulus_bits, input_bound, noise_margin }
+    }
+}
+
+fn plain_codec(encoding: &Encoding, parameters: usize, metrics: usize) -> Result<Codec, Vec<SpecError>> {
+    let params = QuantizationParams {
+        parameters,
+        modulus_bits: encoding.modulus_bits,
+        clip_range: encoding.clip_range,
+        clip_norm: encoding.clip_norm,
+        max_weight: encoding.max_weight,
+        max_cohort: encoding.max_cohort,
+        metrics,
+    };
+    Codec::new(params).map_err(|error| wrong("aggregation", error))
 }
 
 /// The round whose turn it is: numbers of spent rounds are not used again.
@@ -134,7 +310,8 @@ pub(crate) fn next_round(task: &TaskRow) -> RoundKey {
 fn session_config(
     spec: &TaskSpec,
     encoding: &Encoding,
-    codec: &Codec,
+    codec: &UpdateCodec,
+    private: Option<&Private>,
 ) -> Result<Option<SessionConfig>, Vec<SpecError>> {
     let secure = &spec.secure_aggregation;
     if !secure.enabled {
@@ -143,19 +320,19 @@ fn session_config(
     let small = |value: u32| u16::try_from(value).unwrap_or(u16::MAX);
     let config = SessionConfig {
         suite: SUITE_CHACHA20,
-        min_cohort: small(secure.min_cohort),
-        max_cohort: small(spec.rounds.select_max),
+        min_cohort: small(private.map_or(secure.min_cohort, |private| secure.min_cohort.max(private.least_cohort()))),
+        max_cohort: small(encoding.max_cohort),
         max_corrupt: secure.max_corrupt_millionths(),
         max_dropout: secure.max_dropout_millionths(),
-        min_included: 0,
-        model: VectorShape {
-            words: codec.len() as u64,
-            modulus_bits: encoding.modulus_bits,
-            input_bound: codec.input_bound(),
-            noise_margin: 0,
-        },
+        min_included: private.map_or(0, |private| small(private.smallest_cohort())),
+        model: codec.shape(encoding.modulus_bits),
         scalars: VectorShape::NONE,
-        application: application_digest(encoding, &spec.metrics).0,
+        application: application_digest(
+            encoding,
+            &spec.metrics,
+            private.map(|private| private.terms(private.initial_clip())).as_ref(),
+        )
+        .0,
     };
     match config.validate() {
         Ok(()) => Ok(Some(config)),

@@ -8,6 +8,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use ring::hmac;
 use zeroize::Zeroizing;
 
 use crate::random::Random;
@@ -41,6 +42,8 @@ pub struct NotSealed;
 /// Seals and opens. The key is never shown.
 pub struct Sealer {
     key: LessSafeKey,
+    /// Another key, made of the first: one key has one use.
+    mac: hmac::Key,
     random: Random,
 }
 
@@ -74,8 +77,22 @@ impl Sealer {
 
     fn new(key: &[u8; KEY_BYTES], random: &Random) -> Self {
         #[expect(clippy::expect_used, reason = "the length is the algorithm's")]
-        let key = UnboundKey::new(&CHACHA20_POLY1305, key).expect("32 bytes are a key");
-        Self { key: LessSafeKey::new(key), random: random.clone() }
+        let sealing = UnboundKey::new(&CHACHA20_POLY1305, key).expect("32 bytes are a key");
+        let mac = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), b"tributary/seal/mac/1");
+        let mac = hmac::Key::new(hmac::HMAC_SHA256, mac.as_ref());
+        Self { key: LessSafeKey::new(sealing), mac, random: random.clone() }
+    }
+
+    /// HMAC-SHA-256 over `place || text`, where all places are equally long: says that this coordinator wrote it, and hides
+    /// nothing.
+    #[must_use]
+    pub fn mac(&self, place: &[u8], text: &[u8]) -> [u8; 32] {
+        let mut context = hmac::Context::with_key(&self.mac);
+        context.update(place);
+        context.update(text);
+        let mut tag = [0; 32];
+        tag.copy_from_slice(context.sign().as_ref());
+        tag
     }
 
     /// `nonce || ciphertext || tag`, to be opened for the same `place` only.

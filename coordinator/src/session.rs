@@ -18,6 +18,7 @@ use secure_agg::{IdentityKey, IdentityRefused, IdentityVerifier, Index};
 use store::entity::session_message::{MessageKind, SessionMessage};
 use store::{StoreError, Transaction};
 
+use crate::ledger;
 use crate::seal::Sealer;
 
 /// Sessions kept in memory at once.
@@ -187,13 +188,16 @@ pub(crate) fn failure(abort: &Abort) -> FailureReason {
     }
 }
 
-/// Ends what is kept of a session; that its messages were sent stays known.
+/// Ends what is kept of an attempt that is over or released: its session, whose messages are known to have been sent, the seed
+/// that would take its noise off again, and who was sampled.
 ///
 /// # Errors
 /// The store's.
 pub(crate) async fn forget(tx: &mut (dyn Transaction + '_), key: RoundKey, attempt: u32) -> Result<(), StoreError> {
     tx.clear_messages(key, attempt, &MessageKind::ALL).await?;
     tx.delete_session(key, attempt).await?;
+    ledger::forget_noise(tx, key, attempt).await?;
+    tx.forget_sampled(key, attempt).await?;
     Ok(())
 }
 

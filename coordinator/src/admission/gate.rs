@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use federation::id::{Digest, ParticipantId, RoundKey};
 use federation::round::RoundState;
-use learning::Codec;
 use secure_agg::Index;
 use secure_agg::modular::Modulus;
 use store::entity::admitted::Admitted;
 use store::{Store, StoreError};
 
-use crate::model::TaskModel;
+use crate::model::{TaskModel, UpdateCodec};
 use crate::session::{Session, Sessions};
 
 /// Why a masked input is not admitted. The participant is told.
@@ -97,7 +96,7 @@ pub(crate) struct Ticket {
     /// How long it must be.
     pub(crate) bytes: u64,
     /// How updates of the task are words.
-    pub(crate) codec: Codec,
+    pub(crate) codec: UpdateCodec,
     /// Of the words.
     pub(crate) modulus: Modulus,
     /// The same input was admitted before: nothing is to be stored, only the receipt given again.

@@ -12,7 +12,9 @@ use wire::headers::{
     ATTEMPT, CONTENT_SHA256, IDEMPOTENCY_KEY, MEDIA_MASKED_INPUT, MEDIA_PROBLEM, MEDIA_SAFETENSORS, MEDIA_SECURE_AGG,
     SIGNED_INPUT,
 };
-use wire::inspect::{AssignmentView, ModelView, Page, ParticipantView, RoundView, TaskSummary, TaskView};
+use wire::inspect::{
+    AssignmentView, ModelView, Page, ParticipantView, PrivacyReport, RoundView, TaskSummary, TaskView,
+};
 use wire::participant::{
     AbandonRequest, CheckInReply, CheckInRequest, EnrollReply, EnrollRequest, Receipt, RenewRequest,
 };
@@ -196,6 +198,13 @@ fn inspect_operations() -> Vec<Operation> {
             ],
         ),
         get(route::ASSIGNMENTS, "Who was drawn into a round", who, json_of::<Page<AssignmentView>>(), PAGED_ATTEMPT),
+        get(
+            route::TASK_PRIVACY,
+            "What the task has told about its participants",
+            who,
+            json_of::<PrivacyReport>(),
+            PAGED,
+        ),
         get(route::MODELS, "Model versions, newest first", who, json_of::<Page<ModelView>>(), PAGED),
         get(route::MODEL, "One model version", who, json_of::<ModelView>(), &[]),
         get(route::PARTICIPANTS, "Participants", who, json_of::<Page<ParticipantView>>(), PAGED),
@@ -287,6 +296,7 @@ fn schemas() -> ComponentsBuilder {
     add::<Problem>(&mut schemas);
     add::<RoundView>(&mut schemas);
     add::<ModelView>(&mut schemas);
+    add::<PrivacyReport>(&mut schemas);
     add::<ParticipantView>(&mut schemas);
     add::<TaskSummary>(&mut schemas);
     add::<AssignmentView>(&mut schemas);

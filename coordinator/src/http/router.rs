@@ -52,6 +52,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route(route::ROUNDS, short(get(inspect::rounds::list)))
         .route(route::ROUND, poll(get(inspect::rounds::show)))
         .route(route::ASSIGNMENTS, short(get(inspect::rounds::assignments)))
+        .route(route::TASK_PRIVACY, short(get(inspect::privacy::show)))
         .route(route::MODELS, short(get(inspect::models::list)))
         .route(route::MODEL, short(get(inspect::models::show)))
         .route(route::PARTICIPANTS, short(get(inspect::participants::list)))

@@ -18,6 +18,8 @@ use super::lease::Lease;
 use super::select::draw_cohort;
 use super::situation::{Situation, failures, next_round, tally};
 use super::{Environment, StepError};
+use crate::ledger;
+use crate::seal::Sealer;
 use crate::session::{Session, admitted, failure, forget};
 
 /// What became of the round.
@@ -64,7 +66,7 @@ pub(super) async fn close_phase(env: &Environment, lease: &mut Lease, situation:
         .transact("close phase", |tx| {
             Box::pin(async move {
                 holder.confirm(tx, now).await?;
-                let outcome = decide(tx, before.key, fresh_seed, now).await?;
+                let outcome = decide(tx, &env.sealer, before.key, fresh_seed, now).await?;
                 if !outcome.is_followed_by_work() {
                     holder.give_up(tx).await?;
                 }
@@ -88,6 +90,7 @@ pub(super) async fn close_phase(env: &Environment, lease: &mut Lease, situation:
 
 async fn decide(
     tx: &mut dyn Transaction,
+    sealer: &Sealer,
     key: RoundKey,
     fresh_seed: [u8; 32],
     now: Timestamp,
@@ -97,22 +100,22 @@ async fn decide(
     let round = row.round;
     let tally = tally(tx, &task, &round, now).await?;
     if complaint(tx, &round).await? {
-        return failed(tx, &task, &round, FailureReason::BadShares, now).await;
+        return failed(tx, sealer, &task, &round, FailureReason::BadShares, now).await;
     }
     match advance(&round, &tally, now) {
         Decision::Close(_) if round.state == RoundState::Selecting => {
             match draw_cohort(tx, &task, &round, fresh_seed, now).await? {
                 Ok(drawn) => Ok(drawn.map_or(Outcome::Nothing, |(round, cohort)| Outcome::Drawn { round, cohort })),
-                Err(abort) => aborted(tx, &task, &round, &abort, now).await,
+                Err(abort) => aborted(tx, sealer, &task, &round, &abort, now).await,
             }
         }
         Decision::Close(RoundState::Completed) => Ok(Outcome::Nothing),
         Decision::Close(next) if round.limits.secure.is_some() => match close_session(tx, &round, next, now).await? {
             Ok(outcome) => Ok(outcome),
-            Err(abort) => aborted(tx, &task, &round, &abort, now).await,
+            Err(abort) => aborted(tx, sealer, &task, &round, &abort, now).await,
         },
         Decision::Close(next) => close_collection(tx, &round, next, now).await,
-        Decision::Abort(reason) => failed(tx, &task, &round, reason, now).await,
+        Decision::Abort(reason) => failed(tx, sealer, &task, &round, reason, now).await,
         Decision::Rebase => {
             let rebased = tx.rebase_round(key, round.attempt, round.state, now).await?;
             Ok(if rebased { Outcome::Rebased } else { Outcome::Nothing })
@@ -200,7 +203,7 @@ pub(super) async fn fail_round(
         .transact("fail round", |tx| {
             Box::pin(async move {
                 holder.confirm(tx, now).await?;
-                let failed = fail(tx, &situation.task, before, reason, now).await?;
+                let failed = fail(tx, &env.sealer, &situation.task, before, reason, now).await?;
                 holder.give_up(tx).await?;
                 Ok::<_, StepError>(failed)
             })
@@ -216,27 +219,30 @@ pub(super) async fn fail_round(
 
 async fn aborted(
     tx: &mut dyn Transaction,
+    sealer: &Sealer,
     task: &TaskRow,
     round: &Round,
     abort: &Abort,
     now: Timestamp,
 ) -> Result<Outcome, StepError> {
     tracing::warn!(round = %round.key, attempt = round.attempt, code = abort.code(), "the session ends: {abort}");
-    failed(tx, task, round, failure(abort), now).await
+    failed(tx, sealer, task, round, failure(abort), now).await
 }
 
 async fn failed(
     tx: &mut dyn Transaction,
+    sealer: &Sealer,
     task: &TaskRow,
     round: &Round,
     reason: FailureReason,
     now: Timestamp,
 ) -> Result<Outcome, StepError> {
-    Ok(fail(tx, task, round, reason, now).await?.map_or(Outcome::Nothing, Outcome::Failed))
+    Ok(fail(tx, sealer, task, round, reason, now).await?.map_or(Outcome::Nothing, Outcome::Failed))
 }
 
 async fn fail(
     tx: &mut dyn Transaction,
+    sealer: &Sealer,
     task: &TaskRow,
     round: &Round,
     reason: FailureReason,
@@ -246,6 +252,7 @@ async fn fail(
     if !tx.transition_round(round, &after).await? {
         return Ok(None);
     }
+    ledger::charge_unpublished(tx, task, round, sealer, now).await?;
     tx.set_pending_assignments(round.key, round.attempt, AssignmentState::Released, now).await?;
     tx.delete_partial_sum(round.key, round.attempt).await?;
     forget(tx, round.key, round.attempt).await?;

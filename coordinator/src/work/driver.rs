@@ -309,7 +309,7 @@ impl Inner {
     ) -> Result<(), StepError> {
         let env = &self.env;
         match step {
-            Step::OpenRound => open_round(env, lease, situation).await,
+            Step::OpenRound => open_round(env, lease, model, situation).await,
             Step::ClosePhase => close_phase(env, lease, situation).await,
             Step::SumChunk => sum_chunk(env, lease, &self.sums, model, situation).await,
             Step::ReleaseSum => release_sum(env, lease, &self.sums, model, situation).await,

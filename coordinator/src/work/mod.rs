@@ -15,6 +15,7 @@ mod driver;
 mod environment;
 mod error;
 mod lease;
+mod noise;
 mod open_round;
 mod plan;
 mod publish_version;

@@ -1,50 +1,90 @@
 //! Opens the next attempt at a task's next round.
 //!
-//! Its limits, and the model version it starts from, are fixed here and kept in its row.
+//! Its limits, and the model version it starts from, are fixed here and kept in its row. Under privacy so is who may be in it,
+//! and a round that would cost more than is left of the budget does not open.
 
+use federation::id::{ParticipantId, RoundKey};
 use federation::round::{Round, RoundState};
-use federation::task::TaskStatus;
+use federation::task::{OnBudgetEnd, Sampling, TaskStatus};
 use federation::time::Timestamp;
+use learning::privacy::{LedgerError, SamplingRate};
+use rand::SeedableRng as _;
+use rand::seq::SliceRandom as _;
+use rand_chacha::ChaCha20Rng;
+use store::entity::task::TaskRow;
 use store::{Transaction, WakeEvent};
 
 use super::lease::Lease;
 use super::situation::{Situation, next_round};
 use super::{Environment, StepError};
+use crate::ledger::{self, LedgerFault};
+use crate::model::TaskModel;
+use crate::private::Private;
+use crate::seal::Sealer;
 
-/// Opens it, unless facts have changed since `situation` was read.
-pub(super) async fn open_round(env: &Environment, lease: &mut Lease, situation: &Situation) -> Result<(), StepError> {
+/// What became of it.
+enum Outcome {
+    /// Facts have changed since they were read.
+    Nothing,
+    Opened(Round),
+    /// Another round would cost more than is left of the privacy budget, or its ledger cannot be trusted.
+    Stopped(TaskStatus, String),
+}
+
+/// Opens it, unless facts have changed since `situation` was read, or the privacy budget has no room for it.
+pub(super) async fn open_round(
+    env: &Environment,
+    lease: &mut Lease,
+    model: &TaskModel,
+    situation: &Situation,
+) -> Result<(), StepError> {
     let now = env.clock.now();
+    let seed = env.random.bytes();
     env.fail_point.reached("open_round: before the row")?;
     let holder = &*lease;
-    let opened = env
+    let outcome = env
         .store
         .transact("open round", |tx| {
             Box::pin(async move {
                 holder.confirm(tx, now).await?;
-                let opened = insert(tx, situation, now).await?;
+                let outcome = insert(tx, &env.sealer, model, situation, seed, now).await?;
                 holder.give_up(tx).await?;
-                Ok::<_, StepError>(opened)
+                Ok::<_, StepError>(outcome)
             })
         })
         .await?;
     lease.note(false);
     env.fail_point.reached("open_round: after the row")?;
-    if let Some(round) = opened {
-        tracing::info!(
-            task = %round.key.task, round = round.key.number, attempt = round.attempt,
-            base = round.base_version, "round opened"
-        );
-        env.store.wake().publish(WakeEvent::Round(round.key));
-        if round.limits.secure.is_some() {
-            // Those who wait are invited to make keys for it.
-            env.store.wake().publish(WakeEvent::Opened(round.key.task));
+    match outcome {
+        Outcome::Nothing => {}
+        Outcome::Opened(round) => {
+            tracing::info!(
+                task = %round.key.task, round = round.key.number, attempt = round.attempt,
+                base = round.base_version, "round opened"
+            );
+            env.store.wake().publish(WakeEvent::Round(round.key));
+            if round.limits.secure.is_some() {
+                // Those who wait are invited to make keys for it.
+                env.store.wake().publish(WakeEvent::Opened(round.key.task));
+            }
+        }
+        Outcome::Stopped(status, why) => {
+            tracing::warn!(task = %situation.task.id, %status, "no round opens: {why}");
+            env.store.wake().publish(WakeEvent::Task(situation.task.id));
         }
     }
     Ok(())
 }
 
-async fn insert(tx: &mut dyn Transaction, situation: &Situation, now: Timestamp) -> Result<Option<Round>, StepError> {
-    let Some(task) = tx.task(situation.task.id).await? else { return Ok(None) };
+async fn insert(
+    tx: &mut dyn Transaction,
+    sealer: &Sealer,
+    model: &TaskModel,
+    situation: &Situation,
+    seed: [u8; 32],
+    now: Timestamp,
+) -> Result<Outcome, StepError> {
+    let Some(task) = tx.task(situation.task.id).await? else { return Ok(Outcome::Nothing) };
     let key = next_round(&task);
     let latest = tx.round(key).await?;
     let same_facts = task.status == TaskStatus::Active
@@ -52,19 +92,89 @@ async fn insert(tx: &mut dyn Transaction, situation: &Situation, now: Timestamp)
         && latest.as_ref().map(|row| (row.round.attempt, row.round.state))
             == situation.latest.as_ref().map(|row| (row.round.attempt, row.round.state));
     if !same_facts {
-        return Ok(None);
+        return Ok(Outcome::Nothing);
+    }
+    let attempt = latest.map_or(1, |row| row.round.attempt.saturating_add(1));
+    let mut limits = task.spec.round_limits();
+    let mut sampled = None;
+    if let Some(private) = &model.private {
+        if let Some((status, why)) = out_of_budget(tx, &task, private, sealer, key, attempt).await? {
+            tx.set_task_status(task.id, &[TaskStatus::Active], status, now, Some(&why)).await?;
+            if status.is_terminal() {
+                ledger::forget_tree(tx, task.id).await?;
+            }
+            return Ok(Outcome::Stopped(status, why));
+        }
+        limits = private.limits(limits);
+        sampled = sample(tx, &task, seed).await?;
+        limits.sampled = sampled.as_ref().map(|sampled| u32::try_from(sampled.len()).unwrap_or(u32::MAX));
     }
     let round = Round {
         key,
-        attempt: latest.map_or(1, |row| row.round.attempt.saturating_add(1)),
+        attempt,
         state: RoundState::Selecting,
         base_version: task.model_version,
-        limits: task.spec.round_limits(),
+        limits,
         cohort: 0,
         state_since: now,
         opened_at: now,
         failure: None,
     };
     tx.insert_round(&round).await?;
-    Ok(Some(round))
+    if let Some(sampled) = sampled {
+        tx.insert_sampled(key, attempt, &sampled).await?;
+    }
+    Ok(Outcome::Opened(round))
+}
+
+/// Whether what the round is planned to cost is more than may be spent: where the task stands then, and why.
+async fn out_of_budget(
+    tx: &mut dyn Transaction,
+    task: &TaskRow,
+    private: &Private,
+    sealer: &Sealer,
+    key: RoundKey,
+    attempt: u32,
+) -> Result<Option<(TaskStatus, String)>, StepError> {
+    let ledger = match ledger::read(tx, task, private, sealer).await {
+        Ok(ledger) => ledger,
+        Err(LedgerFault::Store(error)) => return Err(error.into()),
+        Err(LedgerFault::Ledger(error)) => return Ok(Some((TaskStatus::Paused, error.to_string()))),
+    };
+    let release = private.planned(key.number, attempt, ledger::next_release(&ledger));
+    let release = release.map_err(|error| StepError::Unworkable(error.to_string()))?;
+    match ledger.would_exceed(&release) {
+        Ok(_) => Ok(None),
+        Err(error @ LedgerError::BudgetExceeded { .. }) => {
+            let status = match task.spec.privacy.on_budget_end {
+                OnBudgetEnd::Pause => TaskStatus::BudgetExhausted,
+                OnBudgetEnd::Complete => TaskStatus::Completed,
+            };
+            Ok(Some((status, error.to_string())))
+        }
+        Err(error) => Ok(Some((TaskStatus::Paused, error.to_string()))),
+    }
+}
+
+/// Draws who may be in the round before anybody's availability is looked at, where the task samples.
+async fn sample(
+    tx: &mut dyn Transaction,
+    task: &TaskRow,
+    seed: [u8; 32],
+) -> Result<Option<Vec<ParticipantId>>, StepError> {
+    let privacy = &task.spec.privacy;
+    let Some(sampling) = privacy.sampling else { return Ok(None) };
+    let wanted = privacy.population.unwrap_or_default();
+    let mut population = tx.population(&task.spec.selection.require.labels, wanted).await?;
+    let enrolled = u32::try_from(population.len()).unwrap_or(u32::MAX);
+    let mut rng = ChaCha20Rng::from_seed(seed);
+    Ok(Some(match sampling {
+        Sampling::Poisson(rate) => {
+            let rate = SamplingRate::new(rate).map_err(|error| StepError::Unworkable(error.to_string()))?;
+            rate.draw(enrolled, &mut rng).into_iter().map(|index| population[index as usize]).collect()
+        }
+        // Out of fewer than were promised everybody would be drawn more often than is charged.
+        Sampling::FixedSize(_) if enrolled < wanted => Vec::new(),
+        Sampling::FixedSize(size) => population.partial_shuffle(&mut rng, size as usize).0.to_vec(),
+    }))
 }

@@ -16,12 +16,15 @@ use super::lease::Lease;
 use super::situation::{Situation, next_round};
 use super::sums::blocking;
 use super::{Environment, StepError};
-use crate::model::TaskModel;
+use crate::ledger::forget_tree;
+use crate::model::{Decoded, RoundTerms, TaskModel};
 
 /// A model that is not published yet.
 struct Made {
     bytes: Vec<u8>,
     metrics: Vec<RoundMetric>,
+    /// L2 norm that updates of the next round are scaled down to, under privacy.
+    clip: Option<f64>,
 }
 
 /// Why no model was made of a sum.
@@ -59,6 +62,7 @@ pub(super) async fn publish_version(
         bytes,
         round: Some(round.key.number),
         parent: Some(round.base_version),
+        clip: made.clip,
         created_at: now,
     };
     let (holder, version, metrics) = (&*lease, &version, &made.metrics);
@@ -105,22 +109,29 @@ async fn make(
         Err(error) if error.is_loss() => return Ok(Some(Err(NoModel::Lost(error)))),
         bytes => bytes?,
     };
+    let terms = RoundTerms::new(model.private.as_deref(), base.clip, key, attempt);
     let base = env.blobs.get(base.sha256).await?;
     let (model, names) = (model.clone(), spec.metrics.clone());
-    blocking(move || step(&model, &names, sum, base)).await.map(Some)
+    blocking(move || step(&model, &terms, &names, sum, base)).await.map(Some)
 }
 
 /// The pure part: the same bytes give the same bytes on every replica. What is done with is dropped at once: each of these
 /// has the size of a model.
-fn step(model: &TaskModel, names: &[String], sum: Bytes, base: Bytes) -> Result<Result<Made, NoModel>, StepError> {
+fn step(
+    model: &TaskModel,
+    terms: &RoundTerms,
+    names: &[String],
+    sum: Bytes,
+    base: Bytes,
+) -> Result<Result<Made, NoModel>, StepError> {
     let garbage = |error: &dyn std::fmt::Display| Ok(Err(NoModel::Garbage(error.to_string())));
     let released = match NoisedSum::from_bytes(&sum) {
         Ok(released) => released,
         Err(error) => return garbage(&error),
     };
     drop(sum);
-    let mean = match model.codec.decode(&released) {
-        Ok(mean) => mean,
+    let Decoded { mean, within_clip } = match model.codec.decode(&released, terms) {
+        Ok(decoded) => decoded,
         Err(error) => return garbage(&error),
     };
     drop(released);
@@ -131,7 +142,10 @@ fn step(model: &TaskModel, names: &[String], sum: Bytes, base: Bytes) -> Result<
         return garbage(&error);
     }
     match checkpoint::write(&parameters) {
-        Ok(bytes) => Ok(Ok(Made { bytes, metrics: name(names, &mean.metrics) })),
+        Ok(bytes) => {
+            let clip = model.private.as_ref().map(|private| private.next_clip(terms.clip, within_clip));
+            Ok(Ok(Made { bytes, metrics: name(names, &mean.metrics), clip }))
+        }
         Err(error) => garbage(&error),
     }
 }
@@ -188,8 +202,9 @@ async fn complete(
     if completed < task.spec.rounds.count {
         return Ok(Some(task.status));
     }
-    let running = [TaskStatus::Active, TaskStatus::Paused];
+    let running = [TaskStatus::Active, TaskStatus::Paused, TaskStatus::BudgetExhausted];
     tx.set_task_status(key.task, &running, TaskStatus::Completed, now, Some("every round is done")).await?;
+    forget_tree(tx, key.task).await?;
     Ok(Some(TaskStatus::Completed))
 }
 

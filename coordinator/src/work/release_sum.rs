@@ -1,8 +1,9 @@
 //! Takes the masks off the finished sum and releases it: the one place where an exact sum exists, in memory.
 //!
 //! What opens a masked sum is put together here, from the sealed answers of the cohort, and goes with the transaction that
-//! records the result. Without secure aggregation the mask plan is empty, and without a privacy mechanism nothing is added: same road. The row
-//! of the noised sum is unique in its attempt and decides which sum was released; a worker that comes second discards its
+//! records the result. Without secure aggregation the mask plan is empty, and without a privacy mechanism nothing is added: same
+//! road. What is added was charged to the privacy ledger, whose row goes into the same transaction. The row of
+//! the noised sum is unique in its attempt and decides which sum was released; a worker that comes second discards its
 //! own. Inputs that no partial sum holds yet are folded here, in memory: their blobs are still there if this must be
 //! repeated.
 
@@ -12,6 +13,7 @@ use std::time::Duration;
 use aggregation::{FallbackEvent, Finished};
 use federation::id::RoundKey;
 use federation::round::{FailureReason, Round, RoundState};
+use learning::privacy::LedgerError;
 use learning::{ExactSum, NoisedSum};
 use secure_agg::mask::{MaskPlan, Plane};
 use secure_agg::rejection::Abort;
@@ -23,11 +25,13 @@ use store::{StoreError, Transaction};
 
 use super::close_phase::fail_round;
 use super::lease::Lease;
+use super::noise::{NoNoise, Noise, prepare};
 use super::plan::chunk;
 use super::situation::Situation;
 use super::sum_chunk::read_inputs;
 use super::sums::{SumCache, blocking, sum_up};
 use super::{Environment, StepError};
+use crate::ledger::{self, Charge};
 use crate::model::TaskModel;
 use crate::session::{Session, forget, open_masks};
 
@@ -45,13 +49,25 @@ pub(super) async fn release_sum(
             tracing::error!(task = %situation.task.id, %error, "an accepted input, or what opens their sum, cannot be read any more");
             fail_round(env, lease, situation, FailureReason::InputLost).await
         }
-        Ok(Err(abort)) => {
+        Ok(Err(Withheld::Masked(abort))) => {
             tracing::error!(task = %situation.task.id, code = abort.code(), "the masks cannot be restored: {abort}");
             fail_round(env, lease, situation, FailureReason::UnmaskingFailed).await
+        }
+        Ok(Err(Withheld::OverBudget(error))) => {
+            tracing::error!(task = %situation.task.id, "the sum is not released: {error}");
+            fail_round(env, lease, situation, FailureReason::BudgetExceeded).await
         }
         Ok(Ok(())) => Ok(()),
         Err(error) => Err(error),
     }
+}
+
+/// Why a sum is not released.
+enum Withheld {
+    /// What comes off it cannot be restored.
+    Masked(Abort),
+    /// It would cost more than may be spent.
+    OverBudget(LedgerError),
 }
 
 async fn release(
@@ -60,19 +76,25 @@ async fn release(
     cache: &SumCache,
     model: &TaskModel,
     situation: &Situation,
-) -> Result<Result<(), Abort>, StepError> {
+) -> Result<Result<(), Withheld>, StepError> {
     let Some(round) = situation.open_round() else { return Ok(Ok(())) };
     let masks = match masks(env, model, round).await? {
         Ok(masks) => masks,
-        Err(abort) => return Ok(Err(abort)),
+        Err(abort) => return Ok(Err(Withheld::Masked(abort))),
     };
     let limit = chunk(model.packed_len(), &env.config);
     let (partial, inputs) = read_inputs(env, situation, limit).await?;
     let folded = u32::try_from(inputs.len()).unwrap_or(u32::MAX);
     let participants = partial.map_or(0, |sum| sum.inputs).saturating_add(folded);
     let sum = sum_up(env, cache, model, partial.as_ref(), &inputs).await?;
+    let (noise, charge) = match prepare(env, model.private.as_ref(), &situation.task, round, participants).await {
+        Ok(prepared) => prepared,
+        Err(NoNoise::OverBudget(error)) => return Ok(Err(Withheld::OverBudget(error))),
+        Err(NoNoise::Step(error)) => return Err(error),
+    };
+    env.fail_point.reached("release_sum: after the seed")?;
 
-    let (noised, work) = blocking(move || unmask(sum, &masks, participants)).await?;
+    let (noised, work) = blocking(move || unmask(sum, &masks, noise, participants)).await?;
     env.fail_point.reached("release_sum: before the blob")?;
     let blob = env.blobs.put_bytes(noised.to_bytes().into()).await?;
     env.fail_point.reached("release_sum: after the blob")?;
@@ -86,13 +108,13 @@ async fn release(
         created_at: now,
         work: Some(work),
     };
-    let (inputs, row) = (&inputs, &row);
+    let (inputs, row, charge) = (&inputs, &row, charge.as_ref());
     let stored = env
         .store
         .transact("store noised sum", |tx| {
             Box::pin(async move {
                 lease.confirm(tx, now).await?;
-                store_row(tx, round, row, inputs).await
+                store_row(tx, round, row, charge, inputs).await
             })
         })
         .await?;
@@ -100,7 +122,7 @@ async fn release(
     if stored {
         metrics::counter!("tributary_inputs_folded_total").increment(folded.into());
         let RoundKey { task, number } = round.key;
-        tracing::info!(%task, round = number, attempt = round.attempt, participants, "sum released without noise");
+        tracing::info!(%task, round = number, attempt = round.attempt, participants, noised = charge.is_some(), "sum released");
     }
     Ok(Ok(()))
 }
@@ -146,6 +168,7 @@ async fn masks(env: &Environment, model: &TaskModel, round: &Round) -> Result<Re
 fn unmask(
     sum: Box<dyn aggregation::Accumulator>,
     plan: &MaskPlan,
+    noise: Noise,
     participants: u32,
 ) -> Result<(NoisedSum, SumWork), StepError> {
     let shape = sum.shape();
@@ -169,7 +192,7 @@ fn unmask(
         unmask_ms: millis(work.unmasking.took),
         keystream_bytes: work.keystream_bytes,
     };
-    Ok((exact.release_without_noise(), work))
+    Ok((noise.release(exact).map_err(|error| unworkable(&error))?, work))
 }
 
 /// False if the attempt has a released sum, or has ended.
@@ -177,12 +200,17 @@ async fn store_row(
     tx: &mut dyn Transaction,
     round: &Round,
     row: &NoisedSumRow,
+    charge: Option<&Charge>,
     inputs: &[Admitted],
 ) -> Result<bool, StepError> {
     let (key, attempt) = (row.round, row.attempt);
     let Some(present) = tx.round_attempt(key, attempt).await? else { return Ok(false) };
     if present.round.state != RoundState::Aggregating || !tx.insert_noised_sum(row).await? {
         return Ok(false);
+    }
+    // Charged before anything of it leaves, and only if it does.
+    if let Some(charge) = charge {
+        ledger::store(tx, charge).await?;
     }
     let participants: Vec<_> = inputs.iter().map(|input| input.participant).collect();
     tx.mark_folded(key, attempt, &participants).await?;

@@ -39,14 +39,14 @@ pub(super) async fn draw_cohort(
     let mut cohort = match round.limits.secure {
         None => {
             let candidates = eligible(tx, task, round, now).await?;
-            let draw = draw(&task.spec, candidates.len());
+            let draw = draw(&task.spec, round, candidates.len());
             after.state = RoundState::Collecting;
             after.limits.collect.max = draw.collect_max;
             select(&task.spec, round, &candidates, draw.cohort, fresh_seed)
         }
         Some(limits) => {
             let keyed = keyed(tx, task, round, now).await?;
-            let draw = draw(&task.spec, keyed.len());
+            let draw = draw(&task.spec, round, keyed.len());
             let (candidates, keys): (Vec<_>, Vec<_>) = keyed.into_iter().unzip();
             let chosen = select(&task.spec, round, &candidates, draw.cohort, fresh_seed);
             let ids = candidates.iter().map(|candidate| candidate.participant);
@@ -77,11 +77,17 @@ pub(super) async fn draw_cohort(
     let assignments: Vec<_> = cohort.iter().map(|&participant| assignment(&after, participant, now)).collect();
     tx.insert_assignments(&assignments).await?;
     tx.remove_check_ins(&cohort).await?;
+    tx.forget_sampled(after.key, after.attempt).await?;
     Ok(Ok(Some((after, cohort))))
 }
 
-fn draw(spec: &TaskSpec, eligible: usize) -> Draw {
-    spec.draw(u32::try_from(eligible).unwrap_or(u32::MAX))
+/// Everybody who is there of those sampled in advance; else as many as the task wants.
+fn draw(spec: &TaskSpec, round: &Round, eligible: usize) -> Draw {
+    let eligible = u32::try_from(eligible).unwrap_or(u32::MAX);
+    match round.limits.sampled {
+        Some(_) => Draw { cohort: eligible, collect_max: eligible },
+        None => spec.draw(eligible),
+    }
 }
 
 /// Makes a roster of the advertisements and opens the session. They were judged when they came. Nobody would accept a roster
@@ -96,9 +102,10 @@ async fn open_session(
 ) -> Result<Result<Option<(CollectShares, Vec<ParticipantId>)>, Abort>, StepError> {
     let unworkable = |error: &dyn std::fmt::Display| StepError::Unworkable(error.to_string());
     let model = TaskModel::new(&task.spec).map_err(|_| unworkable(&"the task cannot work as it is stored"))?;
-    let config = model.session.ok_or_else(|| unworkable(&"a round with a session, of a task without"))?;
     let base = tx.model_version(task.id, round.base_version).await?;
     let base = base.ok_or_else(|| unworkable(&"the base model has no row"))?;
+    let config = model.session_in(base.clip);
+    let config = config.ok_or_else(|| unworkable(&"a round with a session, of a task without"))?;
     let mut out = Vec::new();
     let opened = loop {
         let name = round_name(round.key, round.attempt);

@@ -122,8 +122,27 @@ pub(super) async fn eligible(
     now: Timestamp,
 ) -> Result<Vec<Candidate>, StepError> {
     let mut candidates = tx.candidates(task.id, now).await?;
-    candidates.retain(|candidate| task.spec.selection.require.check(candidate, round.key.number, now).is_ok());
+    let may = admission(tx, task, round, now).await?;
+    candidates.retain(may);
     Ok(candidates)
+}
+
+/// Who may be in the round: whoever meets the requirements, and was sampled where the task samples.
+async fn admission<'a>(
+    tx: &mut dyn Transaction,
+    task: &'a TaskRow,
+    round: &Round,
+    now: Timestamp,
+) -> Result<impl Fn(&Candidate) -> bool + use<'a>, StepError> {
+    let sampled = match round.limits.sampled {
+        Some(_) => Some(tx.sampled(round.key, round.attempt).await?),
+        None => None,
+    };
+    let number = round.key.number;
+    Ok(move |candidate: &Candidate| {
+        sampled.as_ref().is_none_or(|sampled| sampled.binary_search(&candidate.participant).is_ok())
+            && task.spec.selection.require.check(candidate, number, now).is_ok()
+    })
 }
 
 /// The same with secure aggregation: of those, who gave keys for this attempt, with the advertisement of the keys.
@@ -134,6 +153,7 @@ pub(super) async fn keyed(
     now: Timestamp,
 ) -> Result<Vec<(Candidate, Bytes)>, StepError> {
     let mut keyed = tx.keyed_candidates(task.id, round.key.number, round.attempt, now).await?;
-    keyed.retain(|(candidate, _)| task.spec.selection.require.check(candidate, round.key.number, now).is_ok());
+    let may = admission(tx, task, round, now).await?;
+    keyed.retain(|(candidate, _)| may(candidate));
     Ok(keyed)
 }

@@ -354,7 +354,7 @@ pub(crate) fn words(model: &TaskModel, id: ParticipantId, round: u32) -> Vec<u32
     let delta = (0..model.shared.len()).map(|_| uniform()).collect();
     let metrics = vec![learning::MetricValue { value: f64::from(1.0 + uniform()), count: 10 }];
     let update = Update { delta, examples: 10 + u64::from(rng.next_u32() % 90), metrics };
-    model.codec.encode(&update, &mut rng).unwrap().words
+    model.codec.plain().unwrap().encode(&update, &mut rng).unwrap().words
 }
 
 /// The parts of a snapshot.

@@ -31,7 +31,7 @@ async fn the_version_is_the_base_plus_the_weighted_mean() {
         secure_agg::modular::add_assign(&mut sum, &input);
     }
     let sum = learning::ExactSum::new(sum, world.model.modulus.bits(), 3).unwrap().release_without_noise();
-    let mean = world.model.codec.decode(&sum).unwrap();
+    let mean = world.model.codec.plain().unwrap().decode(&sum).unwrap();
     optimizer::step(&world.model.optimizer, Default::default(), &mut expected, &mean).unwrap();
     assert_eq!(published, expected);
     assert_ne!(published, base);

@@ -240,7 +240,7 @@ impl World {
             MetricValue { value: f64::from(0.5 + uniform()), count: 10 },
         ];
         let update = Update { delta, examples: 10 + u64::from(rng.next_u32() % 90), metrics };
-        let words = self.model.codec.encode(&update, &mut rng).unwrap().words;
+        let words = self.model.codec.plain().unwrap().encode(&update, &mut rng).unwrap().words;
         secure_agg::packing::pack(&words, self.model.modulus).into()
     }
 

@@ -22,7 +22,7 @@ use crate::http::authenticate::{Bearer, Operator};
 use crate::http::extract::{is_media_type, read};
 use crate::http::inspect::tasks;
 use crate::http::problem::{Error, Result};
-use crate::model::TaskModel;
+use crate::model::{self, TaskModel};
 
 /// How long a repeated request gets the first one's answer.
 const REMEMBER: Duration = Duration::from_secs(24 * 3600);
@@ -91,7 +91,14 @@ async fn prepare(app: &App, spec: TaskSpec) -> Result<(TaskRow, ModelVersion)> {
     let deployment =
         Deployment { poll_interval_ms: u64::try_from(app.settings.poll_max.as_millis()).unwrap_or(u64::MAX) };
     spec.check(&deployment).map_err(Error::InvalidTask)?;
-    let model = TaskModel::new(&spec).map_err(Error::InvalidTask)?;
+    let (spec, model) = tokio::task::spawn_blocking(move || {
+        let mut spec = spec;
+        model::complete(&mut spec).map_err(Error::InvalidTask)?;
+        let model = TaskModel::new(&spec).map_err(Error::InvalidTask)?;
+        Ok::<_, Error>((spec, model))
+    })
+    .await
+    .map_err(Error::fault)??;
     if model.packed_len() > app.settings.masked_input_max_bytes {
         return Err(Error::InvalidTask(vec![federation::task::SpecError {
             field: "model.tensors".to_owned(),
@@ -103,6 +110,7 @@ async fn prepare(app: &App, spec: TaskSpec) -> Result<(TaskRow, ModelVersion)> {
         }]));
     }
     let parameters = model.shared.len() as u64;
+    let clip_at_first = model.private.as_ref().map(|private| private.initial_clip());
     // A large model takes seconds to draw; requests are served meanwhile.
     let (spec, bytes) = tokio::task::spawn_blocking(move || {
         let initial = model.initial(&spec).map_err(Error::InvalidTask)?;
@@ -124,8 +132,9 @@ async fn prepare(app: &App, spec: TaskSpec) -> Result<(TaskRow, ModelVersion)> {
         rounds_forfeited: 0,
         model_version: 0,
     };
+    let clip = clip_at_first;
     let version =
-        ModelVersion { task: id, version: 0, sha256, bytes: size, round: None, parent: None, created_at: now };
+        ModelVersion { task: id, version: 0, sha256, bytes: size, round: None, parent: None, clip, created_at: now };
     Ok((row, version))
 }
 

@@ -15,7 +15,12 @@ use crate::http::authenticate::{Bearer, Operator};
 use crate::http::extract::{Json, Path};
 use crate::http::inspect::tasks;
 use crate::http::problem::{Error, Result};
+use crate::ledger;
+use crate::seal::Sealer;
 use crate::session::forget;
+
+/// Whatever is not over.
+const RUNNING: [TaskStatus; 3] = [TaskStatus::Active, TaskStatus::Paused, TaskStatus::BudgetExhausted];
 
 pub(in crate::http) async fn pause(
     Operator(bearer): Operator,
@@ -30,7 +35,7 @@ pub(in crate::http) async fn resume(
     State(app): State<Arc<App>>,
     Path(task): Path<String>,
 ) -> Result<Json<TaskView>> {
-    change(&app, &task, &bearer, &[TaskStatus::Paused], TaskStatus::Active).await
+    change(&app, &task, &bearer, &[TaskStatus::Paused, TaskStatus::BudgetExhausted], TaskStatus::Active).await
 }
 
 pub(in crate::http) async fn cancel(
@@ -38,7 +43,7 @@ pub(in crate::http) async fn cancel(
     State(app): State<Arc<App>>,
     Path(task): Path<String>,
 ) -> Result<Json<TaskView>> {
-    change(&app, &task, &bearer, &[TaskStatus::Active, TaskStatus::Paused], TaskStatus::Cancelled).await
+    change(&app, &task, &bearer, &RUNNING, TaskStatus::Cancelled).await
 }
 
 async fn change(
@@ -50,7 +55,7 @@ async fn change(
 ) -> Result<Json<TaskView>> {
     let (id, now) = (app.task(named).await?.id, app.now());
     let detail = format!("by operator {}", bearer.name);
-    let detail = detail.as_str();
+    let (detail, sealer) = (detail.as_str(), &*app.sealer);
     let (view, ended) = app
         .store
         .transact("change_task_status", |tx| {
@@ -61,7 +66,8 @@ async fn change(
                 if !changed && view.summary.status != to {
                     return Err(Error::TaskStatus(view.summary.status));
                 }
-                let ended = if changed && to == TaskStatus::Cancelled { end_round(tx, id, now).await? } else { None };
+                let cancelled = changed && to == TaskStatus::Cancelled;
+                let ended = if cancelled { end_round(tx, sealer, id, now).await? } else { None };
                 Ok((view, ended))
             })
         })
@@ -78,9 +84,11 @@ async fn change(
 /// Ends the task's open round, and lets go those it waits for.
 async fn end_round(
     tx: &mut (dyn Transaction + '_),
+    sealer: &Sealer,
     task: TaskId,
     now: Timestamp,
 ) -> std::result::Result<Option<Round>, StoreError> {
+    ledger::forget_tree(tx, task).await?;
     let Some(row) = tx.open_rounds().await?.into_iter().find(|row| row.round.key.task == task) else {
         return Ok(None);
     };
@@ -88,6 +96,9 @@ async fn end_round(
     let after = Round { state: RoundState::Cancelled, state_since: now, ..before.clone() };
     if !tx.transition_round(&before, &after).await? {
         return Err(StoreError::Busy);
+    }
+    if let Some(task) = tx.task(task).await? {
+        ledger::charge_unpublished(tx, &task, &before, sealer, now).await?;
     }
     tx.set_pending_assignments(before.key, before.attempt, AssignmentState::Released, now).await?;
     forget(tx, before.key, before.attempt).await?;

@@ -2,6 +2,7 @@
 
 pub(super) mod models;
 pub(super) mod participants;
+pub(super) mod privacy;
 pub(super) mod rounds;
 pub(super) mod tasks;
 

@@ -8,6 +8,7 @@ use axum::extract::State;
 use federation::id::{ParticipantId, RoundKey};
 use federation::round::{Assignment, Round, RoundState};
 use federation::time::Timestamp;
+use learning::privacy::SealedRow;
 use secure_agg::params::MILLION;
 use serde::Deserialize;
 use store::entity::assignment::AssignmentChange;
@@ -133,6 +134,9 @@ async fn view(
         Some(version) => reference(tx, round.key, version).await?,
         None => None,
     };
+    let charged = tx.privacy_row_of(round.key, round.attempt).await?;
+    let charged = charged.and_then(|row| serde_json::from_str::<SealedRow>(&row.row).ok());
+    let epsilon = charged.map(|sealed| super::privacy::epsilon(&sealed.row.total));
     let base = base.ok_or_else(|| StoreError::Corrupt(format!("round {} has no base model", round.key)))?;
     let metric = |metric: &store::entity::round::RoundMetric| {
         (metric.name.clone(), MetricView { value: metric.value, count: metric.count })
@@ -155,6 +159,7 @@ async fn view(
         bytes_up: traffic.up.values().sum(),
         bytes_down: row.bytes_down,
         metrics: row.metrics.iter().map(metric).collect(),
+        epsilon,
         base,
         model,
         opened_at: round.opened_at,

@@ -27,7 +27,7 @@ use crate::http::app::App;
 use crate::http::authenticate::Participant;
 use crate::http::extract::Json;
 use crate::http::problem::{Error, Result};
-use crate::model::{TaskModel, encoding, next_round, session_terms};
+use crate::model::{TaskModel, next_round};
 use crate::session::round_name;
 
 /// When to come back to a coordinator that is shutting down: not before, and spread as otherwise.
@@ -61,7 +61,7 @@ pub(in crate::http) async fn check_in(
         match look(&app, participant.id, &request).await? {
             Found::Work(work) => {
                 leaving.tasks.clear();
-                return Ok(Json(assigned(&app, participant.id, *work)));
+                return assigned(&app, participant.id, *work).map(Json);
             }
             Found::Over(task) => {
                 leaving.tasks.clear();
@@ -165,7 +165,7 @@ async fn look(app: &App, participant: ParticipantId, request: &CheckInRequest) -
                         suitable(tx.active_tasks().await?, row.as_ref(), examples)
                     }
                 };
-                let invitations = invitations(tx, &tasks).await?;
+                let invitations = invitations(tx, &tasks, participant).await?;
                 let awaited = invitations.iter().find(|invitation| has_keys_for(request, invitation)).cloned();
                 if let (None, Some(invitation)) = (&awaited, invitations.into_iter().next()) {
                     return Ok(Found::Invited(Box::new(invitation)));
@@ -185,16 +185,27 @@ async fn work(tx: &mut (dyn Transaction + '_), place: Place) -> Result<Option<Wo
 }
 
 /// The rounds of these tasks that take keys now: those with secure aggregation that have not drawn yet.
-async fn invitations(tx: &mut (dyn Transaction + '_), tasks: &[TaskRow]) -> Result<Vec<Invitation>, StoreError> {
+async fn invitations(
+    tx: &mut (dyn Transaction + '_),
+    tasks: &[TaskRow],
+    participant: ParticipantId,
+) -> Result<Vec<Invitation>, StoreError> {
     let mut invitations = Vec::new();
     for task in tasks.iter().filter(|task| task.spec.secure_aggregation.enabled) {
         let Some(row) = tx.round(next_round(task)).await? else { continue };
-        if row.round.state != RoundState::Selecting {
+        let round = &row.round;
+        if round.state != RoundState::Selecting {
             continue;
         }
-        let model = TaskModel::new(&task.spec).ok().and_then(|model| model.session);
+        // Whoever was not sampled is not in this round, whatever happens.
+        if round.limits.sampled.is_some() && !tx.is_sampled(round.key, round.attempt, participant).await? {
+            continue;
+        }
+        let base = tx.model_version(task.id, round.base_version).await?;
+        let session =
+            TaskModel::new(&task.spec).ok().and_then(|model| model.session_in(base.and_then(|base| base.clip)));
         let config =
-            model.ok_or_else(|| StoreError::Corrupt(format!("task {} cannot work as it is stored", task.id)))?;
+            session.ok_or_else(|| StoreError::Corrupt(format!("task {} cannot work as it is stored", task.id)))?;
         invitations.push(Invitation {
             task: task.id,
             round: row.round.key.number,
@@ -275,8 +286,9 @@ pub(super) fn unwritten(error: InboxError) -> Error {
     }
 }
 
-fn assigned(app: &App, participant: ParticipantId, work: Work) -> CheckInReply {
+fn assigned(app: &App, participant: ParticipantId, work: Work) -> Result<CheckInReply> {
     let Work { place, task, round, base } = work;
+    let terms = TaskModel::new(&task.spec).map_err(|_| Error::fault("a task cannot work as it is stored"))?;
     // It was taken out of the queue when it was drawn; its next check-in must be written again.
     app.desk.forget(participant);
     if place.state == AssignmentState::Assigned {
@@ -289,9 +301,12 @@ fn assigned(app: &App, participant: ParticipantId, work: Work) -> CheckInReply {
         // Training comes after the shares.
         deadline_at = deadline_at.plus(round.round.limits.collect.deadline());
     }
-    let (encoding, session) = (encoding(&task.spec), session_terms(&task.spec));
+    let TaskModel { private, .. } = &terms;
+    let privacy = private.as_ref().map(|private| private.terms(base.clip.unwrap_or(private.initial_clip())));
+    let session = terms.session_in(base.clip).map(|config| SessionTerms::from(&*config));
+    let encoding = terms.encoding().clone();
     let TaskSpec { name, model, training, metrics, .. } = task.spec;
-    CheckInReply::Assigned(Box::new(Assignment {
+    Ok(CheckInReply::Assigned(Box::new(Assignment {
         task: task.id,
         task_name: name,
         round: place.round.number,
@@ -301,9 +316,10 @@ fn assigned(app: &App, participant: ParticipantId, work: Work) -> CheckInReply {
         training,
         encoding,
         metrics,
+        privacy,
         secure_aggregation: session,
         cohort: round.round.cohort,
         deadline_at,
         remaining_ms: u64::try_from(deadline_at.since(now).as_millis()).unwrap_or(u64::MAX),
-    }))
+    })))
 }

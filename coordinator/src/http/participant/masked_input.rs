@@ -11,7 +11,6 @@ use federation::id::{Digest, ParticipantId, RoundKey, TaskId};
 use federation::round::AssignmentState;
 use futures_util::StreamExt as _;
 use http::HeaderMap;
-use learning::Inspector;
 use secure_agg::codec::Message as _;
 use secure_agg::messages::MaskedInput;
 use secure_agg::packing::{PackingError, Unpacker};
@@ -30,6 +29,7 @@ use crate::http::app::App;
 use crate::http::authenticate::Participant;
 use crate::http::extract::{Json, Path, content_length, is_media_type, required};
 use crate::http::problem::{Error, Result};
+use crate::model::UpdateInspector;
 
 pub(in crate::http) async fn masked_input(
     caller: Participant,
@@ -146,14 +146,14 @@ async fn store_blob(
 /// Of a masked one only the form can be judged.
 struct Inspection {
     unpacker: Unpacker,
-    inspector: Option<Inspector>,
+    inspector: Option<UpdateInspector>,
     broken: Option<PackingError>,
 }
 
 impl Inspection {
     fn new(ticket: &Ticket) -> Self {
         let unpacker = Unpacker::new(ticket.codec.len(), ticket.modulus);
-        let inspector = ticket.session.is_none().then(|| ticket.codec.inspector());
+        let inspector = ticket.session.is_none().then(|| ticket.codec.inspector()).flatten();
         Self { unpacker, inspector, broken: None }
     }
 
@@ -172,7 +172,7 @@ impl Inspection {
         match self.broken {
             Some(error) => Err(Refusal::Implausible(error.to_string())),
             None => match self.inspector {
-                Some(inspector) => inspector.finish().map_err(|error| Refusal::Implausible(error.to_string())),
+                Some(inspector) => inspector.finish().map_err(Refusal::Implausible),
                 None => Ok(()),
             },
         }

@@ -1,0 +1,104 @@
+//! `GET /v1/tasks/{task}/privacy`: the ledger, checked row by row before a figure of it is told.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use learning::privacy::{Epsilons, Ledger, LedgerRow, NoServerEpsilon};
+use store::entity::privacy_ledger::PrivacyRow;
+use wire::inspect::{EpsilonView, PrivacyReport, ReleaseView};
+
+use super::PageQuery;
+use crate::http::app::App;
+use crate::http::authenticate::Viewer;
+use crate::http::extract::{Json, Path, Query};
+use crate::http::problem::{Error, Result};
+use crate::ledger::{self, LedgerFault};
+use crate::model::TaskModel;
+
+/// Most rounds that are looked ahead.
+const AHEAD_MAX: u32 = 1_000_000;
+
+pub(in crate::http) async fn show(
+    _: Viewer,
+    State(app): State<Arc<App>>,
+    Path(task): Path<String>,
+    Query(query): Query<PageQuery>,
+) -> Result<Json<PrivacyReport>> {
+    let (limit, from) = (query.limit()?, query.cursor::<u64>()?.unwrap_or(0));
+    let task = app.task(&task).await?;
+    let model = TaskModel::new(&task.spec).map_err(|_| Error::fault("a task cannot work as it is stored"))?;
+    let Some(private) = model.private else {
+        return Err(Error::NotFound(
+            "the task has no privacy mechanism, so there is no ledger: its models promise nothing".to_owned(),
+        ));
+    };
+    let (sealer, row, of) = (&app.sealer, &task, &private);
+    let (ledger, rows, base) = app
+        .store
+        .read("show_privacy", |tx| {
+            Box::pin(async move {
+                let ledger = ledger::read(tx, row, of, sealer).await?;
+                let rows = tx.privacy_rows(row.id, from, limit).await?;
+                Ok::<_, LedgerFault>((ledger, rows, tx.latest_model_version(row.id).await?))
+            })
+        })
+        .await
+        .map_err(|fault| match fault {
+            LedgerFault::Store(error) => Error::Store(error),
+            LedgerFault::Ledger(error) => Error::Conflict(error.to_string()),
+        })?;
+    let clip = base.and_then(|base| base.clip).unwrap_or(private.initial_clip());
+    let terms = private.terms(clip);
+    let next = from + rows.len() as u64;
+    let planned = private.planned(u32::MAX, 1, ledger::next_release(&ledger)).map_err(Error::fault)?;
+    Ok(Json(PrivacyReport {
+        spec: task.spec.privacy.clone(),
+        cohort: terms.cohort,
+        smallest_cohort: terms.smallest_cohort,
+        colluders: terms.colluders,
+        clip,
+        spent: epsilon(&ledger.spent()),
+        rounds_left: ledger.budget().epsilon.map(|_| ledger.room_for(&planned, AHEAD_MAX)),
+        releases: rows.iter().filter_map(|row| release(row, &ledger)).collect(),
+        next_cursor: (next < ledger.rows().len() as u64).then(|| next.to_string()),
+    }))
+}
+
+fn release(row: &PrivacyRow, ledger: &Ledger) -> Option<ReleaseView> {
+    let sealed = &ledger.rows().get(usize::try_from(row.idx).ok()?)?.row;
+    let LedgerRow { index, release, rho, rdp, pld, total } = sealed;
+    Some(ReleaseView {
+        index: *index,
+        round: row.round.number,
+        attempt: row.attempt,
+        published: row.published,
+        mechanism: mechanism(release.mechanism)?,
+        participants: release.participants,
+        noise_multiplier: release.noise_multiplier(),
+        parameters: serde_json::to_value(release).ok()?,
+        rho: *rho,
+        rdp: *rdp,
+        pld: *pld,
+        total: epsilon(total),
+        at: row.created_at,
+    })
+}
+
+/// The same word in both crates.
+fn mechanism(mechanism: learning::privacy::Mechanism) -> Option<federation::task::PrivacyMechanism> {
+    serde_json::from_value(serde_json::to_value(mechanism).ok()?).ok()
+}
+
+/// The three figures as viewers see them.
+pub(super) fn epsilon(epsilons: &Epsilons) -> EpsilonView {
+    let reason = epsilons.server_reason.map(|reason| match reason {
+        NoServerEpsilon::ServerTrusted => "server_trusted".to_owned(),
+        NoServerEpsilon::NoMechanism => "no_mechanism".to_owned(),
+    });
+    EpsilonView {
+        published: epsilons.published,
+        cohort_known: epsilons.cohort_known,
+        server: epsilons.server,
+        server_reason: reason,
+    }
+}

@@ -1,0 +1,162 @@
+//! The privacy ledger as rows keep it: opened, checked, and added to in the transaction that decides about a release.
+//!
+//! What a row means and costs is `learning`'s. Its seals are keyed with the coordinator's sealing key, which is not in the
+//! database, so whoever can write rows cannot forge them; the last seal is kept in a row of its own, and there are as many
+//! rows as releases, so rows that were removed are missed.
+
+use federation::id::{RoundKey, TaskId};
+use federation::round::{Round, RoundState};
+use federation::time::Timestamp;
+use learning::privacy::{Ledger, LedgerError, Release, SealedRow};
+use store::entity::privacy_ledger::PrivacyRow;
+use store::entity::task::TaskRow;
+use store::{StoreError, Transaction};
+
+use crate::model::TaskModel;
+use crate::private::Private;
+use crate::seal::Sealer;
+
+/// Purpose of the stored seed of one release's noise.
+pub(crate) const NOISE_OF_A_RELEASE: &str = "noise";
+/// Purpose of the stored seed of a tree's noise; it is the task's.
+pub(crate) const NOISE_OF_A_TREE: &str = "tree noise";
+/// Rows that are read at once.
+const PAGE: u32 = 1000;
+
+/// Why there is no ledger to charge.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LedgerFault {
+    /// The rows cannot be had.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The rows are not what was written, or will not take the release.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+/// A task's ledger, checked row by row.
+///
+/// # Errors
+/// [`LedgerFault`].
+pub(crate) async fn read(
+    tx: &mut (dyn Transaction + '_),
+    task: &TaskRow,
+    private: &Private,
+    sealer: &Sealer,
+) -> Result<Ledger, LedgerFault> {
+    let mut rows = Vec::new();
+    loop {
+        let page = tx.privacy_rows(task.id, rows.len() as u64, PAGE).await?;
+        let is_last = page.len() < PAGE as usize;
+        for row in page {
+            let index = rows.len() as u64;
+            rows.push(serde_json::from_str::<SealedRow>(&row.row).map_err(|_| LedgerError::Tampered(index))?);
+        }
+        if is_last {
+            break;
+        }
+    }
+    // A task without a delta has no mechanism, and `Private` is of one that has.
+    let budget = private.budget().ok_or(LedgerError::Budget { epsilon: None, delta: f64::NAN })?;
+    let seal = |bytes: &[u8]| sealer.mac(task.id.0.as_bytes(), bytes);
+    let ledger = Ledger::open(private.mechanism(), budget, rows, &seal)?;
+    let head = tx.privacy_head(task.id).await?;
+    let expected = (!ledger.rows().is_empty()).then(|| String::from(ledger.head()));
+    if head != expected || (ledger.rows().len() as u64) < u64::from(task.rounds_completed) {
+        return Err(LedgerError::Head.into());
+    }
+    Ok(ledger)
+}
+
+/// A charge that is not stored yet.
+pub(crate) struct Charge {
+    row: PrivacyRow,
+    head: String,
+}
+
+/// Charges a release.
+///
+/// # Errors
+/// [`LedgerError`].
+pub(crate) fn charge(
+    ledger: &mut Ledger,
+    sealer: &Sealer,
+    key: RoundKey,
+    release: Release,
+    published: bool,
+    now: Timestamp,
+) -> Result<Charge, LedgerError> {
+    let seal = |bytes: &[u8]| sealer.mac(key.task.0.as_bytes(), bytes);
+    let sealed = ledger.charge(release, &seal)?;
+    // Numbers and text: nothing that could fail.
+    let row = serde_json::to_string(sealed).unwrap_or_default();
+    let (index, head) = (sealed.row.index, String::from(sealed.seal));
+    let row = PrivacyRow { round: key, attempt: release.attempt, idx: index, published, row, created_at: now };
+    Ok(Charge { row, head })
+}
+
+/// Stores a charge, as a part of the transaction that decides about its release.
+///
+/// # Errors
+/// `Conflict` if another row came first.
+pub(crate) async fn store(tx: &mut (dyn Transaction + '_), charge: &Charge) -> Result<(), StoreError> {
+    tx.append_privacy_row(&charge.row).await?;
+    tx.set_privacy_head(charge.row.round.task, &charge.head).await
+}
+
+/// Charges a round that ends without a version although its sum may have been opened: what it was planned to cost. If the
+/// ledger cannot be charged the round ends all the same, and no other will open with such a ledger.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn charge_unpublished(
+    tx: &mut (dyn Transaction + '_),
+    task: &TaskRow,
+    round: &Round,
+    sealer: &Sealer,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let may_be_open = matches!(round.state, RoundState::Unmasking | RoundState::Aggregating);
+    let is_private = task.spec.privacy.is_private();
+    if !is_private || !may_be_open || tx.privacy_row_of(round.key, round.attempt).await?.is_some() {
+        return Ok(());
+    }
+    let private = TaskModel::new(&task.spec).ok().and_then(|model| model.private);
+    let private =
+        private.ok_or_else(|| StoreError::Corrupt(format!("task {} cannot work as it is stored", task.id)))?;
+    let charged = match read(tx, task, &private, sealer).await {
+        // Its noise was checked when the task was created.
+        Ok(mut ledger) => match private.planned(round.key.number, round.attempt, next_release(&ledger)) {
+            Ok(release) => charge(&mut ledger, sealer, round.key, release, false, now),
+            Err(_) => return Ok(()),
+        },
+        Err(LedgerFault::Ledger(error)) => Err(error),
+        Err(LedgerFault::Store(error)) => return Err(error),
+    };
+    match charged {
+        Ok(charge) => store(tx, &charge).await,
+        Err(error) => {
+            tracing::error!(task = %task.id, round = %round.key, "the privacy ledger cannot be charged: {error}");
+            Ok(())
+        }
+    }
+}
+
+/// Which release of a tree comes next: one that was charged and not published is left out of the tree.
+pub(crate) fn next_release(ledger: &Ledger) -> u32 {
+    u32::try_from(ledger.rows().len()).unwrap_or(u32::MAX).saturating_add(1)
+}
+
+/// Forgets what would take the noise of an attempt off again.
+pub(crate) async fn forget_noise(
+    tx: &mut (dyn Transaction + '_),
+    key: RoundKey,
+    attempt: u32,
+) -> Result<(), StoreError> {
+    tx.forget_secret(key, attempt, NOISE_OF_A_RELEASE).await.map(drop)
+}
+
+/// Forgets what would take the noise of a task's releases off again, once no other will follow.
+pub(crate) async fn forget_tree(tx: &mut (dyn Transaction + '_), task: TaskId) -> Result<(), StoreError> {
+    tx.forget_secret(RoundKey { task, number: 0 }, 0, NOISE_OF_A_TREE).await.map(drop)
+}

@@ -1,0 +1,272 @@
+//! What `[privacy]` of a task means in numbers: the grid, the noise, the cohort it takes, and what a release is charged.
+//!
+//! The figures are `learning`'s; here they are put together from the task, once, for requests and background work alike.
+
+use federation::round::RoundLimits;
+use federation::task::{Clip, MAX_SECURE_COHORT, Sampling, SpecError, TaskSpec};
+use learning::privacy::plan::smallest_draw;
+use learning::privacy::{
+    Budget, ClipSpec, Mechanism, NoiseShares, PlanRequest, PrivacySpec, PrivateCodec, Release, SamplingRate,
+    SpecProblem, TaskFacts, plan,
+};
+use wire::participant::PrivacyTerms;
+
+/// The probability with which a Poisson draw may be so small that its round is given up before anybody uploads.
+const FAILING: f64 = 0.01;
+
+/// A private task's arithmetic.
+#[derive(Clone, Debug)]
+pub struct Private {
+    /// As `learning` reads it.
+    pub spec: PrivacySpec,
+    /// What everything is derived from.
+    pub request: PlanRequest,
+    /// How updates are integers.
+    pub codec: PrivateCodec,
+    /// What participants add, if they do.
+    pub shares: Option<NoiseShares>,
+    terms: PrivacyTerms,
+    least: u32,
+}
+
+impl Private {
+    /// Derives it; nothing for a task without a mechanism. `noise_multiplier` must have been solved for.
+    ///
+    /// # Errors
+    /// Every field that cannot work.
+    pub(crate) fn new(spec: &TaskSpec, parameters: u64) -> Result<Option<Self>, Vec<SpecError>> {
+        if !spec.privacy.is_private() {
+            return Ok(None);
+        }
+        let (read, request, terms) = request(spec, parameters)?;
+        let Some(z) = read.noise_multiplier else {
+            return Err(wrong("privacy.noise_multiplier", "must have been solved for when the task was created"));
+        };
+        let codec = request.codec(z).map_err(|error| wrong("privacy", error))?;
+        if codec.params().wrap_sigmas.is_some() && spec.secure_aggregation.enabled {
+            return Err(wrong(
+                "aggregation.modulus_bits",
+                format!(
+                    "is {}, which leaves no room for sums of {} updates with their noise; 32 does for most models",
+                    request.modulus_bits,
+                    request.largest_cohort()
+                ),
+            ));
+        }
+        let shares = request.shares(&codec).map_err(|error| wrong("privacy.noise_multiplier", error))?;
+        let least = least_cohort(spec, terms.smallest_cohort);
+        if least > terms.cohort {
+            return Err(wrong(
+                "secure_aggregation.max_dropout_fraction",
+                format!(
+                    "leaves fewer than {} of the {} participants that a round is expected to have, which the noise counts on",
+                    terms.smallest_cohort, terms.cohort
+                ),
+            ));
+        }
+        Ok(Some(Self { spec: read, request, codec, shares, terms, least }))
+    }
+
+    /// The most participants a round may have: what the grid has room for.
+    pub(crate) fn largest_cohort(&self) -> u32 {
+        self.request.largest_cohort()
+    }
+
+    /// Fewest updates of a released sum.
+    pub(crate) fn smallest_cohort(&self) -> u32 {
+        self.terms.smallest_cohort
+    }
+
+    /// Fewest participants that a round may begin with: so many that the allowed dropouts leave the smallest cohort.
+    pub(crate) fn least_cohort(&self) -> u32 {
+        self.least
+    }
+
+    /// The round's limits as privacy needs them.
+    pub(crate) fn limits(&self, limits: RoundLimits) -> RoundLimits {
+        let smallest = self.smallest_cohort();
+        let mut limits = limits;
+        limits.collect.min = limits.collect.min.max(smallest);
+        if self.spec.sampling.is_some() {
+            // Everybody who was sampled is waited for; fewer than the noise counts on are too few to begin with.
+            limits.select.min = self.least;
+            limits.select.max = self.largest_cohort();
+            limits.collect.min = smallest;
+            limits.collect.max = self.largest_cohort();
+        } else {
+            limits.select.min = limits.select.min.max(self.least);
+            limits.select.max = limits.select.max.min(self.largest_cohort());
+            limits.collect.max = limits.collect.max.max(limits.collect.min);
+        }
+        limits
+    }
+
+    /// What participants are told in a round whose clipping norm is `clip`.
+    pub(crate) fn terms(&self, clip: f64) -> PrivacyTerms {
+        PrivacyTerms { clip, ..self.terms.clone() }
+    }
+
+    /// The norm of the first round.
+    pub(crate) fn initial_clip(&self) -> f64 {
+        self.terms.clip
+    }
+
+    /// The norm of the next round, where `within` of the updates were within `clip`.
+    pub(crate) fn next_clip(&self, clip: f64, within: Option<f64>) -> f64 {
+        match (self.spec.clip, within) {
+            (Some(ClipSpec::Adaptive(adaptive)), Some(within)) => adaptive.next(clip, within),
+            _ => clip,
+        }
+    }
+
+    /// What the ledger keeps.
+    pub(crate) fn budget(&self) -> Option<Budget> {
+        self.spec.budget()
+    }
+
+    /// The mechanism.
+    pub(crate) fn mechanism(&self) -> Mechanism {
+        self.spec.mechanism
+    }
+
+    /// What a round is planned to cost: the release of the smallest cohort.
+    ///
+    /// # Errors
+    /// Noise that cannot be; a stored task was checked and gives none.
+    pub(crate) fn planned(
+        &self,
+        round: u32,
+        attempt: u32,
+        tree_release: u32,
+    ) -> Result<Release, learning::privacy::PlanError> {
+        let mut release = self.request.release(&self.codec)?;
+        release.round = round.into();
+        release.attempt = attempt;
+        if self.mechanism() == Mechanism::Tree {
+            release.tree_release = Some(tree_release);
+        }
+        Ok(release)
+    }
+
+    /// What a sum of `participants` really was.
+    ///
+    /// # Errors
+    /// Fewer than the noise counts on.
+    pub(crate) fn release(
+        &self,
+        round: u32,
+        attempt: u32,
+        tree_release: u32,
+        participants: u32,
+    ) -> Result<Release, learning::privacy::PlanError> {
+        let mut release = self.planned(round, attempt, tree_release)?;
+        release.participants = participants;
+        if let Some(shares) = self.shares
+            && self.mechanism() != Mechanism::Local
+        {
+            release.sum.noise = shares.noise_of(participants)?;
+        }
+        Ok(release)
+    }
+}
+
+/// Solves for the noise multiplier, if only a budget is given: the task is stored with the solution.
+///
+/// # Errors
+/// Every field that cannot work, with what would do.
+pub(crate) fn solve(spec: &mut TaskSpec, parameters: u64) -> Result<(), Vec<SpecError>> {
+    if !spec.privacy.is_private() || spec.privacy.noise_multiplier.is_some() {
+        return Ok(());
+    }
+    spec.privacy.rounds.get_or_insert(spec.rounds.count);
+    let (_, request, _) = request(spec, parameters)?;
+    let plan = plan(&request).map_err(|error| wrong("privacy", error))?;
+    spec.privacy.noise_multiplier = Some(plan.noise_multiplier);
+    Ok(())
+}
+
+fn request(spec: &TaskSpec, parameters: u64) -> Result<(PrivacySpec, PlanRequest, PrivacyTerms), Vec<SpecError>> {
+    // The same words, read by whoever knows what they cost.
+    let read = serde_json::to_value(&spec.privacy).and_then(serde_json::from_value::<PrivacySpec>);
+    let read = read.map_err(|error| wrong("privacy", error))?;
+    read.check().map_err(problems)?;
+    let terms = terms(spec, &read)?;
+    let facts = TaskFacts {
+        cohort: terms.cohort,
+        parameters,
+        modulus_bits: spec.modulus_bits(),
+        smallest_cohort: terms.smallest_cohort,
+        colluders: terms.colluders,
+        rounds: spec.rounds.count,
+    };
+    let request = read.request(&facts).map_err(problems)?;
+    Ok((read, request, terms))
+}
+
+/// How many there are expected to be, how few there may be, and how many of those may collude.
+fn terms(spec: &TaskSpec, read: &PrivacySpec) -> Result<PrivacyTerms, Vec<SpecError>> {
+    let secure = &spec.secure_aggregation;
+    let dropouts = secure.max_dropout_fraction;
+    let population = spec.privacy.population.unwrap_or_default();
+    let (cohort, smallest) = match spec.privacy.sampling {
+        Some(Sampling::Poisson(rate)) => {
+            let rate = SamplingRate::new(rate).map_err(|error| wrong("privacy.sampling.poisson", error))?;
+            (part(population, rate.value()), smallest_draw(population, rate, dropouts, FAILING))
+        }
+        Some(Sampling::FixedSize(size)) => (size, part_left(size, dropouts)),
+        None => {
+            let limits = spec.round_limits();
+            let target = spec.selection.cohort.target(limits.select.min);
+            (target, if secure.enabled { part_left(target, dropouts) } else { limits.collect.min.min(target) })
+        }
+    };
+    let smallest_cohort = if secure.enabled { smallest.max(secure.min_cohort) } else { smallest.max(1) };
+    if smallest_cohort > cohort {
+        return Err(wrong(
+            "privacy.sampling",
+            format!(
+                "draws about {cohort} participants, of whom {smallest_cohort} must be left: raise the population or the rate, \
+                 or allow fewer dropouts"
+            ),
+        ));
+    }
+    let colluders =
+        if read.mechanism.needs_secure_aggregation() { part(smallest_cohort, secure.max_corrupt_fraction) } else { 0 };
+    let clip = match spec.privacy.clip {
+        Some(Clip::Fixed(norm)) => norm,
+        Some(Clip::Adaptive { initial, .. }) => initial,
+        None => return Err(wrong("privacy.clip", "must be given")),
+    };
+    let rounds = spec.rounds.count;
+    Ok(PrivacyTerms { spec: spec.privacy.clone(), cohort, smallest_cohort, colluders, rounds, clip })
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most the whole")]
+fn part(whole: u32, fraction: f64) -> u32 {
+    // A decimal fraction may lie a little below what it stands for.
+    (f64::from(whole) * fraction + 1e-9).floor() as u32
+}
+
+/// The protocol demands of every size from the smallest on that the allowed dropouts leave enough.
+fn least_cohort(spec: &TaskSpec, smallest: u32) -> u32 {
+    if !spec.secure_aggregation.enabled {
+        return smallest;
+    }
+    let dropouts = u64::from(spec.secure_aggregation.max_dropout_millionths());
+    let left = |n: u32| u64::from(n) - dropouts * u64::from(n) / 1_000_000;
+    (smallest..=MAX_SECURE_COHORT).find(|&n| left(n) >= smallest.into()).unwrap_or(MAX_SECURE_COHORT)
+}
+
+fn part_left(whole: u32, lost: f64) -> u32 {
+    part(whole, 1.0 - lost).max(1)
+}
+
+fn problems(problems: Vec<SpecProblem>) -> Vec<SpecError> {
+    let error =
+        |problem: SpecProblem| SpecError { field: format!("privacy.{}", problem.field), problem: problem.problem };
+    problems.into_iter().map(error).collect()
+}
+
+fn wrong(field: &str, error: impl std::fmt::Display) -> Vec<SpecError> {
+    vec![SpecError { field: field.to_owned(), problem: error.to_string() }]
+}

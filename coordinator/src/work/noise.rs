@@ -1,0 +1,140 @@
+//! The noise of one release, and its charge: ready before the sum is opened, so that nothing stands between the two.
+//!
+//! Noise that the coordinator adds comes from a seed that is stored sealed before it is used and forgotten with the
+//! transaction that records the noised sum: a step that is repeated adds the same noise, and afterwards nobody can take it
+//! off. A tree's seed is needed until its task is over.
+
+use std::sync::Arc;
+
+use federation::id::RoundKey;
+use federation::round::Round;
+use learning::privacy::{DiscreteGaussian, LedgerError, Mechanism, NoiseError, NoiseShares, TreeNoise};
+use learning::{ExactSum, NoisedSum};
+use rand::SeedableRng as _;
+use rand_chacha::ChaCha20Rng;
+use store::StoreError;
+use store::entity::task::TaskRow;
+use zeroize::Zeroizing;
+
+use super::{Environment, StepError};
+use crate::ledger::{self, Charge, LedgerFault, NOISE_OF_A_RELEASE, NOISE_OF_A_TREE};
+use crate::private::Private;
+
+/// What makes an exact sum one that may be released.
+pub(super) enum Noise {
+    /// Nothing: the task promises nothing.
+    None,
+    /// One draw for each word.
+    Central(DiscreteGaussian, Box<ChaCha20Rng>),
+    /// This release of a tree.
+    Tree(TreeNoise, u32),
+    /// The participants have added it.
+    ByParticipants(NoiseShares),
+}
+
+impl Noise {
+    /// Adds it.
+    ///
+    /// # Errors
+    /// [`NoiseError::CohortTooSmall`]; the exact sum is gone then.
+    pub(super) fn release(self, exact: ExactSum) -> Result<NoisedSum, NoiseError> {
+        match self {
+            Self::None => Ok(exact.release_without_noise()),
+            Self::Central(noise, mut rng) => Ok(exact.add_central_noise(&noise, &mut *rng)),
+            Self::Tree(tree, release) => Ok(exact.add_tree_noise(&tree, release)),
+            Self::ByParticipants(shares) => exact.release_noised_by_participants(&shares),
+        }
+    }
+}
+
+/// Why there is neither noise nor charge.
+pub(super) enum NoNoise {
+    /// The budget has no room for the release.
+    OverBudget(LedgerError),
+    /// Another error of the step.
+    Step(StepError),
+}
+
+impl From<StepError> for NoNoise {
+    fn from(error: StepError) -> Self {
+        Self::Step(error)
+    }
+}
+
+impl From<StoreError> for NoNoise {
+    fn from(error: StoreError) -> Self {
+        Self::Step(error.into())
+    }
+}
+
+/// Charges the release of `participants` updates and prepares its noise; the charge is to be stored with the noised sum.
+pub(super) async fn prepare(
+    env: &Environment,
+    private: Option<&Arc<Private>>,
+    task: &TaskRow,
+    round: &Round,
+    participants: u32,
+) -> Result<(Noise, Option<Charge>), NoNoise> {
+    let Some(private) = private else { return Ok((Noise::None, None)) };
+    let (key, attempt, now) = (round.key, round.attempt, env.clock.now());
+    let read = env.store.read("privacy ledger", |tx| Box::pin(ledger::read(tx, task, private, &env.sealer))).await;
+    let mut ledger = read.map_err(|fault| match fault {
+        LedgerFault::Store(error) => NoNoise::from(error),
+        LedgerFault::Ledger(error) => StepError::Unworkable(error.to_string()).into(),
+    })?;
+    let index = ledger::next_release(&ledger);
+    let release = private.release(key.number, attempt, index, participants);
+    let release = release.map_err(|error| StepError::Unworkable(error.to_string()))?;
+    let charge = match ledger::charge(&mut ledger, &env.sealer, key, release, true, now) {
+        Ok(charge) => charge,
+        Err(error @ LedgerError::BudgetExceeded { .. }) => return Err(NoNoise::OverBudget(error)),
+        Err(error) => return Err(StepError::Unworkable(error.to_string()).into()),
+    };
+    let noise = match (private.mechanism(), private.shares) {
+        (_, Some(shares)) => Noise::ByParticipants(shares),
+        (Mechanism::Tree, None) => {
+            let seed = seed(env, RoundKey { task: task.id, number: 0 }, 0, NOISE_OF_A_TREE).await?;
+            Noise::Tree(TreeNoise::new(*seed, private.codec.sigma()), index)
+        }
+        (_, None) => {
+            let seed = seed(env, key, attempt, NOISE_OF_A_RELEASE).await?;
+            let noise = DiscreteGaussian::new(private.codec.sigma());
+            Noise::Central(noise, Box::new(ChaCha20Rng::from_seed(*seed)))
+        }
+    };
+    Ok((noise, Some(charge)))
+}
+
+/// A seed that is the same whenever this is asked again.
+async fn seed(
+    env: &Environment,
+    key: RoundKey,
+    attempt: u32,
+    purpose: &'static str,
+) -> Result<Zeroizing<[u8; 32]>, StepError> {
+    let place = place(key, attempt, purpose);
+    let fresh = Zeroizing::new(env.random.bytes::<32>());
+    let sealed = &env.sealer.seal(&place, &*fresh);
+    let stored = env
+        .store
+        .transact("noise seed", |tx| {
+            Box::pin(async move { tx.put_secret_if_absent(key, attempt, purpose, sealed).await })
+        })
+        .await?;
+    let plain = env.sealer.open_sealed(&place, &stored).map_err(|error| StepError::Unworkable(error.to_string()))?;
+    let mut seed = Zeroizing::new([0; 32]);
+    if plain.len() != seed.len() {
+        return Err(StepError::Unworkable(format!("the seed of the noise of {key} has {} bytes", plain.len())));
+    }
+    seed.copy_from_slice(&plain);
+    Ok(seed)
+}
+
+fn place(key: RoundKey, attempt: u32, purpose: &str) -> Vec<u8> {
+    let mut place = b"noise seed ".to_vec();
+    place.extend(key.task.0.as_bytes());
+    place.extend(key.number.to_be_bytes());
+    place.extend(attempt.to_be_bytes());
+    place.extend(purpose.as_bytes());
+    place
+}

@@ -18,6 +18,7 @@ pub mod partition;
 pub mod privacy;
 pub mod proximal;
 pub mod quantize;
+pub mod robust;
 pub mod update;
 
 pub use checkpoint::CheckpointError;

@@ -121,6 +121,7 @@ async fn seed(
             Box::pin(async move { tx.put_secret_if_absent(key, attempt, purpose, sealed).await })
         })
         .await?;
+    env.fail_point.reached("release_sum: after the seed")?;
     let plain = env.sealer.open_sealed(&place, &stored).map_err(|error| StepError::Unworkable(error.to_string()))?;
     let mut seed = Zeroizing::new([0; 32]);
     if plain.len() != seed.len() {

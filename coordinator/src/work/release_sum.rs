@@ -92,7 +92,6 @@ async fn release(
         Err(NoNoise::OverBudget(error)) => return Ok(Err(Withheld::OverBudget(error))),
         Err(NoNoise::Step(error)) => return Err(error),
     };
-    env.fail_point.reached("release_sum: after the seed")?;
 
     let (noised, work) = blocking(move || unmask(sum, &masks, noise, participants)).await?;
     env.fail_point.reached("release_sum: before the blob")?;

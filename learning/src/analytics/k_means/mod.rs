@@ -1,0 +1,315 @@
+//! Clusters: Lloyd's algorithm on summed counts and coordinates, begun from a sketch of everybody's rows.
+//!
+//! No participant can be asked for a row to begin from. So space is first cut in two again and again, each time where the
+//! summed variance is largest, until there are about eight cells for each cluster; the mean and the count of each cell stand
+//! for its rows, and the coordinator finds first centroids among them (`seeding`). Then every round sums, for each cluster,
+//! the rows that are nearest to it. The last round moves nothing and measures the published centroids.
+
+mod seeding;
+
+use serde::{Deserialize, Serialize};
+
+use super::branching::Branching;
+use super::error::{AnalyticsError, require, sound};
+use super::sum_codec::{Field, grid_bits};
+use super::table::{ColumnSpec, Range, Table, check_rows, power, ranges, round};
+use super::{Advanced, Procedure, Terms};
+use crate::metrics::MetricValue;
+
+/// Most clusters.
+pub const MAX_CLUSTERS: u32 = 1024;
+/// Most rounds of Lloyd's algorithm.
+pub const MAX_ITERATIONS: u32 = 10_000;
+
+/// Bits of the grid on which squared distances are summed, as parts of the largest possible one.
+const DISTANCE_GRID: u32 = 30;
+
+/// What to find.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KMeansSpec {
+    /// Most rows of one participant that count; of more, evenly chosen ones do.
+    pub max_rows: u32,
+    /// The columns. Distances are in their units: scale columns that should weigh alike.
+    pub columns: Vec<ColumnSpec>,
+    /// How many clusters.
+    pub clusters: u32,
+    /// How often the centroids move after the seeding.
+    #[serde(default = "ten")]
+    pub iterations: u32,
+    /// Of the draws among the cells of the seeding.
+    #[serde(default)]
+    pub seed: u64,
+}
+
+fn ten() -> u32 {
+    10
+}
+
+/// What is known so far; after the last round, the result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KMeansState {
+    /// Rounds done.
+    pub round: u32,
+    /// Rows in the last round.
+    pub rows: u64,
+    /// In the columns' units; empty until the seeding is over.
+    pub centroids: Vec<Vec<f64>>,
+    /// Rows nearest to each centroid as it was before the last round; after the last round, as it is.
+    pub counts: Vec<u64>,
+    /// Sum of the squared distances to those centroids.
+    pub inertia: Option<f64>,
+    /// The cells of the seeding, while it lasts.
+    cells: Branching,
+    /// What the cells stood for: where a cluster that lost all its rows begins again.
+    sketch: Vec<Representative>,
+}
+
+/// Some rows and their mean.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Representative {
+    rows: u64,
+    mean: Vec<f64>,
+}
+
+impl KMeansState {
+    /// The cluster whose centroid is nearest to a row, and the squared distance; nothing before the seeding is over.
+    #[must_use]
+    pub fn nearest(&self, row: &[f64]) -> Option<(usize, f64)> {
+        nearest(&self.centroids, row)
+    }
+}
+
+/// The first of the nearest.
+fn nearest(centroids: &[Vec<f64>], row: &[f64]) -> Option<(usize, f64)> {
+    let distances = centroids.iter().map(|centroid| squared_distance(centroid, row));
+    distances.enumerate().reduce(|best, next| if next.1 < best.1 { next } else { best })
+}
+
+fn squared_distance(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum()
+}
+
+/// The procedure of a checked specification.
+#[derive(Clone, Debug)]
+pub(super) struct KMeans {
+    spec: KMeansSpec,
+    ranges: Vec<Range>,
+    /// Bits of the coordinates' grid.
+    grid: u32,
+    /// Cells that the seeding aims at, a power of two.
+    cells: usize,
+    /// The largest squared distance within the ranges.
+    diameter: f64,
+}
+
+impl KMeans {
+    pub(super) fn new(spec: KMeansSpec, terms: Terms) -> Result<Self, AnalyticsError> {
+        check_rows(spec.max_rows)?;
+        let ranges = ranges("columns", &spec.columns)?;
+        require((1..=MAX_CLUSTERS).contains(&spec.clusters), "clusters", || {
+            format!("is {}; it must be 1 to {MAX_CLUSTERS}", spec.clusters)
+        })?;
+        require((1..=MAX_ITERATIONS).contains(&spec.iterations), "iterations", || {
+            format!("is {}; it must be 1 to {MAX_ITERATIONS}", spec.iterations)
+        })?;
+        let grid = grid_bits(spec.max_rows, terms.modulus_bits, terms.max_cohort, 12, 24);
+        let cells = (8 * spec.clusters as usize).next_power_of_two().max(32);
+        let diameter = ranges.iter().map(|range| range.width() * range.width()).sum();
+        Ok(Self { spec, ranges, grid, cells, diameter })
+    }
+
+    fn clusters(&self) -> usize {
+        self.spec.clusters as usize
+    }
+
+    /// The first round sees one cell, each later one up to twice as many.
+    fn seeding_rounds(&self) -> u32 {
+        self.cells.ilog2() + 1
+    }
+
+    /// Where coordinates begin in a contribution, and where distances do.
+    fn offsets(&self) -> (usize, usize) {
+        let coordinates = self.cells;
+        (coordinates, coordinates + self.coordinates())
+    }
+
+    fn coordinates(&self) -> usize {
+        2 * self.cells * self.ranges.len()
+    }
+
+    fn clipped(&self, row: &[f64], out: &mut Vec<f64>) {
+        out.clear();
+        out.extend(row.iter().zip(&self.ranges).map(|(value, range)| value.clamp(range.low, range.high)));
+    }
+
+    /// The mean of `rows` rows whose coordinates were summed on the grid.
+    fn mean(&self, sums: &[i64], rows: u64) -> Vec<f64> {
+        let mean = |(&sum, range): (&i64, &Range)| range.at(sum as f64 / rows as f64, self.grid);
+        sums.iter().zip(&self.ranges).map(mean).collect()
+    }
+
+    fn advance_lloyd(
+        &self,
+        next: &mut KMeansState,
+        counts: &[u64],
+        sum: &[i64],
+    ) -> Result<MetricValue, AnalyticsError> {
+        let (coordinates, distances) = self.offsets();
+        let width = self.ranges.len();
+        let clusters = self.clusters();
+        if sum[distances..].iter().any(|&part| part < 0) {
+            return Err(AnalyticsError::Sum("a squared distance is negative".to_owned()));
+        }
+        let total = sum[distances..].iter().fold(0.0, |total, &part| total + part as f64);
+        let inertia = total / power(DISTANCE_GRID) * self.diameter;
+        next.counts = counts[..clusters].to_vec();
+        next.rows = next.counts.iter().sum();
+        next.inertia = Some(inertia);
+        if next.round < self.rounds() {
+            let mut empty = Vec::new();
+            for (cluster, &rows) in counts[..clusters].iter().enumerate() {
+                if rows == 0 {
+                    empty.push(cluster);
+                } else {
+                    next.centroids[cluster] = self.mean(&sum[coordinates + cluster * width..][..width], rows);
+                }
+            }
+            seeding::begin_again(&mut next.centroids, &empty, &next.sketch);
+        }
+        Ok(MetricValue { value: inertia / next.rows.max(1) as f64, count: next.rows })
+    }
+}
+
+impl Procedure for KMeans {
+    type State = KMeansState;
+
+    fn fields(&self) -> Vec<Field> {
+        let rows = u64::from(self.spec.max_rows);
+        vec![
+            Field { len: self.cells, bound: rows },
+            Field { len: self.coordinates(), bound: rows << self.grid },
+            Field { len: self.clusters(), bound: rows << DISTANCE_GRID },
+        ]
+    }
+
+    fn rounds(&self) -> u32 {
+        self.seeding_rounds() + self.spec.iterations + 1
+    }
+
+    fn done(&self, state: &KMeansState) -> u32 {
+        state.round
+    }
+
+    fn initial(&self) -> KMeansState {
+        KMeansState {
+            round: 0,
+            rows: 0,
+            centroids: Vec::new(),
+            counts: Vec::new(),
+            inertia: None,
+            cells: Branching::default(),
+            sketch: Vec::new(),
+        }
+    }
+
+    fn check(&self, state: &KMeansState) -> Result<(), AnalyticsError> {
+        let width = self.ranges.len();
+        let fits = |point: &Vec<f64>| point.len() == width && point.iter().all(|value| value.is_finite());
+        sound(state.round <= self.rounds(), "it is past the last round")?;
+        sound(state.inertia.is_none_or(f64::is_finite), "its inertia is not finite")?;
+        sound(
+            state.sketch.len() <= self.cells && state.sketch.iter().all(|one| fits(&one.mean)),
+            "its sketch is wrong",
+        )?;
+        sound(state.centroids.iter().all(fits), "a centroid has other columns")?;
+        state.cells.check(width, self.cells)?;
+        let seeded = state.round >= self.seeding_rounds();
+        let clusters = if seeded { self.clusters() } else { 0 };
+        let counted = if state.round > self.seeding_rounds() { self.clusters() } else { 0 };
+        sound(state.centroids.len() == clusters && state.counts.len() == counted, "it has another number of clusters")
+    }
+
+    fn contribution(&self, state: &KMeansState, table: &Table, out: &mut [i64]) -> Result<(), AnalyticsError> {
+        table.check(self.ranges.len())?;
+        let width = self.ranges.len();
+        let (coordinates, distances) = self.offsets();
+        let seeding = state.round < self.seeding_rounds();
+        let squares = coordinates + self.cells * width;
+        let mut clipped = Vec::with_capacity(width);
+        for row in table.counted(self.spec.max_rows) {
+            self.clipped(table.row(row), &mut clipped);
+            let at = match state.nearest(&clipped) {
+                Some((cluster, distance)) if !seeding => {
+                    let part = (distance / self.diameter).clamp(0.0, 1.0);
+                    out[distances + cluster] += round(part * power(DISTANCE_GRID));
+                    cluster
+                }
+                _ => state.cells.leaf_of(&clipped),
+            };
+            out[at] += 1;
+            for (column, (&value, range)) in clipped.iter().zip(&self.ranges).enumerate() {
+                let grid = range.grid(value, self.grid);
+                out[coordinates + at * width + column] += grid;
+                if seeding {
+                    out[squares + at * width + column] += (grid * grid) >> self.grid;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn advance(
+        &self,
+        state: &KMeansState,
+        sum: &[i64],
+        _participants: u32,
+    ) -> Result<Advanced<KMeansState>, AnalyticsError> {
+        let counts = sum[..self.cells].iter().map(|&count| u64::try_from(count)).collect::<Result<Vec<_>, _>>();
+        let counts = counts.map_err(|_| AnalyticsError::Sum("a count is negative".to_owned()))?;
+        let mut next = KMeansState { round: state.round + 1, ..state.clone() };
+        if state.round >= self.seeding_rounds() {
+            let inertia = self.advance_lloyd(&mut next, &counts, sum)?;
+            return Ok(Advanced { state: next, metrics: vec![("inertia_per_row".to_owned(), inertia)] });
+        }
+        next.rows = counts.iter().sum();
+        let cells = self.measured_cells(&counts, sum, state.cells.leaves());
+        if next.round < self.seeding_rounds() {
+            seeding::cut_further(&mut next.cells, &cells, self.cells);
+        } else {
+            next.sketch = cells.into_iter().map(|cell| cell.representative).filter(|one| one.rows > 0).collect();
+            next.centroids = seeding::centroids(&next.sketch, self.clusters(), self.ranges.as_slice(), self.spec.seed);
+            next.cells = Branching::default();
+        }
+        Ok(Advanced { state: next, metrics: Vec::new() })
+    }
+}
+
+impl KMeans {
+    /// What a round of the seeding has shown of each cell.
+    fn measured_cells(&self, counts: &[u64], sum: &[i64], leaves: usize) -> Vec<seeding::Cell> {
+        let width = self.ranges.len();
+        let (coordinates, _) = self.offsets();
+        let squares = coordinates + self.cells * width;
+        let one = power(self.grid);
+        let measure = |cell: usize| {
+            let rows = counts[cell];
+            if rows == 0 {
+                return seeding::Cell::default();
+            }
+            let sums = &sum[coordinates + cell * width..][..width];
+            let squares = &sum[squares + cell * width..][..width];
+            // Variance of each column in its units, times the rows.
+            let spread = |((&sum, &square), range): ((&i64, &i64), &Range)| {
+                let mean = sum as f64 / one / rows as f64;
+                let variance = (square as f64 / one / rows as f64 - mean * mean).max(0.0);
+                variance * range.width() * range.width() * rows as f64
+            };
+            let spreads = sums.iter().zip(squares).zip(&self.ranges).map(spread).collect();
+            seeding::Cell { representative: Representative { rows, mean: self.mean(sums, rows) }, spreads }
+        };
+        (0..leaves.min(self.cells)).map(measure).collect()
+    }
+}

@@ -1,0 +1,260 @@
+//! What a federation computes besides gradients: statistics, clusters and trees.
+//!
+//! Each kind of analysis is three things: a state, which is published as a model version; a pure function from state and
+//! local rows to a vector of integers, run on the device; and a pure function from state and the *sum* of everybody's
+//! vectors to the next state, run by the coordinator. It never needs more than that sum, so an analysis takes the road of any
+//! update: it is masked, added modulo 2^b and released like one. Declared bounds prove that no sum can wrap
+//! ([`SumCodec`]); counts are exact, and so is every sum of numbers on its declared grid.
+//!
+//! What it must not do: look at a participant's rows for anything but that vector, or take a range from data.
+
+mod branching;
+mod error;
+mod k_means;
+mod statistics;
+mod sum_codec;
+mod table;
+mod trees;
+
+pub use branching::{Branching, Cut, Next};
+pub use error::AnalyticsError;
+pub use k_means::{KMeansSpec, KMeansState, MAX_CLUSTERS, MAX_ITERATIONS};
+pub use statistics::{
+    ColumnStatistics, MAX_CELLS, MAX_QUANTILES, Quantile, StatisticSpec, StatisticsSpec, StatisticsState,
+};
+pub use sum_codec::{Field, ImplausibleContribution, MAX_SUM_WORDS, SumCodec, SumInspector};
+pub use table::{ColumnSpec, MAX_COLUMNS, MAX_ROWS, Table};
+pub use trees::{
+    Ensemble, MAX_BINS, MAX_CLASSES, MAX_DEPTH, MAX_TREES, Method, Prediction, TargetSpec, Tree, TreesSpec, TreesState,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::metrics::MetricValue;
+use crate::privacy::NoisedSum;
+use k_means::KMeans;
+use statistics::Statistics;
+use trees::Trees;
+
+/// Largest state, as bytes.
+pub const MAX_STATE_BYTES: usize = 1 << 26;
+
+/// An analysis as an operator writes it, for example `{ kind = "k_means", clusters = 10, … }`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum AnalyticsSpec {
+    /// Count, mean, variance, histograms, quantiles and categories.
+    Statistics(StatisticsSpec),
+    /// Clusters.
+    KMeans(KMeansSpec),
+    /// Gradient-boosted trees or a random forest.
+    Trees(TreesSpec),
+}
+
+/// What is known so far; after the last round, the result. Published as JSON.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum AnalyticsState {
+    /// Of [`AnalyticsSpec::Statistics`].
+    Statistics(StatisticsState),
+    /// Of [`AnalyticsSpec::KMeans`].
+    KMeans(KMeansState),
+    /// Of [`AnalyticsSpec::Trees`].
+    Trees(TreesState),
+}
+
+/// A state and what the round showed on its way there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Advanced<S = AnalyticsState> {
+    /// The next state.
+    pub state: S,
+    /// For the round's report.
+    pub metrics: Vec<(String, MetricValue)>,
+}
+
+/// The sum's terms: they decide how fine its grids can be.
+#[derive(Clone, Copy, Debug)]
+struct Terms {
+    modulus_bits: u8,
+    max_cohort: u32,
+}
+
+/// What every kind of analysis is.
+trait Procedure {
+    type State: Clone;
+
+    /// What one contribution holds; the same in every round.
+    fn fields(&self) -> Vec<Field>;
+    /// Rounds until the result.
+    fn rounds(&self) -> u32;
+    /// Rounds that a state has behind it.
+    fn done(&self, state: &Self::State) -> u32;
+    /// Before the first round.
+    fn initial(&self) -> Self::State;
+    /// Whether a state that was read is one of this analysis.
+    fn check(&self, state: &Self::State) -> Result<(), AnalyticsError>;
+    /// Adds up a participant's rows; `out` is zero.
+    fn contribution(&self, state: &Self::State, table: &Table, out: &mut [i64]) -> Result<(), AnalyticsError>;
+    /// From the sum to the next state.
+    fn advance(
+        &self,
+        state: &Self::State,
+        sum: &[i64],
+        participants: u32,
+    ) -> Result<Advanced<Self::State>, AnalyticsError>;
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Statistics(Statistics),
+    KMeans(KMeans),
+    Trees(Box<Trees>),
+}
+
+/// A checked analysis: both sides of it.
+#[derive(Clone, Debug)]
+pub struct Analysis {
+    kind: Kind,
+    codec: SumCodec,
+}
+
+/// Runs `$body` with the procedure.
+macro_rules! with_procedure {
+    ($kind:expr, $procedure:ident => $body:expr) => {
+        match $kind {
+            Kind::Statistics($procedure) => $body,
+            Kind::KMeans($procedure) => $body,
+            Kind::Trees($procedure) => $body,
+        }
+    };
+}
+
+/// Runs `$body` with the procedure and its state, or says that the state is another's.
+macro_rules! with_state {
+    ($kind:expr, $state:expr, ($procedure:ident, $own:ident, $wrap:ident) => $body:expr) => {
+        match ($kind, $state) {
+            (Kind::Statistics($procedure), AnalyticsState::Statistics($own)) => {
+                let $wrap = AnalyticsState::Statistics;
+                $body
+            }
+            (Kind::KMeans($procedure), AnalyticsState::KMeans($own)) => {
+                let $wrap = AnalyticsState::KMeans;
+                $body
+            }
+            (Kind::Trees($procedure), AnalyticsState::Trees($own)) => {
+                let $wrap = AnalyticsState::Trees;
+                $body
+            }
+            _ => Err(AnalyticsError::state("it is of another kind of analysis")),
+        }
+    };
+}
+
+impl Analysis {
+    /// Checks a specification and proves that the sums of a cohort of at most `max_cohort` fit words modulo
+    /// 2^`modulus_bits`.
+    ///
+    /// # Errors
+    /// [`AnalyticsError::Spec`].
+    pub fn new(spec: AnalyticsSpec, modulus_bits: u8, max_cohort: u32) -> Result<Self, AnalyticsError> {
+        let terms = Terms { modulus_bits, max_cohort };
+        let kind = match spec {
+            AnalyticsSpec::Statistics(spec) => Kind::Statistics(Statistics::new(spec)?),
+            AnalyticsSpec::KMeans(spec) => Kind::KMeans(KMeans::new(spec, terms)?),
+            AnalyticsSpec::Trees(spec) => Kind::Trees(Box::new(Trees::new(spec, terms)?)),
+        };
+        let fields = with_procedure!(&kind, procedure => procedure.fields());
+        let codec = SumCodec::new(&fields, modulus_bits, max_cohort)?;
+        Ok(Self { kind, codec })
+    }
+
+    /// How a contribution becomes words.
+    #[must_use]
+    pub fn codec(&self) -> &SumCodec {
+        &self.codec
+    }
+
+    /// Rounds until the result: as many as the task must have.
+    #[must_use]
+    pub fn rounds(&self) -> u32 {
+        with_procedure!(&self.kind, procedure => procedure.rounds())
+    }
+
+    /// The state before the first round.
+    #[must_use]
+    pub fn initial(&self) -> AnalyticsState {
+        match &self.kind {
+            Kind::Statistics(procedure) => AnalyticsState::Statistics(procedure.initial()),
+            Kind::KMeans(procedure) => AnalyticsState::KMeans(procedure.initial()),
+            Kind::Trees(procedure) => AnalyticsState::Trees(procedure.initial()),
+        }
+    }
+
+    /// Reads a published state.
+    ///
+    /// # Errors
+    /// [`AnalyticsError::State`]; more than [`MAX_STATE_BYTES`] are not even looked at.
+    pub fn read(&self, bytes: &[u8]) -> Result<AnalyticsState, AnalyticsError> {
+        if bytes.len() > MAX_STATE_BYTES {
+            let problem = format!("{} bytes; at most {MAX_STATE_BYTES} are possible", bytes.len());
+            return Err(AnalyticsError::State(problem));
+        }
+        let state = serde_json::from_slice(bytes).map_err(|error| AnalyticsError::State(error.to_string()))?;
+        with_state!(&self.kind, &state, (procedure, own, _wrap) => procedure.check(own))?;
+        Ok(state)
+    }
+
+    /// What a participant adds: to be encoded with [`Self::codec`] and sent like any update.
+    ///
+    /// # Errors
+    /// What is wrong with the table, a local matter; [`AnalyticsError::Done`]; [`AnalyticsError::State`].
+    pub fn contribution(&self, state: &AnalyticsState, table: &Table) -> Result<Vec<i64>, AnalyticsError> {
+        let mut values = vec![0; self.codec.values()];
+        with_state!(&self.kind, state, (procedure, own, _wrap) => {
+            procedure.check(own)?;
+            self.not_done(procedure.done(own))?;
+            procedure.contribution(own, table, &mut values)
+        })?;
+        Ok(values)
+    }
+
+    /// The next state, from the released sum of the contributions. A pure function: every replica gets the same bytes.
+    ///
+    /// # Errors
+    /// [`AnalyticsError::Sum`] where honest participants cannot have made this sum; [`AnalyticsError::Done`];
+    /// [`AnalyticsError::State`].
+    pub fn advance(&self, state: &AnalyticsState, sum: &NoisedSum) -> Result<Advanced, AnalyticsError> {
+        let values = self.codec.decode(sum)?;
+        with_state!(&self.kind, state, (procedure, own, wrap) => {
+            procedure.check(own)?;
+            self.not_done(procedure.done(own))?;
+            let Advanced { state, metrics } = procedure.advance(own, &values, sum.participants())?;
+            Ok(Advanced { state: wrap(state), metrics })
+        })
+    }
+
+    fn not_done(&self, done: u32) -> Result<(), AnalyticsError> {
+        let rounds = self.rounds();
+        if done >= rounds { Err(AnalyticsError::Done(rounds)) } else { Ok(()) }
+    }
+}
+
+impl AnalyticsState {
+    /// For publication: JSON, to the last bit of every number.
+    ///
+    /// # Errors
+    /// [`AnalyticsError::State`] where it cannot be written or would be too large to be read.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, AnalyticsError> {
+        let bytes = serde_json::to_vec(self).map_err(|error| AnalyticsError::State(error.to_string()))?;
+        if bytes.len() > MAX_STATE_BYTES {
+            let problem = format!("{} bytes; at most {MAX_STATE_BYTES} are possible", bytes.len());
+            return Err(AnalyticsError::State(problem));
+        }
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,448 @@
+//! Count, mean, variance, histogram and quantiles of everybody's rows, and nobody's own.
+//!
+//! Every value is first put on a grid of 2^30 parts of its declared range; from there on everything is an integer, so a
+//! federation computes exactly what one table with all rows would. Moments and histograms come from the first round; a
+//! quantile is narrowed down 64-fold in each round, by counting the rows in 64 parts of the interval it lies in.
+
+use serde::{Deserialize, Serialize};
+
+use super::error::{AnalyticsError, require, sound};
+use super::sum_codec::Field;
+use super::table::{MAX_COLUMNS, Range, Table, check_name, check_rows, power};
+use super::{Advanced, Procedure};
+use crate::metrics::MetricValue;
+
+/// Most categories of a column and most edges of a histogram.
+pub const MAX_CELLS: usize = 4096;
+/// Most quantiles of one column.
+pub const MAX_QUANTILES: usize = 64;
+
+/// Bits of the grid.
+const GRID: u32 = 30;
+/// A round narrows a quantile down by so many bits.
+const STEP: u32 = 6;
+const PARTS: usize = 1 << STEP;
+/// Rounds after which a quantile is one point of the grid.
+const MAX_ROUNDS: u32 = GRID / STEP;
+
+/// What to compute.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StatisticsSpec {
+    /// Most rows of one participant that count; of more, evenly chosen ones do.
+    pub max_rows: u32,
+    /// In the order of the tables' columns.
+    pub columns: Vec<StatisticSpec>,
+    /// Rounds that narrow quantiles down: their error is at most the range divided by 2 * 64^rounds. 1 to 5.
+    #[serde(default = "three")]
+    pub quantile_rounds: u32,
+}
+
+fn three() -> u32 {
+    3
+}
+
+/// One column.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum StatisticSpec {
+    /// Numbers: count, mean and variance, and on demand histogram and quantiles.
+    Real {
+        /// For people.
+        name: String,
+        /// Least value that counts; smaller ones count as this.
+        low: f64,
+        /// Largest value that counts.
+        high: f64,
+        /// Edges of a histogram, ascending: `n` edges make `n + 1` counts, the first of values below the first edge.
+        #[serde(default)]
+        edges: Vec<f64>,
+        /// Quantiles, each above 0 and below 1.
+        #[serde(default)]
+        quantiles: Vec<f64>,
+    },
+    /// Categories 0, 1, 2…: how many rows have each.
+    Category {
+        /// For people.
+        name: String,
+        /// How many categories there are.
+        categories: u32,
+    },
+}
+
+/// What is known so far; after the last round, the result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StatisticsState {
+    /// Rounds done.
+    pub round: u32,
+    /// Rows in the first round.
+    pub rows: u64,
+    /// Participants of the first round.
+    pub participants: u32,
+    /// In the order of the specification.
+    pub columns: Vec<ColumnStatistics>,
+}
+
+/// What is known of a column.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum ColumnStatistics {
+    /// Of numbers.
+    Real {
+        /// Its name.
+        name: String,
+        /// Mean of the clipped values.
+        mean: Option<f64>,
+        /// Mean squared distance of the clipped values from their mean (divided by the rows, not one less).
+        variance: Option<f64>,
+        /// Rows below the range, which count as its low end.
+        below: u64,
+        /// Rows above the range, which count as its high end.
+        above: u64,
+        /// One more than the edges.
+        histogram: Vec<u64>,
+        /// In the order of the specification.
+        quantiles: Vec<Quantile>,
+    },
+    /// Of categories.
+    Category {
+        /// Its name.
+        name: String,
+        /// Rows of each category.
+        counts: Vec<u64>,
+        /// Rows of none of them.
+        other: u64,
+    },
+}
+
+/// A quantile and how closely it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Quantile {
+    /// Which one.
+    pub of: f64,
+    /// The middle of the interval it lies in: the least value that at least this part of the rows do not exceed.
+    pub value: f64,
+    /// Where the interval begins, as a part of 2^30 of the range.
+    start: u32,
+    /// The interval is 2^bits parts wide.
+    bits: u32,
+}
+
+/// The procedure of a checked specification.
+#[derive(Clone, Debug)]
+pub(super) struct Statistics {
+    spec: StatisticsSpec,
+    /// None for a column of categories.
+    ranges: Vec<Option<Range>>,
+}
+
+impl Statistics {
+    pub(super) fn new(spec: StatisticsSpec) -> Result<Self, AnalyticsError> {
+        check_rows(spec.max_rows)?;
+        let count = spec.columns.len();
+        require((1..=MAX_COLUMNS).contains(&count), "columns", || {
+            format!("{count} columns are described; 1 to {MAX_COLUMNS} are possible")
+        })?;
+        require((1..=MAX_ROUNDS).contains(&spec.quantile_rounds), "quantile_rounds", || {
+            format!("is {}; it must be 1 to {MAX_ROUNDS}", spec.quantile_rounds)
+        })?;
+        let ranges = spec.columns.iter().map(StatisticSpec::check).collect::<Result<_, _>>()?;
+        Ok(Self { spec, ranges })
+    }
+
+    /// Counts for each column, one after the other, for one row; `out` is one column's part of the contribution.
+    fn moments(range: Range, edges: &[f64], value: f64, out: &mut [i64]) {
+        let grid = range.grid(value, GRID);
+        let square = grid * grid;
+        out[0] += grid;
+        out[1] += square >> GRID;
+        out[2] += square & ((1 << GRID) - 1);
+        out[3] += i64::from(value < range.low);
+        out[4] += i64::from(value > range.high);
+        if !edges.is_empty() {
+            out[MOMENTS + edges.partition_point(|&edge| edge <= value)] += 1;
+        }
+    }
+
+    /// Where each column's part begins, and what lies within.
+    fn parts(&self) -> impl Iterator<Item = (usize, &StatisticSpec)> {
+        self.spec.columns.iter().scan(1, |offset, column| {
+            let start = *offset;
+            *offset += column.first_values() + column.quantiles().len() * QUANTILE;
+            Some((start, column))
+        })
+    }
+}
+
+/// Sum, squares in two halves, below, above.
+const MOMENTS: usize = 5;
+/// Rows below the interval, then its parts.
+const QUANTILE: usize = 1 + PARTS;
+
+impl StatisticSpec {
+    fn check(&self) -> Result<Option<Range>, AnalyticsError> {
+        match self {
+            Self::Category { name, categories } => {
+                check_name("columns.name", name)?;
+                require((1..=MAX_CELLS).contains(&(*categories as usize)), "columns.categories", || {
+                    format!("{name:?} has {categories} categories; 1 to {MAX_CELLS} are possible")
+                })?;
+                Ok(None)
+            }
+            Self::Real { name, low, high, edges, quantiles } => {
+                check_name("columns.name", name)?;
+                let ascending = edges.iter().all(|edge| edge.is_finite()) && edges.is_sorted_by(|a, b| a < b);
+                require(edges.len() < MAX_CELLS && ascending, "columns.edges", || {
+                    format!("the edges of {name:?} must be finite, ascending and fewer than {MAX_CELLS}")
+                })?;
+                let within = quantiles.iter().all(|&quantile| quantile > 0.0 && quantile < 1.0);
+                require(quantiles.len() <= MAX_QUANTILES && within, "columns.quantiles", || {
+                    format!("the quantiles of {name:?} must be above 0, below 1 and at most {MAX_QUANTILES}")
+                })?;
+                Range::new("columns", name, *low, *high).map(Some)
+            }
+        }
+    }
+
+    fn quantiles(&self) -> &[f64] {
+        match self {
+            Self::Real { quantiles, .. } => quantiles,
+            Self::Category { .. } => &[],
+        }
+    }
+
+    /// Values before those for quantiles.
+    fn first_values(&self) -> usize {
+        match self {
+            Self::Real { edges, .. } if edges.is_empty() => MOMENTS,
+            Self::Real { edges, .. } => MOMENTS + edges.len() + 1,
+            Self::Category { categories, .. } => *categories as usize + 1,
+        }
+    }
+}
+
+impl Procedure for Statistics {
+    type State = StatisticsState;
+
+    fn fields(&self) -> Vec<Field> {
+        let rows = u64::from(self.spec.max_rows);
+        let counts = |len| Field { len, bound: rows };
+        let mut fields = vec![counts(1)];
+        for column in &self.spec.columns {
+            let first = column.first_values();
+            match column {
+                StatisticSpec::Category { .. } => fields.push(counts(first)),
+                StatisticSpec::Real { .. } => {
+                    fields.push(Field { len: 3, bound: rows << GRID });
+                    fields.push(counts(first - 3));
+                }
+            }
+            fields.push(counts(column.quantiles().len() * QUANTILE));
+        }
+        fields
+    }
+
+    fn rounds(&self) -> u32 {
+        let any = self.spec.columns.iter().any(|column| !column.quantiles().is_empty());
+        if any { self.spec.quantile_rounds } else { 1 }
+    }
+
+    fn done(&self, state: &StatisticsState) -> u32 {
+        state.round
+    }
+
+    fn initial(&self) -> StatisticsState {
+        let column = |(spec, range): (&StatisticSpec, &Option<Range>)| match (spec, range) {
+            (StatisticSpec::Real { name, edges, quantiles, .. }, Some(range)) => {
+                let quantile = |&of: &f64| Quantile { of, value: range.at(0.5, 0), start: 0, bits: GRID };
+                ColumnStatistics::Real {
+                    name: name.clone(),
+                    mean: None,
+                    variance: None,
+                    below: 0,
+                    above: 0,
+                    histogram: if edges.is_empty() { Vec::new() } else { vec![0; edges.len() + 1] },
+                    quantiles: quantiles.iter().map(quantile).collect(),
+                }
+            }
+            (StatisticSpec::Real { name, .. }, None) => {
+                ColumnStatistics::Category { name: name.clone(), counts: Vec::new(), other: 0 }
+            }
+            (StatisticSpec::Category { name, categories }, _) => {
+                ColumnStatistics::Category { name: name.clone(), counts: vec![0; *categories as usize], other: 0 }
+            }
+        };
+        let columns = self.spec.columns.iter().zip(&self.ranges).map(column).collect();
+        StatisticsState { round: 0, rows: 0, participants: 0, columns }
+    }
+
+    fn check(&self, state: &StatisticsState) -> Result<(), AnalyticsError> {
+        sound(state.round <= self.rounds(), "it is past the last round")?;
+        sound(state.columns.len() == self.spec.columns.len(), "it has other columns")?;
+        for (column, spec) in state.columns.iter().zip(&self.spec.columns) {
+            let fits = match (column, spec) {
+                (
+                    ColumnStatistics::Real { name, mean, variance, histogram, quantiles, .. },
+                    StatisticSpec::Real { name: own, edges, quantiles: wanted, .. },
+                ) => {
+                    let cells = if edges.is_empty() { 0 } else { edges.len() + 1 };
+                    let finite = |value: &Option<f64>| value.is_none_or(f64::is_finite);
+                    let quantile = |(quantile, &of): (&Quantile, &f64)| {
+                        quantile.of == of
+                            && quantile.value.is_finite()
+                            && quantile.bits <= GRID
+                            && quantile.bits.is_multiple_of(STEP)
+                            && u64::from(quantile.start) + (1 << quantile.bits) <= 1 << GRID
+                    };
+                    name == own
+                        && histogram.len() == cells
+                        && finite(mean)
+                        && finite(variance)
+                        && quantiles.len() == wanted.len()
+                        && quantiles.iter().zip(wanted).all(quantile)
+                }
+                (
+                    ColumnStatistics::Category { name, counts, .. },
+                    StatisticSpec::Category { name: own, categories },
+                ) => name == own && counts.len() == *categories as usize,
+                _ => false,
+            };
+            sound(fits, "a column is another than the task describes")?;
+        }
+        Ok(())
+    }
+
+    fn contribution(&self, state: &StatisticsState, table: &Table, out: &mut [i64]) -> Result<(), AnalyticsError> {
+        table.check(self.spec.columns.len())?;
+        let parts: Vec<_> = self.parts().collect();
+        for row in table.counted(self.spec.max_rows) {
+            out[0] += 1;
+            for (column, &value) in table.row(row).iter().enumerate() {
+                let (start, spec) = parts[column];
+                let out = &mut out[start..];
+                match (spec, self.ranges[column], &state.columns[column]) {
+                    (StatisticSpec::Real { edges, .. }, Some(range), ColumnStatistics::Real { quantiles, .. }) => {
+                        if state.round == 0 {
+                            Self::moments(range, edges, value, out);
+                        }
+                        count_parts(range, value, quantiles, &mut out[spec.first_values()..]);
+                    }
+                    (StatisticSpec::Category { categories, .. }, ..) if state.round == 0 => {
+                        out[category(value, *categories)] += 1;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn advance(
+        &self,
+        state: &StatisticsState,
+        sum: &[i64],
+        participants: u32,
+    ) -> Result<Advanced<StatisticsState>, AnalyticsError> {
+        let rows = count(sum[0])?;
+        let mut next = state.clone();
+        for (index, (start, spec)) in self.parts().enumerate() {
+            let (first, narrowed) = sum[start..].split_at(spec.first_values());
+            match (&mut next.columns[index], self.ranges[index]) {
+                (ColumnStatistics::Real { mean, variance, below, above, histogram, quantiles, .. }, Some(range)) => {
+                    if state.round == 0 && rows > 0 {
+                        (*mean, *variance) = moments(range, &first[..3], rows);
+                        (*below, *above) = (count(first[3])?, count(first[4])?);
+                        *histogram = first[MOMENTS..].iter().map(|&cell| count(cell)).collect::<Result<_, _>>()?;
+                    }
+                    for (quantile, cells) in quantiles.iter_mut().zip(narrowed.chunks_exact(QUANTILE)) {
+                        quantile.narrow(range, cells, rows);
+                    }
+                }
+                (ColumnStatistics::Category { counts, other, .. }, _) if state.round == 0 => {
+                    let cells: Vec<u64> = first.iter().map(|&cell| count(cell)).collect::<Result<_, _>>()?;
+                    *other = cells.last().copied().unwrap_or_default();
+                    *counts = cells[..cells.len() - 1].to_vec();
+                }
+                _ => {}
+            }
+        }
+        if state.round == 0 {
+            (next.rows, next.participants) = (rows, participants);
+        }
+        next.round += 1;
+        let metrics = vec![("rows_per_participant".to_owned(), per_participant(rows, participants))];
+        Ok(Advanced { state: next, metrics })
+    }
+}
+
+fn per_participant(rows: u64, participants: u32) -> MetricValue {
+    MetricValue { value: rows as f64 / f64::from(participants.max(1)), count: u64::from(participants) }
+}
+
+/// A count of rows is not negative.
+fn count(value: i64) -> Result<u64, AnalyticsError> {
+    u64::try_from(value).map_err(|_| AnalyticsError::Sum(format!("a count is {value}")))
+}
+
+/// The category of a value; the last cell for a value that is none.
+fn category(value: f64, categories: u32) -> usize {
+    if value >= 0.0 && value < f64::from(categories) && value.fract() == 0.0 {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an integer below the categories")]
+        let category = value as usize;
+        return category;
+    }
+    categories as usize
+}
+
+/// Counts one value for every quantile of its column.
+fn count_parts(range: Range, value: f64, quantiles: &[Quantile], out: &mut [i64]) {
+    if quantiles.is_empty() {
+        return;
+    }
+    let grid = range.grid(value, GRID).min((1 << GRID) - 1);
+    for (quantile, cells) in quantiles.iter().zip(out.chunks_exact_mut(QUANTILE)) {
+        let from = i64::from(quantile.start);
+        let within = (grid - from) >> quantile.bits.saturating_sub(STEP);
+        match usize::try_from(within) {
+            Err(_) => cells[0] += 1,
+            Ok(part) if part < PARTS => cells[1 + part] += 1,
+            Ok(_) => {}
+        }
+    }
+}
+
+/// Mean and variance of the values on the grid, with one rounding at the end: `n Σu² - (Σu)²` is exact and never negative.
+fn moments(range: Range, sums: &[i64], rows: u64) -> (Option<f64>, Option<f64>) {
+    let (n, sum) = (i128::from(rows), i128::from(sums[0]));
+    let squares = (i128::from(sums[1]) << GRID) + i128::from(sums[2]);
+    let spread = (n * squares - sum * sum).max(0);
+    let unit = range.width() / power(GRID);
+    let rows = rows as f64;
+    let mean = range.low + (sum as f64 / rows) * unit;
+    let variance = spread as f64 / rows / rows * unit * unit;
+    (Some(mean), Some(variance))
+}
+
+impl Quantile {
+    /// Moves into the part that holds the quantile. Where rows came or went since the last round, the nearest part.
+    fn narrow(&mut self, range: Range, cells: &[i64], rows: u64) {
+        if rows == 0 || self.bits == 0 {
+            return;
+        }
+        // The least rank whose share is at least the quantile; counts are far below 2^53.
+        let rank = (self.of * rows as f64).ceil().max(1.0);
+        let mut seen = cells[0] as f64;
+        let parts = &cells[1..];
+        let reached = parts.iter().position(|&cell| {
+            seen += cell as f64;
+            seen >= rank
+        });
+        let part = u32::try_from(reached.unwrap_or(PARTS - 1)).unwrap_or_default();
+        self.bits -= STEP;
+        self.start += part << self.bits;
+        let middle = if self.bits == 0 { 0.0 } else { power(self.bits - 1) };
+        self.value = range.at(f64::from(self.start) + middle, GRID);
+    }
+}

@@ -1,0 +1,260 @@
+//! A participant's rows, and the declared ranges that turn their values into integers.
+//!
+//! Ranges are part of the task, not of the data: a range taken from the data would tell its largest value.
+
+use serde::{Deserialize, Serialize};
+
+use super::error::{AnalyticsError, require};
+
+/// Most columns a table may have.
+pub const MAX_COLUMNS: usize = 4096;
+/// Most rows of one participant that can count.
+pub const MAX_ROWS: u32 = 1 << 24;
+/// Ends of a range lie within ±this, so that squares of values stay finite.
+const MAX_END: f64 = 1e100;
+/// Longest name of a column, in bytes.
+const MAX_NAME_BYTES: usize = 64;
+
+/// Rows of finite numbers, and a target for each row where the analysis predicts one. Stays on the device.
+#[derive(Clone, PartialEq)]
+pub struct Table {
+    width: usize,
+    values: Vec<f64>,
+    targets: Vec<f64>,
+}
+
+/// Sizes only: rows in a log would be a leak.
+impl std::fmt::Debug for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Table").field("rows", &self.rows()).field("columns", &self.width).finish_non_exhaustive()
+    }
+}
+
+impl Table {
+    /// `values` row by row, `width` of them in each.
+    ///
+    /// # Errors
+    /// [`AnalyticsError::Shape`] or [`AnalyticsError::NotFinite`].
+    pub fn new(width: usize, values: Vec<f64>) -> Result<Self, AnalyticsError> {
+        if width == 0 || width > MAX_COLUMNS {
+            return Err(AnalyticsError::Shape {
+                what: "columns of a table",
+                expected: width.clamp(1, MAX_COLUMNS),
+                got: width,
+            });
+        }
+        let over = values.len() % width;
+        if over != 0 {
+            return Err(AnalyticsError::Shape { what: "values in the last row", expected: width, got: over });
+        }
+        if let Some(index) = values.iter().position(|value| !value.is_finite()) {
+            return Err(AnalyticsError::NotFinite { row: index / width, column: index % width });
+        }
+        Ok(Self { width, values, targets: Vec::new() })
+    }
+
+    /// The same rows with what is to be predicted: a number, or the class as 0, 1, 2…
+    ///
+    /// # Errors
+    /// [`AnalyticsError::Shape`] or [`AnalyticsError::NotFinite`].
+    pub fn with_targets(mut self, targets: Vec<f64>) -> Result<Self, AnalyticsError> {
+        if targets.len() != self.rows() {
+            return Err(AnalyticsError::Shape { what: "targets", expected: self.rows(), got: targets.len() });
+        }
+        if let Some(row) = targets.iter().position(|value| !value.is_finite()) {
+            return Err(AnalyticsError::NotFinite { row, column: self.width });
+        }
+        self.targets = targets;
+        Ok(self)
+    }
+
+    /// Rows.
+    #[must_use]
+    pub fn rows(&self) -> usize {
+        self.values.len() / self.width
+    }
+
+    /// Columns, the target not counted.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// The values of a row.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    #[must_use]
+    pub fn row(&self, row: usize) -> &[f64] {
+        &self.values[row * self.width..(row + 1) * self.width]
+    }
+
+    /// A target for each row, or nothing.
+    #[must_use]
+    pub fn targets(&self) -> &[f64] {
+        &self.targets
+    }
+
+    /// The rows that count where no more than `most` may: all, or as many at equal distances. The same in every round.
+    pub(super) fn counted(&self, most: u32) -> impl Iterator<Item = usize> + use<> {
+        let (rows, most) = (self.rows() as u128, u128::from(most));
+        let count = rows.min(most);
+        // At most `rows`, which is a usize.
+        (0..count).map(move |i| usize::try_from(i * rows / count).unwrap_or_default())
+    }
+
+    /// Refuses a table that has nothing for an analysis of `width` columns.
+    pub(super) fn check(&self, width: usize) -> Result<(), AnalyticsError> {
+        if self.width != width {
+            return Err(AnalyticsError::Shape { what: "columns", expected: width, got: self.width });
+        }
+        if self.rows() == 0 { Err(AnalyticsError::NoRows) } else { Ok(()) }
+    }
+}
+
+/// A column, or several equal ones, and the range its values are clipped to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ColumnSpec {
+    /// For people.
+    pub name: String,
+    /// Least value that counts; smaller ones count as this.
+    pub low: f64,
+    /// Largest value that counts; above `low`.
+    pub high: f64,
+    /// How many columns in a row this describes.
+    #[serde(default = "one")]
+    pub repeat: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// The ranges of all columns, checked.
+pub(super) fn ranges(field: &str, columns: &[ColumnSpec]) -> Result<Vec<Range>, AnalyticsError> {
+    let total = columns.iter().fold(0_usize, |sum, column| sum.saturating_add(column.repeat as usize));
+    require((1..=MAX_COLUMNS).contains(&total), field, || {
+        format!("{total} columns are described; 1 to {MAX_COLUMNS} are possible")
+    })?;
+    let mut ranges = Vec::with_capacity(total);
+    for column in columns {
+        check_name(field, &column.name)?;
+        require(column.repeat > 0, field, || format!("column {:?} is repeated 0 times; leave it out", column.name))?;
+        let range = Range::new(field, &column.name, column.low, column.high)?;
+        ranges.resize(ranges.len() + column.repeat as usize, range);
+    }
+    Ok(ranges)
+}
+
+pub(super) fn check_name(field: &str, name: &str) -> Result<(), AnalyticsError> {
+    let good = !name.is_empty() && name.len() <= MAX_NAME_BYTES && !name.chars().any(char::is_control);
+    require(good, field, || format!("a name is 1 to {MAX_NAME_BYTES} bytes without control characters, not {name:?}"))
+}
+
+/// Rows count at least once and at most [`MAX_ROWS`].
+pub(super) fn check_rows(max_rows: u32) -> Result<(), AnalyticsError> {
+    require((1..=MAX_ROWS).contains(&max_rows), "max_rows", || format!("is {max_rows}; it must be 1 to {MAX_ROWS}"))
+}
+
+/// A declared range.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Range {
+    pub(super) low: f64,
+    pub(super) high: f64,
+}
+
+impl Range {
+    pub(super) fn new(field: &str, name: &str, low: f64, high: f64) -> Result<Self, AnalyticsError> {
+        let good = low.abs() <= MAX_END && high.abs() <= MAX_END && low < high && high - low >= 1.0 / MAX_END;
+        require(good, field, || {
+            format!(
+                "the range of {name:?} is {low} to {high}; both must be numbers within ±{MAX_END:e}, the first below the second"
+            )
+        })?;
+        Ok(Self { low, high })
+    }
+
+    /// How far it reaches.
+    pub(super) fn width(self) -> f64 {
+        self.high - self.low
+    }
+
+    /// 0 at the low end, 1 at the high end; clipped.
+    pub(super) fn unit(self, value: f64) -> f64 {
+        ((value - self.low) / self.width()).clamp(0.0, 1.0)
+    }
+
+    /// The nearest of the 2^bits + 1 points of a grid over the range; clipped.
+    pub(super) fn grid(self, value: f64, bits: u32) -> i64 {
+        round(self.unit(value) * power(bits))
+    }
+
+    /// The value at so many of 2^bits parts of the range.
+    pub(super) fn at(self, points: f64, bits: u32) -> f64 {
+        self.low + points / power(bits) * self.width()
+    }
+}
+
+/// 2^bits, exact.
+pub(super) fn power(bits: u32) -> f64 {
+    (1_u64 << bits) as f64
+}
+
+/// To the nearest integer; values beyond 64 bits end at the last.
+pub(super) fn round(value: f64) -> i64 {
+    #[expect(clippy::cast_possible_truncation, reason = "rounded, and saturating where too large")]
+    let rounded = value.round() as i64;
+    rounded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refuses_what_is_no_table() {
+        let shape = |what, expected, got| AnalyticsError::Shape { what, expected, got };
+        assert_eq!(Table::new(0, vec![]).unwrap_err(), shape("columns of a table", 1, 0));
+        assert_eq!(Table::new(2, vec![1.0; 3]).unwrap_err(), shape("values in the last row", 2, 1));
+        let error = Table::new(2, vec![1.0, 2.0, 3.0, f64::NAN]).unwrap_err();
+        assert_eq!(error, AnalyticsError::NotFinite { row: 1, column: 1 });
+        let table = Table::new(2, vec![1.0; 4]).unwrap();
+        assert_eq!(table.clone().with_targets(vec![0.0]).unwrap_err(), shape("targets", 2, 1));
+        let error = table.clone().with_targets(vec![0.0, f64::INFINITY]).unwrap_err();
+        assert_eq!(error, AnalyticsError::NotFinite { row: 1, column: 2 });
+        assert_eq!(table.check(3), Err(shape("columns", 3, 2)));
+        assert_eq!(Table::new(2, vec![]).unwrap().check(2), Err(AnalyticsError::NoRows));
+    }
+
+    #[test]
+    fn debug_shows_no_values() {
+        let table = Table::new(1, vec![0.123]).unwrap();
+        assert_eq!(format!("{table:?}"), "Table { rows: 1, columns: 1, .. }");
+    }
+
+    #[test]
+    fn no_more_rows_count_than_may_and_they_spread() {
+        let table = Table::new(1, vec![0.0; 10]).unwrap();
+        assert_eq!(table.counted(20).collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
+        assert_eq!(table.counted(4).collect::<Vec<_>>(), [0, 2, 5, 7]);
+        assert_eq!(Table::new(1, vec![]).unwrap().counted(4).count(), 0);
+    }
+
+    #[test]
+    fn ranges_clip_and_reverse_ranges_are_refused() {
+        let column = |low, high, repeat| ColumnSpec { name: "x".into(), low, high, repeat };
+        let found = ranges("columns", &[column(-1.0, 3.0, 2), column(0.0, 1.0, 1)]).unwrap();
+        assert_eq!(found.len(), 3);
+        assert_eq!((found[0].grid(1.0, 4), found[0].grid(-9.0, 4), found[0].grid(9.0, 4)), (8, 0, 16));
+        assert_eq!(found[0].at(8.0, 4), 1.0);
+        for (low, high) in [(1.0, 1.0), (2.0, 1.0), (f64::NAN, 1.0), (0.0, f64::INFINITY), (-1e308, 1e308)] {
+            let error = ranges("columns", &[column(low, high, 1)]).unwrap_err().to_string();
+            assert!(error.contains("the first below the second"), "{error}");
+        }
+        assert!(ranges("columns", &[]).is_err());
+        assert!(ranges("columns", &[column(0.0, 1.0, 0)]).is_err());
+        assert!(ranges("columns", &[column(0.0, 1.0, 4097)]).is_err());
+        assert!(ranges("columns", &[column(0.0, 1.0, u32::MAX), column(0.0, 1.0, u32::MAX)]).is_err());
+    }
+}

@@ -1,0 +1,197 @@
+//! What kind of trees: the part of a task an operator writes.
+
+use serde::{Deserialize, Serialize};
+
+use crate::analytics::error::{AnalyticsError, require};
+use crate::analytics::table::{ColumnSpec, Range, check_rows, ranges};
+
+/// Most trees of an ensemble.
+pub const MAX_TREES: u32 = 10_000;
+/// Deepest tree.
+pub const MAX_DEPTH: u32 = 10;
+/// Most bins of a column.
+pub const MAX_BINS: u32 = 256;
+/// Most classes.
+pub const MAX_CLASSES: u32 = 1000;
+
+/// An ensemble of decision trees, grown from histograms.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TreesSpec {
+    /// How the trees work together.
+    pub method: Method,
+    /// Most rows of one participant that count; of more, evenly chosen ones do.
+    pub max_rows: u32,
+    /// The columns to predict from; their ranges only say where to look for thresholds.
+    pub columns: Vec<ColumnSpec>,
+    /// What to predict.
+    pub target: TargetSpec,
+    /// How many trees.
+    pub trees: u32,
+    /// Cuts between the root and a leaf; each takes a round. 1 to 10.
+    pub depth: u32,
+    /// Bins of a column, from everybody's quantiles. 2 to 256.
+    #[serde(default = "thirty_two")]
+    pub bins: u32,
+    /// Rounds that look for the bins' edges. 1 to 10.
+    #[serde(default = "two")]
+    pub sketch_rounds: u32,
+    /// How far each boosted tree goes; default 0.3. A forest has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learning_rate: Option<f64>,
+    /// Added to the sum of the second derivatives: larger values make smaller steps. Default 1, in a forest 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub l2: Option<f64>,
+    /// Least sum of the second derivatives on each side of a cut; of rows, where the target is a number or in a forest.
+    #[serde(default = "one")]
+    pub min_child_weight: f64,
+    /// Least gain of a cut.
+    #[serde(default)]
+    pub min_gain: f64,
+    /// Part of the rows each tree sees. Default 1, in a forest 0.632.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub row_fraction: Option<f64>,
+    /// Part of the columns each cut chooses from. Default 1, in a forest the square root of their number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub column_fraction: Option<f64>,
+    /// Trees of a forest that grow at once, in one sum. Boosted trees grow one after the other.
+    #[serde(default = "one_tree")]
+    pub trees_per_round: u32,
+    /// Of the draws of rows and columns.
+    #[serde(default)]
+    pub seed: u64,
+}
+
+/// How trees work together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Method {
+    /// Each tree mends what those before it got wrong (Friedman 2001, with second derivatives as Chen and Guestrin 2016).
+    Boosting,
+    /// Each tree sees other rows and columns; their votes are averaged (Breiman 2001).
+    Forest,
+}
+
+/// What is predicted.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum TargetSpec {
+    /// A number within a range; the error is squared.
+    Real {
+        /// Least value; smaller targets count as this.
+        low: f64,
+        /// Largest value.
+        high: f64,
+    },
+    /// One of the classes 0, 1, 2…; boosting minimises the cross-entropy, a forest the Gini impurity.
+    Class {
+        /// How many, at least 2.
+        classes: u32,
+    },
+}
+
+fn thirty_two() -> u32 {
+    32
+}
+
+fn two() -> u32 {
+    2
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+fn one_tree() -> u32 {
+    1
+}
+
+impl TargetSpec {
+    /// Numbers that a tree's leaf holds: one for each class, or one for two classes or a real target.
+    pub(super) fn outputs(self) -> usize {
+        match self {
+            Self::Class { classes } if classes > 2 => classes as usize,
+            _ => 1,
+        }
+    }
+}
+
+impl TreesSpec {
+    /// Checks every number; the columns' ranges.
+    pub(super) fn check(&self) -> Result<Vec<Range>, AnalyticsError> {
+        check_rows(self.max_rows)?;
+        let ranges = ranges("columns", &self.columns)?;
+        match self.target {
+            TargetSpec::Real { low, high } => {
+                Range::new("target", "target", low, high)?;
+            }
+            TargetSpec::Class { classes } => require((2..=MAX_CLASSES).contains(&classes), "target.classes", || {
+                format!("is {classes}; it must be 2 to {MAX_CLASSES}")
+            })?,
+        }
+        let between = |field: &str, value: u32, least: u32, most: u32| {
+            require((least..=most).contains(&value), field, || format!("is {value}; it must be {least} to {most}"))
+        };
+        between("trees", self.trees, 1, MAX_TREES)?;
+        between("depth", self.depth, 1, MAX_DEPTH)?;
+        between("bins", self.bins, 2, MAX_BINS)?;
+        between("sketch_rounds", self.sketch_rounds, 1, 10)?;
+        self.check_reals()?;
+        match self.method {
+            Method::Forest => {
+                between("trees_per_round", self.trees_per_round, 1, self.trees)?;
+                require(self.learning_rate.is_none(), "learning_rate", || {
+                    "a forest has none: its trees do not build on each other".to_owned()
+                })?;
+            }
+            Method::Boosting => require(self.trees_per_round == 1, "trees_per_round", || {
+                format!("is {}; boosted trees grow one after the other", self.trees_per_round)
+            })?,
+        }
+        Ok(ranges)
+    }
+
+    fn check_reals(&self) -> Result<(), AnalyticsError> {
+        for (field, value) in [("min_child_weight", self.min_child_weight), ("min_gain", self.min_gain)] {
+            require((0.0..=1e12).contains(&value), field, || format!("is {value}; it must be at least 0"))?;
+        }
+        require((0.0..=1e12).contains(&self.l2()), "l2", || format!("is {}; it must be at least 0", self.l2()))?;
+        let positive = [
+            ("learning_rate", self.learning_rate.unwrap_or(1.0)),
+            ("row_fraction", self.row_fraction()),
+            ("column_fraction", self.column_fraction.unwrap_or(1.0)),
+        ];
+        for (field, value) in positive {
+            require(value > 0.0 && value <= 1.0, field, || format!("is {value}; it must be above 0 and at most 1"))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn l2(&self) -> f64 {
+        self.l2.unwrap_or(if self.method == Method::Forest { 0.0 } else { 1.0 })
+    }
+
+    /// What a leaf's value is multiplied by.
+    pub(super) fn step(&self) -> f64 {
+        match self.method {
+            Method::Forest => 1.0,
+            Method::Boosting => self.learning_rate.unwrap_or(0.3),
+        }
+    }
+
+    pub(super) fn row_fraction(&self) -> f64 {
+        self.row_fraction.unwrap_or(if self.method == Method::Forest { 0.632 } else { 1.0 })
+    }
+
+    /// Columns that a cut chooses from, out of `columns`.
+    pub(super) fn columns_per_cut(&self, columns: usize) -> usize {
+        let wanted = match (self.column_fraction, self.method) {
+            (Some(fraction), _) => (fraction * columns as f64).ceil(),
+            (None, Method::Forest) => (columns as f64).sqrt().ceil(),
+            (None, Method::Boosting) => columns as f64,
+        };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most the columns")]
+        let wanted = wanted as usize;
+        wanted.clamp(1, columns)
+    }
+}

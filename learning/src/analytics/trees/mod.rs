@@ -278,6 +278,8 @@ impl Procedure for Trees {
         let all = trees.len() + state.growing.len();
         let most = state.growing.len() <= self.spec.trees_per_round as usize && all <= self.spec.trees as usize;
         sound(most, "it has too many trees")?;
+        let level = state.growing.first().map(|growing| growing.level);
+        sound(state.growing.iter().all(|growing| Some(growing.level) == level), "its trees grow out of step")?;
         trees.iter().try_for_each(|tree| tree.check(columns, 1 << self.spec.depth, outputs))?;
         state.growing.iter().try_for_each(|growing| growing.check(columns, self.spec.depth, outputs))
     }

@@ -29,6 +29,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "learning_checkpoint", run: targets::checkpoint::run, seeds: targets::checkpoint::seeds },
     Target { name: "learning_sum", run: targets::sum::run, seeds: targets::sum::seeds },
     Target { name: "learning_partition", run: targets::partition::run, seeds: targets::partition::seeds },
+    Target { name: "learning_analytics", run: targets::analytics::run, seeds: targets::analytics::seeds },
     Target { name: "datasets_idx", run: targets::idx::run, seeds: targets::idx::seeds },
 ];
 

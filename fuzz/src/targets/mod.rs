@@ -1,5 +1,6 @@
 //! The targets, one file each.
 
+pub mod analytics;
 pub mod certificate;
 pub mod checkpoint;
 pub mod client;

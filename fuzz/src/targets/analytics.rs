@@ -1,0 +1,64 @@
+//! States of analyses from anywhere. What is read is written and read again the same, and neither a participant nor the
+//! coordinator falls over at it: rows can be added up, the sum opened, and the next state published.
+
+use learning::ExactSum;
+use learning::analytics::{Analysis, AnalyticsSpec, Table};
+
+/// One of each kind, as small as can be.
+fn analyses() -> Vec<Analysis> {
+    let columns = r#"[{"name":"x","low":-1,"high":1,"repeat":2}]"#;
+    let class = r#"{"type":"class","classes":3}"#;
+    let real = r#"{"type":"real","low":0,"high":3}"#;
+    let trees = r#""max_rows":8,"trees":3,"depth":2,"bins":4,"sketch_rounds":1"#;
+    let specs = [
+        r#"{"kind":"statistics","max_rows":8,"columns":[{"type":"real","name":"x","low":-1,"high":1,"edges":[0.0],"quantiles":[0.5]},{"type":"category","name":"c","categories":2}]}"#.to_owned(),
+        format!(r#"{{"kind":"k_means","max_rows":8,"columns":{columns},"clusters":2,"iterations":2}}"#),
+        format!(r#"{{"kind":"trees","method":"boosting",{trees},"columns":{columns},"target":{class}}}"#),
+        format!(r#"{{"kind":"trees","method":"forest",{trees},"columns":{columns},"target":{real},"trees_per_round":2}}"#),
+    ];
+    let analysis = |text: &String| {
+        let spec: AnalyticsSpec = serde_json::from_str(text).expect("a specification");
+        Analysis::new(spec, 24, 5).expect("one that can be")
+    };
+    specs.iter().map(analysis).collect()
+}
+
+fn table() -> Table {
+    let values = vec![-0.5, 0.0, 0.25, 1.0, 9.0, -9.0, 0.5, 1.0];
+    Table::new(2, values).unwrap().with_targets(vec![0.0, 1.0, 2.0, 1.0]).unwrap()
+}
+
+fn next(analysis: &Analysis, state: &learning::analytics::AnalyticsState) -> Option<Vec<u8>> {
+    let codec = analysis.codec();
+    let values = analysis.contribution(state, &table()).ok()?;
+    let words = codec.encode(&values).expect("a contribution is within its bounds");
+    let sum = ExactSum::new(words, codec.modulus_bits(), 1).unwrap().release_without_noise();
+    assert_eq!(codec.decode(&sum).unwrap(), values);
+    let advanced = analysis.advance(state, &sum).ok()?;
+    Some(advanced.state.to_bytes().expect("a state can be written"))
+}
+
+/// One input.
+pub fn run(data: &[u8]) {
+    for analysis in analyses() {
+        let Ok(state) = analysis.read(data) else { continue };
+        let bytes = state.to_bytes().expect("what was read can be written");
+        assert_eq!(analysis.read(&bytes).expect("and read again"), state);
+        if let Some(bytes) = next(&analysis, &state) {
+            analysis.read(&bytes).expect("the next state can be read");
+        }
+    }
+}
+
+/// Every state of every analysis.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let mut seeds = Vec::new();
+    for analysis in analyses() {
+        let mut bytes = analysis.initial().to_bytes().expect("a state can be written");
+        while let Some(after) = next(&analysis, &analysis.read(&bytes).expect("a state")) {
+            seeds.push(std::mem::replace(&mut bytes, after));
+        }
+        seeds.push(bytes);
+    }
+    seeds
+}

@@ -1,6 +1,7 @@
-//! Randomness for keys, shares and masks: the system's, never a seed's.
+//! Randomness for keys, shares, masks and noise: the system's, never a seed's.
 //!
-//! A seed repeats what a participant trains and rounds ([`crate::seed`]); what hides it must not be repeatable. The machine
+//! A seed repeats what a participant trains, and rounds where nothing private rests on it ([`crate::seed`]); what hides it must
+//! not be repeatable. The machine
 //! takes the two apart, so that no setting can mix them.
 
 use std::convert::Infallible;

@@ -1,9 +1,9 @@
 //! What survives a killed app: a few named records, each replaced as a whole or not at all.
 //!
-//! The SDK keeps three kinds: who it is (`identity`, with its private key), where it is in its round (`round`: the keys of a
-//! session of secure aggregation, the update that may be on its way) and the tensors that stay at home (`personal-…`). It
-//! must not be rolled back: a participant that forgets what it signed can be made to sign again. A journal stores bytes and
-//! does not look into them; an app may bring its own, for example over the device's keystore.
+//! The SDK keeps four kinds: who it is (`identity`, with its private key), where it is in its round (`round`: the keys of a
+//! session of secure aggregation, the update that may be on its way), the tensors that stay at home (`personal-…`) and what
+//! was spent on privacy (`privacy`). It must not be rolled back: a participant that forgets what it signed can be made to sign
+//! again, and one that forgets what it spent, to spend it again. A journal stores bytes and does not look into them; an app may bring its own, for example over the device's keystore.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -48,6 +48,19 @@ pub enum JournalError {
         version: u16,
         /// The newest that can be read.
         newest: u16,
+    },
+    /// Releases that the journal knows were charged are not in its ledger.
+    #[error(
+        "the journal's record {name:?} holds {held} releases where {charged} were charged: it was removed or rolled back, and \
+         nobody knows what this participant has spent; restore it from a backup, or enrol anew with an empty journal"
+    )]
+    RolledBack {
+        /// The record.
+        name: String,
+        /// How many are in it.
+        held: u64,
+        /// How many there must be.
+        charged: u64,
     },
     /// Another process holds the folder.
     #[error("the journal {0} is in use by another process; give each participant a folder of its own")]

@@ -59,17 +59,25 @@
 //! deals shares of its masks to the others before it trains, masks its update, and helps to open the sum of all who sent
 //! one, and nothing else. It checks everything the coordinator says on the way; an app may demand more of it, and that no
 //! update goes out uncovered, by [`SecurityPolicy`].
+//!
+//! Where a task has a privacy mechanism, updates are clipped to its norm, neither their weight nor any metric travels, and
+//! the participant adds its own share of the noise if participants do. It charges every update to a ledger in its journal
+//! before it is sent, holds the task to what it promised first, and stops when that is used up; an app may set limits of its
+//! own by [`PrivacyPolicy`], and read the ledger by [`Participant::privacy_spent`].
 
 pub mod candle_trainer;
 pub mod clock;
 pub mod conditions;
 pub mod entropy;
+#[cfg(feature = "deliberate-faults")]
+pub mod faults;
 pub mod identity;
 pub mod journal;
 pub mod models;
 pub mod participant;
 pub mod personalize;
 pub mod pipeline;
+pub mod privacy;
 mod seed;
 pub mod train;
 pub mod trainer;
@@ -78,4 +86,5 @@ pub mod transport;
 pub use candle_trainer::{CandleTrainer, Dataset};
 pub use learning;
 pub use participant::{BuildError, Builder, Event, Outcome, Participant, ParticipantError, Progress, SecurityPolicy};
+pub use privacy::{PrivacyPolicy, PrivacySpent};
 pub use trainer::{Cancel, Trained, Trainer, TrainerError, TrainingJob};

@@ -6,8 +6,10 @@
 
 use bytes::Bytes;
 use learning::parameters::first_not_finite;
+use learning::privacy::{NoiseSampler, PrivateEncodeError};
 use learning::quantize::EncodeError;
 use learning::{Codec, MetricValue, Parameters, Update};
+use rand_chacha::ChaCha20Rng;
 use ring::digest;
 use secure_agg::Signer;
 use secure_agg::client::{Masking, Snapshot};
@@ -17,6 +19,17 @@ use secure_agg::modular::{InvalidModulus, Modulus};
 use secure_agg::packing;
 use secure_agg::rejection::Refusal;
 use wire::Digest;
+
+use crate::privacy::PrivateRound;
+
+/// How an update becomes words.
+pub enum Encoder<'a> {
+    /// With its weight and its metrics; drawn from a generator that may be repeatable.
+    Plain(&'a Codec, &'a mut ChaCha20Rng),
+    /// Clipped to a norm and noised, and neither weight nor metrics travel. Whoever can repeat the generator can take the
+    /// noise off: it must have been seeded with the system's randomness for this one update.
+    Private(&'a PrivateRound, &'a mut ChaCha20Rng),
+}
 
 /// What hides the words of an update.
 pub enum Cover<'a> {
@@ -71,6 +84,9 @@ pub enum PipelineError {
     /// The difference cannot be encoded.
     #[error(transparent)]
     Encode(#[from] EncodeError),
+    /// The same, under a privacy mechanism.
+    #[error(transparent)]
+    Private(#[from] PrivateEncodeError),
     /// The task's modulus is none.
     #[error(transparent)]
     Modulus(#[from] InvalidModulus),
@@ -82,10 +98,10 @@ pub enum PipelineError {
     Refused(#[from] Refusal),
 }
 
-/// The privacy order: **check, clip, weigh, quantize, mask, pack**.
+/// The privacy order: **check, clip, weigh, quantize, add noise, mask, pack**.
 ///
 /// `received` and `trained` are the shared part of the model before and after training; `metrics` are in the task's order.
-/// Rounding draws from `rng`; masks were agreed from the system's randomness when the session began.
+/// Masks were agreed from the system's randomness when the session began.
 ///
 /// # Errors
 /// [`PipelineError`]; nothing may be sent then.
@@ -94,15 +110,17 @@ pub fn masked_input(
     trained: &Parameters,
     examples: u64,
     metrics: Vec<MetricValue>,
-    codec: &Codec,
-    rng: &mut impl rand::Rng,
+    encoder: Encoder<'_>,
     cover: Cover<'_>,
 ) -> Result<MaskedInput, PipelineError> {
     check_finite(trained)?;
     let update = Update::between(received, trained, examples, metrics).map_err(|_| PipelineError::WrongLayout)?;
 
-    // Scaled to the norm bound, multiplied by its capped weight, rounded to integers modulo 2^b: one pass, no copy.
-    let mut words = codec.encode(&update, rng)?.words;
+    let (mut words, modulus_bits) = match encoder {
+        // Scaled to the norm bound, multiplied by its capped weight, rounded to integers modulo 2^b: one pass, no copy.
+        Encoder::Plain(codec, rounding) => (codec.encode(&update, rounding)?.words, codec.params().modulus_bits),
+        Encoder::Private(round, secrets) => (noised(&update, round, secrets)?, round.codec.params().modulus_bits),
+    };
 
     match cover {
         // Masked in place, packed, and signed: who sends it, in which session, over whose masks.
@@ -113,11 +131,26 @@ pub fn masked_input(
         }
         // The same road with an empty plan.
         Cover::Nothing => {
-            let modulus = Modulus::new(codec.params().modulus_bits)?;
+            let modulus = Modulus::new(modulus_bits)?;
             mask::apply(&MaskPlan::new(Plane::Model, words.len() as u64, modulus)?, 0, &mut words)?;
             Ok(MaskedInput::new(packing::pack(&words, modulus), None))
         }
     }
+}
+
+/// The same order, of which no sum can be told apart from one without this update: its length in integers is bounded after
+/// rounding, its weight is a factor within the bound, and its share of the noise is added before anything else sees it.
+fn noised(update: &Update, round: &PrivateRound, secrets: &mut ChaCha20Rng) -> Result<Vec<u32>, PrivateEncodeError> {
+    #[cfg(feature = "deliberate-faults")]
+    if let Some(fault) = round.fault {
+        return fault.words(update, round, secrets);
+    }
+    let mut words = round.codec.encode(update, round.clip, &round.rotation_seed, secrets)?.words;
+    // Where the coordinator adds the noise, there is none of ours.
+    if let Some(law) = round.noise {
+        NoiseSampler::new(law).add_to(&mut words, round.codec.params().modulus_bits, secrets);
+    }
+    Ok(words)
 }
 
 impl MaskedInput {
@@ -150,7 +183,6 @@ mod tests {
 
     use learning::{Layout, QuantizationParams, TensorSpec};
     use rand::SeedableRng;
-    use rand_chacha::ChaCha20Rng;
 
     use super::*;
 
@@ -174,7 +206,8 @@ mod tests {
 
     fn run(trained: &Parameters) -> Result<MaskedInput, PipelineError> {
         let received = parameters("w", &[0.0, 1.0, 2.0]);
-        masked_input(&received, trained, 4, vec![], &codec(), &mut ChaCha20Rng::from_seed([1; 32]), Cover::Nothing)
+        let mut rng = ChaCha20Rng::from_seed([1; 32]);
+        masked_input(&received, trained, 4, vec![], Encoder::Plain(&codec(), &mut rng), Cover::Nothing)
     }
 
     #[test]
@@ -203,8 +236,9 @@ mod tests {
         assert_eq!(run(&parameters("w", &[0.0; 2])).unwrap_err(), PipelineError::WrongLayout);
         let received = parameters("w", &[f32::MIN, 0.0, 0.0]);
         let trained = parameters("w", &[f32::MAX, 0.0, 0.0]);
-        let mut rng = ChaCha20Rng::from_seed([1; 32]);
-        let error = masked_input(&received, &trained, 4, vec![], &codec(), &mut rng, Cover::Nothing).unwrap_err();
+        let (codec, mut rng) = (codec(), ChaCha20Rng::from_seed([1; 32]));
+        let encoder = Encoder::Plain(&codec, &mut rng);
+        let error = masked_input(&received, &trained, 4, vec![], encoder, Cover::Nothing).unwrap_err();
         assert_eq!(error, PipelineError::Encode(EncodeError::NotFinite { index: 0 }), "the difference overflows");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! With a seed, everything a participant draws is a function of (seed, round, name), whatever process it runs in and
 //! however often it was restarted: so a demo and separate processes publish the same model. A seed makes rounding
-//! predictable and is for experiments; masks and noise never come from here.
+//! predictable and is for experiments; masks, noise and the rounding of private updates never come from here.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha20Rng;

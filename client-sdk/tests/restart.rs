@@ -54,7 +54,11 @@ impl Device {
     fn start(&mut self) -> Machine {
         self.processes += 1;
         let load = |name| self.journal.load(name).unwrap();
-        let saved = Saved { identity: load(snapshot::IDENTITY), round: load(snapshot::ROUND) };
+        let saved = Saved {
+            identity: load(snapshot::IDENTITY),
+            round: load(snapshot::ROUND),
+            privacy: load(snapshot::PRIVACY),
+        };
         let token = Some(Zeroizing::new("token".to_owned()));
         let (entropy, secrets) = ([self.processes; 32], secrets([self.processes; 32]));
         Machine::new(in_the_clear(), token, &saved, SigningKey::generate, entropy, secrets).unwrap()

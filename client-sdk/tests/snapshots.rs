@@ -33,7 +33,7 @@ fn record(name: &str) -> Zeroizing<Vec<u8>> {
 }
 
 fn machine(identity: &str, round: Option<&str>) -> Result<Machine, ParticipantError> {
-    let saved = Saved { identity: Some(record(identity)), round: round.map(record) };
+    let saved = Saved { identity: Some(record(identity)), round: round.map(record), privacy: None };
     Machine::new(in_the_clear(), None, &saved, || unreachable!("the key is in the record"), [0; 32], secrets([0; 32]))
 }
 
@@ -155,7 +155,11 @@ fn next_word(request: Request) -> Vec<u8> {
 
 fn of_session(state: &str) -> Request {
     let record = |name: String| Some(Zeroizing::new(std::fs::read(folder("v2").join(name)).unwrap()));
-    let saved = Saved { identity: record("identity.record".into()), round: record(format!("round-{state}.record")) };
+    let saved = Saved {
+        identity: record("identity.record".into()),
+        round: record(format!("round-{state}.record")),
+        privacy: None,
+    };
     let fresh_key = || unreachable!("the key is in the record");
     first_request(Machine::new(in_the_clear(), None, &saved, fresh_key, [0; 32], secrets([0; 32])).unwrap())
 }
@@ -180,8 +184,11 @@ fn every_damage_to_a_session_is_found() {
         let record = std::fs::read(folder("v2").join(format!("round-{state}.record"))).unwrap();
         let identity = std::fs::read(folder("v2").join("identity.record")).unwrap();
         let load = |round: &[u8]| {
-            let saved =
-                Saved { identity: Some(Zeroizing::new(identity.clone())), round: Some(Zeroizing::new(round.to_vec())) };
+            let saved = Saved {
+                identity: Some(Zeroizing::new(identity.clone())),
+                round: Some(Zeroizing::new(round.to_vec())),
+                privacy: None,
+            };
             let fresh_key = || unreachable!("the key is in the record");
             Machine::new(in_the_clear(), None, &saved, fresh_key, [0; 32], secrets([0; 32])).map(|_| ())
         };

@@ -18,6 +18,7 @@ use crate::conditions::{Always, Conditions};
 use crate::entropy::SystemSecrets;
 use crate::identity::SigningKey;
 use crate::journal::Journal;
+use crate::privacy::PrivacyPolicy;
 use crate::trainer::Trainer;
 use crate::transport::retry::RetryPolicy;
 use crate::transport::{Transport, TransportError};
@@ -46,6 +47,9 @@ pub enum BuildError {
     /// A policy that no session could meet.
     #[error("min_tolerated_corrupt is {0}: a fraction of the cohort between 0 and 0.5 can be withstood")]
     BadPolicy(f64),
+    /// Limits that no promise could meet.
+    #[error("a privacy policy needs max_epsilon above 0 and finite, and max_delta above 0 and below 1")]
+    BadPrivacyPolicy,
     /// The server's address or the CA cannot be used.
     #[error(transparent)]
     Transport(#[from] TransportError),
@@ -162,8 +166,24 @@ impl Builder {
         self
     }
 
+    /// What to demand of privacy, beyond what a task promises by itself. Default: nothing; tasks without a privacy mechanism
+    /// are taken.
+    #[must_use]
+    pub fn privacy(mut self, policy: PrivacyPolicy) -> Self {
+        self.settings.privacy = policy;
+        self
+    }
+
+    /// Breaks the promise of privacy, for audits that must notice.
+    #[cfg(feature = "deliberate-faults")]
+    #[must_use]
+    pub fn deliberate_fault(mut self, fault: crate::faults::Fault) -> Self {
+        self.settings.fault = Some(fault);
+        self
+    }
+
     /// Makes the participant's rounds repeatable, for experiments: training and rounding become a function of seed, round
-    /// and name. Keys and masks never do. Default: none, and that is the private choice.
+    /// and name. Keys, masks, noise and the rounding of private updates never do. Default: none, and that is the private choice.
     #[must_use]
     pub fn seed(mut self, seed: Option<u64>) -> Self {
         self.settings.seed = seed;
@@ -214,6 +234,9 @@ impl Builder {
         if !self.settings.security.is_valid() {
             return Err(BuildError::BadPolicy(self.settings.security.min_tolerated_corrupt));
         }
+        if !self.settings.privacy.is_valid() {
+            return Err(BuildError::BadPrivacyPolicy);
+        }
         let trainer = self.trainer.ok_or(BuildError::Missing("trainer"))?;
         let journal = self.journal.ok_or(BuildError::Missing("journal"))?;
         let transport = match self.transport {
@@ -221,7 +244,11 @@ impl Builder {
             None => https(self.server.as_deref(), self.ca_pem.as_deref())?,
         };
         let load = |name| journal.load(name).map_err(ParticipantError::from);
-        let saved = Saved { identity: load(snapshot::IDENTITY)?, round: load(snapshot::ROUND)? };
+        let saved = Saved {
+            identity: load(snapshot::IDENTITY)?,
+            round: load(snapshot::ROUND)?,
+            privacy: load(snapshot::PRIVACY)?,
+        };
         let mut entropy = [0; 32];
         SystemRandom::new().fill(&mut entropy).map_err(|_| BuildError::Randomness)?;
         let secrets = Box::new(SystemSecrets::new());

@@ -93,13 +93,22 @@ impl CheckIn {
             Ok(session) => session,
             Err(error) => return core.refuse(place, &error, None),
         };
-        match (Plan::new(assignment).map(Arc::new), session) {
-            (Ok(plan), Some(session)) => Share::enter(core, plan, deadline, session),
-            (Ok(plan), None) => State::Fetch(Fetch::new(plan, deadline, None)),
-            (Err(error), _) => {
+        let plan = match Plan::new(assignment) {
+            Ok(plan) => plan,
+            Err(error) => {
                 core.events.push(Event::TrainingFailed { place, error: error.to_string() });
-                core.give_up(place, AbandonReason::Refused, None)
+                return core.give_up(place, AbandonReason::Refused, None);
             }
+        };
+        if let Err(refusal) = core.account.check(place, plan.private()) {
+            return core.refuse(place, &refusal.into(), None);
+        }
+        #[cfg(feature = "deliberate-faults")]
+        let plan = plan.with_fault(core.settings.fault);
+        let plan = Arc::new(plan);
+        match session {
+            Some(session) => Share::enter(core, plan, deadline, session),
+            None => State::Fetch(Fetch::new(plan, deadline, None)),
         }
     }
 }

@@ -16,12 +16,14 @@ use super::exchange::Left;
 use super::machine::{Action, Record, Request, Settings, State};
 use super::persist::Persist;
 use super::session::{Session, SessionError};
-use super::snapshot::{self, IdentityRecord, Pending};
+use super::snapshot::{self, Beside, IdentityRecord, Pending};
+use super::work::Plan;
 use crate::clock::Now;
 use crate::conditions::Readiness;
 use crate::entropy::Secrets;
 use crate::identity::{Identity, SigningKey};
 use crate::journal::JournalError;
+use crate::privacy::Account;
 use crate::transport::retry::Verdict;
 use crate::transport::{Place, TransportError};
 
@@ -45,13 +47,15 @@ pub(super) struct Core {
     pub(super) holds: Option<Place>,
     /// The latest round of each task that a masked input was made for, the latest task last.
     pub(super) released: Vec<RoundKey>,
+    /// What was spent on privacy.
+    pub(super) account: Account,
     /// The last invitation that was declined: told once.
     pub(super) declined: Option<Place>,
     /// Not before, on the clock that never jumps: a calendar that does must not make a participant renew all the time.
     pub(super) next_renewal: Duration,
     /// For pauses, shuffling and rounding.
     pub(super) rng: ChaCha20Rng,
-    /// For keys, shares and masks, and nothing else.
+    /// For keys, shares, masks and the noise of private updates, and nothing else.
     pub(super) secrets: Secrets,
     pub(super) events: Vec<Event>,
 }
@@ -63,6 +67,12 @@ pub(super) enum Ended {
     Answered,
     /// It gave up.
     GivenUp(AbandonReason),
+}
+
+/// Why an update could not be charged.
+pub(super) enum Uncharged {
+    Refused(SessionError),
+    Journal(JournalError),
 }
 
 /// Why a round is left before its update is made.
@@ -114,7 +124,7 @@ impl Core {
         personal: Option<&[u8]>,
     ) -> Result<Vec<Record>, JournalError> {
         self.holds = Some(session.place);
-        round_record(snapshot::encode_session(session, personal, &self.released))
+        round_record(snapshot::encode_session(session, personal, self.beside()))
     }
 
     /// The record of an update that is about to be sent.
@@ -127,7 +137,22 @@ impl Core {
             let surplus = self.released.len().saturating_sub(MOST_RELEASED);
             self.released.drain(..surplus);
         }
-        round_record(pending.encode(&self.released))
+        round_record(pending.encode(self.beside()))
+    }
+
+    /// Charges the update of this round, if a mechanism makes it private. Yields what has to be kept before the update is.
+    pub(super) fn charge(&mut self, plan: &Plan) -> Result<Option<Record>, Uncharged> {
+        let Some(round) = plan.private() else { return Ok(None) };
+        let charged = self.account.charge(plan.place, &plan.assignment.task_name, round);
+        if !charged.map_err(|refusal| Uncharged::Refused(refusal.into()))? {
+            return Ok(None);
+        }
+        let bytes = snapshot::encode_account(&self.account).map_err(Uncharged::Journal)?;
+        Ok(Some(Record { name: snapshot::PRIVACY.to_owned(), bytes }))
+    }
+
+    fn beside(&self) -> Beside<'_> {
+        Beside { released: &self.released, charges: self.account.charges() }
     }
 
     /// Forgets what the journal holds of this place, lets the personal tensors take effect, and goes on. Records are written
@@ -140,7 +165,7 @@ impl Core {
             _ => None,
         };
         let personal = personal.map(|bytes| Record { name: snapshot::personal(place.task), bytes });
-        let round = round_record(snapshot::encode_done(place, given_up, &self.released));
+        let round = round_record(snapshot::encode_done(place, given_up, self.beside()));
         persist(round.map(|round| personal.into_iter().chain(round).collect()), then)
     }
 

@@ -17,6 +17,7 @@ use crate::clock::Clock;
 use crate::conditions::Conditions;
 use crate::identity::{Certified, Identity};
 use crate::journal::{Journal, JournalError};
+use crate::privacy::PrivacySpent;
 use crate::trainer::Trainer;
 use crate::transport::Transport;
 
@@ -119,6 +120,13 @@ impl Participant {
     #[must_use]
     pub fn certified(&self) -> Option<&Certified> {
         self.machine.identity().map(|identity| &identity.certified)
+    }
+
+    /// What taking part has cost this participant so far, by task: its own ledger, as it is in the journal. Read from the moment
+    /// the participant is made, so also after a restart.
+    #[must_use]
+    pub fn privacy_spent(&self) -> Vec<PrivacySpent> {
+        self.machine.privacy_spent()
     }
 
     /// From the next poll on, the participant finishes: see [`Self::run`].

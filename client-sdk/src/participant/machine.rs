@@ -34,7 +34,7 @@ use super::recall::Recall;
 use super::renew::Renew;
 use super::session::{SecurityPolicy, Session, SessionError};
 use super::share::Share;
-use super::snapshot::{IdentityRecord, RoundRecord, RoundState};
+use super::snapshot::{self, IdentityRecord, RoundRecord, RoundState};
 use super::train::Train;
 use super::unmask::Unmask;
 use super::upload::Sending;
@@ -44,6 +44,7 @@ use crate::conditions::Readiness;
 use crate::entropy::Secrets;
 use crate::identity::{Identity, IdentityError, SigningKey};
 use crate::journal::JournalError;
+use crate::privacy::{PrivacyPolicy, PrivacySpent};
 use crate::transport::retry::RetryPolicy;
 use crate::transport::{Abandonment, Place, TransportError, Upload};
 
@@ -179,6 +180,11 @@ pub struct Settings {
     pub retry: RetryPolicy,
     /// What it demands of secure aggregation.
     pub security: SecurityPolicy,
+    /// What it demands of privacy.
+    pub privacy: PrivacyPolicy,
+    /// What it does wrong on purpose.
+    #[cfg(feature = "deliberate-faults")]
+    pub fault: Option<crate::faults::Fault>,
 }
 
 impl Default for Settings {
@@ -191,6 +197,9 @@ impl Default for Settings {
             wait: Duration::from_secs(25),
             retry: RetryPolicy::default(),
             security: SecurityPolicy::default(),
+            privacy: PrivacyPolicy::default(),
+            #[cfg(feature = "deliberate-faults")]
+            fault: None,
         }
     }
 }
@@ -202,6 +211,8 @@ pub struct Saved {
     pub identity: Option<Zeroizing<Vec<u8>>>,
     /// The record [`super::snapshot::ROUND`].
     pub round: Option<Zeroizing<Vec<u8>>>,
+    /// The record [`super::snapshot::PRIVACY`].
+    pub privacy: Option<Zeroizing<Vec<u8>>>,
 }
 
 /// A participant without I/O.
@@ -231,7 +242,7 @@ pub(super) enum State {
 
 impl Machine {
     /// Begins, or goes on from what the journal held. `fresh_key` is asked only if there is no identity yet. `entropy` is for
-    /// pauses, shuffling and rounding, `secrets` for the keys and shares of secure aggregation: both come from the system's
+    /// pauses, shuffling and rounding, `secrets` for the keys and shares of secure aggregation and for noise: both come from the system's
     /// randomness, or in tests from a seed.
     ///
     /// # Errors
@@ -257,6 +268,8 @@ impl Machine {
         if identity.is_none() && token.is_none() {
             return Err(ParticipantError::NotEnrolled);
         }
+        let charges = round.as_ref().map_or(0, |record| record.charges);
+        let account = snapshot::restore(saved.privacy.as_deref().map(Vec::as_slice), charges, settings.privacy)?;
         let (round, released) = round.map(|record| (record.state, record.released)).unzip();
         let mut core = Core {
             settings,
@@ -270,6 +283,7 @@ impl Machine {
             session: None,
             holds: None,
             released: released.unwrap_or_default(),
+            account,
             declined: None,
             next_renewal: Duration::ZERO,
             rng: ChaCha20Rng::from_seed(entropy),
@@ -281,7 +295,7 @@ impl Machine {
             (None, _) => State::Enroll(Enroll::default()),
             (Some(_), Some(round)) => State::resume(&mut core, round).unwrap_or_else(|error| {
                 // The record was read and checked: there is no such state in it.
-                State::Finished(Err(JournalError::corrupt(super::snapshot::ROUND, error).into()))
+                State::Finished(Err(JournalError::corrupt(snapshot::ROUND, error).into()))
             }),
             (Some(_), None) => State::CheckIn(CheckIn::default()),
         };
@@ -309,6 +323,12 @@ impl Machine {
     #[must_use]
     pub fn identity(&self) -> Option<&Arc<Identity>> {
         self.core.identity.as_ref()
+    }
+
+    /// What taking part has cost so far, by task.
+    #[must_use]
+    pub fn privacy_spent(&self) -> Vec<PrivacySpent> {
+        self.core.account.spent()
     }
 
     /// When the round is left although a fetch or training is still under way: drop that then, and poll with a tick.

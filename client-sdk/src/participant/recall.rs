@@ -12,7 +12,7 @@ use super::machine::{Action, State};
 use super::session::Session;
 use super::snapshot;
 use super::train::Train;
-use super::work::{Masks, Plan, Work};
+use super::work::{Draws, Masks, NoiseSeed, Plan, Work};
 use crate::journal::JournalError;
 use crate::personalize::PersonalTensors;
 use crate::seed::RoundSeeds;
@@ -62,11 +62,12 @@ impl Recall {
             Some(seed) => RoundSeeds::repeatable(seed, self.plan.place.round, name),
             None => RoundSeeds::fresh(&mut core.rng),
         };
+        let draws = Draws { seeds, noise: NoiseSeed::draw(core.secrets.as_mut()) };
         let (session, masks) = match self.masks {
             Some((session, masking)) => (Some(session), Some(Masks::new(masking, Arc::clone(&core.key)))),
             None => (None, None),
         };
-        let work = Arc::new(Work::new(Arc::clone(&self.plan), self.received, personal, seeds, masks));
+        let work = Arc::new(Work::new(Arc::clone(&self.plan), self.received, personal, draws, masks));
         State::Train(Train { plan: self.plan, deadline: self.deadline, work, session })
     }
 }

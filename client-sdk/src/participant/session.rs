@@ -19,6 +19,7 @@ use zeroize::Zeroizing;
 use super::core::Core;
 use crate::clock::Now;
 use crate::identity::{Identity, IdentityError};
+use crate::privacy;
 use crate::transport::Place;
 
 /// What a participant demands of every session. It takes no part in one that is weaker.
@@ -89,6 +90,8 @@ pub(super) enum SessionError {
     Downgraded,
     #[error("this participant holds no keys for the round")]
     NoKeys,
+    #[error(transparent)]
+    Privacy(#[from] privacy::Refusal),
     #[error("not enrolled")]
     NotEnrolled,
 }
@@ -148,6 +151,7 @@ pub(super) fn round(place: Place) -> Round {
 /// Makes keys for an attempt.
 pub(super) fn advertise(core: &mut Core, place: Place, terms: SessionTerms) -> Result<Session, SessionError> {
     core.check_fresh(place)?;
+    core.account.is_closed(place)?;
     let identity = core.identity.as_deref().ok_or(SessionError::NotEnrolled)?;
     let config = SessionConfig::from(&terms);
     let setup = Setup {

@@ -5,7 +5,8 @@
 //! renamed or removed; `tests/snapshots` holds a record of every version.
 //!
 //! A record carries the lowest version that can be understood: an SDK that is older says so instead of taking it for damaged.
-//! Version 1 has identities, updates without masks and rounds that are done; version 2 has sessions of secure aggregation.
+//! Version 1 has identities, updates without masks and rounds that are done; version 2 has sessions of secure aggregation;
+//! version 3 has ledgers of privacy.
 
 use std::sync::Arc;
 
@@ -17,22 +18,29 @@ use crate::identity::{Certified, SigningKey};
 use crate::journal::JournalError;
 use crate::pipeline::sha256;
 
+mod privacy;
 mod round;
 
-pub(super) use round::{Pending, RoundRecord, RoundState, encode_done, encode_session};
+pub(super) use privacy::{encode_account, restore};
+pub(super) use round::{Beside, Pending, RoundRecord, RoundState, encode_done, encode_session};
 
 /// Name of the record that says who the participant is.
 pub const IDENTITY: &str = "identity";
 /// Name of the record of the round: keys of a session, the update that may be on its way, or that it is done.
 pub const ROUND: &str = "round";
 
+/// Name of the record of what was spent on privacy.
+pub const PRIVACY: &str = "privacy";
+
 const MAGIC: &[u8; 16] = b"tributary record";
 /// The newest version that is read and written.
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 /// Records without sessions.
 const PLAIN: u16 = 1;
 /// Records with a session.
 const SESSION: u16 = 2;
+/// Ledgers.
+const LEDGER: u16 = 3;
 const MAX_HEADER_BYTES: usize = 1 << 20;
 
 /// Name of the record of a task's personal tensors.

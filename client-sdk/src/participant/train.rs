@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use wire::participant::AbandonReason;
 
-use super::core::{Core, persist};
+use super::core::{Core, Uncharged, persist};
 use super::event::Event;
 use super::machine::{Action, State};
 use super::session::Session;
@@ -40,12 +40,19 @@ impl Train {
         if self.session.is_some() && contribution.input.signed.is_none() {
             return failed(core, &self.plan, &WorkError::NotMasked);
         }
+        // Before the update is kept, let alone sent: from here on it counts.
+        let charged = match core.charge(&self.plan) {
+            Ok(charged) => charged,
+            Err(Uncharged::Refused(error)) => return core.refuse(place, &error, None),
+            Err(Uncharged::Journal(error)) => return State::Finished(Err(error.into())),
+        };
         match self.pending(&contribution) {
             Ok((pending, signed)) => {
                 let Contribution { evaluated, trained, examples, .. } = contribution;
                 core.events.push(Event::Evaluated { place, metrics: evaluated });
                 core.events.push(Event::Trained { place, metrics: trained, examples });
                 let records = core.pending_record(&pending);
+                let records = records.map(|records| charged.into_iter().chain(records).collect());
                 persist(records, State::Upload(Sending::new(pending, signed)))
             }
             Err(error) => State::Finished(Err(error.into())),

@@ -1,8 +1,8 @@
 //! One round's work on this device: what an assignment means, checked, and the computation from model to masked input.
 //!
 //! [`Work`] is what the machine hands out to be computed. It holds everything the computation needs and touches neither
-//! network nor disk. Running it twice gives the same bytes, or under secure aggregation none the second time: masks that
-//! covered two inputs would give away their difference.
+//! network nor disk. Running it twice gives the same bytes, or under secure aggregation or with a privacy mechanism none the
+//! second time: masks that covered two inputs, or noise that was added to two, would give away their difference.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,13 +13,16 @@ use learning::{
     CheckpointError, Codec, InitError, Layout, MetricValue, Parameters, QuantizationParams, TensorSpec, WrongLayout,
     checkpoint,
 };
+use rand::{CryptoRng, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
 use secure_agg::client::Masking;
 use wire::participant::{Assignment, SessionTerms, application_digest};
+use zeroize::Zeroizing;
 
 use crate::identity::{IdentityError, SigningKey};
 use crate::personalize::{FedPer, PersonalTensors};
-use crate::pipeline::{self, Cover, MaskedInput, PipelineError};
+use crate::pipeline::{self, Cover, Encoder, MaskedInput, PipelineError};
+use crate::privacy::{PrivateRound, TermsError};
 use crate::seed::RoundSeeds;
 use crate::trainer::{Cancel, Trainer, TrainerError, TrainingJob};
 use crate::transport::Place;
@@ -56,6 +59,9 @@ pub enum PlanError {
     /// The session was agreed on for other updates than this assignment's.
     #[error("the session of secure aggregation has another {0} than follows from the assignment")]
     Terms(&'static str),
+    /// The terms of privacy promise nothing, or something that cannot be kept.
+    #[error("the terms of privacy cannot be taken: {0}")]
+    Privacy(#[from] TermsError),
     /// The personal part cannot begin.
     #[error(transparent)]
     Init(#[from] InitError),
@@ -69,7 +75,44 @@ pub(super) struct Plan {
     whole: Arc<Layout>,
     /// None if every tensor is shared.
     fed_per: Option<FedPer>,
-    codec: Codec,
+    codec: UpdateCodec,
+}
+
+/// How an update becomes words.
+enum UpdateCodec {
+    Plain(Codec),
+    Private(Box<PrivateRound>),
+}
+
+impl UpdateCodec {
+    fn new(assignment: &Assignment, parameters: usize) -> Result<Self, PlanError> {
+        if let Some(terms) = &assignment.privacy {
+            return Ok(Self::Private(Box::new(PrivateRound::new(assignment, terms, parameters)?)));
+        }
+        let encoding = &assignment.encoding;
+        Ok(Self::Plain(Codec::new(QuantizationParams {
+            parameters,
+            modulus_bits: encoding.modulus_bits,
+            clip_range: encoding.clip_range,
+            clip_norm: encoding.clip_norm,
+            max_weight: encoding.max_weight,
+            max_cohort: encoding.max_cohort,
+            metrics: assignment.metrics.len(),
+        })?))
+    }
+
+    /// Whether a session has room for its words, and where there is noise neither less nor more.
+    fn fits(&self, terms: &SessionTerms) -> [(&'static str, bool); 3] {
+        let (words, bound, margin) = match self {
+            Self::Plain(codec) => (codec.len(), terms.input_bound >= codec.input_bound(), true),
+            Self::Private(round) => {
+                let codec = &round.codec;
+                let margin = terms.noise_margin == codec.noise_margin();
+                (codec.len(), terms.input_bound == codec.input_bound(), margin)
+            }
+        };
+        [("number of words", terms.words == words as u64), ("bound of an input", bound), ("room for noise", margin)]
+    }
 }
 
 impl Plan {
@@ -85,15 +128,7 @@ impl Plan {
         if assignment.cohort > encoding.max_cohort {
             return Err(PlanError::Cohort { cohort: assignment.cohort, room: encoding.max_cohort });
         }
-        let codec = Codec::new(QuantizationParams {
-            parameters: shared.len(),
-            modulus_bits: encoding.modulus_bits,
-            clip_range: encoding.clip_range,
-            clip_norm: encoding.clip_norm,
-            max_weight: encoding.max_weight,
-            max_cohort: encoding.max_cohort,
-            metrics: assignment.metrics.len(),
-        })?;
+        let codec = UpdateCodec::new(&assignment, shared.len())?;
         if let Some(terms) = &assignment.secure_aggregation {
             check_terms(&assignment, terms, &codec)?;
         }
@@ -109,6 +144,23 @@ impl Plan {
     pub(super) fn read_model(&self, file: &[u8]) -> Result<Parameters, CheckpointError> {
         let shared = self.fed_per.as_ref().map_or(&self.whole, |fed_per| fed_per.partition().shared());
         checkpoint::read(file, shared)
+    }
+
+    /// What privacy asks of the round, if the task has a mechanism.
+    pub(super) fn private(&self) -> Option<&PrivateRound> {
+        match &self.codec {
+            UpdateCodec::Plain(_) => None,
+            UpdateCodec::Private(round) => Some(round),
+        }
+    }
+
+    /// Makes it go wrong on purpose.
+    #[cfg(feature = "deliberate-faults")]
+    pub(super) fn with_fault(mut self, fault: Option<crate::faults::Fault>) -> Self {
+        if let UpdateCodec::Private(round) = &mut self.codec {
+            round.fault = fault;
+        }
+        self
     }
 
     /// Whether tensors stay at home.
@@ -129,18 +181,19 @@ impl Plan {
 
 /// What the participants agree on must be what each of them is told to do: length, modulus and headroom of the sum, and by
 /// the digest everything that gives its words their meaning.
-fn check_terms(assignment: &Assignment, terms: &SessionTerms, codec: &Codec) -> Result<(), PlanError> {
+fn check_terms(assignment: &Assignment, terms: &SessionTerms, codec: &UpdateCodec) -> Result<(), PlanError> {
     let encoding = &assignment.encoding;
     let cohort = u32::from(terms.min_cohort)..=u32::from(terms.max_cohort);
     let checks = [
-        ("number of words", terms.words == codec.len() as u64),
         ("modulus", terms.modulus_bits == encoding.modulus_bits),
         ("largest cohort", u32::from(terms.max_cohort) == encoding.max_cohort),
         ("cohort", cohort.contains(&assignment.cohort)),
-        ("bound of an input", terms.input_bound >= codec.input_bound()),
-        ("encoding", terms.application == application_digest(encoding, &assignment.metrics, assignment.privacy.as_ref())),
+        (
+            "encoding",
+            terms.application == application_digest(encoding, &assignment.metrics, assignment.privacy.as_ref()),
+        ),
     ];
-    match checks.iter().find(|(_, holds)| !holds) {
+    match checks.into_iter().chain(codec.fits(terms)).find(|(_, holds)| !holds) {
         Some((what, _)) => Err(PlanError::Terms(what)),
         None => Ok(()),
     }
@@ -174,6 +227,9 @@ pub enum WorkError {
     /// The work was done before.
     #[error("the masks of this round have covered an input already, and cover no second one")]
     MasksUsed,
+    /// The same, where noise is concerned.
+    #[error("noise was drawn for an update of this round already, and is added to no second one")]
+    NoiseUsed,
     /// What came out is not masked.
     #[error("the round has secure aggregation, but the update was not masked")]
     NotMasked,
@@ -201,13 +257,38 @@ impl Masks {
     }
 }
 
+/// What rounding and noise of one private update are drawn from, to be taken once.
+pub(super) struct NoiseSeed(Mutex<Option<Zeroizing<[u8; 32]>>>);
+
+impl NoiseSeed {
+    /// A fresh one.
+    pub(super) fn draw(secrets: &mut dyn CryptoRng) -> Self {
+        let mut seed = Zeroizing::new([0; 32]);
+        secrets.fill_bytes(&mut *seed);
+        Self(Mutex::new(Some(seed)))
+    }
+
+    fn take(&self) -> Result<ChaCha20Rng, WorkError> {
+        let seed = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        seed.map(|seed| ChaCha20Rng::from_seed(*seed)).ok_or(WorkError::NoiseUsed)
+    }
+}
+
+/// What is drawn for one round's work.
+pub(super) struct Draws {
+    /// Shuffling, and rounding where nothing private rests on it.
+    pub(super) seeds: RoundSeeds,
+    /// Rounding and noise of an update that a mechanism makes private.
+    pub(super) noise: NoiseSeed,
+}
+
 /// Evaluate, train, encode, mask.
 pub struct Work {
     plan: Arc<Plan>,
     received: Parameters,
     personal: Option<PersonalTensors>,
     job: TrainingJob,
-    rounding: ChaCha20Rng,
+    draws: Draws,
     /// None if the task is without secure aggregation.
     masks: Option<Masks>,
 }
@@ -226,7 +307,7 @@ impl Work {
         plan: Arc<Plan>,
         received: Parameters,
         personal: Option<PersonalTensors>,
-        seeds: RoundSeeds,
+        draws: Draws,
         masks: Option<Masks>,
     ) -> Self {
         let assignment = &plan.assignment;
@@ -236,10 +317,10 @@ impl Work {
             plan: assignment.training.clone(),
             architecture: assignment.model.architecture.clone(),
             metrics: assignment.metrics.clone(),
-            seed: seeds.training,
+            seed: draws.seeds.training,
             cancel: Cancel::default(),
         };
-        Self { plan, received, personal, job, rounding: seeds.rounding, masks }
+        Self { plan, received, personal, job, draws, masks }
     }
 
     /// Does the work with `trainer`. Takes as long as the trainer does: run it where that hurts nobody.
@@ -278,7 +359,17 @@ impl Work {
         examples: u64,
         metrics: Vec<MetricValue>,
     ) -> Result<MaskedInput, WorkError> {
-        let mut rounding = self.rounding.clone();
+        let mut rng;
+        let encoder = match &self.plan.codec {
+            UpdateCodec::Plain(codec) => {
+                rng = self.draws.seeds.rounding.clone();
+                Encoder::Plain(codec, &mut rng)
+            }
+            UpdateCodec::Private(round) => {
+                rng = self.draws.noise.take()?;
+                Encoder::Private(round, &mut rng)
+            }
+        };
         let signer;
         let cover = match &self.masks {
             Some(masks) => {
@@ -287,8 +378,7 @@ impl Work {
             }
             None => Cover::Nothing,
         };
-        let codec = &self.plan.codec;
-        Ok(pipeline::masked_input(&self.received, shared, examples, metrics, codec, &mut rounding, cover)?)
+        Ok(pipeline::masked_input(&self.received, shared, examples, metrics, encoder, cover)?)
     }
 
     /// Tells the trainer that nobody waits any more.
@@ -296,8 +386,12 @@ impl Work {
         self.job.cancel.cancel();
     }
 
-    /// The metrics the task names, in its order; not measured where the trainer has none of that name.
+    /// The metrics the task names, in its order; not measured where the trainer has none of that name. None at all leave the
+    /// device where a mechanism makes updates private.
     fn in_order(&self, evaluated: &[(String, MetricValue)], trained: &[(String, MetricValue)]) -> Vec<MetricValue> {
+        if self.plan.private().is_some() {
+            return Vec::new();
+        }
         let find = |name: &String| evaluated.iter().chain(trained).find(|(own, _)| own == name);
         let metrics = self.plan.assignment.metrics.iter();
         metrics.map(|name| find(name).map_or_else(MetricValue::default, |(_, value)| *value)).collect()

@@ -16,6 +16,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use client_sdk::identity::Identity;
+use client_sdk::learning::privacy::{PlanRequest, PrivateCodec};
 use client_sdk::learning::{Codec, QuantizationParams};
 use client_sdk::transport::{Abandonment, Place, Transport, TransportError, Upload};
 use rcgen::{BasicConstraints, CertificateParams, CertificateSigningRequestParams, IsCa, Issuer, KeyPair, SanType};
@@ -30,12 +31,13 @@ use secure_agg::{modular, packing, upload};
 use wire::certificate::{Authority, PARTICIPANT_URN, chain_der};
 use wire::participant::{
     Announcement, Answer, Assignment, CheckInReply, CheckInRequest, Encoding, EnrollReply, EnrollRequest, Invitation,
-    ModelRef, Receipt, RenewRequest, SessionTerms, application_digest,
+    ModelRef, PrivacyTerms, Receipt, RenewRequest, SessionTerms, application_digest,
 };
 use wire::problem::{Problem, ProblemType};
 use wire::task::TrainingPlan;
 use wire::{ParticipantId, RoundState, TaskId, Timestamp};
 
+use super::private::derive;
 use super::{Coordinator, Fault, model, sha256, task};
 
 /// Some day on which the certificates hold.
@@ -117,6 +119,8 @@ pub struct World {
     pub bend_dealt: Option<fn(usize, ShareKeys) -> ShareKeys>,
     /// Without secure aggregation, whatever was asked for.
     pub plain: bool,
+    /// With a privacy mechanism; [`World::open`] it again once this is set.
+    pub privacy: Option<PrivacyTerms>,
 }
 
 /// What device so-and-so is told instead.
@@ -194,6 +198,7 @@ impl World {
             bend: None,
             bend_dealt: None,
             plain: false,
+            privacy: None,
         };
         world.open(1, 1);
         world
@@ -207,29 +212,45 @@ impl World {
         let keys = CollectKeys::new(name, model_hash, self.config()).unwrap();
         self.stage = Stage::Selecting(keys, BTreeMap::new());
         (self.cohort, self.dealt, self.given_up) = (vec![], vec![], vec![]);
-        self.sum = vec![0; codec(self.personal).len()];
+        self.sum = vec![0; self.shape().words as usize];
         self.announced.clear();
         self.taken.clear();
     }
 
-    pub fn config(&self) -> SessionConfig {
-        let codec = codec(self.personal);
-        let model = VectorShape {
-            words: codec.len() as u64,
-            modulus_bits: 32,
-            input_bound: codec.input_bound(),
-            noise_margin: 0,
+    /// Of the terms of privacy, as both sides derive it.
+    pub fn grid(&self) -> Option<(PlanRequest, PrivateCodec)> {
+        self.privacy.as_ref().map(|terms| derive(terms, if self.personal { 3 } else { 5 }))
+    }
+
+    fn encoding(&self) -> Encoding {
+        match self.grid() {
+            Some((request, _)) => {
+                Encoding { max_cohort: request.largest_cohort(), max_weight: request.max_weight, ..encoding() }
+            }
+            None => encoding(),
+        }
+    }
+
+    fn shape(&self) -> VectorShape {
+        let (words, input_bound, noise_margin) = match self.grid() {
+            Some((_, codec)) => (codec.len(), codec.input_bound(), codec.noise_margin()),
+            None => (codec(self.personal).len(), codec(self.personal).input_bound(), 0),
         };
+        VectorShape { words: words as u64, modulus_bits: 32, input_bound, noise_margin }
+    }
+
+    pub fn config(&self) -> SessionConfig {
+        let encoding = self.encoding();
         SessionConfig {
             suite: 1,
             min_cohort: 3,
-            max_cohort: 10,
+            max_cohort: encoding.max_cohort as u16,
             max_corrupt: 0,
-            max_dropout: 400_000,
-            min_included: 0,
-            model,
+            max_dropout: if self.privacy.is_some() { 0 } else { 400_000 },
+            min_included: self.privacy.as_ref().map_or(0, |terms| terms.smallest_cohort as u16),
+            model: self.shape(),
             scalars: VectorShape::NONE,
-            application: application_digest(&encoding(), &metrics(), None).0,
+            application: application_digest(&encoding, &metrics(), self.privacy.as_ref()).0,
         }
     }
 
@@ -249,8 +270,9 @@ impl World {
             model: model(self.personal),
             base: ModelRef { version: self.round - 1, sha256: sha256(&file), bytes: file.len() as u64 },
             training: TrainingPlan::default(),
-            encoding: encoding(),
+            encoding: self.encoding(),
             metrics: metrics(),
+            privacy: self.privacy.clone(),
             secure_aggregation: (!self.plain).then(|| self.terms()),
             cohort: self.devices as u32,
             deadline_at: Timestamp(0),
@@ -485,7 +507,8 @@ impl World {
         assert_eq!(upload::digest(body), message.body.digest, "the signature is on this body");
         inputs.push(message);
         let modulus = modular::Modulus::new(32).unwrap();
-        modular::add_assign(&mut self.sum, &packing::unpack(body, codec(self.personal).len(), modulus).unwrap());
+        let words = packing::unpack(body, self.sum.len(), modulus).unwrap();
+        modular::add_assign(&mut self.sum, &words);
         self.taken.insert(("input", device), body.to_vec());
         self.settle();
         Ok(receipt)

@@ -103,6 +103,8 @@ pub struct Device {
     now: Duration,
     pub actions: usize,
     pub events: Vec<Event>,
+    /// What is written and sent, in order.
+    pub log: Vec<&'static str>,
     /// Every record of a round that was ever written.
     pub records: Vec<Zeroizing<Vec<u8>>>,
     pub ended: Option<Result<Outcome, ParticipantError>>,
@@ -110,7 +112,8 @@ pub struct Device {
 
 fn start(index: usize, process: u8, journal: &MemoryJournal, settings: &Settings) -> Machine {
     let load = |name| journal.load(name).unwrap();
-    let saved = Saved { identity: load(snapshot::IDENTITY), round: load(snapshot::ROUND) };
+    let saved =
+        Saved { identity: load(snapshot::IDENTITY), round: load(snapshot::ROUND), privacy: load(snapshot::PRIVACY) };
     let token = Some(Zeroizing::new("token".to_owned()));
     let mut seed = [process; 32];
     seed[0] = index as u8;
@@ -133,6 +136,7 @@ impl Device {
             now: Duration::ZERO,
             actions: 0,
             events: vec![],
+            log: vec![],
             records: vec![],
             ended: None,
         }
@@ -176,10 +180,16 @@ impl Device {
             }
             Action::Send(Request::Answer { what, place, body, .. }) => (*place, kind(*what), body.to_vec()),
             Action::Send(Request::Upload(upload)) => {
+                self.log.push("upload");
                 let signed = upload.signed.as_deref().unwrap_or_default();
                 (upload.place, "input", [&upload.body[..], signed].concat())
             }
             Action::Persist(records) => {
+                self.log.extend(records.iter().filter_map(|record| match record.name.as_str() {
+                    snapshot::PRIVACY => Some("charged"),
+                    snapshot::ROUND => Some("round"),
+                    _ => None,
+                }));
                 let rounds = records.iter().filter(|record| record.name == snapshot::ROUND);
                 self.records.extend(rounds.map(|record| record.bytes.clone()));
                 return;
@@ -220,9 +230,20 @@ impl Device {
             let other = (wanted == name).then(|| Zeroizing::new(bytes.to_vec()));
             other.or_else(|| self.journal.load(wanted).unwrap())
         };
-        let saved = Saved { identity: load(snapshot::IDENTITY), round: load(snapshot::ROUND) };
+        let saved = Saved {
+            identity: load(snapshot::IDENTITY),
+            round: load(snapshot::ROUND),
+            privacy: load(snapshot::PRIVACY),
+        };
         let fresh_key = || unreachable!("the key is in the record");
         Machine::new(self.settings.clone(), None, &saved, fresh_key, [0; 32], secrets([0; 32])).map(|_| ())
+    }
+
+    /// A later process finds this instead of what was written.
+    pub fn rewrite(&mut self, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
+        let mut record = self.journal.load(name).unwrap().unwrap_or_default();
+        change(&mut record);
+        self.journal.save(name, &record).unwrap();
     }
 
     pub fn round_record(&self) -> Zeroizing<Vec<u8>> {

@@ -10,6 +10,7 @@
 
 pub mod cohort;
 pub mod device;
+pub mod private;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -187,6 +188,7 @@ impl Coordinator {
                 max_cohort: 10,
             },
             metrics: vec!["loss".into(), "train_loss".into()],
+            privacy: None,
             secure_aggregation: None,
             cohort: 1,
             deadline_at: Timestamp(0),

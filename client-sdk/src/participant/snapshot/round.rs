@@ -17,6 +17,8 @@ pub(in crate::participant) struct RoundRecord {
     pub(in crate::participant) state: RoundState,
     /// The latest round of each task that a masked input was made for.
     pub(in crate::participant) released: Vec<RoundKey>,
+    /// How many updates had been charged to the privacy ledgers when it was written.
+    pub(in crate::participant) charges: u64,
 }
 
 /// The last round this participant had anything to say in.
@@ -46,6 +48,26 @@ struct Header {
     state: State,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     released: Vec<RoundKey>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    charges: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_zero(charges: &u64) -> bool {
+    *charges == 0
+}
+
+/// What every record of a round says beside the round itself.
+#[derive(Clone, Copy)]
+pub(in crate::participant) struct Beside<'a> {
+    pub(in crate::participant) released: &'a [RoundKey],
+    pub(in crate::participant) charges: u64,
+}
+
+impl Beside<'_> {
+    fn header(self, state: State) -> Header {
+        Header { state, released: self.released.to_vec(), charges: self.charges }
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -81,7 +103,7 @@ struct Upload {
 
 impl RoundRecord {
     pub(in crate::participant) fn decode(record: &[u8]) -> Result<Self, JournalError> {
-        let (Header { state, released }, mut parts) = decode(ROUND, record)?;
+        let (Header { state, released, charges }, mut parts) = decode(ROUND, record)?;
         let state = match state {
             State::Done { place, given_up } => RoundState::Done { place, given_up },
             State::Pending { place, sha256, body_bytes, personal_bytes } => {
@@ -104,7 +126,7 @@ impl RoundRecord {
             }
         };
         parts.end()?;
-        Ok(Self { state, released })
+        Ok(Self { state, released, charges })
     }
 }
 
@@ -119,16 +141,15 @@ fn check(session: &Session) -> Result<(), JournalError> {
 }
 
 impl Pending {
-    pub(in crate::participant) fn encode(&self, released: &[RoundKey]) -> Result<Zeroizing<Vec<u8>>, JournalError> {
+    pub(in crate::participant) fn encode(&self, beside: Beside<'_>) -> Result<Zeroizing<Vec<u8>>, JournalError> {
         let Self { place, sha256, body, personal, session } = self;
         let personal = personal.as_ref().map(|personal| personal.as_slice());
         if let Some(session) = session {
-            return session_parts(session, Some((*sha256, body)), personal, released);
+            return session_parts(session, Some((*sha256, body)), personal, beside);
         }
         let (body_bytes, personal_bytes) = (body.len(), personal.map(<[u8]>::len));
         let state = State::Pending { place: *place, sha256: *sha256, body_bytes, personal_bytes };
-        let header = Header { state, released: released.to_vec() };
-        encode(ROUND, PLAIN, &header, &[body, personal.unwrap_or_default()])
+        encode(ROUND, PLAIN, &beside.header(state), &[body, personal.unwrap_or_default()])
     }
 }
 
@@ -136,16 +157,16 @@ impl Pending {
 pub(in crate::participant) fn encode_session(
     session: &Session,
     personal: Option<&[u8]>,
-    released: &[RoundKey],
+    beside: Beside<'_>,
 ) -> Result<Zeroizing<Vec<u8>>, JournalError> {
-    session_parts(session, None, personal, released)
+    session_parts(session, None, personal, beside)
 }
 
 fn session_parts(
     session: &Session,
     upload: Option<(Digest, &Bytes)>,
     personal: Option<&[u8]>,
-    released: &[RoundKey],
+    beside: Beside<'_>,
 ) -> Result<Zeroizing<Vec<u8>>, JournalError> {
     let (sha256, body) = upload.unzip();
     let body = body.map(|body| &body[..]).unwrap_or_default();
@@ -158,18 +179,16 @@ fn session_parts(
         upload: sha256.map(|sha256| Upload { sha256, body_bytes: body.len() }),
         personal_bytes: personal.map(<[u8]>::len),
     };
-    let header = Header { state, released: released.to_vec() };
-    encode(ROUND, SESSION, &header, &[&session.snapshot, body, personal.unwrap_or_default()])
+    encode(ROUND, SESSION, &beside.header(state), &[&session.snapshot, body, personal.unwrap_or_default()])
 }
 
 /// Nothing of the round is left but that it was.
 pub(in crate::participant) fn encode_done(
     place: Place,
     given_up: Option<AbandonReason>,
-    released: &[RoundKey],
+    beside: Beside<'_>,
 ) -> Result<Zeroizing<Vec<u8>>, JournalError> {
-    let header = Header { state: State::Done { place, given_up }, released: released.to_vec() };
-    encode(ROUND, PLAIN, &header, &[])
+    encode(ROUND, PLAIN, &beside.header(State::Done { place, given_up }), &[])
 }
 
 #[cfg(test)]
@@ -182,6 +201,8 @@ mod tests {
         Place { task: "00000000-0000-0000-0000-000000000001".parse().unwrap(), round: 3, attempt: 1 }
     }
 
+    const NOTHING: Beside<'static> = Beside { released: &[], charges: 0 };
+
     fn pending() -> Pending {
         let body = Bytes::from_static(b"masked input");
         let personal = Some(Zeroizing::new(b"stays".to_vec()));
@@ -191,24 +212,25 @@ mod tests {
     #[test]
     fn updates_come_back() {
         let released = [RoundKey { task: place().task, number: 2 }];
-        let record = RoundRecord::decode(&pending().encode(&released).unwrap()).unwrap();
+        let record =
+            RoundRecord::decode(&pending().encode(Beside { released: &released, charges: 7 }).unwrap()).unwrap();
         let RoundState::Pending(back) = record.state else { panic!("another record") };
         assert_eq!((back.place, &back.body[..]), (place(), &b"masked input"[..]));
         assert_eq!(back.personal.unwrap().as_slice(), b"stays");
-        assert_eq!(record.released, released);
+        assert_eq!((&record.released[..], record.charges), (&released[..], 7));
     }
 
     #[test]
     fn ends_come_back() {
         for reason in [None, Some(AbandonReason::Conditions)] {
-            let record = RoundRecord::decode(&encode_done(place(), reason, &[]).unwrap()).unwrap();
+            let record = RoundRecord::decode(&encode_done(place(), reason, NOTHING).unwrap()).unwrap();
             assert!(matches!(record.state, RoundState::Done { given_up, .. } if given_up == reason));
         }
     }
 
     #[test]
     fn every_damage_is_found() {
-        let record = pending().encode(&[]).unwrap();
+        let record = pending().encode(NOTHING).unwrap();
         for length in 0..record.len() {
             assert!(RoundRecord::decode(&record[..length]).is_err(), "cut at {length}");
         }
@@ -223,9 +245,9 @@ mod tests {
 
     #[test]
     fn a_record_of_a_newer_sdk_is_not_taken_for_damage() {
-        let mut record = encode_done(place(), None, &[]).unwrap().to_vec();
+        let mut record = encode_done(place(), None, NOTHING).unwrap().to_vec();
         record[MAGIC.len()] = 9;
         let error = RoundRecord::decode(&record).map(|_| ()).unwrap_err();
-        assert!(matches!(error, JournalError::TooNew { version: 9, newest: 2, .. }), "{error}");
+        assert!(matches!(error, JournalError::TooNew { version: 9, newest: 3, .. }), "{error}");
     }
 }

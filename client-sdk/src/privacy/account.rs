@@ -1,0 +1,285 @@
+//! What this participant has spent on every task, and whether it may spend more.
+//!
+//! One ledger a task, sealed row by row with SHA-256 over the task and what it promised first: a row that was edited, moved or
+//! taken from another task is found when the app starts, and nothing more is sent to that task. The seals have no secret;
+//! they find accidents and careless hands, not somebody who rewrites the whole journal. Nothing is ever removed: a full
+//! account refuses. It knows no files and no network.
+
+use std::collections::BTreeMap;
+
+use learning::privacy::{Budget, Ledger, LedgerError, Mechanism, Release, SealedRow, View};
+use ring::digest;
+use wire::TaskId;
+
+use super::{PrivacyPolicy, PrivacySpent, PrivateRound, Promise};
+use crate::transport::Place;
+
+/// Most tasks that are remembered.
+const MOST_TASKS: usize = 1000;
+/// Most releases that are remembered, of all tasks.
+const MOST_ROWS: u64 = 50_000;
+/// Longest name of a task that is remembered.
+const NAME_MAX: usize = 64;
+
+/// Why no update is sent to a task. Told to the app; the coordinator learns only that it is so.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error("the task has no privacy mechanism, which this participant demands")]
+    Required,
+    #[error("the task's delta is {delta:e}; this participant takes at most {most:e}")]
+    Delta { delta: f64, most: f64 },
+    #[error("the task promised {promised} when this participant first sent an update, and now says {now}")]
+    Mechanism { promised: &'static str, now: &'static str },
+    #[error("the task promised a noise multiplier of {promised} first, and now says {now}, which is less")]
+    LessNoise { promised: f64, now: f64 },
+    #[error("the task promised a delta of {promised:e} first, and now says {now:e}, which is more")]
+    MoreDelta { promised: f64, now: f64 },
+    #[error("an update of this attempt was charged and sent before; another one would be released for nothing")]
+    Sent,
+    #[error("this participant was in the task's tree before, and the promise of a tree is for whoever is in it once")]
+    Tree,
+    #[error("this participant has sent {0} updates to the task, as many as its promise was planned for")]
+    Rounds(u32),
+    #[error("its privacy budget for the task is used up: {0}")]
+    Budget(LedgerError),
+    #[error("its privacy ledger of the task cannot be trusted, so nothing more is sent to it: {0}")]
+    Damaged(LedgerError),
+    #[error("its privacy ledgers are full: they hold {rows} releases of {tasks} tasks")]
+    Full { rows: u64, tasks: usize },
+}
+
+/// What has been spent.
+pub(crate) struct Account {
+    policy: PrivacyPolicy,
+    tasks: BTreeMap<TaskId, TaskAccount>,
+    /// What was charged last.
+    last: Option<Place>,
+    /// The same, if the process died before the update was kept, so that nothing can have been sent for it.
+    unsent: Option<Place>,
+}
+
+struct TaskAccount {
+    name: String,
+    promise: Promise,
+    ledger: Result<Ledger, Damaged>,
+}
+
+/// Rows that are not what was written; kept as they are.
+struct Damaged {
+    rows: Vec<SealedRow>,
+    error: LedgerError,
+}
+
+/// An account as the journal keeps it.
+#[derive(Default)]
+pub(crate) struct Kept {
+    pub(crate) last: Option<Place>,
+    pub(crate) tasks: Vec<KeptTask>,
+}
+
+/// One task's part of it.
+pub(crate) struct KeptTask {
+    pub(crate) task: TaskId,
+    pub(crate) name: String,
+    pub(crate) promise: Promise,
+    pub(crate) rows: Vec<SealedRow>,
+}
+
+impl Account {
+    /// Opens what was kept. `answered_for` is how many charges the record of the round was written after.
+    pub(crate) fn open(kept: Kept, answered_for: u64, policy: PrivacyPolicy) -> Self {
+        let tasks = kept.tasks.into_iter().map(|KeptTask { task, name, promise, rows }| {
+            let ledger = open(task, &promise, rows.clone(), &policy).map_err(|error| Damaged { rows, error });
+            (task, TaskAccount { name, promise, ledger })
+        });
+        let mut account = Self { policy, tasks: tasks.collect(), last: kept.last, unsent: None };
+        account.unsent = account.last.filter(|_| account.charges() > answered_for);
+        account
+    }
+
+    /// How many releases were ever charged.
+    pub(crate) fn charges(&self) -> u64 {
+        self.tasks.values().map(|account| account.rows().len() as u64).sum()
+    }
+
+    /// For the journal.
+    pub(crate) fn keep(&self) -> Kept {
+        let tasks = self.tasks.iter().map(|(&task, account)| KeptTask {
+            task,
+            name: account.name.clone(),
+            promise: account.promise,
+            rows: account.rows().to_vec(),
+        });
+        Kept { last: self.last, tasks: tasks.collect() }
+    }
+
+    /// For the app.
+    pub(crate) fn spent(&self) -> Vec<PrivacySpent> {
+        self.tasks.iter().map(|(&task, account)| account.spent(task, &self.policy)).collect()
+    }
+
+    /// Whether an update may be made at this place, on these terms; before anything is trained.
+    pub(crate) fn check(&self, place: Place, round: Option<&PrivateRound>) -> Result<(), Refusal> {
+        let account = self.tasks.get(&place.task);
+        let Some(round) = round else {
+            return match account {
+                Some(account) => Err(Refusal::Mechanism {
+                    promised: account.promise.mechanism.as_str(),
+                    now: Mechanism::None.as_str(),
+                }),
+                None if self.policy.required => Err(Refusal::Required),
+                None => Ok(()),
+            };
+        };
+        let now = &round.promise;
+        if let Some(most) = self.policy.max_delta.filter(|most| now.delta > *most) {
+            return Err(Refusal::Delta { delta: now.delta, most });
+        }
+        match account {
+            Some(account) => {
+                account.promise.holds(now)?;
+                self.room(account, place, &round.release)
+            }
+            None => self.first(place.task, now, &round.release),
+        }
+    }
+
+    /// Why nothing could be sent at this place on whatever terms, if that is so: no keys have to be made then.
+    pub(crate) fn is_closed(&self, place: Place) -> Result<(), Refusal> {
+        let Some(account) = self.tasks.get(&place.task) else { return Ok(()) };
+        let like_before = account.rows().last().map(|sealed| {
+            let (round, attempt) = (place.round.into(), place.attempt);
+            Release { round, attempt, ..sealed.row.release }
+        });
+        like_before.map_or(Ok(()), |release| self.room(account, place, &release))
+    }
+
+    /// Charges an update, before it is kept or sent. True if there is something new to be kept.
+    pub(crate) fn charge(&mut self, place: Place, name: &str, round: &PrivateRound) -> Result<bool, Refusal> {
+        self.check(place, Some(round))?;
+        if self.unsent.take() == Some(place) {
+            return Ok(false);
+        }
+        let (task, promise) = (place.task, round.promise);
+        if !self.tasks.contains_key(&task) {
+            let ledger = open(task, &promise, Vec::new(), &self.policy).map_err(Refusal::Budget)?;
+            let name = name.chars().take(NAME_MAX).collect();
+            self.tasks.insert(task, TaskAccount { name, promise, ledger: Ok(ledger) });
+        }
+        if let Some(TaskAccount { promise, ledger: Ok(ledger), .. }) = self.tasks.get_mut(&task) {
+            ledger.charge(round.release, &sealer(task, promise)).map_err(Refusal::Budget)?;
+        }
+        self.last = Some(place);
+        Ok(true)
+    }
+
+    /// A task's first release, before there is an account of it.
+    fn first(&self, task: TaskId, promise: &Promise, release: &Release) -> Result<(), Refusal> {
+        if self.tasks.len() >= MOST_TASKS {
+            return Err(self.full());
+        }
+        let ledger = open(task, promise, Vec::new(), &self.policy).map_err(Refusal::Budget)?;
+        self.fits(&ledger, release)
+    }
+
+    fn room(&self, account: &TaskAccount, place: Place, release: &Release) -> Result<(), Refusal> {
+        let ledger = account.ledger.as_ref().map_err(|damaged| Refusal::Damaged(damaged.error.clone()))?;
+        if self.unsent == Some(place) {
+            return Ok(());
+        }
+        let key = (u64::from(place.round), place.attempt);
+        let releases = ledger.rows().iter().map(|sealed| &sealed.row.release);
+        if releases.map(|release| (release.round, release.attempt)).any(|charged| charged == key) {
+            return Err(Refusal::Sent);
+        }
+        if account.promise.mechanism == Mechanism::Tree && !ledger.rows().is_empty() {
+            return Err(Refusal::Tree);
+        }
+        if ledger.rows().len() as u64 >= account.promise.rounds.into() {
+            return Err(Refusal::Rounds(account.promise.rounds));
+        }
+        self.fits(ledger, release)
+    }
+
+    fn fits(&self, ledger: &Ledger, release: &Release) -> Result<(), Refusal> {
+        if self.charges() >= MOST_ROWS {
+            return Err(self.full());
+        }
+        ledger.would_exceed(release).map(|_| ()).map_err(Refusal::Budget)
+    }
+
+    fn full(&self) -> Refusal {
+        Refusal::Full { rows: self.charges(), tasks: self.tasks.len() }
+    }
+}
+
+impl TaskAccount {
+    fn rows(&self) -> &[SealedRow] {
+        self.ledger.as_ref().map_or_else(|damaged| &damaged.rows[..], Ledger::rows)
+    }
+
+    fn spent(&self, task: TaskId, policy: &PrivacyPolicy) -> PrivacySpent {
+        let last = self.rows().last().map(|sealed| sealed.row.total);
+        PrivacySpent {
+            task,
+            name: self.name.clone(),
+            mechanism: self.promise.mechanism,
+            delta: self.promise.delta,
+            epsilon: last.map_or(0.0, |total| total.cohort_known),
+            server: last.and_then(|total| total.server),
+            releases: self.rows().len() as u64,
+            most_releases: if self.promise.mechanism == Mechanism::Tree { 1 } else { self.promise.rounds },
+            limit: self.promise.limit(policy),
+            damaged: self.ledger.as_ref().err().map(|damaged| damaged.error.to_string()),
+        }
+    }
+}
+
+impl Promise {
+    /// Whether what is promised now is at least what was promised first.
+    fn holds(&self, now: &Self) -> Result<(), Refusal> {
+        if now.mechanism != self.mechanism {
+            let (promised, now) = (self.mechanism.as_str(), now.mechanism.as_str());
+            return Err(Refusal::Mechanism { promised, now });
+        }
+        if now.noise_multiplier < self.noise_multiplier {
+            return Err(Refusal::LessNoise { promised: self.noise_multiplier, now: now.noise_multiplier });
+        }
+        if now.delta > self.delta {
+            return Err(Refusal::MoreDelta { promised: self.delta, now: now.delta });
+        }
+        Ok(())
+    }
+
+    fn limit(&self, policy: &PrivacyPolicy) -> Option<f64> {
+        [self.epsilon, policy.max_epsilon].into_iter().flatten().min_by(f64::total_cmp)
+    }
+}
+
+fn open(task: TaskId, promise: &Promise, rows: Vec<SealedRow>, policy: &PrivacyPolicy) -> Result<Ledger, LedgerError> {
+    let budget = Budget {
+        epsilon: promise.limit(policy),
+        delta: promise.delta,
+        // What a participant can rely on.
+        against: View::CohortKnown,
+        accounting: Default::default(),
+    };
+    Ledger::open(promise.mechanism, budget, rows, &sealer(task, promise))
+}
+
+/// Over the task and what it promised first, too: neither can be changed under the rows.
+fn sealer(task: TaskId, promise: &Promise) -> impl Fn(&[u8]) -> [u8; 32] {
+    let mut prefix = b"tributary participant ledger 1\0".to_vec();
+    prefix.extend_from_slice(task.0.as_bytes());
+    // Numbers and a name: nothing that could fail.
+    prefix.extend(serde_json::to_vec(promise).unwrap_or_default());
+    prefix.push(0);
+    move |bytes| {
+        let mut context = digest::Context::new(&digest::SHA256);
+        context.update(&prefix);
+        context.update(bytes);
+        let mut seal = [0; 32];
+        seal.copy_from_slice(context.finish().as_ref());
+        seal
+    }
+}

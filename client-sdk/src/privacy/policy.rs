@@ -1,0 +1,50 @@
+//! What an app demands, and what it is shown.
+
+use learning::privacy::Mechanism;
+use wire::TaskId;
+
+/// What a participant demands of tasks, beyond what a task promises by itself: it takes part in no more rounds than were
+/// planned, and where a task's budget is meant for those who know who took part, or for the coordinator, no further than it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PrivacyPolicy {
+    /// Refuse tasks without a privacy mechanism.
+    pub required: bool,
+    /// The most this participant spends on one task: epsilon, at the task's delta, to those who know that it took part.
+    pub max_epsilon: Option<f64>,
+    /// Refuse promises that may fail with a larger probability than this.
+    pub max_delta: Option<f64>,
+}
+
+impl PrivacyPolicy {
+    /// Whether any promise could meet it.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.max_epsilon.is_none_or(|epsilon| epsilon > 0.0 && epsilon.is_finite())
+            && self.max_delta.is_none_or(|delta| delta > 0.0 && delta < 1.0)
+    }
+}
+
+/// What taking part in one task has cost this participant so far, by its own ledger.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct PrivacySpent {
+    /// The task.
+    pub task: TaskId,
+    /// Its name.
+    pub name: String,
+    /// How noise gets in.
+    pub mechanism: Mechanism,
+    /// The probability with which the promise may fail.
+    pub delta: f64,
+    /// Spent, to those who see the models and know that this participant took part.
+    pub epsilon: f64,
+    /// Spent to the coordinator itself; none where the coordinator adds the noise and is trusted.
+    pub server: Option<f64>,
+    /// How many updates were charged; one that was made but never summed counts, too.
+    pub releases: u64,
+    /// After how many this participant stops.
+    pub most_releases: u32,
+    /// Before which epsilon it stops, if there is a limit beside their number.
+    pub limit: Option<f64>,
+    /// Why the ledger cannot be trusted, if so: nothing more is sent to this task, and the figures are those last written.
+    pub damaged: Option<String>,
+}

@@ -4,6 +4,7 @@ pub mod accountant;
 pub mod adaptive_clip;
 pub mod audit;
 pub mod discrete_gaussian;
+pub mod inspect;
 pub mod ledger;
 pub mod mechanism;
 pub mod noise;
@@ -17,6 +18,7 @@ pub mod sum;
 
 pub use adaptive_clip::AdaptiveClip;
 pub use discrete_gaussian::{DiscreteGaussian, Sigma};
+pub use inspect::{ImplausiblePrivateUpdate, PrivateInspector};
 pub use ledger::{Budget, Ledger, LedgerError, LedgerRow, Seal, SealedRow, Sealer};
 pub use mechanism::{ClipSpec, Mechanism, OnBudgetEnd, PrivacySpec, SamplingSpec, SpecProblem, TaskFacts, View};
 pub use noise::{NoiseError, NoiseLaw, NoiseSampler, NoiseShares, TreeNoise};

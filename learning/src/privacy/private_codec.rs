@@ -283,6 +283,25 @@ impl PrivateCodec {
         tail(self.sigma.value() * self.params.noise_ceiling).floor() as u64
     }
 
+    pub(super) fn coordinates(&self) -> usize {
+        self.dimension
+    }
+
+    pub(super) fn square_max(&self) -> u64 {
+        self.square_max
+    }
+
+    pub(super) fn count_units(&self) -> u32 {
+        self.count_units
+    }
+
+    /// The word as a signed number.
+    pub(super) fn centred(&self, word: u32) -> i64 {
+        let half = i64::from(half(self.params.modulus_bits)) + 1;
+        let word = i64::from(word);
+        if word < half { word } else { word - 2 * half }
+    }
+
     /// Grid units per 1.0 of an update in a round whose clipping norm is `clip`.
     #[must_use]
     pub fn scale(&self, clip: f64) -> f64 {

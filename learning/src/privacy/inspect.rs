@@ -1,0 +1,135 @@
+//! Judges one encoded private update before it is added to a sum, where there are neither masks nor its own noise to hide it.
+//!
+//! Clipping is the participant's to do, and to its own good. A coordinator that can read updates still refuses one that was
+//! not clipped: it could spoil the sum for everybody.
+
+use super::PrivateCodec;
+
+/// Why an encoded update is none that [`PrivateCodec::encode`] could have yielded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImplausiblePrivateUpdate {
+    /// Too few or too many words.
+    #[error("an update of this task has {expected} words, this one has {got}")]
+    Length {
+        /// The codec's.
+        expected: usize,
+        /// What came.
+        got: usize,
+    },
+    /// Longer than the clipping norm allows.
+    #[error("its squared length is {square} in units of the grid; a clipped update has at most {most}")]
+    NotClipped {
+        /// What the update has.
+        square: u128,
+        /// What it may have.
+        most: u64,
+    },
+    /// Neither within the clipping norm nor beyond.
+    #[error("its last word says neither that it was within the clipping norm nor that it was not")]
+    Count,
+}
+
+/// Takes an update word by word.
+#[derive(Clone, Debug)]
+pub struct PrivateInspector {
+    codec: PrivateCodec,
+    seen: usize,
+    square: u128,
+    count: Option<u32>,
+}
+
+impl PrivateCodec {
+    /// Ready for an update's first word.
+    #[must_use]
+    pub fn inspector(&self) -> PrivateInspector {
+        PrivateInspector { codec: *self, seen: 0, square: 0, count: None }
+    }
+}
+
+impl PrivateInspector {
+    /// Looks at the next word, which must be below 2^b.
+    pub fn push(&mut self, word: u32) {
+        if self.seen < self.codec.coordinates() {
+            self.square += u128::from(self.codec.centred(word).unsigned_abs().pow(2));
+        } else {
+            self.count = Some(word);
+        }
+        self.seen += 1;
+    }
+
+    /// Judges what has come.
+    ///
+    /// # Errors
+    /// Any [`ImplausiblePrivateUpdate`].
+    pub fn finish(self) -> Result<(), ImplausiblePrivateUpdate> {
+        let Self { codec, seen, square, count } = self;
+        if seen != codec.len() {
+            return Err(ImplausiblePrivateUpdate::Length { expected: codec.len(), got: seen });
+        }
+        let most = codec.square_max();
+        if square > u128::from(most) {
+            return Err(ImplausiblePrivateUpdate::NotClipped { square, most });
+        }
+        match count {
+            Some(word) if codec.centred(word).unsigned_abs() != u64::from(codec.count_units()) => {
+                Err(ImplausiblePrivateUpdate::Count)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng as _;
+    use rand_chacha::ChaCha20Rng;
+
+    use super::*;
+    use crate::privacy::PrivateCodecParams;
+    use crate::update::Update;
+
+    fn codec(count_noise: Option<f64>) -> PrivateCodec {
+        PrivateCodec::new(PrivateCodecParams {
+            parameters: 50,
+            modulus_bits: 32,
+            max_cohort: 20,
+            noise_multiplier: 1.0,
+            noise_ceiling: 1.0,
+            rotate: false,
+            wrap_sigmas: None,
+            count_noise,
+            max_weight: 1,
+            expected_cohort: 20.0,
+            expected_weight: 1.0,
+        })
+        .unwrap()
+    }
+
+    fn judge(codec: &PrivateCodec, words: &[u32]) -> Result<(), ImplausiblePrivateUpdate> {
+        let mut inspector = codec.inspector();
+        words.iter().for_each(|&word| inspector.push(word));
+        inspector.finish()
+    }
+
+    #[test]
+    fn takes_what_is_encoded_and_nothing_longer() {
+        for codec in [codec(None), codec(Some(5.0))] {
+            for length in [0.1_f32, 1.0, 30.0] {
+                let update = Update { delta: vec![length; 50], examples: 3, metrics: vec![] };
+                let mut rng = ChaCha20Rng::seed_from_u64(1);
+                let mut words = codec.encode(&update, 1.0, &[0; 32], &mut rng).unwrap().words;
+                assert_eq!(judge(&codec, &words), Ok(()));
+                words[7] = 1 << 30;
+                assert!(matches!(judge(&codec, &words), Err(ImplausiblePrivateUpdate::NotClipped { .. })));
+                words.pop();
+                assert!(matches!(judge(&codec, &words), Err(ImplausiblePrivateUpdate::Length { .. })));
+            }
+        }
+        let codec = codec(Some(5.0));
+        let update = Update { delta: vec![0.0; 50], examples: 3, metrics: vec![] };
+        let mut words = codec.encode(&update, 1.0, &[0; 32], &mut ChaCha20Rng::seed_from_u64(1)).unwrap().words;
+        words[50] = words[50].wrapping_add(1);
+        assert_eq!(judge(&codec, &words), Err(ImplausiblePrivateUpdate::Count));
+    }
+}

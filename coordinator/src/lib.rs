@@ -16,6 +16,7 @@ pub mod work;
 
 mod admission;
 mod ledger;
+mod optimizer;
 mod session;
 mod wiring;
 

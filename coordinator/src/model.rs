@@ -56,8 +56,7 @@ impl TaskModel {
             Some(private) => UpdateCodec::Private { codec: private.codec, noised: private.shares.is_some() },
             None => UpdateCodec::Plain(plain_codec(&encoding, shared.len(), spec.metrics.len())?),
         };
-        let federation::task::ServerOptimizer::FedAvg { learning_rate } = spec.aggregation.optimizer;
-        let optimizer = OptimizerSpec::FedAvg { learning_rate };
+        let optimizer = crate::optimizer::spec(spec.aggregation.optimizer);
         optimizer.check().map_err(|error| wrong("aggregation.optimizer", error))?;
         let session = session_config(spec, &encoding, &codec, private.as_deref())?.map(Arc::new);
         let (metrics, partition) = (spec.metrics.clone(), partition.map(Arc::new));

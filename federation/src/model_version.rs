@@ -22,6 +22,8 @@ pub struct ModelVersion {
     pub parent: Option<u32>,
     /// Clipping norm of the rounds that start from it, finite and above 0; none without a privacy mechanism.
     pub clip: Option<f64>,
+    /// The blob of what the server optimizer goes on from; none for version 0 and for an optimizer without memory.
+    pub optimizer_state: Option<Digest>,
     /// When it was published.
     pub created_at: Timestamp,
 }

@@ -4,6 +4,7 @@
 //! needs is derived from it by [`TaskSpec::round_limits`].
 
 mod check;
+mod optimizer;
 mod privacy;
 
 use std::fmt;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::cohort::{Cohort, Oort, PowerOfChoice, Requirements, RoundRobin, Selector, Stratified, Uniform, round_up};
 use crate::round::{PhaseLimits, RoundLimits, SecureLimits, UnknownName, names};
 pub use check::{Deployment, SpecError};
+pub use optimizer::ServerOptimizer;
 pub use privacy::{Clip, OnBudgetEnd, PrivacyAccounting, PrivacyMechanism, PrivacySpec, PrivacyView, Sampling};
 
 /// Largest cohort a round may have.
@@ -379,29 +381,6 @@ impl SecureAggregationSpec {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, which is meant")]
 fn millionths(fraction: f64) -> u32 {
     (fraction * 1e6).round() as u32
-}
-
-/// How the mean update steps the model.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "name", rename_all = "snake_case", deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub enum ServerOptimizer {
-    /// McMahan et al. 2017: add the mean update, times a learning rate.
-    FedAvg {
-        /// Usually 1.
-        #[serde(default = "one")]
-        learning_rate: f64,
-    },
-}
-
-impl Default for ServerOptimizer {
-    fn default() -> Self {
-        Self::FedAvg { learning_rate: 1.0 }
-    }
-}
-
-fn one() -> f64 {
-    1.0
 }
 
 /// Metrics of the SDK's own trainer: loss and accuracy of the received model on held-out data, and the training loss.

@@ -1,4 +1,5 @@
-//! Makes a released sum the task's next model version: a pure function of two blobs, then one transaction.
+//! Makes a released sum the task's next model version: a pure function of stored blobs (the sum, the base model, what the server
+//! optimizer remembers), then one transaction.
 
 use bytes::Bytes;
 use federation::id::{Digest, RoundKey};
@@ -6,7 +7,7 @@ use federation::model_version::ModelVersion;
 use federation::round::{FailureReason, Round, RoundState};
 use federation::task::{TaskSpec, TaskStatus};
 use federation::time::Timestamp;
-use learning::optimizer::{self, OptimizerState};
+use learning::optimizer::{self, state};
 use learning::{MetricValue, NoisedSum, checkpoint};
 use store::entity::round::RoundMetric;
 use store::{StoreError, Transaction, WakeEvent};
@@ -18,13 +19,23 @@ use super::sums::blocking;
 use super::{Environment, StepError};
 use crate::ledger::forget_tree;
 use crate::model::{Decoded, RoundTerms, TaskModel};
+use crate::optimizer::resume;
 
 /// A model that is not published yet.
 struct Made {
     bytes: Vec<u8>,
+    /// What the next step goes on from, unless that is nothing.
+    optimizer_state: Option<Vec<u8>>,
     metrics: Vec<RoundMetric>,
     /// L2 norm that updates of the next round are scaled down to, under privacy.
     clip: Option<f64>,
+}
+
+/// What a step goes on from.
+struct Base {
+    version: u32,
+    bytes: Bytes,
+    optimizer_state: Option<Bytes>,
 }
 
 /// Why no model was made of a sum.
@@ -51,6 +62,10 @@ pub(super) async fn publish_version(
     };
     let bytes = made.bytes.len() as u64;
     env.fail_point.reached("publish_version: before the blob")?;
+    let optimizer_state = match made.optimizer_state {
+        Some(state) => Some(env.blobs.put_bytes(state.into()).await?),
+        None => None,
+    };
     let sha256 = env.blobs.put_bytes(made.bytes.into()).await?;
     env.fail_point.reached("publish_version: after the blob")?;
 
@@ -63,6 +78,7 @@ pub(super) async fn publish_version(
         round: Some(round.key.number),
         parent: Some(round.base_version),
         clip: made.clip,
+        optimizer_state,
         created_at: now,
     };
     let (holder, version, metrics) = (&*lease, &version, &made.metrics);
@@ -110,7 +126,11 @@ async fn make(
         bytes => bytes?,
     };
     let terms = RoundTerms::new(model.private.as_deref(), base.clip, key, attempt);
-    let base = env.blobs.get(base.sha256).await?;
+    let optimizer_state = match base.optimizer_state {
+        Some(blob) => Some(env.blobs.get(blob).await?),
+        None => None,
+    };
+    let base = Base { version: base_version, bytes: env.blobs.get(base.sha256).await?, optimizer_state };
     let (model, names) = (model.clone(), spec.metrics.clone());
     blocking(move || step(&model, &terms, &names, sum, base)).await.map(Some)
 }
@@ -122,7 +142,7 @@ fn step(
     terms: &RoundTerms,
     names: &[String],
     sum: Bytes,
-    base: Bytes,
+    base: Base,
 ) -> Result<Result<Made, NoModel>, StepError> {
     let garbage = |error: &dyn std::fmt::Display| Ok(Err(NoModel::Garbage(error.to_string())));
     let released = match NoisedSum::from_bytes(&sum) {
@@ -135,16 +155,21 @@ fn step(
         Err(error) => return garbage(&error),
     };
     drop(released);
-    let mut parameters = checkpoint::read(&base, &model.shared)
-        .map_err(|error| StepError::Unworkable(format!("the base model cannot be read: {error}")))?;
+    let unworkable = |what: &str, error: &dyn std::fmt::Display| StepError::Unworkable(format!("{what}: {error}"));
+    let mut parameters = checkpoint::read(&base.bytes, &model.shared)
+        .map_err(|error| unworkable("the base model cannot be read", &error))?;
+    let state = resume(&model.optimizer, &model.shared, base.version, base.optimizer_state.as_ref())
+        .map_err(|error| unworkable("the server optimizer cannot go on from the base model", &error))?;
     drop(base);
-    if let Err(error) = optimizer::step(&model.optimizer, OptimizerState::Empty, &mut parameters, &mean) {
-        return garbage(&error);
-    }
-    match checkpoint::write(&parameters) {
-        Ok(bytes) => {
+    let state = match optimizer::step(&model.optimizer, state, &mut parameters, &mean) {
+        Ok(state) => state,
+        Err(error) => return garbage(&error),
+    };
+    let written = checkpoint::write(&parameters).and_then(|bytes| Ok((bytes, state::write(&state, &model.shared)?)));
+    match written {
+        Ok((bytes, optimizer_state)) => {
             let clip = model.private.as_ref().map(|private| private.next_clip(terms.clip, within_clip));
-            Ok(Ok(Made { bytes, metrics: name(names, &mean.metrics), clip }))
+            Ok(Ok(Made { bytes, optimizer_state, metrics: name(names, &mean.metrics), clip }))
         }
         Err(error) => garbage(&error),
     }

@@ -123,6 +123,7 @@ impl World {
             round: None,
             parent: None,
             clip: None,
+            optimizer_state: None,
             created_at: START,
         };
         let rows: Vec<_> = self.participants.iter().map(|id| participant_row(*id)).collect();

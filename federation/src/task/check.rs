@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Initial, MAX_COHORT, MAX_DEADLINE_MS, MAX_METRICS, MAX_SECURE_COHORT, MIN_SECURE_COHORT, ServerOptimizer, TaskSpec,
+    Initial, MAX_COHORT, MAX_DEADLINE_MS, MAX_METRICS, MAX_SECURE_COHORT, MIN_SECURE_COHORT, TaskSpec,
     is_name,
 };
 
@@ -154,12 +154,7 @@ impl TaskSpec {
 
     fn check_aggregation(&self, checks: &mut Checks) {
         let aggregation = &self.aggregation;
-        let ServerOptimizer::FedAvg { learning_rate } = aggregation.optimizer;
-        checks.require(
-            learning_rate.is_finite() && learning_rate > 0.0,
-            "aggregation.optimizer.learning_rate",
-            "must be positive and finite",
-        );
+        aggregation.optimizer.check(checks);
         for (field, bits) in [
             ("aggregation.modulus_bits", Some(aggregation.modulus_bits)),
             ("secure_aggregation.modulus_bits", self.secure_aggregation.modulus_bits),

@@ -169,6 +169,12 @@ impl OptimizerSpec {
         }
     }
 
+    /// Whether a step leaves a state that the next one needs.
+    #[must_use]
+    pub fn remembers(&self) -> bool {
+        !matches!(self, Self::FedAvg { .. })
+    }
+
     /// Checks the numbers, for when a task is created.
     ///
     /// # Errors

@@ -52,8 +52,8 @@ pub struct Moments {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateError {
-    /// A state of an optimizer without memory, or a file of something else.
-    #[error("this file names no optimizer that it is the state of")]
+    /// Nothing where an optimizer has a memory, a file of something else, or a state for an optimizer without memory.
+    #[error("there is no optimizer's state where one belongs, or one where none does")]
     NoState,
     /// Another optimizer's.
     #[error("this is the state of the optimizer {got:?}, but the task's is {expected:?}")]

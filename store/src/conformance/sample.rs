@@ -140,6 +140,7 @@ pub(super) fn model_version(task: u128, version: u32) -> ModelVersion {
         round: (version > 0).then_some(version),
         parent: version.checked_sub(1),
         clip: (version > 0).then(|| 0.1 * f64::from(version)),
+        optimizer_state: (version > 0).then(|| digest(220 + u8::try_from(version).unwrap())),
         created_at: after(version.into()),
     }
 }

@@ -20,8 +20,9 @@ impl ModelVersions for SqliteTransaction {
         }
         self.insert(
             query(
-                "INSERT INTO model_version (task, version, sha256, bytes, round, parent, clip, created_at)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                "INSERT INTO model_version (task, version, sha256, bytes, round, parent, clip, created_at,
+                                            optimizer_state)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
             )
             .bind(version.task.0)
             .bind(version.version)
@@ -30,7 +31,8 @@ impl ModelVersions for SqliteTransaction {
             .bind(version.round)
             .bind(version.parent)
             .bind(version.clip)
-            .time(version.created_at),
+            .time(version.created_at)
+            .bind(version.optimizer_state.map(|digest| digest.0.to_vec())),
         )
         .await
     }
@@ -71,6 +73,7 @@ fn read(row: &SqliteRow) -> Result<ModelVersion> {
         round: row.optional_small("round")?,
         parent: row.optional_small("parent")?,
         clip: row.optional_real("clip")?,
+        optimizer_state: row.optional_digest("optimizer_state")?,
         created_at: row.time("created_at")?,
     })
 }

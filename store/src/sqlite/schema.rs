@@ -20,6 +20,12 @@ const MIGRATIONS: &[Migration] = &[
         up: include_str!("../../../migrations/sqlite/0002_privacy.up.sql"),
         down: include_str!("../../../migrations/sqlite/0002_privacy.down.sql"),
     },
+    Migration {
+        version: 3,
+        name: "optimizer_state",
+        up: include_str!("../../../migrations/sqlite/0003_optimizer_state.up.sql"),
+        down: include_str!("../../../migrations/sqlite/0003_optimizer_state.down.sql"),
+    },
 ];
 
 /// Takes every missing step.

@@ -132,9 +132,16 @@ async fn prepare(app: &App, spec: TaskSpec) -> Result<(TaskRow, ModelVersion)> {
         rounds_forfeited: 0,
         model_version: 0,
     };
-    let clip = clip_at_first;
-    let version =
-        ModelVersion { task: id, version: 0, sha256, bytes: size, round: None, parent: None, clip, created_at: now };
+    let version = ModelVersion {
+        task: id,
+        version: 0,
+        sha256,
+        bytes: size,
+        round: None,
+        parent: None,
+        optimizer_state: None,
+        created_at: now,
+    };
     Ok((row, version))
 }
 

@@ -43,6 +43,6 @@ pub(in crate::http) async fn show(
 }
 
 fn view(row: ModelVersion) -> ModelView {
-    let ModelVersion { task, version, sha256, bytes, round, parent, clip: _, created_at } = row;
+    let ModelVersion { task, version, sha256, bytes, round, parent, created_at, .. } = row;
     ModelView { task, version, sha256, bytes, round, parent, created_at }
 }

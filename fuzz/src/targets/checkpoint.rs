@@ -1,13 +1,24 @@
-//! Models as files from anywhere. What is read is written to the same values, and read once more.
+//! Models, and what server optimizers remember, as files from anywhere. What is read is written to the same values, and read
+//! once more.
 
 use std::sync::Arc;
 
 use learning::checkpoint::{read, read_layout, write};
+use learning::optimizer::{Moments, OptimizerSpec, OptimizerState, state};
 use learning::parameters::{Layout, Parameters, TensorSpec};
 
 fn known() -> Arc<Layout> {
     let tensor = |name: &str, shape: &[u64]| TensorSpec { name: name.into(), shape: shape.to_vec() };
     Arc::new(Layout::new(vec![tensor("fc1.weight", &[3, 2]), tensor("fc1.bias", &[3]), tensor("scale", &[])]).unwrap())
+}
+
+fn optimizers() -> [OptimizerSpec; 3] {
+    let (learning_rate, beta1, tau) = (0.1, 0.9, 1e-3);
+    [
+        OptimizerSpec::default(),
+        OptimizerSpec::FedAvgM { learning_rate, momentum: 0.9 },
+        OptimizerSpec::FedAdagrad { learning_rate, beta1, tau },
+    ]
 }
 
 /// One input.
@@ -18,6 +29,13 @@ pub fn run(data: &[u8]) {
         let written = write(&parameters).expect("finite values can be written");
         assert_eq!(read(&written, &expected).unwrap().values(), parameters.values());
     }
+    for spec in optimizers() {
+        if let Ok(remembered) = state::read(data, &spec, &expected) {
+            assert_eq!(remembered.optimizer(), Some(spec.name()), "a state of another optimizer was taken");
+            let written = state::write(&remembered, &expected).unwrap().expect("it is not empty");
+            assert_eq!(state::read(&written, &spec, &expected), Ok(remembered));
+        }
+    }
     if let Ok(layout) = read_layout(data) {
         // A file that says what it holds is at least as long as that.
         assert!(layout.len() <= data.len());
@@ -25,7 +43,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// A model of the known layout, and one of another.
+/// A model of the known layout, one of another, and two states.
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut parameters = Parameters::zeros(known());
     for (value, number) in parameters.values_mut().iter_mut().zip(1u8..) {
@@ -33,5 +51,13 @@ pub fn seeds() -> Vec<Vec<u8>> {
     }
     let one = TensorSpec { name: "a".into(), shape: vec![1] };
     let other = Parameters::zeros(Arc::new(Layout::new(vec![one]).unwrap()));
-    vec![write(&parameters).unwrap(), write(&other).unwrap()]
+    let numbers = parameters.values().to_vec();
+    let moments = Moments { first: numbers.clone(), second: numbers.clone() };
+    let state = |state: OptimizerState| state::write(&state, &known()).unwrap().unwrap();
+    vec![
+        write(&parameters).unwrap(),
+        write(&other).unwrap(),
+        state(OptimizerState::FedAvgM { velocity: numbers }),
+        state(OptimizerState::FedAdagrad(moments)),
+    ]
 }

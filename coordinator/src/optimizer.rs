@@ -39,3 +39,37 @@ pub(crate) fn resume(
         None => Err(StateError::NoState),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use learning::TensorSpec;
+
+    use super::*;
+
+    #[test]
+    fn both_crates_mean_the_same_by_a_name() {
+        for name in ["fed_avg", "fed_avg_m", "fed_adagrad", "fed_adam", "fed_yogi"] {
+            let text = serde_json::json!({ "name": name });
+            let named: ServerOptimizer = serde_json::from_value(text.clone()).unwrap();
+            let stepped: OptimizerSpec = serde_json::from_value(text).unwrap();
+            assert_eq!(spec(named), stepped);
+            assert_eq!(serde_json::to_value(named).unwrap(), serde_json::to_value(stepped).unwrap());
+        }
+    }
+
+    #[test]
+    fn goes_on_from_the_state_of_this_model_and_optimizer_only() {
+        let layout = |len| Arc::new(Layout::new(vec![TensorSpec { name: "w".into(), shape: vec![len] }]).unwrap());
+        let momentum = spec(ServerOptimizer::FedAvgM { learning_rate: 1.0, momentum: 0.9 });
+        let adam = spec(ServerOptimizer::FedAdam { learning_rate: 0.1, beta1: 0.9, beta2: 0.99, tau: 1e-3 });
+        let state = OptimizerState::FedAvgM { velocity: vec![1.0, 2.0] };
+        let kept = Bytes::from(state::write(&state, &layout(2)).unwrap().unwrap());
+
+        assert_eq!(resume(&momentum, &layout(2), 3, Some(&kept)), Ok(state));
+        assert_eq!(resume(&momentum, &layout(2), 0, None), Ok(OptimizerState::Empty));
+        assert_eq!(resume(&spec(ServerOptimizer::default()), &layout(2), 3, None), Ok(OptimizerState::Empty));
+        assert_eq!(resume(&momentum, &layout(2), 3, None), Err(StateError::NoState));
+        assert!(matches!(resume(&adam, &layout(2), 3, Some(&kept)), Err(StateError::OtherOptimizer { .. })));
+        assert!(matches!(resume(&momentum, &layout(3), 3, Some(&kept)), Err(StateError::OtherModel(_))));
+    }
+}

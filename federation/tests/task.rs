@@ -171,6 +171,18 @@ fn the_training_plan_is_checked() {
             t.aggregation.optimizer = ServerOptimizer::FedAvg { learning_rate: rate };
         });
     }
+    let tau = 1e-3;
+    for beta in [1.0, -0.1, f64::NAN] {
+        refuses(&["aggregation.optimizer.momentum"], |t| {
+            t.aggregation.optimizer = ServerOptimizer::FedAvgM { learning_rate: 1.0, momentum: beta };
+        });
+        refuses(&["aggregation.optimizer.beta2"], |t| {
+            t.aggregation.optimizer = ServerOptimizer::FedYogi { learning_rate: 0.1, beta1: 0.9, beta2: beta, tau };
+        });
+    }
+    refuses(&["aggregation.optimizer.tau"], |t| {
+        t.aggregation.optimizer = ServerOptimizer::FedAdagrad { learning_rate: 0.1, beta1: 0.0, tau: 0.0 };
+    });
     refuses(&["training.momentum"], |t| t.training.momentum = 1.0);
     refuses(&["training.weight_decay"], |t| t.training.weight_decay = -1.0);
     refuses(&["training.proximal_mu"], |t| t.training.proximal_mu = f64::NAN);

@@ -66,6 +66,7 @@ pub(super) async fn publish_version(
         Some(state) => Some(env.blobs.put_bytes(state.into()).await?),
         None => None,
     };
+    env.fail_point.reached("publish_version: after the optimizer's state")?;
     let sha256 = env.blobs.put_bytes(made.bytes.into()).await?;
     env.fail_point.reached("publish_version: after the blob")?;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use coordinator::work::{Engine, StepError};
 use federation::id::Digest;
-use federation::task::TaskStatus;
+use federation::task::{ServerOptimizer, TaskStatus};
 
 use crate::world::{DieAt, LEASE_TTL, World};
 
@@ -36,7 +36,13 @@ async fn run(world: &World, mut engine: Engine) -> (Vec<Digest>, usize) {
 }
 
 async fn world() -> World {
-    World::with(5, |spec| spec.rounds.count = 2).await
+    World::with(5, |spec| {
+        spec.rounds.count = 2;
+        // The second step goes on from what the first one left.
+        let (learning_rate, beta1, beta2, tau) = (0.1, 0.9, 0.99, 1e-3);
+        spec.aggregation.optimizer = ServerOptimizer::FedAdam { learning_rate, beta1, beta2, tau };
+    })
+    .await
 }
 
 #[tokio::test]
@@ -57,6 +63,7 @@ async fn killed_between_any_two_writes_the_same_versions_are_published() {
         "release_sum: after the blob",
         "release_sum: after the rows",
         "publish_version: before the blob",
+        "publish_version: after the optimizer's state",
         "publish_version: after the blob",
         "publish_version: after the rows",
     ] {

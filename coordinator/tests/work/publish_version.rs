@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use federation::round::{FailureReason, RoundState};
-use federation::task::TaskStatus;
+use federation::task::{ServerOptimizer, TaskStatus};
 use futures_util::FutureExt as _;
-use learning::{checkpoint, optimizer};
+use learning::{MeanUpdate, OptimizerState, checkpoint, optimizer};
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_chacha::ChaCha20Rng;
@@ -23,15 +23,7 @@ async fn the_version_is_the_base_plus_the_weighted_mean() {
     let published = read(&world.blobs.get(versions[1].sha256).await.unwrap());
 
     let mut expected = base.clone();
-    let words = world.model.codec.len();
-    let mut sum = vec![0_u32; words];
-    for participant in &world.participants {
-        let input = world.input(*participant, 1);
-        let input = secure_agg::packing::unpack(&input, words, world.model.modulus).unwrap();
-        secure_agg::modular::add_assign(&mut sum, &input);
-    }
-    let sum = learning::ExactSum::new(sum, world.model.modulus.bits(), 3).unwrap().release_without_noise();
-    let mean = world.model.codec.plain().unwrap().decode(&sum).unwrap();
+    let mean = mean(&world, 1);
     optimizer::step(&world.model.optimizer, Default::default(), &mut expected, &mean).unwrap();
     assert_eq!(published, expected);
     assert_ne!(published, base);
@@ -46,6 +38,68 @@ async fn the_version_is_the_base_plus_the_weighted_mean() {
     assert_eq!((row.model_version, row.round.state), (Some(1), RoundState::Completed));
     assert_eq!((versions[1].round, versions[1].parent), (Some(1), Some(0)));
     assert_eq!(versions[1].bytes, world.blobs.len(versions[1].sha256).await.unwrap().unwrap());
+}
+
+#[tokio::test]
+async fn an_optimizer_goes_on_from_what_it_left_beside_the_base() {
+    let (learning_rate, beta1, beta2, tau) = (0.1, 0.9, 0.99, 1e-3);
+    for optimizer in [
+        ServerOptimizer::FedAvg { learning_rate },
+        ServerOptimizer::FedAvgM { learning_rate, momentum: 0.5 },
+        ServerOptimizer::FedAdagrad { learning_rate, beta1, tau },
+        ServerOptimizer::FedAdam { learning_rate, beta1, beta2, tau },
+        ServerOptimizer::FedYogi { learning_rate, beta1, beta2, tau },
+    ] {
+        let world = World::with(3, |spec| spec.aggregation.optimizer = optimizer).await;
+        let (mut model, mut state) = (world.model.initial(&world.spec).unwrap(), OptimizerState::Empty);
+        for number in 1..=3 {
+            // Another engine each time: nothing is remembered but in rows and blobs.
+            world.run_round(&world.engine(number.into())).await;
+            state = optimizer::step(&world.model.optimizer, state, &mut model, &mean(&world, number)).unwrap();
+            let version = world.versions().await.pop().unwrap();
+            assert_eq!(world.blobs.get(version.sha256).await.unwrap(), checkpoint::write(&model).unwrap());
+            let kept = match version.optimizer_state {
+                Some(blob) => Some(world.blobs.get(blob).await.unwrap().to_vec()),
+                None => None,
+            };
+            assert_eq!(kept, optimizer::state::write(&state, &world.model.shared).unwrap(), "{optimizer:?}");
+            assert_eq!(kept.is_some(), world.model.optimizer.remembers());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_lost_optimizer_state_keeps_the_round_until_its_deadline() {
+    let world = World::with(3, |spec| {
+        spec.aggregation.optimizer = ServerOptimizer::FedAvgM { learning_rate: 1.0, momentum: 0.9 };
+    })
+    .await;
+    let engine = world.engine(1);
+    world.run_round(&engine).await;
+    world.start_round(&engine).await;
+    world.report_all().await;
+    let state = world.versions().await[1].optimizer_state.unwrap();
+    let bytes = world.blobs.get(state).await.unwrap();
+    world.blobs.delete(state).await.unwrap();
+    assert!(engine.step_all().await.is_err());
+    assert_eq!(world.round(2).await.round.state, RoundState::Aggregating);
+    world.blobs.put_bytes(bytes).await.unwrap();
+    engine.step_all().await.unwrap();
+    assert_eq!(world.round(2).await.round.state, RoundState::Completed);
+}
+
+/// The mean of a round in which everybody took part.
+fn mean(world: &World, number: u32) -> MeanUpdate {
+    let words = world.model.codec.len();
+    let mut sum = vec![0_u32; words];
+    for participant in &world.participants {
+        let input = world.input(*participant, number);
+        let input = secure_agg::packing::unpack(&input, words, world.model.modulus).unwrap();
+        secure_agg::modular::add_assign(&mut sum, &input);
+    }
+    let participants = u32::try_from(world.participants.len()).unwrap();
+    let sum = learning::ExactSum::new(sum, world.model.modulus.bits(), participants).unwrap();
+    world.model.codec.plain().unwrap().decode(&sum.release_without_noise()).unwrap()
 }
 
 #[tokio::test]

@@ -4,7 +4,9 @@ use std::collections::HashSet;
 
 use federation::round::RoundState;
 
-use super::sample::{admitted, advance, after, collecting, digest, model_version, moved, participant_id, sharing};
+use super::sample::{
+    admitted, advance, after, collecting, digest, model_version, moved, participant_id, round, sharing,
+};
 use crate::entity::noised_sum::NoisedSumRow;
 use crate::entity::partial_sum::PartialSum;
 use crate::{Result, Store};
@@ -34,6 +36,30 @@ pub async fn needed_blobs_are_named_and_no_others(store: &Store) {
                 assert_eq!(tx.referenced_blobs().await?, needed);
                 assert!(tx.transition_round(open, &moved(open, RoundState::Cancelled, after(3))).await?);
                 assert_eq!(tx.referenced_blobs().await?, HashSet::from([digest(200)]));
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
+/// A step goes on from the version before, or from the one before that if the last one is taken back; older states would
+/// only fill the disk.
+pub async fn states_of_superseded_versions_are_not_needed(store: &Store) {
+    let open = &collecting(store, 1).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                for version in 0..=4 {
+                    tx.insert_model_version(&model_version(1, version)).await?;
+                }
+                let models = (200..=204).map(digest);
+                let needed = |states: &[u8]| models.clone().chain(states.iter().map(|&n| digest(220 + n))).collect();
+                // The open round goes on from version 0, which has none.
+                assert_eq!(tx.referenced_blobs().await?, needed(&[3, 4]));
+                assert!(tx.transition_round(open, &moved(open, RoundState::Cancelled, after(3))).await?);
+                tx.insert_round(&round(1, 2, 1)).await?;
+                assert_eq!(tx.referenced_blobs().await?, needed(&[1, 3, 4]));
                 Ok(())
             })
         })

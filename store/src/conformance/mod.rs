@@ -49,6 +49,7 @@ macro_rules! conformance_tests {
             blob::a_blob_is_read_piece_by_piece,
             blob::blobs_are_deleted_and_listed_by_age,
             blob_reference::needed_blobs_are_named_and_no_others,
+            blob_reference::states_of_superseded_versions_are_not_needed,
             blob_reference::blobs_are_needed_in_every_state_that_has_not_ended,
             check_in::candidates_are_those_ready_with_their_history,
             check_in::check_ins_are_replaced_removed_and_expire,

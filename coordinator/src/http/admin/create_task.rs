@@ -139,6 +139,7 @@ async fn prepare(app: &App, spec: TaskSpec) -> Result<(TaskRow, ModelVersion)> {
         bytes: size,
         round: None,
         parent: None,
+        clip: clip_at_first,
         optimizer_state: None,
         created_at: now,
     };

@@ -18,6 +18,7 @@ use secure_agg::packing;
 use support::cohort::Hub;
 use support::private::{MECHANISMS, derive, terms};
 use wire::participant::{Assignment, PrivacyTerms};
+use wire::task::Clip;
 
 /// An assignment that says what follows from the terms.
 fn assignment(terms: &PrivacyTerms) -> Assignment {
@@ -122,6 +123,20 @@ fn a_weight_is_a_factor_within_the_clip() {
     let scale = derive(&terms, 100).1.scale(terms.clip) / derive(&self::terms("central_gaussian"), 100).1.scale(0.5);
     for (examples, part) in [(1, 0.1), (5, 0.5), (10, 1.0), (5000, 1.0)] {
         assert!((of(&terms, examples) - part * scale * full).abs() < 20.0, "{examples}");
+    }
+}
+
+#[test]
+fn where_the_clip_adapts_one_word_more_says_whether_the_update_was_within_it() {
+    let mut terms = terms("central_gaussian");
+    terms.spec.clip = Some(Clip::Adaptive { quantile: 0.5, initial: 0.5, learning_rate: 0.2 });
+    terms.spec.noise_multiplier = Some(0.1);
+    for clip in [0.5, 0.1] {
+        terms.clip = clip;
+        let (words, codec) = words(&terms, vec![0.02; 100], 1, 5);
+        assert_eq!(words.len(), 101);
+        assert_eq!(words[100] > 0, clip == 0.5, "{words:?}");
+        assert!(length(&words) <= codec.sensitivity());
     }
 }
 

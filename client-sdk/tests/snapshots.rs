@@ -1,5 +1,5 @@
-//! Records written by every version of the SDK still load. `tests/snapshots/v1` was written by version 1, `v2` has what
-//! version 2 added; they are never written again. A new version adds a folder (run an ignored test like those below, then
+//! Records written by every version of the SDK still load. `tests/snapshots/v1` was written by version 1, `v2` and
+//! `v3` have what those versions added; they are never written again. A new version adds a folder (run an ignored test like those below, then
 //! keep what it wrote).
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -138,6 +138,49 @@ async fn on_a_full_disk_nothing_is_sent_that_could_not_be_kept() {
     assert!(matches!(error, ParticipantError::Journal(JournalError::Io { .. })), "{error}");
     assert!(error.to_string().contains("no storage space"), "{error}");
     assert!(coordinator.world(|world| world.sent.is_empty()));
+}
+
+/// A participant of version 3 that has spent something.
+fn of_version_3(privacy: Option<Vec<u8>>) -> Result<Machine, ParticipantError> {
+    let record = |name: &str| Some(Zeroizing::new(std::fs::read(folder("v3").join(name)).unwrap()));
+    let privacy = privacy.map(Zeroizing::new);
+    let saved = Saved { identity: record("identity.record"), round: record("round-done.record"), privacy };
+    let fresh_key = || unreachable!("the key is in the record");
+    Machine::new(in_the_clear(), None, &saved, fresh_key, [0; 32], secrets([0; 32]))
+}
+
+#[test]
+fn what_was_spent_is_still_spent() {
+    let ledger = std::fs::read(folder("v3").join("privacy.record")).unwrap();
+    let machine = of_version_3(Some(ledger)).unwrap();
+    let expected = std::fs::read_to_string(folder("v3").join("spent.txt")).unwrap();
+    assert_eq!(format!("{:#?}\n", machine.privacy_spent()), expected);
+    assert!(matches!(first_request(machine), Request::CheckIn(_)));
+    let error = of_version_3(None).map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("holds 0 releases where 2 were charged"), "{error}");
+}
+
+#[test]
+#[ignore = "wrote the records of version 3, once"]
+fn write_the_ledger_of_version_3() {
+    let folder = folder("v3");
+    std::fs::create_dir_all(&folder).unwrap();
+    let hub = Hub::new(3, 2);
+    hub.world(|world| {
+        world.privacy = Some(support::private::terms("distributed_skellam"));
+        world.open(1, 1);
+    });
+    let mut devices = cohort(&hub);
+    finish(&hub, &mut devices);
+    for (name, file) in [
+        (snapshot::IDENTITY, "identity.record"),
+        (snapshot::ROUND, "round-done.record"),
+        (snapshot::PRIVACY, "privacy.record"),
+    ] {
+        std::fs::write(folder.join(file), devices[0].journal.load(name).unwrap().unwrap()).unwrap();
+    }
+    let spent = devices[0].machine.privacy_spent();
+    std::fs::write(folder.join("spent.txt"), format!("{spent:#?}\n")).unwrap();
 }
 
 /// A session in every state that has a record.

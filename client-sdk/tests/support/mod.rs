@@ -30,7 +30,7 @@ use rand_chacha::ChaCha20Rng;
 use ring::digest;
 use wire::participant::{
     Announcement, Answer, Assignment, CheckInReply, CheckInRequest, Encoding, EnrollReply, EnrollRequest, ModelRef,
-    Receipt, RenewRequest,
+    PrivacyTerms, Receipt, RenewRequest,
 };
 use wire::problem::{Problem, ProblemType};
 use wire::task::{Initial, ModelSpec, TensorDeclaration, TrainingPlan};
@@ -115,6 +115,10 @@ pub struct World {
     pub rounds: u32,
     pub personal: bool,
     pub clip: Option<f32>,
+    /// With a privacy mechanism.
+    pub privacy: Option<PrivacyTerms>,
+    /// Of the round under way; 0 stands for 1.
+    pub attempt: u32,
     /// Spoils each assignment.
     pub tweak: Option<fn(&mut Assignment)>,
     pub faults: BTreeMap<&'static str, VecDeque<Fault>>,
@@ -176,7 +180,7 @@ impl Coordinator {
             task: task(),
             task_name: "task".into(),
             round: world.rounds_done + 1,
-            attempt: 1,
+            attempt: world.attempt.max(1),
             model: model(world.personal),
             base: ModelRef { version: world.rounds_done, sha256: sha256(&file), bytes: file.len() as u64 },
             training: TrainingPlan::default(),
@@ -184,11 +188,11 @@ impl Coordinator {
                 modulus_bits: 32,
                 clip_range: 1.0,
                 clip_norm: world.clip,
-                max_weight: 100,
-                max_cohort: 10,
+                max_weight: if world.privacy.is_some() { 1 } else { 100 },
+                max_cohort: if world.privacy.is_some() { 3 } else { 10 },
             },
             metrics: vec!["loss".into(), "train_loss".into()],
-            privacy: None,
+            privacy: world.privacy.clone(),
             secure_aggregation: None,
             cohort: 1,
             deadline_at: Timestamp(0),

@@ -6,6 +6,7 @@
 
 use federation::id::{RoundKey, TaskId};
 use federation::round::{Round, RoundState};
+use federation::task::PrivacyMechanism;
 use federation::time::Timestamp;
 use learning::privacy::{Ledger, LedgerError, Release, SealedRow};
 use store::entity::privacy_ledger::PrivacyRow;
@@ -116,9 +117,10 @@ pub(crate) async fn charge_unpublished(
     sealer: &Sealer,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let may_be_open = matches!(round.state, RoundState::Unmasking | RoundState::Aggregating);
-    let is_private = task.spec.privacy.is_private();
-    if !is_private || !may_be_open || tx.privacy_row_of(round.key, round.attempt).await?.is_some() {
+    if !task.spec.privacy.is_private()
+        || !may_be_open(task, round)
+        || tx.privacy_row_of(round.key, round.attempt).await?.is_some()
+    {
         return Ok(());
     }
     let private = TaskModel::new(&task.spec).ok().and_then(|model| model.private);
@@ -139,6 +141,18 @@ pub(crate) async fn charge_unpublished(
             tracing::error!(task = %task.id, round = %round.key, "the privacy ledger cannot be charged: {error}");
             Ok(())
         }
+    }
+}
+
+/// Whether the coordinator may have seen what a release would have shown. With local noise and no masks every single upload is
+/// that, from the first one on.
+fn may_be_open(task: &TaskRow, round: &Round) -> bool {
+    let is_seen_singly =
+        task.spec.privacy.mechanism == PrivacyMechanism::Local && !task.spec.secure_aggregation.enabled;
+    match round.state {
+        RoundState::Unmasking | RoundState::Aggregating => true,
+        RoundState::Collecting => is_seen_singly,
+        _ => false,
     }
 }
 

@@ -4,15 +4,18 @@
 
 use federation::round::RoundLimits;
 use federation::task::{Clip, MAX_SECURE_COHORT, Sampling, SpecError, TaskSpec};
+use learning::privacy::mechanism::NOISE_RANGE;
 use learning::privacy::plan::smallest_draw;
 use learning::privacy::{
-    Budget, ClipSpec, Mechanism, NoiseShares, PlanRequest, PrivacySpec, PrivateCodec, Release, SamplingRate,
-    SpecProblem, TaskFacts, plan,
+    Budget, ClipSpec, Mechanism, NoiseShares, PlanError, PlanRequest, PrivacySpec, PrivateCodec, PrivateCodecError,
+    Release, SamplingRate, SpecProblem, TaskFacts, View, plan,
 };
 use wire::participant::PrivacyTerms;
 
 /// The probability with which a Poisson draw may be so small that its round is given up before anybody uploads.
 const FAILING: f64 = 0.01;
+/// The widest words that are summed.
+const MODULUS_BITS_MAX: u8 = 32;
 
 /// A private task's arithmetic.
 #[derive(Clone, Debug)]
@@ -36,24 +39,23 @@ impl Private {
     /// Every field that cannot work.
     pub(crate) fn new(spec: &TaskSpec, parameters: u64) -> Result<Option<Self>, Vec<SpecError>> {
         if !spec.privacy.is_private() {
+            // Whoever asks for a budget and names no mechanism must not believe that there is one.
+            read(spec)?;
             return Ok(None);
         }
         let (read, request, terms) = request(spec, parameters)?;
         let Some(z) = read.noise_multiplier else {
             return Err(wrong("privacy.noise_multiplier", "must have been solved for when the task was created"));
         };
-        let codec = request.codec(z).map_err(|error| wrong("privacy", error))?;
-        if codec.params().wrap_sigmas.is_some() && spec.secure_aggregation.enabled {
-            return Err(wrong(
-                "aggregation.modulus_bits",
-                format!(
-                    "is {}, which leaves no room for sums of {} updates with their noise; 32 does for most models",
-                    request.modulus_bits,
-                    request.largest_cohort()
-                ),
-            ));
-        }
-        let shares = request.shares(&codec).map_err(|error| wrong("privacy.noise_multiplier", error))?;
+        let codec = match request.codec(z) {
+            // A grid that may wrap around is none that a session of secure aggregation takes.
+            Ok(codec) if codec.params().wrap_sigmas.is_none() => codec,
+            Ok(_) | Err(PlanError::Codec(PrivateCodecError::Headroom { .. })) => {
+                return Err(wrong(bits_field(spec), no_room(&request, z)));
+            }
+            Err(error) => return Err(unplanned(&error)),
+        };
+        let shares = request.shares(&codec).map_err(|error| unplanned(&error))?;
         let least = least_cohort(spec, terms.smallest_cohort);
         if least > terms.cohort {
             return Err(wrong(
@@ -133,12 +135,7 @@ impl Private {
     ///
     /// # Errors
     /// Noise that cannot be; a stored task was checked and gives none.
-    pub(crate) fn planned(
-        &self,
-        round: u32,
-        attempt: u32,
-        tree_release: u32,
-    ) -> Result<Release, learning::privacy::PlanError> {
+    pub(crate) fn planned(&self, round: u32, attempt: u32, tree_release: u32) -> Result<Release, PlanError> {
         let mut release = self.request.release(&self.codec)?;
         release.round = round.into();
         release.attempt = attempt;
@@ -158,7 +155,7 @@ impl Private {
         attempt: u32,
         tree_release: u32,
         participants: u32,
-    ) -> Result<Release, learning::privacy::PlanError> {
+    ) -> Result<Release, PlanError> {
         let mut release = self.planned(round, attempt, tree_release)?;
         release.participants = participants;
         if let Some(shares) = self.shares
@@ -170,6 +167,39 @@ impl Private {
     }
 }
 
+/// Which bits would do.
+fn no_room(request: &PlanRequest, noise_multiplier: f64) -> String {
+    let has_room = |bits: &u8| {
+        let codec = PlanRequest { modulus_bits: *bits, ..*request }.codec(noise_multiplier);
+        codec.is_ok_and(|codec| codec.params().wrap_sigmas.is_none())
+    };
+    let remedy = match (request.modulus_bits..=MODULUS_BITS_MAX).find(has_room) {
+        Some(bits) => format!("{bits} bits would do"),
+        None => "no modulus would do: lower the cohort or the noise, or train a smaller model".to_owned(),
+    };
+    let (bits, cohort) = (request.modulus_bits, request.largest_cohort());
+    format!("is {bits}, which leaves no room for sums of {cohort} updates with their noise: {remedy}")
+}
+
+/// The setting that is in force.
+fn bits_field(spec: &TaskSpec) -> &'static str {
+    let secure = &spec.secure_aggregation;
+    let is_its_own = secure.enabled && secure.modulus_bits.is_some();
+    if is_its_own { "secure_aggregation.modulus_bits" } else { "aggregation.modulus_bits" }
+}
+
+/// What there is no plan for, at the field that says so.
+fn unplanned(error: &PlanError) -> Vec<SpecError> {
+    let field = match error {
+        PlanError::Unreachable { .. } => "privacy.epsilon",
+        PlanError::Codec(PrivateCodecError::CountNoise { .. }) => "privacy.clip.adaptive",
+        PlanError::Codec(PrivateCodecError::Sigma(_)) | PlanError::Noise(_) => "privacy.noise_multiplier",
+        PlanError::Range { name: "population" | "cohort" | "smallest_cohort", .. } => "privacy.population",
+        _ => "privacy",
+    };
+    wrong(field, error)
+}
+
 /// Solves for the noise multiplier, if only a budget is given: the task is stored with the solution.
 ///
 /// # Errors
@@ -179,17 +209,50 @@ pub(crate) fn solve(spec: &mut TaskSpec, parameters: u64) -> Result<(), Vec<Spec
         return Ok(());
     }
     spec.privacy.rounds.get_or_insert(spec.rounds.count);
-    let (_, request, _) = request(spec, parameters)?;
-    let plan = plan(&request).map_err(|error| wrong("privacy", error))?;
-    spec.privacy.noise_multiplier = Some(plan.noise_multiplier);
+    let (read, request, _) = request(spec, parameters)?;
+    let solved = match (read.against, spec.privacy.epsilon) {
+        (View::CohortKnown | View::Server, Some(epsilon)) => least_noise(&request, epsilon),
+        _ => plan(&request).map(|plan| plan.noise_multiplier),
+    };
+    spec.privacy.noise_multiplier = Some(solved.map_err(|error| match error {
+        PlanError::Codec(PrivateCodecError::Headroom { .. }) => wrong(bits_field(spec), no_room(&request, 1.0)),
+        error => unplanned(&error),
+    })?);
     Ok(())
 }
 
-fn request(spec: &TaskSpec, parameters: u64) -> Result<(PrivacySpec, PlanRequest, PrivacyTerms), Vec<SpecError>> {
-    // The same words, read by whoever knows what they cost.
+/// The least noise with which the planned rounds cost no more than `epsilon` those who know who took part, and with them the
+/// coordinator where it has a figure: sampling hides nobody from either.
+fn least_noise(request: &PlanRequest, epsilon: f64) -> Result<f64, PlanError> {
+    let (least, most) = (*NOISE_RANGE.start(), *NOISE_RANGE.end());
+    // Noise too small for the mechanism is as good as noise that costs too much.
+    let spent = |z: f64| request.curve(z, 1).map(|points| points.last().map_or(f64::INFINITY, |at| at.1.cohort_known));
+    let is_enough = |z: f64| spent(z).is_ok_and(|spent| spent <= epsilon);
+    let mut high = 1.0;
+    while !is_enough(high) {
+        high *= 2.0;
+        if high > most {
+            return Err(PlanError::Unreachable { wanted: epsilon, most: high / 2.0, best: spent(high / 2.0)? });
+        }
+    }
+    let mut low = least;
+    while high - low > 1e-6 * high {
+        let middle = 0.5 * (low + high);
+        if is_enough(middle) { high = middle } else { low = middle }
+    }
+    Ok(high)
+}
+
+/// The same words, read by whoever knows what they cost.
+fn read(spec: &TaskSpec) -> Result<PrivacySpec, Vec<SpecError>> {
     let read = serde_json::to_value(&spec.privacy).and_then(serde_json::from_value::<PrivacySpec>);
     let read = read.map_err(|error| wrong("privacy", error))?;
     read.check().map_err(problems)?;
+    Ok(read)
+}
+
+fn request(spec: &TaskSpec, parameters: u64) -> Result<(PrivacySpec, PlanRequest, PrivacyTerms), Vec<SpecError>> {
+    let read = read(spec)?;
     let terms = terms(spec, &read)?;
     let facts = TaskFacts {
         cohort: terms.cohort,

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use federation::id::RoundKey;
-use federation::round::Round;
+use federation::round::{Round, RoundState};
 use learning::privacy::{DiscreteGaussian, LedgerError, Mechanism, NoiseError, NoiseShares, TreeNoise};
 use learning::{ExactSum, NoisedSum};
 use rand::SeedableRng as _;
@@ -16,6 +16,7 @@ use store::StoreError;
 use store::entity::task::TaskRow;
 use zeroize::Zeroizing;
 
+use super::lease::Lease;
 use super::{Environment, StepError};
 use crate::ledger::{self, Charge, LedgerFault, NOISE_OF_A_RELEASE, NOISE_OF_A_TREE};
 use crate::private::Private;
@@ -70,6 +71,7 @@ impl From<StoreError> for NoNoise {
 /// Charges the release of `participants` updates and prepares its noise; the charge is to be stored with the noised sum.
 pub(super) async fn prepare(
     env: &Environment,
+    lease: &Lease,
     private: Option<&Arc<Private>>,
     task: &TaskRow,
     round: &Round,
@@ -93,11 +95,11 @@ pub(super) async fn prepare(
     let noise = match (private.mechanism(), private.shares) {
         (_, Some(shares)) => Noise::ByParticipants(shares),
         (Mechanism::Tree, None) => {
-            let seed = seed(env, RoundKey { task: task.id, number: 0 }, 0, NOISE_OF_A_TREE).await?;
+            let seed = seed(env, lease, round, RoundKey { task: task.id, number: 0 }, 0, NOISE_OF_A_TREE).await?;
             Noise::Tree(TreeNoise::new(*seed, private.codec.sigma()), index)
         }
         (_, None) => {
-            let seed = seed(env, key, attempt, NOISE_OF_A_RELEASE).await?;
+            let seed = seed(env, lease, round, key, attempt, NOISE_OF_A_RELEASE).await?;
             let noise = DiscreteGaussian::new(private.codec.sigma());
             Noise::Central(noise, Box::new(ChaCha20Rng::from_seed(*seed)))
         }
@@ -105,9 +107,12 @@ pub(super) async fn prepare(
     Ok((noise, Some(charge)))
 }
 
-/// A seed that is the same whenever this is asked again.
+/// A seed that is the same whenever this is asked again. It is asked for an attempt that has not released: once it has, the
+/// seed is forgotten, and another one would noise the same sum a second time.
 async fn seed(
     env: &Environment,
+    lease: &Lease,
+    round: &Round,
     key: RoundKey,
     attempt: u32,
     purpose: &'static str,
@@ -118,7 +123,15 @@ async fn seed(
     let stored = env
         .store
         .transact("noise seed", |tx| {
-            Box::pin(async move { tx.put_secret_if_absent(key, attempt, purpose, sealed).await })
+            Box::pin(async move {
+                lease.confirm(tx, env.clock.now()).await?;
+                let present = tx.round_attempt(round.key, round.attempt).await?;
+                let is_open = present.is_some_and(|row| row.round.state == RoundState::Aggregating);
+                if !is_open || tx.noised_sum(round.key, round.attempt).await?.is_some() {
+                    return Err(StepError::LeaseLost(format!("{} has been released, or has ended", round.key)));
+                }
+                Ok::<_, StepError>(tx.put_secret_if_absent(key, attempt, purpose, sealed).await?)
+            })
         })
         .await?;
     env.fail_point.reached("release_sum: after the seed")?;

@@ -87,7 +87,8 @@ async fn release(
     let folded = u32::try_from(inputs.len()).unwrap_or(u32::MAX);
     let participants = partial.map_or(0, |sum| sum.inputs).saturating_add(folded);
     let sum = sum_up(env, cache, model, partial.as_ref(), &inputs).await?;
-    let (noise, charge) = match prepare(env, model.private.as_ref(), &situation.task, round, participants).await {
+    let (noise, charge) = match prepare(env, lease, model.private.as_ref(), &situation.task, round, participants).await
+    {
         Ok(prepared) => prepared,
         Err(NoNoise::OverBudget(error)) => return Ok(Err(Withheld::OverBudget(error))),
         Err(NoNoise::Step(error)) => return Err(error),

@@ -6,6 +6,7 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 pub(crate) mod die_at;
+pub(crate) mod private;
 pub(crate) mod secure;
 
 use std::sync::{Arc, Mutex};

@@ -34,7 +34,7 @@ use wire::inspect::{AssignmentView, Page, RoundView};
 use wire::participant::{Announcement, Answer, Assignment, CheckInReply, Invitation};
 use wire::route;
 
-use super::{Reply, TestCoordinator, Who, config, sha256, who};
+use super::{Reply, TestCoordinator, Who, config, private, sha256, who};
 
 /// Longer than any phase of [`spec`].
 pub(crate) const PHASE: Duration = Duration::from_secs(600);
@@ -75,6 +75,8 @@ pub(crate) struct Member {
     pub(crate) masked: Vec<u8>,
     /// What is under the masks.
     pub(crate) words: Vec<u32>,
+    /// The same without the noise that it added.
+    pub(crate) plain: Vec<u32>,
 }
 
 /// Where a participant falls silent.
@@ -123,6 +125,7 @@ impl Member {
             place: None,
             masked: Vec::new(),
             words: Vec::new(),
+            plain: Vec::new(),
         }
     }
 
@@ -281,9 +284,30 @@ impl Member {
         }
     }
 
+    /// Works out what it puts in.
+    fn encode(&mut self, model: &TaskModel) {
+        let place = self.place();
+        let (plain, words) = match &place.privacy {
+            Some(terms) => private::words(place, terms, self.id),
+            None => {
+                let words = words(model, self.id, place.round);
+                (words.clone(), words)
+            }
+        };
+        (self.plain, self.words) = (plain, words);
+    }
+
+    /// Sends its update as it is, where nothing is masked.
+    pub(crate) async fn report(&mut self, t: &TestCoordinator, model: &TaskModel) {
+        self.encode(model);
+        let body = secure_agg::packing::pack(&self.words, model.modulus);
+        let reply = t.send(&self.who, t.upload(self.place(), self.id, &body)).await;
+        assert_eq!(reply.status, 200, "{}", String::from_utf8_lossy(&reply.body));
+    }
+
     /// Masks its update, which it has not sent yet; says what was signed for it.
     pub(crate) async fn mask(&mut self, t: &TestCoordinator, model: &TaskModel) -> MaskedInput {
-        self.words = words(model, self.id, self.place().round);
+        self.encode(model);
         let Received::Ready(masking) = self.receive(t).await else { panic!("what was dealt does not open") };
         let step = masking.mask(self.words.clone(), Vec::new(), &self.signer).unwrap();
         let upload = self.keep(step);
@@ -404,7 +428,8 @@ impl World {
         let mut written = spec(participants);
         change(&mut written);
         let task = t.create_task(&written).await;
-        let spec: TaskSpec = serde_json::from_value(written).unwrap();
+        let stored = t.inner.store.read("test", |tx| Box::pin(async move { tx.task(task).await }));
+        let spec: TaskSpec = stored.await.unwrap().unwrap().spec;
         let mut members = Vec::new();
         for seed in 1..=participants {
             members.push(Member::enroll(&t, u8::try_from(seed).unwrap()).await);

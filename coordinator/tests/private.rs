@@ -1,0 +1,10 @@
+//! Tasks with a privacy mechanism, end to end: what they refuse, release, charge, keep and forget.
+
+#![expect(clippy::unwrap_used, clippy::cast_precision_loss, reason = "helpers of tests are not tests themselves")]
+
+mod support;
+
+#[path = "private/refused.rs"]
+mod refused;
+#[path = "private/released.rs"]
+mod released;

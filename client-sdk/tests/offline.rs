@@ -57,6 +57,17 @@ async fn an_hour_without_network_delays_a_trained_update_and_loses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_task_that_could_read_the_update_is_told_the_loss_if_it_asks_and_not_otherwise() {
+    for asked in [true, false] {
+        let coordinator = Coordinator::new(2);
+        coordinator.world(|world| world.tweak = asked.then_some(|assignment| assignment.report_loss = true));
+        finish(builder(&coordinator).build().unwrap()).await;
+        let wire = coordinator.world(|world| String::from_utf8_lossy(&world.wire).into_owned());
+        assert_eq!(wire.contains("\"level\":18"), asked, "a loss of one half, coarsely");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_poll_never_takes_longer_than_told() {
     let coordinator = Coordinator::new(1);
     coordinator.world(|world| world.offline = true);

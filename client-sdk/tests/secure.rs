@@ -88,6 +88,21 @@ fn keys_that_are_not_taken_are_forgotten_and_the_participant_goes_on() {
     hub.world(|world| world.devices = 1);
 }
 
+#[test]
+fn behind_secure_aggregation_a_loss_is_told_only_if_the_task_asks_and_the_app_agrees() {
+    for (asked, agreed) in [(false, true), (true, false), (true, true)] {
+        let hub = Hub::new(3, 2);
+        hub.world(|world| world.tweak = asked.then_some(|assignment| assignment.report_loss = true));
+        let settings = || policy(|policy| policy.tell_loss = agreed);
+        let mut devices: Vec<_> = (0..3).map(|device| Device::new(device, &hub, settings())).collect();
+        finish(&hub, &mut devices);
+        let told: Vec<_> = devices[0].told.iter().flatten().map(|report| u8::from(report.level)).collect();
+        assert_eq!(devices[0].told[0], None, "before it has trained there is nothing to tell");
+        // The trainer's loss is one half: two levels below one.
+        assert_eq!(told.first(), (asked && agreed).then_some(&18), "asked {asked}, agreed {agreed}");
+    }
+}
+
 fn policy(change: impl FnOnce(&mut SecurityPolicy)) -> Settings {
     let mut settings = Settings::default();
     change(&mut settings.security);

@@ -76,6 +76,7 @@ CREATE TABLE check_in (
     keys_round    INTEGER CHECK (keys_round >= 1),                                     -- number of the round its keys are for
     keys_attempt  INTEGER CHECK (keys_attempt >= 1),                                   -- attempt its keys are for
     keys          BLOB    CHECK (length(keys) <= 4096),                                -- its public keys, as it sent them
+    loss          INTEGER CHECK (loss BETWEEN 0 AND 31),                               -- the training loss it volunteers, coarsely
     PRIMARY KEY (task, participant),
     CHECK ((keys_round IS NULL) = (keys IS NULL) AND (keys_attempt IS NULL) = (keys IS NULL))
 ) STRICT, WITHOUT ROWID;
@@ -173,6 +174,7 @@ CREATE TABLE participation (
     count       INTEGER NOT NULL CHECK (count >= 1),                                   -- assignments, of all attempts
     last_number INTEGER NOT NULL,                                                      -- round of the last one
     last_at     INTEGER NOT NULL,                                                      -- when it was drawn
+    last_duration_ms INTEGER CHECK (last_duration_ms >= 0),                            -- from the draw to the last input it sent
     PRIMARY KEY (task, participant)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX participation_participant ON participation (participant);

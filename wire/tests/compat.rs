@@ -26,6 +26,7 @@ fn every_body_of_version_1_is_still_read() {
     check::<participant::CheckInRequest>("check_in_request", &mut seen);
     check::<participant::CheckInReply>("check_in_reply_assigned", &mut seen);
     check::<participant::CheckInRequest>("check_in_request_with_keys", &mut seen);
+    check::<participant::CheckInRequest>("check_in_request_with_loss", &mut seen);
     check::<participant::CheckInReply>("check_in_reply_assigned_secure", &mut seen);
     check::<participant::CheckInReply>("check_in_reply_invited", &mut seen);
     check::<participant::CheckInReply>("check_in_reply_come_back", &mut seen);
@@ -58,4 +59,7 @@ fn every_body_of_version_1_is_still_read() {
 fn unknown_keys_of_requests_are_refused() {
     let error = serde_json::from_str::<participant::CheckInRequest>(r#"{"examples":1,"exmples":2}"#).unwrap_err();
     assert!(error.to_string().contains("exmples"), "{error}");
+    let loss = r#"{"examples":1,"loss":{"task":"0190b5a0-0000-7000-8000-000000000001","level":32}}"#;
+    let error = serde_json::from_str::<participant::CheckInRequest>(loss).unwrap_err();
+    assert!(error.to_string().contains("from 0 to 31"), "{error}");
 }

@@ -34,7 +34,7 @@ impl CheckIn {
             let wait_ms = u64::try_from(core.settings.wait.as_millis()).unwrap_or(u64::MAX);
             let (task, examples) = (core.settings.task.clone(), core.examples);
             let keys = core.session.as_ref().and_then(Session::keys);
-            Action::Send(Request::CheckIn(CheckInRequest { task, examples, wait_ms, keys }))
+            Action::Send(Request::CheckIn(CheckInRequest { task, examples, wait_ms, keys, loss: core.loss }))
         })
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
-use wire::participant::AbandonReason;
+use wire::participant::{AbandonReason, LossReport};
 use wire::{ParticipantId, RoundKey};
 use zeroize::Zeroizing;
 
@@ -51,6 +51,8 @@ pub(super) struct Core {
     pub(super) account: Account,
     /// The last invitation that was declined: told once.
     pub(super) declined: Option<Place>,
+    /// How the last training went, for a task that asked. Kept in memory alone: after a restart none is told until the next.
+    pub(super) loss: Option<LossReport>,
     /// Not before, on the clock that never jumps: a calendar that does must not make a participant renew all the time.
     pub(super) next_renewal: Duration,
     /// For pauses, shuffling and rounding.

@@ -285,6 +285,7 @@ impl Machine {
             released: released.unwrap_or_default(),
             account,
             declined: None,
+            loss: None,
             next_renewal: Duration::ZERO,
             rng: ChaCha20Rng::from_seed(entropy),
             secrets,

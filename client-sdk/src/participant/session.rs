@@ -35,11 +35,14 @@ pub struct SecurityPolicy {
     pub min_tolerated_corrupt: f64,
     /// Fewest updates in a sum that is opened.
     pub min_included: u16,
+    /// Tell a task that asks for it the loss of the last training, coarsely (32 levels), although the updates are hidden: it
+    /// chooses participants by it. Where the coordinator can read the update it is told anyway.
+    pub tell_loss: bool,
 }
 
 impl Default for SecurityPolicy {
     fn default() -> Self {
-        Self { required: true, min_cohort: 3, min_tolerated_corrupt: 0.0, min_included: 0 }
+        Self { required: true, min_cohort: 3, min_tolerated_corrupt: 0.0, min_included: 0, tell_loss: false }
     }
 }
 

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use wire::participant::AbandonReason;
+use learning::MetricValue;
+use wire::participant::{AbandonReason, LossReport};
+use wire::task::TRAINING_LOSS;
+use wire::{CoarseLoss, TaskId};
 
 use super::core::{Core, Uncharged, persist};
 use super::event::Event;
@@ -46,6 +49,11 @@ impl Train {
             Err(Uncharged::Refused(error)) => return core.refuse(place, &error, None),
             Err(Uncharged::Journal(error)) => return State::Finished(Err(error.into())),
         };
+        // What an epsilon promises does not cover a loss: a private task that asks for one is not told.
+        let asks = self.plan.assignment.report_loss && self.plan.assignment.privacy.is_none();
+        if asks && (self.session.is_none() || core.settings.security.tell_loss) {
+            core.loss = loss_report(place.task, &contribution.trained);
+        }
         match self.pending(&contribution) {
             Ok((pending, signed)) => {
                 let Contribution { evaluated, trained, examples, .. } = contribution;
@@ -71,6 +79,12 @@ impl Train {
         };
         Ok((Pending { place, sha256: *sha256, body: body.clone(), personal, session }, message))
     }
+}
+
+/// The training loss in five bits; nothing if the trainer measured none.
+fn loss_report(task: TaskId, trained: &[(String, MetricValue)]) -> Option<LossReport> {
+    let (_, loss) = trained.iter().find(|(name, metric)| name == TRAINING_LOSS && metric.count > 0)?;
+    Some(LossReport { task, level: CoarseLoss::of(loss.value)? })
 }
 
 fn failed(core: &mut Core, plan: &Plan, error: &WorkError) -> State {

@@ -274,6 +274,7 @@ impl World {
             metrics: metrics(),
             privacy: self.privacy.clone(),
             secure_aggregation: (!self.plain).then(|| self.terms()),
+            report_loss: false,
             cohort: self.devices as u32,
             deadline_at: Timestamp(0),
             remaining_ms: 1 << 40,

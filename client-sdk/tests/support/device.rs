@@ -24,7 +24,7 @@ use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
 use secure_agg::messages::{Body as _, ShareKeys};
 use secure_agg::{MemorySigner, Signer as _, modular};
-use wire::participant::CheckInRequest;
+use wire::participant::{CheckInRequest, LossReport};
 use zeroize::Zeroizing;
 
 use super::cohort::{Hub, Published, TODAY, codec, kind};
@@ -54,7 +54,7 @@ impl Exact {
     pub fn words(device: usize, personal: bool) -> Vec<u32> {
         let codec = codec(personal);
         let delta = Self::delta(device, codec.params().parameters);
-        let metrics = vec![MetricValue { value: 1.5, count: 3 }, MetricValue::default()];
+        let metrics = vec![MetricValue { value: 1.5, count: 3 }, MetricValue { value: 0.5, count: 3 }];
         let update = Update { delta, examples: Self::weight(device), metrics };
         codec.encode(&update, &mut ChaCha20Rng::from_seed([9; 32])).unwrap().words
     }
@@ -66,7 +66,11 @@ impl Trainer for Exact {
         let mut parameters = model.clone();
         let delta = Self::delta(self.device, model.values().len());
         parameters.values_mut().iter_mut().zip(delta).for_each(|(value, delta)| *value += delta);
-        Ok(Trained { parameters, examples: Self::weight(self.device), metrics: vec![] })
+        Ok(Trained {
+            parameters,
+            examples: Self::weight(self.device),
+            metrics: vec![("train_loss".into(), MetricValue { value: 0.5, count: 3 })],
+        })
     }
 
     fn evaluate(&mut self, _: &Parameters, _: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
@@ -105,6 +109,8 @@ pub struct Device {
     pub events: Vec<Event>,
     /// What is written and sent, in order.
     pub log: Vec<&'static str>,
+    /// What each check-in told of its loss.
+    pub told: Vec<Option<LossReport>>,
     /// Every record of a round that was ever written.
     pub records: Vec<Zeroizing<Vec<u8>>>,
     pub ended: Option<Result<Outcome, ParticipantError>>,
@@ -137,6 +143,7 @@ impl Device {
             actions: 0,
             events: vec![],
             log: vec![],
+            told: vec![],
             records: vec![],
             ended: None,
         }
@@ -173,6 +180,9 @@ impl Device {
 
     /// Whatever is said is said alike each time.
     fn remember(&mut self, action: &Action) {
+        if let Action::Send(Request::CheckIn(request)) = action {
+            self.told.push(request.loss);
+        }
         let (place, what, bytes) = match action {
             Action::Send(Request::CheckIn(CheckInRequest { keys: Some(keys), .. })) => {
                 let place = Place { task: keys.task, round: keys.round, attempt: keys.attempt };

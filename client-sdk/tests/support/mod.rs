@@ -194,6 +194,7 @@ impl Coordinator {
             metrics: vec!["loss".into(), "train_loss".into()],
             privacy: world.privacy.clone(),
             secure_aggregation: None,
+            report_loss: false,
             cohort: 1,
             deadline_at: Timestamp(0),
             remaining_ms: 600_000,

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use federation::cohort::CoarseLoss;
 use federation::id::{ParticipantId, TaskId};
 use federation::time::Timestamp;
 use store::entity::check_in::{CheckIn, CheckInKeys};
@@ -34,6 +35,15 @@ struct Shared {
     /// By participant; one entry for each task it checks in for.
     written: Mutex<HashMap<ParticipantId, Vec<CheckIn>>>,
     check_ins_per_second: u32,
+}
+
+/// What a participant says of itself for one task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Offer {
+    /// Training examples it has.
+    pub(crate) examples: u64,
+    /// The training loss it volunteers.
+    pub(crate) loss: Option<CoarseLoss>,
 }
 
 /// A participant's place at the desk.
@@ -163,7 +173,7 @@ impl Desk {
         &self,
         participant: ParticipantId,
         task: TaskId,
-        examples: u64,
+        offer: Offer,
         keys: Option<CheckInKeys>,
         away: Duration,
         now: Timestamp,
@@ -172,14 +182,15 @@ impl Desk {
         let enough = self.written(|written| {
             written.get(&participant).into_iter().flatten().any(|check_in| {
                 check_in.task == task
-                    && check_in.examples == examples
+                    && (check_in.examples, check_in.loss) == (offer.examples, offer.loss)
                     && (keys.is_none() || check_in.keys == keys)
                     && check_in.checked_in_at <= now
                     && check_in.expires_at >= needed
             })
         });
         let expires_at = now.plus(away + GRACE);
-        (!enough).then_some(CheckIn { participant, task, examples, checked_in_at: now, expires_at, keys })
+        let Offer { examples, loss } = offer;
+        (!enough).then_some(CheckIn { participant, task, examples, checked_in_at: now, expires_at, loss, keys })
     }
 
     /// Remembers that a check-in is written.
@@ -237,28 +248,35 @@ mod tests {
         ParticipantId(uuid::Uuid::from_u128(n))
     }
 
+    fn offer(examples: u64) -> Offer {
+        Offer { examples, loss: None }
+    }
+
     const TASK: TaskId = TaskId(uuid::Uuid::from_u128(1));
     const NOW: Timestamp = Timestamp(1_000_000);
 
     fn check_in(desk: &Desk, n: u128) {
-        let check_in = desk.due(who(n), TASK, 5, None, Duration::ZERO, NOW).unwrap();
+        let check_in = desk.due(who(n), TASK, offer(5), None, Duration::ZERO, NOW).unwrap();
         desk.remember(check_in, NOW);
     }
 
     #[test]
     fn a_check_in_is_written_once_until_it_is_about_to_expire() {
         let desk = desk();
-        let due = |now: i64, examples| desk.due(who(1), TASK, examples, None, Duration::from_secs(30), Timestamp(now));
+        let due =
+            |now: i64, examples| desk.due(who(1), TASK, offer(examples), None, Duration::from_secs(30), Timestamp(now));
         let first = due(1_000_000, 5).unwrap();
         assert_eq!(first.expires_at, Timestamp(1_040_000));
         desk.remember(first, NOW);
         let keys = CheckInKeys { round: 1, attempt: 1, advertisement: bytes::Bytes::from_static(b"keys") };
-        let with_keys = || desk.due(who(1), TASK, 5, Some(keys.clone()), Duration::from_secs(30), NOW);
+        let with_keys = || desk.due(who(1), TASK, offer(5), Some(keys.clone()), Duration::from_secs(30), NOW);
         desk.remember(with_keys().expect("keys must be written"), NOW);
         assert_eq!(with_keys(), None, "once");
         assert_eq!(due(1_005_000, 5), None);
         assert!(due(1_005_001, 5).is_some());
         assert!(due(1_000_000, 6).is_some(), "other content");
+        let told = Offer { loss: CoarseLoss::of(1.0), ..offer(5) };
+        assert!(desk.due(who(1), TASK, told, None, Duration::from_secs(30), NOW).is_some(), "it tells a loss now");
         assert!(due(999_999, 5).is_some(), "the clock was set back");
         desk.hear(&WakeEvent::Assigned([who(1)].into()));
         assert!(due(1_000_000, 5).is_some(), "it was drawn");
@@ -289,10 +307,10 @@ mod tests {
         let (desk, random) = (desk(), Random::from_seed(1));
         (0..20_000).for_each(|n| check_in(&desk, n));
         desk.hear(&WakeEvent::Task(TASK));
-        assert_eq!(desk.due(who(7), TASK, 5, None, Duration::ZERO, NOW), None);
+        assert_eq!(desk.due(who(7), TASK, offer(5), None, Duration::ZERO, NOW), None);
         assert!(desk.come_back(Duration::ZERO, &random) >= Duration::from_secs(10));
         desk.hear(&WakeEvent::Lost);
-        assert!(desk.due(who(7), TASK, 5, None, Duration::ZERO, NOW).is_some());
+        assert!(desk.due(who(7), TASK, offer(5), None, Duration::ZERO, NOW).is_some());
     }
 
     #[tokio::test]

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use federation::cohort::{Candidate, History};
 use federation::id::ParticipantId;
 use federation::round::{Assignment, AssignmentState, Round, RoundState, SecureLimits};
-use federation::task::{Draw, TaskSpec};
+use federation::task::{Draw, TRAINING_LOSS, TaskSpec};
 use federation::time::Timestamp;
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
@@ -22,6 +22,9 @@ use super::situation::{eligible, keyed};
 use crate::model::TaskModel;
 use crate::session::{Verified, round_name};
 
+/// Rounds that a strategy learns from.
+const LOOK_BACK: u32 = 4096;
+
 /// Stores cohort, assignments and the next state, as a part of the caller's transaction. `fresh_seed` is used if the
 /// task has no seed of its own. Returns the round as it is then and who was drawn, in the order of ids; nothing if somebody
 /// else changed the round, or if somebody's keys are in the way, who is not checked in any more then. The inner error says
@@ -36,19 +39,20 @@ pub(super) async fn draw_cohort(
     let mut after = round.clone();
     after.state_since = now;
     let mut session = None;
+    let history = history(tx, task, round).await?;
     let mut cohort = match round.limits.secure {
         None => {
             let candidates = eligible(tx, task, round, now).await?;
             let draw = draw(&task.spec, round, candidates.len());
             after.state = RoundState::Collecting;
             after.limits.collect.max = draw.collect_max;
-            select(&task.spec, round, &candidates, draw.cohort, fresh_seed)
+            select(&task.spec, round, &history, &candidates, draw.cohort, fresh_seed)
         }
         Some(limits) => {
             let keyed = keyed(tx, task, round, now).await?;
             let draw = draw(&task.spec, round, keyed.len());
             let (candidates, keys): (Vec<_>, Vec<_>) = keyed.into_iter().unzip();
-            let chosen = select(&task.spec, round, &candidates, draw.cohort, fresh_seed);
+            let chosen = select(&task.spec, round, &history, &candidates, draw.cohort, fresh_seed);
             let ids = candidates.iter().map(|candidate| candidate.participant);
             let keys: HashMap<_, _> = ids.zip(keys).filter(|(id, _)| chosen.contains(id)).collect();
             let (phase, cohort) = match open_session(tx, task, round, keys, now).await? {
@@ -175,17 +179,31 @@ fn assignment(round: &Round, participant: ParticipantId, now: Timestamp) -> Assi
     }
 }
 
+/// What the completed rounds gained, where the strategy asks.
+async fn history(tx: &mut dyn Transaction, task: &TaskRow, round: &Round) -> Result<History, StepError> {
+    let number = round.key.number;
+    if !task.spec.selection.strategy.follows_the_loss() {
+        return Ok(History { round: number, utilities: Vec::new() });
+    }
+    let rows = tx.rounds(task.id, Some(number), LOOK_BACK).await?;
+    let completed = rows.iter().rev().filter(|row| row.round.state == RoundState::Completed);
+    let losses = completed.filter_map(|row| row.metrics.iter().find(|metric| metric.name == TRAINING_LOSS));
+    #[expect(clippy::cast_precision_loss, reason = "a weight")]
+    let utilities = losses.map(|loss| loss.value.max(0.0) * loss.count as f64).collect();
+    Ok(History { round: number, utilities })
+}
+
 fn select(
     spec: &TaskSpec,
     round: &Round,
+    history: &History,
     candidates: &[Candidate],
     count: u32,
     fresh_seed: [u8; 32],
 ) -> Vec<ParticipantId> {
-    let history = History { round: round.key.number, utilities: Vec::new() };
     let seed = spec.selection.seed.map_or(fresh_seed, |seed| draw_seed(seed, round.key.number, round.attempt));
     let rng = &mut ChaCha20Rng::from_seed(seed);
-    spec.selection.strategy.selector().select(candidates, &history, count as usize, rng)
+    spec.selection.strategy.selector().select(candidates, history, count as usize, rng)
 }
 
 /// Another draw for each round and attempt, the same in every process.

@@ -161,6 +161,7 @@ impl World {
                 examples: 10,
                 checked_in_at: now,
                 expires_at: now.plus(Duration::from_secs(3600)),
+                loss: None,
                 keys: None,
             })
             .collect();

@@ -1,10 +1,13 @@
 //! Promises about check-ins.
 
-use federation::cohort::Candidate;
+use federation::cohort::{Candidate, CoarseLoss};
 use federation::id::ParticipantId;
 use federation::round::{AssignmentState, RoundState};
 
-use super::sample::{NOW, after, assignment, collecting, labels, moved, participant, participant_id, round, task_id};
+use super::sample::{
+    NOW, admitted, after, assignment, collecting, labels, moved, participant, participant_id, round, task_id,
+};
+use crate::entity::admitted::Admitted;
 use crate::entity::check_in::{CheckIn, CheckInKeys};
 use crate::{Result, Store, StoreError, Transaction};
 
@@ -16,6 +19,7 @@ fn check_in(n: u8) -> CheckIn {
         examples: n.into(),
         checked_in_at: NOW,
         expires_at: after(100),
+        loss: None,
         keys: None,
     }
 }
@@ -63,6 +67,29 @@ pub async fn candidates_are_those_ready_with_their_history(store: &Store) {
                 assert_eq!(found[1], expected(2, 1, Some((1, NOW))));
                 assert_eq!(found[2], expected(3, 0, None));
                 assert_eq!(tx.candidates(task_id(2), NOW).await?, []);
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
+/// What a selector may go by: the loss of the newest check-in, and how long the last input took to come.
+pub async fn candidates_come_with_their_loss_and_speed(store: &Store) {
+    let open = &collecting(store, 2).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                let loss = CoarseLoss::of(2.3);
+                tx.upsert_check_ins(&[CheckIn { loss, ..check_in(1) }, CheckIn { loss, ..check_in(2) }]).await?;
+                tx.upsert_check_ins(&[check_in(2)]).await?;
+                tx.insert_admitted(&Admitted { accepted_at: after(70), ..admitted(open, 1) }).await?;
+                tx.insert_admitted(&Admitted { accepted_at: after(-5), ..admitted(open, 2) }).await?;
+                let end = moved(open, RoundState::Cancelled, after(80));
+                assert!(tx.transition_round(open, &end).await?);
+                let found = tx.candidates(task_id(1), NOW).await?;
+                let facts: Vec<_> = found.iter().map(|one| (one.loss, one.duration_ms)).collect();
+                assert_eq!(facts, [(loss, Some(70)), (None, Some(0))], "the newest check-in; no time is negative");
                 Ok(())
             })
         })

@@ -52,6 +52,7 @@ macro_rules! conformance_tests {
             blob_reference::states_of_superseded_versions_are_not_needed,
             blob_reference::blobs_are_needed_in_every_state_that_has_not_ended,
             check_in::candidates_are_those_ready_with_their_history,
+            check_in::candidates_come_with_their_loss_and_speed,
             check_in::check_ins_are_replaced_removed_and_expire,
             check_in::keys_stay_until_newer_ones_come,
             concurrency::writers_take_turns_and_lose_nothing,

@@ -197,6 +197,7 @@ async fn check_in(tx: &mut (dyn Transaction + '_), participants: &[u8]) -> Resul
         examples: 1,
         checked_in_at: NOW,
         expires_at: after(100),
+        loss: None,
         keys: Some(keys.clone()),
     };
     tx.upsert_check_ins(&participants.iter().map(check_in).collect::<Vec<_>>()).await

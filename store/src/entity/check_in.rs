@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use federation::cohort::Candidate;
+use federation::cohort::{Candidate, CoarseLoss};
 use federation::id::{ParticipantId, TaskId};
 use federation::time::Timestamp;
 
@@ -21,6 +21,8 @@ pub struct CheckIn {
     pub checked_in_at: Timestamp,
     /// From then on it no longer counts as ready.
     pub expires_at: Timestamp,
+    /// The training loss that it volunteers.
+    pub loss: Option<CoarseLoss>,
     /// Its keys for the next attempt. None: those it gave before stay.
     pub keys: Option<CheckInKeys>,
 }

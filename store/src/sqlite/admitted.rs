@@ -39,6 +39,19 @@ impl AdmittedInputs for SqliteTransaction {
                 .bind(bytes),
             )
             .await?;
+            // A clock that was set back in between makes no participation negative.
+            self.change(
+                query(
+                    "UPDATE participation
+                     SET last_duration_ms = (SELECT max(?5 - assigned_at, 0) FROM assignment
+                                             WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4)
+                     WHERE task = ?1 AND participant = ?4",
+                )
+                .attempt(admitted.round, admitted.attempt)
+                .bind(admitted.participant.0)
+                .time(admitted.accepted_at),
+            )
+            .await?;
             return Ok(Insertion::Inserted);
         }
         let found = self.admitted(admitted.round, admitted.attempt, admitted.participant).await?;

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use federation::cohort::Candidate;
+use federation::cohort::{Candidate, CoarseLoss};
 use federation::id::{ParticipantId, TaskId};
 use federation::time::Timestamp;
 use sqlx::query;
@@ -11,14 +11,15 @@ use sqlx::sqlite::SqliteRow;
 use super::SqliteTransaction;
 use super::row::{Bind as _, Columns as _, each, json, json_ids};
 use crate::entity::check_in::{CheckIn, CheckInKeys, CheckIns};
-use crate::error::Result;
+use crate::error::{Result, StoreError};
 
 /// Everybody ready for task `?1` at `?2`, with more columns and more conditions.
 macro_rules! candidates {
     ($columns:literal, $conditions:literal) => {
         concat!(
             "SELECT check_in.participant, participant.labels, check_in.examples,
-                    coalesce(participation.count, 0) AS participations, last_number, last_at",
+                    coalesce(participation.count, 0) AS participations, last_number, last_at,
+                    check_in.loss, last_duration_ms",
             $columns,
             " FROM check_in
              JOIN participant ON participant.id = check_in.participant
@@ -48,19 +49,20 @@ impl CheckIns for SqliteTransaction {
                     keys.map(|keys| keys.round),
                     keys.map(|keys| keys.attempt),
                     keys.map(|keys| hex::encode(&keys.advertisement)),
+                    check_in.loss,
                 )
             })
             .collect();
         self.change(
             query(
                 "INSERT INTO check_in (task, participant, examples, checked_in_at, expires_at,
-                                       keys_round, keys_attempt, keys)
+                                       keys_round, keys_attempt, keys, loss)
                  SELECT unhex(value ->> 0), unhex(value ->> 1), value ->> 2, value ->> 3, value ->> 4,
-                        value ->> 5, value ->> 6, unhex(value ->> 7)
+                        value ->> 5, value ->> 6, unhex(value ->> 7), value ->> 8
                  FROM json_each(?1) WHERE true
                  ON CONFLICT (task, participant) DO UPDATE
                  SET examples = excluded.examples, checked_in_at = excluded.checked_in_at,
-                     expires_at = excluded.expires_at, keys_round = coalesce(excluded.keys_round, keys_round),
+                     expires_at = excluded.expires_at, loss = excluded.loss, keys_round = coalesce(excluded.keys_round, keys_round),
                      keys_attempt = coalesce(excluded.keys_attempt, keys_attempt),
                      keys = coalesce(excluded.keys, keys)",
             )
@@ -136,7 +138,12 @@ fn candidate(row: &SqliteRow) -> Result<Candidate> {
         examples: row.large("examples")?,
         participations: row.small("participations")?,
         last: row.optional_small("last_number")?.zip(row.optional_time("last_at")?),
-        loss: None,
-        duration_ms: None,
+        loss: row.optional_small("loss")?.map(coarse_loss).transpose()?,
+        duration_ms: row.optional_integer("last_duration_ms")?.map(i64::unsigned_abs),
     })
+}
+
+fn coarse_loss(level: u32) -> Result<CoarseLoss> {
+    let level = u8::try_from(level).map_err(|_| StoreError::Corrupt(format!("{level} is no level of a loss")))?;
+    CoarseLoss::try_from(level).map_err(|error| StoreError::Corrupt(error.to_string()))
 }

@@ -36,6 +36,10 @@ pub struct Assignment {
     /// How the update is hidden from the coordinator; without it the coordinator's operator can read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secure_aggregation: Option<SessionTerms>,
+    /// Asks the participant to tell its training loss, coarsely, with its next check-ins: the task chooses by it. Under secure
+    /// aggregation it may decline.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub report_loss: bool,
     /// Participants in the cohort.
     pub cohort: u32,
     /// When collection closes at the latest, by the coordinator's clock.

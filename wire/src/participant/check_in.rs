@@ -1,5 +1,6 @@
 //! Checking in: "I am here and could work" answered by work, or by when to come back.
 
+use federation::cohort::CoarseLoss;
 use federation::id::TaskId;
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +22,20 @@ pub struct CheckInRequest {
     /// Keys for the round it was invited to; without them it is drawn into rounds without secure aggregation only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys: Option<RoundKeys>,
+    /// How the last training for a task went that asked for it ([`Assignment::report_loss`](super::Assignment::report_loss)).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<LossReport>,
+}
+
+/// A training loss, coarsely: five bits that a participant volunteers, so that tasks may choose by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LossReport {
+    /// The task it was trained for.
+    pub task: TaskId,
+    /// Its level.
+    pub level: CoarseLoss,
 }
 
 /// Answer to a check-in.

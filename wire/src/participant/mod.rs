@@ -8,7 +8,7 @@ mod privacy;
 mod session;
 
 pub use assignment::{Assignment, Encoding, ModelRef};
-pub use check_in::{AbandonReason, AbandonRequest, CheckInReply, CheckInRequest};
+pub use check_in::{AbandonReason, AbandonRequest, CheckInReply, CheckInRequest, LossReport};
 pub use enroll::{EnrollReply, EnrollRequest, RenewRequest};
 pub use masked_input::Receipt;
 pub use privacy::{PrivacyTerms, rotation_seed};

@@ -22,7 +22,7 @@ use wire::certificate::Authority;
 use wire::participant::{Assignment, CheckInReply, CheckInRequest, Invitation, ModelRef, SessionTerms};
 
 use super::answers::{decode, refused};
-use crate::admission::{Fact, InboxError, Waiting};
+use crate::admission::{Fact, InboxError, Offer, Waiting};
 use crate::http::app::App;
 use crate::http::authenticate::Participant;
 use crate::http::extract::Json;
@@ -76,7 +76,7 @@ pub(in crate::http) async fn check_in(
                     Some(invitation) => Some((invitation.task, judge(&app, participant.id, &invitation, &request)?)),
                     None => None,
                 };
-                write(&app, participant.id, &tasks, keys, request.examples, wait).await?;
+                write(&app, participant.id, &tasks, keys, &request, wait).await?;
                 leaving.tasks = tasks;
             }
         }
@@ -111,7 +111,8 @@ impl Drop for Leaving<'_> {
         self.app.desk.forget(self.participant);
         let (participant, examples, now) = (self.participant, self.examples, self.app.now());
         for task in self.tasks.drain(..) {
-            let gone = CheckIn { participant, task, examples, checked_in_at: now, expires_at: now, keys: None };
+            let gone =
+                CheckIn { participant, task, examples, checked_in_at: now, expires_at: now, loss: None, keys: None };
             self.app.inbox.note(Fact::CheckIn(gone));
         }
     }
@@ -264,14 +265,16 @@ async fn write(
     participant: ParticipantId,
     tasks: &[TaskId],
     keys: Option<(TaskId, CheckInKeys)>,
-    examples: u64,
+    request: &CheckInRequest,
     wait: Duration,
 ) -> Result<()> {
     let now = app.now();
     let away = wait + app.desk.away_max();
     for task in tasks {
         let keys = keys.as_ref().filter(|(of, _)| of == task).map(|(_, keys)| keys.clone());
-        if let Some(check_in) = app.desk.due(participant, *task, examples, keys, away, now) {
+        let loss = request.loss.filter(|report| report.task == *task).map(|report| report.level);
+        let offer = Offer { examples: request.examples, loss };
+        if let Some(check_in) = app.desk.due(participant, *task, offer, keys, away, now) {
             app.inbox.submit(Fact::CheckIn(check_in.clone())).await.map_err(unwritten)?;
             app.desk.remember(check_in, now);
         }
@@ -305,6 +308,7 @@ fn assigned(app: &App, participant: ParticipantId, work: Work) -> Result<CheckIn
     let privacy = private.as_ref().map(|private| private.terms(base.clip.unwrap_or(private.initial_clip())));
     let session = terms.session_in(base.clip).map(|config| SessionTerms::from(&*config));
     let encoding = terms.encoding().clone();
+    let report_loss = task.spec.reports_utility();
     let TaskSpec { name, model, training, metrics, .. } = task.spec;
     Ok(CheckInReply::Assigned(Box::new(Assignment {
         task: task.id,
@@ -318,6 +322,7 @@ fn assigned(app: &App, participant: ParticipantId, work: Work) -> Result<CheckIn
         metrics,
         privacy,
         secure_aggregation: session,
+        report_loss,
         cohort: round.round.cohort,
         deadline_at,
         remaining_ms: u64::try_from(deadline_at.since(now).as_millis()).unwrap_or(u64::MAX),

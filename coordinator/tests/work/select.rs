@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use federation::cohort::{CoarseLoss, Oort, PowerOfChoice};
 use federation::id::ParticipantId;
 use federation::round::{AssignmentState, RoundState};
-use federation::task::TaskSpec;
+use federation::task::{Strategy, TaskSpec};
 use federation::time::Clock as _;
 use store::WakeEvent;
 
@@ -132,4 +133,49 @@ async fn the_drawn_are_woken() {
     engine.step_all().await.unwrap();
     assert_eq!(wakes.next().await, Some(WakeEvent::Assigned(world.participants.clone().into())));
     assert_eq!(wakes.next().await, Some(WakeEvent::Round(world.key(1))));
+}
+
+/// Plays rounds by `strategy` in which everybody drawn reports; says who was drawn, as positions among the participants.
+async fn played(strategy: Strategy, losses: [u8; 6], rounds: u32) -> Vec<BTreeSet<usize>> {
+    let world = World::with(6, |spec| {
+        spec.selection.cohort = federation::cohort::Cohort::Count(2);
+        spec.selection.strategy = strategy;
+        spec.selection.seed = Some(3);
+        (spec.rounds.count, spec.rounds.select_min) = (rounds, Some(6));
+    })
+    .await;
+    let engine = world.engine(1);
+    let mut cohorts = Vec::new();
+    for number in 1..=rounds {
+        engine.step_all().await.unwrap();
+        let told = losses.map(|level| CoarseLoss::try_from(level).ok());
+        world.check_in_telling(&world.participants, &told).await;
+        engine.step_all().await.unwrap();
+        let drawn = world.assignments(number).await;
+        let position = |id: &ParticipantId| world.participants.iter().position(|one| one == id).unwrap();
+        cohorts.push(drawn.iter().map(|(id, _)| position(id)).collect());
+        for (id, _) in &drawn {
+            assert!(world.report(*id).await);
+        }
+        engine.step_all().await.unwrap();
+    }
+    cohorts
+}
+
+#[tokio::test]
+async fn a_round_robin_takes_everybody_in_turn() {
+    let cohorts = played(Strategy::RoundRobin, [0; 6], 6).await;
+    for cycle in cohorts.chunks(3) {
+        assert_eq!(cycle.iter().flatten().collect::<BTreeSet<_>>().len(), 6, "{cohorts:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_losses_that_were_told_decide_where_the_strategy_follows_them() {
+    let power = Strategy::PowerOfChoice(PowerOfChoice { candidates: 6 });
+    let cohorts = played(power, [9, 20, 3, 25, 1, 0], 3).await;
+    assert!(cohorts.iter().all(|cohort| *cohort == BTreeSet::from([1, 3])), "{cohorts:?}");
+    let greedy = Oort { exploration: 0.0, exploration_min: 0.0, cutoff: 1.0, clip_quantile: 1.0, ..Oort::default() };
+    let cohorts = played(Strategy::Oort(greedy), [9, 20, 3, 25, 1, 0], 1).await;
+    assert_eq!(cohorts, [BTreeSet::from([1, 3])]);
 }

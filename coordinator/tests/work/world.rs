@@ -12,6 +12,7 @@ use bytes::Bytes;
 use coordinator::model::TaskModel;
 use coordinator::random::Random;
 use coordinator::work::{Engine, Environment, FailPoint, NoFailPoint, WorkConfig};
+use federation::cohort::CoarseLoss;
 use federation::id::{Digest, ParticipantId, RoundKey, TaskId};
 use federation::model_version::ModelVersion;
 use federation::round::{AssignmentState, FailureReason, Round, RoundState};
@@ -152,16 +153,22 @@ impl World {
 
     /// What check-ins store: they are ready for an hour.
     pub(crate) async fn check_in(&self, who: &[ParticipantId]) {
+        self.check_in_telling(who, &vec![None; who.len()]).await;
+    }
+
+    /// The same, each with the training loss that it volunteers.
+    pub(crate) async fn check_in_telling(&self, who: &[ParticipantId], losses: &[Option<CoarseLoss>]) {
         let now = self.clock.now();
         let rows: Vec<_> = who
             .iter()
-            .map(|&participant| CheckIn {
+            .zip(losses)
+            .map(|(&participant, &loss)| CheckIn {
                 participant,
                 task: self.task,
                 examples: 10,
                 checked_in_at: now,
                 expires_at: now.plus(Duration::from_secs(3600)),
-                loss: None,
+                loss,
                 keys: None,
             })
             .collect();

@@ -40,7 +40,7 @@ pub struct TrainingJob {
     pub plan: TrainingPlan,
     /// The task's description of its model, for trainers that bring several.
     pub architecture: Option<serde_json::Value>,
-    /// The metrics the task names; others are dropped.
+    /// The metrics the task names; others are dropped. With a privacy mechanism all of them stay on the device.
     pub metrics: Vec<String>,
     /// For shuffling and the like: repeatable if the participant has a seed, else drawn afresh.
     pub seed: u64,

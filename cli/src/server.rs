@@ -12,7 +12,6 @@ use serde::de::DeserializeOwned;
 use url::Url;
 use wire::inspect::{Page, RoundView, TaskSummary};
 use wire::problem::Problem;
-use wire::task::TaskStatus;
 use wire::{RoundState, TaskId, headers, route};
 
 use crate::failure::{Exit, Failure, Outcome, chain};
@@ -161,7 +160,7 @@ impl Server {
         }
         let tasks: Vec<TaskSummary> = self.list(route::TASKS, usize::MAX).await?;
         let named = || tasks.iter().filter(|task| task.name == id_or_name);
-        let running = |task: &&TaskSummary| matches!(task.status, TaskStatus::Active | TaskStatus::Paused);
+        let running = |task: &&TaskSummary| !task.status.is_terminal();
         named().find(running).or_else(|| named().next()).map(|task| task.id).ok_or_else(|| {
             Failure::new(Exit::NotFound, format!("no task is called `{id_or_name}`; `tributary task list` shows them"))
         })

@@ -63,7 +63,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: token::TokenCommand,
     },
-    /// Plan differential privacy before anybody trains
+    /// Plan differential privacy before anybody trains, and look at what has been spent
     Privacy {
         #[command(subcommand)]
         command: privacy::PrivacyCommand,
@@ -114,7 +114,7 @@ impl Command {
             Self::Model { command } => command.run(output).await,
             Self::Participant { command } => command.run(output).await,
             Self::Token { command } => command.run(output).await,
-            Self::Privacy { command } => command.run(output),
+            Self::Privacy { command } => command.run(output).await,
         }
     }
 }

@@ -6,6 +6,8 @@ use wire::inspect::{AssignmentView, RoundView, TaskView};
 use wire::task::TaskStatus;
 use wire::{RoundState, TaskId, route};
 
+use crate::command::privacy::figure;
+use crate::command::privacy::ledger::spent;
 use crate::command::task;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Align, Output, Table, bytes, duration, when};
@@ -90,6 +92,7 @@ fn table(rounds: &[RoundView]) -> String {
         ("UP", Align::Right),
         ("DOWN", Align::Right),
         ("TIME", Align::Right),
+        ("EPSILON", Align::Right),
         ("METRICS", Align::Left),
     ]);
     for round in rounds {
@@ -103,6 +106,7 @@ fn table(rounds: &[RoundView]) -> String {
             bytes(round.bytes_up),
             bytes(round.bytes_down),
             duration(Duration::from_secs_f64(round.seconds.max(0.0))),
+            round.epsilon.as_ref().map_or_else(|| "-".to_owned(), |spent| figure(spent.published)),
             metrics(round),
         ]);
     }
@@ -150,6 +154,9 @@ fn words(answer: &RoundWithCohort) -> String {
         format!("Metrics     {}", metrics(round)),
         format!("Base        {}", model(round.base.version, &round.base.sha256)),
     ];
+    if let Some(epsilon) = &round.epsilon {
+        lines.push(format!("Privacy     {} after this round", spent(epsilon)));
+    }
     if let Some(session) = &round.secure_aggregation {
         lines.push(format!(
             "Secrecy     of {}: {} shares open a sum, {} may collude; each masks with {} it draws, {} must stay",

@@ -6,7 +6,10 @@ use wire::TaskId;
 use wire::admin::CreateTask;
 use wire::inspect::{TaskSummary, TaskView};
 use wire::route;
+use wire::task::TaskStatus;
 
+use crate::command::privacy::ledger::BUDGET_ADVICE;
+use crate::command::privacy::{figure, mechanism_name};
 use crate::failure::Outcome;
 use crate::output::{Align, Output, Table, number, when};
 use crate::server::{Server, ServerArgs};
@@ -130,6 +133,20 @@ fn show(output: Output, task: &TaskView) {
         ];
         if !task.spec.description.is_empty() {
             lines.insert(1, format!("            {}", task.spec.description));
+        }
+        if task.spec.privacy.is_private() {
+            let privacy = &task.spec.privacy;
+            let budget = privacy.epsilon.map_or_else(|| "no budget".to_owned(), |epsilon| format!("epsilon {}", figure(epsilon)));
+            lines.push(format!(
+                "Privacy     {}, noise multiplier {}, {budget} at delta {:e}; `tributary privacy show {}` tells what is spent",
+                mechanism_name(privacy.mechanism),
+                privacy.noise_multiplier.map_or_else(|| "unknown".to_owned(), figure),
+                privacy.delta.unwrap_or_default(),
+                summary.name
+            ));
+        }
+        if summary.status == TaskStatus::BudgetExhausted {
+            lines.push(BUDGET_ADVICE.to_owned());
         }
         for change in &task.history {
             let why = change.detail.as_deref().map(|detail| format!(": {detail}")).unwrap_or_default();

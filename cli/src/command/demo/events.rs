@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use wire::inspect::{ModelVersionRef, RoundView, SessionView, SumWorkView};
+use wire::inspect::{EpsilonView, ModelVersionRef, PrivacyReport, RoundView, SessionView, SumWorkView};
 use wire::{AssignmentState, Digest, FailureReason, RoundState};
 
 use crate::command::model::Score;
@@ -19,6 +19,9 @@ pub(super) struct Started {
     pub(super) parameters: u64,
     pub(super) seed: u64,
     pub(super) updates_readable_by: String,
+    /// What participants are promised, if anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) privacy: Option<PrivacyReport>,
 }
 
 /// An attempt at a round is over.
@@ -45,6 +48,9 @@ pub(super) struct RoundEvent {
     pub(super) metrics: Option<Score>,
     /// Weighted means of what the cohort measured: the model it received on its own held-out data, and its training.
     pub(super) cohort_metrics: BTreeMap<String, f64>,
+    /// Spent of the privacy budget after this round; none without a mechanism, or before anything was released.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) epsilon: Option<EpsilonView>,
     pub(super) model: Option<ModelVersionRef>,
     pub(super) bytes_up: u64,
     pub(super) bytes_down: u64,
@@ -70,6 +76,7 @@ impl RoundEvent {
             work: round.work,
             metrics,
             cohort_metrics: round.metrics.into_iter().map(|(name, metric)| (name, metric.value)).collect(),
+            epsilon: round.epsilon,
             model: round.model,
             bytes_up: round.bytes_up,
             bytes_down: round.bytes_down,
@@ -101,9 +108,37 @@ pub(super) struct Finished {
     pub(super) loss: f64,
     pub(super) model: ModelFile,
     pub(super) seconds: f64,
+    /// What the federation told about its participants at most, where something was promised.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) privacy: Option<Spent>,
     /// The same model trained on the pooled data, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) centralized: Option<Score>,
+}
+
+/// Where the privacy ledger stands.
+#[derive(Clone, Debug, serde::Serialize)]
+pub(super) struct Spent {
+    pub(super) epsilon: EpsilonView,
+    pub(super) delta: f64,
+    /// What could be spent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) budget: Option<f64>,
+    pub(super) noise_multiplier: Option<f64>,
+    /// The clipping norm of the next round.
+    pub(super) clip: f64,
+}
+
+impl Spent {
+    pub(super) fn of(report: &PrivacyReport) -> Self {
+        Self {
+            epsilon: report.spent.clone(),
+            delta: report.spec.delta.unwrap_or_default(),
+            budget: report.spec.epsilon,
+            noise_multiplier: report.spec.noise_multiplier,
+            clip: report.clip,
+        }
+    }
 }
 
 /// A model on this machine.

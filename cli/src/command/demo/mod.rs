@@ -10,12 +10,14 @@ use std::time::Duration;
 use client_sdk::models::Architecture;
 use client_sdk::train::DeviceChoice;
 use datasets::Dataset;
+use federation::task::PrivacySpec;
 use wire::admin::CreateTask;
-use wire::inspect::TaskView;
+use wire::inspect::{PrivacyReport, TaskView};
 use wire::route;
 use wire::task::{MIN_SECURE_COHORT, TrainingPlan};
 
 use crate::command::model::Score;
+use crate::command::privacy::ledger;
 use crate::data::{self, DataArgs, Model};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, duration, number};
@@ -24,13 +26,15 @@ use crate::{signal, task_file};
 mod centralized;
 mod events;
 mod plan;
+mod privacy;
 mod rounds;
 mod table;
 mod vanish;
 mod world;
 
-use events::{Finished, ModelFile, Started};
+use events::{Finished, ModelFile, Spent, Started};
 use plan::{DropPlan, TaskInput, TrainingArgs};
+use privacy::PrivacyArg;
 use rounds::{Last, Rounds, blocking};
 use table::LiveTable;
 use world::{Settings, World};
@@ -55,6 +59,10 @@ pub(crate) struct Demo {
     /// Let the coordinator read every update: no secure aggregation
     #[arg(long)]
     insecure_aggregation: bool,
+    /// Differential privacy: epsilon=E or noise=Z, and delta=D, mechanism=M, clip=S or clip=adaptive, sampling=poisson or fixed,
+    /// rounds=T, accounting=close; for example epsilon=8,delta=1e-5
+    #[arg(long, value_name = "KEY=VALUE,…")]
+    privacy: Option<PrivacyArg>,
     #[command(flatten)]
     training: TrainingArgs,
     /// Participants that train at once [default: one per core]
@@ -119,6 +127,14 @@ impl Demo {
         Ok(())
     }
 
+    /// What participants are promised, if anything.
+    fn promise(&self) -> Outcome<Option<PrivacySpec>> {
+        let participants = self.data.participants;
+        let cohort = self.cohort.unwrap_or(participants);
+        let spec = |arg: &PrivacyArg| arg.spec(cohort, participants, self.rounds, !self.insecure_aggregation);
+        self.privacy.as_ref().map(spec).transpose()
+    }
+
     fn check(&self) -> Outcome {
         if !(0.0..1.0).contains(&self.drop) {
             return Err(Failure::new(Exit::Usage, "--drop is a probability, at least 0 and below 1"));
@@ -136,7 +152,7 @@ impl Demo {
                 let detail = format!("--cohort {cohort} is above --participants {}", self.data.participants);
                 Err(Failure::new(Exit::Usage, detail))
             }
-            _ => Ok(()),
+            _ => self.promise().map(|_| ()),
         }
     }
 
@@ -148,7 +164,7 @@ impl Demo {
         let mut world = World::start(folder).await?;
         let threads = self.threads.map_or_else(cores, |threads| threads as usize);
         let drops = DropPlan { probability: self.drop, seed: scene.seed, secure: !self.insecure_aggregation };
-        let settings = Settings { device, threads, drops, seed: scene.seed };
+        let settings = Settings { device, threads, drops, seed: scene.seed, private: self.privacy.is_some() };
         let shards = std::mem::take(&mut scene.shards);
         world.enroll(shards, &folder.join("participants"), &settings, output).await?;
         let input = TaskInput {
@@ -160,16 +176,21 @@ impl Demo {
             cohort: self.cohort.unwrap_or(self.data.participants),
             most_examples,
             secure: !self.insecure_aggregation,
+            privacy: self.promise()?,
         };
         let spec = input.spec()?;
         if let Some(file) = &self.task_file {
             task_file::write(file, &spec)?;
         }
         let task: TaskView = world.server.post(route::TASKS, &CreateTask { spec }, None).await?;
-        self.announce(&world, &scene, &task, output);
+        let report = match task.spec.privacy.is_private() {
+            true => Some(ledger::get(&world.server, task.summary.id).await?),
+            false => None,
+        };
+        self.announce(&world, &scene, &task, report.as_ref(), output);
         world.open();
 
-        let table = LiveTable::new(output);
+        let table = LiveTable::new(output, report.is_some());
         let rounds = Rounds { task: task.summary.id, count: self.rounds, scene: &scene, table: &table, output };
         let last = rounds.run(&mut world).await?;
         world.dismiss().await;
@@ -182,12 +203,17 @@ impl Demo {
         };
         table.finish();
         let path = self.save(folder, &last)?;
+        let privacy = match report {
+            Some(_) => Some(ledger::get(&world.server, task.summary.id).await?),
+            None => None,
+        };
         let finished = Finished {
-            rounds: self.rounds,
+            rounds: last.rounds,
             accuracy: last.score.accuracy,
             loss: last.score.loss,
             model: ModelFile { path, sha256: last.model.sha256 },
             seconds: last.seconds,
+            privacy: privacy.as_ref().map(Spent::of),
             centralized,
         };
         self.conclude(&finished, output);
@@ -208,7 +234,7 @@ impl Demo {
         })
     }
 
-    fn announce(&self, world: &World, scene: &Scene, task: &TaskView, output: Output) {
+    fn announce(&self, world: &World, scene: &Scene, task: &TaskView, report: Option<&PrivacyReport>, output: Output) {
         let started = Started {
             url: world.url.clone(),
             participants: self.data.participants,
@@ -218,6 +244,7 @@ impl Demo {
             parameters: task.summary.parameters,
             seed: scene.seed,
             updates_readable_by: task.updates_readable_by.clone(),
+            privacy: report.cloned(),
         };
         output.event("started", &started);
         output.line(format!("Data         {}", started.data));
@@ -237,6 +264,7 @@ impl Demo {
             "Training     {} epochs a round, batches of {}, learning rate {}; seed {}",
             plan.epochs, plan.batch_size, plan.learning_rate, scene.seed
         ));
+        report.map(privacy::words).into_iter().flatten().for_each(|line| output.line(line));
         output.line("");
     }
 
@@ -275,6 +303,7 @@ impl Demo {
                 score.loss
             ));
         }
+        finished.privacy.iter().flat_map(privacy::spent_words).for_each(|line| output.line(line));
         output.line(format!("Model: {} (sha256 {})", finished.model.path.display(), finished.model.sha256));
         if !self.inspect {
             output.line("To look around, add --inspect: the coordinator then stays, and `tributary round show demo 1` tells more.");

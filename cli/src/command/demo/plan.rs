@@ -5,11 +5,13 @@
 use client_sdk::models::Architecture;
 use datasets::Dataset;
 use federation::cohort::Cohort;
+use federation::task::{PrivacyMechanism, PrivacySpec};
 use ring::digest::{Context, SHA256};
 use wire::task::{
     AggregationSpec, ModelSpec, RoundsSpec, SecureAggregationSpec, SelectionSpec, TaskSpec, TrainingPlan,
 };
 
+use super::privacy;
 use crate::data::{self, DataArgs, Source};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::task_file;
@@ -20,6 +22,8 @@ pub(super) const TASK: &str = "demo";
 const DEADLINE_MS: u64 = 3_600_000;
 /// Failed attempts at one round before the task is paused.
 const MAX_ATTEMPTS: u32 = 3;
+/// The same where a cohort may be drawn so small that its round is given up before it begins.
+const MAX_DRAWS: u32 = 100;
 /// Levels an update's smallest weight keeps, at least, on either side of zero.
 const LEVELS: u32 = 256;
 
@@ -80,12 +84,18 @@ pub(super) struct TaskInput<'a> {
     pub(super) most_examples: usize,
     /// Whether updates are hidden from the coordinator.
     pub(super) secure: bool,
+    /// What participants are promised, if anything.
+    pub(super) privacy: Option<PrivacySpec>,
 }
 
 impl TaskInput<'_> {
     /// The task: nobody is drawn in vain, and a round waits for everyone who was drawn and does not vanish.
     pub(super) fn spec(self) -> Outcome<TaskSpec> {
         let participants = self.data.participants;
+        let selection = self.selection();
+        // Which cohort is waited for follows from how it is sampled.
+        let is_sampled = self.privacy.as_ref().is_some_and(|privacy| privacy.sampling.is_some());
+        let metrics: &[&str] = if self.privacy.is_some() { &[] } else { &["loss", "accuracy", "train_loss"] };
         let sizes = |error: &dyn std::fmt::Display| Failure::new(Exit::Usage, format!("the model's sizes: {error}"));
         Ok(TaskSpec {
             name: TASK.to_owned(),
@@ -99,21 +109,16 @@ impl TaskInput<'_> {
             training: self.training,
             rounds: RoundsSpec {
                 count: self.rounds,
-                max_attempts: MAX_ATTEMPTS,
-                select_min: Some(participants),
+                max_attempts: if is_sampled { MAX_DRAWS } else { MAX_ATTEMPTS },
+                select_min: (!is_sampled).then_some(participants),
                 select_max: participants,
                 select_deadline_ms: DEADLINE_MS,
-                collect_min: Some(1),
-                collect_max: Some(self.cohort),
+                collect_min: (!is_sampled).then_some(1),
+                collect_max: (!is_sampled).then_some(self.cohort),
                 collect_deadline_ms: DEADLINE_MS,
                 aggregate_deadline_ms: DEADLINE_MS,
             },
-            selection: SelectionSpec {
-                cohort: Cohort::Count(self.cohort),
-                over_selection: 0.0,
-                seed: Some(self.data.seed()),
-                ..SelectionSpec::default()
-            },
+            selection,
             aggregation: AggregationSpec {
                 clip_range: clip_range(self.data.data),
                 max_weight: max_weight(self.most_examples, participants),
@@ -126,8 +131,25 @@ impl TaskInput<'_> {
                 unmask_deadline_ms: DEADLINE_MS,
                 ..SecureAggregationSpec::default()
             },
-            metrics: ["loss", "accuracy", "train_loss"].map(str::to_owned).to_vec(),
+            metrics: metrics.iter().map(|&name| name.to_owned()).collect(),
+            privacy: self.privacy.unwrap_or_default(),
         })
+    }
+
+    /// Who is drawn: repeatably, unless a promise rests on nobody knowing.
+    fn selection(&self) -> SelectionSpec {
+        let Some(privacy) = &self.privacy else {
+            return SelectionSpec {
+                cohort: Cohort::Count(self.cohort),
+                seed: Some(self.data.seed()),
+                ..SelectionSpec::default()
+            };
+        };
+        let mut selection = SelectionSpec { cohort: privacy::cohort(privacy, self.cohort), ..SelectionSpec::default() };
+        if privacy.mechanism == PrivacyMechanism::Tree {
+            selection.require.max_participations = 1;
+        }
+        selection
     }
 }
 

@@ -23,6 +23,8 @@ const WAIT_LIVE: Duration = Duration::from_millis(200);
 
 /// The last published model.
 pub(super) struct Last {
+    /// How many rounds made a model.
+    pub(super) rounds: u32,
     pub(super) model: ModelVersionRef,
     pub(super) bytes: Vec<u8>,
     pub(super) score: Score,
@@ -40,37 +42,40 @@ pub(super) struct Rounds<'a> {
 }
 
 impl Rounds<'_> {
-    /// Until the last round has made its model.
+    /// Until the last round has made its model, or the privacy budget is used up.
     pub(super) async fn run(&self, world: &mut World) -> Outcome<Last> {
-        let (mut number, mut completed, mut opened_at) = (1, 0, None);
+        let (mut number, mut last, mut opened_at) = (1, None::<Last>, None);
         loop {
-            let round = self.until_over(world, number).await?;
+            let Some(round) = self.until_over(world, number).await? else { return spent(last) };
             world.round_over(round.number, round.attempt);
             let opened_at = *opened_at.get_or_insert(round.opened_at);
             let ended_at = round.ended_at.unwrap_or(round.opened_at);
             let Some(model) = round.model.clone().filter(|_| round.state == RoundState::Completed) else {
-                let spent = round.spent;
+                let is_used_up = round.spent;
                 self.show(RoundEvent::new(round, None));
-                if spent {
+                if is_used_up {
                     number += 1;
-                } else {
-                    self.go_on(world, number).await?;
+                } else if !self.go_on(world, number).await? {
+                    return spent(last);
                 }
                 continue;
             };
             let bytes = fetch(world, self.task, &model).await?;
             let (score, bytes) = self.score(bytes).await?;
             self.show(RoundEvent::new(round, Some(score)));
-            completed += 1;
-            if completed == self.count {
-                return Ok(Last { model, bytes, score, seconds: ended_at.since(opened_at).as_secs_f64() });
+            let rounds = last.map_or(0, |last| last.rounds) + 1;
+            let seconds = ended_at.since(opened_at).as_secs_f64();
+            let made = Last { rounds, model, bytes, score, seconds };
+            if rounds == self.count {
+                return Ok(made);
             }
+            last = Some(made);
             number += 1;
         }
     }
 
-    /// Waits for the end of an attempt that has not been shown yet.
-    async fn until_over(&self, world: &mut World, number: u32) -> Outcome<RoundView> {
+    /// Waits for the end of an attempt that has not been shown yet; none if the privacy budget has no room for the round.
+    async fn until_over(&self, world: &mut World, number: u32) -> Outcome<Option<RoundView>> {
         let wait = if self.output.is_live() { WAIT_LIVE } else { WAIT };
         let mut after = None;
         loop {
@@ -80,31 +85,36 @@ impl Rounds<'_> {
                 failed = world.check() => return Err(failed.err().unwrap_or_else(|| Failure::new(Exit::Internal, "a participant ended"))),
             };
             match seen {
-                Some(round) if round.state.is_terminal() => return Ok(round),
+                Some(round) if round.state.is_terminal() => return Ok(Some(round)),
                 Some(round) => {
                     self.table.progress(&round);
                     after = Some(round.state);
                 }
-                None => self.still_active(world, number).await?,
+                None if self.still_active(world, number).await? => {}
+                None => return Ok(None),
             }
         }
     }
 
-    /// After an attempt that made no model: waits for the next one, if there will be one.
-    async fn go_on(&self, world: &mut World, number: u32) -> Outcome {
+    /// After an attempt that made no model: waits for the next one. False if the privacy budget has no room for it.
+    async fn go_on(&self, world: &mut World, number: u32) -> Outcome<bool> {
         loop {
             let next = world.server.watch_round(self.task, number, Some(RoundState::Failed), WAIT_LIVE).await?;
             if next.is_some_and(|round| !round.state.is_terminal() || round.state == RoundState::Completed) {
-                return Ok(());
+                return Ok(true);
             }
-            self.still_active(world, number).await?;
+            if !self.still_active(world, number).await? {
+                return Ok(false);
+            }
         }
     }
 
-    async fn still_active(&self, world: &World, number: u32) -> Outcome {
+    /// Whether more rounds will come; if not, the privacy budget is used up.
+    async fn still_active(&self, world: &World, number: u32) -> Outcome<bool> {
         let task = task::get(&world.server, self.task).await?;
         match task.summary.status {
-            TaskStatus::Active | TaskStatus::Completed => Ok(()),
+            TaskStatus::Active | TaskStatus::Completed => Ok(true),
+            TaskStatus::BudgetExhausted => Ok(false),
             status => {
                 let why = task.history.last().and_then(|change| change.detail.clone()).unwrap_or_default();
                 Err(Failure::new(
@@ -124,6 +134,13 @@ impl Rounds<'_> {
         let (architecture, test) = (self.scene.architecture.clone(), Arc::clone(&self.scene.test));
         blocking(move || Ok((Score::of(&architecture, &bytes, &test)?, bytes))).await
     }
+}
+
+/// The last model that the privacy budget had room for.
+fn spent(last: Option<Last>) -> Outcome<Last> {
+    let detail =
+        "the privacy budget has no room for a single round: raise epsilon, or ask for less noise or more participants";
+    last.ok_or_else(|| Failure::new(Exit::Round, detail))
 }
 
 /// A published model, whole and undamaged.

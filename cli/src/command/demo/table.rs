@@ -6,6 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use wire::inspect::RoundView;
 
 use super::events::RoundEvent;
+use crate::command::privacy::figure;
 use crate::output::{Output, bytes};
 
 /// Columns and how wide they are; rows appear one by one, so widths are fixed.
@@ -22,11 +23,14 @@ const COLUMNS: [(&str, usize); 16] = [
     ("COLLECT", 7),
     ("UNMASK", 6),
     ("PUBLISH", 7),
-    ("TRAIN LOSS", 10),
+    (TRAIN_LOSS, 10),
     ("ACCURACY", 8),
     ("SUM OPENED", 15),
     ("DROPPED IN", 0),
 ];
+
+const TRAIN_LOSS: &str = "TRAIN LOSS";
+const EPSILON: &str = "EPSILON";
 
 /// The table as it grows.
 pub(super) struct LiveTable {
@@ -35,9 +39,10 @@ pub(super) struct LiveTable {
 }
 
 impl LiveTable {
-    /// Prints the headings.
-    pub(super) fn new(output: Output) -> Self {
-        output.line(line(COLUMNS.map(|(heading, _)| heading.to_owned())));
+    /// Prints the headings; under a promise of privacy no training loss travels, and epsilon takes its place.
+    pub(super) fn new(output: Output, is_private: bool) -> Self {
+        let private = |heading| if is_private && heading == TRAIN_LOSS { EPSILON } else { heading };
+        output.line(line(COLUMNS.map(|(heading, _)| private(heading).to_owned())));
         let live = if output.is_live() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
             live.set_style(style);
@@ -86,7 +91,7 @@ impl LiveTable {
             phase("collecting"),
             unmasking(round),
             phase("aggregating"),
-            metric("train_loss"),
+            round.epsilon.as_ref().map_or_else(|| metric("train_loss"), |spent| figure(spent.published)),
             round.metrics.map_or_else(String::new, |score| format!("{:.2} %", 100.0 * score.accuracy)),
             opened(round),
             dropped_in(round),
@@ -116,6 +121,8 @@ fn opened(round: &RoundEvent) -> String {
     match (&round.secure_aggregation, &round.work) {
         (Some(session), Some(_)) => format!("of {} by {}", session.included, session.unmasked),
         (Some(_), None) => "no".to_owned(),
+        // Nobody was drawn.
+        (None, _) if round.cohort == 0 => String::new(),
         (None, _) => "always open".to_owned(),
     }
 }

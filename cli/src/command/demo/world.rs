@@ -8,7 +8,7 @@ use client_sdk::journal::FileJournal;
 use client_sdk::participant::{Event, Outcome as End, Participant};
 use client_sdk::train::Device;
 use client_sdk::transport::Place;
-use client_sdk::{CandleTrainer, SecurityPolicy};
+use client_sdk::{CandleTrainer, PrivacyPolicy, SecurityPolicy};
 use coordinator::Running;
 use coordinator::config::Config;
 use datasets::Dataset;
@@ -35,6 +35,8 @@ pub(super) struct Settings {
     pub(super) threads: usize,
     pub(super) drops: DropPlan,
     pub(super) seed: u64,
+    /// Whether they take no part without a promise of privacy.
+    pub(super) private: bool,
 }
 
 /// The federation.
@@ -102,6 +104,7 @@ impl World {
                 slots: Arc::clone(&slots),
                 drops: settings.drops,
                 seed: settings.seed,
+                private: settings.private,
                 gate: self.gate.subscribe(),
                 over: self.over.subscribe(),
                 stop: self.stop.subscribe(),
@@ -171,6 +174,7 @@ struct Life {
     slots: Arc<Slots>,
     drops: DropPlan,
     seed: u64,
+    private: bool,
     gate: watch::Receiver<bool>,
     over: watch::Receiver<(u32, u32)>,
     stop: watch::Receiver<bool>,
@@ -230,6 +234,7 @@ impl Life {
             .task(plan::TASK)
             .seed(Some(self.seed))
             .secure_aggregation(SecurityPolicy { required: self.drops.secure, ..SecurityPolicy::default() })
+            .privacy(PrivacyPolicy { required: self.private, ..PrivacyPolicy::default() })
             .on_event(move |event| match event {
                 Event::Enrolled { participant, .. } => {
                     let sender = enrolled.lock().unwrap_or_else(PoisonError::into_inner).take();

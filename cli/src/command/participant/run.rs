@@ -9,9 +9,10 @@ use client_sdk::journal::FileJournal;
 use client_sdk::participant::{BuildError, Event, Outcome as End, Participant, ParticipantError};
 use client_sdk::train::DeviceChoice;
 use client_sdk::transport::Place;
-use client_sdk::{CandleTrainer, SecurityPolicy};
+use client_sdk::{CandleTrainer, PrivacyPolicy, PrivacySpent, SecurityPolicy};
 use url::Url;
 
+use crate::command::privacy::figure;
 use crate::command::token::parse_label;
 use crate::data::{self, DataArgs};
 use crate::failure::{Exit, Failure, Outcome};
@@ -57,6 +58,12 @@ pub(crate) struct Run {
     /// Take part as well in tasks whose updates the coordinator can read
     #[arg(long)]
     insecure_aggregation: bool,
+    /// Send nothing more to a task once this much epsilon is spent, counted for those who know that this participant took part
+    #[arg(long, value_name = "E", allow_negative_numbers = true)]
+    max_epsilon: Option<f64>,
+    /// Take part in tasks with a privacy mechanism only
+    #[arg(long)]
+    require_privacy: bool,
     /// Where to train: auto, cpu, cuda or metal
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
@@ -72,7 +79,9 @@ pub(crate) fn default_name(index: u32) -> String {
 impl Run {
     pub(super) async fn run(self, output: Output) -> Outcome {
         let mut participant = self.build(output)?;
-        match participant.run(signal::shutdown()).await {
+        let ended = participant.run(signal::shutdown()).await;
+        participant.privacy_spent().iter().for_each(|spent| tell_spent(output, spent));
+        match ended {
             Ok(End::TaskOver { task }) => {
                 output.event("task_over", &serde_json::json!({ "task": task }));
                 output.line(format!("task {task} is over"));
@@ -92,6 +101,9 @@ impl Run {
             let detail = format!("--index {} is not below --participants {}", self.index, self.data.participants);
             return Err(Failure::new(Exit::Usage, detail));
         }
+        if self.max_epsilon.is_some_and(|epsilon| !(epsilon.is_finite() && epsilon > 0.0)) {
+            return Err(Failure::new(Exit::Usage, "--max-epsilon must be finite and above 0"));
+        }
         let device = self.device.open().map_err(Failure::because(Exit::Device, format!("{:?}", self.device)))?;
         let ca = read_ca(&self.ca)?;
         let federated = self.data.load()?;
@@ -109,6 +121,11 @@ impl Run {
             .trainer(trainer)
             .seed(self.data.seed)
             .secure_aggregation(SecurityPolicy { required: !self.insecure_aggregation, ..SecurityPolicy::default() })
+            .privacy(PrivacyPolicy {
+                required: self.require_privacy,
+                max_epsilon: self.max_epsilon,
+                ..PrivacyPolicy::default()
+            })
             .on_event(move |event| tell(output, event));
         if let Some(token) = &self.enrollment_token {
             builder = builder.enrollment_token(token);
@@ -146,6 +163,38 @@ pub(crate) fn build_failure(error: &BuildError) -> Failure {
         BuildError::BadName { .. } => Failure::new(Exit::Usage, error),
         BuildError::Transport(_) => Failure::new(Exit::Configuration, error),
         _ => Failure::new(Exit::Internal, error),
+    }
+}
+
+/// Says what taking part in a task has cost, by the participant's own ledger.
+fn tell_spent(output: Output, spent: &PrivacySpent) {
+    output.event(
+        "privacy_spent",
+        &serde_json::json!({
+            "task": spent.task,
+            "name": spent.name,
+            "mechanism": spent.mechanism,
+            "delta": spent.delta,
+            "epsilon": spent.epsilon,
+            "server": spent.server,
+            "releases": spent.releases,
+            "limit": spent.limit,
+            "damaged": spent.damaged,
+        }),
+    );
+    let limit = spent.limit.map_or_else(String::new, |limit| format!(" of {}", figure(limit)));
+    output.line(format!(
+        "privacy spent on {}: epsilon {}{limit} at delta {:e}, in {} updates",
+        spent.name,
+        figure(spent.epsilon),
+        spent.delta,
+        spent.releases
+    ));
+    if let Some(damage) = &spent.damaged {
+        output.note(format!(
+            "the privacy ledger of {} cannot be trusted, so nothing more is sent to it: {damage}",
+            spent.name
+        ));
     }
 }
 

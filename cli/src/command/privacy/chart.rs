@@ -38,21 +38,22 @@ text { fill: #1f2328; font: 13px system-ui, sans-serif; }
 }
 ";
 
-/// A whole SVG document. `points` are numbers of rounds, rising, with the epsilons after them; at least one.
-pub(super) fn epsilon_over_rounds(points: &[(u32, Epsilons)], subject: &str, delta: f64) -> String {
+/// A whole SVG document. `points` are numbers of rounds (or whatever `what` counts), rising, with the epsilons after them; at
+/// least one.
+pub(super) fn epsilon_over(what: &str, points: &[(u32, Epsilons)], subject: &str, delta: f64) -> String {
     let rounds = points.last().map_or(1, |&(rounds, _)| rounds);
     let scale = Scale::of(points, rounds);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" \
-         role=\"img\">\n<title>Epsilon over rounds: {subject}</title>\n<style>\n{STYLE}</style>\n\
+         role=\"img\">\n<title>Epsilon over {what}: {subject}</title>\n<style>\n{STYLE}</style>\n\
          <rect class=\"paper\" width=\"{WIDTH}\" height=\"{HEIGHT}\"/>\n"
     );
     let mut text = |x: f64, y: f64, more: &str, words: &str| {
         let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\"{more}>{words}</text>");
     };
-    text(16.0, 26.0, " class=\"heading\"", &format!("ε over rounds at δ = {delta:e}"));
+    text(16.0, 26.0, " class=\"heading\"", &format!("ε over {what} at δ = {delta:e}"));
     text(16.0, 46.0, "", subject);
-    text((LEFT + RIGHT) / 2.0, HEIGHT - 12.0, " text-anchor=\"middle\"", "rounds");
+    text((LEFT + RIGHT) / 2.0, HEIGHT - 12.0, " text-anchor=\"middle\"", what);
     text(16.0, TOP - 8.0, "", "ε");
     for tick in scale.epsilon_ticks() {
         text(LEFT - 8.0, scale.y(tick) + 4.5, " text-anchor=\"end\"", &figure(tick));
@@ -184,7 +185,7 @@ mod tests {
     fn every_point_is_on_the_paper() {
         for values in [[0.0, 0.0], [0.0, 3.0], [1.0, 1.0], [1e-30, 1e9], [f64::INFINITY, 2.0]] {
             let points = [(1, epsilons(values[0], values[1]))];
-            let svg = epsilon_over_rounds(&points, "one round", 1e-5);
+            let svg = epsilon_over("rounds", &points, "one round", 1e-5);
             assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
             let scale = Scale::of(&points, 1);
             assert!(values.iter().all(|value| (TOP..=BOTTOM).contains(&scale.y(*value))), "{values:?}");

@@ -1,24 +1,44 @@
-//! `tributary privacy`: what a promise of differential privacy costs, before anybody trains.
+//! `tributary privacy`: what a promise of differential privacy costs, before anybody trains and while they do.
 //!
-//! Every figure comes from `learning::privacy`; this only asks and presents.
+//! Every figure comes from `learning::privacy`, here or on the coordinator; this only asks and presents.
+
+use federation::task::PrivacyMechanism;
 
 use crate::failure::Outcome;
 use crate::output::Output;
 
 mod chart;
+pub(crate) mod ledger;
 mod plan;
+
+pub(crate) use plan::figure;
 
 /// What to do about privacy.
 #[derive(clap::Subcommand)]
 pub(crate) enum PrivacyCommand {
     /// Say what noise keeps an epsilon, or what epsilon a noise keeps, and whether a model can still learn
     Plan(plan::PlanArgs),
+    /// Show a task's ledger: what each release cost, and what has been spent in all
+    Show(ledger::Show),
 }
 
 impl PrivacyCommand {
-    pub(crate) fn run(self, output: Output) -> Outcome {
+    pub(crate) async fn run(self, output: Output) -> Outcome {
         match self {
             Self::Plan(plan) => plan.run(output),
+            Self::Show(show) => show.run(output).await,
         }
+    }
+}
+
+/// As in a task file.
+pub(crate) fn mechanism_name(mechanism: PrivacyMechanism) -> &'static str {
+    match mechanism {
+        PrivacyMechanism::None => "none",
+        PrivacyMechanism::CentralGaussian => "central_gaussian",
+        PrivacyMechanism::DistributedDiscreteGaussian => "distributed_discrete_gaussian",
+        PrivacyMechanism::DistributedSkellam => "distributed_skellam",
+        PrivacyMechanism::Tree => "tree",
+        PrivacyMechanism::Local => "local",
     }
 }

@@ -147,7 +147,7 @@ impl PlanArgs {
         let cohort_for = self.cohort_for(&request, &plan)?;
         if let Some(path) = &self.svg {
             let curve = request.curve(plan.noise_multiplier, CURVE_POINTS).map_err(|error| no_plan(&error))?;
-            std::fs::write(path, chart::epsilon_over_rounds(&curve, &self.subject(), self.delta))
+            std::fs::write(path, chart::epsilon_over("rounds", &curve, &self.subject(), self.delta))
                 .map_err(Failure::because(Exit::Io, format!("cannot write {}", path.display())))?;
         }
         let sampling = self.sampling();
@@ -321,7 +321,7 @@ fn epsilons(plan: &Plan) -> String {
 }
 
 /// Four digits, no more zeros than that.
-pub(super) fn figure(value: f64) -> String {
+pub(crate) fn figure(value: f64) -> String {
     let magnitude = value.abs();
     if !value.is_finite() {
         "unbounded".to_owned()

@@ -1,0 +1,171 @@
+//! `tributary privacy show`: a task's ledger as the coordinator keeps it.
+
+use std::path::PathBuf;
+
+use learning::privacy::Epsilons;
+use wire::inspect::{EpsilonView, PrivacyReport, ReleaseView};
+use wire::task::TaskStatus;
+use wire::{TaskId, route};
+
+use super::{chart, figure, mechanism_name};
+use crate::command::task;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{Align, Output, Table, when};
+use crate::server::{Server, ServerArgs};
+
+/// Releases of a page.
+const PAGE: u32 = 100;
+
+/// Whose ledger.
+#[derive(clap::Args)]
+pub(crate) struct Show {
+    /// Id or name of the task
+    task: String,
+    /// Plot what has been spent over the releases into this file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+impl Show {
+    pub(super) async fn run(self, output: Output) -> Outcome {
+        let server = Server::new(&self.server)?;
+        let id = server.task(&self.task).await?;
+        let report = get(&server, id).await?;
+        if let Some(path) = &self.svg {
+            let points = points(&report.releases);
+            if points.is_empty() {
+                return Err(Failure::new(Exit::NotFound, "nothing has been released, so there is nothing to plot"));
+            }
+            let subject = format!("{}, {}", self.task, mechanism_name(report.spec.mechanism));
+            let delta = report.spec.delta.unwrap_or_default();
+            std::fs::write(path, chart::epsilon_over("releases", &points, &escaped(&subject), delta))
+                .map_err(Failure::because(Exit::Io, format!("cannot write {}", path.display())))?;
+        }
+        let status = task::get(&server, id).await?.summary.status;
+        output.answer(&report, || words(&self.task, &report, status, self.svg.as_deref()));
+        Ok(())
+    }
+}
+
+/// The whole ledger, all pages of it.
+pub(crate) async fn get(server: &Server, task: TaskId) -> Outcome<PrivacyReport> {
+    let path = route::fill(route::TASK_PRIVACY, &[&task]);
+    let limit = ("limit", PAGE.to_string());
+    let mut report: PrivacyReport = server.get(&path, std::slice::from_ref(&limit)).await?;
+    while let Some(cursor) = report.next_cursor.take() {
+        let page: PrivacyReport = server.get(&path, &[limit.clone(), ("cursor", cursor)]).await?;
+        if page.releases.is_empty() {
+            break;
+        }
+        let mut releases = std::mem::take(&mut report.releases);
+        releases.extend(page.releases);
+        // The figures of the last page are the latest.
+        report = PrivacyReport { releases, ..page };
+    }
+    Ok(report)
+}
+
+/// What is to be done about a task that has stopped for its budget.
+pub(crate) const BUDGET_ADVICE: &str = "Another round would spend more than the privacy budget, so none opens. The last model stays as it is. To go on \
+     learning from the same participants is to promise them less: create a new task, with a larger epsilon, from the last model; or \
+     cancel this one.";
+
+/// Running totals by number of releases.
+fn points(releases: &[ReleaseView]) -> Vec<(u32, Epsilons)> {
+    let of = |total: &EpsilonView| Epsilons {
+        published: total.published,
+        cohort_known: total.cohort_known,
+        server: total.server,
+        server_reason: None,
+        closeness: None,
+    };
+    (1..).zip(releases).map(|(count, release)| (count, of(&release.total))).collect()
+}
+
+fn words(name: &str, report: &PrivacyReport, status: TaskStatus, svg: Option<&std::path::Path>) -> String {
+    let spec = &report.spec;
+    let delta = spec.delta.unwrap_or_default();
+    let mut lines = vec![
+        format!("Task        {name}, {status}"),
+        format!(
+            "Mechanism   {}, noise multiplier {}",
+            mechanism_name(spec.mechanism),
+            spec.noise_multiplier.map_or_else(|| "unknown".to_owned(), figure)
+        ),
+        format!("Clipping    to L2 norm {}", figure(report.clip)),
+        format!(
+            "Cohort      about {}; a sum has at least {}, of whom {} may tell the coordinator their share of the noise",
+            report.cohort, report.smallest_cohort, report.colluders
+        ),
+        format!("Spent       {}, at delta {delta:e}", spent(&report.spent)),
+    ];
+    match (spec.epsilon, report.rounds_left) {
+        (Some(budget), Some(left)) => {
+            lines.push(format!("Budget      epsilon {}: room for {left} more rounds", figure(budget)))
+        }
+        _ => lines.push("Budget      none: spending is counted and not limited".to_owned()),
+    }
+    if status == TaskStatus::BudgetExhausted {
+        lines.push(String::new());
+        lines.push(BUDGET_ADVICE.to_owned());
+    }
+    if let Some(path) = svg {
+        lines.push(format!("Plotted in  {}", path.display()));
+    }
+    format!("{}\n\n{}", lines.join("\n"), table(&report.releases))
+}
+
+/// Three figures in a line.
+pub(crate) fn spent(spent: &EpsilonView) -> String {
+    let server = match (spent.server, spent.server_reason.as_deref()) {
+        (Some(server), _) => figure(server),
+        (None, reason) => format!("none ({})", reason.unwrap_or("unknown")),
+    };
+    format!(
+        "epsilon {} published, {} cohort known, {server} server",
+        figure(spent.published),
+        figure(spent.cohort_known)
+    )
+}
+
+fn table(releases: &[ReleaseView]) -> String {
+    let mut table = Table::new(&[
+        ("ROUND", Align::Right),
+        ("ATTEMPT", Align::Right),
+        ("UPDATES", Align::Right),
+        ("NOISE", Align::Right),
+        ("RHO", Align::Right),
+        ("RDP", Align::Right),
+        ("PLD", Align::Right),
+        ("PUBLISHED", Align::Right),
+        ("COHORT KNOWN", Align::Right),
+        ("SERVER", Align::Right),
+        ("CHARGED", Align::Left),
+        ("", Align::Left),
+    ]);
+    let some = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), figure);
+    for release in releases {
+        table.row(vec![
+            release.round.to_string(),
+            release.attempt.to_string(),
+            release.participants.to_string(),
+            figure(release.noise_multiplier),
+            some(release.rho),
+            figure(release.rdp),
+            some(release.pld),
+            figure(release.total.published),
+            figure(release.total.cohort_known),
+            some(release.total.server),
+            when(release.at),
+            if release.published { "" } else { "nothing published" }.to_owned(),
+        ]);
+    }
+    table.render("Nothing has been released.")
+}
+
+/// Text within XML.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}

@@ -4,7 +4,15 @@
 
 mod support;
 
+#[path = "private/forgotten.rs"]
+mod forgotten;
+#[path = "private/kept.rs"]
+mod kept;
 #[path = "private/refused.rs"]
 mod refused;
 #[path = "private/released.rs"]
 mod released;
+#[path = "private/sampled.rs"]
+mod sampled;
+#[path = "private/stopped.rs"]
+mod stopped;

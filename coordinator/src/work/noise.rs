@@ -120,6 +120,7 @@ async fn seed(
     let place = place(key, attempt, purpose);
     let fresh = Zeroizing::new(env.random.bytes::<32>());
     let sealed = &env.sealer.seal(&place, &*fresh);
+    env.fail_point.reached("release_sum: before the seed")?;
     let stored = env
         .store
         .transact("noise seed", |tx| {

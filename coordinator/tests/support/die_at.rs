@@ -9,24 +9,34 @@ use coordinator::work::{FailPoint, StepError};
 #[derive(Debug)]
 pub(crate) struct DieAt {
     left: Mutex<Option<usize>>,
+    named: Option<&'static str>,
     pub(crate) reached: Mutex<HashMap<&'static str, usize>>,
 }
 
 impl DieAt {
     /// At the point with this index, from 0.
     pub(crate) fn nth(n: usize) -> Arc<Self> {
-        Arc::new(Self { left: Mutex::new(Some(n)), reached: Mutex::default() })
+        Arc::new(Self { left: Mutex::new(Some(n)), named: None, reached: Mutex::default() })
+    }
+
+    /// At this point, whenever it is reached.
+    #[allow(dead_code, reason = "each test uses a part of it")]
+    pub(crate) fn named(point: &'static str) -> Arc<Self> {
+        Arc::new(Self { left: Mutex::new(None), named: Some(point), reached: Mutex::default() })
     }
 
     /// Never: only counts.
     pub(crate) fn never() -> Arc<Self> {
-        Arc::new(Self { left: Mutex::new(None), reached: Mutex::default() })
+        Arc::new(Self { left: Mutex::new(None), named: None, reached: Mutex::default() })
     }
 }
 
 impl FailPoint for DieAt {
     fn reached(&self, point: &'static str) -> Result<(), StepError> {
         *self.reached.lock().unwrap().entry(point).or_default() += 1;
+        if self.named == Some(point) {
+            return Err(StepError::Stopped(point));
+        }
         let mut left = self.left.lock().unwrap();
         match *left {
             Some(0) => {

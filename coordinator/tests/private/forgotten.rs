@@ -1,0 +1,191 @@
+//! What is gone once a sum has been released: what would take its noise off, the sum without it, and who was drawn.
+
+use std::sync::{Arc, Mutex};
+
+use coordinator::work::{Engine, FailPoint, StepError};
+use federation::id::RoundKey;
+use federation::round::RoundState;
+use federation::time::MockClock;
+use serde_json::json;
+
+use crate::support::die_at::DieAt;
+use crate::support::private::{in_the_clear, mechanism};
+use crate::support::secure::{LEASE, World};
+
+const SEED: &str = "noise";
+const TREE: &str = "tree noise";
+
+async fn secret(world: &World, number: u32, attempt: u32, purpose: &'static str) -> Option<Vec<u8>> {
+    let key = RoundKey { task: world.task, number };
+    world
+        .t
+        .inner
+        .store
+        .read("test", |tx| Box::pin(async move { tx.secret(key, attempt, purpose).await }))
+        .await
+        .unwrap()
+}
+
+fn contains(haystack: &[u8], needle: &[u8]) -> bool {
+    haystack.windows(needle.len()).any(|window| window == needle)
+}
+
+/// Whether any file but the log of the latest writes holds these bytes.
+fn lies_somewhere(world: &World, bytes: &[u8]) -> Option<std::path::PathBuf> {
+    let is_log = |path: &std::path::Path| path.to_string_lossy().ends_with("-wal");
+    world.files().into_iter().find(|(path, file)| !is_log(path) && contains(file, bytes)).map(|(path, _)| path)
+}
+
+async fn die_after_the_seed(world: &World) {
+    let died = world.engine(DieAt::named("release_sum: after the seed"), 1).step_all().await;
+    assert!(matches!(died, Err(StepError::Stopped(_))), "{died:?}");
+    world.t.advance(LEASE);
+}
+
+#[tokio::test]
+async fn neither_seed_nor_exact_sum_is_left_of_a_release() {
+    let mut world = World::on_disk(4, |spec| {
+        mechanism(spec, "central_gaussian");
+        spec["rounds"]["count"] = json!(1);
+    })
+    .await;
+    world.up_to(1, RoundState::Unmasking).await;
+    for member in &mut world.members {
+        member.unmask(&world.t).await;
+    }
+    // Dies when the seed is stored and nothing else.
+    die_after_the_seed(&world).await;
+    let sealed = secret(&world, 1, 1, SEED).await.expect("the seed is kept until the sum is");
+    assert!(sealed.len() > 32 + 12, "sealed");
+    world.restart().await;
+    assert!(world.files().iter().any(|(_, file)| contains(file, &sealed[4..28])), "the search finds what is there");
+    world.t.work().await;
+    assert_eq!(world.state(1).await, RoundState::Completed);
+    assert_eq!(secret(&world, 1, 1, SEED).await, None);
+    let exact = {
+        let mut sum = vec![0; world.model.codec.len()];
+        for member in &world.members {
+            secure_agg::modular::add_assign(&mut sum, &member.plain);
+        }
+        secure_agg::modular::reduce(&mut sum, world.model.modulus);
+        sum
+    };
+    let released = world.released(1).await.unwrap();
+    world.restart().await;
+    assert_eq!(lies_somewhere(&world, &sealed[4..28]), None);
+    for (at, is_there) in [(&exact, false), (&released, true)] {
+        let packed = secure_agg::packing::pack(at, world.model.modulus);
+        let words: Vec<u8> = at[100..106].iter().flat_map(|word| word.to_le_bytes()).collect();
+        let start = packed.len() / 2;
+        let found = lies_somewhere(&world, &words).or_else(|| lies_somewhere(&world, &packed[start..start + 24]));
+        assert_eq!(found.is_some(), is_there, "{found:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_seed_of_a_tree_is_kept_while_its_task_is_not_over() {
+    for ends in [true, false] {
+        let mut world = World::with(8, |spec| {
+            in_the_clear(spec, "tree");
+            spec["rounds"]["count"] = json!(2);
+            spec["selection"] = json!({ "cohort": { "count": 3 }, "require": { "max_participations": 1 } });
+        })
+        .await;
+        for number in 1..=2 {
+            if number == 2 {
+                let before = secret(&world, 0, 0, TREE).await;
+                assert!(before.is_some(), "the next release takes noise back");
+                if !ends {
+                    break;
+                }
+            }
+            for member in &world.members {
+                member.check_in(&world.t).await;
+            }
+            world.t.work().await;
+            world.t.work().await;
+            let cohort = world.assignments(number).await;
+            for member in world.members.iter_mut().filter(|member| cohort.contains_key(&member.id)) {
+                member.assigned(&world.t).await;
+                member.report(&world.t, &world.model).await;
+            }
+            world.t.work().await;
+            assert_eq!(world.state(number).await, RoundState::Completed);
+        }
+        if !ends {
+            world.t.post(&world.t.operator, "/v1/tasks/secure/cancel", &json!({})).await;
+        }
+        assert_eq!(secret(&world, 0, 0, TREE).await, None);
+    }
+}
+
+#[tokio::test]
+async fn an_attempt_that_ends_leaves_no_seed_and_no_draw() {
+    let mut world = World::on_disk(4, |spec| mechanism(spec, "central_gaussian")).await;
+    world.up_to(1, RoundState::Unmasking).await;
+    for member in &mut world.members {
+        member.unmask(&world.t).await;
+    }
+    die_after_the_seed(&world).await;
+    assert!(secret(&world, 1, 1, SEED).await.is_some());
+    world.t.post(&world.t.operator, "/v1/tasks/secure/cancel", &json!({})).await;
+    assert_eq!(secret(&world, 1, 1, SEED).await, None);
+    world.t.work().await;
+    assert_eq!(secret(&world, 1, 1, SEED).await, None);
+    assert_eq!(world.rows().await.len(), 1);
+}
+
+/// At the moment when a worker would store its seed, another one whose lease it lost to comes and does everything.
+struct Overtaken(Mutex<Option<Engine>>, Arc<MockClock>);
+
+impl std::fmt::Debug for Overtaken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Overtaken")
+    }
+}
+
+impl FailPoint for Overtaken {
+    fn reached(&self, point: &'static str) -> Result<(), StepError> {
+        if point != "release_sum: before the seed" {
+            return Ok(());
+        }
+        if let Some(engine) = self.0.lock().unwrap().take() {
+            self.1.advance(LEASE);
+            let other = move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                runtime.block_on(engine.step_all()).unwrap();
+            };
+            std::thread::spawn(other).join().unwrap();
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_worker_that_was_overtaken_noises_nothing_a_second_time() {
+    let mut world = World::on_disk(4, |spec| {
+        mechanism(spec, "central_gaussian");
+        spec["rounds"]["count"] = json!(1);
+    })
+    .await;
+    world.up_to(1, RoundState::Unmasking).await;
+    for member in &mut world.members {
+        member.unmask(&world.t).await;
+    }
+    // It has been away for longer than its lease.
+    let closed = world.engine(DieAt::named("close_phase: after the rows"), 1).step_all().await;
+    assert!(closed.is_err(), "{closed:?}");
+    world.t.advance(LEASE);
+    let other = world.engine(Arc::new(coordinator::work::NoFailPoint), 2);
+    let overtaken = Arc::new(Overtaken(Mutex::new(None), Arc::clone(&world.t.clock)));
+    let slow = world.engine(Arc::clone(&overtaken) as _, 3);
+    *overtaken.0.lock().unwrap() = Some(other);
+    let result = slow.step_all().await;
+    assert!(overtaken.0.lock().unwrap().is_none(), "the other one came: {result:?}");
+    assert_eq!(secret(&world, 1, 1, SEED).await, None);
+    assert!(world.rows().await.len() <= 1);
+    world.t.advance(LEASE);
+    world.t.work().await;
+    assert_eq!((world.state(1).await, world.rows().await.len()), (RoundState::Completed, 1));
+    assert_eq!(secret(&world, 1, 1, SEED).await, None);
+}

@@ -1,5 +1,8 @@
 //! A worker that dies where a test wants it to.
 
+#![allow(clippy::allow_attributes, reason = "whether the next one is needed depends on the test")]
+#![allow(dead_code, reason = "each test uses a part of it")]
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
@@ -20,7 +23,6 @@ impl DieAt {
     }
 
     /// At this point, whenever it is reached.
-    #[allow(dead_code, reason = "each test uses a part of it")]
     pub(crate) fn named(point: &'static str) -> Arc<Self> {
         Arc::new(Self { left: Mutex::new(None), named: Some(point), reached: Mutex::default() })
     }

@@ -71,6 +71,16 @@ fn the_number_of_threads_changes_no_bit() {
 }
 
 #[test]
+fn the_server_optimizer_is_the_tasks() {
+    let plain = versions(&demo(&["--threads", "2"]));
+    assert_eq!(plain, versions(&demo(&["--threads", "2", "--server-optimizer", "fed_avg", "--server-lr", "1"])));
+    let adam = demo(&["--threads", "2", "--server-optimizer", "fed_adam", "--server-lr", "0.1"]);
+    assert_ne!(plain[1..], versions(&adam)[1..]);
+    let refused = run(&["demo", "--participants", "3", "--server-optimizer", "fed_yogi", "--server-lr", "0"]);
+    assert!(refused.stderr.contains("aggregation.optimizer.learning_rate"), "{refused}");
+}
+
+#[test]
 fn drop_outs_are_survived_and_follow_from_the_seed() {
     let first = demo(&["--drop", "0.3", "--rounds", "4", "--threads", "1"]);
     let again = demo(&["--drop", "0.3", "--rounds", "4", "--threads", "2"]);

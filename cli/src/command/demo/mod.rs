@@ -28,6 +28,7 @@ mod events;
 mod plan;
 mod privacy;
 mod rounds;
+mod server;
 mod table;
 mod vanish;
 mod world;
@@ -36,6 +37,7 @@ use events::{Finished, ModelFile, Spent, Started};
 use plan::{DropPlan, TaskInput, TrainingArgs};
 use privacy::PrivacyArg;
 use rounds::{Last, Rounds, blocking};
+use server::ServerArgs;
 use table::LiveTable;
 use world::{Settings, World};
 
@@ -65,6 +67,8 @@ pub(crate) struct Demo {
     privacy: Option<PrivacyArg>,
     #[command(flatten)]
     training: TrainingArgs,
+    #[command(flatten)]
+    server: ServerArgs,
     /// Participants that train at once [default: one per core]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
@@ -171,6 +175,7 @@ impl Demo {
             data: &self.data,
             architecture: &scene.architecture,
             training: scene.training.clone(),
+            optimizer: self.server.optimizer()?,
             description: scene.description.clone(),
             rounds: self.rounds,
             cohort: self.cohort.unwrap_or(self.data.participants),

@@ -8,7 +8,8 @@ use federation::cohort::Cohort;
 use federation::task::{PrivacyMechanism, PrivacySpec};
 use ring::digest::{Context, SHA256};
 use wire::task::{
-    AggregationSpec, ModelSpec, RoundsSpec, SecureAggregationSpec, SelectionSpec, TaskSpec, TrainingPlan,
+    AggregationSpec, ModelSpec, RoundsSpec, SecureAggregationSpec, SelectionSpec, ServerOptimizer, TaskSpec,
+    TrainingPlan,
 };
 
 use super::privacy;
@@ -76,6 +77,7 @@ pub(super) struct TaskInput<'a> {
     pub(super) data: &'a DataArgs,
     pub(super) architecture: &'a Architecture,
     pub(super) training: TrainingPlan,
+    pub(super) optimizer: ServerOptimizer,
     pub(super) description: String,
     pub(super) rounds: u32,
     /// Participants drawn for a round.
@@ -120,6 +122,7 @@ impl TaskInput<'_> {
             },
             selection,
             aggregation: AggregationSpec {
+                optimizer: self.optimizer,
                 clip_range: clip_range(self.data.data),
                 max_weight: max_weight(self.most_examples, participants),
                 ..AggregationSpec::default()

@@ -21,6 +21,7 @@ pub(crate) use app::{App, Settings};
 pub use authenticate::Connection;
 pub(crate) use authenticate::Identities;
 pub(crate) use limits::{Limiter, Rate, Rates};
+pub use participant::check_in::KeepsTime;
 pub(crate) use router::router;
 pub(crate) use serve::{Listener, ServeSettings};
 pub(crate) use tls::server_config;

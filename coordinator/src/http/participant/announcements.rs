@@ -112,6 +112,9 @@ async fn announce(
         if let Some(message) = message(app, &seat, round, query.attempt, what).await? {
             return Ok(told(app, &seat, round, query.attempt, message));
         }
+        if wait.is_zero() {
+            return Ok(StatusCode::NO_CONTENT.into_response());
+        }
         tokio::select! {
             () = rung => {}
             () = &mut end => return Ok(StatusCode::NO_CONTENT.into_response()),

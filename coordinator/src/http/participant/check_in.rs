@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State;
 use federation::id::{ParticipantId, RoundKey, TaskId};
 use federation::round::{Assignment as Place, AssignmentState, RoundState};
@@ -33,16 +34,24 @@ use crate::session::round_name;
 /// When to come back to a coordinator that is shutting down: not before, and spread as otherwise.
 const RESTART: Duration = Duration::from_secs(2);
 
+/// In a request's extensions, beside [`crate::http::Connection`]: whoever asks keeps time itself, as a simulation does. Its
+/// check-in counts as a poll that is held open for as long as it asked, but is answered at once; it asks again when a
+/// [`store::WakeEvent`] would have called it.
+#[derive(Clone, Copy, Debug)]
+pub struct KeepsTime;
+
 pub(in crate::http) async fn check_in(
     participant: Participant,
     State(app): State<Arc<App>>,
+    keeps_time: Option<Extension<KeepsTime>>,
     Json(request): Json<CheckInRequest>,
 ) -> Result<Json<CheckInReply>> {
     metrics::counter!("tributary_polls_total").increment(1);
     if request.task.as_deref().is_some_and(|name| !is_name(name)) {
         return Err(Error::InvalidValue("task must be 1 to 64 letters, digits, '-', '_' or '.'".to_owned()));
     }
-    let wait = Duration::from_millis(request.wait_ms).min(app.settings.poll_max);
+    let asked = Duration::from_millis(request.wait_ms);
+    let wait = if keeps_time.is_some() { asked } else { asked.min(app.settings.poll_max) };
     let place = app.desk.wait(participant.id);
     let mut leaving = Leaving {
         app: &app,
@@ -79,6 +88,9 @@ pub(in crate::http) async fn check_in(
                 write(&app, participant.id, &tasks, keys, &request, wait).await?;
                 leaving.tasks = tasks;
             }
+        }
+        if keeps_time.is_some() || wait.is_zero() {
+            break;
         }
         tokio::select! {
             () = called => {}

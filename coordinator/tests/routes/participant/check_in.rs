@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use coordinator::http::KeepsTime;
 use federation::round::RoundState;
+use http::Request;
 use secure_agg::codec::Message as _;
 use secure_agg::messages::{Advertise, Signed};
 use serde_json::json;
@@ -92,6 +94,23 @@ async fn a_poll_ends_when_its_time_is_over() {
     let body = json!({ "task": "small", "examples": 10, "wait_ms": 30 });
     let reply: CheckInReply = t.post(&a, route::CHECK_IN, &body).await.read();
     assert!(matches!(reply, CheckInReply::ComeBack { .. }));
+}
+
+#[tokio::test]
+async fn whoever_keeps_time_is_answered_at_once_and_counts_as_if_it_waited() {
+    let t = TestCoordinator::start().await;
+    let mut spec = small_task();
+    spec["selection"]["cohort"] = json!({ "count": 1 });
+    t.create_task(&spec).await;
+    let (_, a) = t.enroll("a").await;
+    let body = json!({ "task": "small", "examples": 10, "wait_ms": 3_600_000 }).to_string();
+    let mut request =
+        Request::post(route::CHECK_IN).header("content-type", "application/json").body(body.into()).unwrap();
+    request.extensions_mut().insert(KeepsTime);
+    assert!(matches!(t.send(&a, request).await.read(), CheckInReply::ComeBack { after_ms: 1..=50 }));
+    t.advance(Duration::from_secs(3600));
+    t.work().await;
+    assert!(matches!(t.check_in(&a, "small").await, CheckInReply::Assigned(_)));
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use learning::parameters::first_not_finite;
 use learning::privacy::{NoiseSampler, PrivateEncodeError};
 use learning::quantize::EncodeError;
-use learning::{Codec, MetricValue, Parameters, Update};
+use learning::{Codec, FairnessError, MetricValue, Parameters, QFfl, Update};
 use rand_chacha::ChaCha20Rng;
 use ring::digest;
 use secure_agg::Signer;
@@ -29,6 +29,20 @@ pub enum Encoder<'a> {
     /// Clipped to a norm and noised, and neither weight nor metrics travel. Whoever can repeat the generator can take the
     /// noise off: it must have been seeded with the system's randomness for this one update.
     Private(&'a PrivateRound, &'a mut ChaCha20Rng),
+}
+
+/// What an update counts for.
+pub enum Weight<'a> {
+    /// The examples it was trained on, up to the task's cap.
+    Examples(u64),
+    /// The loss of the received model on the participant's own data: the worse, the more (q-FFL).
+    Loss(&'a QFfl, f64),
+}
+
+impl From<u64> for Weight<'_> {
+    fn from(examples: u64) -> Self {
+        Self::Examples(examples)
+    }
 }
 
 /// What hides the words of an update.
@@ -81,6 +95,9 @@ pub enum PipelineError {
         /// Position within the tensor, row-major.
         index: usize,
     },
+    /// The update cannot be weighed by loss.
+    #[error(transparent)]
+    Fairness(#[from] FairnessError),
     /// The difference cannot be encoded.
     #[error(transparent)]
     Encode(#[from] EncodeError),
@@ -101,20 +118,26 @@ pub enum PipelineError {
 /// The privacy order: **check, clip, weigh, quantize, add noise, mask, pack**.
 ///
 /// `received` and `trained` are the shared part of the model before and after training; `metrics` are in the task's order.
+/// A weight by loss depends on the clipped length, so such an update is clipped where it is weighed.
 /// Masks were agreed from the system's randomness when the session began.
 ///
 /// # Errors
 /// [`PipelineError`]; nothing may be sent then.
-pub fn masked_input(
+pub fn masked_input<'a>(
     received: &Parameters,
     trained: &Parameters,
-    examples: u64,
+    weight: impl Into<Weight<'a>>,
     metrics: Vec<MetricValue>,
     encoder: Encoder<'_>,
     cover: Cover<'_>,
 ) -> Result<MaskedInput, PipelineError> {
     check_finite(trained)?;
-    let update = Update::between(received, trained, examples, metrics).map_err(|_| PipelineError::WrongLayout)?;
+    let between =
+        |examples| Update::between(received, trained, examples, metrics).map_err(|_| PipelineError::WrongLayout);
+    let update = match weight.into() {
+        Weight::Examples(examples) => between(examples)?,
+        Weight::Loss(rule, loss) => rule.contribution(loss, between(1)?)?,
+    };
 
     let (mut words, modulus_bits) = match encoder {
         // Scaled to the norm bound, multiplied by its capped weight, rounded to integers modulo 2^b: one pass, no copy.

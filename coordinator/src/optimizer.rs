@@ -1,11 +1,12 @@
-//! From the server optimizer that a task names to the one that `learning` steps with, and its state to and from a blob.
+//! From the server optimizer that a task names to the one that `learning` steps with, its state from a blob, and whether the
+//! weights that a task asks of its participants (q-FFL) can work.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use federation::task::ServerOptimizer;
+use federation::task::{ServerOptimizer, TrainingPlan};
 use learning::optimizer::{OptimizerSpec, OptimizerState, state};
-use learning::{Layout, StateError};
+use learning::{Codec, Fairness, FairnessError, Layout, QFfl, StateError};
 
 pub(crate) fn spec(named: ServerOptimizer) -> OptimizerSpec {
     match named {
@@ -21,6 +22,16 @@ pub(crate) fn spec(named: ServerOptimizer) -> OptimizerSpec {
             OptimizerSpec::FedYogi { learning_rate, beta1, beta2, tau }
         }
     }
+}
+
+/// Whether weights by loss are fine enough. Participants compute them; the coordinator's mean is the same.
+///
+/// # Errors
+/// [`FairnessError`], of the field `training.fairness`.
+pub(crate) fn check_fairness(plan: &TrainingPlan, codec: &Codec) -> Result<(), FairnessError> {
+    let Some(fairness) = &plan.fairness else { return Ok(()) };
+    let lipschitz = fairness.lipschitz(plan.learning_rate);
+    QFfl::new(Fairness { q: fairness.q, lipschitz, loss_cap: fairness.loss_cap }, codec.params()).map(drop)
 }
 
 /// The state to go on from; `kept` is what is stored beside version `version` of a model of this layout.

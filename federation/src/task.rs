@@ -4,6 +4,7 @@
 //! needs is derived from it by [`TaskSpec::round_limits`].
 
 mod check;
+mod fairness;
 mod optimizer;
 mod privacy;
 
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::cohort::{Cohort, Oort, PowerOfChoice, Requirements, RoundRobin, Selector, Stratified, Uniform, round_up};
 use crate::round::{PhaseLimits, RoundLimits, SecureLimits, UnknownName, names};
 pub use check::{Deployment, SpecError};
+pub use fairness::Fairness;
 pub use optimizer::ServerOptimizer;
 pub use privacy::{Clip, OnBudgetEnd, PrivacyAccounting, PrivacyMechanism, PrivacySpec, PrivacyView, Sampling};
 
@@ -134,6 +136,9 @@ pub struct TrainingPlan {
     pub weight_decay: f64,
     /// FedProx μ: how strongly the local model is held to the received one.
     pub proximal_mu: f64,
+    /// Weighs updates by loss. Default: by examples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fairness: Option<Fairness>,
 }
 
 impl Default for TrainingPlan {
@@ -146,6 +151,7 @@ impl Default for TrainingPlan {
             momentum: 0.0,
             weight_decay: 0.0,
             proximal_mu: 0.0,
+            fairness: None,
         }
     }
 }

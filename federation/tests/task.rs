@@ -3,8 +3,8 @@
 use federation::cohort::{Cohort, Oort, PowerOfChoice, Quotas, Stratified};
 use federation::round::{PhaseLimits, RoundLimits, SecureLimits};
 use federation::task::{
-    Deployment, Draw, Initial, MAX_COHORT, MAX_DEADLINE_MS, PrivacyMechanism, SecureAggregationSpec, ServerOptimizer,
-    SpecError, Strategy, TaskSpec, TaskStatus, is_name,
+    Deployment, Draw, Fairness, Initial, MAX_COHORT, MAX_DEADLINE_MS, PrivacyMechanism, SecureAggregationSpec,
+    ServerOptimizer, SpecError, Strategy, TaskSpec, TaskStatus, is_name,
 };
 
 const DEPLOYMENT: Deployment = Deployment { poll_interval_ms: 1_000 };
@@ -184,6 +184,17 @@ fn the_training_plan_is_checked() {
         t.aggregation.optimizer = ServerOptimizer::FedAdagrad { learning_rate: 0.1, beta1: 0.0, tau: 0.0 };
     });
     refuses(&["training.momentum"], |t| t.training.momentum = 1.0);
+    let fair = |t: &mut TaskSpec, q, loss_cap, lipschitz| {
+        t.aggregation.clip_norm = Some(1.0);
+        t.training.fairness = Some(Fairness { q, loss_cap, lipschitz });
+    };
+    refuses(&["training.fairness.q"], |t| fair(t, 10.5, 2.0, None));
+    refuses(&["training.fairness.loss_cap", "training.fairness.lipschitz"], |t| fair(t, 1.0, 0.0, Some(f64::NAN)));
+    refuses(&["aggregation.clip_norm", "metrics"], |t| {
+        fair(t, 1.0, 2.0, None);
+        t.aggregation.clip_norm = None;
+        t.metrics = vec![];
+    });
     refuses(&["training.weight_decay"], |t| t.training.weight_decay = -1.0);
     refuses(&["training.proximal_mu"], |t| t.training.proximal_mu = f64::NAN);
 }

@@ -10,8 +10,8 @@ use learning::parameters::LayoutError;
 use learning::partition::PatternError;
 use learning::quantize::HeadroomError;
 use learning::{
-    CheckpointError, Codec, InitError, Layout, MetricValue, Parameters, QuantizationParams, TensorSpec, WrongLayout,
-    checkpoint,
+    CheckpointError, Codec, Fairness, FairnessError, InitError, Layout, MetricValue, Parameters, QFfl,
+    QuantizationParams, TensorSpec, WrongLayout, checkpoint,
 };
 use rand::{CryptoRng, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
@@ -21,7 +21,7 @@ use zeroize::Zeroizing;
 
 use crate::identity::{IdentityError, SigningKey};
 use crate::personalize::{FedPer, PersonalTensors};
-use crate::pipeline::{self, Cover, Encoder, MaskedInput, PipelineError};
+use crate::pipeline::{self, Cover, Encoder, MaskedInput, PipelineError, Weight};
 use crate::privacy::{PrivateRound, TermsError};
 use crate::seed::RoundSeeds;
 use crate::trainer::{Cancel, Trainer, TrainerError, TrainingJob};
@@ -62,6 +62,12 @@ pub enum PlanError {
     /// The terms of privacy promise nothing, or something that cannot be kept.
     #[error("the terms of privacy cannot be taken: {0}")]
     Privacy(#[from] TermsError),
+    /// Updates cannot be weighed by loss.
+    #[error("updates cannot be weighed by loss: {0}")]
+    Fairness(#[from] FairnessError),
+    /// Weights by loss would tell more than the terms of privacy allow.
+    #[error("updates are to be weighed by loss, which does not go with terms of privacy")]
+    FairAndPrivate,
     /// The personal part cannot begin.
     #[error(transparent)]
     Init(#[from] InitError),
@@ -76,6 +82,8 @@ pub(super) struct Plan {
     /// None if every tensor is shared.
     fed_per: Option<FedPer>,
     codec: UpdateCodec,
+    /// How loss weighs; none where examples do.
+    fairness: Option<QFfl>,
 }
 
 /// How an update becomes words.
@@ -99,6 +107,14 @@ impl UpdateCodec {
             max_cohort: encoding.max_cohort,
             metrics: assignment.metrics.len(),
         })?))
+    }
+
+    fn fairness(&self, assignment: &Assignment) -> Result<Option<QFfl>, PlanError> {
+        let plan = &assignment.training;
+        let Some(fair) = &plan.fairness else { return Ok(None) };
+        let Self::Plain(codec) = self else { return Err(PlanError::FairAndPrivate) };
+        let fairness = Fairness { q: fair.q, lipschitz: fair.lipschitz(plan.learning_rate), loss_cap: fair.loss_cap };
+        Ok(Some(QFfl::new(fairness, codec.params())?))
     }
 
     /// Whether a session has room for its words, and where there is noise neither less nor more.
@@ -129,6 +145,7 @@ impl Plan {
             return Err(PlanError::Cohort { cohort: assignment.cohort, room: encoding.max_cohort });
         }
         let codec = UpdateCodec::new(&assignment, shared.len())?;
+        let fairness = codec.fairness(&assignment)?;
         if let Some(terms) = &assignment.secure_aggregation {
             check_terms(&assignment, terms, &codec)?;
         }
@@ -137,7 +154,7 @@ impl Plan {
             return Err(PlanError::ModelBytes { claimed: assignment.base.bytes, most });
         }
         let place = Place { task: assignment.task, round: assignment.round, attempt: assignment.attempt };
-        Ok(Self { place, assignment, whole, fed_per, codec })
+        Ok(Self { place, assignment, whole, fed_per, codec, fairness })
     }
 
     /// Reads the published part of the model.
@@ -215,6 +232,9 @@ pub enum WorkError {
     /// The trainer said so.
     #[error(transparent)]
     Trainer(#[from] TrainerError),
+    /// The task weighs by loss, and there is none.
+    #[error("the task weighs updates by the loss of the received model; return a metric \"loss\" from evaluate")]
+    NoLoss,
     /// What the trainer yielded must not be sent.
     #[error(transparent)]
     Pipeline(#[from] PipelineError),
@@ -349,14 +369,18 @@ impl Work {
             None => (trained.parameters, None),
         };
         let metrics = self.in_order(&evaluated, &trained.metrics);
-        let input = self.masked_input(&shared, trained.examples, metrics)?;
+        let weight = match &self.plan.fairness {
+            None => Weight::Examples(trained.examples),
+            Some(rule) => Weight::Loss(rule, loss(&evaluated)?),
+        };
+        let input = self.masked_input(&shared, weight, metrics)?;
         Ok(Contribution { input, personal, evaluated, trained: trained.metrics, examples: trained.examples })
     }
 
     fn masked_input(
         &self,
         shared: &Parameters,
-        examples: u64,
+        weight: Weight<'_>,
         metrics: Vec<MetricValue>,
     ) -> Result<MaskedInput, WorkError> {
         let mut rng;
@@ -378,7 +402,7 @@ impl Work {
             }
             None => Cover::Nothing,
         };
-        Ok(pipeline::masked_input(&self.received, shared, examples, metrics, encoder, cover)?)
+        Ok(pipeline::masked_input(&self.received, shared, weight, metrics, encoder, cover)?)
     }
 
     /// Tells the trainer that nobody waits any more.
@@ -396,4 +420,10 @@ impl Work {
         let metrics = self.plan.assignment.metrics.iter();
         metrics.map(|name| find(name).map_or_else(MetricValue::default, |(_, value)| *value)).collect()
     }
+}
+
+/// The loss of the received model on the participant's own data.
+fn loss(evaluated: &[(String, MetricValue)]) -> Result<f64, WorkError> {
+    let loss = evaluated.iter().find(|(name, _)| name == "loss").and_then(|(_, value)| value.measured());
+    loss.ok_or(WorkError::NoLoss)
 }

@@ -82,6 +82,22 @@ async fn a_task_whose_sums_could_wrap_or_whose_patterns_match_nothing_is_refused
     assert!(detail.contains("modle"), "{detail}");
 }
 
+#[tokio::test]
+async fn weights_by_loss_that_cannot_work_are_refused_with_the_reason() {
+    let t = TestCoordinator::start().await;
+    let mut spec = small_task();
+    spec["training"] = json!({ "fairness": { "q": 1.0, "loss_cap": 2.5 } });
+    spec["metrics"] = json!(["accuracy"]);
+    assert_eq!(fields(&create(&t, &spec).await), ["aggregation.clip_norm", "metrics"]);
+    spec["metrics"] = json!(["loss"]);
+    spec["aggregation"] = json!({ "clip_norm": 1.0, "max_weight": 10 });
+    let (field, detail) = problem(&create(&t, &spec).await);
+    assert_eq!(field, "training.fairness");
+    let needed = detail.split("take max_weight = ").nth(1).and_then(|rest| rest.split(',').next()).unwrap();
+    spec["aggregation"]["max_weight"] = json!(needed.parse::<u32>().unwrap());
+    assert_eq!(create(&t, &spec).await.status, 201, "what was said would do does");
+}
+
 /// The only field that is wrong, and what is told about it.
 fn problem(reply: &Reply) -> (String, String) {
     reply.problem(ProblemType::InvalidTask);

@@ -45,6 +45,7 @@ impl TaskSpec {
         if self.secure_aggregation.enabled {
             self.check_secure_aggregation(&mut checks, deployment);
         }
+        self.check_fairness(&mut checks);
         if self.privacy.is_private() {
             self.check_privacy(&mut checks);
         }

@@ -68,6 +68,7 @@ impl TrainingArgs {
             momentum: self.momentum,
             weight_decay: self.weight_decay,
             proximal_mu: self.proximal_mu,
+            fairness: None,
         }
     }
 }

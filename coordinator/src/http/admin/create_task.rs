@@ -23,6 +23,7 @@ use crate::http::extract::{is_media_type, read};
 use crate::http::inspect::tasks;
 use crate::http::problem::{Error, Result};
 use crate::model::{self, TaskModel};
+use crate::optimizer;
 
 /// How long a repeated request gets the first one's answer.
 const REMEMBER: Duration = Duration::from_secs(24 * 3600);
@@ -99,6 +100,10 @@ async fn prepare(app: &App, spec: TaskSpec) -> Result<(TaskRow, ModelVersion)> {
     })
     .await
     .map_err(Error::fault)??;
+    if let Some(Err(error)) = model.codec.plain().map(|codec| optimizer::check_fairness(&spec.training, codec)) {
+        let (field, problem) = ("training.fairness".to_owned(), error.to_string());
+        return Err(Error::InvalidTask(vec![federation::task::SpecError { field, problem }]));
+    }
     if model.packed_len() > app.settings.masked_input_max_bytes {
         return Err(Error::InvalidTask(vec![federation::task::SpecError {
             field: "model.tensors".to_owned(),

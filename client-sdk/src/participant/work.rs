@@ -205,12 +205,11 @@ fn check_terms(assignment: &Assignment, terms: &SessionTerms, codec: &UpdateCode
         ("modulus", terms.modulus_bits == encoding.modulus_bits),
         ("largest cohort", u32::from(terms.max_cohort) == encoding.max_cohort),
         ("cohort", cohort.contains(&assignment.cohort)),
-        (
-            "encoding",
-            terms.application == application_digest(encoding, &assignment.metrics, assignment.privacy.as_ref()),
-        ),
     ];
-    match checks.into_iter().chain(codec.fits(terms)).find(|(_, holds)| !holds) {
+    // Last, since it would hide what is different.
+    let application = application_digest(encoding, &assignment.metrics, assignment.privacy.as_ref());
+    let digest = [("encoding", terms.application == application)];
+    match checks.into_iter().chain(codec.fits(terms)).chain(digest).find(|(_, holds)| !holds) {
         Some((what, _)) => Err(PlanError::Terms(what)),
         None => Ok(()),
     }

@@ -17,6 +17,7 @@ use store::entity::task::TaskRow;
 use zeroize::Zeroizing;
 
 use super::lease::Lease;
+use super::sums::blocking;
 use super::{Environment, StepError};
 use crate::ledger::{self, Charge, LedgerFault, NOISE_OF_A_RELEASE, NOISE_OF_A_TREE};
 use crate::private::Private;
@@ -87,7 +88,10 @@ pub(super) async fn prepare(
     let index = ledger::next_release(&ledger);
     let release = private.release(key.number, attempt, index, participants);
     let release = release.map_err(|error| StepError::Unworkable(error.to_string()))?;
-    let charge = match ledger::charge(&mut ledger, &env.sealer, key, release, true, now) {
+    let sealer = Arc::clone(&env.sealer);
+    // A release of another size is accounted for by the textbook, too, which takes a while.
+    let charged = blocking(move || Ok(ledger::charge(&mut ledger, &sealer, key, release, true, now))).await?;
+    let charge = match charged {
         Ok(charge) => charge,
         Err(error @ LedgerError::BudgetExceeded { .. }) => return Err(NoNoise::OverBudget(error)),
         Err(error) => return Err(StepError::Unworkable(error.to_string()).into()),

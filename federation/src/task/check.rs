@@ -202,7 +202,9 @@ impl TaskSpec {
             "must be at least 0 and below 1",
         );
         let smallest = self.draw(self.select_min()).cohort;
-        checks.require_with(smallest >= secure.min_cohort, "secure_aggregation.min_cohort", || {
+        // What sampling draws is known to whoever knows the population.
+        let sampled = self.privacy.is_private() && self.privacy.sampling.is_some();
+        checks.require_with(sampled || smallest >= secure.min_cohort, "secure_aggregation.min_cohort", || {
             format!(
                 "is {}, but a cohort drawn from rounds.select_min = {} participants has only {smallest}: raise the cohort or \
                  select_min, or switch secure aggregation off (secure_aggregation.enabled = false), which lets the operator \

@@ -5,6 +5,8 @@
 //! stored facts, and `store`'s wake-ups say when there is something new. `wiring` alone chooses implementations.
 
 pub mod config;
+#[cfg(feature = "deliberate-faults")]
+pub mod faults;
 pub mod http;
 pub mod identity;
 pub mod model;

@@ -254,6 +254,8 @@ impl UpdateCodec {
         match self {
             Self::Plain(codec) => Some(UpdateInspector::Plain(codec.inspector())),
             Self::Private { noised: true, .. } => None,
+            #[cfg(feature = "deliberate-faults")]
+            Self::Private { .. } if crate::faults::present() == Some(crate::faults::Fault::NoClipping) => None,
             Self::Private { codec, .. } => Some(UpdateInspector::Private(codec.inspector())),
         }
     }

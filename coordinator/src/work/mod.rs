@@ -22,6 +22,8 @@ mod publish_version;
 mod release_sum;
 mod select;
 mod situation;
+#[cfg(feature = "deliberate-faults")]
+mod spoil;
 mod sum_chunk;
 mod sums;
 

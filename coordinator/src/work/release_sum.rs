@@ -87,12 +87,17 @@ async fn release(
     let folded = u32::try_from(inputs.len()).unwrap_or(u32::MAX);
     let participants = partial.map_or(0, |sum| sum.inputs).saturating_add(folded);
     let sum = sum_up(env, cache, model, partial.as_ref(), &inputs).await?;
-    let (noise, charge) = match prepare(env, lease, model.private.as_ref(), &situation.task, round, participants).await
-    {
+    #[cfg(not(feature = "deliberate-faults"))]
+    let counted = participants;
+    #[cfg(feature = "deliberate-faults")]
+    let counted = super::spoil::counted(participants, round);
+    let (noise, charge) = match prepare(env, lease, model.private.as_ref(), &situation.task, round, counted).await {
         Ok(prepared) => prepared,
         Err(NoNoise::OverBudget(error)) => return Ok(Err(Withheld::OverBudget(error))),
         Err(NoNoise::Step(error)) => return Err(error),
     };
+    #[cfg(feature = "deliberate-faults")]
+    let noise = super::spoil::noise(noise, model.private.as_ref());
 
     let (noised, work) = blocking(move || unmask(sum, &masks, noise, participants)).await?;
     env.fail_point.reached("release_sum: before the blob")?;

@@ -17,6 +17,7 @@ pub mod seal;
 pub mod work;
 
 mod admission;
+mod analysis;
 mod ledger;
 mod optimizer;
 mod session;

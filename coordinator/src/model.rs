@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use federation::id::{Digest, RoundKey};
 use federation::task::{Initial, SpecError, TaskSpec};
+use learning::analytics::{Analysis, SumCodec, SumInspector};
 use learning::privacy::{PrivateCodec, PrivateInspector, PrivateMean};
 use learning::{
     Codec, Initializer, Inspector, Layout, MeanUpdate, NoisedSum, OptimizerSpec, Parameters, Partition, Patterns,
-    QuantizationParams, TensorInit, TensorSpec,
+    QuantizationParams, TensorInit, TensorSpec, checkpoint,
 };
 use secure_agg::SUITE_CHACHA20;
 use secure_agg::modular::Modulus;
@@ -17,12 +18,13 @@ use secure_agg::params::{InvalidConfig, SessionConfig, VectorShape};
 use store::entity::task::TaskRow;
 use wire::participant::{Encoding, application_digest, rotation_seed};
 
+use crate::analysis;
 use crate::private::{self, Private};
 
 /// A task's arithmetic.
 #[derive(Clone, Debug)]
 pub struct TaskModel {
-    /// Every tensor.
+    /// Every tensor; of an analysis, one: the values that are summed.
     pub whole: Arc<Layout>,
     /// The tensors that are sent, summed and published: all of them unless some stay at home.
     pub shared: Arc<Layout>,
@@ -37,6 +39,8 @@ pub struct TaskModel {
     pub session: Option<Arc<SessionConfig>>,
     /// Its noise and budget; none without a privacy mechanism.
     pub private: Option<Arc<Private>>,
+    /// What it computes instead of training a model.
+    pub analysis: Option<Arc<Analysis>>,
     encoding: Encoding,
     metrics: Vec<String>,
     partition: Option<Arc<Partition>>,
@@ -48,19 +52,22 @@ impl TaskModel {
     /// # Errors
     /// Every field that cannot work. A stored task was checked when it was created and gives none.
     pub fn new(spec: &TaskSpec) -> Result<Self, Vec<SpecError>> {
-        let Layouts { whole, shared, partition } = Layouts::new(spec)?;
+        let analysis = analysis::derive(spec, &encoding(spec, None))?.map(Arc::new);
+        let layouts = analysis.as_deref().map_or_else(|| Layouts::new(spec), Layouts::of_sums);
+        let Layouts { whole, shared, partition } = layouts?;
         let private = Private::new(spec, shared.len() as u64)?.map(Arc::new);
         let encoding = encoding(spec, private.as_deref());
         let modulus = Modulus::new(encoding.modulus_bits).map_err(|error| wrong("aggregation.modulus_bits", error))?;
-        let codec = match &private {
-            Some(private) => UpdateCodec::Private { codec: private.codec, noised: private.shares.is_some() },
-            None => UpdateCodec::Plain(plain_codec(&encoding, shared.len(), spec.metrics.len())?),
+        let codec = match (&analysis, &private) {
+            (Some(analysis), _) => UpdateCodec::Sums(analysis.codec().clone()),
+            (None, Some(private)) => UpdateCodec::Private { codec: private.codec, noised: private.shares.is_some() },
+            (None, None) => UpdateCodec::Plain(plain_codec(&encoding, shared.len(), spec.metrics.len())?),
         };
         let optimizer = crate::optimizer::spec(spec.aggregation.optimizer);
         optimizer.check().map_err(|error| wrong("aggregation.optimizer", error))?;
         let session = session_config(spec, &encoding, &codec, private.as_deref())?.map(Arc::new);
         let (metrics, partition) = (spec.metrics.clone(), partition.map(Arc::new));
-        Ok(Self { whole, shared, codec, modulus, optimizer, session, private, encoding, metrics, partition })
+        Ok(Self { whole, shared, codec, modulus, optimizer, session, private, analysis, encoding, metrics, partition })
     }
 
     /// What sessions are like in a round whose clipping norm is `clip`: participants agree on it, too.
@@ -82,6 +89,17 @@ impl TaskModel {
     #[must_use]
     pub fn packed_len(&self) -> u64 {
         secure_agg::packing::packed_len(self.codec.len(), self.modulus) as u64
+    }
+
+    /// The file that the first round starts from.
+    ///
+    /// # Errors
+    /// A tensor whose initial values cannot be drawn, or an analysis whose state is too large.
+    pub fn first_version(&self, spec: &TaskSpec) -> Result<Vec<u8>, Vec<SpecError>> {
+        match &self.analysis {
+            Some(analysis) => analysis.initial().to_bytes().map_err(|error| wrong("analytics", error)),
+            None => checkpoint::write(&self.initial(spec)?).map_err(|error| wrong("model.tensors.init", error)),
+        }
     }
 
     /// The initial values of the shared tensors, from the task's seed.
@@ -120,6 +138,7 @@ fn encoding(spec: &TaskSpec, private: Option<&Private>) -> Encoding {
         clip_norm: spec.aggregation.clip_norm,
         max_weight: private.map_or(spec.aggregation.max_weight, |private| private.request.max_weight),
         max_cohort: private.map_or(spec.rounds.select_max, Private::largest_cohort),
+        analytics: spec.analytics.clone(),
     }
 }
 
@@ -131,6 +150,12 @@ struct Layouts {
 }
 
 impl Layouts {
+    fn of_sums(analysis: &Analysis) -> Result<Self, Vec<SpecError>> {
+        let sums = TensorSpec { name: "sums".to_owned(), shape: vec![analysis.codec().values() as u64] };
+        let whole = Arc::new(Layout::new(vec![sums]).map_err(|error| wrong("analytics", error))?);
+        Ok(Self { shared: Arc::clone(&whole), whole, partition: None })
+    }
+
     fn new(spec: &TaskSpec) -> Result<Self, Vec<SpecError>> {
         let whole = Layout::new(spec.model.tensors.iter().map(tensor_spec).collect())
             .map_err(|error| wrong("model.tensors", error))?;
@@ -162,7 +187,7 @@ pub(crate) fn complete(spec: &mut TaskSpec) -> Result<(), Vec<SpecError>> {
 }
 
 /// How updates of a task are integers.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum UpdateCodec {
     /// Weighted deltas, their weight and metrics.
     Plain(Codec),
@@ -173,6 +198,8 @@ pub enum UpdateCodec {
         /// Whether participants add noise to what they send.
         noised: bool,
     },
+    /// Counts and sums of an analysis.
+    Sums(SumCodec),
 }
 
 /// What an attempt at a round has of its own.
@@ -205,6 +232,8 @@ pub(crate) enum UpdateInspector {
     Plain(Inspector),
     /// Of one with it.
     Private(PrivateInspector),
+    /// Of an analysis.
+    Sums(SumInspector),
 }
 
 impl UpdateInspector {
@@ -213,6 +242,7 @@ impl UpdateInspector {
         match self {
             Self::Plain(inspector) => inspector.push(word),
             Self::Private(inspector) => inspector.push(word),
+            Self::Sums(inspector) => inspector.push(word),
         }
     }
 
@@ -224,6 +254,7 @@ impl UpdateInspector {
         match self {
             Self::Plain(inspector) => inspector.finish().map_err(|error| error.to_string()),
             Self::Private(inspector) => inspector.finish().map_err(|error| error.to_string()),
+            Self::Sums(inspector) => inspector.finish().map_err(|error| error.to_string()),
         }
     }
 }
@@ -236,6 +267,7 @@ impl UpdateCodec {
         match self {
             Self::Plain(codec) => codec.len(),
             Self::Private { codec, .. } => codec.len(),
+            Self::Sums(codec) => codec.len(),
         }
     }
 
@@ -244,7 +276,7 @@ impl UpdateCodec {
     pub fn plain(&self) -> Option<&Codec> {
         match self {
             Self::Plain(codec) => Some(codec),
-            Self::Private { .. } => None,
+            Self::Private { .. } | Self::Sums(_) => None,
         }
     }
 
@@ -257,6 +289,7 @@ impl UpdateCodec {
             #[cfg(feature = "deliberate-faults")]
             Self::Private { .. } if crate::faults::present() == Some(crate::faults::Fault::NoClipping) => None,
             Self::Private { codec, .. } => Some(UpdateInspector::Private(codec.inspector())),
+            Self::Sums(codec) => Some(UpdateInspector::Sums(codec.inspector())),
         }
     }
 
@@ -276,6 +309,7 @@ impl UpdateCodec {
                 let participants = sum.participants();
                 Ok(Decoded { mean: MeanUpdate { delta, weight: 0, participants, metrics: Vec::new() }, within_clip })
             }
+            Self::Sums(_) => Err("the sum of an analysis is no mean".to_owned()),
         }
     }
 
@@ -283,6 +317,7 @@ impl UpdateCodec {
         let (input_bound, noise_margin) = match self {
             Self::Plain(codec) => (codec.input_bound(), 0),
             Self::Private { codec, .. } => (codec.input_bound(), codec.noise_margin()),
+            Self::Sums(codec) => (codec.input_bound(), 0),
         };
         VectorShape { words: self.len() as u64, modulus_bits, input_bound, noise_margin }
     }

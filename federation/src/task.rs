@@ -3,6 +3,7 @@
 //! A [`TaskSpec`] is read from TOML or JSON, checked once by [`TaskSpec::check`] and stored as it was written. What a phase
 //! needs is derived from it by [`TaskSpec::round_limits`].
 
+mod analytics;
 mod check;
 mod fairness;
 mod optimizer;
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cohort::{Cohort, Oort, PowerOfChoice, Requirements, RoundRobin, Selector, Stratified, Uniform, round_up};
 use crate::round::{PhaseLimits, RoundLimits, SecureLimits, UnknownName, names};
+pub use analytics::{Analytics, MAX_ANALYTICS_BYTES};
 pub use check::{Deployment, SpecError};
 pub use fairness::Fairness;
 pub use optimizer::ServerOptimizer;
@@ -44,7 +46,11 @@ pub struct TaskSpec {
     #[serde(default)]
     pub description: String,
     /// What is trained.
+    #[serde(default)]
     pub model: ModelSpec,
+    /// What is computed instead of a trained model: statistics, clusters or trees.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub analytics: Option<Analytics>,
     /// How participants train.
     #[serde(default)]
     pub training: TrainingPlan,
@@ -69,7 +75,7 @@ pub struct TaskSpec {
 }
 
 /// The model: its tensors, and which of them stay at home.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ModelSpec {

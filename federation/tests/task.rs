@@ -460,3 +460,37 @@ fn statuses_have_stable_names() {
     assert!(TaskStatus::Completed.is_terminal() && TaskStatus::Cancelled.is_terminal());
     assert!(!TaskStatus::Active.is_terminal() && !TaskStatus::Paused.is_terminal());
 }
+
+const ANALYSIS: &str = r#"
+    name = "ages"
+    [analytics]
+    kind = "statistics"
+    max_rows = 1000
+    columns = [{ type = "real", name = "age", low = 0, high = 120.5, quantiles = [0.5] }]
+"#;
+
+#[test]
+fn an_analysis_takes_the_place_of_a_model() {
+    let spec = parse(ANALYSIS);
+    assert_eq!(spec.check(&DEPLOYMENT), Ok(()));
+    let json = serde_json::to_string(&spec).unwrap();
+    let back: TaskSpec = serde_json::from_str(&json).unwrap();
+    assert_eq!(back, spec);
+    let bytes = |spec: &TaskSpec| spec.analytics.as_ref().unwrap().to_bytes();
+    assert_eq!(bytes(&back), bytes(&spec), "everybody finds the same digest");
+    assert!(toml::from_str::<TaskSpec>("name = \"a\"\nanalytics = 3").is_err());
+}
+
+#[test]
+fn what_means_nothing_beside_an_analysis_is_refused() {
+    let refuses = |field: &str, more: &str| {
+        let problems = parse(&format!("{ANALYSIS}{more}")).check(&DEPLOYMENT).unwrap_err();
+        assert!(problems.iter().any(|problem| problem.field == field), "{field}: {problems:?}");
+    };
+    refuses("model", "[model]\ntensors = [{ name = \"w\", shape = [3] }]");
+    refuses("model", "[model]\npersonal = [\"w\"]");
+    refuses("privacy.mechanism", "[privacy]\nmechanism = \"central_gaussian\"\nepsilon = 1.0\ndelta = 1e-6");
+    refuses("selection.strategy", "[selection]\nstrategy = { oort = {} }\nreport_utility = true");
+    let long = ["{}"; 400_000].join(",");
+    refuses("analytics", &format!("[analytics.more]\nx = [{long}]"));
+}

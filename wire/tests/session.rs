@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's own certificates can be made")]
 
 use federation::id::{Digest, ParticipantId};
+use federation::task::Analytics;
 use federation::time::Timestamp;
 use rcgen::{
     BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519,
@@ -109,7 +110,11 @@ fn chains_that_are_none_are_refused() {
 }
 
 fn encoding() -> Encoding {
-    Encoding { modulus_bits: 32, clip_range: 1.0, clip_norm: None, max_weight: 1000, max_cohort: 1024 }
+    Encoding { modulus_bits: 32, clip_range: 1.0, clip_norm: None, max_weight: 1000, max_cohort: 1024, analytics: None }
+}
+
+fn analysis(text: &str) -> Option<Analytics> {
+    serde_json::from_str(text).unwrap()
 }
 
 #[test]
@@ -127,12 +132,15 @@ fn the_digest_covers_everything_that_gives_words_a_meaning() {
         application_digest(&Encoding { clip_norm: Some(0.0), ..encoding() }, &metrics, None),
         application_digest(&Encoding { max_weight: 1, ..encoding() }, &metrics, None),
         application_digest(&Encoding { max_cohort: 1, ..encoding() }, &metrics, None),
+        application_digest(&Encoding { analytics: analysis(r#"{"kind":"trees"}"#), ..encoding() }, &metrics, None),
+        application_digest(&Encoding { analytics: analysis(r#"{"kind":"forest"}"#), ..encoding() }, &metrics, None),
         application_digest(&encoding(), &metrics[..1], None),
         application_digest(&encoding(), &["lossaccuracy".to_owned(), String::new()], None),
         application_digest(&encoding(), &["accuracy".to_owned(), "loss".to_owned()], None),
     ];
     for (number, other) in others.iter().enumerate() {
         assert_ne!(*other, base, "{number}");
+        assert!(!others[..number].contains(other), "{number}");
     }
 }
 

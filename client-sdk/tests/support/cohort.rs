@@ -149,7 +149,7 @@ fn problem<T>(kind: ProblemType) -> Result<T, TransportError> {
 }
 
 pub fn encoding() -> Encoding {
-    Encoding { modulus_bits: 32, clip_range: 1.0, clip_norm: None, max_weight: 100, max_cohort: 10 }
+    Encoding { modulus_bits: 32, clip_range: 1.0, clip_norm: None, max_weight: 100, max_cohort: 10, analytics: None }
 }
 
 fn metrics() -> Vec<String> {
@@ -157,7 +157,7 @@ fn metrics() -> Vec<String> {
 }
 
 pub fn codec(personal: bool) -> Codec {
-    let Encoding { modulus_bits, clip_range, clip_norm, max_weight, max_cohort } = encoding();
+    let Encoding { modulus_bits, clip_range, clip_norm, max_weight, max_cohort, .. } = encoding();
     let (parameters, metrics) = (if personal { 3 } else { 5 }, metrics().len());
     Codec::new(QuantizationParams { parameters, modulus_bits, clip_range, clip_norm, max_weight, max_cohort, metrics })
         .unwrap()

@@ -190,6 +190,7 @@ impl Coordinator {
                 clip_norm: world.clip,
                 max_weight: if world.privacy.is_some() { 1 } else { 100 },
                 max_cohort: if world.privacy.is_some() { 3 } else { 10 },
+                analytics: None,
             },
             metrics: vec!["loss".into(), "train_loss".into()],
             privacy: world.privacy.clone(),

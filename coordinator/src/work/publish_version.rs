@@ -17,6 +17,7 @@ use super::lease::Lease;
 use super::situation::{Situation, next_round};
 use super::sums::blocking;
 use super::{Environment, StepError};
+use crate::analysis;
 use crate::ledger::forget_tree;
 use crate::model::{Decoded, RoundTerms, TaskModel};
 use crate::optimizer::resume;
@@ -151,6 +152,10 @@ fn step(
         Err(error) => return garbage(&error),
     };
     drop(sum);
+    if let Some(analysis) = &model.analysis {
+        let made = analysis::advance(analysis, &released, &base)?;
+        return Ok(made.map(|(bytes, metrics)| Made { bytes, metrics, clip: None }).map_err(NoModel::Garbage));
+    }
     let Decoded { mean, within_clip } = match model.codec.decode(&released, terms) {
         Ok(decoded) => decoded,
         Err(error) => return garbage(&error),

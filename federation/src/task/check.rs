@@ -49,6 +49,9 @@ impl TaskSpec {
         if self.privacy.is_private() {
             self.check_privacy(&mut checks);
         }
+        if let Some(analytics) = &self.analytics {
+            self.check_analytics(analytics, &mut checks);
+        }
         if checks.0.is_empty() { Ok(()) } else { Err(checks.0) }
     }
 
@@ -56,7 +59,7 @@ impl TaskSpec {
         checks.require(is_name(&self.name), "name", "must be 1 to 64 letters, digits, '-', '_' or '.'");
         checks.require(self.description.len() <= 4096, "description", "must be at most 4096 bytes");
         checks.require(
-            !self.model.tensors.is_empty(),
+            self.analytics.is_some() || !self.model.tensors.is_empty(),
             "model.tensors",
             "must name at least one tensor (`tributary task create` fills this in for an architecture it knows)",
         );

@@ -1,7 +1,7 @@
 //! What a participant is given to do.
 
 use federation::id::{Digest, TaskId};
-use federation::task::{ModelSpec, TrainingPlan};
+use federation::task::{Analytics, ModelSpec, TrainingPlan};
 use federation::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -75,4 +75,8 @@ pub struct Encoding {
     pub max_weight: u32,
     /// Largest cohort that the headroom was proven for.
     pub max_cohort: u32,
+    /// What is computed instead of a trained model: its rows are added up as this says, the base is its state so far, and
+    /// nothing is clipped, weighed or measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub analytics: Option<Analytics>,
 }

@@ -138,6 +138,12 @@ pub fn application_digest(encoding: &Encoding, metrics: &[String], privacy: Opti
         text.extend(length(terms.len()));
         text.extend(terms);
     }
+    if let Some(analytics) = &encoding.analytics {
+        let words = analytics.to_bytes();
+        text.extend(b"analytics");
+        text.extend(length(words.len()));
+        text.extend(words);
+    }
     let mut digest = Digest([0; 32]);
     digest.0.copy_from_slice(ring::digest::digest(&ring::digest::SHA256, &text).as_ref());
     digest

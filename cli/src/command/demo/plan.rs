@@ -109,6 +109,7 @@ impl TaskInput<'_> {
                 personal: Vec::new(),
                 seed: self.data.seed(),
             },
+            analytics: None,
             training: self.training,
             rounds: RoundsSpec {
                 count: self.rounds,

@@ -118,8 +118,7 @@ async fn prepare(app: &App, spec: TaskSpec) -> Result<(TaskRow, ModelVersion)> {
     let clip_at_first = model.private.as_ref().map(|private| private.initial_clip());
     // A large model takes seconds to draw; requests are served meanwhile.
     let (spec, bytes) = tokio::task::spawn_blocking(move || {
-        let initial = model.initial(&spec).map_err(Error::InvalidTask)?;
-        let bytes = learning::checkpoint::write(&initial).map_err(Error::fault)?;
+        let bytes = model.first_version(&spec).map_err(Error::InvalidTask)?;
         Ok::<_, Error>((spec, bytes))
     })
     .await

@@ -4,10 +4,15 @@
 //! few lines, so that each example is one file that runs by itself.
 
 use anyhow::{Context as _, Result, ensure};
+use client_sdk::journal::MemoryJournal;
+use client_sdk::{Outcome, Participant, ParticipantError, TableTrainer};
 use coordinator::config::Config;
 use coordinator::{Coordinator, Parts, Running};
+use learning::ExactSum;
+use learning::analytics::{Analysis, AnalyticsState, Table};
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 use wire::admin::Role;
 
 /// A coordinator and its operator.
@@ -132,8 +137,94 @@ impl Lab {
         Ok(learning::checkpoint::read(&bytes, &layout.into())?)
     }
 
+    /// Creates a task that is an analysis, with a participant for each table, and waits for its result. `tell` hears of every
+    /// round.
+    ///
+    /// # Errors
+    /// As [`Self::send`], and whatever goes wrong with a participant.
+    pub async fn analyze(
+        &self,
+        name: &str,
+        analytics: &Value,
+        tables: Vec<Table>,
+        mut tell: impl FnMut(u32, &Value),
+    ) -> Result<AnalyticsState> {
+        let cohort = tables.len();
+        // The largest cohort decides how fine the grids of the sums can be.
+        let analysis = Analysis::new(serde_json::from_value(analytics.clone())?, 32, u32::try_from(cohort)?)?;
+        let rounds = analysis.rounds();
+        let task = json!({ "spec": {
+            "name": name,
+            "analytics": analytics,
+            "rounds": { "count": rounds, "select_max": cohort },
+            "selection": { "cohort": { "count": cohort } },
+        } });
+        self.post("/v1/tasks", &task).await?;
+        let mut participants: JoinSet<Result<Outcome, ParticipantError>> = JoinSet::new();
+        for (index, table) in tables.into_iter().enumerate() {
+            let mut participant = Participant::builder()
+                .server(self.url())
+                .ca_pem(self.ca_pem())
+                .enrollment_token(self.enrollment_token(&format!("{name}-{index}")).await?)
+                .task(name)
+                .journal(MemoryJournal::new())
+                .trainer(TableTrainer::new(table))
+                .build()?;
+            participants.spawn(async move { participant.run(std::future::pending()).await });
+        }
+        for number in 1..=rounds {
+            tell(number, &self.round(name, number).await?);
+        }
+        while let Some(ended) = participants.join_next().await {
+            ended??;
+        }
+        let path = format!("/v1/tasks/{name}/models/{rounds}/parameters");
+        let bytes = self.send(Method::GET, &path, &[], None).await?.bytes().await?;
+        Ok(analysis.read(&bytes)?)
+    }
+
     /// Stops the coordinator in good order.
     pub async fn stop(self) {
         self.running.shutdown().await;
     }
+}
+
+/// What the same analysis finds where all rows are in one place.
+///
+/// # Errors
+/// An analysis that cannot be, or rows that are none for it.
+pub fn pooled(analytics: &Value, table: &Table) -> Result<AnalyticsState> {
+    let mut analytics = analytics.clone();
+    analytics["max_rows"] = table.rows().into();
+    let analysis = Analysis::new(serde_json::from_value(analytics)?, 32, 1)?;
+    let mut state = analysis.initial();
+    for _ in 0..analysis.rounds() {
+        let words = analysis.codec().encode(&analysis.contribution(&state, table)?)?;
+        state = analysis.advance(&state, &ExactSum::new(words, 32, 1)?.release_without_noise())?.state;
+    }
+    Ok(state)
+}
+
+/// Rows `from..to` of a table, with their targets if they have any.
+///
+/// # Errors
+/// None for rows that are there.
+pub fn rows(table: &Table, from: usize, to: usize) -> Result<Table> {
+    let values = (from..to).flat_map(|row| table.row(row).to_vec()).collect();
+    let part = Table::new(table.width(), values)?;
+    let part = if table.targets().is_empty() { part } else { part.with_targets(table.targets()[from..to].to_vec())? };
+    Ok(part)
+}
+
+/// Uniform on [0, 1): a small repeatable generator (SplitMix64), so that an example needs no other crate.
+pub fn unit(state: &mut u64) -> f64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((mixed ^ (mixed >> 31)) >> 11) as f64 / 9_007_199_254_740_992.0
+}
+
+/// Normal, from twelve uniform numbers.
+pub fn normal(state: &mut u64) -> f64 {
+    (0..12).map(|_| unit(state)).sum::<f64>() - 6.0
 }

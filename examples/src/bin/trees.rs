@@ -1,0 +1,124 @@
+//! Ten participants grow boosted trees together that read digits, by secure sums of histograms.
+//!
+//! Digits are shrunk to 7 by 7 pixels. Beside the federation, the same trees are grown where all digits are in one place: the
+//! federation may be one point worse at most. Run it with `cargo run --release -p examples --bin trees`. It takes MNIST from
+//! `TRIBUTARY_DATA_DIR` or `../shared/data/mnist10k`, and without it digits of its own making.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use datasets::{Labelled, idx};
+use examples::{Lab, normal, pooled, rows};
+use learning::analytics::{AnalyticsState, Table, TreesState};
+use serde_json::json;
+
+const PARTICIPANTS: usize = 10;
+const SIDE: usize = 7;
+const SEED: u64 = 42;
+
+/// Mean brightness of 4 by 4 pixels.
+fn shrunk(digits: &Labelled) -> Result<Table> {
+    let whole = 4 * SIDE;
+    let small = |image: &[f32], index: usize| {
+        let (top, left) = (index / SIDE * 4, index % SIDE * 4);
+        let pixels = (0..16).map(|pixel| f64::from(image[(top + pixel / 4) * whole + left + pixel % 4]));
+        pixels.sum::<f64>() / 16.0
+    };
+    let images = digits.features.chunks_exact(digits.width);
+    let values = images.flat_map(|image| (0..SIDE * SIDE).map(move |index| small(image, index))).collect();
+    let targets = digits.labels.iter().map(|&label| f64::from(label)).collect();
+    Ok(Table::new(SIDE * SIDE, values)?.with_targets(targets)?)
+}
+
+/// Ten patterns and a lot of noise.
+fn made_up(digits: usize, seed: u64) -> Result<Table> {
+    let (mut patterns, mut noise) = (1, seed);
+    let pattern: Vec<f64> = (0..10 * SIDE * SIDE).map(|_| normal(&mut patterns)).collect();
+    let pixel = |index: usize| {
+        let (digit, place) = (index / (SIDE * SIDE) % 10, index % (SIDE * SIDE));
+        (0.5 + 0.1 * pattern[digit * SIDE * SIDE + place] + 0.2 * normal(&mut noise)).clamp(0.0, 1.0)
+    };
+    let values = (0..digits * SIDE * SIDE).map(pixel).collect();
+    Ok(Table::new(SIDE * SIDE, values)?.with_targets((0..digits).map(|digit| (digit % 10) as f64).collect())?)
+}
+
+fn digits() -> Result<(Table, Table)> {
+    match data_folder() {
+        Some(folder) => {
+            let (train, test) = idx::load_mnist(&folder, SEED)?;
+            Ok((shrunk(&train)?, shrunk(&test)?))
+        }
+        None => {
+            say("There is no MNIST here (TRIBUTARY_DATA_DIR names a folder with it), so the digits are made up.");
+            Ok((made_up(4000, 2)?, made_up(1000, 3)?))
+        }
+    }
+}
+
+fn trees(state: AnalyticsState) -> Result<TreesState> {
+    match state {
+        AnalyticsState::Trees(state) => Ok(state),
+        other => anyhow::bail!("not trees: {other:?}"),
+    }
+}
+
+fn accuracy(state: &TreesState, table: &Table) -> f64 {
+    let right = |&row: &usize| state.ensemble.predict(table.row(row)).value() == table.targets()[row];
+    (0..table.rows()).filter(right).count() as f64 / table.rows() as f64
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let (train, test) = digits()?;
+    let part = |index| rows(&train, index * train.rows() / PARTICIPANTS, (index + 1) * train.rows() / PARTICIPANTS);
+    // Pixels are scaled to a mean of 0 and a deviation of 1.
+    let (low, high) = (-0.5, 3.0);
+    let analytics = json!({
+        "kind": "trees",
+        "method": "boosting",
+        "max_rows": 1000,
+        "target": { "type": "class", "classes": 10 },
+        "columns": [{ "name": "pixel", "low": low, "high": high, "repeat": SIDE * SIDE }],
+        "trees": 12,
+        "depth": 5,
+        "bins": 16,
+        "learning_rate": 0.5,
+    });
+    let lab = Lab::start().await?;
+    let tables = (0..PARTICIPANTS).map(part).collect::<Result<_>>()?;
+    let tell = |number, round: &serde_json::Value| {
+        let metric = |name: &str| round["metrics"][name]["value"].as_f64();
+        if let (Some(loss), Some(right), 3) = (metric("train_loss"), metric("train_accuracy"), number % 5) {
+            say(&format!(
+                "round {number:>2}: {:>5.2} % of the training digits are read, loss {loss:.4}",
+                100.0 * right
+            ));
+        }
+    };
+    let found = trees(lab.analyze("digits", &analytics, tables, tell).await?)?;
+    lab.stop().await;
+
+    let one_place = trees(pooled(&analytics, &train)?)?;
+    let (federated, pooled) = (accuracy(&found, &test), accuracy(&one_place, &test));
+    say(&format!(
+        "of {} held-out digits {:.2} % are read; by trees grown in one place {:.2} %",
+        test.rows(),
+        100.0 * federated,
+        100.0 * pooled
+    ));
+    ensure!(federated >= pooled - 0.01, "more than one point worse than in one place");
+    ensure!(federated > 0.7, "accuracy {federated}: the trees cannot read");
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "the folder may be named in the environment")]
+fn data_folder() -> Option<PathBuf> {
+    let named = std::env::var_os("TRIBUTARY_DATA_DIR").map(PathBuf::from);
+    let shared = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/mnist10k"));
+    named.into_iter().chain([shared]).find(|folder| folder.is_dir())
+}
+
+#[expect(clippy::print_stdout, reason = "an example tells what it found")]
+fn say(words: &str) {
+    println!("{words}");
+}

@@ -1,9 +1,10 @@
 //! The SDK's trainer in the demo, where many participants share a machine: [`Slots`] bounds how many train at once. Who
 //! waits how long for a slot cannot change a result, since each training is a function of its inputs.
 
+use std::borrow::Cow;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use client_sdk::learning::{MetricValue, Parameters};
+use client_sdk::learning::{MetricValue, Parameters, Table};
 use client_sdk::{CandleTrainer, Dataset, Trained, Trainer, TrainerError, TrainingJob};
 
 /// How many may train at once.
@@ -52,6 +53,10 @@ impl Trainer for SlottedTrainer {
 
     fn evaluate(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
         self.slots.with(|| self.trainer.evaluate(model, job))
+    }
+
+    fn table(&mut self, job: &TrainingJob) -> Result<Cow<'_, Table>, TrainerError> {
+        self.trainer.table(job)
     }
 
     fn examples(&self) -> u64 {

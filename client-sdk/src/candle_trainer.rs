@@ -2,10 +2,11 @@
 //!
 //! Reports `loss` and `accuracy` of the received model on the held-out examples, and `train_loss`.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use candle_core::Device;
-use learning::{MetricValue, Parameters};
+use learning::{MetricValue, Parameters, Table};
 
 use crate::models::Architecture;
 use crate::train::{self, Examples, SgdConfig, TrainError};
@@ -85,6 +86,18 @@ impl Trainer for CandleTrainer {
         Ok(vec![metric("loss", evaluation.loss), metric("accuracy", evaluation.accuracy)])
     }
 
+    /// The training examples, each with its class as the target.
+    fn table(&mut self, job: &TrainingJob) -> Result<Cow<'_, Table>, TrainerError> {
+        let Dataset::Labelled { features, labels, width } = &*self.training else {
+            let problem = format!("task {:?} is an analysis of rows, and this participant has text", job.task);
+            return Err(TrainerError::refused(problem));
+        };
+        let values = features.iter().map(|&value| f64::from(value)).collect();
+        let targets = labels.iter().map(|&label| f64::from(label)).collect();
+        let table = Table::new(*width, values).and_then(|table| table.with_targets(targets));
+        table.map(Cow::Owned).map_err(TrainerError::failed)
+    }
+
     fn examples(&self) -> u64 {
         self.training.examples().count() as u64
     }
@@ -120,6 +133,7 @@ mod tests {
             task: "t".into(),
             round: 1,
             plan: TrainingPlan { epochs: 20, batch_size: 4, learning_rate: 0.5, ..TrainingPlan::default() },
+            analytics: None,
             architecture: architecture.map(|json| serde_json::from_str(json).unwrap()),
             metrics: vec![],
             seed: 1,

@@ -1,10 +1,12 @@
 //! From trained parameters to the bytes that leave the device, in the one order that keeps them private.
 //!
-//! Whatever a participant contributes passes through [`masked_input`], and it can yield nothing but integers: under secure
+//! Whatever a participant contributes passes through [`masked_input`], or [`masked_sums`] where an analysis adds up its rows
+//! instead of training, and it can yield nothing but integers: under secure
 //! aggregation such as nobody can tell from noise. It knows no rounds and no network; personal tensors cannot reach it,
 //! because it is only ever given the shared layout.
 
 use bytes::Bytes;
+use learning::analytics::{AnalyticsError, SumCodec};
 use learning::parameters::first_not_finite;
 use learning::privacy::{NoiseSampler, PrivateEncodeError};
 use learning::quantize::EncodeError;
@@ -104,6 +106,9 @@ pub enum PipelineError {
     /// The same, under a privacy mechanism.
     #[error(transparent)]
     Private(#[from] PrivateEncodeError),
+    /// The sums of an analysis cannot be encoded.
+    #[error(transparent)]
+    Sums(#[from] AnalyticsError),
     /// The task's modulus is none.
     #[error(transparent)]
     Modulus(#[from] InvalidModulus),
@@ -139,12 +144,25 @@ pub fn masked_input<'a>(
         Weight::Loss(rule, loss) => rule.contribution(loss, between(1)?)?,
     };
 
-    let (mut words, modulus_bits) = match encoder {
+    let (words, modulus_bits) = match encoder {
         // Scaled to the norm bound, multiplied by its capped weight, rounded to integers modulo 2^b: one pass, no copy.
         Encoder::Plain(codec, rounding) => (codec.encode(&update, rounding)?.words, codec.params().modulus_bits),
         Encoder::Private(round, secrets) => (noised(&update, round, secrets)?, round.codec.params().modulus_bits),
     };
 
+    covered(words, modulus_bits, cover)
+}
+
+/// The same road for the integers of an analysis, which are bounded by what the task declares: **check, mask, pack**.
+///
+/// # Errors
+/// [`PipelineError`]; nothing may be sent then.
+pub fn masked_sums(values: &[i64], codec: &SumCodec, cover: Cover<'_>) -> Result<MaskedInput, PipelineError> {
+    covered(codec.encode(values)?, codec.modulus_bits(), cover)
+}
+
+/// The end of every road: nothing but integers comes here, and nothing leaves without passing.
+fn covered(mut words: Vec<u32>, modulus_bits: u8, cover: Cover<'_>) -> Result<MaskedInput, PipelineError> {
     match cover {
         // Masked in place, packed, and signed: who sends it, in which session, over whose masks.
         Cover::Masks(masking, signer) => {

@@ -3,11 +3,12 @@
 //! A trainer sees parameters and nothing of rounds, networks or peers. It returns the trained parameters; the SDK takes
 //! the difference, keeps the personal part at home and never sends what it was given.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use learning::{MetricValue, Parameters};
-use wire::task::TrainingPlan;
+use learning::{MetricValue, Parameters, Table};
+use wire::task::{Analytics, TrainingPlan};
 
 /// Trains and evaluates; implemented by the app or taken ready-made from [`crate::train`].
 ///
@@ -25,7 +26,16 @@ pub trait Trainer: Send {
     /// [`TrainerError`], as for [`Self::train`].
     fn evaluate(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError>;
 
-    /// Training examples there are now; told to the coordinator at each check-in.
+    /// The rows that an analysis (statistics, clusters, trees) adds up on this device, in the order of the columns that
+    /// `job.analytics` names. They never leave it.
+    ///
+    /// # Errors
+    /// [`TrainerError`], as for [`Self::train`]. Unless an app has rows and says so, it refuses.
+    fn table(&mut self, job: &TrainingJob) -> Result<Cow<'_, Table>, TrainerError> {
+        Err(TrainerError::refused(format!("task {:?} is an analysis, and this app has no rows for one", job.task)))
+    }
+
+    /// Training examples, or rows, there are now; told to the coordinator at each check-in.
     fn examples(&self) -> u64;
 }
 
@@ -40,6 +50,8 @@ pub struct TrainingJob {
     pub plan: TrainingPlan,
     /// The task's description of its model, for trainers that bring several.
     pub architecture: Option<serde_json::Value>,
+    /// What to compute, where the task is an analysis: then [`Trainer::table`] is asked, and nothing is trained.
+    pub analytics: Option<Analytics>,
     /// The metrics the task names; others are dropped. With a privacy mechanism all of them stay on the device.
     pub metrics: Vec<String>,
     /// For shuffling and the like: repeatable if the participant has a seed, else drawn afresh.

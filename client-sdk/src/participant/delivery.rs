@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use learning::Parameters;
 use secure_agg::client::{Doubt, Received};
 use secure_agg::codec::Message as _;
 use secure_agg::messages::{Delivery, ShareKeys};
@@ -12,6 +11,7 @@ use secure_agg::rejection::Refusal;
 use wire::ParticipantId;
 use wire::participant::{Announcement, Answer};
 
+use super::base::Base;
 use super::complain::Complain;
 use super::core::{Attempts, Core, persist};
 use super::event::Event;
@@ -27,7 +27,7 @@ use crate::transport::TransportError;
 pub(super) struct AwaitDelivery {
     pub(super) plan: Arc<Plan>,
     pub(super) deadline: Duration,
-    received: Parameters,
+    received: Base,
     session: Session,
     step: Step,
 }
@@ -45,7 +45,7 @@ struct Suspicion {
 }
 
 impl AwaitDelivery {
-    pub(super) fn new(plan: Arc<Plan>, deadline: Duration, received: Parameters, session: Session) -> Self {
+    pub(super) fn new(plan: Arc<Plan>, deadline: Duration, received: Base, session: Session) -> Self {
         Self { plan, deadline, received, session, step: Step::Delivery(Ask::new(Announcement::Delivery)) }
     }
 

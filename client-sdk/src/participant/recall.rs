@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use learning::Parameters;
 use secure_agg::client::Masking;
 use zeroize::Zeroizing;
 
+use super::base::Base;
 use super::core::Core;
 use super::machine::{Action, State};
 use super::session::Session;
@@ -21,7 +21,7 @@ use crate::seed::RoundSeeds;
 pub(super) struct Recall {
     pub(super) plan: Arc<Plan>,
     pub(super) deadline: Duration,
-    received: Parameters,
+    received: Base,
     /// The session and its masks, if the task has secure aggregation.
     masks: Option<(Session, Box<Masking>)>,
 }
@@ -32,7 +32,7 @@ impl Recall {
         core: &mut Core,
         plan: Arc<Plan>,
         deadline: Duration,
-        received: Parameters,
+        received: Base,
         masks: Option<(Session, Box<Masking>)>,
     ) -> State {
         let state = Self { plan, deadline, received, masks };

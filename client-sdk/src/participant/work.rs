@@ -6,11 +6,12 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use learning::analytics::{Analysis, AnalyticsState};
 use learning::parameters::LayoutError;
 use learning::partition::PatternError;
 use learning::quantize::HeadroomError;
 use learning::{
-    CheckpointError, Codec, Fairness, FairnessError, InitError, Layout, MetricValue, Parameters, QFfl,
+    AnalyticsError, CheckpointError, Codec, Fairness, FairnessError, InitError, Layout, MetricValue, Parameters, QFfl,
     QuantizationParams, TensorSpec, WrongLayout, checkpoint,
 };
 use rand::{CryptoRng, SeedableRng as _};
@@ -19,6 +20,7 @@ use secure_agg::client::Masking;
 use wire::participant::{Assignment, SessionTerms, application_digest};
 use zeroize::Zeroizing;
 
+use super::base::{self, Base, BaseError};
 use crate::identity::{IdentityError, SigningKey};
 use crate::personalize::{FedPer, PersonalTensors};
 use crate::pipeline::{self, Cover, Encoder, MaskedInput, PipelineError, Weight};
@@ -68,6 +70,9 @@ pub enum PlanError {
     /// Weights by loss would tell more than the terms of privacy allow.
     #[error("updates are to be weighed by loss, which does not go with terms of privacy")]
     FairAndPrivate,
+    /// The analysis cannot be, or comes with what no analysis has.
+    #[error("the analysis cannot be computed: {0}")]
+    Analytics(String),
     /// The personal part cannot begin.
     #[error(transparent)]
     Init(#[from] InitError),
@@ -90,6 +95,7 @@ pub(super) struct Plan {
 enum UpdateCodec {
     Plain(Codec),
     Private(Box<PrivateRound>),
+    Sums(Arc<Analysis>),
 }
 
 impl UpdateCodec {
@@ -112,6 +118,9 @@ impl UpdateCodec {
     fn fairness(&self, assignment: &Assignment) -> Result<Option<QFfl>, PlanError> {
         let plan = &assignment.training;
         let Some(fair) = &plan.fairness else { return Ok(None) };
+        if let Self::Sums(_) = self {
+            return Err(PlanError::Analytics("updates are to be weighed by loss, and it has none".to_owned()));
+        }
         let Self::Plain(codec) = self else { return Err(PlanError::FairAndPrivate) };
         let fairness = Fairness { q: fair.q, lipschitz: fair.lipschitz(plan.learning_rate), loss_cap: fair.loss_cap };
         Ok(Some(QFfl::new(fairness, codec.params())?))
@@ -126,6 +135,10 @@ impl UpdateCodec {
                 let margin = terms.noise_margin == codec.noise_margin();
                 (codec.len(), terms.input_bound == codec.input_bound(), margin)
             }
+            Self::Sums(analysis) => {
+                let codec = analysis.codec();
+                (codec.len(), terms.input_bound >= codec.input_bound(), true)
+            }
         };
         [("number of words", terms.words == words as u64), ("bound of an input", bound), ("room for noise", margin)]
     }
@@ -134,9 +147,11 @@ impl UpdateCodec {
 impl Plan {
     /// Checks everything that can be checked before a byte of the model has come.
     pub(super) fn new(assignment: Box<Assignment>) -> Result<Self, PlanError> {
-        let specs = assignment.model.tensors.iter();
-        let specs = specs.map(|tensor| TensorSpec { name: tensor.name.clone(), shape: tensor.shape.clone() });
-        let whole = Arc::new(Layout::new(specs.collect())?);
+        let analysis = base::analysis(&assignment)?;
+        let whole = Arc::new(match &analysis {
+            Some(analysis) => base::layout_of_sums(analysis)?,
+            None => layout(&assignment)?,
+        });
         let personal = &assignment.model.personal;
         let fed_per = if personal.is_empty() { None } else { Some(FedPer::new(&whole, personal)?) };
         let shared = fed_per.as_ref().map_or(&whole, |fed_per| fed_per.partition().shared());
@@ -144,29 +159,35 @@ impl Plan {
         if assignment.cohort > encoding.max_cohort {
             return Err(PlanError::Cohort { cohort: assignment.cohort, room: encoding.max_cohort });
         }
-        let codec = UpdateCodec::new(&assignment, shared.len())?;
+        let codec = match &analysis {
+            Some(analysis) => UpdateCodec::Sums(Arc::clone(analysis)),
+            None => UpdateCodec::new(&assignment, shared.len())?,
+        };
         let fairness = codec.fairness(&assignment)?;
         if let Some(terms) = &assignment.secure_aggregation {
             check_terms(&assignment, terms, &codec)?;
         }
         let most = 8 + checkpoint::MAX_HEADER_BYTES + 4 * shared.len() as u64;
-        if assignment.base.bytes > most {
+        if analysis.is_none() && assignment.base.bytes > most {
             return Err(PlanError::ModelBytes { claimed: assignment.base.bytes, most });
         }
         let place = Place { task: assignment.task, round: assignment.round, attempt: assignment.attempt };
         Ok(Self { place, assignment, whole, fed_per, codec, fairness })
     }
 
-    /// Reads the published part of the model.
-    pub(super) fn read_model(&self, file: &[u8]) -> Result<Parameters, CheckpointError> {
+    /// Reads the published part of the model, or the state of the analysis.
+    pub(super) fn read_model(&self, file: &[u8]) -> Result<Base, BaseError> {
+        if let UpdateCodec::Sums(analysis) = &self.codec {
+            return Ok(Base::State(Box::new(analysis.read(file)?)));
+        }
         let shared = self.fed_per.as_ref().map_or(&self.whole, |fed_per| fed_per.partition().shared());
-        checkpoint::read(file, shared)
+        Ok(Base::Model(checkpoint::read(file, shared)?))
     }
 
     /// What privacy asks of the round, if the task has a mechanism.
     pub(super) fn private(&self) -> Option<&PrivateRound> {
         match &self.codec {
-            UpdateCodec::Plain(_) => None,
+            UpdateCodec::Plain(_) | UpdateCodec::Sums(_) => None,
             UpdateCodec::Private(round) => Some(round),
         }
     }
@@ -194,6 +215,12 @@ impl Plan {
         };
         Ok(Some(personal))
     }
+}
+
+fn layout(assignment: &Assignment) -> Result<Layout, LayoutError> {
+    let specs = assignment.model.tensors.iter();
+    let specs = specs.map(|tensor| TensorSpec { name: tensor.name.clone(), shape: tensor.shape.clone() });
+    Layout::new(specs.collect())
 }
 
 /// What the participants agree on must be what each of them is told to do: length, modulus and headroom of the sum, and by
@@ -234,6 +261,9 @@ pub enum WorkError {
     /// The task weighs by loss, and there is none.
     #[error("the task weighs updates by the loss of the received model; return a metric \"loss\" from evaluate")]
     NoLoss,
+    /// The rows of this device are none for the analysis.
+    #[error(transparent)]
+    Rows(#[from] AnalyticsError),
     /// What the trainer yielded must not be sent.
     #[error(transparent)]
     Pipeline(#[from] PipelineError),
@@ -301,10 +331,10 @@ pub(super) struct Draws {
     pub(super) noise: NoiseSeed,
 }
 
-/// Evaluate, train, encode, mask.
+/// Evaluate, train, encode, mask; or add up, encode, mask.
 pub struct Work {
     plan: Arc<Plan>,
-    received: Parameters,
+    received: Base,
     personal: Option<PersonalTensors>,
     job: TrainingJob,
     draws: Draws,
@@ -324,7 +354,7 @@ pub struct Contribution {
 impl Work {
     pub(super) fn new(
         plan: Arc<Plan>,
-        received: Parameters,
+        received: Base,
         personal: Option<PersonalTensors>,
         draws: Draws,
         masks: Option<Masks>,
@@ -335,6 +365,7 @@ impl Work {
             round: assignment.round,
             plan: assignment.training.clone(),
             architecture: assignment.model.architecture.clone(),
+            analytics: assignment.encoding.analytics.clone(),
             metrics: assignment.metrics.clone(),
             seed: draws.seeds.training,
             cancel: Cancel::default(),
@@ -347,11 +378,34 @@ impl Work {
     /// # Errors
     /// [`WorkError`]; to be handed to the machine like a result.
     pub fn run(&self, trainer: &mut dyn Trainer) -> Result<Contribution, WorkError> {
+        match (&self.plan.codec, &self.received) {
+            (UpdateCodec::Sums(analysis), Base::State(state)) => self.add_up(analysis, state, trainer),
+            (_, Base::Model(received)) => self.train(received, trainer),
+            // Plan and base come from one assignment.
+            (_, Base::State(_)) => Err(PipelineError::WrongLayout.into()),
+        }
+    }
+
+    /// The device's part of an analysis.
+    fn add_up(
+        &self,
+        analysis: &Analysis,
+        state: &AnalyticsState,
+        trainer: &mut dyn Trainer,
+    ) -> Result<Contribution, WorkError> {
+        let table = trainer.table(&self.job)?;
+        let values = analysis.contribution(state, &table)?;
+        let input = self.covered(|cover| pipeline::masked_sums(&values, analysis.codec(), cover))?;
+        let (evaluated, trained, examples) = (Vec::new(), Vec::new(), table.rows() as u64);
+        Ok(Contribution { input, personal: None, evaluated, trained, examples })
+    }
+
+    fn train(&self, received: &Parameters, trainer: &mut dyn Trainer) -> Result<Contribution, WorkError> {
         let joined = match (&self.plan.fed_per, &self.personal) {
-            (Some(fed_per), Some(personal)) => Some(fed_per.join(&self.received, personal)?),
+            (Some(fed_per), Some(personal)) => Some(fed_per.join(received, personal)?),
             _ => None,
         };
-        let model = joined.as_ref().unwrap_or(&self.received);
+        let model = joined.as_ref().unwrap_or(received);
         let evaluated = trainer.evaluate(model, &self.job)?;
         let trained = trainer.train(model, &self.job)?;
         if trained.parameters.layout() != model.layout() {
@@ -372,12 +426,13 @@ impl Work {
             None => Weight::Examples(trained.examples),
             Some(rule) => Weight::Loss(rule, loss(&evaluated)?),
         };
-        let input = self.masked_input(&shared, weight, metrics)?;
+        let input = self.masked_input(received, &shared, weight, metrics)?;
         Ok(Contribution { input, personal, evaluated, trained: trained.metrics, examples: trained.examples })
     }
 
     fn masked_input(
         &self,
+        received: &Parameters,
         shared: &Parameters,
         weight: Weight<'_>,
         metrics: Vec<MetricValue>,
@@ -392,7 +447,16 @@ impl Work {
                 rng = self.draws.noise.take()?;
                 Encoder::Private(round, &mut rng)
             }
+            UpdateCodec::Sums(_) => return Err(PipelineError::WrongLayout.into()),
         };
+        self.covered(|cover| pipeline::masked_input(received, shared, weight, metrics, encoder, cover))
+    }
+
+    /// Lets `send` have the masks of the round, if the task has secure aggregation. Once.
+    fn covered(
+        &self,
+        send: impl FnOnce(Cover<'_>) -> Result<MaskedInput, PipelineError>,
+    ) -> Result<MaskedInput, WorkError> {
         let signer;
         let cover = match &self.masks {
             Some(masks) => {
@@ -401,7 +465,7 @@ impl Work {
             }
             None => Cover::Nothing,
         };
-        Ok(pipeline::masked_input(&self.received, shared, weight, metrics, encoder, cover)?)
+        Ok(send(cover)?)
     }
 
     /// Tells the trainer that nobody waits any more.

@@ -153,8 +153,9 @@ fn step(
     };
     drop(sum);
     if let Some(analysis) = &model.analysis {
-        let made = analysis::advance(analysis, &released, &base)?;
-        return Ok(made.map(|(bytes, metrics)| Made { bytes, metrics, clip: None }).map_err(NoModel::Garbage));
+        let made = analysis::advance(analysis, &released, &base.bytes)?;
+        let published = |(bytes, metrics)| Made { bytes, optimizer_state: None, metrics, clip: None };
+        return Ok(made.map(published).map_err(NoModel::Garbage));
     }
     let Decoded { mean, within_clip } = match model.codec.decode(&released, terms) {
         Ok(decoded) => decoded,

@@ -79,7 +79,7 @@ async fn main() -> Result<()> {
         "max_rows": 1000,
         "target": { "type": "class", "classes": 10 },
         "columns": [{ "name": "pixel", "low": low, "high": high, "repeat": SIDE * SIDE }],
-        "trees": 12,
+        "trees": 8,
         "depth": 5,
         "bins": 16,
         "learning_rate": 0.5,

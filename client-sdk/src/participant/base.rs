@@ -1,0 +1,51 @@
+//! What a round starts from: a model, or the state of an analysis.
+
+use std::sync::Arc;
+
+use learning::analytics::{Analysis, AnalyticsError, AnalyticsState, MAX_STATE_BYTES};
+use learning::{CheckpointError, Layout, Parameters, TensorSpec};
+use wire::participant::Assignment;
+
+use super::work::PlanError;
+
+/// The published file, read.
+pub(super) enum Base {
+    /// The shared part of the model.
+    Model(Parameters),
+    /// What an analysis knows so far.
+    State(Box<AnalyticsState>),
+}
+
+/// Why the file is not what it should be.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BaseError {
+    #[error(transparent)]
+    Model(#[from] CheckpointError),
+    #[error(transparent)]
+    State(#[from] AnalyticsError),
+}
+
+/// The analysis that an assignment is about, if it is about none of the participant's models.
+pub(super) fn analysis(assignment: &Assignment) -> Result<Option<Arc<Analysis>>, PlanError> {
+    let encoding = &assignment.encoding;
+    let Some(analytics) = &encoding.analytics else { return Ok(None) };
+    let unsound = |problem: String| Err(PlanError::Analytics(problem));
+    if assignment.privacy.is_some() || !assignment.model.tensors.is_empty() || !assignment.model.personal.is_empty() {
+        return unsound("it comes with a model or a privacy mechanism, which no analysis has".to_owned());
+    }
+    if assignment.base.bytes > MAX_STATE_BYTES as u64 {
+        return Err(PlanError::ModelBytes { claimed: assignment.base.bytes, most: MAX_STATE_BYTES as u64 });
+    }
+    let spec = serde_json::from_value(analytics.to_value());
+    let analysis = match spec {
+        Ok(spec) => Analysis::new(spec, encoding.modulus_bits, encoding.max_cohort),
+        Err(error) => return unsound(error.to_string()),
+    };
+    analysis.map(|analysis| Some(Arc::new(analysis))).or_else(|error| unsound(error.to_string()))
+}
+
+/// The values that an analysis sums, as a layout.
+pub(super) fn layout_of_sums(analysis: &Analysis) -> Result<Layout, PlanError> {
+    let sums = TensorSpec { name: "sums".to_owned(), shape: vec![analysis.codec().values() as u64] };
+    Ok(Layout::new(vec![sums])?)
+}

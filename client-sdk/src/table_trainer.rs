@@ -1,0 +1,41 @@
+//! The ready trainer for analyses: an app that has rows, and nothing to train.
+
+use std::borrow::Cow;
+
+use learning::{MetricValue, Parameters, Table};
+
+use crate::trainer::{Trained, Trainer, TrainerError, TrainingJob};
+
+/// Lends its rows to every analysis, whatever columns it names: use it for tasks that you know.
+///
+/// An app that should ask first, or that has several tables, implements [`Trainer::table`] itself.
+#[derive(Clone, Debug)]
+pub struct TableTrainer {
+    table: Table,
+}
+
+impl TableTrainer {
+    /// With these rows.
+    #[must_use]
+    pub fn new(table: Table) -> Self {
+        Self { table }
+    }
+}
+
+impl Trainer for TableTrainer {
+    fn train(&mut self, _: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
+        Err(TrainerError::refused(format!("task {:?} trains a model, and this app has none", job.task)))
+    }
+
+    fn evaluate(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
+        self.train(model, job).map(|trained| trained.metrics)
+    }
+
+    fn table(&mut self, _: &TrainingJob) -> Result<Cow<'_, Table>, TrainerError> {
+        Ok(Cow::Borrowed(&self.table))
+    }
+
+    fn examples(&self) -> u64 {
+        self.table.rows() as u64
+    }
+}

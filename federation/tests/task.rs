@@ -489,6 +489,7 @@ fn what_means_nothing_beside_an_analysis_is_refused() {
     };
     refuses("model", "[model]\ntensors = [{ name = \"w\", shape = [3] }]");
     refuses("model", "[model]\npersonal = [\"w\"]");
+    refuses("training", "[training]\nepochs = 2");
     refuses("privacy.mechanism", "[privacy]\nmechanism = \"central_gaussian\"\nepsilon = 1.0\ndelta = 1e-6");
     refuses("selection.strategy", "[selection]\nstrategy = { oort = {} }\nreport_utility = true");
     let long = ["{}"; 400_000].join(",");

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::check::Checks;
-use super::{ModelSpec, TaskSpec};
+use super::{ModelSpec, TaskSpec, TrainingPlan};
 
 /// Longest description of an analysis, as bytes of JSON.
 pub const MAX_ANALYTICS_BYTES: usize = 1 << 20;
@@ -45,6 +45,11 @@ impl TaskSpec {
             self.model == ModelSpec::default(),
             "model",
             "must be left out: an analysis has no model, its state is what is published",
+        );
+        checks.require(
+            self.training == TrainingPlan::default(),
+            "training",
+            "must be left out: an analysis trains nothing",
         );
         checks.require(
             !self.privacy.is_private(),

@@ -125,6 +125,18 @@ mod tests {
     }
 
     #[test]
+    fn the_documented_analyses_can_work() {
+        for name in ["statistics", "clusters", "trees"] {
+            let path = format!("{}/../docs/config/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+            let spec = read(Path::new(&path)).unwrap();
+            spec.check(&federation::task::Deployment { poll_interval_ms: 30_000 }).unwrap();
+            let analytics = serde_json::from_value(spec.analytics.as_ref().unwrap().to_value()).unwrap();
+            let analysis = learning::Analysis::new(analytics, spec.modulus_bits(), spec.rounds.select_max).unwrap();
+            assert_eq!(spec.rounds.count, analysis.rounds(), "{name}");
+        }
+    }
+
+    #[test]
     fn tensors_that_contradict_the_architecture_are_refused() {
         let text = "name = \"a\"\n[model.architecture]\nkind = \"linear\"\ninputs = 2\nclasses = 2\n\
                     [[model.tensors]]\nname = \"w\"\nshape = [4]\n";

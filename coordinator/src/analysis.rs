@@ -41,15 +41,19 @@ fn field_of(spec: &TaskSpec, field: &str) -> String {
     }
 }
 
-/// The next state as it is published, and what the round showed. The inner error: no honest participants made this sum.
+/// What a round of an analysis made.
+pub(crate) struct Next {
+    /// The state, as it is published.
+    pub(crate) bytes: Vec<u8>,
+    /// What the round showed.
+    pub(crate) metrics: Vec<RoundMetric>,
+}
+
+/// The next state. The inner error: no honest participants made this sum.
 ///
 /// # Errors
 /// [`StepError::Unworkable`] where the state cannot be read.
-pub(crate) fn advance(
-    analysis: &Analysis,
-    sum: &NoisedSum,
-    base: &[u8],
-) -> Result<Result<(Vec<u8>, Vec<RoundMetric>), String>, StepError> {
+pub(crate) fn advance(analysis: &Analysis, sum: &NoisedSum, base: &[u8]) -> Result<Result<Next, String>, StepError> {
     let unworkable = |error: AnalyticsError| StepError::Unworkable(format!("the state cannot be advanced: {error}"));
     let state = analysis.read(base).map_err(unworkable)?;
     let Advanced { state, metrics } = match analysis.advance(&state, sum) {
@@ -60,7 +64,7 @@ pub(crate) fn advance(
     let bytes = state.to_bytes().map_err(unworkable)?;
     let named = |(name, MetricValue { value, count }): (String, MetricValue)| RoundMetric { name, value, count };
     let measured = metrics.into_iter().filter(|(_, value)| value.count > 0);
-    Ok(Ok((bytes, measured.map(named).collect())))
+    Ok(Ok(Next { bytes, metrics: measured.map(named).collect() }))
 }
 
 fn wrong(field: &str, error: impl std::fmt::Display) -> Vec<SpecError> {

@@ -154,7 +154,7 @@ fn step(
     drop(sum);
     if let Some(analysis) = &model.analysis {
         let made = analysis::advance(analysis, &released, &base.bytes)?;
-        let published = |(bytes, metrics)| Made { bytes, optimizer_state: None, metrics, clip: None };
+        let published = |analysis::Next { bytes, metrics }| Made { bytes, optimizer_state: None, metrics, clip: None };
         return Ok(made.map(published).map_err(NoModel::Garbage));
     }
     let Decoded { mean, within_clip } = match model.codec.decode(&released, terms) {

@@ -13,6 +13,7 @@ mod decode;
 mod error;
 mod inspect;
 pub(crate) mod limbs;
+mod recombine;
 
 pub use decode::MeanUpdate;
 pub use error::{DecodeError, EncodeError, HeadroomError};

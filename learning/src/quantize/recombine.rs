@@ -1,0 +1,127 @@
+//! Single updates as values, and values as a sum again: what a rule other than the mean needs.
+//!
+//! A rule looks at the deltas behind the words, each without the weight it claims, and what it yields goes back into the
+//! form of a sum: from there on all tasks take the same road.
+
+use super::{Codec, lift, to_word};
+
+impl Codec {
+    /// The delta that the words of parameters of one update of this weight stand for. Words and values are of one length.
+    ///
+    /// # Panics
+    /// If they are not.
+    #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
+    pub fn values_of(&self, words: &[u32], weight: u32, values: &mut [f32]) {
+        assert_eq!(words.len(), values.len(), "a value for each word");
+        let divisor = self.scale() * f64::from(weight.max(1));
+        for (word, value) in words.iter().zip(values) {
+            *value = (lift(*word, self.params.modulus_bits) as f64 / divisor) as f32;
+        }
+    }
+
+    /// The weight of an update, from its first word after those of parameters; nothing if nobody can weigh that.
+    #[must_use]
+    pub fn weight_of(&self, word: u32) -> Option<u32> {
+        let weight = u32::try_from(lift(word, self.params.modulus_bits)).ok()?;
+        (1..=self.params.max_weight).contains(&weight).then_some(weight)
+    }
+
+    /// The words of parameters of a sum of this total weight whose mean are `values`, rounded to the nearest and clamped to
+    /// the clipping range. `weight` is at most that of a full cohort.
+    ///
+    /// # Panics
+    /// Unless words and values are of one length.
+    #[expect(clippy::cast_possible_truncation, reason = "clamped to less than 2^31")]
+    pub fn words_of_mean(&self, values: &[f32], weight: u64, words: &mut [u32]) {
+        assert_eq!(words.len(), values.len(), "a word for each value");
+        let limit = f64::from(self.levels) * weight as f64;
+        let scale = self.scale() * weight as f64;
+        for (value, word) in values.iter().zip(words) {
+            let exact = (f64::from(*value) * scale).clamp(-limit, limit);
+            *word = to_word(exact.round() as i64, self.mask());
+        }
+    }
+
+    /// The words after those of parameters of a sum: this weight, and the metrics' limbs of `tails` added up. A tail is what
+    /// an update has after its words of parameters.
+    #[must_use]
+    pub fn tail_of_sum<'a>(&self, weight: u64, tails: impl IntoIterator<Item = &'a [u32]>) -> Vec<u32> {
+        let mut sum = vec![0_u32; self.len() - self.params.parameters];
+        for tail in tails {
+            for (sum, word) in sum.iter_mut().zip(tail) {
+                *sum = sum.wrapping_add(*word) & self.mask();
+            }
+        }
+        // At most n W, which leaves headroom even for B times as much.
+        sum[0] = to_word(weight.cast_signed(), self.mask());
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng as _;
+    use rand_chacha::ChaCha20Rng;
+
+    use super::super::QuantizationParams;
+    use super::*;
+    use crate::metrics::MetricValue;
+    use crate::privacy::ExactSum;
+    use crate::update::Update;
+
+    #[test]
+    fn updates_taken_apart_and_put_together_by_the_mean_are_their_sum() {
+        let params = QuantizationParams {
+            parameters: 4,
+            modulus_bits: 30,
+            clip_range: 1.0,
+            clip_norm: None,
+            max_weight: 50,
+            max_cohort: 5,
+            metrics: 1,
+        };
+        let codec = Codec::new(params).unwrap();
+        let mut rng = ChaCha20Rng::seed_from_u64(1);
+        let deltas = [[0.5, -0.25, 0.0, 0.9], [-0.1, 0.3, 0.7, -1.0]];
+        let updates: Vec<_> = deltas
+            .iter()
+            .zip([10, 40])
+            .map(|(delta, examples)| {
+                let metrics = vec![MetricValue { value: 0.5, count: examples }];
+                codec.encode(&Update { delta: delta.to_vec(), examples, metrics }, &mut rng).unwrap().words
+            })
+            .collect();
+        let mut rows = [[0.0; 4]; 2];
+        for ((words, row), delta) in updates.iter().zip(&mut rows).zip(&deltas) {
+            codec.values_of(&words[..4], codec.weight_of(words[4]).unwrap(), row);
+            assert!(row.iter().zip(delta).all(|(a, b)| (a - b).abs() < 1e-5), "{row:?} is not {delta:?}");
+        }
+        let mean: Vec<f32> = rows[0].iter().zip(&rows[1]).map(|(a, b)| f32::midpoint(*a, *b)).collect();
+        let mut words = vec![0; 4];
+        codec.words_of_mean(&mean, 50, &mut words);
+        words.extend(codec.tail_of_sum(50, updates.iter().map(|words| &words[4..])));
+        let decoded = codec.decode(&ExactSum::new(words, 30, 2).unwrap().release_without_noise()).unwrap();
+        assert!(decoded.delta.iter().zip(&mean).all(|(a, b)| (a - b).abs() < 1e-6));
+        assert_eq!((decoded.weight, decoded.metrics[0]), (50, MetricValue { value: 0.5, count: 50 }));
+    }
+
+    #[test]
+    fn extremes_are_clamped_and_bad_weights_are_none() {
+        let params = QuantizationParams {
+            parameters: 2,
+            modulus_bits: 16,
+            clip_range: 0.5,
+            clip_norm: None,
+            max_weight: 100,
+            max_cohort: 5,
+            metrics: 0,
+        };
+        let codec = Codec::new(params).unwrap();
+        let mut words = [0; 2];
+        codec.words_of_mean(&[9.0, -9.0], 500, &mut words);
+        let words = [words.to_vec(), codec.tail_of_sum(500, [])].concat();
+        let decoded = codec.decode(&ExactSum::new(words, 16, 5).unwrap().release_without_noise()).unwrap();
+        assert_eq!(decoded.delta, [0.5, -0.5]);
+        assert_eq!([0, 1, 100, 101, 0xffff].map(|word| codec.weight_of(word)), [None, Some(1), Some(100), None, None]);
+    }
+}

@@ -13,6 +13,7 @@ pub mod model;
 pub mod observe;
 pub mod private;
 pub mod random;
+pub mod robust;
 pub mod seal;
 pub mod work;
 

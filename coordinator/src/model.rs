@@ -20,6 +20,7 @@ use wire::participant::{Encoding, application_digest, rotation_seed};
 
 use crate::analysis;
 use crate::private::{self, Private};
+use crate::robust::Robust;
 
 /// A task's arithmetic.
 #[derive(Clone, Debug)]
@@ -41,6 +42,8 @@ pub struct TaskModel {
     pub private: Option<Arc<Private>>,
     /// What it computes instead of training a model.
     pub analysis: Option<Arc<Analysis>>,
+    /// What takes the place of the mean; none where it is the mean.
+    pub robust: Option<Robust>,
     encoding: Encoding,
     metrics: Vec<String>,
     partition: Option<Arc<Partition>>,
@@ -65,9 +68,23 @@ impl TaskModel {
         };
         let optimizer = crate::optimizer::spec(spec.aggregation.optimizer);
         optimizer.check().map_err(|error| wrong("aggregation.optimizer", error))?;
+        let robust = Robust::new(spec)?;
         let session = session_config(spec, &encoding, &codec, private.as_deref())?.map(Arc::new);
         let (metrics, partition) = (spec.metrics.clone(), partition.map(Arc::new));
-        Ok(Self { whole, shared, codec, modulus, optimizer, session, private, analysis, encoding, metrics, partition })
+        Ok(Self {
+            whole,
+            shared,
+            codec,
+            modulus,
+            optimizer,
+            session,
+            private,
+            robust,
+            analysis,
+            encoding,
+            metrics,
+            partition,
+        })
     }
 
     /// What sessions are like in a round whose clipping norm is `clip`: participants agree on it, too.

@@ -19,6 +19,8 @@ mod open_round;
 mod publish_version;
 #[path = "work/release_sum.rs"]
 mod release_sum;
+#[path = "work/robust.rs"]
+mod robust;
 #[path = "work/select.rs"]
 mod select;
 #[path = "work/sum_chunk.rs"]

@@ -8,6 +8,7 @@ mod check;
 mod fairness;
 mod optimizer;
 mod privacy;
+mod robust;
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,6 +22,7 @@ pub use check::{Deployment, SpecError};
 pub use fairness::Fairness;
 pub use optimizer::ServerOptimizer;
 pub use privacy::{Clip, OnBudgetEnd, PrivacyAccounting, PrivacyMechanism, PrivacySpec, PrivacyView, Sampling};
+pub use robust::{MAX_ROBUST_COHORT, RobustRule, RobustSpec};
 
 /// Largest cohort a round may have.
 pub const MAX_COHORT: u32 = 65_536;
@@ -312,6 +314,9 @@ pub struct AggregationSpec {
     pub clip_norm: Option<f32>,
     /// An update weighs as many as its training examples, at most this.
     pub max_weight: u32,
+    /// Combines updates so that a few hostile ones cannot steer the model. Left out: their weighted mean.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub robust: Option<RobustSpec>,
 }
 
 impl Default for AggregationSpec {
@@ -322,6 +327,7 @@ impl Default for AggregationSpec {
             clip_range: 1.0,
             clip_norm: None,
             max_weight: 1000,
+            robust: None,
         }
     }
 }

@@ -3,8 +3,8 @@
 use federation::cohort::{Cohort, Oort, PowerOfChoice, Quotas, Stratified};
 use federation::round::{PhaseLimits, RoundLimits, SecureLimits};
 use federation::task::{
-    Deployment, Draw, Fairness, Initial, MAX_COHORT, MAX_DEADLINE_MS, PrivacyMechanism, SecureAggregationSpec,
-    ServerOptimizer, SpecError, Strategy, TaskSpec, TaskStatus, is_name,
+    Deployment, Draw, Fairness, Initial, MAX_COHORT, MAX_DEADLINE_MS, PrivacyMechanism, RobustRule, RobustSpec,
+    SecureAggregationSpec, ServerOptimizer, SpecError, Strategy, TaskSpec, TaskStatus, is_name,
 };
 
 const DEPLOYMENT: Deployment = Deployment { poll_interval_ms: 1_000 };
@@ -494,4 +494,54 @@ fn what_means_nothing_beside_an_analysis_is_refused() {
     refuses("selection.strategy", "[selection]\nstrategy = { oort = {} }\nreport_utility = true");
     let long = ["{}"; 400_000].join(",");
     refuses("analytics", &format!("[analytics.more]\nx = [{long}]"));
+}
+
+#[test]
+fn robust_rules_are_read_and_checked() {
+    let rule = |rule, attackers| RobustSpec { rule, attackers, norm_factor: None, group_size: None };
+    let text =
+        "[aggregation]\nrobust = { rule = \"multi_krum\", attackers = 0.2 }\n[secure_aggregation]\nenabled = false";
+    let spec = parse(&format!("{SMALL}\n{text}"));
+    assert_eq!(spec.aggregation.robust, Some(rule(RobustRule::MultiKrum, 0.2)));
+    assert_eq!(spec.check(&DEPLOYMENT), Ok(()));
+
+    let open = |robust: RobustSpec| {
+        move |t: &mut TaskSpec| (t.aggregation.robust, t.secure_aggregation.enabled) = (Some(robust), false)
+    };
+    refuses(&[], open(RobustSpec { norm_factor: Some(3.0), ..rule(RobustRule::NormFilter, 0.4) }));
+    for attackers in [0.0, -0.1, 0.5, f64::NAN] {
+        refuses(&["aggregation.robust.attackers"], open(rule(RobustRule::Median, attackers)));
+    }
+    for factor in [0.9, f64::NAN, f64::INFINITY] {
+        let robust = RobustSpec { norm_factor: Some(factor), ..rule(RobustRule::NormFilter, 0.2) };
+        refuses(&["aggregation.robust.norm_factor"], open(robust));
+    }
+    let robust = RobustSpec { norm_factor: Some(2.0), ..rule(RobustRule::Krum, 0.2) };
+    refuses(&["aggregation.robust.norm_factor"], open(robust));
+    let grouped = |size, attackers| RobustSpec { group_size: Some(size), ..rule(RobustRule::Median, attackers) };
+    refuses(&["aggregation.robust.group_size"], open(grouped(5, 0.05)));
+    refuses(&["rounds.select_max"], |t| {
+        open(rule(RobustRule::Median, 0.1))(t);
+        t.rounds.select_max = 1025;
+    });
+    refuses(&["aggregation.robust"], |t| {
+        open(rule(RobustRule::Median, 0.1))(t);
+        t.privacy.mechanism = PrivacyMechanism::CentralGaussian;
+    });
+}
+
+#[test]
+fn behind_secure_aggregation_a_rule_needs_groups_and_most_of_them_must_be_clean() {
+    let robust =
+        |attackers, group_size| RobustSpec { rule: RobustRule::Median, attackers, norm_factor: None, group_size };
+    let set = |robust| move |t: &mut TaskSpec| t.aggregation.robust = Some(robust);
+    refuses(&["aggregation.robust"], set(robust(0.05, None)));
+    // 0.95^5 = 0.77, 0.95^9 = 0.63, 0.95^10 = 0.599.
+    refuses(&[], set(robust(0.05, Some(5))));
+    refuses(&[], set(robust(0.05, Some(9))));
+    refuses(&["aggregation.robust.group_size"], set(robust(0.05, Some(10))));
+    refuses(&["aggregation.robust.group_size"], set(robust(0.2, Some(3))));
+    refuses(&["aggregation.robust.group_size"], set(robust(0.05, Some(2))));
+    let problems = problems(set(robust(0.05, Some(10))));
+    assert!(problems[0].problem.contains("only 59.9 in 100 groups"), "{problems:?}");
 }

@@ -189,6 +189,7 @@ CREATE TABLE admitted (
     bytes       INTEGER NOT NULL CHECK (bytes >= 0),                                   -- fixed; size of the body
     accepted_at INTEGER NOT NULL,                                                      -- fixed
     folded      INTEGER NOT NULL CHECK (folded IN (0, 1)),                             -- 1 once the partial sum holds it
+    anomaly     REAL    CHECK (anomaly >= 0),                                          -- how unusual a robust rule found it
     PRIMARY KEY (task, number, attempt, participant),
     FOREIGN KEY (task, number, attempt, participant) REFERENCES assignment (task, number, attempt, participant)
 ) STRICT, WITHOUT ROWID;

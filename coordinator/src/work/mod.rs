@@ -20,6 +20,7 @@ mod open_round;
 mod plan;
 mod publish_version;
 mod release_sum;
+mod robust;
 mod select;
 mod situation;
 #[cfg(feature = "deliberate-faults")]

@@ -50,18 +50,21 @@ impl Step {
 /// Chooses. `packed_len` is the size of one input, in bytes.
 pub(super) fn plan(situation: &Situation, packed_len: u64, config: &WorkConfig, now: Timestamp) -> Next {
     let Some(round) = situation.open_round() else { return open(situation, config, now) };
+    let is_robust = situation.task.spec.aggregation.robust.is_some();
     match advance(round, &situation.tally, now) {
         Decision::Close(RoundState::Completed) => Next::Do(Step::PublishVersion),
         Decision::Close(_) | Decision::Abort(_) | Decision::Rebase => Next::Do(Step::ClosePhase),
         Decision::Done => Next::Wait(None),
         Decision::Wait(until) => match round.state {
             RoundState::Collecting if situation.complained => Next::Do(Step::ClosePhase),
+            RoundState::Aggregating if situation.released => Next::Do(Step::PublishVersion),
+            // A robust rule looks at inputs side by side.
+            RoundState::Aggregating if is_robust => Next::Do(Step::ReleaseSum),
             RoundState::Collecting | RoundState::Confirming | RoundState::Unmasking
-                if worth_folding(situation.unfolded, packed_len, config) =>
+                if !is_robust && worth_folding(situation.unfolded, packed_len, config) =>
             {
                 Next::Do(Step::SumChunk)
             }
-            RoundState::Aggregating if situation.released => Next::Do(Step::PublishVersion),
             RoundState::Aggregating if situation.unfolded > chunk(packed_len, config) => Next::Do(Step::SumChunk),
             RoundState::Aggregating => Next::Do(Step::ReleaseSum),
             _ => Next::Wait(Some(until)),
@@ -198,6 +201,18 @@ mod tests {
         }
         assert_eq!(chunk(1, &WorkConfig::default()), 1024);
         assert_eq!(chunk(u64::MAX, &WorkConfig { fold_inputs: 0, ..WorkConfig::default() }), 1);
+    }
+
+    #[test]
+    fn inputs_of_a_robust_rule_are_kept_side_by_side() {
+        for state in [RoundState::Collecting, RoundState::Aggregating] {
+            let mut situation = situation(Some(round(state, 1)));
+            let robust = serde_json::json!({ "rule": "median", "attackers": 0.2 });
+            situation.task.spec.aggregation.robust = Some(serde_json::from_value(robust).unwrap());
+            situation.unfolded = 1000;
+            assert_eq!(next(&situation, NOW.0) == Next::Do(Step::ReleaseSum), state == RoundState::Aggregating);
+            assert_ne!(next(&situation, NOW.0), Next::Do(Step::SumChunk));
+        }
     }
 
     #[test]

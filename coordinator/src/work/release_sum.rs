@@ -27,12 +27,14 @@ use super::close_phase::fail_round;
 use super::lease::Lease;
 use super::noise::{NoNoise, Noise, prepare};
 use super::plan::chunk;
+use super::robust::{Combined, combine};
 use super::situation::Situation;
 use super::sum_chunk::read_inputs;
 use super::sums::{SumCache, blocking, sum_up};
 use super::{Environment, StepError};
 use crate::ledger::{self, Charge};
 use crate::model::TaskModel;
+use crate::robust::Robust;
 use crate::session::{Session, forget, open_masks};
 
 /// Releases the sum of every admitted input.
@@ -78,6 +80,9 @@ async fn release(
     situation: &Situation,
 ) -> Result<Result<(), Withheld>, StepError> {
     let Some(round) = situation.open_round() else { return Ok(Ok(())) };
+    if let Some(robust) = model.robust {
+        return release_robust(env, lease, model, robust, situation, round).await.map(Ok);
+    }
     let masks = match masks(env, model, round).await? {
         Ok(masks) => masks,
         Err(abort) => return Ok(Err(Withheld::Masked(abort))),
@@ -130,6 +135,45 @@ async fn release(
         tracing::info!(%task, round = number, attempt = round.attempt, participants, noised = charge.is_some(), "sum released");
     }
     Ok(Ok(()))
+}
+
+/// Releases what a robust rule makes of the inputs, in the form of their sum.
+async fn release_robust(
+    env: &Environment,
+    lease: &Lease,
+    model: &TaskModel,
+    robust: Robust,
+    situation: &Situation,
+    round: &Round,
+) -> Result<(), StepError> {
+    let (_, inputs) = read_inputs(env, situation, u32::MAX).await?;
+    let Combined { sum, scores } = combine(env, model, robust, &inputs).await?;
+    env.fail_point.reached("release_sum: before the blob")?;
+    let blob = env.blobs.put_bytes(sum.to_bytes().into()).await?;
+    env.fail_point.reached("release_sum: after the blob")?;
+    let (now, participants) = (env.clock.now(), sum.participants());
+    let (key, attempt) = (round.key, round.attempt);
+    let row = &NoisedSumRow { round: key, attempt, blob, participants, created_at: now, work: None };
+    let (inputs, scores) = (&inputs, &scores);
+    let stored = env
+        .store
+        .transact("store robust sum", |tx| {
+            Box::pin(async move {
+                lease.confirm(tx, now).await?;
+                let stored = store_row(tx, round, row, None, inputs).await?;
+                if stored {
+                    tx.set_anomaly_scores(key, attempt, scores).await?;
+                }
+                Ok::<_, StepError>(stored)
+            })
+        })
+        .await?;
+    env.fail_point.reached("release_sum: after the rows")?;
+    if stored {
+        let (task, round, rule) = (key.task, key.number, robust.rule.name());
+        tracing::info!(%task, round, attempt, participants, rule, "inputs combined and released");
+    }
+    Ok(())
 }
 
 /// What has to come off the sum: nothing without secure aggregation. It opens the sum, so it stays in memory.

@@ -61,3 +61,31 @@ pub async fn inputs_are_folded_once_and_in_order(store: &Store) {
         store.read("test", |tx| Box::pin(async move { tx.unfolded_count(open.key, 1).await })).await;
     assert_eq!(left.unwrap(), 1);
 }
+
+/// A score belongs to an input, and there is none without one.
+pub async fn inputs_are_given_scores(store: &Store) {
+    let open = &collecting(store, 2).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                let (key, attempt) = (open.key, open.attempt);
+                tx.insert_admitted(&admitted(open, 1)).await?;
+                tx.insert_admitted(&admitted(open, 2)).await?;
+                assert_eq!(tx.anomaly_score(key, attempt, participant_id(1)).await?, None);
+                tx.set_anomaly_scores(key, attempt, &[(participant_id(2), 17.25), (participant_id(1), 0.0)]).await?;
+                assert_eq!(tx.anomaly_score(key, attempt, participant_id(1)).await?, Some(0.0));
+                assert_eq!(tx.anomaly_score(key, attempt, participant_id(2)).await?, Some(17.25));
+                assert_eq!(tx.anomaly_score(key, attempt, participant_id(3)).await?, None);
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+    for score in [(participant_id(3), 1.0), (participant_id(1), f64::NAN), (participant_id(1), -1.0)] {
+        let score = &[score];
+        let result: Result<()> = store
+            .transact("test", |tx| Box::pin(async move { tx.set_anomaly_scores(open.key, open.attempt, score).await }))
+            .await;
+        assert!(matches!(result, Err(StoreError::Conflict(_))), "{score:?}: {result:?}");
+    }
+}

@@ -40,6 +40,7 @@ macro_rules! conformance_tests {
         $crate::conformance_tests!(@each $open,
             admitted::an_input_counts_once,
             admitted::inputs_are_folded_once_and_in_order,
+            admitted::inputs_are_given_scores,
             assignment::a_cohort_is_drawn_and_listed,
             assignment::states_change_by_compare_and_swap_with_history,
             assignment::pending_ones_are_found_closed_and_revoked,

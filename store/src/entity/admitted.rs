@@ -59,4 +59,13 @@ pub trait AdmittedInputs {
     /// # Errors
     /// `Conflict` if one of them is not there or was folded before: the caller's sum would count it twice.
     async fn mark_folded(&mut self, key: RoundKey, attempt: u32, participants: &[ParticipantId]) -> Result<()>;
+
+    /// Records how unusual each of these inputs was found to be: finite and not negative.
+    ///
+    /// # Errors
+    /// `Conflict` if one of them is not there, or a score is none.
+    async fn set_anomaly_scores(&mut self, key: RoundKey, attempt: u32, scores: &[(ParticipantId, f64)]) -> Result<()>;
+
+    /// The score of one participant's input, if it has one.
+    async fn anomaly_score(&mut self, key: RoundKey, attempt: u32, participant: ParticipantId) -> Result<Option<f64>>;
 }

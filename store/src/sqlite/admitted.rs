@@ -6,7 +6,7 @@ use sqlx::query;
 use sqlx::sqlite::SqliteRow;
 
 use super::SqliteTransaction;
-use super::row::{Bind as _, Columns as _, each, integer, json_ids};
+use super::row::{Bind as _, Columns as _, each, integer, json, json_ids};
 use crate::entity::admitted::{Admitted, AdmittedInputs, Insertion};
 use crate::error::{Result, StoreError};
 
@@ -121,6 +121,40 @@ impl AdmittedInputs for SqliteTransaction {
             "{} inputs were to be marked as summed, {marked} of them were not summed before",
             participants.len()
         )))
+    }
+
+    async fn set_anomaly_scores(&mut self, key: RoundKey, attempt: u32, scores: &[(ParticipantId, f64)]) -> Result<()> {
+        let rows: Vec<_> = scores.iter().map(|(who, score)| (who.0.simple().to_string(), score)).collect();
+        let changed = self
+            .change(
+                query(
+                    "UPDATE admitted SET anomaly = told.score
+                     FROM (SELECT unhex(value ->> 0) AS participant, value ->> 1 AS score FROM json_each(?4)) AS told
+                     WHERE admitted.task = ?1 AND admitted.number = ?2 AND admitted.attempt = ?3
+                       AND admitted.participant = told.participant AND told.score IS NOT NULL",
+                )
+                .attempt(key, attempt)
+                .bind(json(&rows)?),
+            )
+            .await?;
+        if changed == scores.len() as u64 {
+            return Ok(());
+        }
+        Err(StoreError::Conflict(format!("{} inputs were to be given a score, {changed} of them can be", scores.len())))
+    }
+
+    async fn anomaly_score(&mut self, key: RoundKey, attempt: u32, participant: ParticipantId) -> Result<Option<f64>> {
+        let row = self
+            .find(
+                query(
+                    "SELECT anomaly FROM admitted
+                     WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4",
+                )
+                .attempt(key, attempt)
+                .bind(participant.0),
+            )
+            .await?;
+        row.map_or(Ok(None), |row| row.optional_real("anomaly"))
     }
 }
 

@@ -238,6 +238,9 @@ pub struct AssignmentView {
     pub sets: Vec<String>,
     /// Size of its masked input.
     pub bytes_up: Option<u64>,
+    /// How unusual a robust rule found its update: about 1 is usual, several times that is worth a look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anomaly: Option<f64>,
     /// Every state it had.
     pub history: Vec<StatusChange>,
 }

@@ -385,6 +385,7 @@ async fn assignment_view(
         dropped_in: assignment.dropped_in,
         sets: sets.of(participant),
         bytes_up: tx.admitted(round, attempt, participant).await?.map(|admitted| admitted.bytes),
+        anomaly: tx.anomaly_score(round, attempt, participant).await?,
         history: history.into_iter().map(change).collect(),
     })
 }

@@ -1,0 +1,271 @@
+//! Combines the inputs of a round by a robust rule, where nothing hides them.
+//!
+//! Inputs are not folded while they arrive: a rule has to see them side by side. It does so slice by slice of coordinates, so
+//! memory does not grow with model or cohort: no slice of all inputs takes more than [`SLICE_BYTES`]. Sorting and inner
+//! products are the aggregator's, on whichever device it has; what is decided from them is `learning`'s. The result goes
+//! back into the form of a sum, and from there on the round takes everybody's road.
+//!
+//! Every blob is read whole and verified before any slice of it is looked at.
+
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::ops::Range;
+use std::sync::Arc;
+
+use aggregation::Aggregator;
+use aggregation::robust::Inputs;
+use federation::id::{Digest, ParticipantId};
+use learning::robust::{Gram, Judgement, Rule, TooFewParticipants, anomaly_scores, centre, coordinates};
+use learning::{Codec, ExactSum, NoisedSum};
+use secure_agg::modular::Modulus;
+use secure_agg::packing::{Unpacker, packed_len, unpack};
+use store::entity::admitted::Admitted;
+use store::{BlobRead, StoreError, VerifiedRead};
+
+use super::sums::blocking;
+use super::{Environment, StepError};
+use crate::model::TaskModel;
+use crate::robust::Robust;
+
+/// Most memory for one slice of all inputs.
+const SLICE_BYTES: usize = 32 << 20;
+/// Of a coordinate of an input: a word, a value, and that in 16 bits.
+const BYTES_PER_COORDINATE: usize = 4 + 4 + 2;
+/// Slices begin at whole bytes, whatever the modulus.
+const ALIGNMENT: usize = 8;
+/// Blobs that are open at once.
+const OPEN_AT_ONCE: usize = 64;
+/// For distances: how far beyond the others an outlier is told apart from one that is farther still.
+const HEADROOM: f64 = 8.0;
+
+/// What a rule made of a round's inputs.
+pub(super) struct Combined {
+    pub(super) sum: NoisedSum,
+    /// How unusual each input is.
+    pub(super) scores: Vec<(ParticipantId, f64)>,
+}
+
+/// The inputs of a round, and how to read them.
+struct Updates<'a> {
+    env: &'a Environment,
+    codec: Codec,
+    modulus: Modulus,
+    blobs: Vec<Digest>,
+    /// Of each: its weight, and what it has after the words of parameters.
+    tails: Vec<(u32, Vec<u32>)>,
+}
+
+/// Combines them.
+///
+/// # Errors
+/// [`StepError::is_loss`] if an input cannot be read any more.
+pub(super) async fn combine(
+    env: &Environment,
+    model: &TaskModel,
+    robust: Robust,
+    inputs: &[Admitted],
+) -> Result<Combined, StepError> {
+    let unworkable = |error: &dyn std::fmt::Display| StepError::Unworkable(error.to_string());
+    let codec = *model.codec.plain().ok_or_else(|| unworkable(&"a robust rule needs updates as they are"))?;
+    let participants = u32::try_from(inputs.len()).unwrap_or(u32::MAX);
+    let attackers = robust.spec.attackers_among(participants);
+    robust.rule.check(participants, attackers).map_err(|error| unworkable(&error))?;
+    let blobs = inputs.iter().map(|input| input.sha256).collect();
+    let mut updates = Updates { env, codec, modulus: model.modulus, blobs, tails: Vec::new() };
+    updates.read_tails().await?;
+
+    // What is claimed decides nothing but how finely the result is written down.
+    let weight = updates.tails.iter().map(|(weight, _)| u64::from(*weight)).sum();
+    let (mut words, distances) = match robust.rule {
+        Rule::Median | Rule::TrimmedMean => updates.by_coordinate(robust.rule, attackers, weight).await?,
+        _ => {
+            let gram = updates.gram(attackers).await?;
+            let judged = robust.rule.judge(&gram, attackers).map_err(|error: TooFewParticipants| unworkable(&error))?;
+            let Judgement { weights, distances } = judged.ok_or_else(|| unworkable(&"a rule without weights"))?;
+            (updates.weighted(weights, weight).await?, distances)
+        }
+    };
+    let scores = anomaly_scores(&distances);
+    words.extend(codec.tail_of_sum(weight, updates.believed(&scores, attackers)));
+    let sum = ExactSum::new(words, model.modulus.bits(), participants).map_err(|error| unworkable(&error))?;
+    let scores = inputs.iter().map(|input| input.participant).zip(scores).collect();
+    Ok(Combined { sum: sum.release_without_noise(), scores })
+}
+
+impl Updates<'_> {
+    fn parameters(&self) -> usize {
+        self.codec.params().parameters
+    }
+
+    fn slices(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let (inputs, parameters) = (self.blobs.len().max(1), self.parameters());
+        let length = (SLICE_BYTES / BYTES_PER_COORDINATE / inputs / ALIGNMENT).max(1) * ALIGNMENT;
+        (0..parameters).step_by(length).map(move |start| start..parameters.min(start + length))
+    }
+
+    /// Reads every input from end to end.
+    async fn read_tails(&mut self) -> Result<(), StepError> {
+        for &blob in &self.blobs {
+            let packed = VerifiedRead::new(self.env.blobs.open(blob).await?, blob);
+            let (codec, modulus) = (self.codec, self.modulus);
+            self.tails.push(blocking(move || read_tail(packed, blob, codec, modulus)).await?);
+        }
+        Ok(())
+    }
+
+    /// The values of one slice of all inputs.
+    async fn load(&self, slice: &Range<usize>) -> Result<Vec<Vec<f32>>, StepError> {
+        let mut rows = Vec::with_capacity(self.blobs.len());
+        for (blobs, tails) in self.blobs.chunks(OPEN_AT_ONCE).zip(self.tails.chunks(OPEN_AT_ONCE)) {
+            let mut open = Vec::with_capacity(blobs.len());
+            for (&blob, (weight, _)) in blobs.iter().zip(tails) {
+                open.push((self.env.blobs.open(blob).await?, *weight));
+            }
+            let (codec, modulus, slice) = (self.codec, self.modulus, slice.clone());
+            let read = move || {
+                open.into_iter().map(|(blob, weight)| read_slice(blob, weight, codec, modulus, &slice)).collect()
+            };
+            let loaded: Vec<Vec<f32>> = blocking(read).await?;
+            rows.extend(loaded);
+        }
+        Ok(rows)
+    }
+
+    /// The result's words of parameters, and how far each input lies from it.
+    async fn by_coordinate(&self, rule: Rule, attackers: u32, weight: u64) -> Result<(Vec<u32>, Vec<f64>), StepError> {
+        let mut words = vec![0; self.parameters()];
+        let mut squares = vec![0.0; self.blobs.len()];
+        for slice in self.slices() {
+            let rows = self.load(&slice).await?;
+            let (aggregator, codec) = (Arc::clone(&self.env.aggregator), self.codec);
+            let (made, distances) = blocking(move || {
+                let rows: Vec<_> = rows.iter().map(Vec::as_slice).collect();
+                let values = of_coordinates(&*aggregator, rule, attackers as usize, &rows)?;
+                let mut made = vec![0; values.len()];
+                codec.words_of_mean(&values, weight, &mut made);
+                Ok((made, coordinates::distances(&rows, &values)))
+            })
+            .await?;
+            words[slice].copy_from_slice(&made);
+            squares.iter_mut().zip(&distances).for_each(|(sum, distance)| *sum += distance * distance);
+        }
+        Ok((words, squares.into_iter().map(f64::sqrt).collect()))
+    }
+
+    /// The inner products of all pairs.
+    async fn gram(&self, attackers: u32) -> Result<Gram, StepError> {
+        let mut gram = Gram::zero(self.blobs.len());
+        for slice in self.slices() {
+            let rows = self.load(&slice).await?;
+            let aggregator = Arc::clone(&self.env.aggregator);
+            let (products, unit) = blocking(move || {
+                let rows: Vec<_> = rows.iter().map(Vec::as_slice).collect();
+                let mut centred = vec![vec![0; rows[0].len()]; rows.len()];
+                let unit = centre(&rows, attackers as usize, HEADROOM, &mut centred);
+                let centred: Vec<_> = centred.iter().map(Vec::as_slice).collect();
+                Ok((aggregator.gram(Inputs::new(&centred)?)?, unit))
+            })
+            .await?;
+            gram.add(&products, unit).map_err(|error| StepError::Unworkable(error.to_string()))?;
+        }
+        Ok(gram)
+    }
+
+    /// The words of parameters of the inputs' mean with these weights.
+    async fn weighted(&self, weights: Vec<f64>, weight: u64) -> Result<Vec<u32>, StepError> {
+        let mut words = vec![0; self.parameters()];
+        let weights = Arc::new(weights);
+        for slice in self.slices() {
+            let rows = self.load(&slice).await?;
+            let (weights, codec) = (Arc::clone(&weights), self.codec);
+            let made = blocking(move || {
+                let rows: Vec<_> = rows.iter().map(Vec::as_slice).collect();
+                let mut values = vec![0.0; rows[0].len()];
+                coordinates::weighted_sum(&rows, &weights, &mut values);
+                let mut made = vec![0; values.len()];
+                codec.words_of_mean(&values, weight, &mut made);
+                Ok(made)
+            })
+            .await?;
+            words[slice].copy_from_slice(&made);
+        }
+        Ok(words)
+    }
+
+    /// What all but the most unusual inputs say of metrics: as many are left out as may be hostile.
+    fn believed(&self, scores: &[f64], attackers: u32) -> impl Iterator<Item = &[u32]> {
+        let mut order: Vec<_> = (0..scores.len()).collect();
+        order.sort_by(|&a, &b| scores[a].total_cmp(&scores[b]));
+        order.truncate(scores.len().saturating_sub(attackers as usize));
+        order.into_iter().map(|input| self.tails[input].1.as_slice())
+    }
+}
+
+fn of_coordinates(
+    aggregator: &dyn Aggregator,
+    rule: Rule,
+    attackers: usize,
+    rows: &[&[f32]],
+) -> Result<Vec<f32>, StepError> {
+    let mut centred = vec![vec![0; rows[0].len()]; rows.len()];
+    let unit = centre(rows, attackers, 1.0, &mut centred);
+    let centred: Vec<_> = centred.iter().map(Vec::as_slice).collect();
+    let inputs = Inputs::new(&centred)?;
+    let (sums, parts) = match rule {
+        Rule::TrimmedMean => (aggregator.trimmed_mean(inputs, attackers)?, rows.len() - 2 * attackers),
+        _ => (aggregator.median(inputs)?, 2),
+    };
+    let unit = unit / f64::from(u32::try_from(parts).unwrap_or(u32::MAX));
+    #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
+    let values = sums.iter().map(|&sum| (f64::from(sum) * unit) as f32).collect();
+    Ok(values)
+}
+
+/// The weight of an update, and what follows its words of parameters.
+fn read_tail(
+    mut packed: VerifiedRead,
+    blob: Digest,
+    codec: Codec,
+    modulus: Modulus,
+) -> Result<(u32, Vec<u32>), StepError> {
+    let damaged = |problem: &dyn std::fmt::Display| StoreError::Corrupt(format!("blob {blob} is no update: {problem}"));
+    let parameters = codec.params().parameters;
+    let (mut unpacker, mut seen) = (Unpacker::new(codec.len(), modulus), 0);
+    let mut tail = Vec::with_capacity(codec.len() - parameters);
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        let got = packed.read(&mut buffer).map_err(|error| error.downcast().unwrap_or_else(StoreError::from))?;
+        if got == 0 {
+            break;
+        }
+        let keep = |word| {
+            if seen >= parameters {
+                tail.push(word);
+            }
+            seen += 1;
+        };
+        unpacker.push(&buffer[..got], keep).map_err(|error| damaged(&error))?;
+    }
+    let weight = tail.first().filter(|_| seen == codec.len()).and_then(|&word| codec.weight_of(word));
+    let weight = weight.ok_or_else(|| damaged(&"it has another length, or a weight that nobody has"))?;
+    Ok((weight, tail))
+}
+
+/// The values of one slice of an update.
+fn read_slice(
+    mut blob: Box<dyn BlobRead>,
+    weight: u32,
+    codec: Codec,
+    modulus: Modulus,
+    slice: &Range<usize>,
+) -> Result<Vec<f32>, StepError> {
+    // A slice ends at a whole byte, too, or with the vector.
+    let end = slice.end.next_multiple_of(ALIGNMENT).min(codec.len());
+    let bytes = packed_len(end - slice.start, modulus);
+    let mut packed = vec![0; bytes];
+    let start = packed_len(slice.start, modulus) as u64;
+    blob.seek(SeekFrom::Start(start)).and_then(|_| blob.read_exact(&mut packed)).map_err(StoreError::from)?;
+    let words = unpack(&packed, end - slice.start, modulus).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+    let mut values = vec![0.0; slice.len()];
+    codec.values_of(&words[..slice.len()], weight, &mut values);
+    Ok(values)
+}

@@ -1,0 +1,152 @@
+//! `[aggregation] robust`: how updates are combined where some of them may be hostile.
+//!
+//! How the rules work and how many participants each needs is `learning`'s (`learning::robust`); here is what they ask of the
+//! rest of the task.
+
+use serde::{Deserialize, Serialize};
+
+use super::TaskSpec;
+use super::check::Checks;
+
+/// Largest cohort of a task with a robust rule: inputs are kept until the last has come, and compared in pairs.
+pub const MAX_ROBUST_COHORT: u32 = 1024;
+/// Fewest parts in a hundred of groups that must be free of attackers.
+const CLEAN_GROUPS: f64 = 0.6;
+
+/// A robust rule and what it is to stand. Everybody has the same say under it, whatever its examples: the weight that a
+/// participant claims could be the attack.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RobustSpec {
+    /// Which.
+    pub rule: RobustRule,
+    /// f/n: the part of the participants that may be hostile, above 0 and below 0.5. At least one is always stood.
+    pub attackers: f64,
+    /// For `norm_filter`: how many times the median norm an update may have, at least 1. Default: 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub norm_factor: Option<f64>,
+    /// s: participants in a group whose sum is opened, under secure aggregation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group_size: Option<u32>,
+}
+
+/// The rule's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum RobustRule {
+    /// The median of each coordinate.
+    Median,
+    /// The mean of each coordinate without its f smallest and f largest values.
+    TrimmedMean,
+    /// The update closest to its neighbours.
+    Krum,
+    /// The mean of those that are.
+    MultiKrum,
+    /// The geometric median of all but the f farthest.
+    GeometricMedian,
+    /// The mean of those that are not much longer than the others: against scaled updates alone.
+    NormFilter,
+}
+
+impl RobustSpec {
+    /// f: how many of so many participants may be hostile; at least one.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a cohort")]
+    pub fn attackers_among(&self, participants: u32) -> u32 {
+        // Not fewer because only the binary form of a decimal fraction lies below a whole number.
+        ((f64::from(participants) * self.attackers + 1e-9).floor() as u32).max(1)
+    }
+
+    /// (1 - f)^s: the part of groups of `size` that are free of attackers, where these are spread by chance.
+    #[must_use]
+    pub fn clean_groups(&self, size: u32) -> f64 {
+        (1.0 - self.attackers).powi(i32::try_from(size).unwrap_or(i32::MAX))
+    }
+
+    /// Of `norm_filter`.
+    #[must_use]
+    pub fn norm_factor(&self) -> f64 {
+        self.norm_factor.unwrap_or(2.0)
+    }
+}
+
+impl TaskSpec {
+    pub(super) fn check_robust(&self, checks: &mut Checks) {
+        let Some(robust) = &self.aggregation.robust else { return };
+        checks.require(
+            robust.attackers > 0.0 && robust.attackers < 0.5,
+            "aggregation.robust.attackers",
+            "must be above 0 and below 0.5: no rule stands a majority",
+        );
+        checks.require(
+            robust.norm_factor.is_none_or(|factor| (1.0..=1e6).contains(&factor)),
+            "aggregation.robust.norm_factor",
+            "must be between 1 and 1000000, or left out",
+        );
+        checks.require(
+            robust.norm_factor.is_none() || robust.rule == RobustRule::NormFilter,
+            "aggregation.robust.norm_factor",
+            "is for the rule norm_filter alone: leave it out",
+        );
+        checks.require(
+            !self.privacy.is_private(),
+            "aggregation.robust",
+            "and [privacy] do not go together: the noise is made for a sum, and what a rule yields is none",
+        );
+        checks.require_with(self.rounds.select_max <= MAX_ROBUST_COHORT, "rounds.select_max", || {
+            format!("is {}; under a robust rule it is at most {MAX_ROBUST_COHORT}", self.rounds.select_max)
+        });
+        match (self.secure_aggregation.enabled, robust.group_size) {
+            (true, None) => checks.require(
+                false,
+                "aggregation.robust",
+                "looks at single updates, which secure aggregation hides: give group_size, and it looks at sums of groups; or \
+                 switch secure aggregation off (secure_aggregation.enabled = false), which lets the operator read every update",
+            ),
+            (true, Some(size)) => self.check_groups(robust, size, checks),
+            (false, Some(_)) => checks.require(
+                false,
+                "aggregation.robust.group_size",
+                "is for secure aggregation, which is switched off: leave it out",
+            ),
+            (false, None) => {}
+        }
+    }
+
+    fn check_groups(&self, robust: &RobustSpec, size: u32, checks: &mut Checks) {
+        let field = "aggregation.robust.group_size";
+        let least = self.secure_aggregation.min_cohort;
+        checks.require_with(size >= least, field, || {
+            format!(
+                "is {size}; a group is a cohort of secure aggregation and needs secure_aggregation.min_cohort = {least}"
+            )
+        });
+        let clean = robust.clean_groups(size);
+        checks.require_with(clean > CLEAN_GROUPS, field, || {
+            format!(
+                "is {size}: with attackers = {} only {:.1} in 100 groups would be free of attackers, and above 60 must be: \
+                 make the groups smaller, or do without",
+                robust.attackers,
+                100.0 * clean
+            )
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attackers_are_whole_and_never_none() {
+        let among = |attackers, participants| {
+            RobustSpec { rule: RobustRule::Median, attackers, norm_factor: None, group_size: None }
+                .attackers_among(participants)
+        };
+        assert_eq!([3, 5, 9, 10, 14, 15].map(|n| among(0.2, n)), [1, 1, 1, 2, 2, 3]);
+        assert_eq!(among(0.07, 100), 7);
+        assert_eq!(among(0.29, 100), 29, "0.29 * 100 is a hair below 29 in binary");
+    }
+}

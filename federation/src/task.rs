@@ -6,6 +6,7 @@
 mod analytics;
 mod check;
 mod fairness;
+mod gate;
 mod optimizer;
 mod privacy;
 mod robust;
@@ -20,6 +21,7 @@ use crate::round::{PhaseLimits, RoundLimits, SecureLimits, UnknownName, names};
 pub use analytics::{Analytics, MAX_ANALYTICS_BYTES};
 pub use check::{Deployment, SpecError};
 pub use fairness::Fairness;
+pub use gate::{Better, GateSpec, Measured, Verdict};
 pub use optimizer::ServerOptimizer;
 pub use privacy::{Clip, OnBudgetEnd, PrivacyAccounting, PrivacyMechanism, PrivacySpec, PrivacyView, Sampling};
 pub use robust::{MAX_ROBUST_COHORT, RobustRule, RobustSpec};
@@ -317,6 +319,9 @@ pub struct AggregationSpec {
     /// Combines updates so that a few hostile ones cannot steer the model. Left out: their weighted mean.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub robust: Option<RobustSpec>,
+    /// Refuses a version that made a metric fall too far, and rolls back. Left out: every version stays.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gate: Option<GateSpec>,
 }
 
 impl Default for AggregationSpec {
@@ -328,6 +333,7 @@ impl Default for AggregationSpec {
             clip_norm: None,
             max_weight: 1000,
             robust: None,
+            gate: None,
         }
     }
 }

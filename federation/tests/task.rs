@@ -3,8 +3,8 @@
 use federation::cohort::{Cohort, Oort, PowerOfChoice, Quotas, Stratified};
 use federation::round::{PhaseLimits, RoundLimits, SecureLimits};
 use federation::task::{
-    Deployment, Draw, Fairness, Initial, MAX_COHORT, MAX_DEADLINE_MS, PrivacyMechanism, RobustRule, RobustSpec,
-    SecureAggregationSpec, ServerOptimizer, SpecError, Strategy, TaskSpec, TaskStatus, is_name,
+    Better, Deployment, Draw, Fairness, GateSpec, Initial, MAX_COHORT, MAX_DEADLINE_MS, PrivacyMechanism, RobustRule,
+    RobustSpec, SecureAggregationSpec, ServerOptimizer, SpecError, Strategy, TaskSpec, TaskStatus, is_name,
 };
 
 const DEPLOYMENT: Deployment = Deployment { poll_interval_ms: 1_000 };
@@ -544,4 +544,20 @@ fn behind_secure_aggregation_a_rule_needs_groups_and_most_of_them_must_be_clean(
     refuses(&["aggregation.robust.group_size"], set(robust(0.05, Some(2))));
     let problems = problems(set(robust(0.05, Some(10))));
     assert!(problems[0].problem.contains("only 59.9 in 100 groups"), "{problems:?}");
+}
+
+#[test]
+fn the_gate_is_read_and_checked() {
+    let spec = parse(&format!("{SMALL}\n[aggregation]\ngate = {{ metric = \"accuracy\", max_fall = 0.05 }}"));
+    let gate = GateSpec { metric: "accuracy".into(), max_fall: 0.05, better: Better::Higher };
+    assert_eq!((spec.aggregation.gate.as_ref(), spec.check(&DEPLOYMENT)), (Some(&gate), Ok(())));
+    let set = |gate: GateSpec| move |t: &mut TaskSpec| t.aggregation.gate = Some(gate);
+    refuses(&["aggregation.gate.metric"], set(GateSpec { metric: "f1".into(), ..gate.clone() }));
+    for max_fall in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        refuses(&["aggregation.gate.max_fall"], set(GateSpec { max_fall, ..gate.clone() }));
+    }
+    refuses(&["aggregation.gate"], |t| {
+        set(gate.clone())(t);
+        t.privacy.mechanism = PrivacyMechanism::CentralGaussian;
+    });
 }

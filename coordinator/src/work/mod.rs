@@ -14,6 +14,7 @@ mod collect_garbage;
 mod driver;
 mod environment;
 mod error;
+mod gate;
 mod lease;
 mod noise;
 mod open_round;

@@ -13,6 +13,7 @@ use store::entity::round::RoundMetric;
 use store::{StoreError, Transaction, WakeEvent};
 
 use super::close_phase::{count_phase, count_round, fail_round};
+use super::gate::restored;
 use super::lease::Lease;
 use super::situation::{Situation, next_round};
 use super::sums::blocking;
@@ -61,6 +62,7 @@ pub(super) async fn publish_version(
         Some(Err(reason)) => return give_up(env, lease, situation, reason).await,
         None => return Ok(()),
     };
+    let restored = restored(env, &situation.task.spec, round, &made.metrics).await?;
     let bytes = made.bytes.len() as u64;
     env.fail_point.reached("publish_version: before the blob")?;
     let optimizer_state = match made.optimizer_state {
@@ -83,6 +85,10 @@ pub(super) async fn publish_version(
         optimizer_state,
         created_at: now,
     };
+    let version = match restored {
+        Some(good) => again(&good, version),
+        None => version,
+    };
     let (holder, version, metrics) = (&*lease, &version, &made.metrics);
     let published = env
         .store
@@ -103,6 +109,12 @@ pub(super) async fn publish_version(
     Ok(())
 }
 
+/// An earlier version once more, in the place of `version`.
+fn again(good: &ModelVersion, version: ModelVersion) -> ModelVersion {
+    let ModelVersion { sha256, bytes, clip, optimizer_state, .. } = *good;
+    ModelVersion { sha256, bytes, clip, optimizer_state, parent: Some(good.version), ..version }
+}
+
 /// Reads the released sum and the base model and takes the server's step; nothing if the attempt has no released sum.
 async fn make(
     env: &Environment,
@@ -111,12 +123,13 @@ async fn make(
     round: &Round,
 ) -> Result<Option<Result<Made, NoModel>>, StepError> {
     let (key, attempt, base_version) = (round.key, round.attempt, round.base_version);
-    let (sum, base) = env
+    let (sum, base, first) = env
         .store
         .read("released sum", |tx| {
             Box::pin(async move {
                 let sum = tx.noised_sum(key, attempt).await?;
-                Ok::<_, StoreError>((sum, tx.model_version(key.task, base_version).await?))
+                let base = tx.model_version(key.task, base_version).await?;
+                Ok::<_, StoreError>((sum, base, tx.model_version(key.task, 0).await?))
             })
         })
         .await?;
@@ -132,7 +145,10 @@ async fn make(
         Some(blob) => Some(env.blobs.get(blob).await?),
         None => None,
     };
-    let base = Base { version: base_version, bytes: env.blobs.get(base.sha256).await?, optimizer_state };
+    // The first version may have been published again: then nothing is remembered either.
+    let is_first = base.parent == Some(0) && first.is_some_and(|first| first.sha256 == base.sha256);
+    let version = if is_first { 0 } else { base_version };
+    let base = Base { version, bytes: env.blobs.get(base.sha256).await?, optimizer_state };
     let (model, names) = (model.clone(), spec.metrics.clone());
     blocking(move || step(&model, &terms, &names, sum, base)).await.map(Some)
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use federation::round::{FailureReason, RoundState};
-use federation::task::{ServerOptimizer, TaskStatus};
+use federation::task::{Better, GateSpec, ServerOptimizer, TaskStatus};
 use futures_util::FutureExt as _;
-use learning::{MeanUpdate, OptimizerState, checkpoint, optimizer};
+use learning::{MeanUpdate, MetricValue, OptimizerState, Update, checkpoint, optimizer};
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_chacha::ChaCha20Rng;
@@ -202,4 +202,43 @@ async fn a_lost_base_model_keeps_the_round_until_its_deadline() {
     world.blobs.put_bytes(bytes).await.unwrap();
     engine.step_all().await.unwrap();
     assert_eq!(world.round(1).await.round.state, RoundState::Completed);
+}
+
+/// Reports for everybody that the received model has this accuracy.
+async fn report_accuracy(world: &World, value: f64) {
+    let codec = *world.model.codec.plain().unwrap();
+    for &id in &world.participants {
+        let accuracy = MetricValue { value, count: 10 };
+        let delta = vec![0.25; codec.params().parameters];
+        let update = Update { delta, examples: 10, metrics: vec![MetricValue::default(), accuracy] };
+        let words = codec.encode(&update, &mut ChaCha20Rng::seed_from_u64(7)).unwrap().words;
+        assert!(world.upload(id, secure_agg::packing::pack(&words, world.model.modulus).into()).await);
+    }
+}
+
+#[tokio::test]
+async fn a_version_that_made_a_metric_fall_is_rolled_back_with_what_the_optimizer_remembered() {
+    for optimizer in [ServerOptimizer::default(), ServerOptimizer::FedAvgM { learning_rate: 1.0, momentum: 0.5 }] {
+        let world = World::with(3, |spec| {
+            spec.rounds.count = 6;
+            spec.aggregation.optimizer = optimizer;
+            spec.aggregation.gate =
+                Some(GateSpec { metric: "accuracy".into(), max_fall: 0.05, better: Better::Higher });
+        })
+        .await;
+        // Version 1 falls by 0.4, so version 2 is version 0 again; version 4 falls, so version 5 is version 3 again.
+        for accuracy in [0.5, 0.1, 0.5, 0.6, 0.4, 0.6] {
+            let engine = world.engine(1);
+            world.start_round(&engine).await;
+            report_accuracy(&world, accuracy).await;
+            engine.step_all().await.unwrap();
+        }
+        let versions = world.versions().await;
+        let parents: Vec<_> = versions.iter().map(|version| version.parent).collect();
+        assert_eq!(parents, [None, Some(0), Some(0), Some(2), Some(3), Some(3), Some(5)]);
+        let of = |version: usize| (versions[version].sha256, versions[version].optimizer_state);
+        assert_eq!((of(2), of(5)), (of(0), of(3)));
+        assert_eq!((of(3), of(6)), (of(1), of(4)), "the same step from the same model gives the same");
+        assert_eq!(versions.last().unwrap().version, 6, "every round has its version all the same");
+    }
 }

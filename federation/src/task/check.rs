@@ -43,6 +43,7 @@ impl TaskSpec {
         self.check_rounds(&mut checks, deployment);
         self.check_aggregation(&mut checks);
         self.check_robust(&mut checks);
+        self.check_gate(&mut checks);
         if self.secure_aggregation.enabled {
             self.check_secure_aggregation(&mut checks, deployment);
         }

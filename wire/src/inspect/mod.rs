@@ -210,6 +210,9 @@ pub struct RoundView {
     pub base: ModelVersionRef,
     /// The version the round made.
     pub model: Option<ModelVersionRef>,
+    /// The round's base did not pass the task's gate: what the round made is this earlier version once more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rolled_back_to: Option<u32>,
     /// When it opened.
     pub opened_at: Timestamp,
     /// When it ended.

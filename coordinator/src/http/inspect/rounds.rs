@@ -130,10 +130,12 @@ async fn view(
     let work = tx.noised_sum(round.key, round.attempt).await?.and_then(|sum| sum.work).map(work_view);
     let secure_aggregation = session_view(tx, &row, &messages).await?;
     let base = reference(tx, round.key, round.base_version).await?;
-    let model = match row.model_version {
-        Some(version) => reference(tx, round.key, version).await?,
+    let made = match row.model_version {
+        Some(version) => tx.model_version(round.key.task, version).await?,
         None => None,
     };
+    let rolled_back_to = made.as_ref().and_then(|made| made.parent).filter(|parent| *parent != round.base_version);
+    let model = made.map(|made| ModelVersionRef { version: made.version, sha256: made.sha256 });
     let charged = tx.privacy_row_of(round.key, round.attempt).await?;
     let charged = charged.and_then(|row| serde_json::from_str::<SealedRow>(&row.row).ok());
     let epsilon = charged.map(|sealed| super::privacy::epsilon(&sealed.row.total));
@@ -162,6 +164,7 @@ async fn view(
         epsilon,
         base,
         model,
+        rolled_back_to,
         opened_at: round.opened_at,
         ended_at: row.ended_at,
         seconds: row.ended_at.unwrap_or(now).since(round.opened_at).as_secs_f64(),

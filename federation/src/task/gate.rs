@@ -1,0 +1,148 @@
+//! `[aggregation] gate`: refuses a model version that made a metric fall too far.
+//!
+//! What a round reports of the received model is about the version it started from. So a version is judged one round after it
+//! was published, by the next cohort; if it fell too far below the last one that was kept, that one is published again in
+//! place of what the round would have made of the bad one.
+
+use serde::{Deserialize, Serialize};
+
+use super::TaskSpec;
+use super::check::Checks;
+
+/// How far a metric may fall from one model version to the next.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct GateSpec {
+    /// One of the task's metrics, measured on the received model: `accuracy` or `loss`, not `train_loss`.
+    pub metric: String,
+    /// The most that it may get worse by, in its own unit; above 0. Cohorts differ, so leave room for that.
+    pub max_fall: f64,
+    /// Which way is better. Default: higher.
+    #[serde(default)]
+    pub better: Better,
+}
+
+/// Which way a metric is better.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum Better {
+    /// Like accuracy.
+    #[default]
+    Higher,
+    /// Like a loss.
+    Lower,
+}
+
+/// What a cohort found of the version it started from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measured {
+    /// The version.
+    pub version: u32,
+    /// The metric's mean.
+    pub value: f64,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Verdict {
+    /// The version stays, and the round goes on from it.
+    Keep,
+    /// It does not.
+    RollBack {
+        /// The version to publish again.
+        to: u32,
+        /// By how much the metric got worse since.
+        fell: f64,
+    },
+}
+
+impl GateSpec {
+    /// Judges the version that `present` is about by all that was measured before, oldest first. A version is held against
+    /// the last one that was kept. What is measured right after a roll back is of a version that was good once: it is kept
+    /// whatever it is now, since then the data have changed and not the model.
+    #[must_use]
+    pub fn judge(&self, past: &[Measured], present: Measured) -> Verdict {
+        let mut kept: Option<Measured> = None;
+        let mut verdict = Verdict::Keep;
+        for measured in past.iter().copied().chain([present]) {
+            let restored = matches!(verdict, Verdict::RollBack { .. });
+            verdict = match kept {
+                Some(kept) if !restored && self.fall(kept, measured) > self.max_fall => {
+                    Verdict::RollBack { to: kept.version, fell: self.fall(kept, measured) }
+                }
+                _ => {
+                    kept = Some(measured);
+                    Verdict::Keep
+                }
+            };
+        }
+        verdict
+    }
+
+    fn fall(&self, from: Measured, to: Measured) -> f64 {
+        match self.better {
+            Better::Higher => from.value - to.value,
+            Better::Lower => to.value - from.value,
+        }
+    }
+}
+
+impl TaskSpec {
+    pub(super) fn check_gate(&self, checks: &mut Checks) {
+        let Some(gate) = &self.aggregation.gate else { return };
+        checks.require_with(self.metrics.contains(&gate.metric), "aggregation.gate.metric", || {
+            format!("is {:?}, which is none of the task's metrics: {}", gate.metric, self.metrics.join(", "))
+        });
+        checks.require(
+            gate.max_fall.is_finite() && gate.max_fall > 0.0,
+            "aggregation.gate.max_fall",
+            "must be positive and finite",
+        );
+        checks.require(
+            !self.privacy.is_private(),
+            "aggregation.gate",
+            "and [privacy] do not go together: no metrics travel where a privacy mechanism is at work",
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdicts(better: Better, values: &[f64]) -> Vec<Option<u32>> {
+        let gate = GateSpec { metric: "m".into(), max_fall: 0.05, better };
+        let measured: Vec<_> = (0..).zip(values).map(|(version, &value)| Measured { version, value }).collect();
+        (0..values.len())
+            .map(|now| match gate.judge(&measured[..now], measured[now]) {
+                Verdict::Keep => None,
+                Verdict::RollBack { to, .. } => Some(to),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_fall_beyond_the_bound_goes_back_to_the_last_version_that_was_kept() {
+        assert_eq!(verdicts(Better::Higher, &[0.5, 0.6, 0.56, 0.7]), [None; 4]);
+        assert_eq!(verdicts(Better::Higher, &[0.5, 0.6, 0.3]), [None, None, Some(1)]);
+        // Version 3 is version 1 again, version 4 comes of it; that one is bad, too.
+        assert_eq!(verdicts(Better::Higher, &[0.5, 0.6, 0.3, 0.6, 0.1]), [None, None, Some(1), None, Some(3)]);
+        assert_eq!(verdicts(Better::Lower, &[2.0, 1.0, 1.04, 3.0]), [None, None, None, Some(2)]);
+        assert_eq!(verdicts(Better::Higher, &[2.0, 1.0]), [None, Some(0)]);
+    }
+
+    #[test]
+    fn a_version_that_was_good_once_is_not_rolled_back_for_ever() {
+        // The data changed: what was worth 0.6 is worth 0.2 now.
+        assert_eq!(verdicts(Better::Higher, &[0.6, 0.2, 0.2, 0.22, 0.1]), [None, Some(0), None, None, Some(3)]);
+    }
+
+    #[test]
+    fn it_says_by_how_much() {
+        let gate = GateSpec { metric: "m".into(), max_fall: 0.05, better: Better::Higher };
+        let [kept, bad] = [(3, 0.5), (4, 0.25)].map(|(version, value)| Measured { version, value });
+        assert_eq!(gate.judge(&[kept], bad), Verdict::RollBack { to: 3, fell: 0.25 });
+    }
+}

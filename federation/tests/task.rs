@@ -520,6 +520,11 @@ fn robust_rules_are_read_and_checked() {
     refuses(&["aggregation.robust.norm_factor"], open(robust));
     let grouped = |size, attackers| RobustSpec { group_size: Some(size), ..rule(RobustRule::Median, attackers) };
     refuses(&["aggregation.robust.group_size"], open(grouped(5, 0.05)));
+    refuses(&["training.fairness"], |t| {
+        open(rule(RobustRule::Median, 0.1))(t);
+        t.aggregation.clip_norm = Some(1.0);
+        t.training.fairness = Some(Fairness { q: 1.0, loss_cap: 5.0, lipschitz: None });
+    });
     refuses(&["rounds.select_max"], |t| {
         open(rule(RobustRule::Median, 0.1))(t);
         t.rounds.select_max = 1025;

@@ -95,6 +95,11 @@ impl TaskSpec {
             "aggregation.robust",
             "and [privacy] do not go together: the noise is made for a sum, and what a rule yields is none",
         );
+        checks.require(
+            self.training.fairness.is_none(),
+            "training.fairness",
+            "weighs participants by their loss, and under aggregation.robust all weigh the same: leave one of them out",
+        );
         checks.require_with(self.rounds.select_max <= MAX_ROBUST_COHORT, "rounds.select_max", || {
             format!("is {}; under a robust rule it is at most {MAX_ROBUST_COHORT}", self.rounds.select_max)
         });

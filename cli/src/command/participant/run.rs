@@ -64,6 +64,9 @@ pub(crate) struct Run {
     /// Take part in tasks with a privacy mechanism only
     #[arg(long)]
     require_privacy: bool,
+    /// Tell a task with secure aggregation that asks for it a coarse training loss (32 levels), so that it may choose by it
+    #[arg(long)]
+    tell_loss: bool,
     /// Where to train: auto, cpu, cuda or metal
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
@@ -120,7 +123,11 @@ impl Run {
             .journal(journal)
             .trainer(trainer)
             .seed(self.data.seed)
-            .secure_aggregation(SecurityPolicy { required: !self.insecure_aggregation, ..SecurityPolicy::default() })
+            .secure_aggregation(SecurityPolicy {
+                required: !self.insecure_aggregation,
+                tell_loss: self.tell_loss,
+                ..SecurityPolicy::default()
+            })
             .privacy(PrivacyPolicy {
                 required: self.require_privacy,
                 max_epsilon: self.max_epsilon,

@@ -492,6 +492,8 @@ fn what_means_nothing_beside_an_analysis_is_refused() {
     refuses("training", "[training]\nepochs = 2");
     refuses("privacy.mechanism", "[privacy]\nmechanism = \"central_gaussian\"\nepsilon = 1.0\ndelta = 1e-6");
     refuses("selection.strategy", "[selection]\nstrategy = { oort = {} }\nreport_utility = true");
+    refuses("aggregation.robust", "[aggregation]\nrobust = { rule = \"median\", attackers = 0.1 }");
+    refuses("aggregation.gate", "[aggregation]\ngate = { metric = \"accuracy\", max_fall = 0.1 }");
     let long = ["{}"; 400_000].join(",");
     refuses("analytics", &format!("[analytics.more]\nx = [{long}]"));
 }

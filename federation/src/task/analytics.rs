@@ -57,6 +57,12 @@ impl TaskSpec {
             "must be left out: noise is calibrated to the norm of a clipped update, and the counts and sums of an analysis have \
              none that is declared",
         );
+        for (field, given) in [
+            ("aggregation.robust", self.aggregation.robust.is_some()),
+            ("aggregation.gate", self.aggregation.gate.is_some()),
+        ] {
+            checks.require(!given, field, "must be left out: an analysis is the sum of what everybody has");
+        }
         checks.require(
             !self.selection.strategy.follows_the_loss(),
             "selection.strategy",

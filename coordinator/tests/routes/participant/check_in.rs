@@ -41,6 +41,38 @@ async fn work_is_given_once_a_cohort_is_drawn_and_given_again_until_it_is_done()
 }
 
 #[tokio::test]
+async fn a_task_that_follows_the_loss_asks_for_it_and_draws_by_what_is_told() {
+    let t = TestCoordinator::start().await;
+    let mut spec = small_task();
+    spec["metrics"] = json!(["train_loss"]);
+    spec["rounds"]["select_min"] = json!(4);
+    spec["selection"]["cohort"] = json!({ "count": 2 });
+    spec["selection"]["strategy"] = json!({ "power_of_choice": { "candidates": 4 } });
+    let task = t.create_task(&spec).await;
+    let mut people = Vec::new();
+    for name in ["a", "b", "c", "d"] {
+        people.push(t.enroll(name).await.1);
+    }
+    t.work().await;
+    let tell = async |who: &Who, task: wire::TaskId, level: u8| {
+        let loss = json!({ "task": task, "level": level });
+        let body = json!({ "task": "small", "examples": 10, "wait_ms": 0, "loss": loss });
+        t.post(who, route::CHECK_IN, &body).await
+    };
+    for (who, level) in people.iter().zip([3, 25, 1, 20]) {
+        assert!(matches!(tell(who, task, level).await.read(), CheckInReply::ComeBack { .. }));
+    }
+    t.work().await;
+    for (who, drawn) in people.iter().zip([false, true, false, true]) {
+        match t.check_in(who, "small").await {
+            CheckInReply::Assigned(assignment) => assert!(drawn && assignment.report_loss),
+            _ => assert!(!drawn, "the two highest losses are drawn"),
+        }
+    }
+    tell(&people[0], task, 32).await.problem(ProblemType::MalformedRequest);
+}
+
+#[tokio::test]
 async fn an_open_poll_is_answered_the_moment_there_is_work() {
     let t = TestCoordinator::start().await;
     t.create_task(&small_task()).await;

@@ -10,7 +10,9 @@ use learning::analytics::{AnalyticsError, SumCodec};
 use learning::parameters::first_not_finite;
 use learning::privacy::{NoiseSampler, PrivateEncodeError};
 use learning::quantize::EncodeError;
-use learning::{Codec, FairnessError, MetricValue, Parameters, QFfl, Update};
+use learning::{
+    Encoded, FairnessError, MetricValue, Parameters, QFfl, QuantizedUpdate, Residual, Update, UpdateCodec, Upload,
+};
 use rand_chacha::ChaCha20Rng;
 use ring::digest;
 use secure_agg::Signer;
@@ -26,8 +28,17 @@ use crate::privacy::PrivateRound;
 
 /// How an update becomes words.
 pub enum Encoder<'a> {
-    /// With its weight and its metrics; drawn from a generator that may be repeatable.
-    Plain(&'a Codec, &'a mut ChaCha20Rng),
+    /// With its weight and its metrics, by the task's codec; rounding draws from a generator that may be repeatable.
+    Plain {
+        /// The codec.
+        codec: &'a UpdateCodec,
+        /// What it left out of earlier updates.
+        residual: Option<&'a Residual>,
+        /// Public, and the same for the whole round.
+        seed: &'a [u8; 32],
+        /// For rounding.
+        rounding: &'a mut ChaCha20Rng,
+    },
     /// Clipped to a norm and noised, and neither weight nor metrics travel. Whoever can repeat the generator can take the
     /// noise off: it must have been seeded with the system's randomness for this one update.
     Private(&'a PrivateRound, &'a mut ChaCha20Rng),
@@ -63,6 +74,8 @@ pub struct MaskedInput {
     pub sha256: Digest,
     /// What a session needs besides.
     pub signed: Option<SignedInput>,
+    /// What the codec left out: to be kept once the input is taken.
+    pub residual: Option<Residual>,
 }
 
 /// The session's part of a masked input.
@@ -109,6 +122,9 @@ pub enum PipelineError {
     /// The sums of an analysis cannot be encoded.
     #[error(transparent)]
     Sums(#[from] AnalyticsError),
+    /// Uploads of this codec cannot be masked.
+    #[error("the task's codec yields no words that could be masked")]
+    NotSummable,
     /// The task's modulus is none.
     #[error(transparent)]
     Modulus(#[from] InvalidModulus),
@@ -144,13 +160,28 @@ pub fn masked_input<'a>(
         Weight::Loss(rule, loss) => rule.contribution(loss, between(1)?)?,
     };
 
-    let (words, modulus_bits) = match encoder {
-        // Scaled to the norm bound, multiplied by its capped weight, rounded to integers modulo 2^b: one pass, no copy.
-        Encoder::Plain(codec, rounding) => (codec.encode(&update, rounding)?.words, codec.params().modulus_bits),
-        Encoder::Private(round, secrets) => (noised(&update, round, secrets)?, round.codec.params().modulus_bits),
+    let (Encoded { upload, residual }, modulus_bits) = match encoder {
+        // Scaled to the norm bound, compressed, multiplied by its capped weight, rounded to integers modulo 2^b.
+        Encoder::Plain { codec, residual, seed, rounding } => {
+            (codec.encode(&update, residual, seed, rounding)?, codec.modulus_bits())
+        }
+        Encoder::Private(round, secrets) => {
+            let words = noised(&update, round, secrets)?;
+            (
+                Encoded { upload: Upload::Words(QuantizedUpdate { words }), residual: None },
+                round.codec.params().modulus_bits,
+            )
+        }
     };
-
-    covered(words, modulus_bits, cover)
+    let input = match upload {
+        Upload::Words(update) => covered(update.words, modulus_bits, cover)?,
+        // Read by the coordinator, which expands it before it is added.
+        Upload::Bytes(update) => match cover {
+            Cover::Masks(..) => return Err(PipelineError::NotSummable),
+            Cover::Nothing => MaskedInput::new(update.0, None),
+        },
+    };
+    Ok(MaskedInput { residual, ..input })
 }
 
 /// The same road for the integers of an analysis, which are bounded by what the task declares: **check, mask, pack**.
@@ -197,7 +228,7 @@ fn noised(update: &Update, round: &PrivateRound, secrets: &mut ChaCha20Rng) -> R
 impl MaskedInput {
     fn new(body: Vec<u8>, signed: Option<SignedInput>) -> Self {
         let body = Bytes::from(body);
-        Self { sha256: sha256(&body), body, signed }
+        Self { sha256: sha256(&body), body, signed, residual: None }
     }
 }
 
@@ -232,7 +263,7 @@ mod tests {
         Parameters::new(Arc::new(Layout::new(vec![spec]).unwrap()), values.to_vec()).unwrap()
     }
 
-    fn codec() -> Codec {
+    fn codec() -> UpdateCodec {
         let params = QuantizationParams {
             parameters: 3,
             modulus_bits: 20,
@@ -242,13 +273,17 @@ mod tests {
             max_cohort: 10,
             metrics: 0,
         };
-        Codec::new(params).unwrap()
+        UpdateCodec::new(None, parameters("w", &[0.0; 3]).layout(), params).unwrap()
+    }
+
+    fn plain<'a>(codec: &'a UpdateCodec, rounding: &'a mut ChaCha20Rng) -> Encoder<'a> {
+        Encoder::Plain { codec, residual: None, seed: &[0; 32], rounding }
     }
 
     fn run(trained: &Parameters) -> Result<MaskedInput, PipelineError> {
         let received = parameters("w", &[0.0, 1.0, 2.0]);
         let mut rng = ChaCha20Rng::from_seed([1; 32]);
-        masked_input(&received, trained, 4, vec![], Encoder::Plain(&codec(), &mut rng), Cover::Nothing)
+        masked_input(&received, trained, 4, vec![], plain(&codec(), &mut rng), Cover::Nothing)
     }
 
     #[test]
@@ -259,7 +294,7 @@ mod tests {
         assert_eq!(input.sha256, sha256(&input.body));
         let modulus = Modulus::new(20).unwrap();
         let words = packing::unpack(&input.body, codec.len(), modulus).unwrap();
-        let unit = 4.0 * codec.scale();
+        let unit = 4.0 * learning::Codec::new(*codec.params()).unwrap().scale();
         let expected = [0.5 * unit, 0.0, -unit];
         for (word, expected) in words.iter().zip(expected) {
             assert!((modulus.centre(*word) as f64 - expected).abs() <= 1.0);
@@ -278,7 +313,7 @@ mod tests {
         let received = parameters("w", &[f32::MIN, 0.0, 0.0]);
         let trained = parameters("w", &[f32::MAX, 0.0, 0.0]);
         let (codec, mut rng) = (codec(), ChaCha20Rng::from_seed([1; 32]));
-        let encoder = Encoder::Plain(&codec, &mut rng);
+        let encoder = plain(&codec, &mut rng);
         let error = masked_input(&received, &trained, 4, vec![], encoder, Cover::Nothing).unwrap_err();
         assert_eq!(error, PipelineError::Encode(EncodeError::NotFinite { index: 0 }), "the difference overflows");
     }

@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex};
 use client_sdk::journal::MemoryJournal;
 use client_sdk::{BuildError, Event, Outcome, Participant, ParticipantError, SecurityPolicy};
 use support::{Coordinator, Fault, Nudge};
-use wire::participant::Assignment;
+use wire::participant::{Assignment, CodecTerms};
 use wire::problem::ProblemType;
+use wire::task::Compression;
 
 /// Runs to the end; a round that is over makes room for the next.
 async fn run(coordinator: &Coordinator) -> (Result<Outcome, ParticipantError>, Vec<Event>) {
@@ -160,7 +161,7 @@ type Tweak = (&'static str, fn(&mut Assignment));
 
 #[tokio::test(start_paused = true)]
 async fn an_assignment_that_makes_no_sense_is_refused_before_anything_is_fetched() {
-    let tweaks: [Tweak; 7] = [
+    let tweaks: [Tweak; 8] = [
         ("no tensors", |a| a.model.tensors.clear()),
         ("too many parameters", |a| a.model.tensors[0].shape = vec![1 << 20, 1 << 20]),
         ("a file larger than the model", |a| a.base.bytes = 1 << 40),
@@ -168,6 +169,10 @@ async fn an_assignment_that_makes_no_sense_is_refused_before_anything_is_fetched
         ("a pattern that matches everything", |a| a.model.personal = vec!["*".into()]),
         ("no headroom", |a| a.encoding.max_weight = u32::MAX),
         ("a cohort beyond the headroom", |a| a.cohort = 11),
+        ("a codec that does not fit", |a| {
+            let codec = Compression::TopK { k: 6, error_feedback: true };
+            a.encoding.compression = Some(CodecTerms { codec, seed: 1 });
+        }),
     ];
     for (what, tweak) in tweaks {
         let coordinator = Coordinator::new(1);

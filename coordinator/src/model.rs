@@ -5,18 +5,18 @@
 use std::sync::Arc;
 
 use federation::id::{Digest, RoundKey};
-use federation::task::{Initial, SpecError, TaskSpec};
+use federation::task::{Compression, Initial, SpecError, TaskSpec};
 use learning::analytics::{Analysis, SumCodec, SumInspector};
 use learning::privacy::{PrivateCodec, PrivateInspector, PrivateMean};
 use learning::{
-    Codec, Initializer, Inspector, Layout, MeanUpdate, NoisedSum, OptimizerSpec, Parameters, Partition, Patterns,
-    QuantizationParams, TensorInit, TensorSpec, checkpoint,
+    Codec, CodecError, CodecSpec, Distortion, Initializer, Layout, MeanUpdate, NoisedSum, OptimizerSpec, Parameters,
+    Partition, Patterns, QuantizationParams, TensorInit, TensorSpec, checkpoint,
 };
 use secure_agg::SUITE_CHACHA20;
 use secure_agg::modular::Modulus;
 use secure_agg::params::{InvalidConfig, SessionConfig, VectorShape};
 use store::entity::task::TaskRow;
-use wire::participant::{Encoding, application_digest, rotation_seed};
+use wire::participant::{CodecTerms, Encoding, application_digest, rotation_seed};
 
 use crate::analysis;
 use crate::private::{self, Private};
@@ -60,12 +60,12 @@ impl TaskModel {
         let Layouts { whole, shared, partition } = layouts?;
         let private = Private::new(spec, shared.len() as u64)?.map(Arc::new);
         let encoding = encoding(spec, private.as_deref());
-        let modulus = Modulus::new(encoding.modulus_bits).map_err(|error| wrong("aggregation.modulus_bits", error))?;
         let codec = match (&analysis, &private) {
             (Some(analysis), _) => UpdateCodec::Sums(analysis.codec().clone()),
             (None, Some(private)) => UpdateCodec::Private { codec: private.codec, noised: private.shares.is_some() },
-            (None, None) => UpdateCodec::Plain(plain_codec(&encoding, shared.len(), spec.metrics.len())?),
+            (None, None) => UpdateCodec::Plain(Arc::new(plain_codec(&encoding, &shared, spec.metrics.len())?)),
         };
+        let modulus = Modulus::new(codec.modulus_bits()).map_err(|error| wrong("aggregation.modulus_bits", error))?;
         let optimizer = crate::optimizer::spec(spec.aggregation.optimizer);
         optimizer.check().map_err(|error| wrong("aggregation.optimizer", error))?;
         let robust = Robust::new(spec)?;
@@ -105,7 +105,10 @@ impl TaskModel {
     /// Bytes of one masked input.
     #[must_use]
     pub fn packed_len(&self) -> u64 {
-        secure_agg::packing::packed_len(self.codec.len(), self.modulus) as u64
+        match &self.codec {
+            UpdateCodec::Plain(codec) => codec.upload_bytes() as u64,
+            codec => secure_agg::packing::packed_len(codec.len(), self.modulus) as u64,
+        }
     }
 
     /// The file that the first round starts from.
@@ -154,9 +157,15 @@ fn encoding(spec: &TaskSpec, private: Option<&Private>) -> Encoding {
         clip_range: spec.clip_range(),
         clip_norm: spec.aggregation.clip_norm,
         max_weight: private.map_or(spec.aggregation.max_weight, |private| private.request.max_weight),
-        max_cohort: private.map_or(spec.rounds.select_max, Private::largest_cohort),
+        max_cohort: private.map_or_else(|| largest_cohort(spec), Private::largest_cohort),
+        compression: spec.compression.map(|codec| CodecTerms { codec, seed: spec.model.seed }),
         analytics: spec.analytics.clone(),
     }
+}
+
+/// The most updates that a sum may have to hold. Codecs count on as few as can be: each costs bits in every coordinate.
+fn largest_cohort(spec: &TaskSpec) -> u32 {
+    if spec.compression.is_some() { spec.draw(u32::MAX).cohort } else { spec.rounds.select_max }
 }
 
 /// A task's tensors.
@@ -206,8 +215,8 @@ pub(crate) fn complete(spec: &mut TaskSpec) -> Result<(), Vec<SpecError>> {
 /// How updates of a task are integers.
 #[derive(Clone, Debug)]
 pub enum UpdateCodec {
-    /// Weighted deltas, their weight and metrics.
-    Plain(Codec),
+    /// Weighted deltas, their weight and metrics, in the form that the task's compression gives them.
+    Plain(Arc<learning::UpdateCodec>),
     /// Clipped deltas on a grid that leaves room for noise.
     Private {
         /// The grid.
@@ -225,13 +234,20 @@ pub(crate) struct RoundTerms {
     pub(crate) clip: f64,
     /// Seed of their rotation.
     pub(crate) rotation: Digest,
+    /// Seed of what their codec drew.
+    pub(crate) codec: Digest,
 }
 
 impl RoundTerms {
     /// Of an attempt that starts from a version with this clipping norm.
-    pub(crate) fn new(private: Option<&Private>, clip: Option<f64>, round: RoundKey, attempt: u32) -> Self {
-        let initial = private.map_or(f64::NAN, Private::initial_clip);
-        Self { clip: clip.unwrap_or(initial), rotation: rotation_seed(round, attempt) }
+    pub(crate) fn new(model: &TaskModel, clip: Option<f64>, round: RoundKey, attempt: u32) -> Self {
+        let initial = model.private.as_ref().map_or(f64::NAN, |private| private.initial_clip());
+        let codec = model.encoding.compression.as_ref().map(|terms| terms.round_seed(round.number, attempt));
+        Self {
+            clip: clip.unwrap_or(initial),
+            rotation: rotation_seed(round, attempt),
+            codec: codec.unwrap_or(Digest([0; 32])),
+        }
     }
 }
 
@@ -241,12 +257,14 @@ pub(crate) struct Decoded {
     pub(crate) mean: MeanUpdate,
     /// Where the clip adapts: the part of updates that was within it, as the noise lets one see.
     pub(crate) within_clip: Option<f64>,
+    /// What compression did to the updates.
+    pub(crate) distortion: Option<Distortion>,
 }
 
 /// Judges an update word by word.
 pub(crate) enum UpdateInspector {
     /// Of a task without privacy.
-    Plain(Inspector),
+    Plain(learning::compress::UpdateInspector),
     /// Of one with it.
     Private(PrivateInspector),
     /// Of an analysis.
@@ -288,20 +306,39 @@ impl UpdateCodec {
         }
     }
 
-    /// The codec of a task without privacy.
+    /// The codec of a task without privacy and without compression.
     #[must_use]
     pub fn plain(&self) -> Option<&Codec> {
         match self {
-            Self::Plain(codec) => Some(codec),
+            Self::Plain(codec) => codec.plain(),
             Self::Private { .. } | Self::Sums(_) => None,
         }
     }
 
-    /// What judges an update that nothing hides; none where its own noise does.
+    /// The codec of a task whose uploads are expanded before they are added.
+    #[must_use]
+    pub(crate) fn expanding(&self) -> Option<&Arc<learning::UpdateCodec>> {
+        match self {
+            Self::Plain(codec) if !codec.is_summable() => Some(codec),
+            Self::Plain(_) | Self::Private { .. } | Self::Sums(_) => None,
+        }
+    }
+
+    /// Words are modulo two to the power of this.
+    #[must_use]
+    pub fn modulus_bits(&self) -> u8 {
+        match self {
+            Self::Plain(codec) => codec.modulus_bits(),
+            Self::Private { codec, .. } => codec.params().modulus_bits,
+            Self::Sums(codec) => codec.modulus_bits(),
+        }
+    }
+
+    /// What judges an update that nothing hides; none where its own noise does, or where it is not made of words.
     #[must_use]
     pub(crate) fn inspector(&self) -> Option<UpdateInspector> {
         match self {
-            Self::Plain(codec) => Some(UpdateInspector::Plain(codec.inspector())),
+            Self::Plain(codec) => codec.inspector().map(UpdateInspector::Plain),
             Self::Private { noised: true, .. } => None,
             #[cfg(feature = "deliberate-faults")]
             Self::Private { .. } if crate::faults::present() == Some(crate::faults::Fault::NoClipping) => None,
@@ -317,32 +354,34 @@ impl UpdateCodec {
     pub(crate) fn decode(&self, sum: &NoisedSum, round: &RoundTerms) -> Result<Decoded, String> {
         match self {
             Self::Plain(codec) => {
-                let mean = codec.decode(sum).map_err(|error| error.to_string())?;
-                Ok(Decoded { mean, within_clip: None })
+                let decoded = codec.decode(sum, &round.codec.0).map_err(|error| error.to_string())?;
+                Ok(Decoded { mean: decoded.mean, within_clip: None, distortion: decoded.distortion })
             }
             Self::Private { codec, .. } => {
                 let made = codec.decode(sum, round.clip, &round.rotation.0).map_err(|error| error.to_string())?;
                 let PrivateMean { delta, within_clip } = made;
                 let participants = sum.participants();
-                Ok(Decoded { mean: MeanUpdate { delta, weight: 0, participants, metrics: Vec::new() }, within_clip })
+                let mean = MeanUpdate { delta, weight: 0, participants, metrics: Vec::new() };
+                Ok(Decoded { mean, within_clip, distortion: None })
             }
             Self::Sums(_) => Err("the sum of an analysis is no mean".to_owned()),
         }
     }
 
-    fn shape(&self, modulus_bits: u8) -> VectorShape {
+    fn shape(&self) -> VectorShape {
         let (input_bound, noise_margin) = match self {
             Self::Plain(codec) => (codec.input_bound(), 0),
             Self::Private { codec, .. } => (codec.input_bound(), codec.noise_margin()),
             Self::Sums(codec) => (codec.input_bound(), 0),
         };
+        let modulus_bits = self.modulus_bits();
         VectorShape { words: self.len() as u64, modulus_bits, input_bound, noise_margin }
     }
 }
 
-fn plain_codec(encoding: &Encoding, parameters: usize, metrics: usize) -> Result<Codec, Vec<SpecError>> {
+fn plain_codec(encoding: &Encoding, shared: &Layout, metrics: usize) -> Result<learning::UpdateCodec, Vec<SpecError>> {
     let params = QuantizationParams {
-        parameters,
+        parameters: shared.len(),
         modulus_bits: encoding.modulus_bits,
         clip_range: encoding.clip_range,
         clip_norm: encoding.clip_norm,
@@ -350,7 +389,30 @@ fn plain_codec(encoding: &Encoding, parameters: usize, metrics: usize) -> Result
         max_cohort: encoding.max_cohort,
         metrics,
     };
-    Codec::new(params).map_err(|error| wrong("aggregation", error))
+    let spec = encoding.compression.as_ref().map(|terms| codec_spec(&terms.codec));
+    learning::UpdateCodec::new(spec.as_ref(), shared, params).map_err(|error| {
+        let field = match &error {
+            CodecError::Headroom(_) | CodecError::WrongLength(_) => "aggregation",
+            CodecError::NoClipNorm => "aggregation.clip_norm",
+            CodecError::K { .. } => "compression.k",
+            CodecError::Keep(_) => "compression.keep",
+            CodecError::Bits(_) | CodecError::NoHeadroom { .. } => "compression.bits",
+            CodecError::Rank(_) | CodecError::RankTooLarge { .. } => "compression.rank",
+            _ => "compression",
+        };
+        wrong(field, error)
+    })
+}
+
+/// The task's codec as `learning` knows it.
+fn codec_spec(compression: &Compression) -> CodecSpec {
+    match *compression {
+        Compression::Rotated { bits, keep } => CodecSpec::Rotated { bits, keep },
+        Compression::RandomK { k, bits, error_feedback } => CodecSpec::RandomK { k, bits, error_feedback },
+        Compression::LowRank { rank, bits, error_feedback } => CodecSpec::LowRank { rank, bits, error_feedback },
+        Compression::TopK { k, error_feedback } => CodecSpec::TopK { k, error_feedback },
+        Compression::Int8 {} => CodecSpec::Int8,
+    }
 }
 
 /// The round whose turn it is: numbers of spent rounds are not used again.
@@ -378,7 +440,7 @@ fn session_config(
         max_corrupt: secure.max_corrupt_millionths(),
         max_dropout: secure.max_dropout_millionths(),
         min_included: private.map_or(0, |private| small(private.smallest_cohort())),
-        model: codec.shape(encoding.modulus_bits),
+        model: codec.shape(),
         scalars: VectorShape::NONE,
         application: application_digest(
             encoding,

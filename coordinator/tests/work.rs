@@ -11,6 +11,8 @@ mod world;
 mod close_phase;
 #[path = "work/collect_garbage.rs"]
 mod collect_garbage;
+#[path = "work/compressed.rs"]
+mod compressed;
 #[path = "work/driver.rs"]
 mod driver;
 #[path = "work/open_round.rs"]

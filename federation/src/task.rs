@@ -5,6 +5,7 @@
 
 mod analytics;
 mod check;
+mod compression;
 mod fairness;
 mod gate;
 mod optimizer;
@@ -20,6 +21,7 @@ use crate::cohort::{Cohort, Oort, PowerOfChoice, Requirements, RoundRobin, Selec
 use crate::round::{PhaseLimits, RoundLimits, SecureLimits, UnknownName, names};
 pub use analytics::{Analytics, MAX_ANALYTICS_BYTES};
 pub use check::{Deployment, SpecError};
+pub use compression::{CODEC_METRICS, Compression};
 pub use fairness::Fairness;
 pub use gate::{Better, GateSpec, Measured, Verdict};
 pub use optimizer::ServerOptimizer;
@@ -70,6 +72,9 @@ pub struct TaskSpec {
     /// Whether and how updates are hidden from the coordinator.
     #[serde(default)]
     pub secure_aggregation: SecureAggregationSpec,
+    /// In which form updates are uploaded. Default: a word per parameter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compression: Option<Compression>,
     /// What the published models must not tell about a participant.
     #[serde(default, skip_serializing_if = "PrivacySpec::is_silent")]
     pub privacy: PrivacySpec,

@@ -3,8 +3,8 @@
 use federation::cohort::{Cohort, Oort, PowerOfChoice, Quotas, Stratified};
 use federation::round::{PhaseLimits, RoundLimits, SecureLimits};
 use federation::task::{
-    Better, Deployment, Draw, Fairness, GateSpec, Initial, MAX_COHORT, MAX_DEADLINE_MS, PrivacyMechanism, RobustRule,
-    RobustSpec, SecureAggregationSpec, ServerOptimizer, SpecError, Strategy, TaskSpec, TaskStatus, is_name,
+    Better, Compression, Deployment, Draw, Fairness, GateSpec, Initial, MAX_COHORT, MAX_DEADLINE_MS, PrivacyMechanism,
+    RobustRule, RobustSpec, SecureAggregationSpec, ServerOptimizer, SpecError, Strategy, TaskSpec, TaskStatus, is_name,
 };
 
 const DEPLOYMENT: Deployment = Deployment { poll_interval_ms: 1_000 };
@@ -50,6 +50,10 @@ const FULL: &str = r#"
     clip_norm = 4.0
     max_weight = 600
 
+    [compression]
+    codec = "low_rank"
+    rank = 8
+
     [secure_aggregation]
     min_cohort = 4
     max_corrupt_fraction = 0.2
@@ -90,6 +94,7 @@ fn a_full_task_file_is_read_and_sound() {
     assert_eq!(spec.aggregation.optimizer, ServerOptimizer::FedAvg { learning_rate: 0.5 });
     assert_eq!(spec.model.tensors[0].init, Initial::Uniform { bound: 0.0357 });
     assert_eq!(spec.model.tensors[1].init, Initial::Zeros);
+    assert_eq!(spec.compression, Some(Compression::LowRank { rank: 8, bits: 12, error_feedback: false }));
     let secure = &spec.secure_aggregation;
     assert_eq!((secure.max_corrupt_millionths(), secure.max_dropout_millionths()), (200_000, 250_000));
     assert_eq!((spec.modulus_bits(), spec.clip_range()), (31, 0.25), "secure aggregation has its own");
@@ -488,6 +493,7 @@ fn what_means_nothing_beside_an_analysis_is_refused() {
         assert!(problems.iter().any(|problem| problem.field == field), "{field}: {problems:?}");
     };
     refuses("model", "[model]\ntensors = [{ name = \"w\", shape = [3] }]");
+    refuses("compression", "[compression]\ncodec = \"random_k\"\nk = 3");
     refuses("model", "[model]\npersonal = [\"w\"]");
     refuses("training", "[training]\nepochs = 2");
     refuses("privacy.mechanism", "[privacy]\nmechanism = \"central_gaussian\"\nepsilon = 1.0\ndelta = 1e-6");
@@ -567,4 +573,37 @@ fn the_gate_is_read_and_checked() {
         set(gate.clone())(t);
         t.privacy.mechanism = PrivacyMechanism::CentralGaussian;
     });
+}
+
+#[test]
+fn codecs_that_need_the_clear_are_refused_under_masks_and_all_of_them_under_privacy() {
+    let codec = |text: &str| Some(toml::from_str::<Compression>(text).unwrap());
+    let summable = ["codec = \"random_k\"\nk = 3", "codec = \"low_rank\"\nrank = 2"];
+    let clear = ["codec = \"top_k\"\nk = 3", "codec = \"int8\""];
+    for text in summable {
+        assert!(problems(|spec| spec.compression = codec(text)).is_empty(), "{text}");
+    }
+    for text in clear {
+        refuses(&["compression.codec"], |spec| spec.compression = codec(text));
+        let problems = problems(|spec| {
+            spec.compression = codec(text);
+            spec.secure_aggregation.enabled = false;
+        });
+        assert!(problems.is_empty(), "{text}: {problems:?}");
+    }
+    let rotated = "codec = \"rotated\"";
+    assert_eq!(codec(rotated), Some(Compression::Rotated { bits: 2, keep: 1.0 }));
+    refuses(&["aggregation.clip_norm"], |spec| spec.compression = codec(rotated));
+    for text in summable.into_iter().chain(clear) {
+        let problems = problems(|spec| {
+            spec.compression = codec(text);
+            spec.secure_aggregation.enabled = false;
+            spec.privacy.mechanism = PrivacyMechanism::CentralGaussian;
+        });
+        let found = problems.iter().find(|problem| problem.field == "compression.codec");
+        assert!(found.unwrap().problem.contains("privacy mechanism"), "{problems:?}");
+    }
+    for bad in ["codec = \"zip\"", "codec = \"int8\"\nk = 3", "codec = \"top_k\"", "k = 3"] {
+        assert!(toml::from_str::<Compression>(bad).is_err(), "{bad}");
+    }
 }

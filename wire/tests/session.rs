@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's own certificates can be made")]
 
 use federation::id::{Digest, ParticipantId};
-use federation::task::Analytics;
+use federation::task::{Analytics, Compression};
 use federation::time::Timestamp;
 use rcgen::{
     BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519,
@@ -12,7 +12,7 @@ use rcgen::{
 use secure_agg::IdentityVerifier as _;
 use secure_agg::params::SessionConfig;
 use wire::certificate::{Authority, PARTICIPANT_URN, chain_der, holder};
-use wire::participant::{Encoding, SessionTerms, application_digest};
+use wire::participant::{CodecTerms, Encoding, SessionTerms, application_digest};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 const ALICE: ParticipantId = ParticipantId(uuid::Uuid::from_u128(7));
@@ -109,8 +109,20 @@ fn chains_that_are_none_are_refused() {
     assert!(chain_der(&ca.pem[..ca.pem.len() - 40]).is_err());
 }
 
+fn top_k(k: u64, seed: u64) -> Option<CodecTerms> {
+    Some(CodecTerms { codec: Compression::TopK { k, error_feedback: true }, seed })
+}
+
 fn encoding() -> Encoding {
-    Encoding { modulus_bits: 32, clip_range: 1.0, clip_norm: None, max_weight: 1000, max_cohort: 1024, analytics: None }
+    Encoding {
+        modulus_bits: 32,
+        clip_range: 1.0,
+        clip_norm: None,
+        max_weight: 1000,
+        max_cohort: 1024,
+        compression: None,
+        analytics: None,
+    }
 }
 
 fn analysis(text: &str) -> Option<Analytics> {
@@ -134,6 +146,9 @@ fn the_digest_covers_everything_that_gives_words_a_meaning() {
         application_digest(&Encoding { max_cohort: 1, ..encoding() }, &metrics, None),
         application_digest(&Encoding { analytics: analysis(r#"{"kind":"trees"}"#), ..encoding() }, &metrics, None),
         application_digest(&Encoding { analytics: analysis(r#"{"kind":"forest"}"#), ..encoding() }, &metrics, None),
+        application_digest(&Encoding { compression: top_k(7, 1), ..encoding() }, &metrics, None),
+        application_digest(&Encoding { compression: top_k(7, 2), ..encoding() }, &metrics, None),
+        application_digest(&Encoding { compression: top_k(8, 1), ..encoding() }, &metrics, None),
         application_digest(&encoding(), &metrics[..1], None),
         application_digest(&encoding(), &["lossaccuracy".to_owned(), String::new()], None),
         application_digest(&encoding(), &["accuracy".to_owned(), "loss".to_owned()], None),
@@ -160,4 +175,13 @@ fn terms_are_the_configuration() {
         application: Digest([9; 32]),
     };
     assert_eq!(SessionTerms::from(&SessionConfig::from(&terms)), terms);
+}
+
+#[test]
+fn every_attempt_draws_anew_and_a_repeated_task_the_same() {
+    let seed = |seed, round, attempt| top_k(7, seed).unwrap().round_seed(round, attempt);
+    assert_eq!(seed(1, 2, 3), seed(1, 2, 3));
+    for other in [seed(2, 2, 3), seed(1, 3, 3), seed(1, 2, 4)] {
+        assert_ne!(other, seed(1, 2, 3));
+    }
 }

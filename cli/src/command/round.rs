@@ -6,6 +6,7 @@ use wire::inspect::{AssignmentView, RoundView, TaskView};
 use wire::task::TaskStatus;
 use wire::{RoundState, TaskId, route};
 
+use crate::command::demo::codec;
 use crate::command::privacy::figure;
 use crate::command::privacy::ledger::spent;
 use crate::command::task;
@@ -154,6 +155,9 @@ fn words(answer: &RoundWithCohort) -> String {
         format!("Metrics     {}", metrics(round)),
         format!("Base        {}", model(round.base.version, &round.base.sha256)),
     ];
+    if let Some(compression) = &round.compression {
+        lines.push(format!("Uploads     by {}", codec::words(compression)));
+    }
     if let Some(epsilon) = &round.epsilon {
         lines.push(format!("Privacy     {} after this round", spent(epsilon)));
     }

@@ -116,6 +116,45 @@ fn a_demo_that_cannot_go_on_says_so() {
 }
 
 #[test]
+fn every_codec_learns_and_says_what_it_saves() {
+    let summable = ["rotated,norm=8", "random_k,k=30%", "low_rank,rank=4"];
+    let in_the_clear = ["top_k,k=10%", "int8"];
+    let codecs = summable.iter().map(|codec| (codec, true)).chain(in_the_clear.iter().map(|codec| (codec, false)));
+    for (codec, secure) in codecs {
+        let mut args = vec!["--codec", codec, "--rounds", "4"];
+        if !secure {
+            args.push("--insecure-aggregation");
+        }
+        let ran = demo(&args);
+        for round in rounds(&ran) {
+            let view = &round["compression"];
+            assert_eq!(view["codec"], codec.split(',').next().unwrap(), "{round}");
+            assert!(view["ratio"].as_f64().unwrap() > 2.0, "{round}");
+            assert!(view["added_error"].as_f64().unwrap() > 0.0, "{round}");
+            assert_eq!(round["cohort_metrics"].as_object().unwrap().len(), 3, "{round}");
+        }
+        let finished = ran.events().pop().unwrap();
+        assert!(finished["accuracy"].as_f64().unwrap() > 0.3, "{codec}: {finished}");
+        assert_eq!(versions(&ran), versions(&demo(&args)), "{codec}: a seed decides every bit");
+    }
+}
+
+#[test]
+fn codecs_that_cannot_be_are_refused_with_the_reason() {
+    for (codec, reason) in [
+        ("top_k,k=1%", "cannot be added under masks"),
+        ("int8", "cannot be added under masks"),
+        ("random_k,k=611", "k must be 1 to 610"),
+        ("low_rank,rank=100", "rank 100 is not below the longer side of any matrix"),
+        ("rotated,bits=17,norm=2", "bits must be 1 to 16"),
+    ] {
+        let ran = run(&["--format", "json", "demo", "--participants", "5", "--rounds", "1", "--codec", codec]);
+        assert_ne!(ran.code, 0, "{codec}");
+        assert!(ran.stderr.contains(reason) || ran.stdout.contains(reason), "{codec}: {ran}");
+    }
+}
+
+#[test]
 fn a_part_of_the_participants_is_drawn_by_the_seed() {
     let first = demo(&["--cohort", "3"]);
     assert_eq!(versions(&first), versions(&demo(&["--cohort", "3"])));

@@ -5,13 +5,13 @@ use secure_agg::codec::Message as _;
 use secure_agg::messages::Survivors;
 use secure_agg::rejection::Refusal;
 use wire::participant::{Announcement, Answer};
-use zeroize::Zeroizing;
 
 use super::core::{Core, persist};
 use super::event::Event;
 use super::exchange::{Ask, Heard, Say};
 use super::machine::{Action, State};
 use super::session::{Session, SessionError};
+use super::snapshot::AtHome;
 use super::unmask::Unmask;
 use crate::clock::Now;
 use crate::transport::TransportError;
@@ -19,7 +19,7 @@ use crate::transport::TransportError;
 /// The input was sent.
 pub(super) struct Confirm {
     session: Session,
-    personal: Option<Zeroizing<Vec<u8>>>,
+    at_home: AtHome,
     step: Step,
 }
 
@@ -29,13 +29,13 @@ enum Step {
 }
 
 impl Confirm {
-    pub(super) fn new(session: Session, personal: Option<Zeroizing<Vec<u8>>>) -> Self {
-        Self { session, personal, step: Step::Survivors(Ask::new(Announcement::Survivors)) }
+    pub(super) fn new(session: Session, at_home: AtHome) -> Self {
+        Self { session, at_home, step: Step::Survivors(Ask::new(Announcement::Survivors)) }
     }
 
     /// After a restart: says again what was signed.
-    pub(super) fn resume(session: Session, personal: Option<Zeroizing<Vec<u8>>>, signed: impl Into<Bytes>) -> Self {
-        Self { session, personal, step: Step::Sign(Say::new(Answer::Consistency, signed)) }
+    pub(super) fn resume(session: Session, at_home: AtHome, signed: impl Into<Bytes>) -> Self {
+        Self { session, at_home, step: Step::Sign(Say::new(Answer::Consistency, signed)) }
     }
 
     pub(super) fn action(&mut self, core: &Core, now: Now) -> Action {
@@ -47,34 +47,34 @@ impl Confirm {
     }
 
     pub(super) fn announced(self, core: &mut Core, result: Result<Option<Bytes>, TransportError>, now: Now) -> State {
-        let Self { session, personal, step } = self;
-        let Step::Survivors(ask) = step else { return State::Confirm(Self { session, personal, step }) };
+        let Self { session, at_home, step } = self;
+        let Step::Survivors(ask) = step else { return State::Confirm(Self { session, at_home, step }) };
         let place = session.place;
         let survivors = match ask.heard(core, result, now) {
             Heard::Well(survivors) => survivors,
-            Heard::Again(ask) => return State::Confirm(Self { session, personal, step: Step::Survivors(ask) }),
-            Heard::Left(left) => return core.left(place, left, personal),
+            Heard::Again(ask) => return State::Confirm(Self { session, at_home, step: Step::Survivors(ask) }),
+            Heard::Left(left) => return core.left(place, left, Some(at_home)),
         };
         match sign(core, session, &survivors) {
             Ok((session, signed, survivors)) => {
                 core.events.push(Event::Confirmed { place, survivors });
-                let records = core.session_record(&session, personal.as_ref().map(|bytes| bytes.as_slice()));
-                persist(records, State::Confirm(Self::resume(session, personal, signed)))
+                let records = core.session_record(&session, Some(&at_home));
+                persist(records, State::Confirm(Self::resume(session, at_home, signed)))
             }
             Err(SessionError::Refusal(Refusal::LeftOut)) => {
-                core.round_over(place, "the update is not in the sum", personal)
+                core.round_over(place, "the update is not in the sum", Some(at_home.not_sent()))
             }
-            Err(error) => core.refuse(place, &error, personal),
+            Err(error) => core.refuse(place, &error, Some(at_home)),
         }
     }
 
     pub(super) fn answered(self, core: &mut Core, result: Result<(), TransportError>, now: Now) -> State {
-        let Self { session, personal, step } = self;
-        let Step::Sign(say) = step else { return State::Confirm(Self { session, personal, step }) };
+        let Self { session, at_home, step } = self;
+        let Step::Sign(say) = step else { return State::Confirm(Self { session, at_home, step }) };
         match say.heard(core, result, now) {
-            Heard::Well(()) => State::Unmask(Unmask::new(session, personal)),
-            Heard::Again(say) => State::Confirm(Self { session, personal, step: Step::Sign(say) }),
-            Heard::Left(left) => core.left(session.place, left, personal),
+            Heard::Well(()) => State::Unmask(Unmask::new(session, at_home)),
+            Heard::Again(say) => State::Confirm(Self { session, at_home, step: Step::Sign(say) }),
+            Heard::Left(left) => core.left(session.place, left, Some(at_home)),
         }
     }
 }

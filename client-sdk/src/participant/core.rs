@@ -16,7 +16,7 @@ use super::exchange::Left;
 use super::machine::{Action, Record, Request, Settings, State};
 use super::persist::Persist;
 use super::session::{Session, SessionError};
-use super::snapshot::{self, Beside, IdentityRecord, Pending};
+use super::snapshot::{self, AtHome, Beside, IdentityRecord, Pending};
 use super::work::Plan;
 use crate::clock::Now;
 use crate::conditions::Readiness;
@@ -118,15 +118,15 @@ impl Core {
         }
     }
 
-    /// The record of a session before its input is made, or after the receipt. `personal` are the tensors that take effect
+    /// The record of a session before its input is made, or after the receipt. `at_home` is what takes effect
     /// when the round is over.
     pub(super) fn session_record(
         &mut self,
         session: &Session,
-        personal: Option<&[u8]>,
+        at_home: Option<&AtHome>,
     ) -> Result<Vec<Record>, JournalError> {
         self.holds = Some(session.place);
-        round_record(snapshot::encode_session(session, personal, self.beside()))
+        round_record(snapshot::encode_session(session, at_home.unwrap_or(&AtHome::NOTHING), self.beside()))
     }
 
     /// The record of an update that is about to be sent.
@@ -157,58 +157,53 @@ impl Core {
         Beside { released: &self.released, charges: self.account.charges() }
     }
 
-    /// Forgets what the journal holds of this place, lets the personal tensors take effect, and goes on. Records are written
+    /// Forgets what the journal holds of this place, lets what stayed at home take effect, and goes on. Records are written
     /// in this order: if it dies in between, what was pending is sent again, gets the same answer, and all is repeated.
-    fn close(&mut self, place: Place, personal: Option<Zeroizing<Vec<u8>>>, then: State) -> State {
+    fn close(&mut self, place: Place, at_home: Option<AtHome>, then: State) -> State {
         self.holds = None;
         self.session = None;
         let given_up = match self.ended {
             Some((ended, Ended::GivenUp(reason))) if ended == place => Some(reason),
             _ => None,
         };
-        let personal = personal.map(|bytes| Record { name: snapshot::personal(place.task), bytes });
+        let at_home = at_home.into_iter().flat_map(|at_home| at_home.records(place.task));
         let round = round_record(snapshot::encode_done(place, given_up, self.beside()));
-        persist(round.map(|round| personal.into_iter().chain(round).collect()), then)
+        persist(round.map(|round| at_home.chain(round).collect()), then)
     }
 
     /// The round was answered as far as it goes.
-    pub(super) fn answered(&mut self, place: Place, personal: Option<Zeroizing<Vec<u8>>>) -> State {
+    pub(super) fn answered(&mut self, place: Place, at_home: Option<AtHome>) -> State {
         self.ended = Some((place, Ended::Answered));
-        self.close(place, personal, State::CheckIn(CheckIn::default()))
+        self.close(place, at_home, State::CheckIn(CheckIn::default()))
     }
 
     /// The round went on without this participant.
-    pub(super) fn round_over(&mut self, place: Place, reason: &str, personal: Option<Zeroizing<Vec<u8>>>) -> State {
+    pub(super) fn round_over(&mut self, place: Place, reason: &str, at_home: Option<AtHome>) -> State {
         self.ended = Some((place, Ended::Answered));
         self.events.push(Event::RoundOver { place, reason: reason.to_owned() });
-        self.leave_behind(place, personal, State::CheckIn(CheckIn::default()))
+        self.leave_behind(place, at_home, State::CheckIn(CheckIn::default()))
     }
 
     /// Tells the coordinator not to wait for us.
-    pub(super) fn give_up(
-        &mut self,
-        place: Place,
-        reason: AbandonReason,
-        personal: Option<Zeroizing<Vec<u8>>>,
-    ) -> State {
+    pub(super) fn give_up(&mut self, place: Place, reason: AbandonReason, at_home: Option<AtHome>) -> State {
         self.ended = Some((place, Ended::GivenUp(reason)));
         self.events.push(Event::Abandoned { place, reason });
-        self.leave_behind(place, personal, State::Abandon(Abandon::new(place, reason)))
+        self.leave_behind(place, at_home, State::Abandon(Abandon::new(place, reason)))
     }
 
     /// Takes no further part, and says why to the app.
-    pub(super) fn refuse(&mut self, place: Place, error: &SessionError, personal: Option<Zeroizing<Vec<u8>>>) -> State {
+    pub(super) fn refuse(&mut self, place: Place, error: &SessionError, at_home: Option<AtHome>) -> State {
         self.events.push(Event::Refused { place, reason: error.to_string() });
-        self.give_up(place, AbandonReason::Refused, personal)
+        self.give_up(place, AbandonReason::Refused, at_home)
     }
 
     /// The ways out of a session that the coordinator points to.
-    pub(super) fn left(&mut self, place: Place, left: Left, personal: Option<Zeroizing<Vec<u8>>>) -> State {
+    pub(super) fn left(&mut self, place: Place, left: Left, at_home: Option<AtHome>) -> State {
         match left {
-            Left::Over(reason) => self.round_over(place, &reason, personal),
+            Left::Over(reason) => self.round_over(place, &reason, at_home),
             Left::Refused(error) => {
                 self.events.push(Event::Refused { place, reason: error.to_string() });
-                self.give_up(place, AbandonReason::Refused, personal)
+                self.give_up(place, AbandonReason::Refused, at_home)
             }
             Left::End(error) => State::Finished(Err(error)),
         }
@@ -225,8 +220,8 @@ impl Core {
         }
     }
 
-    fn leave_behind(&mut self, place: Place, personal: Option<Zeroizing<Vec<u8>>>, then: State) -> State {
-        if self.holds == Some(place) { self.close(place, personal, then) } else { then }
+    fn leave_behind(&mut self, place: Place, at_home: Option<AtHome>, then: State) -> State {
+        if self.holds == Some(place) { self.close(place, at_home, then) } else { then }
     }
 
     pub(super) fn must_leave(&self, deadline: Duration, now: Now) -> Option<Leave> {

@@ -363,7 +363,7 @@ impl State {
                 let signed = pending.session.as_ref().map(Session::resend).transpose()?;
                 Ok(Self::Upload(Sending::new(pending, signed)))
             }
-            RoundState::Session { session, personal } => {
+            RoundState::Session { session, at_home } => {
                 let place = session.place;
                 core.holds = Some(place);
                 let client = session.client()?;
@@ -373,9 +373,9 @@ impl State {
                         core.session = Some(session);
                         Self::CheckIn(CheckIn::default())
                     }
-                    Client::CheckConsistency(_) => Self::Confirm(Confirm::new(session, personal)),
-                    Client::Unmask(_) => Self::Confirm(Confirm::resume(session, personal, client.resend())),
-                    Client::Answered(_) => Self::Unmask(Unmask::resume(session, personal, client.resend())),
+                    Client::CheckConsistency(_) => Self::Confirm(Confirm::new(session, at_home)),
+                    Client::Unmask(_) => Self::Confirm(Confirm::resume(session, at_home, client.resend())),
+                    Client::Answered(_) => Self::Unmask(Unmask::resume(session, at_home, client.resend())),
                     Client::Complained(_) => {
                         Self::Complain(Complain::new(place, Say::new(Answer::Complaint, client.resend())))
                     }

@@ -1,8 +1,9 @@
-//! Brings back the tensors that stayed at home, if the task has any.
+//! Brings back what stayed at home: personal tensors, and what the codec left out, if the task has any.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use learning::Residual;
 use secure_agg::client::Masking;
 use zeroize::Zeroizing;
 
@@ -17,17 +18,25 @@ use crate::journal::JournalError;
 use crate::personalize::PersonalTensors;
 use crate::seed::RoundSeeds;
 
-/// The model is there, its personal part not yet.
+/// The model is there, what stayed at home not yet.
 pub(super) struct Recall {
     pub(super) plan: Arc<Plan>,
     pub(super) deadline: Duration,
     received: Base,
     /// The session and its masks, if the task has secure aggregation.
     masks: Option<(Session, Box<Masking>)>,
+    step: Step,
+}
+
+enum Step {
+    /// Waits for the personal tensors.
+    Personal,
+    /// Has them, if there are any, and waits for what the codec left out.
+    Residual(Option<PersonalTensors>),
 }
 
 impl Recall {
-    /// Goes straight to training where everything is shared.
+    /// Goes straight to training where nothing stayed at home.
     pub(super) fn enter(
         core: &mut Core,
         plan: Arc<Plan>,
@@ -35,28 +44,52 @@ impl Recall {
         received: Base,
         masks: Option<(Session, Box<Masking>)>,
     ) -> State {
-        let state = Self { plan, deadline, received, masks };
-        if state.plan.is_personal() { State::Recall(state) } else { state.train(core, None) }
+        let state = Self { plan, deadline, received, masks, step: Step::Personal };
+        if state.plan.is_personal() { State::Recall(state) } else { state.recalled(core, None) }
     }
 
     pub(super) fn action(&self) -> Action {
-        Action::Load(snapshot::personal(self.plan.place.task))
+        Action::Load(self.name())
     }
 
-    pub(super) fn loaded(self, core: &mut Core, result: Result<Option<Zeroizing<Vec<u8>>>, JournalError>) -> State {
-        let personal = result.and_then(|record| {
-            let name = snapshot::personal(self.plan.place.task);
-            let record = record.as_ref().map(|record| record.as_slice());
-            self.plan.personal(record).map_err(|error| JournalError::corrupt(&name, error))
-        });
-        match personal {
-            Ok(personal) => self.train(core, personal),
-            // Beginning anew would silently throw away what this device has learnt.
-            Err(error) => State::Finished(Err(error.into())),
+    fn name(&self) -> String {
+        match self.step {
+            Step::Personal => snapshot::personal(self.plan.place.task),
+            Step::Residual(_) => snapshot::residual(self.plan.place.task),
         }
     }
 
-    fn train(self, core: &mut Core, personal: Option<PersonalTensors>) -> State {
+    /// Beginning anew where a record is damaged would silently throw away what this device has learnt.
+    pub(super) fn loaded(self, core: &mut Core, result: Result<Option<Zeroizing<Vec<u8>>>, JournalError>) -> State {
+        let name = self.name();
+        let record = match result {
+            Ok(record) => record,
+            Err(error) => return State::Finished(Err(error.into())),
+        };
+        let record = record.as_ref().map(|record| record.as_slice());
+        match self.step {
+            Step::Personal => match self.plan.personal(record) {
+                Ok(personal) => self.recalled(core, personal),
+                Err(error) => State::Finished(Err(JournalError::corrupt(&name, error).into())),
+            },
+            Step::Residual(_) => match record.map(|record| self.plan.residual(record)).transpose() {
+                Ok(residual) => self.train(core, residual),
+                Err(error) => State::Finished(Err(JournalError::corrupt(&name, error).into())),
+            },
+        }
+    }
+
+    /// The personal tensors are there.
+    fn recalled(self, core: &mut Core, personal: Option<PersonalTensors>) -> State {
+        let state = Self { step: Step::Residual(personal), ..self };
+        if state.plan.keeps_residual() { State::Recall(state) } else { state.train(core, None) }
+    }
+
+    fn train(self, core: &mut Core, residual: Option<Residual>) -> State {
+        let personal = match self.step {
+            Step::Residual(personal) => personal,
+            Step::Personal => None,
+        };
         let name = core.identity.as_ref().map_or("", |identity| &identity.certified.name);
         let seeds = match core.settings.seed {
             Some(seed) => RoundSeeds::repeatable(seed, self.plan.place.round, name),
@@ -67,7 +100,7 @@ impl Recall {
             Some((session, masking)) => (Some(session), Some(Masks::new(masking, Arc::clone(&core.key)))),
             None => (None, None),
         };
-        let work = Arc::new(Work::new(Arc::clone(&self.plan), self.received, personal, draws, masks));
+        let work = Arc::new(Work::new(Arc::clone(&self.plan), self.received, (personal, residual), draws, masks));
         State::Train(Train { plan: self.plan, deadline: self.deadline, work, session })
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! A record carries the lowest version that can be understood: an SDK that is older says so instead of taking it for damaged.
 //! Version 1 has identities, updates without masks and rounds that are done; version 2 has sessions of secure aggregation;
-//! version 3 has ledgers of privacy.
+//! version 3 has ledgers of privacy; version 4 has updates whose codec left something out.
 
 use std::sync::Arc;
 
@@ -18,9 +18,11 @@ use crate::identity::{Certified, SigningKey};
 use crate::journal::JournalError;
 use crate::pipeline::sha256;
 
+mod at_home;
 mod privacy;
 mod round;
 
+pub(super) use at_home::AtHome;
 pub(super) use privacy::{encode_account, restore};
 pub(super) use round::{Beside, Pending, RoundRecord, RoundState, encode_done, encode_session};
 
@@ -34,19 +36,27 @@ pub const PRIVACY: &str = "privacy";
 
 const MAGIC: &[u8; 16] = b"tributary record";
 /// The newest version that is read and written.
-const VERSION: u16 = 3;
+const VERSION: u16 = 4;
 /// Records without sessions.
 const PLAIN: u16 = 1;
 /// Records with a session.
 const SESSION: u16 = 2;
 /// Ledgers.
 const LEDGER: u16 = 3;
+/// Rounds with a residual.
+const RESIDUAL: u16 = 4;
 const MAX_HEADER_BYTES: usize = 1 << 20;
 
 /// Name of the record of a task's personal tensors.
 #[must_use]
 pub fn personal(task: TaskId) -> String {
     format!("personal-{task}")
+}
+
+/// Name of the record of what a task's codec left out of the updates that were sent.
+#[must_use]
+pub fn residual(task: TaskId) -> String {
+    format!("residual-{task}")
 }
 
 /// Who the participant is.

@@ -13,7 +13,7 @@ use super::core::{Core, Uncharged, persist};
 use super::event::Event;
 use super::machine::{Action, State};
 use super::session::Session;
-use super::snapshot::{self, Pending};
+use super::snapshot::{self, AtHome, Pending};
 use super::upload::Sending;
 use super::work::{Contribution, Plan, Work, WorkError};
 use crate::journal::JournalError;
@@ -72,12 +72,13 @@ impl Train {
         let place = self.plan.place;
         let personal = contribution.personal.as_ref().map(|personal| personal.to_record()).transpose();
         let personal = personal.map_err(|error| JournalError::corrupt(&snapshot::personal(place.task), error))?;
-        let MaskedInput { body, sha256, signed } = &contribution.input;
+        let MaskedInput { body, sha256, signed, residual } = &contribution.input;
+        let at_home = AtHome { personal, residual: residual.as_ref().map(|residual| residual.to_record()) };
         let (session, message) = match (self.session, signed) {
             (Some(session), Some(signed)) => (Some(session.advance(&signed.snapshot)), Some(signed.message.clone())),
             _ => (None, None),
         };
-        Ok((Pending { place, sha256: *sha256, body: body.clone(), personal, session }, message))
+        Ok((Pending { place, sha256: *sha256, body: body.clone(), at_home, session }, message))
     }
 }
 

@@ -4,20 +4,20 @@ use bytes::Bytes;
 use secure_agg::codec::Message as _;
 use secure_agg::messages::Agreement;
 use wire::participant::{Announcement, Answer};
-use zeroize::Zeroizing;
 
 use super::core::{Core, persist};
 use super::event::Event;
 use super::exchange::{Ask, Heard, Say};
 use super::machine::{Action, State};
 use super::session::{Session, SessionError};
+use super::snapshot::AtHome;
 use crate::clock::Now;
 use crate::transport::TransportError;
 
 /// The survivors are signed.
 pub(super) struct Unmask {
     session: Session,
-    personal: Option<Zeroizing<Vec<u8>>>,
+    at_home: AtHome,
     step: Step,
 }
 
@@ -27,13 +27,13 @@ enum Step {
 }
 
 impl Unmask {
-    pub(super) fn new(session: Session, personal: Option<Zeroizing<Vec<u8>>>) -> Self {
-        Self { session, personal, step: Step::Agreement(Ask::new(Announcement::Agreement)) }
+    pub(super) fn new(session: Session, at_home: AtHome) -> Self {
+        Self { session, at_home, step: Step::Agreement(Ask::new(Announcement::Agreement)) }
     }
 
     /// After a restart: says again what was revealed.
-    pub(super) fn resume(session: Session, personal: Option<Zeroizing<Vec<u8>>>, shares: impl Into<Bytes>) -> Self {
-        Self { session, personal, step: Step::Reveal(Say::new(Answer::UnmaskShares, shares)) }
+    pub(super) fn resume(session: Session, at_home: AtHome, shares: impl Into<Bytes>) -> Self {
+        Self { session, at_home, step: Step::Reveal(Say::new(Answer::UnmaskShares, shares)) }
     }
 
     pub(super) fn action(&mut self, core: &Core, now: Now) -> Action {
@@ -45,31 +45,31 @@ impl Unmask {
     }
 
     pub(super) fn announced(self, core: &mut Core, result: Result<Option<Bytes>, TransportError>, now: Now) -> State {
-        let Self { session, personal, step } = self;
-        let Step::Agreement(ask) = step else { return State::Unmask(Self { session, personal, step }) };
+        let Self { session, at_home, step } = self;
+        let Step::Agreement(ask) = step else { return State::Unmask(Self { session, at_home, step }) };
         let place = session.place;
         let agreement = match ask.heard(core, result, now) {
             Heard::Well(agreement) => agreement,
-            Heard::Again(ask) => return State::Unmask(Self { session, personal, step: Step::Agreement(ask) }),
-            Heard::Left(left) => return core.left(place, left, personal),
+            Heard::Again(ask) => return State::Unmask(Self { session, at_home, step: Step::Agreement(ask) }),
+            Heard::Left(left) => return core.left(place, left, Some(at_home)),
         };
         match reveal(core, session, &agreement) {
             Ok((session, shares, signers)) => {
                 core.events.push(Event::Unmasked { place, signers });
-                let records = core.session_record(&session, personal.as_ref().map(|bytes| bytes.as_slice()));
-                persist(records, State::Unmask(Self::resume(session, personal, shares)))
+                let records = core.session_record(&session, Some(&at_home));
+                persist(records, State::Unmask(Self::resume(session, at_home, shares)))
             }
-            Err(error) => core.refuse(place, &error, personal),
+            Err(error) => core.refuse(place, &error, Some(at_home)),
         }
     }
 
     pub(super) fn answered(self, core: &mut Core, result: Result<(), TransportError>, now: Now) -> State {
-        let Self { session, personal, step } = self;
-        let Step::Reveal(say) = step else { return State::Unmask(Self { session, personal, step }) };
+        let Self { session, at_home, step } = self;
+        let Step::Reveal(say) = step else { return State::Unmask(Self { session, at_home, step }) };
         match say.heard(core, result, now) {
-            Heard::Well(()) => core.answered(session.place, personal),
-            Heard::Again(say) => State::Unmask(Self { session, personal, step: Step::Reveal(say) }),
-            Heard::Left(left) => core.left(session.place, left, personal),
+            Heard::Well(()) => core.answered(session.place, Some(at_home)),
+            Heard::Again(say) => State::Unmask(Self { session, at_home, step: Step::Reveal(say) }),
+            Heard::Left(left) => core.left(session.place, left, Some(at_home)),
         }
     }
 }

@@ -52,21 +52,21 @@ impl Sending {
                 let attempts = self.attempts.again(core, now, "send the update", &error, after);
                 State::Upload(Self { attempts, ..self })
             }
-            Verdict::RoundOver => core.round_over(place, &error.to_string(), self.pending.personal),
+            Verdict::RoundOver => core.round_over(place, &error.to_string(), Some(self.pending.at_home.not_sent())),
             _ => {
                 core.events.push(Event::TrainingFailed { place, error: error.to_string() });
-                core.give_up(place, AbandonReason::Refused, self.pending.personal)
+                core.give_up(place, AbandonReason::Refused, Some(self.pending.at_home.not_sent()))
             }
         }
     }
 
     /// Without secure aggregation that was all; with it, the sum has yet to be opened.
     fn accepted(self, core: &mut Core) -> State {
-        let Pending { place, sha256, body, personal, session } = self.pending;
+        let Pending { place, sha256, body, at_home, session } = self.pending;
         core.events.push(Event::Uploaded { place, bytes: body.len() as u64, sha256 });
         match session {
-            Some(session) => State::Confirm(Confirm::new(session, personal)),
-            None => core.answered(place, personal),
+            Some(session) => State::Confirm(Confirm::new(session, at_home)),
+            None => core.answered(place, Some(at_home)),
         }
     }
 }

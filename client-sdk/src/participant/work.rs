@@ -7,17 +7,18 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use learning::analytics::{Analysis, AnalyticsState};
+use learning::compress::BadResidual;
 use learning::parameters::LayoutError;
 use learning::partition::PatternError;
-use learning::quantize::HeadroomError;
 use learning::{
-    AnalyticsError, CheckpointError, Codec, Fairness, FairnessError, InitError, Layout, MetricValue, Parameters, QFfl,
-    QuantizationParams, TensorSpec, WrongLayout, checkpoint,
+    AnalyticsError, CheckpointError, CodecError, CodecSpec, Fairness, FairnessError, InitError, Layout, MetricValue,
+    Parameters, QFfl, QuantizationParams, Residual, TensorSpec, WrongLayout, checkpoint,
 };
 use rand::{CryptoRng, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
 use secure_agg::client::Masking;
 use wire::participant::{Assignment, SessionTerms, application_digest};
+use wire::task::Compression;
 use zeroize::Zeroizing;
 
 use super::base::{self, Base, BaseError};
@@ -39,9 +40,12 @@ pub enum PlanError {
     /// The personal patterns do not part it.
     #[error(transparent)]
     Patterns(#[from] PatternError),
-    /// The encoding leaves no headroom for the cohort: a sum could wrap.
+    /// The encoding leaves no headroom for the cohort, where a sum could wrap, or its codec does not fit the model.
     #[error(transparent)]
-    Headroom(#[from] HeadroomError),
+    Codec(#[from] CodecError),
+    /// What the codec yields cannot be masked, and the round has secure aggregation.
+    #[error("uploads of the task's codec cannot be masked, and the round has secure aggregation")]
+    NotSummable,
     /// The cohort is larger than the encoding was proven for.
     #[error("the cohort has {cohort} participants, the encoding has room for {room}")]
     Cohort {
@@ -93,26 +97,32 @@ pub(super) struct Plan {
 
 /// How an update becomes words.
 enum UpdateCodec {
-    Plain(Codec),
+    Plain(Box<learning::UpdateCodec>),
     Private(Box<PrivateRound>),
     Sums(Arc<Analysis>),
 }
 
 impl UpdateCodec {
-    fn new(assignment: &Assignment, parameters: usize) -> Result<Self, PlanError> {
+    fn new(assignment: &Assignment, shared: &Layout) -> Result<Self, PlanError> {
         if let Some(terms) = &assignment.privacy {
-            return Ok(Self::Private(Box::new(PrivateRound::new(assignment, terms, parameters)?)));
+            return Ok(Self::Private(Box::new(PrivateRound::new(assignment, terms, shared.len())?)));
         }
         let encoding = &assignment.encoding;
-        Ok(Self::Plain(Codec::new(QuantizationParams {
-            parameters,
+        let spec = encoding.compression.as_ref().map(|terms| codec_spec(&terms.codec));
+        let params = QuantizationParams {
+            parameters: shared.len(),
             modulus_bits: encoding.modulus_bits,
             clip_range: encoding.clip_range,
             clip_norm: encoding.clip_norm,
             max_weight: encoding.max_weight,
             max_cohort: encoding.max_cohort,
             metrics: assignment.metrics.len(),
-        })?))
+        };
+        let codec = learning::UpdateCodec::new(spec.as_ref(), shared, params)?;
+        if assignment.secure_aggregation.is_some() && !codec.is_summable() {
+            return Err(PlanError::NotSummable);
+        }
+        Ok(Self::Plain(Box::new(codec)))
     }
 
     fn fairness(&self, assignment: &Assignment) -> Result<Option<QFfl>, PlanError> {
@@ -127,20 +137,25 @@ impl UpdateCodec {
     }
 
     /// Whether a session has room for its words, and where there is noise neither less nor more.
-    fn fits(&self, terms: &SessionTerms) -> [(&'static str, bool); 3] {
-        let (words, bound, margin) = match self {
-            Self::Plain(codec) => (codec.len(), terms.input_bound >= codec.input_bound(), true),
+    fn fits(&self, terms: &SessionTerms) -> [(&'static str, bool); 4] {
+        let (words, bits, bound, margin) = match self {
+            Self::Plain(codec) => (codec.len(), codec.modulus_bits(), terms.input_bound >= codec.input_bound(), true),
             Self::Private(round) => {
                 let codec = &round.codec;
                 let margin = terms.noise_margin == codec.noise_margin();
-                (codec.len(), terms.input_bound == codec.input_bound(), margin)
+                (codec.len(), codec.params().modulus_bits, terms.input_bound == codec.input_bound(), margin)
             }
             Self::Sums(analysis) => {
                 let codec = analysis.codec();
-                (codec.len(), terms.input_bound >= codec.input_bound(), true)
+                (codec.len(), codec.modulus_bits(), terms.input_bound >= codec.input_bound(), true)
             }
         };
-        [("number of words", terms.words == words as u64), ("bound of an input", bound), ("room for noise", margin)]
+        [
+            ("modulus", terms.modulus_bits == bits),
+            ("number of words", terms.words == words as u64),
+            ("bound of an input", bound),
+            ("room for noise", margin),
+        ]
     }
 }
 
@@ -161,7 +176,7 @@ impl Plan {
         }
         let codec = match &analysis {
             Some(analysis) => UpdateCodec::Sums(Arc::clone(analysis)),
-            None => UpdateCodec::new(&assignment, shared.len())?,
+            None => UpdateCodec::new(&assignment, shared)?,
         };
         let fairness = codec.fairness(&assignment)?;
         if let Some(terms) = &assignment.secure_aggregation {
@@ -206,6 +221,17 @@ impl Plan {
         self.fed_per.is_some()
     }
 
+    /// Whether the codec brings along what it left out before.
+    pub(super) fn keeps_residual(&self) -> bool {
+        matches!(&self.codec, UpdateCodec::Plain(codec) if codec.keeps_residual())
+    }
+
+    /// What the codec left out of earlier updates.
+    pub(super) fn residual(&self, record: &[u8]) -> Result<Residual, BadResidual> {
+        let shared = self.fed_per.as_ref().map_or(&self.whole, |fed_per| fed_per.partition().shared());
+        Residual::from_record(record, shared.len())
+    }
+
     /// The tensors that stayed at home, from their record or as they begin.
     pub(super) fn personal(&self, record: Option<&[u8]>) -> Result<Option<PersonalTensors>, PersonalError> {
         let Some(fed_per) = &self.fed_per else { return Ok(None) };
@@ -223,13 +249,23 @@ fn layout(assignment: &Assignment) -> Result<Layout, LayoutError> {
     Layout::new(specs.collect())
 }
 
+/// The task's codec as `learning` knows it.
+fn codec_spec(compression: &Compression) -> CodecSpec {
+    match *compression {
+        Compression::Rotated { bits, keep } => CodecSpec::Rotated { bits, keep },
+        Compression::RandomK { k, bits, error_feedback } => CodecSpec::RandomK { k, bits, error_feedback },
+        Compression::LowRank { rank, bits, error_feedback } => CodecSpec::LowRank { rank, bits, error_feedback },
+        Compression::TopK { k, error_feedback } => CodecSpec::TopK { k, error_feedback },
+        Compression::Int8 {} => CodecSpec::Int8,
+    }
+}
+
 /// What the participants agree on must be what each of them is told to do: length, modulus and headroom of the sum, and by
 /// the digest everything that gives its words their meaning.
 fn check_terms(assignment: &Assignment, terms: &SessionTerms, codec: &UpdateCodec) -> Result<(), PlanError> {
     let encoding = &assignment.encoding;
     let cohort = u32::from(terms.min_cohort)..=u32::from(terms.max_cohort);
     let checks = [
-        ("modulus", terms.modulus_bits == encoding.modulus_bits),
         ("largest cohort", u32::from(terms.max_cohort) == encoding.max_cohort),
         ("cohort", cohort.contains(&assignment.cohort)),
     ];
@@ -336,6 +372,7 @@ pub struct Work {
     plan: Arc<Plan>,
     received: Base,
     personal: Option<PersonalTensors>,
+    residual: Option<Residual>,
     job: TrainingJob,
     draws: Draws,
     /// None if the task is without secure aggregation.
@@ -355,7 +392,7 @@ impl Work {
     pub(super) fn new(
         plan: Arc<Plan>,
         received: Base,
-        personal: Option<PersonalTensors>,
+        (personal, residual): (Option<PersonalTensors>, Option<Residual>),
         draws: Draws,
         masks: Option<Masks>,
     ) -> Self {
@@ -370,7 +407,7 @@ impl Work {
             seed: draws.seeds.training,
             cancel: Cancel::default(),
         };
-        Self { plan, received, personal, job, draws, masks }
+        Self { plan, received, personal, residual, job, draws, masks }
     }
 
     /// Does the work with `trainer`. Takes as long as the trainer does: run it where that hurts nobody.
@@ -437,11 +474,13 @@ impl Work {
         weight: Weight<'_>,
         metrics: Vec<MetricValue>,
     ) -> Result<MaskedInput, WorkError> {
+        let Assignment { encoding, round, attempt, .. } = &*self.plan.assignment;
+        let seed = encoding.compression.as_ref().map_or([0; 32], |terms| terms.round_seed(*round, *attempt).0);
         let mut rng;
         let encoder = match &self.plan.codec {
             UpdateCodec::Plain(codec) => {
                 rng = self.draws.seeds.rounding.clone();
-                Encoder::Plain(codec, &mut rng)
+                Encoder::Plain { codec, residual: self.residual.as_ref(), seed: &seed, rounding: &mut rng }
             }
             UpdateCodec::Private(round) => {
                 rng = self.draws.noise.take()?;

@@ -149,7 +149,16 @@ fn problem<T>(kind: ProblemType) -> Result<T, TransportError> {
 }
 
 pub fn encoding() -> Encoding {
-    Encoding { modulus_bits: 32, clip_range: 1.0, clip_norm: None, max_weight: 100, max_cohort: 10, analytics: None }
+    let (compression, analytics) = (None, None);
+    Encoding {
+        modulus_bits: 32,
+        clip_range: 1.0,
+        clip_norm: None,
+        max_weight: 100,
+        max_cohort: 10,
+        compression,
+        analytics,
+    }
 }
 
 fn metrics() -> Vec<String> {

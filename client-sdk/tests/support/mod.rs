@@ -191,6 +191,7 @@ impl Coordinator {
                 max_weight: if world.privacy.is_some() { 1 } else { 100 },
                 max_cohort: if world.privacy.is_some() { 3 } else { 10 },
                 analytics: None,
+                compression: None,
             },
             metrics: vec!["loss".into(), "train_loss".into()],
             privacy: world.privacy.clone(),

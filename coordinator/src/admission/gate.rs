@@ -129,7 +129,7 @@ pub(crate) async fn enter(
                 let Ok(model) = TaskModel::new(&task.spec) else {
                     return Err(StoreError::Corrupt(format!("task {} cannot work as it is stored", task.id)));
                 };
-                let (bytes, codec, modulus) = (model.packed_len(), model.codec, model.modulus);
+                let (bytes, codec, modulus) = (model.packed_len(), model.codec.clone(), model.modulus);
                 let mut ticket = Ticket { sha256, bytes, codec, modulus, earlier: None, session: None };
                 // A receipt may be asked for again at any time, also when the round is long over.
                 if let Some(admitted) = tx.admitted(round, attempt, participant).await? {

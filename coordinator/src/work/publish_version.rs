@@ -5,10 +5,10 @@ use bytes::Bytes;
 use federation::id::{Digest, RoundKey};
 use federation::model_version::ModelVersion;
 use federation::round::{FailureReason, Round, RoundState};
-use federation::task::{TaskSpec, TaskStatus};
+use federation::task::{CODEC_METRICS, TaskSpec, TaskStatus};
 use federation::time::Timestamp;
 use learning::optimizer::{self, state};
-use learning::{MetricValue, NoisedSum, checkpoint};
+use learning::{Distortion, MetricValue, NoisedSum, checkpoint};
 use store::entity::round::RoundMetric;
 use store::{StoreError, Transaction, WakeEvent};
 
@@ -140,7 +140,7 @@ async fn make(
         Err(error) if error.is_loss() => return Ok(Some(Err(NoModel::Lost(error)))),
         bytes => bytes?,
     };
-    let terms = RoundTerms::new(model.private.as_deref(), base.clip, key, attempt);
+    let terms = RoundTerms::new(model, base.clip, key, attempt);
     let optimizer_state = match base.optimizer_state {
         Some(blob) => Some(env.blobs.get(blob).await?),
         None => None,
@@ -173,7 +173,7 @@ fn step(
         let published = |analysis::Next { bytes, metrics }| Made { bytes, optimizer_state: None, metrics, clip: None };
         return Ok(made.map(published).map_err(NoModel::Garbage));
     }
-    let Decoded { mean, within_clip } = match model.codec.decode(&released, terms) {
+    let Decoded { mean, within_clip, distortion } = match model.codec.decode(&released, terms) {
         Ok(decoded) => decoded,
         Err(error) => return garbage(&error),
     };
@@ -192,7 +192,9 @@ fn step(
     match written {
         Ok((bytes, optimizer_state)) => {
             let clip = model.private.as_ref().map(|private| private.next_clip(terms.clip, within_clip));
-            Ok(Ok(Made { bytes, optimizer_state, metrics: name(names, &mean.metrics), clip }))
+            let mut metrics = name(names, &mean.metrics);
+            metrics.extend(distortion.into_iter().flat_map(|distortion| codec_metrics(&distortion, mean.participants)));
+            Ok(Ok(Made { bytes, optimizer_state, metrics, clip }))
         }
         Err(error) => garbage(&error),
     }
@@ -202,6 +204,16 @@ fn step(
 fn name(names: &[String], values: &[MetricValue]) -> Vec<RoundMetric> {
     let measured = names.iter().zip(values).filter(|(_, value)| value.count > 0);
     measured.map(|(name, value)| RoundMetric { name: name.clone(), value: value.value, count: value.count }).collect()
+}
+
+/// What compression did to the updates, beside the task's metrics.
+fn codec_metrics(distortion: &Distortion, participants: u32) -> [RoundMetric; 2] {
+    let [norm, added_error] = CODEC_METRICS.map(str::to_owned);
+    [(norm, distortion.norm), (added_error, distortion.added_error)].map(|(name, value)| RoundMetric {
+        name,
+        value,
+        count: participants.into(),
+    })
 }
 
 async fn give_up(

@@ -4,11 +4,13 @@
 //! another digest in the row reads the blob instead.
 
 use std::collections::HashMap;
+use std::io::Read as _;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use aggregation::{Accumulator, AggregationError, Shape};
 use federation::id::{Digest, RoundKey};
+use learning::UpdateCodec;
 use store::entity::admitted::Admitted;
 use store::entity::partial_sum::PartialSum;
 use store::{StoreError, VerifiedRead};
@@ -74,9 +76,35 @@ pub(super) async fn sum_up(
         }
     };
     for input in inputs {
-        sum = add(env, sum, input.sha256).await?;
+        sum = match model.codec.expanding() {
+            Some(codec) => add_expanded(env, sum, codec, input.sha256).await?,
+            None => add(env, sum, input.sha256).await?,
+        };
     }
     Ok(sum)
+}
+
+/// Adds one stored upload of a codec that is not summable: read whole, since it is small, and expanded to words.
+async fn add_expanded(
+    env: &Environment,
+    mut sum: Sum,
+    codec: &Arc<UpdateCodec>,
+    blob: Digest,
+) -> Result<Sum, StepError> {
+    let mut stored = VerifiedRead::new(env.blobs.open(blob).await?, blob);
+    let codec = Arc::clone(codec);
+    blocking(move || {
+        let mut bytes = Vec::with_capacity(codec.upload_bytes());
+        let most = codec.upload_bytes() as u64 + 1;
+        (&mut stored).take(most).read_to_end(&mut bytes).map_err(StoreError::from)?;
+        // It was checked when it was admitted.
+        let words = codec
+            .expand(&bytes)
+            .map_err(|error| StoreError::Corrupt(format!("blob {blob} is no update of its task: {error}")))?;
+        sum.merge(&words)?;
+        Ok(sum)
+    })
+    .await
 }
 
 /// Adds one stored vector as it is read. Whether it has its digest is known at its end only: after any error the sum is

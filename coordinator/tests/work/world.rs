@@ -9,7 +9,7 @@ use std::time::Duration;
 use aggregation::cpu::CpuAggregator;
 use async_trait::async_trait;
 use bytes::Bytes;
-use coordinator::model::TaskModel;
+use coordinator::model::{TaskModel, UpdateCodec};
 use coordinator::random::Random;
 use coordinator::work::{Engine, Environment, FailPoint, NoFailPoint, WorkConfig};
 use federation::cohort::CoarseLoss;
@@ -18,7 +18,7 @@ use federation::model_version::ModelVersion;
 use federation::round::{AssignmentState, FailureReason, Round, RoundState};
 use federation::task::{TaskSpec, TaskStatus};
 use federation::time::{Clock as _, MockClock, Timestamp};
-use learning::{MetricValue, Update, checkpoint};
+use learning::{MetricValue, Update, Upload, checkpoint};
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
 use store::entity::admitted::{Admitted, Insertion};
@@ -249,8 +249,16 @@ impl World {
             MetricValue { value: f64::from(0.5 + uniform()), count: 10 },
         ];
         let update = Update { delta, examples: 10 + u64::from(rng.next_u32() % 90), metrics };
-        let words = self.model.codec.plain().unwrap().encode(&update, &mut rng).unwrap().words;
-        secure_agg::packing::pack(&words, self.model.modulus).into()
+        let UpdateCodec::Plain(codec) = &self.model.codec else { panic!("the world has no privacy") };
+        match codec.encode(&update, None, &self.codec_seed(number), &mut rng).unwrap().upload {
+            Upload::Words(update) => secure_agg::packing::pack(&update.words, self.model.modulus).into(),
+            Upload::Bytes(update) => update.0.into(),
+        }
+    }
+
+    /// What the codec draws from in the first attempt at a round.
+    pub(crate) fn codec_seed(&self, number: u32) -> [u8; 32] {
+        self.model.encoding().compression.as_ref().map_or([0; 32], |terms| terms.round_seed(number, 1).0)
     }
 
     /// What an upload stores, if the round takes it: blob first, then the row.

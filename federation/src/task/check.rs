@@ -54,6 +54,7 @@ impl TaskSpec {
         if let Some(analytics) = &self.analytics {
             self.check_analytics(analytics, &mut checks);
         }
+        self.check_compression(&mut checks);
         if checks.0.is_empty() { Ok(()) } else { Err(checks.0) }
     }
 

@@ -186,6 +186,15 @@ impl UpdateCodec {
         &self.params
     }
 
+    /// The plain codec, where there is no compression.
+    #[must_use]
+    pub fn plain(&self) -> Option<&Codec> {
+        match &self.form {
+            Form::Plain(codec) => Some(codec),
+            Form::Summed(_) | Form::Compact(_) => None,
+        }
+    }
+
     /// Whether encoded updates can be added, and so masked, without being looked at.
     #[must_use]
     pub fn is_summable(&self) -> bool {
@@ -298,6 +307,17 @@ impl UpdateCodec {
         }
     }
 
+    /// Whether [`expand`](Self::expand) takes these bytes, without making words of them.
+    ///
+    /// # Errors
+    /// Those of [`expand`](Self::expand).
+    pub fn check(&self, bytes: &[u8]) -> Result<(), UploadError> {
+        match &self.form {
+            Form::Compact(compact) => compact.check(bytes),
+            Form::Plain(_) | Form::Summed(_) => Err(UploadError::Summable),
+        }
+    }
+
     /// The weighted mean of the updates in a sum. `seed` is the one they were encoded with.
     ///
     /// # Errors
@@ -310,7 +330,7 @@ impl UpdateCodec {
         }
     }
 
-    /// Judges one update in the clear, word by word; none where uploads are bytes, which [`expand`](Self::expand) judges.
+    /// Judges one update in the clear, word by word; none where uploads are bytes, which [`check`](Self::check) judges.
     #[must_use]
     pub fn inspector(&self) -> Option<UpdateInspector> {
         match &self.form {

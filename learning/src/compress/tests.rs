@@ -301,7 +301,7 @@ fn the_plain_codec_is_the_same_as_ever() {
     assert_eq!(encoded.upload, Upload::Words(plain.encode(update, &mut rng(1)).unwrap()));
     let decoded = decode(&codec, &[words(&codec, &encoded.upload)]);
     assert_eq!(decoded.distortion, None);
-    assert_eq!(codec.expand(&[0; 10]), Err(UploadError::Summable));
+    assert_eq!((codec.expand(&[0; 10]), codec.plain()), (Err(UploadError::Summable), Some(&plain)));
 }
 
 fn garbage() -> impl Strategy<Value = (usize, Vec<(usize, u8)>, usize)> {
@@ -322,7 +322,9 @@ proptest! {
                 for (at, byte) in changes {
                     bytes[at % length] = byte;
                 }
-                if let Ok(words) = codec.expand(&bytes) {
+                let expanded = codec.expand(&bytes);
+                prop_assert_eq!(codec.check(&bytes).err(), expanded.as_ref().err().copied());
+                if let Ok(words) = expanded {
                     // Whatever it says, it adds up to something that a participant may say.
                     prop_assert!(codec.decode(&sum(&codec, &[words]), &SEED).is_ok());
                 }

@@ -93,11 +93,30 @@ impl Compact {
         (bytes, sent)
     }
 
-    pub(super) fn expand(&self, bytes: &[u8]) -> Result<Vec<u32>, UploadError> {
-        if bytes.len() != self.bytes() {
-            return Err(UploadError::Length { expected: self.bytes(), got: bytes.len() });
+    pub(super) fn check(&self, bytes: &[u8]) -> Result<(), UploadError> {
+        let (head, body) = self.split(bytes)?;
+        self.read_head(head)?;
+        self.read_body(body, |_, _| ())
+    }
+
+    fn split<'a>(&self, bytes: &'a [u8]) -> Result<(&'a [u8], &'a [u8]), UploadError> {
+        if bytes.len() == self.bytes() {
+            Ok(bytes.split_at(self.head_bytes()))
+        } else {
+            Err(UploadError::Length { expected: self.bytes(), got: bytes.len() })
         }
-        let (head, body) = bytes.split_at(self.head_bytes());
+    }
+
+    /// Hands out each value with its position; values that are not handed out are 0.
+    fn read_body(&self, body: &[u8], put: impl FnMut(usize, f64)) -> Result<(), UploadError> {
+        match &self.kind {
+            Kind::TopK(top_k) => top_k.expand(body, put),
+            Kind::Int8(int8) => int8.expand(body, put),
+        }
+    }
+
+    pub(super) fn expand(&self, bytes: &[u8]) -> Result<Vec<u32>, UploadError> {
+        let (head, body) = self.split(bytes)?;
         let (weight, metrics) = self.read_head(head)?;
         let params = self.dense.params();
         let limit = f64::from(weight) * f64::from(self.dense.levels());
@@ -110,10 +129,7 @@ impl Compact {
         };
         let mut words = vec![0; self.dense.len()];
         let (values, rest) = words.split_at_mut(params.parameters);
-        match &self.kind {
-            Kind::TopK(top_k) => top_k.expand(body, |index, value| values[index] = word(value))?,
-            Kind::Int8(int8) => int8.expand(body, |index, value| values[index] = word(value))?,
-        }
+        self.read_body(body, |index, value| values[index] = word(value))?;
         let (weight_word, metric_words) = rest.split_at_mut(1);
         weight_word[0] = weight;
         let limbs = self.dense.limbs();

@@ -1,5 +1,6 @@
 //! What operators see. Everything here is safe to show a viewer: no update, no key, no secret.
 
+mod compression;
 mod privacy;
 
 use std::collections::BTreeMap;
@@ -10,6 +11,7 @@ use federation::task::{TaskSpec, TaskStatus};
 use federation::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub use compression::CompressionView;
 pub use privacy::{EpsilonView, PrivacyReport, ReleaseView};
 
 /// One page of a list.
@@ -202,6 +204,9 @@ pub struct RoundView {
     pub bytes_down: u64,
     /// Weighted means over the cohort, of the base model and of the training.
     pub metrics: BTreeMap<String, MetricView>,
+    /// What the task's codec saves and costs, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compression: Option<CompressionView>,
     /// The privacy budget spent when this round had released its sum, this release included; none without a mechanism, and
     /// before the release.
     #[serde(default, skip_serializing_if = "Option::is_none")]

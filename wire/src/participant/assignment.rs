@@ -1,7 +1,7 @@
 //! What a participant is given to do.
 
 use federation::id::{Digest, TaskId};
-use federation::task::{Analytics, ModelSpec, TrainingPlan};
+use federation::task::{Analytics, Compression, ModelSpec, TrainingPlan};
 use federation::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -60,11 +60,46 @@ pub struct ModelRef {
     pub bytes: u64,
 }
 
+/// A codec, and what all who use it draw from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CodecTerms {
+    /// As the operator wrote it.
+    pub codec: Compression,
+    /// Of the model: a task that is repeated from the same seed draws the same.
+    pub seed: u64,
+}
+
+impl CodecTerms {
+    /// Seed of what the codec draws for the whole cohort of an attempt: rotations, coordinates, bases. It is public: what a
+    /// codec draws hides nothing.
+    ///
+    /// `SHA-256("tributary/codec/1" || u64be(seed) || u32be(round) || u32be(attempt))`.
+    #[must_use]
+    pub fn round_seed(&self, round: u32, attempt: u32) -> Digest {
+        let mut text = b"tributary/codec/1".to_vec();
+        text.extend(self.seed.to_be_bytes());
+        text.extend(round.to_be_bytes());
+        text.extend(attempt.to_be_bytes());
+        let mut digest = Digest([0; 32]);
+        digest.0.copy_from_slice(ring::digest::digest(&ring::digest::SHA256, &text).as_ref());
+        digest
+    }
+
+    /// Compact JSON in the order of the fields: what participants of a session agree on.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        // No map, no key but text: nothing that could fail.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+}
+
 /// How an update becomes integers. Both sides derive the scale and the length from these numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Encoding {
-    /// Words are integers modulo 2^bits.
+    /// Words are integers modulo 2^bits; codecs whose uploads add up choose their own.
     pub modulus_bits: u8,
     /// Coordinates are clipped to ± this.
     pub clip_range: f32,
@@ -75,6 +110,9 @@ pub struct Encoding {
     pub max_weight: u32,
     /// Largest cohort that the headroom was proven for.
     pub max_cohort: u32,
+    /// The codec; without it an update has a word per parameter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compression: Option<CodecTerms>,
     /// What is computed instead of a trained model: its rows are added up as this says, the base is its state so far, and
     /// nothing is clipped, weighed or measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]

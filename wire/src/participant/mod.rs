@@ -7,7 +7,7 @@ mod masked_input;
 mod privacy;
 mod session;
 
-pub use assignment::{Assignment, Encoding, ModelRef};
+pub use assignment::{Assignment, CodecTerms, Encoding, ModelRef};
 pub use check_in::{AbandonReason, AbandonRequest, CheckInReply, CheckInRequest, LossReport};
 pub use enroll::{EnrollReply, EnrollRequest, RenewRequest};
 pub use masked_input::Receipt;

@@ -112,7 +112,8 @@ impl From<&SessionTerms> for SessionConfig {
 ///
 /// `SHA-256("tributary/application/1" || bits || f32be(clip) || [1 || f32be(norm)] or [0] || u32be(max_weight) ||
 /// u32be(max_cohort) || u32be(metrics) || for each: u32be(len) || name)`, and with privacy before the end
-/// `u32be(len) || `[`PrivacyTerms::to_bytes`].
+/// `u32be(len) || `[`PrivacyTerms::to_bytes`], with a codec before that `u32be(2^32 - 1) || u32be(len) ||
+/// `[`CodecTerms::to_bytes`](super::CodecTerms::to_bytes).
 #[must_use]
 pub fn application_digest(encoding: &Encoding, metrics: &[String], privacy: Option<&PrivacyTerms>) -> Digest {
     let mut text = b"tributary/application/1".to_vec();
@@ -132,6 +133,13 @@ pub fn application_digest(encoding: &Encoding, metrics: &[String], privacy: Opti
     for name in metrics {
         text.extend(length(name.len()));
         text.extend(name.as_bytes());
+    }
+    if let Some(compression) = &encoding.compression {
+        let compression = compression.to_bytes();
+        // No terms of privacy are so long.
+        text.extend(u32::MAX.to_be_bytes());
+        text.extend(length(compression.len()));
+        text.extend(compression);
     }
     if let Some(terms) = privacy {
         let terms = terms.to_bytes();

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use wire::inspect::{EpsilonView, ModelVersionRef, PrivacyReport, RoundView, SessionView, SumWorkView};
+use wire::inspect::{
+    CompressionView, EpsilonView, ModelVersionRef, PrivacyReport, RoundView, SessionView, SumWorkView,
+};
 use wire::{AssignmentState, Digest, FailureReason, RoundState};
 
 use crate::command::model::Score;
@@ -51,6 +53,9 @@ pub(super) struct RoundEvent {
     /// Spent of the privacy budget after this round; none without a mechanism, or before anything was released.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) epsilon: Option<EpsilonView>,
+    /// What the codec saved and cost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) compression: Option<CompressionView>,
     pub(super) model: Option<ModelVersionRef>,
     pub(super) bytes_up: u64,
     pub(super) bytes_down: u64,
@@ -77,6 +82,7 @@ impl RoundEvent {
             metrics,
             cohort_metrics: round.metrics.into_iter().map(|(name, metric)| (name, metric.value)).collect(),
             epsilon: round.epsilon,
+            compression: round.compression,
             model: round.model,
             bytes_up: round.bytes_up,
             bytes_down: round.bytes_down,
@@ -106,6 +112,9 @@ pub(super) struct Finished {
     pub(super) rounds: u32,
     pub(super) accuracy: f64,
     pub(super) loss: f64,
+    /// What the codec saved and cost in the last round.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) compression: Option<CompressionView>,
     pub(super) model: ModelFile,
     pub(super) seconds: f64,
     /// What the federation told about its participants at most, where something was promised.

@@ -24,6 +24,7 @@ use crate::output::{Output, duration, number};
 use crate::{signal, task_file};
 
 mod centralized;
+pub(crate) mod codec;
 mod events;
 mod plan;
 mod privacy;
@@ -33,6 +34,7 @@ mod table;
 mod vanish;
 mod world;
 
+use codec::CodecArg;
 use events::{Finished, ModelFile, Spent, Started};
 use plan::{DropPlan, TaskInput, TrainingArgs};
 use privacy::PrivacyArg;
@@ -65,6 +67,10 @@ pub(crate) struct Demo {
     /// rounds=T, accounting=close; for example epsilon=8,delta=1e-5
     #[arg(long, value_name = "KEY=VALUE,…")]
     privacy: Option<PrivacyArg>,
+    /// Smaller uploads: rotated, random_k, low_rank, top_k or int8, with k=COUNT or k=PERCENT%, bits=B, keep=PART, rank=R,
+    /// norm=S, feedback=yes or no; for example top_k,k=1% or rotated,bits=2,keep=0.75,norm=2
+    #[arg(long, value_name = "NAME,KEY=VALUE,…")]
+    codec: Option<CodecArg>,
     #[command(flatten)]
     training: TrainingArgs,
     #[command(flatten)]
@@ -182,6 +188,7 @@ impl Demo {
             most_examples,
             secure: !self.insecure_aggregation,
             privacy: self.promise()?,
+            codec: self.codec.as_ref(),
         };
         let spec = input.spec()?;
         if let Some(file) = &self.task_file {
@@ -216,6 +223,7 @@ impl Demo {
             rounds: last.rounds,
             accuracy: last.score.accuracy,
             loss: last.score.loss,
+            compression: last.compression,
             model: ModelFile { path, sha256: last.model.sha256 },
             seconds: last.seconds,
             privacy: privacy.as_ref().map(Spent::of),
@@ -307,6 +315,9 @@ impl Demo {
                 100.0 * score.accuracy,
                 score.loss
             ));
+        }
+        if let Some(compression) = &finished.compression {
+            output.line(format!("Uploads: {}.", codec::words(compression)));
         }
         finished.privacy.iter().flat_map(privacy::spent_words).for_each(|line| output.line(line));
         output.line(format!("Model: {} (sha256 {})", finished.model.path.display(), finished.model.sha256));

@@ -12,6 +12,7 @@ use wire::task::{
     TrainingPlan,
 };
 
+use super::codec::CodecArg;
 use super::privacy;
 use crate::data::{self, DataArgs, Source};
 use crate::failure::{Exit, Failure, Outcome};
@@ -89,6 +90,8 @@ pub(super) struct TaskInput<'a> {
     pub(super) secure: bool,
     /// What participants are promised, if anything.
     pub(super) privacy: Option<PrivacySpec>,
+    /// In which form updates are uploaded.
+    pub(super) codec: Option<&'a CodecArg>,
 }
 
 impl TaskInput<'_> {
@@ -100,12 +103,15 @@ impl TaskInput<'_> {
         let is_sampled = self.privacy.as_ref().is_some_and(|privacy| privacy.sampling.is_some());
         let metrics: &[&str] = if self.privacy.is_some() { &[] } else { &["loss", "accuracy", "train_loss"] };
         let sizes = |error: &dyn std::fmt::Display| Failure::new(Exit::Usage, format!("the model's sizes: {error}"));
+        let tensors = task_file::declarations(self.architecture).map_err(|error| sizes(&error))?;
+        let parameters = tensors.iter().map(|tensor| tensor.shape.iter().product::<u64>()).sum();
+        let compression = self.codec.map(|codec| codec.compression(parameters));
         Ok(TaskSpec {
             name: TASK.to_owned(),
             description: self.description,
             model: ModelSpec {
                 architecture: Some(serde_json::to_value(self.architecture).map_err(|error| sizes(&error))?),
-                tensors: task_file::declarations(self.architecture).map_err(|error| sizes(&error))?,
+                tensors,
                 personal: Vec::new(),
                 seed: self.data.seed(),
             },
@@ -126,6 +132,7 @@ impl TaskInput<'_> {
             aggregation: AggregationSpec {
                 optimizer: self.optimizer,
                 clip_range: clip_range(self.data.data),
+                clip_norm: self.codec.and_then(CodecArg::clip_norm),
                 max_weight: max_weight(self.most_examples, participants),
                 ..AggregationSpec::default()
             },
@@ -137,6 +144,7 @@ impl TaskInput<'_> {
                 ..SecureAggregationSpec::default()
             },
             metrics: metrics.iter().map(|&name| name.to_owned()).collect(),
+            compression,
             privacy: self.privacy.unwrap_or_default(),
         })
     }

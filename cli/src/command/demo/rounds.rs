@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ring::digest::{SHA256, digest};
-use wire::inspect::{ModelVersionRef, RoundView};
+use wire::inspect::{CompressionView, ModelVersionRef, RoundView};
 use wire::task::TaskStatus;
 use wire::{RoundState, TaskId, route};
 
@@ -28,6 +28,7 @@ pub(super) struct Last {
     pub(super) model: ModelVersionRef,
     pub(super) bytes: Vec<u8>,
     pub(super) score: Score,
+    pub(super) compression: Option<CompressionView>,
     /// From the first round's opening to the last one's end.
     pub(super) seconds: f64,
 }
@@ -62,10 +63,11 @@ impl Rounds<'_> {
             };
             let bytes = fetch(world, self.task, &model).await?;
             let (score, bytes) = self.score(bytes).await?;
+            let compression = round.compression.clone();
             self.show(RoundEvent::new(round, Some(score)));
             let rounds = last.map_or(0, |last| last.rounds) + 1;
             let seconds = ended_at.since(opened_at).as_secs_f64();
-            let made = Last { rounds, model, bytes, score, seconds };
+            let made = Last { rounds, model, bytes, score, compression, seconds };
             if rounds == self.count {
                 return Ok(made);
             }

@@ -7,7 +7,7 @@ use wire::participant::{AbandonReason, SessionTerms};
 use wire::{Digest, ParticipantId, RoundKey};
 use zeroize::Zeroizing;
 
-use super::{PLAIN, ROUND, SESSION, decode, encode};
+use super::{AtHome, PLAIN, RESIDUAL, ROUND, SESSION, decode, encode};
 use crate::journal::JournalError;
 use crate::participant::session::{self, Session};
 use crate::transport::Place;
@@ -25,8 +25,8 @@ pub(in crate::participant) struct RoundRecord {
 pub(in crate::participant) enum RoundState {
     /// An update that must be sent, and resent, as exactly these bytes.
     Pending(Pending),
-    /// A session before its input is made, or after the receipt; then with the personal tensors that will take effect.
-    Session { session: Session, personal: Option<Zeroizing<Vec<u8>>> },
+    /// A session before its input is made, or after the receipt; then with what will take effect.
+    Session { session: Session, at_home: AtHome },
     /// It was answered, or went on without this participant, or was given up. This place is never taken again.
     Done { place: Place, given_up: Option<AbandonReason> },
 }
@@ -36,8 +36,8 @@ pub(in crate::participant) struct Pending {
     pub(in crate::participant) place: Place,
     pub(in crate::participant) sha256: Digest,
     pub(in crate::participant) body: Bytes,
-    /// The personal tensors after the same training: they take effect when the round is done with.
-    pub(in crate::participant) personal: Option<Zeroizing<Vec<u8>>>,
+    /// What stays here after the same training.
+    pub(in crate::participant) at_home: AtHome,
     /// Under secure aggregation: the session whose masks are on the body.
     pub(in crate::participant) session: Option<Session>,
 }
@@ -78,6 +78,8 @@ enum State {
         sha256: Digest,
         body_bytes: usize,
         personal_bytes: Option<usize>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        residual_bytes: Option<usize>,
     },
     Session {
         place: Place,
@@ -87,6 +89,8 @@ enum State {
         snapshot_bytes: usize,
         upload: Option<Upload>,
         personal_bytes: Option<usize>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        residual_bytes: Option<usize>,
     },
     Done {
         place: Place,
@@ -106,22 +110,22 @@ impl RoundRecord {
         let (Header { state, released, charges }, mut parts) = decode(ROUND, record)?;
         let state = match state {
             State::Done { place, given_up } => RoundState::Done { place, given_up },
-            State::Pending { place, sha256, body_bytes, personal_bytes } => {
+            State::Pending { place, sha256, body_bytes, personal_bytes, residual_bytes } => {
                 let body = Bytes::copy_from_slice(parts.take(body_bytes)?);
-                let personal = personal_bytes.map(|bytes| parts.secret(bytes)).transpose()?;
-                RoundState::Pending(Pending { place, sha256, body, personal, session: None })
+                let at_home = AtHome::read(&mut parts, personal_bytes, residual_bytes)?;
+                RoundState::Pending(Pending { place, sha256, body, at_home, session: None })
             }
-            State::Session { place, terms, model, members, snapshot_bytes, upload, personal_bytes } => {
+            State::Session { place, terms, model, members, snapshot_bytes, upload, personal_bytes, residual_bytes } => {
                 let session = Session { place, terms, model, members, snapshot: parts.secret(snapshot_bytes)? };
                 check(&session)?;
                 let body = upload.as_ref().map(|upload| parts.take(upload.body_bytes)).transpose()?;
                 let body = body.map(Bytes::copy_from_slice);
-                let personal = personal_bytes.map(|bytes| parts.secret(bytes)).transpose()?;
+                let at_home = AtHome::read(&mut parts, personal_bytes, residual_bytes)?;
                 match (upload, body) {
                     (Some(Upload { sha256, .. }), Some(body)) => {
-                        RoundState::Pending(Pending { place, sha256, body, personal, session: Some(session) })
+                        RoundState::Pending(Pending { place, sha256, body, at_home, session: Some(session) })
                     }
-                    _ => RoundState::Session { session, personal },
+                    _ => RoundState::Session { session, at_home },
                 }
             }
         };
@@ -142,34 +146,37 @@ fn check(session: &Session) -> Result<(), JournalError> {
 
 impl Pending {
     pub(in crate::participant) fn encode(&self, beside: Beside<'_>) -> Result<Zeroizing<Vec<u8>>, JournalError> {
-        let Self { place, sha256, body, personal, session } = self;
-        let personal = personal.as_ref().map(|personal| personal.as_slice());
+        let Self { place, sha256, body, at_home, session } = self;
         if let Some(session) = session {
-            return session_parts(session, Some((*sha256, body)), personal, beside);
+            return session_parts(session, Some((*sha256, body)), at_home, beside);
         }
-        let (body_bytes, personal_bytes) = (body.len(), personal.map(<[u8]>::len));
-        let state = State::Pending { place: *place, sha256: *sha256, body_bytes, personal_bytes };
-        encode(ROUND, PLAIN, &beside.header(state), &[body, personal.unwrap_or_default()])
+        let (personal_bytes, residual_bytes) = at_home.lengths();
+        let state =
+            State::Pending { place: *place, sha256: *sha256, body_bytes: body.len(), personal_bytes, residual_bytes };
+        let version = if residual_bytes.is_some() { RESIDUAL } else { PLAIN };
+        let [personal, residual] = at_home.parts();
+        encode(ROUND, version, &beside.header(state), &[body, personal, residual])
     }
 }
 
 /// A session without an update on its way.
 pub(in crate::participant) fn encode_session(
     session: &Session,
-    personal: Option<&[u8]>,
+    at_home: &AtHome,
     beside: Beside<'_>,
 ) -> Result<Zeroizing<Vec<u8>>, JournalError> {
-    session_parts(session, None, personal, beside)
+    session_parts(session, None, at_home, beside)
 }
 
 fn session_parts(
     session: &Session,
     upload: Option<(Digest, &Bytes)>,
-    personal: Option<&[u8]>,
+    at_home: &AtHome,
     beside: Beside<'_>,
 ) -> Result<Zeroizing<Vec<u8>>, JournalError> {
     let (sha256, body) = upload.unzip();
     let body = body.map(|body| &body[..]).unwrap_or_default();
+    let (personal_bytes, residual_bytes) = at_home.lengths();
     let state = State::Session {
         place: session.place,
         terms: session.terms.clone(),
@@ -177,9 +184,12 @@ fn session_parts(
         members: session.members.clone(),
         snapshot_bytes: session.snapshot.len(),
         upload: sha256.map(|sha256| Upload { sha256, body_bytes: body.len() }),
-        personal_bytes: personal.map(<[u8]>::len),
+        personal_bytes,
+        residual_bytes,
     };
-    encode(ROUND, SESSION, &beside.header(state), &[&session.snapshot, body, personal.unwrap_or_default()])
+    let version = if residual_bytes.is_some() { RESIDUAL } else { SESSION };
+    let [personal, residual] = at_home.parts();
+    encode(ROUND, version, &beside.header(state), &[&session.snapshot, body, personal, residual])
 }
 
 /// Nothing of the round is left but that it was.
@@ -205,8 +215,8 @@ mod tests {
 
     fn pending() -> Pending {
         let body = Bytes::from_static(b"masked input");
-        let personal = Some(Zeroizing::new(b"stays".to_vec()));
-        Pending { place: place(), sha256: sha256(&body), body, personal, session: None }
+        let at_home = AtHome { personal: Some(Zeroizing::new(b"stays".to_vec())), residual: None };
+        Pending { place: place(), sha256: sha256(&body), body, at_home, session: None }
     }
 
     #[test]
@@ -216,8 +226,24 @@ mod tests {
             RoundRecord::decode(&pending().encode(Beside { released: &released, charges: 7 }).unwrap()).unwrap();
         let RoundState::Pending(back) = record.state else { panic!("another record") };
         assert_eq!((back.place, &back.body[..]), (place(), &b"masked input"[..]));
-        assert_eq!(back.personal.unwrap().as_slice(), b"stays");
+        assert_eq!(back.at_home.personal.unwrap().as_slice(), b"stays");
+        assert!(back.at_home.residual.is_none());
         assert_eq!((&record.released[..], record.charges), (&released[..], 7));
+    }
+
+    #[test]
+    fn residuals_come_back_in_records_that_older_ones_do_not_read() {
+        let mut pending = pending();
+        assert_eq!(pending.encode(NOTHING).unwrap()[MAGIC.len()], 1);
+        pending.at_home.residual = Some(Zeroizing::new(b"left out".to_vec()));
+        let record = pending.encode(NOTHING).unwrap();
+        assert_eq!(record[MAGIC.len()], 4);
+        let RoundState::Pending(back) = RoundRecord::decode(&record).unwrap().state else { panic!("another record") };
+        assert_eq!(back.at_home.personal.as_ref().unwrap().as_slice(), b"stays");
+        assert_eq!(back.at_home.residual.as_ref().unwrap().as_slice(), b"left out");
+        let names = |at_home: AtHome| at_home.records(place().task).map(|record| record.name).collect::<Vec<_>>();
+        assert_eq!(names(back.at_home), [format!("personal-{}", place().task), format!("residual-{}", place().task)]);
+        assert_eq!(names(pending.at_home.not_sent()), [format!("personal-{}", place().task)]);
     }
 
     #[test]
@@ -248,6 +274,6 @@ mod tests {
         let mut record = encode_done(place(), None, NOTHING).unwrap().to_vec();
         record[MAGIC.len()] = 9;
         let error = RoundRecord::decode(&record).map(|_| ()).unwrap_err();
-        assert!(matches!(error, JournalError::TooNew { version: 9, newest: 3, .. }), "{error}");
+        assert!(matches!(error, JournalError::TooNew { version: 9, newest: 4, .. }), "{error}");
     }
 }

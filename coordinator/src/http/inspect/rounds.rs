@@ -7,17 +7,19 @@ use std::time::Duration;
 use axum::extract::State;
 use federation::id::{ParticipantId, RoundKey};
 use federation::round::{Assignment, Round, RoundState};
+use federation::task::CODEC_METRICS;
 use federation::time::Timestamp;
 use learning::privacy::SealedRow;
 use secure_agg::params::MILLION;
 use serde::Deserialize;
 use store::entity::assignment::AssignmentChange;
 use store::entity::noised_sum::SumWork;
-use store::entity::round::{RoundChange, RoundRow};
+use store::entity::round::{RoundChange, RoundMetric, RoundRow};
 use store::entity::session_message::MessageKind;
 use store::{StoreError, Transaction, WakeEvent};
 use wire::inspect::{
-    AssignmentView, MetricView, ModelVersionRef, Page, PhaseView, RoundView, SessionView, StatusChange, SumWorkView,
+    AssignmentView, CompressionView, MetricView, ModelVersionRef, Page, PhaseView, RoundView, SessionView,
+    StatusChange, SumWorkView,
 };
 
 use super::{PageQuery, page};
@@ -136,13 +138,12 @@ async fn view(
     };
     let rolled_back_to = made.as_ref().and_then(|made| made.parent).filter(|parent| *parent != round.base_version);
     let model = made.map(|made| ModelVersionRef { version: made.version, sha256: made.sha256 });
+    let compression = compression_view(tx, &row).await?;
     let charged = tx.privacy_row_of(round.key, round.attempt).await?;
     let charged = charged.and_then(|row| serde_json::from_str::<SealedRow>(&row.row).ok());
     let epsilon = charged.map(|sealed| super::privacy::epsilon(&sealed.row.total));
     let base = base.ok_or_else(|| StoreError::Corrupt(format!("round {} has no base model", round.key)))?;
-    let metric = |metric: &store::entity::round::RoundMetric| {
-        (metric.name.clone(), MetricView { value: metric.value, count: metric.count })
-    };
+    let metric = |metric: &RoundMetric| (metric.name.clone(), MetricView { value: metric.value, count: metric.count });
     Ok(RoundView {
         task: round.key.task,
         number: round.key.number,
@@ -160,7 +161,8 @@ async fn view(
         work,
         bytes_up: traffic.up.values().sum(),
         bytes_down: row.bytes_down,
-        metrics: row.metrics.iter().map(metric).collect(),
+        metrics: row.metrics.iter().filter(|metric| !is_codecs(metric)).map(metric).collect(),
+        compression,
         epsilon,
         base,
         model,
@@ -178,6 +180,30 @@ async fn reference(
 ) -> std::result::Result<Option<ModelVersionRef>, StoreError> {
     let found = tx.model_version(key.task, version).await?;
     Ok(found.map(|model| ModelVersionRef { version, sha256: model.sha256 }))
+}
+
+fn is_codecs(metric: &RoundMetric) -> bool {
+    CODEC_METRICS.contains(&metric.name.as_str())
+}
+
+/// What it saves follows from the task; what it costs is kept among the round's metrics.
+async fn compression_view(
+    tx: &mut (dyn Transaction + '_),
+    row: &RoundRow,
+) -> std::result::Result<Option<CompressionView>, StoreError> {
+    let Some(task) = tx.task(row.round.key.task).await? else { return Ok(None) };
+    let Some(compression) = task.spec.compression else { return Ok(None) };
+    let Ok(model) = TaskModel::new(&task.spec) else { return Ok(None) };
+    let upload_bytes = model.packed_len();
+    let [norm, added_error] =
+        CODEC_METRICS.map(|name| row.metrics.iter().find(|metric| metric.name == name).map(|metric| metric.value));
+    Ok(Some(CompressionView {
+        codec: compression.name().to_owned(),
+        upload_bytes,
+        ratio: 4.0 * model.shared.len() as f64 / upload_bytes as f64,
+        norm,
+        added_error,
+    }))
 }
 
 /// Whether masked inputs may have left their participants before it ended.

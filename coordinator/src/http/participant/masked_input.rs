@@ -11,6 +11,7 @@ use federation::id::{Digest, ParticipantId, RoundKey, TaskId};
 use federation::round::AssignmentState;
 use futures_util::StreamExt as _;
 use http::HeaderMap;
+use learning::UpdateCodec;
 use secure_agg::codec::Message as _;
 use secure_agg::messages::MaskedInput;
 use secure_agg::packing::{PackingError, Unpacker};
@@ -144,37 +145,46 @@ async fn store_blob(
 
 /// Without secure aggregation the coordinator can read an update: one that could spoil everybody's sum is refused alone.
 /// Of a masked one only the form can be judged.
-struct Inspection {
-    unpacker: Unpacker,
-    inspector: Option<UpdateInspector>,
-    broken: Option<PackingError>,
+enum Inspection {
+    Words {
+        unpacker: Box<Unpacker>,
+        inspector: Option<UpdateInspector>,
+        broken: Option<PackingError>,
+    },
+    /// Of a codec whose uploads are small and only make sense as a whole.
+    Bytes(Arc<UpdateCodec>, Vec<u8>),
 }
 
 impl Inspection {
     fn new(ticket: &Ticket) -> Self {
-        let unpacker = Unpacker::new(ticket.codec.len(), ticket.modulus);
+        if let Some(codec) = ticket.codec.expanding() {
+            return Self::Bytes(Arc::clone(codec), Vec::new());
+        }
+        let unpacker = Box::new(Unpacker::new(ticket.codec.len(), ticket.modulus));
         let inspector = ticket.session.is_none().then(|| ticket.codec.inspector()).flatten();
-        Self { unpacker, inspector, broken: None }
+        Self::Words { unpacker, inspector, broken: None }
     }
 
     fn look(&mut self, chunk: &[u8]) {
-        let Self { unpacker, inspector, broken } = self;
-        if broken.is_none() {
-            let looked = match inspector {
-                Some(inspector) => unpacker.push(chunk, |word| inspector.push(word)),
-                None => unpacker.push(chunk, |_| ()),
-            };
-            *broken = looked.err();
+        match self {
+            Self::Bytes(_, bytes) => bytes.extend_from_slice(chunk),
+            Self::Words { broken: Some(_), .. } => {}
+            Self::Words { unpacker, inspector, broken } => {
+                let looked = match inspector {
+                    Some(inspector) => unpacker.push(chunk, |word| inspector.push(word)),
+                    None => unpacker.push(chunk, |_| ()),
+                };
+                *broken = looked.err();
+            }
         }
     }
 
     fn finish(self) -> Result<(), Refusal> {
-        match self.broken {
-            Some(error) => Err(Refusal::Implausible(error.to_string())),
-            None => match self.inspector {
-                Some(inspector) => inspector.finish().map_err(Refusal::Implausible),
-                None => Ok(()),
-            },
+        match self {
+            Self::Bytes(codec, bytes) => codec.check(&bytes).map_err(|error| Refusal::Implausible(error.to_string())),
+            Self::Words { broken: Some(error), .. } => Err(Refusal::Implausible(error.to_string())),
+            Self::Words { inspector: Some(inspector), .. } => inspector.finish().map_err(Refusal::Implausible),
+            Self::Words { .. } => Ok(()),
         }
     }
 }

@@ -1,0 +1,147 @@
+//! `[compression]` of a task: in which form updates are uploaded.
+//!
+//! Whether a codec fits the model and leaves headroom is `learning`'s to say (`learning::CodecSpec` means the same); here is
+//! what it asks of the rest of the task.
+
+use serde::{Deserialize, Serialize};
+
+use super::TaskSpec;
+use super::check::Checks;
+
+/// Names under which a round's metrics hold what its codec did to the updates; a task with a codec has no metric of its own
+/// that begins like them.
+pub const CODEC_METRICS: [&str; 2] = ["codec.norm", "codec.added_error"];
+
+/// The codec of every upload. Left out: one word per parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "codec", rename_all = "snake_case", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum Compression {
+    /// A randomised rotation, then few bits for each coordinate, or for a random part of them. Needs
+    /// `aggregation.clip_norm`, from which its range follows.
+    Rotated {
+        /// Bits of one participant's coordinate, 1 to 16. Default: 2.
+        #[serde(default = "two")]
+        bits: u8,
+        /// Part of the rotated coordinates that is sent, above 0, at most 1. Default: 1.
+        #[serde(default = "whole")]
+        keep: f64,
+    },
+    /// `k` coordinates, drawn anew in each round by a seed that the whole cohort shares.
+    RandomK {
+        /// Coordinates, 1 to the model's.
+        k: u64,
+        /// Bits of one participant's coordinate, 1 to 16. Default: 12.
+        #[serde(default = "twelve")]
+        bits: u8,
+        /// Whether participants keep what they did not send and bring it along next time. Default: no.
+        #[serde(default)]
+        error_feedback: bool,
+    },
+    /// Each matrix as its product with a random basis that the whole cohort shares.
+    LowRank {
+        /// Vectors of the basis, 1 to 128.
+        rank: u32,
+        /// Bits of one participant's coordinate, 1 to 16. Default: 12.
+        #[serde(default = "twelve")]
+        bits: u8,
+        /// Whether participants keep what they did not send and bring it along next time. Default: no.
+        #[serde(default)]
+        error_feedback: bool,
+    },
+    /// The `k` coordinates that changed most. Not for secure aggregation.
+    TopK {
+        /// Coordinates, 1 to the model's.
+        k: u64,
+        /// Whether participants keep what they did not send and bring it along next time. Default: yes.
+        #[serde(default = "yes")]
+        error_feedback: bool,
+    },
+    /// Every coordinate in 8 bits, with a scale for each tensor. Not for secure aggregation.
+    Int8 {},
+}
+
+fn two() -> u8 {
+    2
+}
+
+fn twelve() -> u8 {
+    12
+}
+
+fn whole() -> f64 {
+    1.0
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Compression {
+    /// Its name in a task file.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Rotated { .. } => "rotated",
+            Self::RandomK { .. } => "random_k",
+            Self::LowRank { .. } => "low_rank",
+            Self::TopK { .. } => "top_k",
+            Self::Int8 {} => "int8",
+        }
+    }
+
+    /// Whether uploads can be added without being looked at: what masks need.
+    #[must_use]
+    pub fn is_summable(&self) -> bool {
+        !matches!(self, Self::TopK { .. } | Self::Int8 {})
+    }
+}
+
+impl TaskSpec {
+    /// What a codec asks of the rest of the task.
+    pub(super) fn check_compression(&self, checks: &mut Checks) {
+        let Some(compression) = &self.compression else { return };
+        let name = compression.name();
+        checks.require(
+            self.analytics.is_none(),
+            "compression",
+            "must be left out of an analysis, whose sums are exact: a codec would round them",
+        );
+        checks.require(
+            !self.metrics.iter().any(|metric| metric.starts_with("codec.")),
+            "metrics",
+            "must not begin with \"codec.\" in a task with a codec: these say what it does to updates",
+        );
+        checks.require_with(
+            compression.is_summable() || !self.secure_aggregation.enabled,
+            "compression.codec",
+            || {
+                format!(
+                    "{name} depends on what one update holds, so its uploads cannot be added under masks: take rotated, random_k or \
+                     low_rank, or switch secure aggregation off (secure_aggregation.enabled = false), which lets the \
+                     operator read every update"
+                )
+            },
+        );
+        checks.require_with(self.aggregation.robust.is_none(), "compression.codec", || {
+            format!(
+                "{name} cannot be combined with aggregation.robust: its rules compare updates coordinate by coordinate, and what \
+                 a codec leaves out or rounds up would look like an attack"
+            )
+        });
+        checks.require_with(!self.privacy.is_private(), "compression.codec", || {
+            format!(
+                "{name} cannot be combined with a privacy mechanism: its promise is proven for the grid that the mechanism rounds \
+                 to, and what error feedback carries over would be charged to no round; a smaller aggregation.modulus_bits makes \
+                 private updates smaller"
+            )
+        });
+        if matches!(compression, Compression::Rotated { .. }) {
+            checks.require(
+                self.aggregation.clip_norm.is_some(),
+                "aggregation.clip_norm",
+                "must be given for the rotated codec, whose range follows from it: about the L2 norm of a typical update",
+            );
+        }
+    }
+}

@@ -33,22 +33,23 @@ impl MemoryBlobs {
         self.with(|blobs| blobs.get(&digest).map(|(bytes, _)| bytes.clone())).ok_or(StoreError::MissingBlob(digest))
     }
 
-    fn put(&self, bytes: Bytes) -> Digest {
-        let digest = sha256(&bytes);
+    /// Keeps bytes under their digest, which the caller has computed.
+    fn put(&self, digest: Digest, bytes: Bytes) {
         let now = self.clock.now();
         self.with(|blobs| blobs.insert(digest, (bytes, now)));
-        digest
     }
 }
 
 #[async_trait]
 impl BlobStore for MemoryBlobs {
     async fn put_bytes(&self, bytes: Bytes) -> Result<Digest> {
-        Ok(self.put(bytes))
+        let digest = sha256(&bytes);
+        self.put(digest, bytes);
+        Ok(digest)
     }
 
     async fn writer(&self) -> Result<Box<dyn BlobWriter>> {
-        Ok(Box::new(MemoryWriter { blobs: self.clone(), bytes: Vec::new() }))
+        Ok(Box::new(MemoryWriter { blobs: self.clone(), chunks: Vec::new() }))
     }
 
     async fn open(&self, digest: Digest) -> Result<Box<dyn BlobRead>> {
@@ -81,20 +82,30 @@ impl BlobStore for MemoryBlobs {
 
 struct MemoryWriter {
     blobs: MemoryBlobs,
-    bytes: Vec<u8>,
+    chunks: Vec<Bytes>,
 }
 
 #[async_trait]
 impl BlobWriter for MemoryWriter {
     async fn write(&mut self, chunk: Bytes) -> Result<()> {
-        self.bytes.extend_from_slice(&chunk);
+        self.chunks.push(chunk);
         Ok(())
     }
 
-    async fn finish(self: Box<Self>, expected: Option<Digest>) -> Result<(Digest, u64)> {
-        check_expected(sha256(&self.bytes), expected)?;
-        let size = self.bytes.len() as u64;
-        Ok((self.blobs.put(self.bytes.into()), size))
+    async fn finish(mut self: Box<Self>, expected: Option<Digest>) -> Result<(Digest, u64)> {
+        // What came in one piece is kept as it came.
+        let bytes = match self.chunks.pop() {
+            Some(whole) if self.chunks.is_empty() => whole,
+            last => {
+                self.chunks.extend(last);
+                self.chunks.concat().into()
+            }
+        };
+        let digest = sha256(&bytes);
+        check_expected(digest, expected)?;
+        let size = bytes.len() as u64;
+        self.blobs.put(digest, bytes);
+        Ok((digest, size))
     }
 }
 
@@ -116,5 +127,9 @@ impl Seek for MemoryRead {
 impl BlobRead for MemoryRead {
     fn size(&self) -> u64 {
         self.0.get_ref().len() as u64
+    }
+
+    fn cannot_have_changed(&self) -> bool {
+        true
     }
 }

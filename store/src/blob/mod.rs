@@ -84,6 +84,12 @@ pub trait BlobWriter: Send {
 pub trait BlobRead: Read + Seek + Send + std::fmt::Debug {
     /// Size in bytes.
     fn size(&self) -> u64;
+
+    /// Whether these are certainly the bytes whose digest was computed when they were stored: those of a process's own
+    /// memory are, those of a disk are not.
+    fn cannot_have_changed(&self) -> bool {
+        false
+    }
 }
 
 fn sha256(bytes: &[u8]) -> Digest {

@@ -51,6 +51,8 @@ pub(crate) struct SqliteBackend {
     writer: Pool,
     /// The writer itself for a database in memory, which one connection alone can see.
     readers: Pool,
+    /// Whether who reads has the database to itself, and so needs no transaction to see one state of it.
+    reads_alone: bool,
 }
 
 impl SqliteBackend {
@@ -73,7 +75,7 @@ impl SqliteBackend {
         for _ in 0..READERS {
             readers.push(options.clone().read_only(true).connect().await.map_err(translate)?);
         }
-        Ok(Self { writer: Pool::new(vec![writer]), readers: Pool::new(readers) })
+        Ok(Self { writer: Pool::new(vec![writer]), readers: Pool::new(readers), reads_alone: false })
     }
 
     /// A new database that goes with the process.
@@ -81,7 +83,7 @@ impl SqliteBackend {
         let mut connection = options().in_memory(true).connect().await.map_err(translate)?;
         schema::migrate(&mut connection).await?;
         let pool = Pool::new(vec![connection]);
-        Ok(Self { writer: pool.clone(), readers: pool })
+        Ok(Self { writer: pool.clone(), readers: pool, reads_alone: true })
     }
 }
 
@@ -104,7 +106,10 @@ impl Backend for SqliteBackend {
             Mode::Write => (&self.writer, "BEGIN IMMEDIATE"),
         };
         let mut loan = pool.lend().await?;
-        loan.begin(statement).await?;
+        match mode {
+            Mode::Read if self.reads_alone => loan.begin_nothing().await,
+            _ => loan.begin(statement).await?,
+        }
         Ok(Box::new(SqliteTransaction { loan, mode, busy: false }))
     }
 

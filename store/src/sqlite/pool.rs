@@ -71,9 +71,19 @@ impl Loan {
         Ok(())
     }
 
+    /// Goes on without a transaction, after ending whatever was left open.
+    pub(super) async fn begin_nothing(&mut self) {
+        if let Some(slot) = self.slot.as_mut().filter(|slot| slot.open) {
+            roll_back(slot).await;
+        }
+    }
+
     /// Makes the transaction durable. If that fails it is rolled back.
     pub(super) async fn commit(&mut self) -> Result<()> {
         let slot = self.slot()?;
+        if !slot.open {
+            return Ok(());
+        }
         let result = sqlx::query("COMMIT").execute(&mut slot.connection).await;
         match result {
             Ok(_) => slot.open = false,
@@ -84,7 +94,10 @@ impl Loan {
 
     /// Undoes the transaction.
     pub(super) async fn rollback(&mut self) -> Result<()> {
-        roll_back(self.slot()?).await;
+        let slot = self.slot()?;
+        if slot.open {
+            roll_back(slot).await;
+        }
         Ok(())
     }
 

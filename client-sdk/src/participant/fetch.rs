@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use wire::Digest;
 use wire::participant::AbandonReason;
 use wire::problem::ProblemType;
 
@@ -48,22 +49,20 @@ impl Fetch {
 
     pub(super) fn fetched(self, core: &mut Core, have: Vec<u8>, result: Result<(), TransportError>, now: Now) -> State {
         match result {
-            Ok(()) if have.len() as u64 == self.plan.assignment.base.bytes => self.whole(core, &have, now),
-            Ok(()) => {
-                let error = TransportError::Protocol(format!(
-                    "the model has {} bytes instead of {}",
-                    have.len(),
-                    self.plan.assignment.base.bytes
-                ));
-                self.wrong(core, &error, now)
-            }
+            Ok(()) => self.came(core, &have, sha256(&have), now),
             Err(error) => self.failed(core, have, &error, now),
         }
     }
 
-    fn whole(self, core: &mut Core, file: &[u8], now: Now) -> State {
+    /// A whole file with its digest, if it is the one.
+    pub(super) fn came(self, core: &mut Core, file: &[u8], digest: Digest, now: Now) -> State {
         let base = &self.plan.assignment.base;
-        if sha256(file) != base.sha256 {
+        if file.len() as u64 != base.bytes {
+            let (got, expected) = (file.len(), base.bytes);
+            let error = TransportError::Protocol(format!("the model has {got} bytes instead of {expected}"));
+            return self.wrong(core, &error, now);
+        }
+        if digest != base.sha256 {
             let error = TransportError::Protocol("the model's bytes do not match its digest".to_owned());
             return self.wrong(core, &error, now);
         }

@@ -117,7 +117,12 @@ impl Unpacker {
         }
         let bits = u32::from(self.modulus.bits());
         let kept = u64::from(self.modulus.max_word());
-        let (fours, rest) = bytes.as_chunks::<4>();
+        let (mut fours, rest) = bytes.as_chunks::<4>();
+        if bits == 32 && self.held == 0 {
+            // Nothing to shift: words are packed as they are.
+            fours.iter().for_each(|four| sink(u32::from_le_bytes(*four)));
+            fours = &[];
+        }
         for four in fours {
             self.pending |= u64::from(u32::from_le_bytes(*four)) << self.held;
             self.held += 32;

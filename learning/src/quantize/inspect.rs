@@ -65,6 +65,7 @@ impl Codec {
 
 impl Inspector {
     /// Looks at the next word, which must be below 2^b.
+    #[inline]
     pub fn push(&mut self, word: u32) {
         if self.seen < self.codec.params.parameters {
             let size = lift(word, self.codec.params.modulus_bits).abs();

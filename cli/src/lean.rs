@@ -1,29 +1,32 @@
-//! Makes a coordinator give memory back. mimalloc keeps freed pages for training, which allocates the same buffers again at
-//! every step; a coordinator handles one update after the other on many threads, each of which would keep one. mimalloc
-//! reads its options from the environment before `main`, so `serve` starts itself anew with them: same process, same
-//! streams, same arguments.
+//! Makes a coordinator give memory back, and a simulation keep it. mimalloc keeps freed pages for a moment, for training, which
+//! allocates the same buffers again at every step. A coordinator handles one update after the other on many threads, each of
+//! which would keep one; a simulation hands buffers from thread to thread, and would be given the same pages again and again,
+//! each time cleared by the system. mimalloc reads its options from the environment before `main`, so these commands start
+//! themselves anew with them: same process, same streams, same arguments.
 
 /// What mimalloc is told, unless the environment says otherwise.
-const OPTIONS: [(&str, &str); 2] = [("MIMALLOC_PURGE_DELAY", "0"), ("MIMALLOC_ARENA_EAGER_COMMIT", "0")];
+pub(crate) const GIVE_BACK: &[(&str, &str)] = &[("MIMALLOC_PURGE_DELAY", "0"), ("MIMALLOC_ARENA_EAGER_COMMIT", "0")];
+/// Likewise.
+pub(crate) const KEEP: &[(&str, &str)] = &[("MIMALLOC_PURGE_DELAY", "-1")];
 
 /// Threads of a coordinator that read and write blobs: more would wait for the same disk and keep more memory. What finds
 /// none free waits for its turn.
 pub(crate) const FILE_THREADS: usize = 16;
 
-/// Replaces this process by one that gives memory back; returns if it is one, or if that cannot be done.
+/// Replaces this process by one with these options; returns if it is one, or if that cannot be done.
 #[cfg(unix)]
-pub(crate) fn start() {
+pub(crate) fn start(options: &[(&str, &str)]) {
     use std::os::unix::process::CommandExt as _;
 
     let is_told = |name: &str| std::env::vars_os().any(|(told, _)| told == name);
-    let missing: Vec<_> = OPTIONS.into_iter().filter(|(name, _)| !is_told(name)).collect();
+    let missing: Vec<_> = options.iter().copied().filter(|(name, _)| !is_told(name)).collect();
     let Ok(program) = std::env::current_exe() else { return };
     if !missing.is_empty() {
-        // Comes back only with an error; then it serves as well, with more memory.
+        // Comes back only with an error; then it works as well, with more memory or more slowly.
         let _ = std::process::Command::new(program).args(std::env::args_os().skip(1)).envs(missing).exec();
     }
 }
 
 /// Elsewhere a process cannot be replaced.
 #[cfg(not(unix))]
-pub(crate) fn start() {}
+pub(crate) fn start(_: &[(&str, &str)]) {}

@@ -30,8 +30,10 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return misunderstood(&error),
     };
-    if matches!(cli.command, Command::Serve(_)) {
-        lean::start();
+    match cli.command {
+        Command::Serve(_) => lean::start(lean::GIVE_BACK),
+        Command::Simulate(_) => lean::start(lean::KEEP),
+        _ => {}
     }
     let output = Output::new(cli.format);
     let stream = cli.command.is_stream();

@@ -32,8 +32,13 @@ pub(crate) const TABLE: &[Allowed] = &[
         never: &["sqlx", "candle-core", "candle-nn", "cudarc", "wgpu"],
     },
     Allowed {
+        package: "simulation",
+        ours: &["client-sdk", "coordinator", "datasets", "federation", "learning", "secure-agg", "store", "wire"],
+        never: &["hyper", "hyper-util", "reqwest", "rustls", "tokio-rustls", "sqlx", "candle-core", "candle-nn"],
+    },
+    Allowed {
         package: "tributary",
-        ours: &["client-sdk", "coordinator", "datasets", "federation", "learning", "wire"],
+        ours: &["client-sdk", "coordinator", "datasets", "federation", "learning", "simulation", "wire"],
         never: &["sqlx", "candle-core", "candle-nn"],
     },
     Allowed {

@@ -14,6 +14,7 @@ pub(crate) mod participant;
 mod privacy;
 mod round;
 mod serve;
+mod simulate;
 mod task;
 mod token;
 
@@ -36,6 +37,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a whole federation on this machine, and watch it learn
     Demo(Box<demo::Demo>),
+    /// Run thousands of simulated devices under virtual time
+    Simulate(Box<simulate::Simulate>),
     /// Host a coordinator
     Serve(serve::Serve),
     /// Create tasks and steer them
@@ -83,7 +86,8 @@ impl Command {
             Self::Round { command } => command.is_stream(),
             Self::Participant { command } => command.is_stream(),
             Self::Demo(_) | Self::Serve(_) => true,
-            Self::Task { .. }
+            Self::Simulate(_)
+            | Self::Task { .. }
             | Self::Model { .. }
             | Self::Token { .. }
             | Self::Privacy { .. }
@@ -105,6 +109,7 @@ impl Command {
         }
         match self {
             Self::Demo(demo) => demo.run(output).await,
+            Self::Simulate(simulate) => simulate.run(output).await,
             Self::Serve(serve) => serve.run(log, output).await,
             Self::CheckConfig(check) => check.run(output),
             Self::Devices(devices) => devices.run(output),

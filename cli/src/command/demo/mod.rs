@@ -36,7 +36,8 @@ mod world;
 
 use codec::CodecArg;
 use events::{Finished, ModelFile, Spent, Started};
-use plan::{DropPlan, TaskInput, TrainingArgs};
+use plan::{DropPlan, TaskInput};
+pub(crate) use plan::{TrainingArgs, clip_range, max_weight};
 use privacy::PrivacyArg;
 use rounds::{Last, Rounds, blocking};
 use server::ServerArgs;

@@ -167,7 +167,7 @@ impl TaskInput<'_> {
 }
 
 /// How far one coordinate moves in a round at most: generous, since a clipped update is a biased one.
-fn clip_range(source: Source) -> f32 {
+pub(crate) fn clip_range(source: Source) -> f32 {
     match source {
         Source::Synthetic | Source::Text => 4.0,
         Source::Mnist => 1.0,
@@ -175,7 +175,7 @@ fn clip_range(source: Source) -> f32 {
 }
 
 /// Updates weigh as many as their examples, as far as the sum of all participants leaves room.
-fn max_weight(most_examples: usize, participants: u32) -> u32 {
+pub(crate) fn max_weight(most_examples: usize, participants: u32) -> u32 {
     let room = (u32::MAX >> 1) / LEVELS / participants.max(1);
     u32::try_from(most_examples).unwrap_or(u32::MAX).clamp(1, room.max(1))
 }

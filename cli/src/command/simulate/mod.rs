@@ -1,0 +1,255 @@
+//! `tributary simulate`: thousands of devices under virtual time, with the coordinator and the participants of every day.
+//!
+//! What is told on stdout follows from the flags alone, so that it can be compared; how fast this machine was goes to stderr.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use simulation::{Experiment, Progress, Report, SimulationError};
+
+use crate::command::demo::TrainingArgs;
+use crate::data::Model;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{Output, duration, number};
+
+mod chart;
+mod devices;
+mod plan;
+mod table;
+
+use devices::DeviceArgs;
+use plan::{Mode, SimulatedData};
+
+/// What to simulate.
+#[derive(clap::Args)]
+pub(crate) struct Simulate {
+    /// Devices that are enrolled
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    population: u32,
+    /// Updates that a round aims at
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    cohort: u32,
+    /// Rounds to run
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    rounds: u32,
+    #[command(flatten)]
+    data: SimulatedData,
+    /// Model to train [default: linear for synthetic, mlp for mnist]
+    #[arg(long, value_enum)]
+    model: Option<Model>,
+    #[command(flatten)]
+    training: TrainingArgs,
+    /// How cohorts are drawn: a selector's name, or a table as in a task file, for example '{"oort":{}}'
+    #[arg(long, default_value = "uniform")]
+    selector: String,
+    /// How rounds follow each other
+    #[arg(long, default_value = "sync")]
+    mode: Mode,
+    /// Devices drawn beyond the cohort, as a part of it, because some will not report
+    #[arg(long, default_value_t = 0.3)]
+    over_selection: f64,
+    /// How long a round waits for updates, in virtual seconds
+    #[arg(long, default_value_t = 600, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(30..=2_592_000))]
+    deadline: u64,
+    /// Let the coordinator read every update: no secure aggregation
+    #[arg(long)]
+    insecure_aggregation: bool,
+    #[command(flatten)]
+    devices: DeviceArgs,
+    /// Everything random derives from it, keys included
+    #[arg(long, default_value_t = 42)]
+    seed: u64,
+    /// Score the model after so many rounds, and after the last
+    #[arg(long, default_value_t = 1, value_name = "ROUNDS", value_parser = clap::value_parser!(u32).range(1..))]
+    evaluate_every: u32,
+    /// Stop once a scored model gets this part of the test data right
+    #[arg(long, value_name = "ACCURACY")]
+    until_accuracy: Option<f64>,
+    /// Stop after so many virtual hours
+    #[arg(long, default_value_t = 168, value_parser = clap::value_parser!(u64).range(1..=8760))]
+    hours: u64,
+    /// Threads that train; they change nothing but the speed [default: one per core]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Option<u32>,
+    /// Draw accuracy against virtual time and against bytes
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+/// What is answered to programs.
+#[derive(Serialize)]
+struct Answer<'a> {
+    seed: u64,
+    cohort: u32,
+    data: &'a str,
+    model: &'a str,
+    secure_aggregation: bool,
+    selection: &'a federation::task::SelectionSpec,
+    devices: &'a simulation::DeviceModel,
+    #[serde(flatten)]
+    report: &'a Report,
+}
+
+impl Simulate {
+    pub(super) async fn run(self, output: Output) -> Outcome {
+        if self.until_accuracy.is_some_and(|accuracy| !(0.0..=1.0).contains(&accuracy)) {
+            return Err(Failure::new(Exit::Usage, "--until-accuracy is a part of the test data, between 0 and 1"));
+        }
+        // It has a runtime of its own, whose threads must not be this one's.
+        let done = tokio::task::spawn_blocking(move || self.simulate(output));
+        tokio::select! {
+            done = done => done.map_err(Failure::because(Exit::Internal, "the simulation ended badly"))?,
+            () = crate::signal::shutdown() => Err(Failure::new(Exit::Round, "the simulation was interrupted")),
+        }
+    }
+
+    fn simulate(self, output: Output) -> Outcome {
+        let (experiment, description) = self.experiment()?;
+        let kind = experiment.architecture.kind();
+        output.line(format!("Devices      {}, {}", number(self.population.into()), self.devices));
+        output.line(format!("Data         {description}"));
+        output.line(format!("Model        {kind}, seed {}", self.seed));
+        output.line("");
+        let live = Live::new(output, self.population);
+        let stopwatch = Stopwatch::start();
+        let mut enrolled = Duration::ZERO;
+        let report = simulation::run(&experiment, &mut |progress| {
+            if let Progress::Enrolled(_) = progress {
+                enrolled = stopwatch.elapsed();
+            }
+            live.show(&progress);
+        })
+        .map_err(failure)?;
+        live.finish();
+        let took = stopwatch.elapsed();
+        if let Some(path) = &self.svg {
+            let svg = chart::draw(&report, &description);
+            std::fs::write(path, svg)
+                .map_err(Failure::because(Exit::Io, format!("cannot write {}", path.display())))?;
+        }
+        let task = &experiment.task;
+        let answer = Answer {
+            seed: self.seed,
+            cohort: self.cohort,
+            data: &description,
+            model: kind,
+            secure_aggregation: task.secure_aggregation.enabled,
+            selection: &task.selection,
+            devices: &experiment.devices,
+            report: &report,
+        };
+        output.answer(&answer, || table::summary(&report));
+        let worked = took.saturating_sub(enrolled);
+        let rate = report.trainings as f64 / worked.as_secs_f64().max(1e-9);
+        output.note(format!(
+            "This machine: {} enrolments in {}, then {} trainings in {} on {} threads: {rate:.0} a second{}.",
+            number(self.population.into()),
+            duration(enrolled),
+            number(report.trainings),
+            duration(worked),
+            experiment.threads,
+            peak_memory()
+                .map_or_else(String::new, |bytes| format!("; {} of memory at most", crate::output::bytes(bytes))),
+        ));
+        Ok(())
+    }
+
+    fn experiment(&self) -> Outcome<(Experiment, String)> {
+        let dealt = self.data.deal(self.population, self.seed)?;
+        let architecture = dealt.architecture(self.model)?;
+        let task = plan::task(self, &architecture, dealt.most_examples, &dealt.description)?;
+        let threads = self.threads.map_or_else(cores, |threads| threads as usize);
+        let experiment = Experiment {
+            population: self.population,
+            devices: self.devices.model(),
+            data: dealt.data,
+            architecture,
+            task,
+            seed: self.seed,
+            threads,
+            evaluate_every: self.evaluate_every,
+            until_accuracy: self.until_accuracy,
+            limit: Duration::from_secs(self.hours * 3600),
+        };
+        Ok((experiment, dealt.description))
+    }
+}
+
+/// What a person sees while it runs.
+struct Live {
+    output: Output,
+    bar: ProgressBar,
+    population: u32,
+}
+
+impl Live {
+    fn new(output: Output, population: u32) -> Self {
+        let bar = if output.is_live() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
+            bar.set_style(style);
+        }
+        bar.enable_steady_tick(Duration::from_millis(120));
+        output.line(table::headings());
+        Self { output, bar, population }
+    }
+
+    fn show(&self, progress: &Progress<'_>) {
+        match progress {
+            Progress::Enrolled(count) => {
+                self.bar.set_message(format!("{count} of {} devices enrolled", self.population));
+            }
+            Progress::Running { round, elapsed, updates } => self.bar.set_message(format!(
+                "round {round}  {} of virtual time  {} updates",
+                duration(*elapsed),
+                number(*updates)
+            )),
+            Progress::Round(round) => self.bar.suspend(|| self.output.line(table::row(round))),
+        }
+    }
+
+    fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Real time, for what is said of this machine.
+struct Stopwatch(Instant);
+
+impl Stopwatch {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the speed of this machine is measured here, and nothing follows from it"
+    )]
+    fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+/// The most memory this process ever had, where the system tells.
+fn peak_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+fn failure(error: SimulationError) -> Failure {
+    let exit = match &error {
+        SimulationError::Invalid(_) | SimulationError::Refused(_) => Exit::Usage,
+        SimulationError::Data(_) => Exit::Data,
+        SimulationError::Coordinator(_) => Exit::Server,
+        SimulationError::Participant { .. } => Exit::Training,
+        SimulationError::Threads(_) => Exit::Internal,
+    };
+    Failure::new(exit, error)
+}

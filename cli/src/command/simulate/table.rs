@@ -1,0 +1,138 @@
+//! The simulation in words: a row for each round, and what came of all of them.
+
+use std::time::Duration;
+
+use simulation::{Report, RoundReport};
+use wire::RoundState;
+
+use crate::output::{bytes, duration, number};
+
+const COLUMNS: [(&str, usize); 11] = [
+    ("ROUND", 5),
+    ("STATE", 9),
+    ("AT", 12),
+    ("TOOK", 12),
+    ("COHORT", 6),
+    ("REPORTED", 8),
+    ("DROPPED", 7),
+    ("UP", 8),
+    ("DOWN", 8),
+    ("TRAIN LOSS", 10),
+    ("ACCURACY", 8),
+];
+
+pub(super) fn headings() -> String {
+    line(COLUMNS.map(|(heading, _)| heading.to_owned()))
+}
+
+pub(super) fn row(round: &RoundReport) -> String {
+    let state = round.failure.map_or_else(|| round.state.to_string(), |why| format!("{}: {why}", round.state));
+    line([
+        round.number.to_string(),
+        state,
+        seconds(round.ended_at),
+        seconds(round.seconds),
+        round.cohort.to_string(),
+        round.reported.to_string(),
+        round.dropped.to_string(),
+        bytes(round.bytes_up),
+        bytes(round.bytes_down),
+        round.metrics.get("train_loss").map_or_else(String::new, |loss| format!("{loss:.4}")),
+        round.accuracy.map_or_else(String::new, |accuracy| format!("{:.2} %", 100.0 * accuracy)),
+    ])
+}
+
+/// What came of it, in a few lines.
+pub(super) fn summary(report: &Report) -> String {
+    let mut lines = vec![String::new()];
+    let mut say = |what: &str, words: String| lines.push(format!("{what:<13}{words}"));
+    let failed = match report.rounds_failed {
+        0 => String::new(),
+        failed => format!(", {failed} attempts failed"),
+    };
+    say(
+        "Rounds",
+        format!(
+            "{} in {} of virtual time, {:.1} an hour{failed}",
+            number(report.rounds_completed.into()),
+            seconds(report.seconds),
+            report.rounds_per_hour
+        ),
+    );
+    if let Some(last) = report.curve.last() {
+        say(
+            "Model",
+            format!("accuracy {:.2} %, loss {:.4} on data nobody trained on", 100.0 * last.accuracy, last.loss),
+        );
+    }
+    if let Some(reached) = report.reached {
+        let when = seconds(reached.seconds);
+        let accuracy = 100.0 * reached.accuracy;
+        say(
+            "Reached",
+            format!("{accuracy:.2} % in round {}, after {when} and {}", reached.round, bytes(reached.bytes)),
+        );
+    }
+    say("Bytes", format!("{} from devices, {} to devices", bytes(report.bytes_up), bytes(report.bytes_down)));
+    say(
+        "Work",
+        format!(
+            "{} trainings, {} updates accepted; devices vanished {} times",
+            number(report.trainings),
+            number(report.updates),
+            number(report.vanished)
+        ),
+    );
+    let phase = |state: RoundState| report.waiting.phases.get(state.as_str()).copied().unwrap_or_default();
+    let share = |part: f64| 100.0 * part / report.seconds.max(1e-9);
+    let [_, median, late] = report.waiting.update_quantiles;
+    say(
+        "Waiting",
+        format!(
+            "rounds spent {:.0} % of the time on finding participants, {:.0} % on their updates",
+            share(phase(RoundState::Selecting)),
+            share(phase(RoundState::Collecting))
+        ),
+    );
+    say(
+        "",
+        format!(
+            "an update lay {} (median; 90 %: {}) until its round ended: {:.0} % of its participant's time",
+            seconds(median),
+            seconds(late),
+            100.0 * report.waiting.idle_share
+        ),
+    );
+    let participation = &report.participation;
+    let [least, _, median, high, most] = participation.quantiles;
+    say(
+        "Fairness",
+        format!(
+            "Jain index {:.3}; updates of a device: {least} to {most}, median {median}, 90 % have at most {high}; none of {}",
+            participation.jain,
+            number(participation.never.into())
+        ),
+    );
+    if let Some(sha256) = report.model_sha256 {
+        say("Digest", format!("sha256 {sha256}"));
+    }
+    if let Some(why) = &report.stopped {
+        say("Stopped", why.clone());
+    }
+    lines.join("\n")
+}
+
+fn seconds(seconds: f64) -> String {
+    duration(Duration::try_from_secs_f64(seconds).unwrap_or_default())
+}
+
+fn line(cells: [String; COLUMNS.len()]) -> String {
+    let mut line = String::new();
+    for (cell, (heading, width)) in cells.iter().zip(COLUMNS) {
+        match heading {
+            "STATE" => line.push_str(&format!("{cell:<width$}  ")),
+            _ => line.push_str(&format!("{cell:>width$}  ")),
+        }
+    }
+    line.trim_end().to_owned()
+}

@@ -1,0 +1,89 @@
+//! Virtual time: one clock for the coordinator and for every participant, which only the [`crate::world`] moves.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use client_sdk::clock::Now;
+use federation::time::{Clock, Timestamp};
+
+/// When every simulation begins by the calendar: Monday, 16 June 2025, 00:00 UTC.
+const START: Timestamp = Timestamp(1_750_032_000_000);
+
+/// Microseconds since the simulation began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Moment(pub(crate) u64);
+
+impl Moment {
+    /// So much later, saturating.
+    pub(crate) fn plus(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)))
+    }
+
+    /// How long ago `earlier` was; zero if it lies ahead.
+    pub(crate) fn since(self, earlier: Self) -> Duration {
+        Duration::from_micros(self.0.saturating_sub(earlier.0))
+    }
+
+    /// Since the simulation began.
+    pub(crate) fn elapsed(self) -> Duration {
+        Duration::from_micros(self.0)
+    }
+
+    /// At the first microsecond that is not before `elapsed`.
+    pub(crate) fn at(elapsed: Duration) -> Self {
+        Self(u64::try_from(elapsed.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX))
+    }
+
+    /// When the calendar shows `timestamp`; the beginning if that was before.
+    pub(crate) fn of(timestamp: Timestamp) -> Self {
+        Self::default().plus(timestamp.since(START))
+    }
+}
+
+/// The clock.
+#[derive(Debug, Default)]
+pub(crate) struct VirtualClock(AtomicU64);
+
+impl VirtualClock {
+    /// The time now.
+    pub(crate) fn moment(&self) -> Moment {
+        Moment(self.0.load(Ordering::SeqCst))
+    }
+
+    /// Moves on; never back.
+    pub(crate) fn advance(&self, to: Moment) {
+        self.0.fetch_max(to.0, Ordering::SeqCst);
+    }
+
+    /// The time as a participant is told it.
+    pub(crate) fn participant_now(&self) -> Now {
+        Self::at(self.moment())
+    }
+
+    /// A time as a participant is told it.
+    pub(crate) fn at(moment: Moment) -> Now {
+        Now { elapsed: moment.elapsed(), wall: START.plus(moment.elapsed()) }
+    }
+}
+
+impl Clock for VirtualClock {
+    fn now(&self) -> Timestamp {
+        START.plus(self.moment().elapsed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_sides_see_the_same_time_and_it_never_goes_back() {
+        let clock = VirtualClock::default();
+        clock.advance(Moment::default().plus(Duration::from_millis(2500)));
+        clock.advance(Moment::default());
+        assert_eq!(clock.now().since(START), Duration::from_millis(2500));
+        assert_eq!(clock.participant_now(), Now { elapsed: Duration::from_millis(2500), wall: clock.now() });
+        assert_eq!(Moment::of(clock.now()), clock.moment());
+        assert_eq!(Moment::at(Duration::from_nanos(1001)), Moment(2));
+    }
+}

@@ -1,0 +1,50 @@
+//! What is going to happen, earliest first; what is due at the same moment happens in the order in which it was planned.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+use crate::clock::Moment;
+use crate::operation::Operation;
+
+/// Operations in the order of time.
+#[derive(Default)]
+pub(crate) struct Queue {
+    order: BinaryHeap<Reverse<(Moment, u64)>>,
+    operations: HashMap<u64, Operation>,
+    planned: u64,
+}
+
+impl Queue {
+    /// Plans an operation.
+    pub(crate) fn plan(&mut self, at: Moment, operation: Operation) {
+        self.planned += 1;
+        self.order.push(Reverse((at, self.planned)));
+        self.operations.insert(self.planned, operation);
+    }
+
+    /// Takes the next one out, with its time.
+    pub(crate) fn next(&mut self) -> Option<(Moment, Operation)> {
+        let Reverse((at, number)) = self.order.pop()?;
+        Some((at, self.operations.remove(&number)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn earlier_first_and_then_as_planned() {
+        let mut queue = Queue::default();
+        for (at, device) in [(5, 1), (3, 2), (5, 3), (3, 4)] {
+            queue.plan(Moment(at), Operation::Return { device });
+        }
+        let order: Vec<_> = std::iter::from_fn(|| queue.next())
+            .map(|(at, operation)| match operation {
+                Operation::Return { device } => (at.0, device),
+                _ => unreachable!(),
+            })
+            .collect();
+        assert_eq!(order, [(3, 2), (3, 4), (5, 1), (5, 3)]);
+    }
+}

@@ -1,0 +1,323 @@
+//! Watches the rounds as an operator would, has the published models scored, and keeps the books.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use client_sdk::Dataset;
+use client_sdk::models::Architecture;
+use client_sdk::train::{self, Device as Processor, Evaluation};
+use federation::time::Timestamp;
+use learning::{Layout, checkpoint};
+use wire::inspect::{RoundView, TaskView};
+use wire::task::{TaskStatus, TrainingPlan};
+use wire::{RoundState, TaskId, route};
+
+use crate::clock::Moment;
+use crate::network::Network;
+use crate::report::{Participation, Point, Report, RoundReport, WaitingLedger};
+use crate::training::{Job, Pool};
+use crate::{Experiment, Progress, SimulationError};
+
+/// The books.
+pub(crate) struct Rounds {
+    task: TaskId,
+    count: u32,
+    population: u32,
+    plan: TrainingPlan,
+    architecture: Architecture,
+    layout: Arc<Layout>,
+    test: Arc<Dataset>,
+    evaluate_every: u32,
+    until_accuracy: Option<f64>,
+    /// The round that is watched, and its attempt that was booked last.
+    number: u32,
+    booked: u32,
+    completed: u32,
+    failed: u32,
+    is_over: bool,
+    stopped: Option<String>,
+    /// What participants sent and received, in all and at the end of the last round.
+    carried: (u64, u64),
+    carried_before: (u64, u64),
+    trainings: u64,
+    updates: u64,
+    vanished: u64,
+    /// Accepted updates of rounds that have not ended: when their participants were assigned and when they reported.
+    reports: HashMap<(u32, u32), Vec<(Moment, Moment)>>,
+    waiting: WaitingLedger,
+    ended: Vec<RoundReport>,
+    curve: Vec<Point>,
+    reached: Option<Point>,
+    /// The model that is being scored: of the last one in `ended`, or the first of all.
+    scoring: Option<Scoring>,
+    model: Option<wire::Digest>,
+    last_at: Moment,
+}
+
+/// A model is being scored while the world goes on.
+struct Scoring {
+    round: u32,
+    at: Moment,
+    bytes: u64,
+    job: Job<Result<Evaluation, String>>,
+}
+
+impl Rounds {
+    pub(crate) fn new(experiment: &Experiment, task: TaskId) -> Result<Self, SimulationError> {
+        let layout = experiment.architecture.layout().map_err(|error| SimulationError::Invalid(error.to_string()))?;
+        Ok(Self {
+            task,
+            count: experiment.task.rounds.count,
+            population: experiment.population,
+            plan: experiment.task.training.clone(),
+            architecture: experiment.architecture.clone(),
+            layout: Arc::new(layout),
+            test: experiment.data.test(),
+            evaluate_every: experiment.evaluate_every,
+            until_accuracy: experiment.until_accuracy,
+            number: 1,
+            booked: 0,
+            completed: 0,
+            failed: 0,
+            is_over: false,
+            stopped: None,
+            carried: (0, 0),
+            carried_before: (0, 0),
+            trainings: 0,
+            updates: 0,
+            vanished: 0,
+            reports: HashMap::new(),
+            waiting: WaitingLedger::default(),
+            ended: Vec::new(),
+            curve: Vec::new(),
+            reached: None,
+            scoring: None,
+            model: None,
+            last_at: Moment::default(),
+        })
+    }
+
+    /// Examples that a device works through in a round, given how many it has.
+    pub(crate) fn examples_of_a_training(&self, examples: u64) -> u64 {
+        match self.plan.steps {
+            Some(steps) => u64::from(steps) * u64::from(self.plan.batch_size).min(examples),
+            None => u64::from(self.plan.epochs) * examples,
+        }
+    }
+
+    /// A device has trained.
+    pub(crate) fn trained(&mut self) {
+        self.trainings += 1;
+    }
+
+    /// A device has vanished from its round.
+    pub(crate) fn vanished(&mut self) {
+        self.vanished += 1;
+    }
+
+    /// A participant of this attempt has its receipt.
+    pub(crate) fn reported(&mut self, attempt: (u32, u32), assigned: Moment, now: Moment) {
+        self.updates += 1;
+        self.reports.entry(attempt).or_default().push((assigned, now));
+    }
+
+    /// Participants sent and received so much.
+    pub(crate) fn carried(&mut self, up: u64, down: u64) {
+        self.carried.0 += up;
+        self.carried.1 += down;
+    }
+
+    /// Whether there is nothing left to wait for.
+    pub(crate) fn are_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Ends it early.
+    pub(crate) fn stop(&mut self, why: String) {
+        self.is_over = true;
+        self.stopped = Some(why);
+    }
+
+    /// Has the first model scored.
+    pub(crate) async fn begin(&mut self, network: &Network, pool: &Pool) -> Result<(), SimulationError> {
+        self.score(network, pool, 0, 0, Moment::default()).await
+    }
+
+    /// Books the attempts that have ended since the last look.
+    pub(crate) async fn look(
+        &mut self,
+        network: &Network,
+        pool: &Pool,
+        now: Moment,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<(), SimulationError> {
+        progress(Progress::Running { round: self.number, elapsed: now.elapsed(), updates: self.updates });
+        while !self.is_over {
+            let path = route::fill(route::ROUND, &[&self.task, &self.number]);
+            let Some(view) = network.look::<RoundView>(&path).await? else { break };
+            if !view.state.is_terminal() || view.attempt <= self.booked {
+                break;
+            }
+            self.book(network, pool, view, now, progress).await?;
+        }
+        Ok(())
+    }
+
+    async fn book(
+        &mut self,
+        network: &Network,
+        pool: &Pool,
+        view: RoundView,
+        now: Moment,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<(), SimulationError> {
+        // What was scored meanwhile belongs to the round before.
+        self.settle(progress);
+        let (number, attempt, spent, state) = (view.number, view.attempt, view.spent, view.state);
+        let model = view.model.clone();
+        let ended_at = Moment::of(view.ended_at.unwrap_or(Timestamp(i64::MAX))).min(now);
+        for (assigned, reported) in self.reports.remove(&(number, attempt)).unwrap_or_default() {
+            self.waiting.add(seconds(ended_at.since(assigned)), seconds(ended_at.since(reported)));
+        }
+        let round = self.round_report(view, ended_at);
+        self.ended.push(round);
+        self.last_at = ended_at;
+        if state == RoundState::Completed {
+            self.completed += 1;
+            self.model = model.as_ref().map(|model| model.sha256);
+            let is_last = self.completed == self.count;
+            let version = model.map(|model| model.version);
+            match version.filter(|_| is_last || self.completed.is_multiple_of(self.evaluate_every)) {
+                Some(version) => self.score(network, pool, number, version, ended_at).await?,
+                None => self.tell_last(progress),
+            }
+            self.is_over |= is_last;
+        } else {
+            self.failed += 1;
+            self.tell_last(progress);
+            self.check_active(network).await?;
+        }
+        if state == RoundState::Completed || spent {
+            self.number += 1;
+            self.booked = 0;
+        } else {
+            self.booked = attempt;
+        }
+        Ok(())
+    }
+
+    fn round_report(&mut self, view: RoundView, ended_at: Moment) -> RoundReport {
+        let (up, down) = self.carried;
+        let (up_before, down_before) = std::mem::replace(&mut self.carried_before, self.carried);
+        let phase = |phase: &wire::inspect::PhaseView| {
+            let ended = phase.ended_at.unwrap_or(phase.started_at);
+            (phase.state.as_str(), seconds(ended.since(phase.started_at)))
+        };
+        RoundReport {
+            number: view.number,
+            attempt: view.attempt,
+            state: view.state,
+            failure: view.failure,
+            ended_at: seconds(ended_at.elapsed()),
+            seconds: view.seconds,
+            phases: view.phases.iter().filter(|phase| !phase.state.is_terminal()).map(phase).collect(),
+            cohort: view.cohort,
+            reported: view.reported,
+            dropped: view.dropped,
+            bytes_up: up - up_before,
+            bytes_down: down - down_before,
+            metrics: view.metrics.into_iter().map(|(name, metric)| (name, metric.value)).collect(),
+            accuracy: None,
+            loss: None,
+        }
+    }
+
+    /// A task that was paused, for too many failures, makes no further round.
+    async fn check_active(&mut self, network: &Network) -> Result<(), SimulationError> {
+        let path = route::fill(route::TASK, &[&self.task]);
+        if let Some(task) = network.look::<TaskView>(&path).await?
+            && task.summary.status != TaskStatus::Active
+        {
+            let why = task.history.last().and_then(|change| change.detail.clone()).unwrap_or_default();
+            self.stop(format!("the task is {}: {why}", task.summary.status));
+        }
+        Ok(())
+    }
+
+    /// Begins to score a version.
+    async fn score(
+        &mut self,
+        network: &Network,
+        pool: &Pool,
+        round: u32,
+        version: u32,
+        at: Moment,
+    ) -> Result<(), SimulationError> {
+        let file = network.download(&route::model_parameters(self.task, version)).await?;
+        let (architecture, layout, test) =
+            (self.architecture.clone(), Arc::clone(&self.layout), Arc::clone(&self.test));
+        let job = pool.start(move || {
+            let parameters = checkpoint::read(&file, &layout).map_err(|error| error.to_string())?;
+            train::evaluate(&architecture, &parameters, test.examples(), &Processor::Cpu)
+                .map_err(|error| error.to_string())
+        });
+        self.scoring = Some(Scoring { round, at, bytes: self.carried.0 + self.carried.1, job });
+        Ok(())
+    }
+
+    /// Takes the score that was begun last.
+    fn settle(&mut self, progress: &mut dyn FnMut(Progress<'_>)) {
+        let Some(Scoring { round, at, bytes, job }) = self.scoring.take() else { return };
+        // A model whose loss is no number has no score.
+        if let Some(Ok(Evaluation { loss, accuracy, .. })) = job.finish() {
+            let point = Point { round, seconds: seconds(at.elapsed()), bytes, accuracy, loss };
+            self.curve.push(point);
+            if self.until_accuracy.is_some_and(|wanted| accuracy >= wanted) && self.reached.is_none() {
+                self.reached = Some(point);
+                self.is_over = true;
+            }
+            if let Some(last) = self.ended.last_mut().filter(|_| round > 0) {
+                (last.accuracy, last.loss) = (Some(accuracy), Some(loss));
+            }
+        }
+        if round > 0 {
+            self.tell_last(progress);
+        }
+    }
+
+    fn tell_last(&self, progress: &mut dyn FnMut(Progress<'_>)) {
+        if let Some(last) = self.ended.last() {
+            progress(Progress::Round(last));
+        }
+    }
+
+    /// Closes the books. `updates` are those accepted of each device.
+    pub(crate) fn report(mut self, now: Moment, updates: Vec<u32>, progress: &mut dyn FnMut(Progress<'_>)) -> Report {
+        self.settle(progress);
+        let end = seconds(if self.stopped.is_some() { now } else { self.last_at }.elapsed());
+        Report {
+            population: self.population,
+            rounds_completed: self.completed,
+            rounds_failed: self.failed,
+            seconds: end,
+            rounds_per_hour: if end > 0.0 { f64::from(self.completed) * 3600.0 / end } else { 0.0 },
+            bytes_up: self.carried.0,
+            bytes_down: self.carried.1,
+            trainings: self.trainings,
+            updates: self.updates,
+            vanished: self.vanished,
+            waiting: self.waiting.finish(&self.ended),
+            participation: Participation::of(updates),
+            curve: self.curve,
+            reached: self.reached,
+            rounds: self.ended,
+            model_sha256: self.model,
+            stopped: self.stopped,
+        }
+    }
+}
+
+fn seconds(duration: Duration) -> f64 {
+    duration.as_secs_f64()
+}

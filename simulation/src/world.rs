@@ -1,0 +1,522 @@
+//! The world: one clock, one queue of operations, the coordinator and all devices.
+//!
+//! The loop takes the earliest operation, moves the clock there and performs it. Requests reach the coordinator one at a time
+//! and in the order of virtual time, so nothing depends on how threads run; only training runs beside it.
+
+use std::collections::{BTreeSet, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use client_sdk::conditions::Readiness;
+use client_sdk::participant::machine::{Action, Input, Request};
+use client_sdk::participant::{Contribution, Event, Work, WorkError};
+use client_sdk::train::Device as Processor;
+use client_sdk::{CandleTrainer, Dataset};
+use coordinator::config::Config;
+use coordinator::random::Random;
+use coordinator::{Coordinator, Parts};
+use futures_util::FutureExt as _;
+use store::{WakeEvent, WakeSubscription};
+use wire::admin::{CreateEnrollmentToken, CreateTask, EnrollmentTokenReply, Role};
+use wire::inspect::TaskView;
+use wire::participant::ModelRef;
+use wire::{ParticipantId, TaskId, route};
+use zeroize::Zeroizing;
+
+use crate::chance::{Purpose, stream};
+use crate::clock::{Moment, VirtualClock};
+use crate::device::{Advance, Device, Terms};
+use crate::network::{Network, OpenPoll, Question};
+use crate::operation::Operation;
+use crate::profile::Profile;
+use crate::queue::Queue;
+use crate::rounds::Rounds;
+use crate::training::Pool;
+use crate::{Experiment, Progress, Report, SimulationError};
+
+/// Requests per second that one peer may make: they are all ours.
+const RATE: u32 = 1_000_000;
+/// Longest that certificates may be good for: renewing them is not what is simulated.
+const CERTIFICATE_LIFETIME_S: u64 = 366 * 24 * 3600;
+/// How long participants let a poll be held open. Polls of half a minute would say nothing else, only more often.
+const POLL: Duration = Duration::from_secs(3600);
+/// Devices that are there at the beginning come within this time.
+const ARRIVAL: Duration = Duration::from_secs(10);
+/// What happens within this time is looked at by background work in one go.
+const REST: Duration = Duration::from_millis(100);
+/// Devices enrolled between two reports of progress.
+const ENROLLED: u32 = 250;
+
+/// The world.
+pub(crate) struct World {
+    clock: Arc<VirtualClock>,
+    queue: Queue,
+    coordinator: Coordinator,
+    events: WakeSubscription,
+    network: Network,
+    pool: Pool,
+    terms: Terms,
+    data: Arc<dyn crate::Data>,
+    devices: Vec<Device>,
+    by_id: HashMap<ParticipantId, u32>,
+    /// Devices with a check-in that is held open, and with another poll.
+    idle: BTreeSet<u32>,
+    listening: BTreeSet<u32>,
+    /// When background work looks next.
+    step_at: Option<Moment>,
+    /// When it has something to do even if nothing happens before.
+    deadline: Option<Moment>,
+    rounds: Rounds,
+    limit: Moment,
+}
+
+impl World {
+    /// A coordinator with its task, and all devices enrolled with it.
+    pub(crate) async fn new(
+        experiment: &Experiment,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Self, SimulationError> {
+        check(experiment)?;
+        let clock = Arc::new(VirtualClock::default());
+        let random = Random::new(stream(experiment.seed, Purpose::Coordinator, 0, 0));
+        let parts = Parts { clock: Arc::clone(&clock) as _, random };
+        let coordinator = Coordinator::assemble(&config(), parts).await.map_err(failed)?;
+        let events = coordinator.store.wake().subscribe();
+        let token = coordinator.create_operator_token("simulation", Role::Admin).await.map_err(failed)?.token;
+        let network = Network::new(coordinator.router.clone(), token);
+        let task: TaskView = network.make(route::TASKS, &CreateTask { spec: experiment.task.clone() }).await?;
+        let terms = Terms {
+            seed: experiment.seed,
+            task: experiment.task.name.clone(),
+            secure: experiment.task.secure_aggregation.enabled,
+            model: experiment.devices,
+            wait: POLL,
+        };
+        let mut world = Self {
+            clock,
+            queue: Queue::default(),
+            coordinator,
+            events,
+            network,
+            pool: Pool::new(experiment.threads)?,
+            terms,
+            data: Arc::clone(&experiment.data),
+            devices: Vec::with_capacity(experiment.population as usize),
+            by_id: HashMap::new(),
+            idle: BTreeSet::new(),
+            listening: BTreeSet::new(),
+            step_at: None,
+            deadline: None,
+            rounds: Rounds::new(experiment, task.summary.id)?,
+            limit: Moment::default().plus(experiment.limit),
+        };
+        for index in 0..experiment.population {
+            world.enroll(index, &experiment.devices).await?;
+            if (index + 1).is_multiple_of(ENROLLED) || index + 1 == experiment.population {
+                progress(Progress::Enrolled(index + 1));
+            }
+        }
+        Ok(world)
+    }
+
+    /// Has a new device enrol, over the coordinator's own routes and before time begins, and plans when it is there first.
+    async fn enroll(&mut self, index: u32, model: &crate::DeviceModel) -> Result<(), SimulationError> {
+        let profile = Profile::draw(model, self.terms.seed, index);
+        let mut device = Device::new(index, profile, self.data.examples(index));
+        let body = CreateEnrollmentToken { name: Some(device.name()), ..CreateEnrollmentToken::default() };
+        let token: EnrollmentTokenReply = self.network.make(route::ENROLLMENT_TOKENS, &body).await?;
+        let start = device.start(&self.terms, Some(Zeroizing::new(token.token)));
+        start.map_err(|error| ended(&device, error))?;
+        let mut input = Input::Tick;
+        while let Some(advance) = device.advance(input, self.clock.participant_now(), Readiness::Ready) {
+            input = match advance.action {
+                Action::Send(request @ Request::Enroll(_)) => self.network.ask(None, request).await.input,
+                Action::Finished(Err(error)) => return Err(ended(&device, error)),
+                _ => break,
+            };
+        }
+        device.identify();
+        let Some(peer) = device.peer else { return Err(ended(&device, "its certificate cannot be read")) };
+        self.by_id.insert(peer.participant, index);
+        device.stop();
+        let early = Duration::from_nanos(u64::from(index).wrapping_mul(0x9e37_79b9_7f4a_7c15) % nanos(ARRIVAL));
+        let first = match profile.habits.available_until(Moment::default()) {
+            Some(_) => early,
+            None => profile.habits.until_available(Moment::default()),
+        };
+        self.queue.plan(Moment::at(first), Operation::Return { device: index });
+        self.devices.push(device);
+        Ok(())
+    }
+
+    /// Goes on until the task is over, or what was asked for has come.
+    pub(crate) async fn run(&mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), SimulationError> {
+        self.rounds.begin(&self.network, &self.pool).await?;
+        self.plan_step(Moment::default());
+        while !self.rounds.are_over() {
+            let Some((at, operation)) = self.queue.next() else {
+                return Err(SimulationError::Coordinator("nothing is left to happen".to_owned()));
+            };
+            if at >= self.limit {
+                self.clock.advance(self.limit);
+                self.rounds.stop(format!("{} hours are over", self.limit.elapsed().as_secs() / 3600));
+                break;
+            }
+            self.clock.advance(at);
+            self.perform(operation, progress).await?;
+            self.hear();
+        }
+        Ok(())
+    }
+
+    /// What came of it.
+    pub(crate) fn report(self, progress: &mut dyn FnMut(Progress<'_>)) -> Report {
+        let updates = self.devices.iter().map(|device| device.updates).collect();
+        self.rounds.report(self.clock.moment(), updates, progress)
+    }
+
+    /// Ends the coordinator.
+    pub(crate) async fn stop(&self) {
+        self.coordinator.stop().await;
+    }
+
+    async fn perform(
+        &mut self,
+        operation: Operation,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<(), SimulationError> {
+        match operation {
+            Operation::Step => self.step(progress).await,
+            Operation::Return { device } => {
+                let Self { devices, terms, .. } = self;
+                let device_ref = &mut devices[device as usize];
+                device_ref.start(terms, None).map_err(|error| ended(device_ref, error))?;
+                self.go_on(device, Input::Tick)
+            }
+            Operation::Tick { device, action } if self.is_current(device, action) => self.go_on(device, Input::Tick),
+            Operation::Arrive { device, action, request } if self.is_current(device, action) => {
+                self.arrive(device, request).await;
+                Ok(())
+            }
+            Operation::Fetch { device, action, task, model } if self.is_current(device, action) => {
+                self.fetch(device, task, &model).await;
+                Ok(())
+            }
+            Operation::Answer { device, action, input } if self.is_current(device, action) => {
+                self.go_on(device, *input)
+            }
+            Operation::Computed { device, job } => {
+                let lost = || SimulationError::Threads("a computation ended badly".to_owned());
+                let (participant, advance) = job.finish().ok_or_else(lost)?;
+                self.devices[device as usize].take_back(participant);
+                self.go_where(device, advance)
+            }
+            Operation::Look { device, action } if self.is_current(device, action) => {
+                self.look(device).await;
+                Ok(())
+            }
+            Operation::PollEnds { device, action } if self.is_current(device, action) => {
+                if let Some(poll) = self.close_poll(device) {
+                    self.answer(device, *poll.otherwise, 0);
+                }
+                Ok(())
+            }
+            // About something that the device does no longer.
+            _ => Ok(()),
+        }
+    }
+
+    fn is_current(&self, device: u32, action: u64) -> bool {
+        let device = &self.devices[device as usize];
+        device.action == action
+    }
+
+    /// Tells the participant what happened, and begins what it wants to do next.
+    fn go_on(&mut self, index: u32, input: Input) -> Result<(), SimulationError> {
+        self.close_poll(index);
+        let device = &mut self.devices[index as usize];
+        let readiness = device.readiness(self.clock.moment());
+        let advance = device.advance(input, self.clock.participant_now(), readiness);
+        self.go_where(index, advance)
+    }
+
+    /// Begins what the participant wants to do next.
+    fn go_where(&mut self, index: u32, advance: Option<Advance>) -> Result<(), SimulationError> {
+        let Some(Advance { action, events }) = advance else { return Ok(()) };
+        let now = self.clock.moment();
+        self.devices[index as usize].identify();
+        for event in events {
+            self.observe(index, &event, now);
+        }
+        self.begin(index, action, now)
+    }
+
+    /// Has a thread compute what the participant does at the time `at`, given what has happened by then.
+    fn compute(&mut self, index: u32, at: Moment, happens: impl FnOnce() -> Input + Send + 'static) {
+        let device = &mut self.devices[index as usize];
+        let (now, readiness) = (VirtualClock::at(at), device.readiness(at));
+        let mut participant = device.lend();
+        let job = self.pool.start(move || {
+            let advance = participant.advance(happens(), now, readiness);
+            (participant, advance)
+        });
+        self.queue.plan(at, Operation::Computed { device: index, job });
+    }
+
+    fn observe(&mut self, index: u32, event: &Event, now: Moment) {
+        let device = &mut self.devices[index as usize];
+        device.observe(event, &self.terms, now);
+        match event {
+            Event::Trained { .. } => self.rounds.trained(),
+            Event::Uploaded { place, .. } => {
+                device.updates += 1;
+                let assigned = device.place.map_or(now, |(_, since)| since);
+                self.rounds.reported((place.round, place.attempt), assigned, now);
+            }
+            _ => {}
+        }
+    }
+
+    fn begin(&mut self, index: u32, action: Action, now: Moment) -> Result<(), SimulationError> {
+        let device = &mut self.devices[index as usize];
+        device.action += 1;
+        let number = device.action;
+        let is_of_a_round = match &action {
+            Action::Send(request) => !matches!(request, Request::Enroll(_) | Request::Renew(_) | Request::CheckIn(_)),
+            Action::Fetch { .. } | Action::Train(_) => true,
+            _ => false,
+        };
+        if is_of_a_round && let Some(away) = device.meets_its_fate(&self.terms) {
+            device.stop();
+            self.rounds.vanished();
+            self.queue.plan(now.plus(away), Operation::Return { device: index });
+            return Ok(());
+        }
+        let deadline = device.deadline().map(|deadline| Moment::at(deadline).max(now));
+        let profile = device.profile;
+        let ends = match action {
+            Action::Send(mut request) => {
+                if let Request::CheckIn(request) = &mut request {
+                    // It hangs up when it goes away.
+                    let stays = u64::try_from(profile.stays(now).as_millis()).unwrap_or(u64::MAX);
+                    request.wait_ms = request.wait_ms.min(stays);
+                }
+                let arrives = now.plus(profile.upload(Network::size(&request)));
+                self.queue.plan(arrives, Operation::Arrive { device: index, action: number, request });
+                None
+            }
+            Action::Fetch { task, model, .. } => {
+                let arrives = now.plus(profile.upload(0));
+                self.queue.plan(arrives, Operation::Fetch { device: index, action: number, task, model });
+                None
+            }
+            Action::Train(work) => {
+                let ends = now.plus(profile.training(self.rounds.examples_of_a_training(device.examples)));
+                // Who cannot end in time leaves the round then, and need not really train.
+                if deadline.is_none_or(|deadline| ends < deadline) {
+                    let data = Arc::clone(&self.data);
+                    self.compute(index, ends, move || Input::Trained(train(&work, &*data, index)));
+                    return Ok(());
+                }
+                None
+            }
+            Action::WaitUntil(elapsed) => Some(Moment::at(elapsed).max(now)),
+            // The task is over for it.
+            Action::Finished(Ok(_)) => {
+                device.stop();
+                None
+            }
+            Action::Finished(Err(error)) => return Err(ended(device, error)),
+            // Records are kept and loaded at once.
+            Action::Persist(_) | Action::Load(_) => None,
+        };
+        for at in ends.into_iter().chain(deadline) {
+            self.queue.plan(at, Operation::Tick { device: index, action: number });
+        }
+        Ok(())
+    }
+
+    /// A request for a model is at the coordinator.
+    async fn fetch(&mut self, index: u32, task: TaskId, model: &ModelRef) {
+        let device = &self.devices[index as usize];
+        let told = self.network.fetch(device.peer, task, model).await;
+        let now = self.clock.moment();
+        match told {
+            Ok(file) => {
+                let bytes = file.bytes().len() as u64;
+                self.rounds.carried(0, bytes);
+                let comes = now.plus(device.profile.download(bytes));
+                // Who cannot have it in time leaves the round then.
+                if device.deadline().is_none_or(|deadline| comes < Moment::at(deadline)) {
+                    self.compute(index, comes, move || Input::Given(file));
+                }
+            }
+            Err(error) => self.answer(index, Input::Fetched { have: Vec::new(), result: Err(error) }, 0),
+        }
+    }
+
+    /// A request is at the coordinator.
+    async fn arrive(&mut self, index: u32, request: Request) {
+        let exchange = self.network.ask(self.devices[index as usize].peer, request).await;
+        self.rounds.carried(exchange.up, exchange.down);
+        match exchange.open {
+            None => self.answer(index, exchange.input, exchange.down),
+            Some((question, wait)) => {
+                match question {
+                    Question::CheckIn(_) => self.idle.insert(index),
+                    Question::Announcement { .. } => self.listening.insert(index),
+                };
+                let device = &mut self.devices[index as usize];
+                let until = self.clock.moment().plus(wait);
+                device.poll = Some(OpenPoll { question, until, otherwise: Box::new(exchange.input) });
+                let ends = Operation::PollEnds { device: index, action: device.action };
+                self.queue.plan(until, ends);
+            }
+        }
+    }
+
+    /// Asks once more what a poll waits for.
+    async fn look(&mut self, index: u32) {
+        let device = &self.devices[index as usize];
+        let Some(poll) = &device.poll else { return };
+        let left = poll.until.since(self.clock.moment());
+        let exchange = self.network.ask_again(device.peer, poll.question.clone(), left).await;
+        if exchange.open.is_none() {
+            self.close_poll(index);
+            self.rounds.carried(0, exchange.down);
+            self.answer(index, exchange.input, exchange.down);
+        }
+    }
+
+    fn close_poll(&mut self, index: u32) -> Option<OpenPoll> {
+        self.idle.remove(&index);
+        self.listening.remove(&index);
+        self.devices[index as usize].poll.take()
+    }
+
+    /// An answer is on its way to the device.
+    fn answer(&mut self, index: u32, input: Input, bytes: u64) {
+        let device = &self.devices[index as usize];
+        let at = self.clock.moment().plus(device.profile.download(bytes));
+        let input = Box::new(input);
+        self.queue.plan(at, Operation::Answer { device: index, action: device.action, input });
+    }
+
+    /// Has polls answered that the coordinator would call, and background work look where it would wake.
+    fn hear(&mut self) {
+        let now = self.clock.moment();
+        while let Some(Some(event)) = self.events.next().now_or_never() {
+            match event {
+                WakeEvent::Work => self.plan_step(now.plus(REST)),
+                WakeEvent::Assigned(participants) => {
+                    for participant in participants.iter() {
+                        if let Some(device) = self.by_id.get(participant).copied().filter(|d| self.idle.contains(d)) {
+                            self.plan_look(device, now);
+                        }
+                    }
+                }
+                WakeEvent::Round(_) => self.look_all(now, |world| &world.listening),
+                WakeEvent::Opened(_) => self.look_all(now, |world| &world.idle),
+                WakeEvent::Task(_) | WakeEvent::Lost => {
+                    self.plan_step(now.plus(REST));
+                    self.look_all(now, |world| &world.idle);
+                    self.look_all(now, |world| &world.listening);
+                }
+            }
+        }
+    }
+
+    fn look_all(&mut self, now: Moment, who: impl Fn(&Self) -> &BTreeSet<u32>) {
+        for device in who(self).iter().copied().collect::<Vec<_>>() {
+            self.plan_look(device, now);
+        }
+    }
+
+    fn plan_look(&mut self, device: u32, now: Moment) {
+        let action = self.devices[device as usize].action;
+        self.queue.plan(now, Operation::Look { device, action });
+    }
+
+    fn plan_step(&mut self, at: Moment) {
+        if self.step_at.is_none_or(|planned| at < planned) {
+            self.step_at = Some(at);
+            self.queue.plan(at, Operation::Step);
+        }
+    }
+
+    /// Background work does what is due.
+    async fn step(&mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), SimulationError> {
+        let now = self.clock.moment();
+        // An earlier one took the place of this.
+        if self.step_at != Some(now) {
+            return Ok(());
+        }
+        self.step_at = None;
+        let engine = self.coordinator.engine.clone();
+        let steps = engine.step_all().await.map_err(failed)?;
+        // Deadlines follow from the state of rounds, which nothing but steps changes.
+        if steps > 0 || self.deadline.is_none_or(|deadline| deadline <= now) {
+            let deadline = engine.next_deadline().await.map_err(failed)?;
+            self.deadline = deadline.map(|deadline| Moment::of(deadline).max(Moment(now.0 + 1)));
+        }
+        if let Some(deadline) = self.deadline {
+            self.plan_step(deadline);
+        }
+        if steps > 0 {
+            // Those that call participants hear of it before the next request comes.
+            tokio::task::yield_now().await;
+            self.rounds.look(&self.network, &self.pool, now, progress).await?;
+            engine.collect_garbage().await.map_err(failed)?;
+        }
+        Ok(())
+    }
+}
+
+/// Trains with the SDK's own trainer. One that panics is a participant's failure, as it is on a device.
+fn train(work: &Work, data: &dyn crate::Data, device: u32) -> Result<Contribution, WorkError> {
+    let run = || {
+        let nothing = Dataset::Labelled { features: Vec::new(), labels: Vec::new(), width: 1 };
+        work.run(&mut CandleTrainer::new(data.shard(device), nothing, Processor::Cpu))
+    };
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err(WorkError::Panicked))
+}
+
+fn check(experiment: &Experiment) -> Result<(), SimulationError> {
+    experiment.devices.check()?;
+    if experiment.population == 0 {
+        return Err(SimulationError::Invalid("nobody can take part: the population is 0".to_owned()));
+    }
+    if experiment.evaluate_every == 0 {
+        return Err(SimulationError::Invalid("models are scored every 0 rounds; 1 would score each".to_owned()));
+    }
+    Ok(())
+}
+
+/// Everything in memory, and nobody slowed down.
+fn config() -> Config {
+    let mut config = Config::default();
+    config.database.url = "sqlite::memory:".to_owned();
+    config.blobs.url = "memory:".to_owned();
+    config.identity.ca_certificate_file = "".into();
+    config.identity.ca_key_file = "".into();
+    config.identity.certificate_lifetime_s = CERTIFICATE_LIFETIME_S;
+    config.aggregation.device = "cpu".to_owned();
+    config.http.participant_rate = RATE;
+    config.http.operator_rate = RATE;
+    config.http.address_rate = RATE;
+    config.http.check_ins_per_second = RATE;
+    config
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn ended(device: &Device, error: impl std::fmt::Display) -> SimulationError {
+    SimulationError::Participant { name: device.name(), error: error.to_string() }
+}
+
+fn failed(error: impl std::fmt::Display) -> SimulationError {
+    SimulationError::Coordinator(error.to_string())
+}

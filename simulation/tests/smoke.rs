@@ -1,0 +1,162 @@
+//! A small federation from end to end: it learns, its time is virtual, and one seed yields one report, whatever the threads.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use client_sdk::models::{Architecture, Linear};
+use federation::cohort::Cohort;
+use federation::task::{
+    AggregationSpec, Initial, ModelSpec, PrivacySpec, RoundsSpec, SecureAggregationSpec, SelectionSpec, TaskSpec,
+    TensorDeclaration, TrainingPlan,
+};
+use simulation::{DeviceModel, Experiment, Progress, Report, SimulationError, Synthetic, Trace, run};
+use wire::RoundState;
+
+const INPUTS: u32 = 60;
+const CLASSES: u32 = 10;
+
+fn experiment(population: u32, secure: bool) -> Experiment {
+    let seed = 7;
+    let tensor = |name: &str, shape: &[u32]| TensorDeclaration {
+        name: name.to_owned(),
+        shape: shape.iter().map(|size| u64::from(*size)).collect(),
+        init: Initial::Zeros,
+    };
+    let architecture = Architecture::Linear(Linear { inputs: INPUTS, classes: CLASSES });
+    let task = TaskSpec {
+        name: "small".to_owned(),
+        description: String::new(),
+        model: ModelSpec {
+            architecture: Some(serde_json::to_value(&architecture).unwrap()),
+            tensors: vec![tensor("fc.weight", &[CLASSES, INPUTS]), tensor("fc.bias", &[CLASSES])],
+            personal: Vec::new(),
+            seed,
+        },
+        training: TrainingPlan { batch_size: 10, learning_rate: 0.01, ..TrainingPlan::default() },
+        rounds: RoundsSpec {
+            count: 3,
+            select_min: Some(8),
+            select_max: 8,
+            collect_max: Some(6),
+            collect_deadline_ms: 120_000,
+            ..RoundsSpec::default()
+        },
+        selection: SelectionSpec {
+            cohort: Cohort::Count(6),
+            over_selection: 0.3,
+            seed: Some(seed),
+            ..SelectionSpec::default()
+        },
+        aggregation: AggregationSpec { clip_range: 4.0, ..AggregationSpec::default() },
+        secure_aggregation: SecureAggregationSpec { enabled: secure, ..SecureAggregationSpec::default() },
+        metrics: vec!["train_loss".to_owned()],
+        privacy: PrivacySpec::default(),
+    };
+    Experiment {
+        population,
+        devices: DeviceModel { trace: Trace::Always, ..DeviceModel::default() },
+        data: Arc::new(Synthetic::new(0.5, 0.5, seed, population).unwrap()),
+        architecture,
+        task,
+        seed,
+        threads: 1,
+        evaluate_every: 1,
+        until_accuracy: None,
+        limit: Duration::from_secs(24 * 3600),
+    }
+}
+
+fn simulate(experiment: &Experiment) -> Report {
+    run(experiment, &mut |_| ()).unwrap()
+}
+
+fn json(report: &Report) -> String {
+    serde_json::to_string(report).unwrap()
+}
+
+#[test]
+fn rounds_complete_in_virtual_time_and_the_model_learns() {
+    let mut told = Vec::new();
+    let report = run(&experiment(24, false), &mut |progress| {
+        if let Progress::Round(round) = progress {
+            told.push(round.clone());
+        }
+    })
+    .unwrap();
+    assert_eq!((report.rounds_completed, report.stopped.as_deref()), (3, None));
+    assert_eq!(told, report.rounds);
+    let completed: Vec<_> = report.rounds.iter().filter(|round| round.state == RoundState::Completed).collect();
+    assert!(completed.iter().all(|round| round.cohort == 8 && round.reported == 6), "{completed:?}");
+    assert!(report.seconds > 3.0 && report.seconds < 3600.0, "{}", report.seconds);
+    assert!(completed.windows(2).all(|pair| pair[0].ended_at < pair[1].ended_at));
+    // The first model, and one for each round.
+    assert_eq!(report.curve.len(), 4);
+    assert!(report.curve[3].accuracy > report.curve[0].accuracy + 0.1, "{:?}", report.curve);
+    assert!(report.curve.windows(2).all(|pair| pair[0].bytes < pair[1].bytes && pair[0].seconds < pair[1].seconds));
+    // Six updates of 610 parameters and a weight are in each sum, and every device of the cohort fetches the model.
+    assert!(report.bytes_up >= 3 * 6 * 611 * 4 && report.bytes_down >= 3 * 6 * 610 * 4);
+    assert!(report.trainings >= 18 && report.updates >= 18, "{report:?}");
+    assert!(report.participation.jain > 0.2 && report.participation.jain <= 1.0);
+    assert!(report.waiting.idle_share > 0.0 && report.waiting.idle_share < 1.0);
+}
+
+#[test]
+fn one_seed_yields_one_report_whatever_the_threads_and_another_seed_another() {
+    let one = experiment(24, false);
+    let first = json(&simulate(&one));
+    assert_eq!(first, json(&simulate(&one)));
+    assert_eq!(first, json(&simulate(&Experiment { threads: 2, ..one.clone() })));
+    assert_ne!(first, json(&simulate(&Experiment { seed: 8, ..one })));
+}
+
+#[test]
+fn updates_are_masked_where_the_task_says_so_and_the_report_is_repeatable_all_the_same() {
+    let secure = experiment(12, true);
+    let report = simulate(&secure);
+    assert_eq!(report.rounds_completed, 3, "{report:?}");
+    assert!(report.rounds.iter().any(|round| round.phases.contains_key(RoundState::Unmasking.as_str())));
+    assert_eq!(json(&report), json(&simulate(&Experiment { threads: 2, ..secure })));
+}
+
+#[test]
+fn devices_that_vanish_cost_updates_and_not_rounds() {
+    let mut often = experiment(24, false);
+    often.devices.dropout = 0.3;
+    let report = simulate(&often);
+    assert_eq!(report.rounds_completed, 3);
+    assert!(report.vanished > 0, "{report:?}");
+}
+
+#[test]
+fn a_night_is_waited_for() {
+    let mut nightly = experiment(24, false);
+    nightly.devices.trace = Trace::Day;
+    let report = simulate(&nightly);
+    assert_eq!(report.rounds_completed, 3, "{report:?}");
+    let short = simulate(&Experiment { limit: Duration::from_secs(1), ..nightly });
+    assert_eq!((short.rounds_completed, short.seconds), (0, 1.0));
+    assert!(short.stopped.is_some());
+}
+
+#[test]
+fn it_ends_when_the_model_is_good_enough() {
+    let enough = Experiment { until_accuracy: Some(0.0), ..experiment(24, false) };
+    let report = simulate(&enough);
+    assert_eq!(report.reached.unwrap().round, 0);
+    assert!(report.rounds_completed < 3, "{report:?}");
+}
+
+#[test]
+fn nonsense_is_refused_with_its_reason() {
+    let refused = |change: fn(&mut Experiment)| {
+        let mut experiment = experiment(8, false);
+        change(&mut experiment);
+        run(&experiment, &mut |_| ()).unwrap_err()
+    };
+    assert!(matches!(refused(|e| e.population = 0), SimulationError::Invalid(_)));
+    assert!(matches!(refused(|e| e.devices.examples_per_second = 0.0), SimulationError::Invalid(_)));
+    let error = refused(|e| e.task.rounds.collect_max = Some(0));
+    assert!(matches!(error, SimulationError::Refused(_)) && error.to_string().contains("collect_m"), "{error}");
+}

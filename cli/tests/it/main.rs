@@ -11,4 +11,5 @@ mod killed;
 mod operator;
 mod privacy;
 mod processes;
+mod simulate;
 mod support;

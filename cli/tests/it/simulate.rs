@@ -1,0 +1,54 @@
+//! The simulator as a person or a script meets it: what it answers follows from the flags alone, its picture is a picture, and
+//! what the coordinator cannot do is refused.
+
+use crate::support::{Ran, run};
+
+fn simulate(more: &[&str]) -> Ran {
+    let small = ["--population", "40", "--cohort", "8", "--rounds", "2", "--trace", "always", "--insecure-aggregation"];
+    run(&[&["--format", "json", "simulate"], &small[..], more].concat())
+}
+
+#[test]
+fn the_answer_follows_from_the_flags_and_not_from_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let svg = folder.path().join("curves.svg");
+    let first = simulate(&["--threads", "1", "--svg", svg.to_str().unwrap()]);
+    let data = first.data();
+    assert_eq!((&data["rounds_completed"], &data["population"], &data["cohort"]), (&2.into(), &40.into(), &8.into()));
+    assert_eq!(data["curve"].as_array().unwrap().len(), 3, "{data}");
+    assert!(data["seconds"].as_f64().unwrap() > 0.0 && data["rounds_per_hour"].as_f64().unwrap() > 0.0);
+    assert!(data["participation"]["jain"].as_f64().unwrap() > 0.0);
+    assert_eq!(data["model_sha256"].as_str().unwrap().len(), 64);
+    assert!(first.stderr.contains("trainings"), "how fast this machine was: {first}");
+    assert_eq!(first.stdout, simulate(&["--threads", "2"]).stdout);
+    assert_ne!(first.stdout, simulate(&["--seed", "43"]).stdout);
+    let drawn = std::fs::read_to_string(svg).unwrap();
+    assert!(drawn.starts_with("<svg ") && drawn.matches("class=\"curve\"").count() == 2, "{drawn}");
+}
+
+#[test]
+fn people_see_a_row_for_each_round_and_a_summary() {
+    let args = "simulate --population 30 --cohort 6 --rounds 2 --trace day --insecure-aggregation";
+    let ran = run(&args.split(' ').collect::<Vec<_>>());
+    assert_eq!(ran.code, 0, "{ran}");
+    assert_eq!(ran.stdout.matches("COMPLETED").count(), 2, "{ran}");
+    for words in ["Rounds ", "Waiting ", "Fairness ", "Digest "] {
+        assert!(ran.stdout.contains(words), "{words}: {ran}");
+    }
+}
+
+#[test]
+fn what_cannot_be_simulated_is_refused_with_what_can() {
+    for (args, words) in [
+        (&["--mode", "buffered"][..], "use sync"),
+        (&["--selector", "dowsing"], "uniform"),
+        (&["--trace", "never"], "always and day"),
+        (&["--cohort", "50"], "above --population"),
+        (&["--dropout", "0.9"], "between 0 and 0.8"),
+        (&["--until-accuracy", "2"], "between 0 and 1"),
+    ] {
+        let ran = simulate(args);
+        assert_eq!(ran.code, 2, "{args:?}: {ran}");
+        assert!(ran.stderr.contains(words), "{args:?}: {ran}");
+    }
+}

@@ -467,7 +467,7 @@ impl World {
             // Those that call participants hear of it before the next request comes.
             tokio::task::yield_now().await;
             self.rounds.look(&self.network, &self.pool, now, progress).await?;
-            engine.collect_garbage().await.map_err(failed)?;
+            engine.collect_all_garbage().await.map_err(failed)?;
         }
         Ok(())
     }

@@ -83,6 +83,17 @@ pub(super) fn summary(report: &Report) -> String {
             number(report.vanished)
         ),
     );
+    waiting_and_fairness(report, &mut say);
+    if let Some(sha256) = report.model_sha256 {
+        say("Digest", format!("sha256 {sha256}"));
+    }
+    if let Some(why) = &report.stopped {
+        say("Stopped", why.clone());
+    }
+    lines.join("\n")
+}
+
+fn waiting_and_fairness(report: &Report, say: &mut impl FnMut(&str, String)) {
     let phase = |state: RoundState| report.waiting.phases.get(state.as_str()).copied().unwrap_or_default();
     let share = |part: f64| 100.0 * part / report.seconds.max(1e-9);
     let [_, median, late] = report.waiting.update_quantiles;
@@ -113,13 +124,6 @@ pub(super) fn summary(report: &Report) -> String {
             number(participation.never.into())
         ),
     );
-    if let Some(sha256) = report.model_sha256 {
-        say("Digest", format!("sha256 {sha256}"));
-    }
-    if let Some(why) = &report.stopped {
-        say("Stopped", why.clone());
-    }
-    lines.join("\n")
 }
 
 fn seconds(seconds: f64) -> String {

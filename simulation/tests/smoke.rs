@@ -6,11 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client_sdk::models::{Architecture, Linear};
-use federation::cohort::Cohort;
-use federation::task::{
-    AggregationSpec, Initial, ModelSpec, PrivacySpec, RoundsSpec, SecureAggregationSpec, SelectionSpec, TaskSpec,
-    TensorDeclaration, TrainingPlan,
-};
+use federation::task::TaskSpec;
 use simulation::{DeviceModel, Experiment, Progress, Report, SimulationError, Synthetic, Trace, run};
 use wire::RoundState;
 
@@ -19,41 +15,22 @@ const CLASSES: u32 = 10;
 
 fn experiment(population: u32, secure: bool) -> Experiment {
     let seed = 7;
-    let tensor = |name: &str, shape: &[u32]| TensorDeclaration {
-        name: name.to_owned(),
-        shape: shape.iter().map(|size| u64::from(*size)).collect(),
-        init: Initial::Zeros,
-    };
     let architecture = Architecture::Linear(Linear { inputs: INPUTS, classes: CLASSES });
-    let task = TaskSpec {
-        name: "small".to_owned(),
-        description: String::new(),
-        model: ModelSpec {
-            architecture: Some(serde_json::to_value(&architecture).unwrap()),
-            tensors: vec![tensor("fc.weight", &[CLASSES, INPUTS]), tensor("fc.bias", &[CLASSES])],
-            personal: Vec::new(),
-            seed,
+    let task = serde_json::json!({
+        "name": "small",
+        "model": {
+            "architecture": architecture,
+            "tensors": [{ "name": "fc.weight", "shape": [CLASSES, INPUTS] }, { "name": "fc.bias", "shape": [CLASSES] }],
+            "seed": seed,
         },
-        training: TrainingPlan { batch_size: 10, learning_rate: 0.01, ..TrainingPlan::default() },
-        rounds: RoundsSpec {
-            count: 3,
-            select_min: Some(8),
-            select_max: 8,
-            collect_max: Some(6),
-            collect_deadline_ms: 120_000,
-            ..RoundsSpec::default()
-        },
-        selection: SelectionSpec {
-            cohort: Cohort::Count(6),
-            over_selection: 0.3,
-            seed: Some(seed),
-            ..SelectionSpec::default()
-        },
-        aggregation: AggregationSpec { clip_range: 4.0, ..AggregationSpec::default() },
-        secure_aggregation: SecureAggregationSpec { enabled: secure, ..SecureAggregationSpec::default() },
-        metrics: vec!["train_loss".to_owned()],
-        privacy: PrivacySpec::default(),
-    };
+        "training": { "batch_size": 10, "learning_rate": 0.01 },
+        "rounds": { "count": 3, "select_min": 8, "select_max": 8, "collect_max": 6, "collect_deadline_ms": 120_000 },
+        "selection": { "cohort": { "count": 6 }, "over_selection": 0.3, "seed": seed },
+        "aggregation": { "clip_range": 4.0 },
+        "secure_aggregation": { "enabled": secure },
+        "metrics": ["train_loss"],
+    });
+    let task: TaskSpec = serde_json::from_value(task).unwrap();
     Experiment {
         population,
         devices: DeviceModel { trace: Trace::Always, ..DeviceModel::default() },

@@ -9,7 +9,7 @@ use datasets::{Dataset, Partition, idx, synthetic};
 use federation::cohort::Cohort;
 use federation::task::Strategy;
 use simulation::{Data, Drawn, Synthetic};
-use wire::task::{AggregationSpec, ModelSpec, RoundsSpec, SecureAggregationSpec, SelectionSpec, TaskSpec};
+use wire::task::{ModelSpec, RoundsSpec, SelectionSpec, TaskSpec};
 
 use super::Simulate;
 use crate::command::demo;
@@ -124,46 +124,40 @@ pub(super) fn task(
 ) -> Outcome<TaskSpec> {
     let sizes = |error: &dyn std::fmt::Display| Failure::new(Exit::Usage, format!("the model's sizes: {error}"));
     let drawn = drawn(simulate)?;
-    Ok(TaskSpec {
-        name: TASK.to_owned(),
-        description: description.to_owned(),
-        model: ModelSpec {
-            architecture: Some(serde_json::to_value(architecture).map_err(|error| sizes(&error))?),
-            tensors: task_file::declarations(architecture).map_err(|error| sizes(&error))?,
-            personal: Vec::new(),
-            seed: simulate.seed,
-        },
-        training: simulate.training.plan(architecture),
-        rounds: RoundsSpec {
-            count: simulate.rounds,
-            max_attempts: 0,
-            select_min: Some(drawn),
-            select_max: drawn,
-            select_deadline_ms: PATIENCE_MS,
-            collect_min: None,
-            collect_max: Some(simulate.cohort),
-            collect_deadline_ms: simulate.deadline * 1000,
-            aggregate_deadline_ms: PATIENCE_MS,
-        },
-        selection: SelectionSpec {
-            cohort: Cohort::Count(simulate.cohort),
-            over_selection: simulate.over_selection,
-            strategy: strategy(&simulate.selector)?,
-            seed: Some(simulate.seed),
-            ..SelectionSpec::default()
-        },
-        aggregation: AggregationSpec {
-            clip_range: demo::clip_range(simulate.data.data),
-            max_weight: demo::max_weight(most_examples, drawn),
-            ..AggregationSpec::default()
-        },
-        secure_aggregation: SecureAggregationSpec {
-            enabled: !simulate.insecure_aggregation,
-            ..SecureAggregationSpec::default()
-        },
-        metrics: vec!["train_loss".to_owned()],
-        privacy: federation::task::PrivacySpec::default(),
-    })
+    let model = ModelSpec {
+        architecture: Some(serde_json::to_value(architecture).map_err(|error| sizes(&error))?),
+        tensors: task_file::declarations(architecture).map_err(|error| sizes(&error))?,
+        personal: Vec::new(),
+        seed: simulate.seed,
+    };
+    // What is not said here is as in a task file that does not say it.
+    let mut task: TaskSpec = serde_json::from_value(serde_json::json!({ "name": TASK, "model": model }))
+        .map_err(Failure::because(Exit::Internal, "the task"))?;
+    task.description = description.to_owned();
+    task.training = simulate.training.plan(architecture);
+    task.rounds = RoundsSpec {
+        count: simulate.rounds,
+        max_attempts: 0,
+        select_min: Some(drawn),
+        select_max: drawn,
+        select_deadline_ms: PATIENCE_MS,
+        collect_min: None,
+        collect_max: Some(simulate.cohort),
+        collect_deadline_ms: simulate.deadline * 1000,
+        aggregate_deadline_ms: PATIENCE_MS,
+    };
+    task.selection = SelectionSpec {
+        cohort: Cohort::Count(simulate.cohort),
+        over_selection: simulate.over_selection,
+        strategy: strategy(&simulate.selector)?,
+        seed: Some(simulate.seed),
+        ..SelectionSpec::default()
+    };
+    task.aggregation.clip_range = demo::clip_range(simulate.data.data);
+    task.aggregation.max_weight = demo::max_weight(most_examples, drawn);
+    task.secure_aggregation.enabled = !simulate.insecure_aggregation;
+    task.metrics = vec!["train_loss".to_owned()];
+    Ok(task)
 }
 
 /// Devices drawn for a round.

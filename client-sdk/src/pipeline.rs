@@ -253,6 +253,7 @@ pub(crate) fn sha256(bytes: &[u8]) -> Digest {
 mod tests {
     use std::sync::Arc;
 
+    use learning::analytics::Field;
     use learning::{Layout, QuantizationParams, TensorSpec};
     use rand::SeedableRng;
 
@@ -300,6 +301,18 @@ mod tests {
             assert!((modulus.centre(*word) as f64 - expected).abs() <= 1.0);
         }
         assert_eq!(words[3], 4, "the weight rides behind the parameters");
+    }
+
+    #[test]
+    fn sums_of_an_analysis_take_the_same_road() {
+        let fields = [Field { len: 2, bound: 100 }, Field { len: 1, bound: 1 << 40 }];
+        let codec = SumCodec::new(&fields, 20, 10).unwrap();
+        let input = masked_sums(&[100, -7, 1 << 39], &codec, Cover::Nothing).unwrap();
+        let words = packing::unpack(&input.body, codec.len(), Modulus::new(20).unwrap()).unwrap();
+        assert_eq!(words, codec.encode(&[100, -7, 1 << 39]).unwrap());
+        assert_eq!(input.sha256, sha256(&input.body));
+        let beyond = masked_sums(&[101, 0, 0], &codec, Cover::Nothing).unwrap_err();
+        assert!(matches!(beyond, PipelineError::Sums(_)), "{beyond}");
     }
 
     #[test]

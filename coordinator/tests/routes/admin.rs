@@ -83,6 +83,32 @@ async fn a_task_whose_sums_could_wrap_or_whose_patterns_match_nothing_is_refused
 }
 
 #[tokio::test]
+async fn an_analysis_is_created_with_its_first_state_or_refused_with_the_key_to_mend() {
+    let t = TestCoordinator::start().await;
+    let mut spec = small_task();
+    spec.as_object_mut().unwrap().retain(|key, _| !["model", "training", "metrics"].contains(&key.as_str()));
+    spec["name"] = json!("ages");
+    spec["rounds"] = json!({ "count": 1, "select_max": 10 });
+    let column = json!({ "type": "category", "name": "group", "categories": 4 });
+    spec["analytics"] = json!({ "kind": "statistics", "max_rows": 100, "columns": [column] });
+    assert_eq!(create(&t, &spec).await.status, 201);
+    let state = t.get(&t.viewer, "/v1/tasks/ages/models/0/parameters").await.json();
+    assert_eq!(state["statistics"]["columns"][0]["category"]["counts"], json!([0, 0, 0, 0]));
+
+    let refused = async |change: &dyn Fn(&mut Value)| {
+        let mut bad = spec.clone();
+        change(&mut bad);
+        fields(&create(&t, &bad).await)
+    };
+    assert_eq!(refused(&|spec| spec["rounds"]["count"] = json!(2)).await, ["rounds.count"]);
+    assert_eq!(refused(&|spec| spec["analytics"]["max_rows"] = json!(0)).await, ["analytics.max_rows"]);
+    assert_eq!(refused(&|spec| spec["analytics"]["kind"] = json!("medians")).await, ["analytics"]);
+    assert_eq!(refused(&|spec| spec["training"] = json!({ "epochs": 3 })).await, ["training"]);
+    let tensors = json!({ "tensors": [{ "name": "w", "shape": [3] }] });
+    assert_eq!(refused(&|spec| spec["model"] = tensors.clone()).await, ["model"]);
+}
+
+#[tokio::test]
 async fn weights_by_loss_that_cannot_work_are_refused_with_the_reason() {
     let t = TestCoordinator::start().await;
     let mut spec = small_task();

@@ -18,7 +18,7 @@ use federation::model_version::ModelVersion;
 use federation::round::{AssignmentState, FailureReason, Round, RoundState};
 use federation::task::{TaskSpec, TaskStatus};
 use federation::time::{Clock as _, MockClock, Timestamp};
-use learning::{MetricValue, Update, Upload, checkpoint};
+use learning::{MetricValue, Update, Upload};
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
 use store::entity::admitted::{Admitted, Insertion};
@@ -103,7 +103,7 @@ impl World {
 
     /// What enrolment and `POST tasks` store.
     async fn create(&self) {
-        let initial = checkpoint::write(&self.model.initial(&self.spec).unwrap()).unwrap();
+        let initial = self.model.first_version(&self.spec).unwrap();
         let bytes = initial.len() as u64;
         let sha256 = self.blobs.put_bytes(initial.into()).await.unwrap();
         let task = TaskRow {

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Mechanism;
+use super::accountant::gaussian;
 use super::accountant::integer_noise::sum_divergence;
 use super::accountant::{
     CloseCurve, Closeness, LossPair, RdpCurve, SumMechanism, SumNoise, compose, poisson_gaussian, poisson_sampled,
@@ -284,7 +285,7 @@ impl Release {
     #[must_use]
     pub fn textbook_pld(&self, delta: f64) -> Option<f64> {
         let rate = match self.sampled {
-            Sampled::Anyhow => 1.0,
+            Sampled::Anyhow => return Some(gaussian::epsilon(self.noise_multiplier(), delta)),
             Sampled::Poisson { rate } => rate,
             Sampled::FixedSize { .. } => return None,
         };

@@ -5,7 +5,8 @@
 //! on every platform.
 
 pub mod closeness;
-pub mod curve;
+mod curve;
+pub(crate) mod gaussian;
 pub mod integer_noise;
 pub mod pld;
 pub mod sampled;

@@ -85,12 +85,16 @@ pub(super) async fn draw_cohort(
     Ok(Ok(Some((after, cohort))))
 }
 
-/// Everybody who is there of those sampled in advance; else as many as the task wants.
+/// Everybody who is there of those sampled in advance; else as many as the task wants, and never more than the round has room
+/// for: a private one's grid is laid for the cohort that its noise was planned for, however many check in at once.
 fn draw(spec: &TaskSpec, round: &Round, eligible: usize) -> Draw {
     let eligible = u32::try_from(eligible).unwrap_or(u32::MAX);
     match round.limits.sampled {
         Some(_) => Draw { cohort: eligible, collect_max: eligible },
-        None => spec.draw(eligible),
+        None => {
+            let (draw, most) = (spec.draw(eligible), round.limits.select.max);
+            Draw { cohort: draw.cohort.min(most), collect_max: draw.collect_max.min(most) }
+        }
     }
 }
 

@@ -249,3 +249,20 @@ async fn parameters(world: &World, version: u64) -> Vec<f32> {
     let blob = world.t.inner.store.blobs().get(row.sha256).await.unwrap();
     learning::checkpoint::read(&blob, &world.model.shared).unwrap().values().to_vec()
 }
+
+#[tokio::test]
+async fn no_more_are_drawn_than_the_grid_has_room_for() {
+    // Six come at once where three are enough to begin with, and three is what noise and grid were planned for.
+    let world = World::with(6, |spec| {
+        in_the_clear(spec, "central_gaussian");
+        spec["rounds"]["select_min"] = json!(3);
+    })
+    .await;
+    world.t.work().await;
+    for member in &world.members {
+        member.check_in(&world.t).await;
+    }
+    world.t.work().await;
+    let view = world.view(1).await;
+    assert_eq!((view.state, view.cohort), (RoundState::Collecting, 3));
+}

@@ -1,5 +1,5 @@
-//! The house rules as a test: dependency edges, file lengths, module docs, paired migrations, unowned notes, words that
-//! no crate may say.
+//! The house rules as a test: dependency edges, deliberate faults for tests alone, file lengths, module docs, paired
+//! migrations, unowned notes, words that no crate may say.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,9 @@ const LINES_MAX: usize = 800;
 /// One TLS stack (rustls with ring) and nothing that builds OpenSSL.
 const BANNED: &[&str] = &["aws-lc-rs", "aws-lc-sys", "openssl", "openssl-sys", "native-tls"];
 
+/// With this feature a build can break its promise of privacy on purpose. Only tests may turn it on.
+const FAULTY: &str = "deliberate-faults";
+
 /// Checks everything and lists all that is wrong.
 pub(crate) fn run() -> anyhow::Result<()> {
     let metadata = MetadataCommand::new().no_deps().exec().context("cargo metadata")?;
@@ -25,6 +28,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
             Some(allowed) => check_edges(package, allowed, &mut wrong),
             None => wrong.push(format!("{} has no line in xtask/src/edges.rs", package.name)),
         }
+        check_faulty(package, &mut wrong);
     }
     let files = tracked_files(root)?;
     for file in files.iter().filter(|file| file.extension().is_some_and(|ext| ext == "rs")) {
@@ -52,6 +56,19 @@ fn check_edges(package: &Package, allowed: &Allowed, wrong: &mut Vec<String>) {
         if allowed.never.contains(&name) {
             wrong.push(format!("{} may never depend on {name} (xtask/src/edges.rs)", package.name));
         }
+    }
+}
+
+/// No feature and no dependency but a test's has the deliberate faults: nothing that is shipped can be built with them by
+/// accident.
+fn check_faulty(package: &Package, wrong: &mut Vec<String>) {
+    let is_faulty = |feature: &String| feature == FAULTY || feature.ends_with(&format!("/{FAULTY}"));
+    for (name, _) in package.features.iter().filter(|(_, enables)| enables.iter().any(is_faulty)) {
+        wrong.push(format!("{}: feature {name} turns {FAULTY} on, which only tests may", package.name));
+    }
+    let shipped = package.dependencies.iter().filter(|dependency| dependency.kind != DependencyKind::Development);
+    for dependency in shipped.filter(|dependency| dependency.features.iter().any(is_faulty)) {
+        wrong.push(format!("{} takes {} with {FAULTY}, which only tests may", package.name, dependency.name));
     }
 }
 

@@ -1,0 +1,125 @@
+//! The audit by one run (Steinke, Nasr, Jagielski 2023), end to end, of the central mechanism.
+//!
+//! The unit of privacy is one participant, so a canary is one, too: 2,048 participants, each with a coordinate of its own in
+//! which alone it moves the model, 32 clips far, and each enrolled or left out by a fair coin of its own. Who was there is
+//! guessed from the published model, the highest coordinates in, the lowest out. Others, who move nothing, fill the cohort up to
+//! a fixed size, so nothing but the sum depends on the coins.
+//!
+//! Updates are in the clear: secure aggregation changes no bit of a sum, and a cohort of it has at most 1,024 participants.
+//! A coordinator that can read updates refuses those that were not clipped, so the build without clipping does not look.
+
+use client_sdk::faults::Fault as Wrong;
+use coordinator::faults::Fault;
+use learning::NoisedSum;
+use learning::privacy::audit::{Design, Guesses, NoiseVariance, noise_power};
+use rand::Rng as _;
+use serde_json::json;
+use wire::inspect::PrivacyReport;
+
+use crate::CONFIDENCE;
+use crate::device::{Character, stream};
+use crate::world::{Federation, charged_sigma, residual};
+
+const SEED: u64 = 3;
+const CANARIES: usize = 2048;
+/// Canaries that are in, 1,024 give or take 23, and those who fill up.
+const COHORT: usize = 1100;
+/// Length of an update over the clip.
+const TIMES: f32 = 32.0;
+/// Epsilon of the task, which is solved for, at [`DELTA`].
+const EPSILON: f64 = 1.0;
+const DELTA: f64 = 1e-5;
+
+/// Who is guessed, settled before any score is seen; only the shift depends on what is looked for.
+const DESIGN: Design =
+    Design { canaries: 2048, guesses_each: 700, shift: f64::INFINITY, delta: DELTA, confidence: 0.99 };
+
+/// What one build released.
+struct Release {
+    /// The lower bound on epsilon.
+    bound: f64,
+    sum: NoisedSum,
+    ledger: PrivacyReport,
+}
+
+fn coins() -> Vec<bool> {
+    let mut rng = stream(SEED, 5, 0);
+    (0..CANARIES).map(|_| rng.next_u32() >> 31 == 1).collect()
+}
+
+async fn release(wrong: Option<Wrong>, fault: Option<Fault>) -> Release {
+    let spec = json!({
+        "rounds": {
+            "count": 1, "select_min": COHORT, "select_max": COHORT, "collect_min": COHORT,
+            "select_deadline_ms": 60_000, "collect_deadline_ms": 60_000,
+        },
+        "selection": { "cohort": { "count": COHORT }, "seed": 1 },
+        "secure_aggregation": { "enabled": false },
+        "privacy": { "mechanism": "central_gaussian", "epsilon": EPSILON, "delta": DELTA, "clip": { "fixed": 1.0 } },
+    });
+    let coins = coins();
+    let canary = |index| {
+        let mut update = vec![0.0; CANARIES];
+        update[index] = TIMES;
+        Character { update, fault: wrong, vanishes: None }
+    };
+    let silent = Character { update: vec![0.0; CANARIES], fault: wrong, vanishes: None };
+    let mut characters: Vec<_> = (0..CANARIES).filter(|&index| coins[index]).map(canary).collect();
+    characters.resize(COHORT, silent);
+    let mut federation = Federation::new(SEED, CANARIES, &spec, fault, characters).await;
+    federation.complete(1).await;
+    let (before, after) = (federation.model(0).await, federation.model(1).await);
+    let scores: Vec<f64> = before.iter().zip(&after).map(|(a, b)| f64::from(*b) - f64::from(*a)).collect();
+    let (sum, ledger) = (federation.released(1).await, federation.ledger().await);
+    federation.stop().await;
+    let each = DESIGN.guesses_each as usize;
+    let guesses = Guesses::from_scores(&scores, &coins, each, each).unwrap();
+    let bound = guesses.epsilon_at_least(DELTA, DESIGN.confidence).unwrap();
+    println!("{wrong:?}, {fault:?}: {} of {} right, epsilon >= {bound}", guesses.correct(), 2 * each);
+    Release { bound, sum, ledger }
+}
+
+/// What is settled before anything runs: the probability, at least, that the bound is above epsilon.
+///
+/// Without noise every guess can be right. Without clipping a canary is so much longer than the noise, whose multiplier `z` the
+/// task is given when it is made; rounding makes the noise a little wider than the clip says.
+fn power(fault: Fault, z: f64) -> f64 {
+    let shift = if fault == Fault::NoNoise { f64::INFINITY } else { f64::from(TIMES) / (1.1 * z) };
+    Design { shift, ..DESIGN }.power(EPSILON).unwrap()
+}
+
+/// Nothing is sampled: who knows who took part knows no more than anybody.
+fn charged(release: &Release) -> f64 {
+    let spent = &release.ledger.spent;
+    assert!(spent.published <= EPSILON && spent.published > 0.99 * EPSILON, "{spent:?}");
+    assert!(spent.cohort_known.to_bits() == spent.published.to_bits(), "{spent:?}");
+    spent.published
+}
+
+fn assert_caught(faulty: &Release, fault: Fault) {
+    let power = power(fault, faulty.ledger.spec.noise_multiplier.unwrap());
+    assert!(power >= 0.99, "{power}");
+    let (bound, ledger) = (faulty.bound, charged(faulty));
+    assert!(bound > ledger, "{fault:?} was not caught: epsilon is at least {bound} where {ledger} was charged");
+}
+
+#[tokio::test]
+async fn the_clean_build_is_within_its_ledger_and_one_without_noise_is_caught() {
+    let clean = release(None, None).await;
+    let (bound, ledger) = (clean.bound, charged(&clean));
+    assert!(bound <= ledger, "epsilon is at least {bound} where {ledger} was charged");
+
+    let silent = release(None, Some(Fault::NoNoise)).await;
+    assert_caught(&silent, Fault::NoNoise);
+
+    assert!(noise_power(DESIGN.canaries, 0.75, CONFIDENCE).unwrap() >= 0.99);
+    let sigma = charged_sigma(&clean.ledger.releases[0].parameters);
+    let seen = NoiseVariance::of(&residual(&clean.sum, &silent.sum), sigma, CONFIDENCE).unwrap();
+    println!("the clean build's noise: {seen:?}");
+    assert!(seen.is_as_charged(), "{seen:?}");
+}
+
+#[tokio::test]
+async fn a_build_without_clipping_is_caught() {
+    assert_caught(&release(Some(Wrong::NoClipping), Some(Fault::NoClipping)).await, Fault::NoClipping);
+}

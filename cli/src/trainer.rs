@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use client_sdk::learning::{MetricValue, Parameters, Table};
+use client_sdk::train::Constraints;
 use client_sdk::{CandleTrainer, Dataset, Trained, Trainer, TrainerError, TrainingJob};
 
 /// How many may train at once.
@@ -49,6 +50,15 @@ pub(crate) struct SlottedTrainer {
 impl Trainer for SlottedTrainer {
     fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
         self.slots.with(|| self.trainer.train(model, job))
+    }
+
+    fn train_within(
+        &mut self,
+        model: &Parameters,
+        job: &TrainingJob,
+        constraints: Constraints<'_>,
+    ) -> Result<Trained, TrainerError> {
+        self.slots.with(|| self.trainer.train_within(model, job, constraints))
     }
 
     fn evaluate(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {

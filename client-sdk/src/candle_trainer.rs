@@ -9,7 +9,7 @@ use candle_core::Device;
 use learning::{MetricValue, Parameters, Table};
 
 use crate::models::Architecture;
-use crate::train::{self, Examples, SgdConfig, TrainError};
+use crate::train::{self, Constraints, Examples, SgdConfig, TrainError};
 use crate::trainer::{Trained, Trainer, TrainerError, TrainingJob};
 
 /// Examples that the trainer owns.
@@ -63,10 +63,20 @@ impl CandleTrainer {
 
 impl Trainer for CandleTrainer {
     fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
+        self.train_within(model, job, Constraints::default())
+    }
+
+    fn train_within(
+        &mut self,
+        model: &Parameters,
+        job: &TrainingJob,
+        constraints: Constraints<'_>,
+    ) -> Result<Trained, TrainerError> {
         let architecture = architecture(job)?;
         let config = SgdConfig::following(&job.plan, job.seed);
+        let examples = self.training.examples();
         let trained =
-            train::train(&architecture, model, self.training.examples(), &config, &self.device).map_err(judge)?;
+            train::train_within(&architecture, model, examples, &config, &self.device, constraints).map_err(judge)?;
         let mut parameters = model.clone();
         for (value, delta) in parameters.values_mut().iter_mut().zip(&trained.delta) {
             *value += delta;

@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use learning::{MetricValue, Parameters, Table};
 use wire::task::{Analytics, TrainingPlan};
 
+use crate::train::Constraints;
+
 /// Trains and evaluates; implemented by the app or taken ready-made from [`crate::train`].
 ///
 /// Both methods may take as long as they need: they run on a thread of their own.
@@ -20,7 +22,27 @@ pub trait Trainer: Send {
     /// [`TrainerError`]: the participant gives up its place in this round; nothing is sent.
     fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError>;
 
-    /// Measures `model` on held-out data, before any training. What is left out counts as not measured.
+    /// Trains like [`Self::train`] within constraints, as some methods of personalization need it. The SDK's own trainer does;
+    /// one that does not say how refuses tasks with such a method, and takes part in all others.
+    ///
+    /// # Errors
+    /// [`TrainerError`], as for [`Self::train`].
+    fn train_within(
+        &mut self,
+        model: &Parameters,
+        job: &TrainingJob,
+        constraints: Constraints<'_>,
+    ) -> Result<Trained, TrainerError> {
+        if constraints.is_empty() {
+            return self.train(model, job);
+        }
+        Err(TrainerError::refused(
+            "the task's personalization pulls training towards another model or keeps tensors as they are: implement \
+             `Trainer::train_within`, or take the SDK's own trainer",
+        ))
+    }
+
+    /// Measures `model` on held-out data. What is left out counts as not measured.
     ///
     /// # Errors
     /// [`TrainerError`], as for [`Self::train`].

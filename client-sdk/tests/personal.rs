@@ -9,8 +9,11 @@ use client_sdk::journal::Journal;
 use client_sdk::journal::MemoryJournal;
 use client_sdk::learning::{MetricValue, Parameters};
 use client_sdk::participant::snapshot;
+use client_sdk::train::Constraints;
 use client_sdk::{Participant, SecurityPolicy, Trained, Trainer, TrainerError, TrainingJob};
 use support::{Coordinator, task};
+use wire::participant::Assignment;
+use wire::task::{Personalization, TrainingPlan};
 
 /// A value whose bytes no header and no other weight has.
 const SECRET: f32 = 0.718_281_8;
@@ -137,4 +140,122 @@ async fn they_are_not_kept_when_training_diverged() {
     participant.run(std::future::pending()).await.unwrap();
     assert_eq!(coordinator.world(|world| world.abandoned.clone()), [(1, "training_failed")]);
     assert!(journal.load(&snapshot::personal(task())).unwrap().is_none());
+}
+
+/// Yields `secret` wherever a method trains the participant's own tensors, and leaves the update as it was received.
+struct Marked {
+    secret: f32,
+    parted: bool,
+}
+
+impl Trainer for Marked {
+    fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
+        let mut parameters = model.clone();
+        let head = parameters.layout().range(1);
+        if self.parted {
+            parameters.values_mut()[head].fill(self.secret);
+        } else if job.plan != TrainingPlan::default() {
+            parameters.values_mut().fill(self.secret);
+        }
+        Ok(Trained { parameters, examples: 1, metrics: vec![] })
+    }
+
+    fn train_within(
+        &mut self,
+        model: &Parameters,
+        job: &TrainingJob,
+        constraints: Constraints<'_>,
+    ) -> Result<Trained, TrainerError> {
+        let mut parameters = model.clone();
+        match (constraints.anchor, constraints.frozen) {
+            (Some(_), _) => parameters.values_mut().fill(self.secret),
+            (None, [true, false]) => parameters.values_mut()[3..].fill(self.secret),
+            (None, [false, true]) => {}
+            _ => return self.train(model, job),
+        }
+        Ok(Trained { parameters, examples: 1, metrics: vec![] })
+    }
+
+    fn evaluate(&mut self, _: &Parameters, _: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
+        Ok(vec![])
+    }
+
+    fn examples(&self) -> u64 {
+        1
+    }
+}
+
+/// One round with a method; what was uploaded, all that was sent, and what the journal keeps.
+async fn marked(parted: bool, secret: f32, tweak: fn(&mut Assignment)) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
+    let coordinator = Coordinator::new(1);
+    coordinator.world(|world| (world.personal, world.tweak) = (parted, Some(tweak)));
+    let journal = Arc::new(MemoryJournal::new());
+    let mut participant = Participant::builder()
+        .secure_aggregation(SecurityPolicy::optional())
+        .transport(coordinator.clone())
+        .enrollment_token("token")
+        .journal(Arc::clone(&journal))
+        .trainer(Marked { secret, parted })
+        .build()
+        .unwrap();
+    participant.run(std::future::pending()).await.unwrap();
+    let record = journal.load(&snapshot::personal(task())).unwrap().unwrap();
+    let (body, wire) = coordinator.world(|world| (world.accepted[&1].clone(), world.wire.clone()));
+    (body, wire, record.to_vec())
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_method_sends_a_byte_of_what_it_keeps() {
+    // Whether tensors are parted, whether the update is the same whatever is kept, and how often the secret is in the record.
+    let methods: [(bool, bool, f32, fn(&mut Assignment)); 7] = [
+        (true, true, 1.0, |a| a.encoding.personalization = Some(Personalization::FedPer {})),
+        (true, true, 1.0, |a| a.encoding.personalization = Some(Personalization::FedRep { head_epochs: 2 })),
+        (true, true, 1.0, |a| a.encoding.personalization = Some(Personalization::FedBn {})),
+        (false, true, 1.0, |a| {
+            a.encoding.personalization = Some(Personalization::FineTune { epochs: Some(7), learning_rate: None });
+        }),
+        (false, true, 1.0, |a| a.encoding.personalization = Some(Personalization::Ditto { lambda: 1.0, epochs: None })),
+        // Its update follows the own model by design.
+        (false, false, 1.0, |a| {
+            let method = Personalization::PFedMe { lambda: 1.0, local_rounds: 1, steps: 1, rate: 0.5 };
+            a.encoding.personalization = Some(method);
+        }),
+        // α v + (1 - α) w is the secret, w is 0 and α a half.
+        (false, true, 2.0, |a| {
+            a.encoding.personalization = Some(Personalization::Apfl { alpha: 0.5, alpha_rate: 0.0 })
+        }),
+    ];
+    let contains = |bytes: &[u8], value: f32| bytes.windows(4).any(|window| window == value.to_le_bytes());
+    for (number, (parted, same, factor, tweak)) in methods.into_iter().enumerate() {
+        let (body, wire, record) = marked(parted, SECRET, tweak).await;
+        assert!(contains(&record, SECRET * factor), "method {number}: the journal keeps it");
+        assert!(!wire.is_empty() && !contains(&wire, SECRET) && !contains(&wire, SECRET * factor), "method {number}");
+        assert!(
+            wire.windows(body.len()).any(|window| window == body),
+            "method {number}: all that is sent was looked at"
+        );
+        let (other, ..) = marked(parted, SECRET / 3.0, tweak).await;
+        assert_eq!(body == other, same, "method {number}: whatever is kept, the same update is sent");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_trainer_without_constraints_refuses_the_methods_that_need_them() {
+    let coordinator = Coordinator::new(1);
+    coordinator.world(|world| {
+        world.tweak = Some(|a| a.encoding.personalization = Some(Personalization::Ditto { lambda: 1.0, epochs: None }));
+    });
+    let mut participant = Participant::builder()
+        .secure_aggregation(SecurityPolicy::optional())
+        .transport(coordinator.clone())
+        .enrollment_token("token")
+        .journal(MemoryJournal::new())
+        .trainer(support::Nudge::default())
+        .build()
+        .unwrap();
+    participant.run(std::future::pending()).await.unwrap();
+    coordinator.world(|world| {
+        assert_eq!(world.abandoned, [(1, "refused")]);
+        assert!(world.accepted.is_empty());
+    });
 }

@@ -160,6 +160,7 @@ fn encoding(spec: &TaskSpec, private: Option<&Private>) -> Encoding {
         max_cohort: private.map_or_else(|| largest_cohort(spec), Private::largest_cohort),
         compression: spec.compression.map(|codec| CodecTerms { codec, seed: spec.model.seed }),
         analytics: spec.analytics.clone(),
+        personalization: spec.personalization,
     }
 }
 
@@ -193,6 +194,11 @@ impl Layouts {
                     .map_err(|error| wrong("model.personal", error))?,
             ),
         };
+        if let (Some(method), Some(partition)) = (&spec.personalization, &partition) {
+            for tensor in partition.personal().tensors() {
+                method.check_tensor(&tensor.name, &tensor.shape).map_err(|error| wrong("model.personal", error))?;
+            }
+        }
         let whole = Arc::new(whole);
         let shared = partition.as_ref().map_or_else(|| Arc::clone(&whole), |partition| Arc::clone(partition.shared()));
         Ok(Self { whole, shared, partition })

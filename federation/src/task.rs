@@ -9,6 +9,7 @@ mod compression;
 mod fairness;
 mod gate;
 mod optimizer;
+mod personalization;
 mod privacy;
 mod robust;
 
@@ -25,6 +26,7 @@ pub use compression::{CODEC_METRICS, Compression};
 pub use fairness::Fairness;
 pub use gate::{Better, GateSpec, Measured, Verdict};
 pub use optimizer::ServerOptimizer;
+pub use personalization::{BELOW, PERSONAL_PREFIX, Personalization, below};
 pub use privacy::{Clip, OnBudgetEnd, PrivacyAccounting, PrivacyMechanism, PrivacySpec, PrivacyView, Sampling};
 pub use robust::{MAX_ROBUST_COHORT, RobustRule, RobustSpec};
 
@@ -75,6 +77,9 @@ pub struct TaskSpec {
     /// In which form updates are uploaded. Default: a word per parameter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compression: Option<Compression>,
+    /// How each participant comes by a model of its own. Without it, tensors of `model.personal` just stay at home.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub personalization: Option<Personalization>,
     /// What the published models must not tell about a participant.
     #[serde(default, skip_serializing_if = "PrivacySpec::is_silent")]
     pub privacy: PrivacySpec,

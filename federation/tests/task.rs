@@ -3,8 +3,9 @@
 use federation::cohort::{Cohort, Oort, PowerOfChoice, Quotas, Stratified};
 use federation::round::{PhaseLimits, RoundLimits, SecureLimits};
 use federation::task::{
-    Better, Compression, Deployment, Draw, Fairness, GateSpec, Initial, MAX_COHORT, MAX_DEADLINE_MS, PrivacyMechanism,
-    RobustRule, RobustSpec, SecureAggregationSpec, ServerOptimizer, SpecError, Strategy, TaskSpec, TaskStatus, is_name,
+    Better, Compression, Deployment, Draw, Fairness, GateSpec, Initial, MAX_COHORT, MAX_DEADLINE_MS, Personalization,
+    PrivacyMechanism, RobustRule, RobustSpec, SecureAggregationSpec, ServerOptimizer, SpecError, Strategy, TaskSpec,
+    TaskStatus, is_name,
 };
 
 const DEPLOYMENT: Deployment = Deployment { poll_interval_ms: 1_000 };
@@ -606,4 +607,57 @@ fn codecs_that_need_the_clear_are_refused_under_masks_and_all_of_them_under_priv
     for bad in ["codec = \"zip\"", "codec = \"int8\"\nk = 3", "codec = \"top_k\"", "k = 3"] {
         assert!(toml::from_str::<Compression>(bad).is_err(), "{bad}");
     }
+}
+
+#[test]
+fn personalization_that_cannot_work_is_refused() {
+    let parse_method = |text: &str| -> Personalization { toml::from_str(text).expect("the test's own method") };
+    let personal = |t: &mut TaskSpec, method: Personalization| {
+        t.personalization = Some(method);
+        t.metrics.push("personal_accuracy".to_owned());
+        if method.parts_the_model() {
+            t.model.personal = vec!["w".to_owned()];
+        }
+    };
+    for good in [
+        "method = \"fed_per\"",
+        "method = \"fed_rep\"",
+        "method = \"fed_bn\"",
+        "method = \"fine_tune\"",
+        "method = \"ditto\"\nlambda = 0.5",
+        "method = \"pfedme\"\nlambda = 15.0\nrate = 0.005",
+        "method = \"apfl\"",
+    ] {
+        let method = parse_method(good);
+        refuses(&[], |t| personal(t, method));
+        assert!(good.contains(method.as_str()));
+        assert_ne!(method.to_bytes(), parse_method("method = \"ditto\"\nlambda = 1").to_bytes());
+    }
+    assert!(toml::from_str::<Personalization>("method = \"fed_per\"\nlambda = 1.0").is_err(), "an unknown key");
+    assert!(toml::from_str::<Personalization>("method = \"ditto\"").is_err(), "a number without a sensible default");
+
+    let ditto = |lambda, epochs| Personalization::Ditto { lambda, epochs };
+    let pfedme = |local_rounds, rate| Personalization::PFedMe { lambda: 10.0, local_rounds, steps: 5, rate };
+    refuses(&["personalization.head_epochs"], |t| personal(t, Personalization::FedRep { head_epochs: 0 }));
+    refuses(&["personalization.lambda"], |t| personal(t, ditto(f64::NAN, None)));
+    refuses(&["personalization.epochs"], |t| personal(t, ditto(1.0, Some(0))));
+    refuses(&["personalization.lambda"], |t| personal(t, ditto(20.0, None)));
+    refuses(&["personalization.local_rounds"], |t| personal(t, pfedme(0, 0.1)));
+    refuses(&["personalization.rate"], |t| personal(t, pfedme(1, 0.2)));
+    refuses(&["personalization.alpha"], |t| personal(t, Personalization::Apfl { alpha: 1.0, alpha_rate: 0.0 }));
+    refuses(&["personalization.alpha_rate"], |t| personal(t, Personalization::Apfl { alpha: 0.5, alpha_rate: -1.0 }));
+    refuses(&["personalization.learning_rate"], |t| {
+        personal(t, Personalization::FineTune { epochs: None, learning_rate: Some(0.0) });
+    });
+    refuses(&["model.personal"], |t| {
+        personal(t, Personalization::FedPer {});
+        t.model.personal.clear();
+    });
+    refuses(&["model.personal"], |t| {
+        personal(t, ditto(1.0, None));
+        t.model.personal = vec!["w".to_owned()];
+    });
+    refuses(&["metrics"], |t| t.personalization = Some(ditto(1.0, None)));
+    refuses(&["metrics"], |t| t.metrics.push("accuracy.below.101".to_owned()));
+    refuses(&[], |t| t.metrics.push("accuracy.below.50".to_owned()));
 }

@@ -13,6 +13,7 @@ use secure_agg::IdentityVerifier as _;
 use secure_agg::params::SessionConfig;
 use wire::certificate::{Authority, PARTICIPANT_URN, chain_der, holder};
 use wire::participant::{CodecTerms, Encoding, SessionTerms, application_digest};
+use wire::task::Personalization;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 const ALICE: ParticipantId = ParticipantId(uuid::Uuid::from_u128(7));
@@ -122,11 +123,16 @@ fn encoding() -> Encoding {
         max_cohort: 1024,
         compression: None,
         analytics: None,
+        personalization: None,
     }
 }
 
 fn analysis(text: &str) -> Option<Analytics> {
     serde_json::from_str(text).unwrap()
+}
+
+fn personal(method: Personalization) -> Encoding {
+    Encoding { personalization: Some(method), ..encoding() }
 }
 
 #[test]
@@ -149,6 +155,9 @@ fn the_digest_covers_everything_that_gives_words_a_meaning() {
         application_digest(&Encoding { compression: top_k(7, 1), ..encoding() }, &metrics, None),
         application_digest(&Encoding { compression: top_k(7, 2), ..encoding() }, &metrics, None),
         application_digest(&Encoding { compression: top_k(8, 1), ..encoding() }, &metrics, None),
+        application_digest(&personal(Personalization::FedPer {}), &metrics, None),
+        application_digest(&personal(Personalization::Ditto { lambda: 0.5, epochs: None }), &metrics, None),
+        application_digest(&personal(Personalization::Ditto { lambda: 0.5, epochs: Some(1) }), &metrics, None),
         application_digest(&encoding(), &metrics[..1], None),
         application_digest(&encoding(), &["lossaccuracy".to_owned(), String::new()], None),
         application_digest(&encoding(), &["accuracy".to_owned(), "loss".to_owned()], None),

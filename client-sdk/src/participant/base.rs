@@ -30,8 +30,11 @@ pub(super) fn analysis(assignment: &Assignment) -> Result<Option<Arc<Analysis>>,
     let encoding = &assignment.encoding;
     let Some(analytics) = &encoding.analytics else { return Ok(None) };
     let unsound = |problem: String| Err(PlanError::Analytics(problem));
-    if assignment.privacy.is_some() || !assignment.model.tensors.is_empty() || !assignment.model.personal.is_empty() {
-        return unsound("it comes with a model or a privacy mechanism, which no analysis has".to_owned());
+    let has_model = !assignment.model.tensors.is_empty() || !assignment.model.personal.is_empty();
+    if has_model || assignment.privacy.is_some() || encoding.personalization.is_some() {
+        return unsound(
+            "it comes with a model, personal or not, or a privacy mechanism, which no analysis has".to_owned(),
+        );
     }
     if assignment.base.bytes > MAX_STATE_BYTES as u64 {
         return Err(PlanError::ModelBytes { claimed: assignment.base.bytes, most: MAX_STATE_BYTES as u64 });

@@ -9,25 +9,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 use learning::analytics::{Analysis, AnalyticsState};
 use learning::compress::BadResidual;
 use learning::parameters::LayoutError;
-use learning::partition::PatternError;
 use learning::{
     AnalyticsError, CheckpointError, CodecError, CodecSpec, Fairness, FairnessError, InitError, Layout, MetricValue,
-    Parameters, QFfl, QuantizationParams, Residual, TensorSpec, WrongLayout, checkpoint,
+    Parameters, QFfl, QuantizationParams, Residual, TensorSpec, checkpoint,
 };
 use rand::{CryptoRng, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
 use secure_agg::client::Masking;
 use wire::participant::{Assignment, SessionTerms, application_digest};
-use wire::task::Compression;
+use wire::task::{Compression, below};
 use zeroize::Zeroizing;
 
 use super::base::{self, Base, BaseError};
 use crate::identity::{IdentityError, SigningKey};
-use crate::personalize::{FedPer, PersonalTensors};
+use crate::personalize::{Local, LocalError, MethodError, PersonalTensors, Personalizer, Round};
 use crate::pipeline::{self, Cover, Encoder, MaskedInput, PipelineError, Weight};
 use crate::privacy::{PrivateRound, TermsError};
 use crate::seed::RoundSeeds;
-use crate::trainer::{Cancel, Trainer, TrainerError, TrainingJob};
+use crate::trainer::{Cancel, Trained, Trainer, TrainerError, TrainingJob};
 use crate::transport::Place;
 
 /// Why an assignment cannot be followed.
@@ -37,9 +36,9 @@ pub enum PlanError {
     /// The tensors are no model.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// The personal patterns do not part it.
+    /// It cannot be personalized as the task says.
     #[error(transparent)]
-    Patterns(#[from] PatternError),
+    Personalization(#[from] MethodError),
     /// The encoding leaves no headroom for the cohort, where a sum could wrap, or its codec does not fit the model.
     #[error(transparent)]
     Codec(#[from] CodecError),
@@ -88,8 +87,8 @@ pub(super) struct Plan {
     pub(super) assignment: Box<Assignment>,
     /// The whole model.
     whole: Arc<Layout>,
-    /// None if every tensor is shared.
-    fed_per: Option<FedPer>,
+    /// None if every tensor is shared and nobody has a model of its own.
+    personalizer: Option<Personalizer>,
     codec: UpdateCodec,
     /// How loss weighs; none where examples do.
     fairness: Option<QFfl>,
@@ -167,10 +166,9 @@ impl Plan {
             Some(analysis) => base::layout_of_sums(analysis)?,
             None => layout(&assignment)?,
         });
-        let personal = &assignment.model.personal;
-        let fed_per = if personal.is_empty() { None } else { Some(FedPer::new(&whole, personal)?) };
-        let shared = fed_per.as_ref().map_or(&whole, |fed_per| fed_per.partition().shared());
         let encoding = &assignment.encoding;
+        let personalizer = Personalizer::new(&whole, &assignment.model, encoding.personalization.as_ref())?;
+        let shared = personalizer.as_ref().map_or(&whole, Personalizer::shared);
         if assignment.cohort > encoding.max_cohort {
             return Err(PlanError::Cohort { cohort: assignment.cohort, room: encoding.max_cohort });
         }
@@ -187,7 +185,7 @@ impl Plan {
             return Err(PlanError::ModelBytes { claimed: assignment.base.bytes, most });
         }
         let place = Place { task: assignment.task, round: assignment.round, attempt: assignment.attempt };
-        Ok(Self { place, assignment, whole, fed_per, codec, fairness })
+        Ok(Self { place, assignment, whole, personalizer, codec, fairness })
     }
 
     /// Reads the published part of the model, or the state of the analysis.
@@ -195,7 +193,7 @@ impl Plan {
         if let UpdateCodec::Sums(analysis) = &self.codec {
             return Ok(Base::State(Box::new(analysis.read(file)?)));
         }
-        let shared = self.fed_per.as_ref().map_or(&self.whole, |fed_per| fed_per.partition().shared());
+        let shared = self.personalizer.as_ref().map_or(&self.whole, Personalizer::shared);
         Ok(Base::Model(checkpoint::read(file, shared)?))
     }
 
@@ -218,7 +216,7 @@ impl Plan {
 
     /// Whether tensors stay at home.
     pub(super) fn is_personal(&self) -> bool {
-        self.fed_per.is_some()
+        self.personalizer.is_some()
     }
 
     /// Whether the codec brings along what it left out before.
@@ -228,18 +226,17 @@ impl Plan {
 
     /// What the codec left out of earlier updates.
     pub(super) fn residual(&self, record: &[u8]) -> Result<Residual, BadResidual> {
-        let shared = self.fed_per.as_ref().map_or(&self.whole, |fed_per| fed_per.partition().shared());
+        let shared = self.personalizer.as_ref().map_or(&self.whole, Personalizer::shared);
         Residual::from_record(record, shared.len())
     }
 
-    /// The tensors that stayed at home, from their record or as they begin.
+    /// The tensors that stayed at home, from their record or as they begin; none if they begin as what is received.
     pub(super) fn personal(&self, record: Option<&[u8]>) -> Result<Option<PersonalTensors>, PersonalError> {
-        let Some(fed_per) = &self.fed_per else { return Ok(None) };
-        let personal = match record {
-            Some(record) => PersonalTensors::from_record(record, fed_per.partition().personal())?,
-            None => fed_per.initial(&self.assignment.model)?,
-        };
-        Ok(Some(personal))
+        let Some(personalizer) = &self.personalizer else { return Ok(None) };
+        match record {
+            Some(record) => Ok(Some(PersonalTensors::from_record(record, personalizer.kept())?)),
+            None => Ok(personalizer.initial(&self.assignment.model)?),
+        }
     }
 }
 
@@ -320,9 +317,12 @@ pub enum WorkError {
     NotMasked,
 }
 
-impl From<WrongLayout> for WorkError {
-    fn from(_: WrongLayout) -> Self {
-        Self::Pipeline(PipelineError::WrongLayout)
+impl From<LocalError> for WorkError {
+    fn from(error: LocalError) -> Self {
+        match error {
+            LocalError::Trainer(error) => Self::Trainer(error),
+            LocalError::Pipeline(error) => Self::Pipeline(error),
+        }
     }
 }
 
@@ -438,33 +438,28 @@ impl Work {
     }
 
     fn train(&self, received: &Parameters, trainer: &mut dyn Trainer) -> Result<Contribution, WorkError> {
-        let joined = match (&self.plan.fed_per, &self.personal) {
-            (Some(fed_per), Some(personal)) => Some(fed_per.join(received, personal)?),
-            _ => None,
-        };
-        let model = joined.as_ref().unwrap_or(received);
-        let evaluated = trainer.evaluate(model, &self.job)?;
-        let trained = trainer.train(model, &self.job)?;
-        if trained.parameters.layout() != model.layout() {
-            return Err(PipelineError::WrongLayout.into());
-        }
-        pipeline::check_finite(&trained.parameters)?;
-
         // From here on the personal part goes one way and the shared part the other.
-        let (shared, personal) = match &self.plan.fed_per {
-            Some(fed_per) => {
-                let (shared, personal) = fed_per.split(&trained.parameters)?;
-                (shared, Some(personal))
-            }
-            None => (trained.parameters, None),
-        };
-        let metrics = self.in_order(&evaluated, &trained.metrics);
+        let (Trained { parameters: shared, examples, metrics: trained }, evaluated, personal) =
+            match &self.plan.personalizer {
+                Some(personalizer) => {
+                    let kept = self.personal.as_ref();
+                    let mut round = Round { trainer, job: &self.job, received, kept };
+                    let Local { mut update, personal, evaluated, own } = personalizer.run(&mut round)?;
+                    update.metrics.extend(own);
+                    (update, evaluated, Some(personal))
+                }
+                None => {
+                    let evaluated = trainer.evaluate(&self.received, &self.job)?;
+                    (trainer.train(&self.received, &self.job)?, evaluated, None)
+                }
+            };
+        let metrics = self.in_order(&evaluated, &trained);
         let weight = match &self.plan.fairness {
-            None => Weight::Examples(trained.examples),
+            None => Weight::Examples(examples),
             Some(rule) => Weight::Loss(rule, loss(&evaluated)?),
         };
         let input = self.masked_input(received, &shared, weight, metrics)?;
-        Ok(Contribution { input, personal, evaluated, trained: trained.metrics, examples: trained.examples })
+        Ok(Contribution { input, personal, evaluated, trained, examples })
     }
 
     fn masked_input(
@@ -518,14 +513,42 @@ impl Work {
         if self.plan.private().is_some() {
             return Vec::new();
         }
-        let find = |name: &String| evaluated.iter().chain(trained).find(|(own, _)| own == name);
+        let find = |name: &str| evaluated.iter().chain(trained).find(|(own, _)| own == name).map(|(_, value)| *value);
         let metrics = self.plan.assignment.metrics.iter();
-        metrics.map(|name| find(name).map_or_else(MetricValue::default, |(_, value)| *value)).collect()
+        metrics.map(|name| find(name).or_else(|| is_below(name, find)).unwrap_or_default()).collect()
     }
+}
+
+/// One participant's part in the distribution of a metric: 1 if its own is below the bound that `name` says, else 0. The mean
+/// over participants is a point of the distribution, and the sum tells nobody's place in it.
+fn is_below(name: &str, find: impl Fn(&str) -> Option<MetricValue>) -> Option<MetricValue> {
+    let (metric, bound) = below(name)?;
+    let value = find(metric)?.measured()?;
+    Some(MetricValue { value: f64::from(u8::from(value < f64::from(bound?) / 100.0)), count: 1 })
 }
 
 /// The loss of the received model on the participant's own data.
 fn loss(evaluated: &[(String, MetricValue)]) -> Result<f64, WorkError> {
     let loss = evaluated.iter().find(|(name, _)| name == "loss").and_then(|(_, value)| value.measured());
     loss.ok_or(WorkError::NoLoss)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_point_of_a_distribution_is_one_or_zero() {
+        let find = |name: &str| (name == "accuracy").then_some(MetricValue { value: 0.5, count: 40 });
+        for (name, expected) in [
+            ("accuracy.below.50", Some(0.0)),
+            ("accuracy.below.51", Some(1.0)),
+            ("accuracy.below.0", None),
+            ("f1.below.9", None),
+        ] {
+            let expected = expected.map(|value| MetricValue { value, count: 1 });
+            assert_eq!(is_below(name, find), expected, "{name}");
+        }
+        assert_eq!(is_below("accuracy.below.50", |_| Some(MetricValue::default())), None, "not measured");
+    }
 }

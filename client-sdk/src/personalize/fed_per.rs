@@ -4,7 +4,7 @@ use learning::partition::PatternError;
 use learning::{InitError, Initializer, Layout, Parameters, Partition, Patterns, TensorInit, WrongLayout, initialize};
 use wire::task::{Initial, ModelSpec};
 
-use super::PersonalTensors;
+use super::{Local, LocalError, Method, PersonalTensors, Round};
 
 /// A model parted by the task's patterns.
 #[derive(Clone, Debug)]
@@ -26,6 +26,18 @@ impl FedPer {
     #[must_use]
     pub fn partition(&self) -> &Partition {
         &self.partition
+    }
+
+    /// Whether each tensor of the whole model stays at home, in its order.
+    pub(super) fn is_personal(&self) -> Vec<bool> {
+        let shared = self.partition.shared().tensors();
+        self.partition.whole().tensors().iter().map(|tensor| !shared.contains(tensor)).collect()
+    }
+
+    /// The model that a round begins with: what was received, with what was kept.
+    pub(super) fn whole(&self, round: &Round<'_>) -> Result<Parameters, LocalError> {
+        let kept = round.kept.ok_or(WrongLayout)?;
+        Ok(self.join(round.received, kept)?)
     }
 
     /// How the personal part begins, before this device has ever trained: as the task's seed says.
@@ -66,6 +78,18 @@ impl FedPer {
     pub fn split(&self, trained: &Parameters) -> Result<(Parameters, PersonalTensors), WrongLayout> {
         let (shared, personal) = self.partition.split(trained)?;
         Ok((shared, PersonalTensors::new(personal)))
+    }
+}
+
+impl Method for FedPer {
+    fn run(&self, round: &mut Round<'_>) -> Result<Local, LocalError> {
+        let model = self.whole(round)?;
+        let evaluated = round.evaluate(&model)?;
+        let mut update = round.train(&model)?;
+        let own = round.own(&update.parameters)?;
+        let (shared, personal) = self.split(&update.parameters)?;
+        update.parameters = shared;
+        Ok(Local { update, personal, evaluated, own })
     }
 }
 

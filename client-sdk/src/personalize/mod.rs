@@ -1,17 +1,33 @@
-//! Which tensors stay at home, and how they come back for the next round.
+//! How a participant comes by a model of its own, one method in each file, and what of it stays at home.
 //!
 //! [`PersonalTensors`] can be joined to a model for training and written to the journal, and nothing else: there is no
-//! way from them to an update, whose layout has no room for them either.
+//! way from them to an update, whose layout has no room for them either. A method gets the received model and what was kept
+//! and yields two things: parameters for the pipeline, and tensors for the journal.
+//!
+//! A method says what is trained and towards what; training itself is the [`Trainer`](crate::Trainer)'s, which need not know the method.
 
+mod apfl;
+mod ditto;
+mod fed_bn;
 pub mod fed_per;
+mod fed_rep;
+mod fine_tune;
+mod pfedme;
+mod round;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
 use learning::checkpoint::{self, CheckpointError};
-use learning::{Layout, Parameters};
+use learning::parameters::LayoutError;
+use learning::partition::PatternError;
+use learning::{InitError, Layout, Parameters};
+use wire::task::{ModelSpec, Personalization};
 use zeroize::{Zeroize, Zeroizing};
 
 pub use fed_per::FedPer;
+pub(crate) use round::{Local, LocalError, Round};
 
 /// Tensors that never leave this device. Not printable, not copyable, not serializable; erased when dropped.
 pub struct PersonalTensors(Parameters);
@@ -38,5 +54,125 @@ impl PersonalTensors {
 impl Drop for PersonalTensors {
     fn drop(&mut self) {
         self.0.values_mut().zeroize();
+    }
+}
+
+/// Why a model cannot be personalized as the task says.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MethodError {
+    /// The personal patterns do not part it.
+    #[error(transparent)]
+    Patterns(#[from] PatternError),
+    /// The tensors kept are no model.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// A tensor that the method cannot keep.
+    #[error("a pattern of the tensors that stay at home {0}")]
+    Tensor(String),
+    /// Patterns where the method needs none, or none where it needs some.
+    #[error("method {0:?} does not go with the patterns of tensors that stay at home")]
+    Parts(&'static str),
+}
+
+/// One way to a model of one's own.
+pub(crate) trait Method: Send + Sync {
+    /// What this device does in a round.
+    fn run(&self, round: &mut Round<'_>) -> Result<Local, LocalError>;
+}
+
+/// A task's method on its model.
+pub(crate) struct Personalizer {
+    /// Of what is sent, summed and published.
+    shared: Arc<Layout>,
+    /// Of what the journal keeps.
+    kept: Arc<Layout>,
+    /// Where tensors stay at home.
+    parts: Option<FedPer>,
+    method: Box<dyn Method>,
+}
+
+impl Personalizer {
+    /// Nothing where every tensor is shared and nobody has a model of its own.
+    ///
+    /// # Errors
+    /// [`MethodError`] if the method and the patterns do not fit each other or the model.
+    pub(crate) fn new(
+        whole: &Arc<Layout>,
+        model: &ModelSpec,
+        method: Option<&Personalization>,
+    ) -> Result<Option<Self>, MethodError> {
+        let parts = match model.personal.as_slice() {
+            [] => None,
+            patterns => Some(FedPer::new(whole, patterns)?),
+        };
+        let Some(method) = method.copied().or(parts.is_some().then_some(Personalization::FedPer {})) else {
+            return Ok(None);
+        };
+        match parts {
+            Some(parts) => Self::parted(parts, method),
+            None => Self::beside(whole, method),
+        }
+        .map(Some)
+    }
+
+    /// Some tensors stay at home.
+    fn parted(parts: FedPer, how: Personalization) -> Result<Self, MethodError> {
+        let method: Box<dyn Method> = match how {
+            Personalization::FedPer {} => Box::new(parts.clone()),
+            Personalization::FedRep { head_epochs } => Box::new(fed_rep::FedRep::new(parts.clone(), head_epochs)),
+            Personalization::FedBn {} => Box::new(fed_bn::FedBn::new(parts.clone())?),
+            other => return Err(MethodError::Parts(other.as_str())),
+        };
+        let partition = parts.partition();
+        let (shared, kept) = (Arc::clone(partition.shared()), Arc::clone(partition.personal()));
+        Ok(Self { shared, kept, parts: Some(parts), method })
+    }
+
+    /// A whole model of one's own beside the shared one.
+    fn beside(whole: &Arc<Layout>, how: Personalization) -> Result<Self, MethodError> {
+        let mut kept = Arc::clone(whole);
+        let method: Box<dyn Method> = match how {
+            Personalization::FineTune { epochs, learning_rate } => {
+                Box::new(fine_tune::FineTune { epochs, learning_rate })
+            }
+            Personalization::Ditto { lambda, epochs } => Box::new(ditto::Ditto { lambda, epochs }),
+            Personalization::PFedMe { lambda, local_rounds, steps, rate } => {
+                Box::new(pfedme::PFedMe { lambda, local_rounds, steps, rate })
+            }
+            Personalization::Apfl { alpha, alpha_rate } => {
+                let apfl = apfl::Apfl::new(whole, alpha, alpha_rate)?;
+                kept = Arc::clone(apfl.kept());
+                Box::new(apfl)
+            }
+            other => return Err(MethodError::Parts(other.as_str())),
+        };
+        Ok(Self { shared: Arc::clone(whole), kept, parts: None, method })
+    }
+
+    /// The layout of what is sent, summed and published.
+    pub(crate) fn shared(&self) -> &Arc<Layout> {
+        &self.shared
+    }
+
+    /// The layout of what the journal keeps.
+    pub(crate) fn kept(&self) -> &Arc<Layout> {
+        &self.kept
+    }
+
+    /// What is kept before this device has ever trained; nothing where the first received model decides.
+    ///
+    /// # Errors
+    /// [`InitError`] for bounds that cannot be drawn from.
+    pub(crate) fn initial(&self, model: &ModelSpec) -> Result<Option<PersonalTensors>, InitError> {
+        self.parts.as_ref().map(|parts| parts.initial(model)).transpose()
+    }
+
+    /// What this device does in a round.
+    ///
+    /// # Errors
+    /// [`LocalError`]: nothing is sent, and nothing new is kept.
+    pub(crate) fn run(&self, round: &mut Round<'_>) -> Result<Local, LocalError> {
+        self.method.run(round)
     }
 }

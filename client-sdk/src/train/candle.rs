@@ -18,8 +18,10 @@ pub(super) struct CandleLearner<'a> {
     parameters: Vec<Var>,
     /// Empty until the first step with momentum.
     velocity: Vec<Tensor>,
-    /// Where training began; empty without a proximal term.
+    /// Where the proximal term pulls to: where training began unless said otherwise; empty without it.
     anchor: Vec<Tensor>,
+    /// Factors of the gradients; empty if every parameter may change.
+    free: Vec<Tensor>,
 }
 
 impl<'a> CandleLearner<'a> {
@@ -41,7 +43,19 @@ impl<'a> CandleLearner<'a> {
         } else {
             parameters.iter().map(|parameter| parameter.as_detached_tensor().copy()).collect::<Result<_, _>>()?
         };
-        Ok(Self { architecture, config, device, parameters, velocity: Vec::new(), anchor })
+        Ok(Self { architecture, config, device, parameters, velocity: Vec::new(), anchor, free: Vec::new() })
+    }
+
+    /// A flat vector as tensors like the parameters.
+    fn spread(&self, flat: &[f32]) -> Result<Vec<Tensor>, TrainError> {
+        let mut rest = flat;
+        let mut tensors = Vec::with_capacity(self.parameters.len());
+        for parameter in &self.parameters {
+            let (values, after) = rest.split_at(parameter.elem_count());
+            tensors.push(Tensor::from_slice(values, parameter.shape(), self.device)?);
+            rest = after;
+        }
+        Ok(tensors)
     }
 
     /// Logits and targets of the chosen examples.
@@ -91,6 +105,9 @@ impl Learner for CandleLearner<'_> {
                 let pull = (&value - anchor)?;
                 gradient = (gradient + pull.affine(f64::from(self.config.proximal_mu), 0.0)?)?;
             }
+            if let Some(free) = self.free.get(index) {
+                gradient = (gradient * free)?;
+            }
             if let Some(velocity) = self.velocity.get(index) {
                 gradient = (velocity.affine(momentum, 0.0)? + gradient)?;
             }
@@ -123,6 +140,16 @@ impl Learner for CandleLearner<'_> {
         let hits = logits.argmax(D::Minus1)?.eq(&targets)?.to_dtype(DType::U32)?.to_vec1::<u32>()?;
         let correct = hits.iter().map(|&hit| u64::from(hit)).sum();
         Ok(Score { loss, correct, predictions: hits.len() as u64 })
+    }
+
+    fn constrain(&mut self, anchor: Option<&[f32]>, free: &[f32]) -> Result<(), TrainError> {
+        if let Some(anchor) = anchor.filter(|_| self.config.proximal_mu != 0.0) {
+            self.anchor = self.spread(anchor)?;
+        }
+        if !free.is_empty() {
+            self.free = self.spread(free)?;
+        }
+        Ok(())
     }
 
     fn values(&self) -> Result<Vec<f32>, TrainError> {

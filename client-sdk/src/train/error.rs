@@ -77,6 +77,9 @@ pub enum TrainError {
         /// Learning rate in use.
         learning_rate: f32,
     },
+    /// Constraints that are not about this model, or leave nothing to train.
+    #[error("the constraints of training do not fit: {0}")]
+    Constraints(&'static str),
     /// The model gives a loss that is not finite.
     #[error("the model's loss on these examples is not finite: its parameters or the examples are not")]
     NotFinite,

@@ -10,6 +10,7 @@
 mod batches;
 mod candle;
 mod config;
+mod constraints;
 mod cpu;
 mod device;
 mod error;
@@ -20,6 +21,7 @@ pub use candle_core::Device;
 use learning::Parameters;
 
 pub use self::config::{ConfigError, MAX_BATCH, MAX_EPOCHS, MAX_STEPS, SgdConfig};
+pub use self::constraints::Constraints;
 pub use self::device::{DeviceChoice, DeviceError};
 pub use self::error::TrainError;
 pub use self::examples::Examples;
@@ -86,6 +88,9 @@ trait Learner {
     fn gradient(&mut self, examples: &Examples<'_>, chosen: &[usize]) -> Result<(Score, Vec<f32>), TrainError>;
     /// Scores the chosen examples.
     fn score(&mut self, examples: &Examples<'_>, chosen: &[usize]) -> Result<Score, TrainError>;
+    /// From the next step on, pulls to `anchor` if it is given and multiplies gradients by `free` if it is not empty; both
+    /// flat, in the layout's order.
+    fn constrain(&mut self, anchor: Option<&[f32]>, free: &[f32]) -> Result<(), TrainError>;
     /// The parameters, flat, in the layout's order.
     fn values(&self) -> Result<Vec<f32>, TrainError>;
 }
@@ -102,11 +107,30 @@ pub fn train(
     config: &SgdConfig,
     device: &Device,
 ) -> Result<Trained, TrainError> {
+    train_within(architecture, start, examples, config, device, Constraints::default())
+}
+
+/// [`train`] that keeps to `constraints`.
+///
+/// # Errors
+/// As [`train`], and [`TrainError::Constraints`] for those of another model and those that leave nothing to train.
+pub fn train_within(
+    architecture: &Architecture,
+    start: &Parameters,
+    examples: Examples<'_>,
+    config: &SgdConfig,
+    device: &Device,
+    constraints: Constraints<'_>,
+) -> Result<Trained, TrainError> {
     config.validate()?;
     check(architecture, start, &examples)?;
+    constraints.check(start)?;
     let count = examples.count();
     let mut batches = Batches::new(count, config);
     let mut learner = learner(architecture, start, &examples, config, device, batches.size())?;
+    if !constraints.is_empty() {
+        learner.constrain(constraints.anchor.map(Parameters::values), &constraints.free(start))?;
+    }
     let (mut score, mut steps) = (Score::default(), 0);
     while let Some(chosen) = batches.next() {
         let batch = learner.step(&examples, chosen)?;

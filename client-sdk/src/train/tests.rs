@@ -148,3 +148,52 @@ fn parameters_come_back_as_they_went_in() {
         assert_eq!(learner.values().unwrap(), start.values());
     }
 }
+
+#[test]
+fn constraints_hold_on_both_roads() {
+    for architecture in models() {
+        let data = Data::new(&architecture, 10);
+        let examples = data.examples(&architecture);
+        let start = start(&architecture);
+        let mut anchor = start.clone();
+        anchor.values_mut().iter_mut().for_each(|value| *value += 1.0);
+        let tensors = start.layout().tensors().len();
+        let frozen: Vec<bool> = (0..tensors).map(|index| index == 0).collect();
+        let constraints = Constraints { anchor: Some(&anchor), frozen: &frozen };
+        let config = SgdConfig { momentum: 0.5, weight_decay: 0.01, proximal_mu: 5.0, ..SgdConfig::one_epoch() };
+        let all: Vec<usize> = (0..10).collect();
+        let mut ours = cpu::learner(&architecture, start.values(), &config, &examples, 10);
+        let mut candles = CandleLearner::new(&architecture, start.values(), &config, &Device::Cpu).unwrap();
+        for learner in [&mut *ours, &mut candles] {
+            learner.constrain(constraints.anchor.map(Parameters::values), &constraints.free(&start)).unwrap();
+            for _ in 0..4 {
+                learner.step(&examples, &all).unwrap();
+            }
+        }
+        let (ours, candles) = (ours.values().unwrap(), candles.values().unwrap());
+        close(&architecture, &ours, &candles);
+        let still = start.layout().range(0);
+        assert_eq!(ours[still.clone()], start.values()[still.clone()], "what is frozen stays");
+        // A pull of 5 at rate 0.05 over four steps outweighs any gradient here: everything else went towards the anchor.
+        let way: f32 = ours[still.end..].iter().zip(&start.values()[still.end..]).map(|(end, start)| end - start).sum();
+        assert!(way / (ours.len() - still.end) as f32 > 0.5, "{way}");
+    }
+}
+
+#[test]
+fn constraints_that_do_not_fit_are_refused() {
+    let architecture = Architecture::Linear(Linear { inputs: 7, classes: 3 });
+    let data = Data::new(&architecture, 4);
+    let start = start(&architecture);
+    let other = Architecture::Linear(Linear { inputs: 6, classes: 3 }).initial(1).unwrap();
+    for constraints in [
+        Constraints { anchor: Some(&other), frozen: &[] },
+        Constraints { anchor: None, frozen: &[true] },
+        Constraints { anchor: None, frozen: &[true, true] },
+    ] {
+        let config = SgdConfig::one_epoch();
+        let examples = data.examples(&architecture);
+        let result = train_within(&architecture, &start, examples, &config, &Device::Cpu, constraints);
+        assert!(matches!(result, Err(TrainError::Constraints(_))), "{result:?}");
+    }
+}

@@ -149,15 +149,15 @@ fn problem<T>(kind: ProblemType) -> Result<T, TransportError> {
 }
 
 pub fn encoding() -> Encoding {
-    let (compression, analytics) = (None, None);
     Encoding {
         modulus_bits: 32,
         clip_range: 1.0,
         clip_norm: None,
         max_weight: 100,
         max_cohort: 10,
-        compression,
-        analytics,
+        compression: None,
+        analytics: None,
+        personalization: None,
     }
 }
 

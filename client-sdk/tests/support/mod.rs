@@ -192,6 +192,7 @@ impl Coordinator {
                 max_cohort: if world.privacy.is_some() { 3 } else { 10 },
                 analytics: None,
                 compression: None,
+                personalization: None,
             },
             metrics: vec!["loss".into(), "train_loss".into()],
             privacy: world.privacy.clone(),

@@ -312,3 +312,26 @@ async fn tokens_have_bounds() {
     let body = json!({ "name": "x", "role": "emperor" });
     t.post(&t.admin, route::OPERATOR_TOKENS, &body).await.problem(ProblemType::MalformedRequest);
 }
+
+#[tokio::test]
+async fn personalization_that_does_not_fit_the_model_is_refused_with_the_reason() {
+    let t = TestCoordinator::start().await;
+    let with = |method: &str, patterns: &[&str]| {
+        let mut spec = small_task();
+        spec["personalization"] = json!({ "method": method });
+        let tensors = json!([{ "name": "w", "shape": [3, 2] }, { "name": "b", "shape": [3] }]);
+        spec["model"] = json!({ "tensors": tensors, "personal": patterns });
+        spec["metrics"] = json!(["accuracy", "personal_accuracy", "personal_accuracy.below.50"]);
+        spec
+    };
+    for (method, pattern, reason) in [
+        ("fed_rep", "nothing.*", "matches no tensor"),
+        ("fed_rep", "*", "match every tensor"),
+        ("fed_bn", "w", "no normalisation"),
+    ] {
+        let (field, detail) = problem(&create(&t, &with(method, &[pattern])).await);
+        assert_eq!(field, "model.personal");
+        assert!(detail.contains(reason), "{detail}");
+    }
+    assert_eq!(create(&t, &with("fed_rep", &["w"])).await.status, 201);
+}

@@ -1,7 +1,7 @@
 //! What a participant is given to do.
 
 use federation::id::{Digest, TaskId};
-use federation::task::{Analytics, Compression, ModelSpec, TrainingPlan};
+use federation::task::{Analytics, Compression, ModelSpec, Personalization, TrainingPlan};
 use federation::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -117,4 +117,7 @@ pub struct Encoding {
     /// nothing is clipped, weighed or measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub analytics: Option<Analytics>,
+    /// How the participant comes by a model of its own, and with it by its update.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub personalization: Option<Personalization>,
 }

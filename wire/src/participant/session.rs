@@ -113,7 +113,8 @@ impl From<&SessionTerms> for SessionConfig {
 /// `SHA-256("tributary/application/1" || bits || f32be(clip) || [1 || f32be(norm)] or [0] || u32be(max_weight) ||
 /// u32be(max_cohort) || u32be(metrics) || for each: u32be(len) || name)`, and with privacy before the end
 /// `u32be(len) || `[`PrivacyTerms::to_bytes`], with a codec before that `u32be(2^32 - 1) || u32be(len) ||
-/// `[`CodecTerms::to_bytes`](super::CodecTerms::to_bytes).
+/// `[`CodecTerms::to_bytes`](super::CodecTerms::to_bytes), and with a method of personalization at the end
+/// `"personalization" || u32be(len) || `[`federation::task::Personalization::to_bytes`].
 #[must_use]
 pub fn application_digest(encoding: &Encoding, metrics: &[String], privacy: Option<&PrivacyTerms>) -> Digest {
     let mut text = b"tributary/application/1".to_vec();
@@ -151,6 +152,12 @@ pub fn application_digest(encoding: &Encoding, metrics: &[String], privacy: Opti
         text.extend(b"analytics");
         text.extend(length(words.len()));
         text.extend(words);
+    }
+    if let Some(method) = &encoding.personalization {
+        let method = method.to_bytes();
+        text.extend(b"personalization");
+        text.extend(length(method.len()));
+        text.extend(method);
     }
     let mut digest = Digest([0; 32]);
     digest.0.copy_from_slice(ring::digest::digest(&ring::digest::SHA256, &text).as_ref());

@@ -129,6 +129,7 @@ impl TaskInput<'_> {
                 aggregate_deadline_ms: DEADLINE_MS,
             },
             selection,
+            personalization: None,
             aggregation: AggregationSpec {
                 optimizer: self.optimizer,
                 clip_range: clip_range(self.data.data),

@@ -125,6 +125,11 @@ impl Learner for Classifier {
         Ok(cross_entropy(logits, classes, step, &self.labels, &mut []))
     }
 
+    fn constrain(&mut self, anchor: Option<&[f32]>, free: &[f32]) -> Result<(), TrainError> {
+        self.core.constrain(anchor, free);
+        Ok(())
+    }
+
     fn values(&self) -> Result<Vec<f32>, TrainError> {
         Ok(self.core.flat_parameters())
     }

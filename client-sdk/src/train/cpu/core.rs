@@ -37,6 +37,19 @@ impl Core {
         Self { arch: Arch::new(), parameters, gradient: Buffer::zeros(size), places, optimizer }
     }
 
+    /// What the optimizer keeps to from now on: where it pulls to, and a factor for each gradient; nothing if empty.
+    pub(super) fn constrain(&mut self, anchor: Option<&[f32]>, free: &[f32]) {
+        let size = self.parameters.len();
+        let spread = |flat: &[f32]| {
+            let mut internal_values = Buffer::zeros(size);
+            for_each_index(&self.places, |flat_index, internal| internal_values[internal] = flat[flat_index]);
+            internal_values
+        };
+        let anchor = anchor.map(spread);
+        let free = (!free.is_empty()).then(|| spread(free));
+        self.optimizer.constrain(anchor, free);
+    }
+
     /// One step against the gradient.
     pub(super) fn step(&mut self) {
         self.optimizer.step(self.arch, &mut self.parameters, &mut self.gradient);

@@ -65,8 +65,10 @@ pub(super) struct Optimizer {
     proximal_mu: f32,
     /// Empty without momentum.
     velocity: Buffer,
-    /// Where training began; empty without a proximal term.
+    /// Where the proximal term pulls to: where training began unless said otherwise; empty without it.
     anchor: Buffer,
+    /// Factors of the gradient: 0 where a parameter stays as it is; empty if none does.
+    free: Buffer,
 }
 
 impl Optimizer {
@@ -82,13 +84,24 @@ impl Optimizer {
             proximal_mu: config.proximal_mu,
             velocity: Buffer::zeros(if config.momentum == 0.0 { 0 } else { parameters.len() }),
             anchor,
+            free: Buffer::zeros(0),
+        }
+    }
+
+    /// Pulls elsewhere and leaves parameters as they are, from the next step on.
+    pub(super) fn constrain(&mut self, anchor: Option<Buffer>, free: Option<Buffer>) {
+        if let Some(anchor) = anchor.filter(|_| self.proximal_mu != 0.0) {
+            self.anchor = anchor;
+        }
+        if let Some(free) = free {
+            self.free = free;
         }
     }
 
     /// One step against `gradient`, which is overwritten.
     pub(super) fn step(&mut self, arch: Arch, parameters: &mut [f32], gradient: &mut [f32]) {
         let Self { learning_rate, momentum, weight_decay, proximal_mu, .. } = *self;
-        let (velocity, anchor) = (&mut self.velocity, &self.anchor);
+        let (velocity, anchor, free) = (&mut self.velocity, &self.anchor, &self.free);
         arch.dispatch(
             #[inline(always)]
             || {
@@ -99,6 +112,9 @@ impl Optimizer {
                 }
                 for ((gradient, &parameter), &anchor) in gradient.iter_mut().zip(&*parameters).zip(&**anchor) {
                     *gradient += proximal_mu * (parameter - anchor);
+                }
+                for (gradient, &free) in gradient.iter_mut().zip(&**free) {
+                    *gradient *= free;
                 }
                 for (velocity, gradient) in velocity.iter_mut().zip(&mut *gradient) {
                     *velocity = momentum * *velocity + *gradient;

@@ -203,6 +203,11 @@ impl Learner for Recurrent {
         Ok(self.loss(false))
     }
 
+    fn constrain(&mut self, anchor: Option<&[f32]>, free: &[f32]) -> Result<(), TrainError> {
+        self.core.constrain(anchor, free);
+        Ok(())
+    }
+
     fn values(&self) -> Result<Vec<f32>, TrainError> {
         Ok(self.core.flat_parameters())
     }

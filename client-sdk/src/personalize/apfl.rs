@@ -1,0 +1,87 @@
+//! APFL (Deng et al. 2020, algorithm 1): the own model is α v + (1 - α) w, where w is the participant's copy of the shared
+//! model, v is local, and α follows its own gradient.
+//!
+//! The paper steps w, v and α batch by batch; here w is trained first and the own model over it then, so that any trainer will
+//! do: a step of v with rate η against α ∇f(α v + (1 - α) w) is a step of the own model with rate η α². α moves once a round,
+//! against the mean gradient of those steps.
+
+use std::sync::Arc;
+
+use learning::{Layout, Parameters, TensorSpec, WrongLayout};
+
+use super::round::{mix, narrow};
+use super::{Local, LocalError, Method, MethodError, PersonalTensors, Round};
+use crate::train::Constraints;
+
+/// Beyond these v or w would not be learnt from any more.
+const ALPHA: std::ops::RangeInclusive<f64> = 0.05..=0.95;
+/// The tensor that keeps α beside v.
+const ALPHA_TENSOR: &str = "apfl.alpha";
+
+/// The numbers of `[personalization]`, and the layout of v and α.
+pub(super) struct Apfl {
+    alpha: f64,
+    alpha_rate: f64,
+    whole: Arc<Layout>,
+    kept: Arc<Layout>,
+}
+
+impl Apfl {
+    /// # Errors
+    /// [`MethodError::Layout`] if the model has a tensor named like α.
+    pub(super) fn new(whole: &Arc<Layout>, alpha: f64, alpha_rate: f64) -> Result<Self, MethodError> {
+        let mut tensors = whole.tensors().to_vec();
+        tensors.push(TensorSpec { name: ALPHA_TENSOR.to_owned(), shape: vec![1] });
+        Ok(Self { alpha, alpha_rate, whole: Arc::clone(whole), kept: Arc::new(Layout::new(tensors)?) })
+    }
+
+    pub(super) fn kept(&self) -> &Arc<Layout> {
+        &self.kept
+    }
+
+    /// v and α as they were kept.
+    fn open(&self, kept: &PersonalTensors) -> Result<(Parameters, f64), WrongLayout> {
+        let (alpha, local) = kept.0.values().split_last().ok_or(WrongLayout)?;
+        let local = Parameters::new(Arc::clone(&self.whole), local.to_vec()).map_err(|_| WrongLayout)?;
+        Ok((local, f64::from(*alpha).clamp(*ALPHA.start(), *ALPHA.end())))
+    }
+
+    fn close(&self, local: &Parameters, alpha: f64) -> Result<PersonalTensors, WrongLayout> {
+        let values = [local.values(), &[narrow(alpha)]].concat();
+        Parameters::new(Arc::clone(&self.kept), values).map(PersonalTensors::new).map_err(|_| WrongLayout)
+    }
+}
+
+impl Method for Apfl {
+    fn run(&self, round: &mut Round<'_>) -> Result<Local, LocalError> {
+        let (mut local, alpha) = match round.kept {
+            Some(kept) => self.open(kept)?,
+            None => (round.received.clone(), self.alpha),
+        };
+        let evaluated = round.evaluate(round.received)?;
+        let update = round.train(round.received)?;
+        let shared = &update.parameters;
+        let start = mix(&local, narrow(alpha), shared);
+        let mut plan = round.job.plan.clone();
+        let rate = plan.learning_rate * alpha * alpha;
+        // What remains are plain steps, whose sum is the sum of their gradients.
+        (plan.learning_rate, plan.momentum, plan.weight_decay, plan.proximal_mu) = (rate, 0.0, 0.0, 0.0);
+        let batches = update.examples.div_ceil(u64::from(plan.batch_size.max(1)));
+        let steps = plan.steps.map_or_else(|| batches.saturating_mul(u64::from(plan.epochs)), u64::from).max(1);
+        let end = round.train_within(&start, plan, 1, Constraints::default())?.parameters;
+
+        let moved = start.values().iter().zip(end.values()).map(|(start, end)| f64::from(start - end));
+        let apart = local.values().iter().zip(shared.values()).map(|(local, shared)| f64::from(local - shared));
+        #[expect(clippy::cast_precision_loss, reason = "steps are far below 2^53")]
+        let gradient = moved.zip(apart).map(|(moved, apart)| moved * apart).sum::<f64>() / (rate * steps as f64);
+        let next = (alpha - self.alpha_rate * gradient).clamp(*ALPHA.start(), *ALPHA.end());
+
+        let share = narrow(alpha);
+        for ((local, end), shared) in local.values_mut().iter_mut().zip(end.values()).zip(shared.values()) {
+            *local = (end - (1.0 - share) * shared) / share;
+        }
+        let own = round.own(&mix(&local, narrow(next), shared))?;
+        let personal = self.close(&local, next)?;
+        Ok(Local { update, personal, evaluated, own })
+    }
+}

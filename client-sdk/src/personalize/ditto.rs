@@ -1,0 +1,29 @@
+//! Ditto (Li et al. 2021, algorithm 1): beside its share in the global model, a participant minimises its own loss plus λ/2
+//! times the squared distance of its own model to the received one. The update is that of FedAvg, bit for bit.
+
+use super::{Local, LocalError, Method, PersonalTensors, Round};
+use crate::train::Constraints;
+
+/// λ, and how long the own model is trained.
+pub(super) struct Ditto {
+    pub(super) lambda: f64,
+    pub(super) epochs: Option<u32>,
+}
+
+impl Method for Ditto {
+    fn run(&self, round: &mut Round<'_>) -> Result<Local, LocalError> {
+        let received = round.received;
+        let evaluated = round.evaluate(received)?;
+        let update = round.train(received)?;
+        let mut plan = round.job.plan.clone();
+        if let Some(epochs) = self.epochs {
+            (plan.epochs, plan.steps) = (epochs, None);
+        }
+        plan.proximal_mu = self.lambda;
+        let start = round.kept.map_or(received, |kept| &kept.0);
+        let pull = Constraints { anchor: Some(received), frozen: &[] };
+        let solved = round.train_within(start, plan, 1, pull)?.parameters;
+        let own = round.own(&solved)?;
+        Ok(Local { update, personal: PersonalTensors::new(solved), evaluated, own })
+    }
+}

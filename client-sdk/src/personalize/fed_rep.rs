@@ -1,0 +1,40 @@
+//! FedRep (Collins et al. 2021, algorithm 1): a participant first fits its own head to the received body, then takes the
+//! body's steps with the head held still.
+
+use super::{FedPer, Local, LocalError, Method, Round};
+use crate::train::Constraints;
+
+/// A model parted into a body, which is shared, and a head, which stays.
+pub(super) struct FedRep {
+    parts: FedPer,
+    head_epochs: u32,
+    /// Per tensor of the whole model.
+    is_head: Vec<bool>,
+    is_body: Vec<bool>,
+}
+
+impl FedRep {
+    pub(super) fn new(parts: FedPer, head_epochs: u32) -> Self {
+        let is_head = parts.is_personal();
+        let is_body = is_head.iter().map(|is_head| !is_head).collect();
+        Self { parts, head_epochs, is_head, is_body }
+    }
+}
+
+impl Method for FedRep {
+    fn run(&self, round: &mut Round<'_>) -> Result<Local, LocalError> {
+        let model = self.parts.whole(round)?;
+        let evaluated = round.evaluate(&model)?;
+        let mut head_plan = round.job.plan.clone();
+        (head_plan.epochs, head_plan.steps, head_plan.proximal_mu) = (self.head_epochs, None, 0.0);
+        let head = Constraints { anchor: None, frozen: &self.is_body };
+        let fitted = round.train_within(&model, head_plan, 1, head)?.parameters;
+        let body = Constraints { anchor: None, frozen: &self.is_head };
+        let plan = round.job.plan.clone();
+        let mut update = round.train_within(&fitted, plan, 0, body)?;
+        let own = round.own(&update.parameters)?;
+        let (shared, personal) = self.parts.split(&update.parameters)?;
+        update.parameters = shared;
+        Ok(Local { update, personal, evaluated, own })
+    }
+}

@@ -1,0 +1,31 @@
+//! Plain fine-tuning: each participant's own model is the received one, trained further at home.
+
+use super::{Local, LocalError, Method, PersonalTensors, Round};
+use crate::train::Constraints;
+
+/// How the copy is trained; by the update's own training if nothing is said.
+pub(super) struct FineTune {
+    pub(super) epochs: Option<u32>,
+    pub(super) learning_rate: Option<f64>,
+}
+
+impl Method for FineTune {
+    fn run(&self, round: &mut Round<'_>) -> Result<Local, LocalError> {
+        let received = round.received;
+        let evaluated = round.evaluate(received)?;
+        let update = round.train(received)?;
+        let tuned = if self.epochs.is_none() && self.learning_rate.is_none() {
+            update.parameters.clone()
+        } else {
+            let mut plan = round.job.plan.clone();
+            if let Some(epochs) = self.epochs {
+                (plan.epochs, plan.steps) = (epochs, None);
+            }
+            plan.learning_rate = self.learning_rate.unwrap_or(plan.learning_rate);
+            plan.proximal_mu = 0.0;
+            round.train_within(received, plan, 1, Constraints::default())?.parameters
+        };
+        let own = round.own(&tuned)?;
+        Ok(Local { update, personal: PersonalTensors::new(tuned), evaluated, own })
+    }
+}

@@ -1,0 +1,248 @@
+//! The methods on a loss whose optimum, and every step towards it, is known: half the squared distance to a point.
+//!
+//! The trainer takes exact gradient steps, so that what the methods should yield can be written down.
+
+use std::sync::Arc;
+
+use learning::{MetricValue, Parameters, TensorSpec};
+use wire::task::{Initial, TensorDeclaration, TrainingPlan};
+
+use super::*;
+use crate::train::Constraints;
+use crate::trainer::{Cancel, Trained, Trainer, TrainerError, TrainingJob};
+
+/// Gradient descent on ½|w - target|², one step for each epoch or step of the plan.
+struct Descent {
+    target: Vec<f32>,
+    /// Length of the whole model's frozen tensors in each training, and the plan's steps.
+    seen: Vec<(Vec<bool>, u32)>,
+}
+
+impl Descent {
+    fn to(target: &[f32]) -> Self {
+        Self { target: target.to_vec(), seen: Vec::new() }
+    }
+}
+
+impl Trainer for Descent {
+    fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
+        self.train_within(model, job, Constraints::default())
+    }
+
+    fn train_within(
+        &mut self,
+        model: &Parameters,
+        job: &TrainingJob,
+        constraints: Constraints<'_>,
+    ) -> Result<Trained, TrainerError> {
+        let steps = job.plan.steps.unwrap_or(job.plan.epochs);
+        self.seen.push((constraints.frozen.to_vec(), steps));
+        let anchor = constraints.anchor.unwrap_or(model).clone();
+        let (rate, mu) = (job.plan.learning_rate as f32, job.plan.proximal_mu as f32);
+        let mut trained = model.clone();
+        for _ in 0..steps {
+            for index in 0..model.layout().tensors().len() {
+                if constraints.frozen.get(index) == Some(&true) {
+                    continue;
+                }
+                for at in model.layout().range(index) {
+                    let value = trained.values()[at];
+                    let gradient = (value - self.target[at]) + mu * (value - anchor.values()[at]);
+                    trained.values_mut()[at] = value - rate * gradient;
+                }
+            }
+        }
+        Ok(Trained { parameters: trained, examples: 1, metrics: vec![] })
+    }
+
+    fn evaluate(&mut self, model: &Parameters, _: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
+        let squares = model.values().iter().zip(&self.target).map(|(value, target)| f64::from(value - target).powi(2));
+        Ok(vec![("loss".into(), MetricValue { value: squares.sum::<f64>() / 2.0, count: 1 })])
+    }
+
+    fn examples(&self) -> u64 {
+        1
+    }
+}
+
+fn model(personal: &[&str]) -> ModelSpec {
+    let tensor = |name: &str, shape: &[u64]| TensorDeclaration {
+        name: name.into(),
+        shape: shape.to_vec(),
+        init: Initial::Zeros,
+    };
+    ModelSpec {
+        architecture: None,
+        tensors: vec![tensor("body", &[1, 2]), tensor("norm", &[1]), tensor("head", &[1])],
+        personal: personal.iter().map(|&pattern| pattern.into()).collect(),
+        seed: 9,
+    }
+}
+
+fn layout() -> Arc<Layout> {
+    let specs = model(&[]).tensors.into_iter().map(|t| TensorSpec { name: t.name, shape: t.shape }).collect();
+    Arc::new(Layout::new(specs).unwrap())
+}
+
+fn job() -> TrainingJob {
+    TrainingJob {
+        task: "t".into(),
+        round: 1,
+        plan: TrainingPlan { epochs: 2, learning_rate: 0.25, ..TrainingPlan::default() },
+        architecture: None,
+        analytics: None,
+        metrics: vec!["loss".into(), "personal_loss".into()],
+        seed: 1,
+        cancel: Cancel::default(),
+    }
+}
+
+fn personalizer(personal: &[&str], method: Personalization) -> Personalizer {
+    Personalizer::new(&layout(), &model(personal), Some(&method)).unwrap().unwrap()
+}
+
+/// Runs rounds in which the received model stays as it is; the last one's result.
+fn rounds(personalizer: &Personalizer, trainer: &mut Descent, received: &[f32], count: u32) -> Local {
+    let received = Parameters::new(Arc::clone(personalizer.shared()), received.to_vec()).unwrap();
+    let mut kept = personalizer.initial(&model(&["head"])).unwrap();
+    let mut last = None;
+    for _ in 0..count {
+        let mut round = Round { trainer, job: &job(), received: &received, kept: kept.as_ref() };
+        let local = personalizer.run(&mut round).unwrap();
+        let record = local.personal.to_record().unwrap();
+        kept = Some(PersonalTensors::from_record(&record, personalizer.kept()).unwrap());
+        last = Some(local);
+    }
+    last.unwrap()
+}
+
+fn loss(metrics: &[(String, MetricValue)], name: &str) -> f64 {
+    metrics.iter().find(|(own, _)| own == name).unwrap().1.value
+}
+
+fn close(got: &[f32], expected: &[f32]) {
+    assert_eq!(got.len(), expected.len());
+    for (got, expected) in got.iter().zip(expected) {
+        assert!((got - expected).abs() < 1e-4, "{got} is not {expected}");
+    }
+}
+
+const TARGET: [f32; 4] = [1.0, 2.0, 3.0, 4.0];
+/// What two steps of rate 1/4 leave of the way.
+const LEFT: f32 = 0.75 * 0.75;
+
+#[test]
+fn fed_rep_trains_the_head_first_and_then_the_body_alone() {
+    let personalizer = personalizer(&["head"], Personalization::FedRep { head_epochs: 5 });
+    let mut trainer = Descent::to(&TARGET);
+    let local = rounds(&personalizer, &mut trainer, &[0.0; 3], 1);
+    assert_eq!(trainer.seen, [(vec![true, true, false], 5), (vec![false, false, true], 2)]);
+    close(local.update.parameters.values(), &[1.0 - LEFT, 2.0 * (1.0 - LEFT), 3.0 * (1.0 - LEFT)]);
+    close(local.personal.0.values(), &[4.0 * (1.0 - 0.75_f32.powi(5))]);
+    assert!((loss(&local.evaluated, "loss") - 15.0).abs() < 1e-6, "of the model as it came");
+    assert!(loss(&local.own, "personal_loss") < 15.0 * f64::from(LEFT * LEFT) + 1e-6);
+    // The head goes on where it was.
+    let later = rounds(&personalizer, &mut Descent::to(&TARGET), &[0.0; 3], 2);
+    close(later.personal.0.values(), &[4.0 * (1.0 - 0.75_f32.powi(10))]);
+}
+
+#[test]
+fn fed_bn_keeps_vectors_and_refuses_matrices() {
+    let personalizer = personalizer(&["norm"], Personalization::FedBn {});
+    assert_eq!(personalizer.shared().len(), 3);
+    let error = Personalizer::new(&layout(), &model(&["body"]), Some(&Personalization::FedBn {})).err().unwrap();
+    assert!(error.to_string().contains("\"body\" of 2 dimensions"), "{error}");
+}
+
+#[test]
+fn fine_tuning_begins_with_what_was_received_each_time() {
+    let tuned = Personalization::FineTune { epochs: Some(6), learning_rate: Some(0.5) };
+    let personalizer = personalizer(&[], tuned);
+    for count in [1, 3] {
+        let local = rounds(&personalizer, &mut Descent::to(&TARGET), &[0.0; 4], count);
+        close(local.update.parameters.values(), &TARGET.map(|target| target * (1.0 - LEFT)));
+        close(local.personal.0.values(), &TARGET.map(|target| target * (1.0 - 0.5_f32.powi(6))));
+    }
+    let plain = Personalization::FineTune { epochs: None, learning_rate: None };
+    let mut trainer = Descent::to(&TARGET);
+    let local = rounds(&self::personalizer(&[], plain), &mut trainer, &[0.0; 4], 1);
+    assert_eq!(trainer.seen.len(), 1, "the update's own training tunes");
+    assert_eq!(local.personal.0.values(), local.update.parameters.values());
+}
+
+#[test]
+fn ditto_settles_between_the_own_optimum_and_the_received_model() {
+    for lambda in [0.1_f32, 1.0] {
+        let ditto = Personalization::Ditto { lambda: f64::from(lambda), epochs: Some(20) };
+        let received = [2.0, 2.0, 2.0, 2.0];
+        let local = rounds(&personalizer(&[], ditto), &mut Descent::to(&TARGET), &received, 5);
+        // The minimum of ½|v - t|² + λ/2 |v - w|².
+        let settled = TARGET.map(|target| (target + lambda * 2.0) / (1.0 + lambda));
+        close(local.personal.0.values(), &settled);
+        // The update is FedAvg's.
+        close(local.update.parameters.values(), &TARGET.map(|target| target + (2.0 - target) * LEFT));
+    }
+}
+
+#[test]
+fn pfedme_moves_the_shared_model_along_the_envelope() {
+    let method = Personalization::PFedMe { lambda: 1.0, local_rounds: 1, steps: 60, rate: 0.5 };
+    let local = rounds(&personalizer(&[], method), &mut Descent::to(&TARGET), &[0.0; 4], 1);
+    // θ = (t + λ w) / (1 + λ) with w = 0, then w moves η λ (θ - w).
+    close(local.personal.0.values(), &TARGET.map(|target| target / 2.0));
+    close(local.update.parameters.values(), &TARGET.map(|target| target / 4.0));
+    let method = Personalization::PFedMe { lambda: 1.0, local_rounds: 200, steps: 60, rate: 0.5 };
+    let local = rounds(&personalizer(&[], method), &mut Descent::to(&TARGET), &[0.0; 4], 1);
+    close(local.update.parameters.values(), &TARGET);
+}
+
+#[test]
+fn apfl_takes_the_papers_steps_and_alpha_follows_its_gradient() {
+    let still = personalizer(&[], Personalization::Apfl { alpha: 0.5, alpha_rate: 0.0 });
+    let received = [8.0; 4];
+    let local = rounds(&still, &mut Descent::to(&TARGET), &received, 1);
+    let shared: Vec<f32> = TARGET.iter().map(|target| target + (8.0 - target) * LEFT).collect();
+    // By hand: v' = v - η α ∇f(α v + (1 - α) w), twice.
+    let expected: Vec<f32> = (0..4)
+        .map(|at| {
+            let mut v = 8.0;
+            for _ in 0..2 {
+                v -= 0.25 * 0.5 * (0.5 * v + 0.5 * shared[at] - TARGET[at]);
+            }
+            v
+        })
+        .collect();
+    close(local.update.parameters.values(), &shared);
+    close(&local.personal.0.values()[..4], &expected);
+    assert_eq!(local.personal.0.values()[4], 0.5);
+    // The received model stays bad, so the local one comes to count for more; and for less where the received one is best.
+    let adaptive = personalizer(&[], Personalization::Apfl { alpha: 0.5, alpha_rate: 0.001 });
+    let far = rounds(&adaptive, &mut Descent::to(&TARGET), &[40.0; 4], 6);
+    assert!(far.personal.0.values()[4] > 0.5, "{}", far.personal.0.values()[4]);
+    assert!(loss(&far.own, "personal_loss") < loss(&far.evaluated, "loss"));
+}
+
+#[test]
+fn methods_and_patterns_that_do_not_fit_are_refused() {
+    for (personal, method) in [
+        (vec![], Personalization::FedPer {}),
+        (vec![], Personalization::FedRep { head_epochs: 1 }),
+        (vec!["head"], Personalization::Ditto { lambda: 1.0, epochs: None }),
+        (vec!["nothing"], Personalization::FedPer {}),
+        (vec!["*"], Personalization::FedPer {}),
+    ] {
+        assert!(Personalizer::new(&layout(), &model(&personal), Some(&method)).is_err(), "{personal:?} {method:?}");
+    }
+    assert!(Personalizer::new(&layout(), &model(&[]), None).unwrap().is_none());
+}
+
+#[test]
+fn nothing_is_measured_that_the_task_does_not_ask_for() {
+    let personalizer = personalizer(&["head"], Personalization::FedPer {});
+    let received = Parameters::zeros(Arc::clone(personalizer.shared()));
+    let kept = personalizer.initial(&model(&["head"])).unwrap();
+    let job = TrainingJob { metrics: vec!["loss".into()], ..job() };
+    let mut trainer = Descent::to(&TARGET);
+    let mut round = Round { trainer: &mut trainer, job: &job, received: &received, kept: kept.as_ref() };
+    assert!(personalizer.run(&mut round).unwrap().own.is_empty());
+}

@@ -1,0 +1,253 @@
+//! `[personalization]` of a task: how each participant comes by a model of its own beside what is learned together.
+//!
+//! What a method computes is the client SDK's; here are its name and its numbers, and what it asks of the rest of the task.
+
+use serde::{Deserialize, Serialize};
+
+use super::TaskSpec;
+use super::check::Checks;
+
+/// Metrics of the participant's own model, as the round leaves it on the device, begin with this.
+pub const PERSONAL_PREFIX: &str = "personal_";
+/// `NAME.below.P` is the part of the participants whose metric `NAME` is below P hundredths.
+pub const BELOW: &str = ".below.";
+
+/// How a participant comes by a model of its own. Without it, `model.personal` alone means `fed_per`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "method", rename_all = "snake_case", deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum Personalization {
+    /// Arivazhagan et al. 2019: the tensors of `model.personal` stay at home, all are trained together.
+    FedPer {},
+    /// Collins et al. 2021: first the tensors of `model.personal` are trained, then the others, as `[training]` says.
+    FedRep {
+        /// Passes over the data that only the personal tensors are trained in, 1 to 10000.
+        #[serde(default = "one")]
+        head_epochs: u32,
+    },
+    /// Li et al. 2021: normalisation stays at home. `model.personal` names its tensors, which have one dimension.
+    FedBn {},
+    /// A copy of each received model, trained further at home.
+    FineTune {
+        /// Passes over the data, 1 to 10000. Without this and `learning_rate` the update's own training is what tunes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        epochs: Option<u32>,
+        /// Instead of `training.learning_rate`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        learning_rate: Option<f64>,
+    },
+    /// Li et al. 2021: a model of one's own that minimises the own loss plus λ/2 times its squared distance to the received one.
+    Ditto {
+        /// λ, above 0: the larger, the more alike all models are.
+        lambda: f64,
+        /// Passes over the data for the own model, 1 to 10000. Default: as `[training]` says.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        epochs: Option<u32>,
+    },
+    /// Dinh et al. 2020: the shared model follows the Moreau envelopes of the participants' losses.
+    #[serde(rename = "pfedme")]
+    PFedMe {
+        /// λ, above 0: how strongly the own model is held to the shared one.
+        lambda: f64,
+        /// R: steps of the shared model in a round, 1 to 10000.
+        #[serde(default = "twenty")]
+        local_rounds: u32,
+        /// K: steps of the own model in each of them, 1 to 10000, at `training.learning_rate`.
+        #[serde(default = "five")]
+        steps: u32,
+        /// η: of the shared model; η λ is at most 1.
+        rate: f64,
+    },
+    /// Deng et al. 2020: the own model is α times a local one plus 1 - α times the shared one.
+    Apfl {
+        /// α in the first round, 0.05 to 0.95.
+        #[serde(default = "half")]
+        alpha: f64,
+        /// How fast α adapts, at least 0; 0: it stays.
+        #[serde(default = "tenth")]
+        alpha_rate: f64,
+    },
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn five() -> u32 {
+    5
+}
+
+fn twenty() -> u32 {
+    20
+}
+
+fn half() -> f64 {
+    0.5
+}
+
+fn tenth() -> f64 {
+    0.1
+}
+
+impl Personalization {
+    /// The stable name, as in a task file.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::FedPer {} => "fed_per",
+            Self::FedRep { .. } => "fed_rep",
+            Self::FedBn {} => "fed_bn",
+            Self::FineTune { .. } => "fine_tune",
+            Self::Ditto { .. } => "ditto",
+            Self::PFedMe { .. } => "pfedme",
+            Self::Apfl { .. } => "apfl",
+        }
+    }
+
+    /// Whether some tensors stay at home and the others are shared; else the own model is a whole one beside the shared one.
+    #[must_use]
+    pub fn parts_the_model(&self) -> bool {
+        matches!(self, Self::FedPer {} | Self::FedRep { .. } | Self::FedBn {})
+    }
+
+    /// What participants agree on: the name, a zero, and the numbers in the order above as 64-bit floats, largest byte first;
+    /// -1 for what was left out.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let numbers = match *self {
+            Self::FedPer {} | Self::FedBn {} => vec![],
+            Self::FedRep { head_epochs } => vec![f64::from(head_epochs)],
+            Self::FineTune { epochs, learning_rate } => {
+                vec![epochs.map_or(-1.0, f64::from), learning_rate.unwrap_or(-1.0)]
+            }
+            Self::Ditto { lambda, epochs } => vec![lambda, epochs.map_or(-1.0, f64::from)],
+            Self::PFedMe { lambda, local_rounds, steps, rate } => {
+                vec![lambda, f64::from(local_rounds), f64::from(steps), rate]
+            }
+            Self::Apfl { alpha, alpha_rate } => vec![alpha, alpha_rate],
+        };
+        let mut bytes = self.as_str().as_bytes().to_vec();
+        bytes.push(0);
+        bytes.extend(numbers.iter().flat_map(|number| number.to_be_bytes()));
+        bytes
+    }
+
+    /// Whether a tensor may stay at home.
+    ///
+    /// # Errors
+    /// What is wrong and what would be right.
+    pub fn check_tensor(&self, name: &str, shape: &[u64]) -> Result<(), String> {
+        if matches!(self, Self::FedBn {}) && shape.len() > 1 {
+            return Err(format!(
+                "matches {name:?} of {} dimensions, which is no normalisation: scales, shifts, means and variances have one; \
+                 name only these, or take method \"fed_per\"",
+                shape.len()
+            ));
+        }
+        Ok(())
+    }
+
+    fn check(&self, learning_rate: f64, checks: &mut Checks) {
+        let count = |checks: &mut Checks, name: &str, value: Option<u32>| {
+            checks.require_with(
+                value.is_none_or(|value| (1..=10_000).contains(&value)),
+                &format!("personalization.{name}"),
+                || "must be between 1 and 10000".to_owned(),
+            );
+        };
+        let positive = |checks: &mut Checks, name: &str, value: f64| {
+            let holds = value.is_finite() && value > 0.0;
+            checks.require(holds, &format!("personalization.{name}"), "must be positive and finite");
+        };
+        match *self {
+            Self::FedPer {} | Self::FedBn {} => {}
+            Self::FedRep { head_epochs } => count(checks, "head_epochs", Some(head_epochs)),
+            Self::FineTune { epochs, learning_rate } => {
+                count(checks, "epochs", epochs);
+                positive(checks, "learning_rate", learning_rate.unwrap_or(1.0));
+            }
+            Self::Ditto { lambda, epochs } => {
+                positive(checks, "lambda", lambda);
+                count(checks, "epochs", epochs);
+                check_pull(lambda, learning_rate, checks);
+            }
+            Self::PFedMe { lambda, local_rounds, steps, rate } => {
+                positive(checks, "lambda", lambda);
+                count(checks, "local_rounds", Some(local_rounds));
+                count(checks, "steps", Some(steps));
+                positive(checks, "rate", rate);
+                check_pull(lambda, learning_rate, checks);
+                checks.require_with(
+                    lambda * rate <= 1.0 || !(lambda * rate).is_finite(),
+                    "personalization.rate",
+                    || {
+                        format!(
+                            "is {rate}; times lambda = {lambda} it must be at most 1, or the shared model overshoots"
+                        )
+                    },
+                );
+            }
+            Self::Apfl { alpha, alpha_rate } => {
+                checks.require(
+                    (0.05..=0.95).contains(&alpha),
+                    "personalization.alpha",
+                    "must be between 0.05 and 0.95: at 0 the own model never learns, at 1 nothing is shared",
+                );
+                let holds = alpha_rate.is_finite() && alpha_rate >= 0.0;
+                checks.require(holds, "personalization.alpha_rate", "must be finite and at least 0");
+            }
+        }
+    }
+}
+
+/// A step moves the own model learning_rate λ of the way to the shared one: beyond twice the way it never settles.
+fn check_pull(lambda: f64, learning_rate: f64, checks: &mut Checks) {
+    let step = lambda * learning_rate;
+    checks.require_with(step < 2.0 || !step.is_finite(), "personalization.lambda", || {
+        format!(
+            "is {lambda}; times training.learning_rate = {learning_rate} it must be below 2, or the own model swings"
+        )
+    });
+}
+
+/// The metric that `name` counts the participants below a bound of, and the bound in hundredths; nothing if it is another's name.
+#[must_use]
+pub fn below(name: &str) -> Option<(&str, Option<u8>)> {
+    let (metric, bound) = name.rsplit_once(BELOW)?;
+    Some((metric, bound.parse().ok().filter(|bound| (1..=100).contains(bound))))
+}
+
+impl TaskSpec {
+    /// What a method asks of the rest of the task. Whether the patterns part the model is `learning`'s to check.
+    pub(super) fn check_personalization(&self, checks: &mut Checks) {
+        for name in &self.metrics {
+            if let Some((_, None)) = below(name) {
+                checks.require_with(false, "metrics", || {
+                    format!("{name:?} must end in a whole number of hundredths, 1 to 100, as in \"accuracy.below.50\"")
+                });
+            }
+        }
+        let Some(method) = &self.personalization else { return };
+        if self.analytics.is_some() {
+            checks.require(false, "personalization", "must be left out: an analysis has no model");
+            return;
+        }
+        method.check(self.training.learning_rate, checks);
+        let name = method.as_str();
+        if method.parts_the_model() {
+            checks.require_with(!self.model.personal.is_empty(), "model.personal", || {
+                format!("must name the tensors that stay at home with personalization.method = {name:?}")
+            });
+        } else {
+            checks.require_with(self.model.personal.is_empty(), "model.personal", || {
+                format!("must be left out with personalization.method = {name:?}, whose own model has every tensor")
+            });
+        }
+        let is_reported = self.metrics.iter().any(|name| name.starts_with(PERSONAL_PREFIX));
+        checks.require(
+            is_reported || self.privacy.is_private(),
+            "metrics",
+            "must name a metric of the own models beside the shared one's, such as \"personal_accuracy\"",
+        );
+    }
+}

@@ -201,7 +201,7 @@ async fn marked(parted: bool, secret: f32, tweak: fn(&mut Assignment)) -> (Vec<u
     participant.run(std::future::pending()).await.unwrap();
     let record = journal.load(&snapshot::personal(task())).unwrap().unwrap();
     let (body, wire) = coordinator.world(|world| (world.accepted[&1].clone(), world.wire.clone()));
-    (body, wire, record.to_vec())
+    (body.to_vec(), wire, record.to_vec())
 }
 
 #[tokio::test(start_paused = true)]

@@ -449,8 +449,8 @@ impl Work {
                     (update, evaluated, Some(personal))
                 }
                 None => {
-                    let evaluated = trainer.evaluate(&self.received, &self.job)?;
-                    (trainer.train(&self.received, &self.job)?, evaluated, None)
+                    let evaluated = trainer.evaluate(received, &self.job)?;
+                    (trainer.train(received, &self.job)?, evaluated, None)
                 }
             };
         let metrics = self.in_order(&evaluated, &trained);

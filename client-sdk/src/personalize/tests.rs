@@ -8,8 +8,10 @@ use learning::{MetricValue, Parameters, TensorSpec};
 use wire::task::{Initial, TensorDeclaration, TrainingPlan};
 
 use super::*;
-use crate::train::Constraints;
+use crate::models::{Architecture, Mlp};
+use crate::train::{Constraints, Device};
 use crate::trainer::{Cancel, Trained, Trainer, TrainerError, TrainingJob};
+use crate::{CandleTrainer, Dataset};
 
 /// Gradient descent on ½|w - target|², one step for each epoch or step of the plan.
 struct Descent {
@@ -245,4 +247,81 @@ fn nothing_is_measured_that_the_task_does_not_ask_for() {
     let mut trainer = Descent::to(&TARGET);
     let mut round = Round { trainer: &mut trainer, job: &job, received: &received, kept: kept.as_ref() };
     assert!(personalizer.run(&mut round).unwrap().own.is_empty());
+}
+
+/// Two participants that call the same things by opposite names: whatever one model says, it is right for half of them.
+fn opposites() -> [CandleTrainer; 2] {
+    let rows = |count: u16, flipped: bool| {
+        let place = |row: u16| (f32::from(row) + 0.5) / f32::from(count) * 2.0 - 1.0;
+        Dataset::Labelled {
+            features: (0..count).flat_map(|row| [place(row), 1.0]).collect(),
+            labels: (0..count).map(|row| u32::from((place(row) > 0.0) != flipped)).collect(),
+            width: 2,
+        }
+    };
+    [false, true].map(|flipped| CandleTrainer::new(rows(64, flipped), rows(20, flipped), Device::Cpu))
+}
+
+/// Mean accuracies over both participants after some rounds of FedAvg: of the model as it comes, and of the own ones.
+fn accuracies(personal: &[&str], method: Personalization) -> (f64, f64) {
+    let architecture = Architecture::Mlp(Mlp { inputs: 2, hidden: vec![6], classes: 2 });
+    let first = architecture.initial(5).unwrap();
+    let specs = first.layout().tensors().iter();
+    let tensors = specs.map(|tensor| TensorDeclaration {
+        name: tensor.name.clone(),
+        shape: tensor.shape.clone(),
+        init: Initial::Uniform { bound: 0.4 },
+    });
+    let personal = personal.iter().map(|&pattern| pattern.into()).collect();
+    let model = ModelSpec { tensors: tensors.collect(), personal, ..model(&[]) };
+    let personalizer = Personalizer::new(first.layout(), &model, Some(&method)).unwrap().unwrap();
+    let job = TrainingJob {
+        plan: TrainingPlan { epochs: 4, batch_size: 8, learning_rate: 0.3, ..TrainingPlan::default() },
+        architecture: Some(serde_json::to_value(&architecture).unwrap()),
+        metrics: vec!["accuracy".into(), "personal_accuracy".into()],
+        ..job()
+    };
+    let mut trainers = opposites();
+    let mut kept = [(); 2].map(|()| personalizer.initial(&model).unwrap());
+    let mut shared = match &personalizer.parts {
+        Some(parts) => parts.partition().split(&first).unwrap().0,
+        None => first.clone(),
+    };
+    let mut means = (0.0, 0.0);
+    for number in 0..15 {
+        let job = TrainingJob { seed: number, ..job.clone() };
+        let mut sum = vec![0.0_f32; shared.values().len()];
+        means = (0.0, 0.0);
+        for (trainer, kept) in trainers.iter_mut().zip(&mut kept) {
+            let mut round = Round { trainer, job: &job, received: &shared, kept: kept.as_ref() };
+            let local = personalizer.run(&mut round).unwrap();
+            sum.iter_mut().zip(local.update.parameters.values()).for_each(|(sum, value)| *sum += value / 2.0);
+            means.0 += loss(&local.evaluated, "accuracy") / 2.0;
+            means.1 += loss(&local.own, "personal_accuracy") / 2.0;
+            *kept = Some(local.personal);
+        }
+        shared.values_mut().copy_from_slice(&sum);
+    }
+    means
+}
+
+#[test]
+fn where_participants_differ_every_method_beats_the_one_model() {
+    for (personal, method) in [
+        (vec!["fc2.*"], Personalization::FedPer {}),
+        (vec!["fc2.*"], Personalization::FedRep { head_epochs: 4 }),
+        (vec![], Personalization::FineTune { epochs: Some(20), learning_rate: None }),
+        (vec![], Personalization::Ditto { lambda: 0.01, epochs: None }),
+        (vec![], Personalization::PFedMe { lambda: 0.05, local_rounds: 4, steps: 30, rate: 1.0 }),
+        (vec![], Personalization::Apfl { alpha: 0.5, alpha_rate: 0.1 }),
+    ] {
+        let (one, own) = accuracies(&personal, method);
+        assert!(own >= 0.9, "{method:?}: {own}");
+        if personal.is_empty() {
+            assert!(
+                (one - 0.5).abs() < 1e-9,
+                "{method:?}: one model is right for one where it is wrong for the other, {one}"
+            );
+        }
+    }
 }

@@ -18,6 +18,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(clippy::cast_precision_loss, reason = "words of 32 bits are exact as doubles")]
+#![expect(clippy::print_stdout, reason = "what was measured, for docs/PRIVACY.md")]
 
 mod canaries;
 mod device;

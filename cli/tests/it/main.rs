@@ -3,10 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(clippy::disallowed_methods, reason = "TRIBUTARY_DATA_DIR says where the data are")]
 
-mod audit;
 mod demo;
 mod exit_codes;
-mod in_process;
 mod killed;
 mod operator;
 mod privacy;

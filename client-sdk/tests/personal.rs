@@ -207,7 +207,8 @@ async fn marked(parted: bool, secret: f32, tweak: fn(&mut Assignment)) -> (Vec<u
 #[tokio::test(start_paused = true)]
 async fn no_method_sends_a_byte_of_what_it_keeps() {
     // Whether tensors are parted, whether the update is the same whatever is kept, and how often the secret is in the record.
-    let methods: [(bool, bool, f32, fn(&mut Assignment)); 7] = [
+    type Case = (bool, bool, f32, fn(&mut Assignment));
+    let methods: [Case; 7] = [
         (true, true, 1.0, |a| a.encoding.personalization = Some(Personalization::FedPer {})),
         (true, true, 1.0, |a| a.encoding.personalization = Some(Personalization::FedRep { head_epochs: 2 })),
         (true, true, 1.0, |a| a.encoding.personalization = Some(Personalization::FedBn {})),

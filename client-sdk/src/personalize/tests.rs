@@ -7,6 +7,7 @@ use std::sync::Arc;
 use learning::{MetricValue, Parameters, TensorSpec};
 use wire::task::{Initial, TensorDeclaration, TrainingPlan};
 
+use super::round::narrow;
 use super::*;
 use crate::models::{Architecture, Mlp};
 use crate::train::{Constraints, Device};
@@ -40,7 +41,7 @@ impl Trainer for Descent {
         let steps = job.plan.steps.unwrap_or(job.plan.epochs);
         self.seen.push((constraints.frozen.to_vec(), steps));
         let anchor = constraints.anchor.unwrap_or(model).clone();
-        let (rate, mu) = (job.plan.learning_rate as f32, job.plan.proximal_mu as f32);
+        let (rate, mu) = (narrow(job.plan.learning_rate), narrow(job.plan.proximal_mu));
         let mut trained = model.clone();
         for _ in 0..steps {
             for index in 0..model.layout().tensors().len() {

@@ -238,6 +238,7 @@ fn a_spec_becomes_a_request() {
         rounds: Some(60),
         clip: Some(ClipSpec::Adaptive(AdaptiveClip { quantile: 0.5, initial: 1.0, learning_rate: 0.2 })),
         sampling: Some(SamplingSpec::Poisson(rate(0.25))),
+        population: Some(200),
         ..PrivacySpec::default()
     };
     let facts =

@@ -4,8 +4,9 @@
 use crate::support::{Ran, run};
 
 fn simulate(more: &[&str]) -> Ran {
-    let small = ["--population", "40", "--cohort", "8", "--rounds", "2", "--trace", "always", "--insecure-aggregation"];
-    run(&[&["--format", "json", "simulate"], &small[..], more].concat())
+    let small = [["--population", "40"], ["--cohort", "8"], ["--rounds", "2"], ["--trace", "always"]];
+    let small: Vec<_> = small.into_iter().filter(|[flag, _]| !more.contains(flag)).flatten().collect();
+    run(&[&["--format", "json", "simulate", "--insecure-aggregation"], &small[..], more].concat())
 }
 
 #[test]

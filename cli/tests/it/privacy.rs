@@ -318,6 +318,16 @@ fn a_demo_with_central_noise_shows_epsilon_beside_accuracy() {
     assert_ne!(number(finished, "/privacy/clip"), 1.0, "the norm has adapted");
 }
 
+/// Whoever took part never returns, so the second round has to do with those who have not.
+#[test]
+fn a_demo_along_a_tree_goes_on_with_those_who_are_left() {
+    let privacy = "noise=2,delta=1e-3,mechanism=tree";
+    let events = demo(&["--privacy", privacy, "--insecure-aggregation", "--participants", "9", "--cohort", "3"]);
+    let made = rounds(&events);
+    assert_eq!(made.len(), 2, "{events:?}");
+    assert!(number(made[0], "/epsilon/published") <= number(made[1], "/epsilon/published"));
+}
+
 #[test]
 fn a_demo_whose_participants_add_the_noise_has_a_figure_for_the_coordinator() {
     let events = demo(&["--privacy", "epsilon=8,delta=1e-5", "--cohort", "8"]);

@@ -101,6 +101,8 @@ impl TaskInput<'_> {
         let selection = self.selection();
         // Which cohort is waited for follows from how it is sampled.
         let is_sampled = self.privacy.as_ref().is_some_and(|privacy| privacy.sampling.is_some());
+        // Whoever was in a tree once never returns.
+        let all_return = !self.privacy.as_ref().is_some_and(|privacy| privacy.mechanism == PrivacyMechanism::Tree);
         let metrics: &[&str] = if self.privacy.is_some() { &[] } else { &["loss", "accuracy", "train_loss"] };
         let sizes = |error: &dyn std::fmt::Display| Failure::new(Exit::Usage, format!("the model's sizes: {error}"));
         let tensors = task_file::declarations(self.architecture).map_err(|error| sizes(&error))?;
@@ -120,7 +122,7 @@ impl TaskInput<'_> {
             rounds: RoundsSpec {
                 count: self.rounds,
                 max_attempts: if is_sampled { MAX_DRAWS } else { MAX_ATTEMPTS },
-                select_min: (!is_sampled).then_some(participants),
+                select_min: (!is_sampled && all_return).then_some(participants),
                 select_max: participants,
                 select_deadline_ms: DEADLINE_MS,
                 collect_min: (!is_sampled).then_some(1),

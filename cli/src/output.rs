@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
+pub(crate) mod svg;
 mod table;
 
 pub(crate) use table::{Align, Table, bytes, duration, number, when};

@@ -1,13 +1,12 @@
-//! Epsilon over rounds as a picture: SVG written by hand, in the colours of whoever looks at it, light or dark.
+//! Epsilon over rounds as a picture.
 //!
 //! Epsilon is on a logarithmic axis, since those who know the cohorts often learn a hundred times as much as others.
-
-use std::fmt::Write as _;
 
 use learning::privacy::Epsilons;
 
 use super::plan::figure;
 use crate::output::number;
+use crate::output::svg::{Curve, Svg};
 
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 440.0;
@@ -18,65 +17,33 @@ const BOTTOM: f64 = 388.0;
 /// Most powers of ten on the axis; what is further below lies on it.
 const DECADES_MAX: f64 = 8.0;
 
-/// Without variables, which not every program that shows SVG knows; one without media queries shows the light colours.
-const STYLE: &str = "\
-text { fill: #1f2328; font: 13px system-ui, sans-serif; }
-.heading { font-size: 15px; font-weight: 600; }
-.paper { fill: #ffffff; }
-.axis { fill: none; stroke: #1f2328; }
-.grid { stroke: #d5d9de; }
-.curve { fill: none; stroke-width: 2.5; stroke-linecap: round; stroke-linejoin: round; }
-.published { stroke: #0b62c4; }
-.cohort_known { stroke: #b45309; stroke-dasharray: 7 6; }
-@media (prefers-color-scheme: dark) {
-  text { fill: #e4e7eb; }
-  .paper { fill: #15191e; }
-  .axis { stroke: #e4e7eb; }
-  .grid { stroke: #39414a; }
-  .published { stroke: #6cb2ff; }
-  .cohort_known { stroke: #f5a742; }
-}
-";
+const PUBLISHED: Curve = Curve { class: "published", light: "#0b62c4", dark: "#6cb2ff", is_dashed: false };
+const COHORT_KNOWN: Curve = Curve { class: "cohort_known", light: "#b45309", dark: "#f5a742", is_dashed: true };
 
 /// A whole SVG document. `points` are numbers of rounds (or whatever `what` counts), rising, with the epsilons after them; at
 /// least one.
 pub(super) fn epsilon_over(what: &str, points: &[(u32, Epsilons)], subject: &str, delta: f64) -> String {
     let rounds = points.last().map_or(1, |&(rounds, _)| rounds);
     let scale = Scale::of(points, rounds);
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" \
-         role=\"img\">\n<title>Epsilon over {what}: {subject}</title>\n<style>\n{STYLE}</style>\n\
-         <rect class=\"paper\" width=\"{WIDTH}\" height=\"{HEIGHT}\"/>\n"
-    );
-    let mut text = |x: f64, y: f64, more: &str, words: &str| {
-        let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\"{more}>{words}</text>");
-    };
-    text(16.0, 26.0, " class=\"heading\"", &format!("ε over {what} at δ = {delta:e}"));
-    text(16.0, 46.0, "", subject);
-    text((LEFT + RIGHT) / 2.0, HEIGHT - 12.0, " text-anchor=\"middle\"", what);
-    text(16.0, TOP - 8.0, "", "ε");
-    for tick in scale.epsilon_ticks() {
-        text(LEFT - 8.0, scale.y(tick) + 4.5, " text-anchor=\"end\"", &figure(tick));
-    }
-    for tick in round_ticks(rounds) {
-        text(scale.x(tick), BOTTOM + 20.0, " text-anchor=\"middle\"", &number(tick.into()));
-    }
+    let mut svg = Svg::new(WIDTH, HEIGHT, &format!("Epsilon over {what}: {subject}"), &[PUBLISHED, COHORT_KNOWN]);
+    svg.heading(&format!("ε over {what} at δ = {delta:e}"), subject);
+    svg.centred(((LEFT + RIGHT) / 2.0, HEIGHT - 12.0), what);
+    svg.text((16.0, TOP - 8.0), "ε");
     for tick in scale.epsilon_ticks() {
         let y = scale.y(tick);
-        let _ = writeln!(svg, "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{RIGHT}\"/>");
+        svg.path("grid", &format!("M{LEFT} {y:.1}H{RIGHT}"));
+        svg.ending((LEFT - 8.0, y + 4.5), &figure(tick));
     }
     for tick in round_ticks(rounds) {
         let x = scale.x(tick);
-        let _ = writeln!(svg, "<path class=\"axis\" d=\"M{x:.1} {BOTTOM}v5\"/>");
+        svg.path("axis", &format!("M{x:.1} {BOTTOM}v5"));
+        svg.centred((x, BOTTOM + 20.0), &number(tick.into()));
     }
-    let _ = writeln!(svg, "<path class=\"axis\" d=\"M{LEFT} {TOP}V{BOTTOM}H{RIGHT}\"/>");
+    svg.path("axis", &format!("M{LEFT} {TOP}V{BOTTOM}H{RIGHT}"));
     // The dashes of the second show the first where they are the same.
-    let published = |epsilons: &Epsilons| epsilons.published;
-    let cohort_known = |epsilons: &Epsilons| epsilons.cohort_known;
-    svg.push_str(&scale.curve("published", points, published, LEFT + 36.0));
-    svg.push_str(&scale.curve("cohort_known", points, cohort_known, LEFT + 286.0));
-    svg.push_str("</svg>\n");
-    svg
+    scale.curve(&mut svg, PUBLISHED.class, points, |epsilons| epsilons.published, LEFT + 36.0);
+    scale.curve(&mut svg, COHORT_KNOWN.class, points, |epsilons| epsilons.cohort_known, LEFT + 286.0);
+    svg.finish()
 }
 
 /// Where rounds and epsilons are on the paper.
@@ -126,25 +93,14 @@ impl Scale {
         ticks
     }
 
-    /// The curve, and above the plot, from `x` on, what it is. A single point is a line to itself, so that it is seen.
-    fn curve(&self, name: &str, points: &[(u32, Epsilons)], of: fn(&Epsilons) -> f64, x: f64) -> String {
-        let mut line = String::new();
-        for (index, (rounds, epsilons)) in points.iter().enumerate() {
-            let (x, y) = (self.x(*rounds), self.y(of(epsilons)));
-            if index == 0 {
-                let _ = write!(line, "M{x:.1} {y:.1}");
-            }
-            let _ = write!(line, "L{x:.1} {y:.1}");
-        }
+    /// The curve, and above the plot, from `x` on, what it is.
+    fn curve(&self, svg: &mut Svg, name: &str, points: &[(u32, Epsilons)], of: fn(&Epsilons) -> f64, x: f64) {
+        let class = format!("curve {name}");
+        svg.curve(&class, points.iter().map(|(rounds, epsilons)| (self.x(*rounds), self.y(of(epsilons)))));
         let last = points.last().map_or(0.0, |(_, epsilons)| of(epsilons));
         let y = TOP - 14.0;
-        format!(
-            "<path class=\"curve {name}\" d=\"{line}\"/>\n<path class=\"curve {name}\" d=\"M{x:.1} {y:.1}h28\"/>\n\
-             <text x=\"{:.1}\" y=\"{:.1}\">{name}: {} at the end</text>\n",
-            x + 36.0,
-            y + 4.5,
-            figure(last)
-        )
+        svg.path(&class, &format!("M{x:.1} {y:.1}h28"));
+        svg.text((x + 36.0, y + 4.5), &format!("{name}: {} at the end", figure(last)));
     }
 }
 

@@ -8,6 +8,11 @@ use client_sdk::learning::{MetricValue, Parameters, Table};
 use client_sdk::train::Constraints;
 use client_sdk::{CandleTrainer, Dataset, Trained, Trainer, TrainerError, TrainingJob};
 
+/// As many trainings as this machine does at once.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
 /// How many may train at once.
 pub(crate) struct Slots {
     free: Mutex<usize>,

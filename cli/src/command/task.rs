@@ -8,8 +8,8 @@ use wire::inspect::{TaskSummary, TaskView};
 use wire::route;
 use wire::task::TaskStatus;
 
+use crate::command::privacy::figure;
 use crate::command::privacy::ledger::BUDGET_ADVICE;
-use crate::command::privacy::{figure, mechanism_name};
 use crate::failure::Outcome;
 use crate::output::{Align, Output, Table, number, when};
 use crate::server::{Server, ServerArgs};
@@ -139,7 +139,7 @@ fn show(output: Output, task: &TaskView) {
             let budget = privacy.epsilon.map_or_else(|| "no budget".to_owned(), |epsilon| format!("epsilon {}", figure(epsilon)));
             lines.push(format!(
                 "Privacy     {}, noise multiplier {}, {budget} at delta {:e}; `tributary privacy show {}` tells what is spent",
-                mechanism_name(privacy.mechanism),
+                privacy.mechanism.as_str(),
                 privacy.noise_multiplier.map_or_else(|| "unknown".to_owned(), figure),
                 privacy.delta.unwrap_or_default(),
                 summary.name

@@ -73,6 +73,19 @@ pub enum PrivacyMechanism {
 }
 
 impl PrivacyMechanism {
+    /// Its name in a task file.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::CentralGaussian => "central_gaussian",
+            Self::DistributedDiscreteGaussian => "distributed_discrete_gaussian",
+            Self::DistributedSkellam => "distributed_skellam",
+            Self::Tree => "tree",
+            Self::Local => "local",
+        }
+    }
+
     /// Whether its promise rests on secure aggregation.
     #[must_use]
     pub fn needs_secure_aggregation(self) -> bool {

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use wire::inspect::CompressionView;
 use wire::task::Compression;
 
+use super::pairs::{number, pairs};
 use crate::output::bytes;
 
 /// `NAME[,KEY=VALUE…]`.
@@ -47,8 +48,8 @@ impl FromStr for CodecArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut words = text.split(',').map(str::trim);
-        let (name, percent) = match words.next().unwrap_or_default() {
+        let (name, rest) = text.split_once(',').map_or((text, None), |(name, rest)| (name, Some(rest)));
+        let (name, percent) = match name.trim() {
             "rotated" => (Name::Rotated, 100.0),
             "random_k" => (Name::RandomK, 10.0),
             "low_rank" => (Name::LowRank, 100.0),
@@ -62,8 +63,8 @@ impl FromStr for CodecArg {
         };
         let k = Amount::Percent(percent);
         let mut arg = Self { name, k, bits: None, keep: 1.0, rank: RANK, feedback: None, norm: None };
-        for pair in words {
-            let (key, value) = pair.split_once('=').ok_or_else(|| format!("`{pair}` is no KEY=VALUE, such as k=1%"))?;
+        for pair in rest.into_iter().flat_map(|rest| pairs(rest, "k=1%")) {
+            let (key, value) = pair?;
             match key {
                 "k" => arg.k = amount(value)?,
                 "bits" => arg.bits = Some(number(key, value)?),
@@ -82,12 +83,6 @@ impl FromStr for CodecArg {
         }
         Ok(arg)
     }
-}
-
-fn number<T: FromStr>(key: &str, value: &str) -> Result<T, String> {
-    // "NaN" and "inf" are numbers to a parser.
-    let is_number = value.parse::<f64>().is_ok_and(f64::is_finite);
-    value.parse().ok().filter(|_| is_number).ok_or_else(|| format!("{key}={value}: a number is expected"))
 }
 
 fn amount(value: &str) -> Result<Amount, String> {

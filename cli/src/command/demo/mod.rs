@@ -21,11 +21,13 @@ use crate::command::privacy::ledger;
 use crate::data::{self, DataArgs, Model};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, duration, number};
+use crate::trainer::cores;
 use crate::{signal, task_file};
 
 mod centralized;
 pub(crate) mod codec;
 mod events;
+mod pairs;
 mod plan;
 mod privacy;
 mod rounds;
@@ -332,10 +334,6 @@ async fn central(scene: &Scene, shards: Vec<Dataset>, rounds: u32) -> Outcome<Sc
     let (architecture, test) = (scene.architecture.clone(), Arc::clone(&scene.test));
     let (training, seed) = (scene.training.clone(), scene.seed);
     blocking(move || centralized::train(&architecture, &shards, &test, &training, rounds, seed)).await
-}
-
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 /// Makes a folder, or takes one that has nothing in it: two demos in one folder would be neither.

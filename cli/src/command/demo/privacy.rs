@@ -11,7 +11,8 @@ use learning::privacy::Mechanism;
 use wire::inspect::PrivacyReport;
 
 use super::events::Spent;
-use crate::command::privacy::{figure, mechanism_name};
+use super::pairs::{number, pairs};
+use crate::command::privacy::figure;
 use crate::failure::{Exit, Failure, Outcome};
 
 /// Where nothing is said.
@@ -60,10 +61,8 @@ impl FromStr for PrivacyArg {
             accounting: PrivacyAccounting::General,
             sampling: Drawn::Usual,
         };
-        for pair in text.split(',') {
-            let (key, value) =
-                pair.split_once('=').ok_or_else(|| format!("`{pair}` is no KEY=VALUE, such as epsilon=8"))?;
-            let (key, value) = (key.trim(), value.trim());
+        for pair in pairs(text, "epsilon=8") {
+            let (key, value) = pair?;
             match key {
                 "epsilon" => arg.epsilon = Some(number(key, value)?),
                 "noise" => arg.noise = Some(number(key, value)?),
@@ -84,12 +83,6 @@ impl FromStr for PrivacyArg {
 }
 
 const KEYS: &str = "epsilon, delta, noise, mechanism, clip, rounds, sampling and accounting";
-
-fn number<T: FromStr>(key: &str, value: &str) -> Result<T, String> {
-    // "NaN" and "inf" are numbers to a parser, and promises to nobody.
-    let is_number = value.parse::<f64>().is_ok_and(f64::is_finite);
-    value.parse().ok().filter(|_| is_number).ok_or_else(|| format!("{key}={value}: a number is expected"))
-}
 
 /// One of the words that a task file knows as well.
 fn word<T: serde::de::DeserializeOwned>(key: &str, value: &str) -> Result<T, String> {
@@ -190,7 +183,7 @@ fn check(spec: &PrivacySpec) -> Outcome {
 /// What the promise is, for people.
 pub(super) fn words(report: &PrivacyReport) -> Vec<String> {
     let spec = &report.spec;
-    let mechanism = mechanism_name(spec.mechanism);
+    let mechanism = spec.mechanism.as_str();
     let noise = spec.noise_multiplier.map_or_else(String::new, |z| format!(", noise multiplier {}", figure(z)));
     let adapts = if matches!(spec.clip, Some(Clip::Adaptive { .. })) { " at first" } else { "" };
     let budget = match (spec.epsilon, spec.rounds) {

@@ -7,7 +7,7 @@ use wire::inspect::{EpsilonView, PrivacyReport, ReleaseView};
 use wire::task::TaskStatus;
 use wire::{TaskId, route};
 
-use super::{chart, figure, mechanism_name};
+use super::{chart, figure};
 use crate::command::task;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Align, Output, Table, when};
@@ -38,7 +38,7 @@ impl Show {
             if points.is_empty() {
                 return Err(Failure::new(Exit::NotFound, "nothing has been released, so there is nothing to plot"));
             }
-            let subject = format!("{}, {}", self.task, mechanism_name(report.spec.mechanism));
+            let subject = format!("{}, {}", self.task, report.spec.mechanism.as_str());
             let delta = report.spec.delta.unwrap_or_default();
             std::fs::write(path, chart::epsilon_over("releases", &points, &escaped(&subject), delta))
                 .map_err(Failure::because(Exit::Io, format!("cannot write {}", path.display())))?;
@@ -91,7 +91,7 @@ fn words(name: &str, report: &PrivacyReport, status: TaskStatus, svg: Option<&st
         format!("Task        {name}, {status}"),
         format!(
             "Mechanism   {}, noise multiplier {}",
-            mechanism_name(spec.mechanism),
+            spec.mechanism.as_str(),
             spec.noise_multiplier.map_or_else(|| "unknown".to_owned(), figure)
         ),
         format!("Clipping    to L2 norm {}", figure(report.clip)),

@@ -2,8 +2,6 @@
 //!
 //! Every figure comes from `learning::privacy`, here or on the coordinator; this only asks and presents.
 
-use federation::task::PrivacyMechanism;
-
 use crate::failure::Outcome;
 use crate::output::Output;
 
@@ -28,17 +26,5 @@ impl PrivacyCommand {
             Self::Plan(plan) => plan.run(output),
             Self::Show(show) => show.run(output).await,
         }
-    }
-}
-
-/// As in a task file.
-pub(crate) fn mechanism_name(mechanism: PrivacyMechanism) -> &'static str {
-    match mechanism {
-        PrivacyMechanism::None => "none",
-        PrivacyMechanism::CentralGaussian => "central_gaussian",
-        PrivacyMechanism::DistributedDiscreteGaussian => "distributed_discrete_gaussian",
-        PrivacyMechanism::DistributedSkellam => "distributed_skellam",
-        PrivacyMechanism::Tree => "tree",
-        PrivacyMechanism::Local => "local",
     }
 }

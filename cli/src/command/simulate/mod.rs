@@ -13,6 +13,7 @@ use crate::command::demo::TrainingArgs;
 use crate::data::Model;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, duration, number};
+use crate::trainer::cores;
 
 mod chart;
 mod devices;
@@ -237,10 +238,6 @@ fn peak_memory() -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kilobytes * 1024)
-}
-
-fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 fn failure(error: SimulationError) -> Failure {

@@ -3,6 +3,8 @@
 //! A real coordinator is `tributary serve`; a real operator uses `tributary task create` and its siblings. Here both are a
 //! few lines, so that each example is one file that runs by itself.
 
+use std::path::PathBuf;
+
 use anyhow::{Context as _, Result, ensure};
 use client_sdk::journal::MemoryJournal;
 use client_sdk::{Outcome, Participant, ParticipantError, TableTrainer};
@@ -214,6 +216,22 @@ pub fn rows(table: &Table, from: usize, to: usize) -> Result<Table> {
     let part = Table::new(table.width(), values)?;
     let part = if table.targets().is_empty() { part } else { part.with_targets(table.targets()[from..to].to_vec())? };
     Ok(part)
+}
+
+/// The folder with MNIST's `t10k-*` files: `$TRIBUTARY_DATA_DIR`, or where this project's machines have it.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "the folder may be named in the environment")]
+pub fn mnist_folder() -> Option<PathBuf> {
+    let named = std::env::var_os("TRIBUTARY_DATA_DIR").map(PathBuf::from);
+    let shared = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data"));
+    let folders = named.into_iter().chain([shared]).flat_map(|data| [data.join("mnist10k"), data]);
+    folders.into_iter().find(|folder| folder.join("t10k-images-idx3-ubyte.gz").is_file())
+}
+
+/// What an example tells.
+#[expect(clippy::print_stdout, reason = "an example tells what it found")]
+pub fn say(words: &str) {
+    println!("{words}");
 }
 
 /// Uniform on [0, 1): a small repeatable generator (SplitMix64), so that an example needs no other crate.

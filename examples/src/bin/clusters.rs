@@ -4,7 +4,7 @@
 //! `cargo run -p examples --bin clusters`.
 
 use anyhow::{Result, ensure};
-use examples::{Lab, normal, pooled, rows};
+use examples::{Lab, normal, pooled, rows, say};
 use learning::analytics::{AnalyticsState, KMeansState, Table};
 use serde_json::json;
 
@@ -63,9 +63,4 @@ async fn main() -> Result<()> {
         ensure!(distance < 2.0, "no cluster is near {kind:?}");
     }
     Ok(())
-}
-
-#[expect(clippy::print_stdout, reason = "an example tells what it found")]
-fn say(words: &str) {
-    println!("{words}");
 }

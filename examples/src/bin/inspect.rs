@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use client_sdk::journal::MemoryJournal;
 use client_sdk::learning::{MetricValue, Parameters};
 use client_sdk::{Participant, Trained, Trainer, TrainerError, TrainingJob};
-use examples::Lab;
+use examples::{Lab, say};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -95,9 +95,4 @@ async fn download(lab: &Lab) -> Result<()> {
     ensure!(part.bytes().await? == bytes.slice(8..), "a part is not that of the whole");
     say(&format!("downloaded {} bytes, ETag {etag}", bytes.len()));
     Ok(())
-}
-
-#[expect(clippy::print_stdout, reason = "an example tells what it found")]
-fn say(words: &str) {
-    println!("{words}");
 }

@@ -3,7 +3,6 @@
 //! Run it with `cargo run --release -p examples --bin mnist`. It needs the IDX files in `TRIBUTARY_DATA_DIR`
 //! (`../shared/data/mnist10k` is looked at as well) and says so loudly if they are not there.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
@@ -12,7 +11,7 @@ use client_sdk::models::{Architecture, Mlp};
 use client_sdk::train::{self, Device};
 use client_sdk::{CandleTrainer, Dataset, Participant};
 use datasets::{Federated, Labelled, Partition, idx};
-use examples::Lab;
+use examples::{Lab, mnist_folder, say};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -24,7 +23,7 @@ const FLOOR: f64 = 0.92;
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    let Some(folder) = data_folder() else {
+    let Some(folder) = mnist_folder() else {
         say("SKIPPED: there is no MNIST here. Put the IDX files into a folder and name it in TRIBUTARY_DATA_DIR.");
         return Ok(());
     };
@@ -83,16 +82,4 @@ fn task(model: &Architecture) -> Result<serde_json::Value> {
         "aggregation": { "max_weight": 5000 },
         "metrics": ["train_loss"]
     } }))
-}
-
-#[expect(clippy::disallowed_methods, reason = "the folder may be named in the environment")]
-fn data_folder() -> Option<PathBuf> {
-    let named = std::env::var_os("TRIBUTARY_DATA_DIR").map(PathBuf::from);
-    let shared = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/mnist10k"));
-    named.into_iter().chain([shared]).find(|folder| folder.is_dir())
-}
-
-#[expect(clippy::print_stdout, reason = "an example tells what it found")]
-fn say(words: &str) {
-    println!("{words}");
 }

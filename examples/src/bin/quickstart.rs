@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use client_sdk::journal::MemoryJournal;
 use client_sdk::learning::{MetricValue, Parameters};
 use client_sdk::{Participant, Trained, Trainer, TrainerError, TrainingJob};
-use examples::Lab;
+use examples::{Lab, say};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -94,9 +94,4 @@ async fn main() -> Result<()> {
     say(&format!("learned y = {w:.3} x + {b:.3}; the points were made from y = {SLOPE} x + {OFFSET}"));
     ensure!((w - SLOPE).abs() < 0.05 && (b - OFFSET).abs() < 0.1, "this is not the line");
     Ok(())
-}
-
-#[expect(clippy::print_stdout, reason = "an example tells what it found")]
-fn say(words: &str) {
-    println!("{words}");
 }

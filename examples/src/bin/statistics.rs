@@ -4,7 +4,7 @@
 //! digit as if all rows lay in one table. Run it with `cargo run -p examples --bin statistics`.
 
 use anyhow::{Result, ensure};
-use examples::{Lab, normal, pooled, rows, unit};
+use examples::{Lab, normal, pooled, rows, say, unit};
 use learning::analytics::{AnalyticsState, ColumnStatistics, Table};
 use serde_json::json;
 
@@ -65,9 +65,4 @@ async fn main() -> Result<()> {
     ensure!(one_table.columns == state.columns, "one table with all patients says something else: {one_table:?}");
     say("one table with all patients says the same, to the last digit");
     Ok(())
-}
-
-#[expect(clippy::print_stdout, reason = "an example tells what it found")]
-fn say(words: &str) {
-    println!("{words}");
 }

@@ -4,11 +4,9 @@
 //! federation may be one point worse at most. Run it with `cargo run --release -p examples --bin trees`. It takes MNIST from
 //! `TRIBUTARY_DATA_DIR` or `../shared/data/mnist10k`, and without it digits of its own making.
 
-use std::path::PathBuf;
-
 use anyhow::{Result, ensure};
 use datasets::{Labelled, idx};
-use examples::{Lab, normal, pooled, rows};
+use examples::{Lab, mnist_folder, normal, pooled, rows, say};
 use learning::analytics::{AnalyticsState, Table, TreesState};
 use serde_json::json;
 
@@ -43,7 +41,7 @@ fn made_up(digits: usize, seed: u64) -> Result<Table> {
 }
 
 fn digits() -> Result<(Table, Table)> {
-    match data_folder() {
+    match mnist_folder() {
         Some(folder) => {
             let (train, test) = idx::load_mnist(&folder, SEED)?;
             Ok((shrunk(&train)?, shrunk(&test)?))
@@ -109,16 +107,4 @@ async fn main() -> Result<()> {
     ensure!(federated >= pooled - 0.01, "more than one point worse than in one place");
     ensure!(federated > 0.7, "accuracy {federated}: the trees cannot read");
     Ok(())
-}
-
-#[expect(clippy::disallowed_methods, reason = "the folder may be named in the environment")]
-fn data_folder() -> Option<PathBuf> {
-    let named = std::env::var_os("TRIBUTARY_DATA_DIR").map(PathBuf::from);
-    let shared = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/mnist10k"));
-    named.into_iter().chain([shared]).find(|folder| folder.is_dir())
-}
-
-#[expect(clippy::print_stdout, reason = "an example tells what it found")]
-fn say(words: &str) {
-    println!("{words}");
 }

@@ -43,6 +43,7 @@ fn mean(delta: Vec<f32>) -> MeanUpdate {
 
 #[track_caller]
 fn close(got: &[f32], expected: &Value, tolerance: f64) {
+    assert_eq!(got.len(), numbers(expected).len());
     for (got, expected) in got.iter().zip(numbers(expected)) {
         let error = (f64::from(*got) - expected).abs() / expected.abs();
         assert!(error <= tolerance, "{got} where the reference has {expected}: {error:e}");

@@ -1,9 +1,10 @@
 //! What survives a killed app: a few named records, each replaced as a whole or not at all.
 //!
 //! The SDK keeps four kinds: who it is (`identity`, with its private key), where it is in its round (`round`: the keys of a
-//! session of secure aggregation, the update that may be on its way), the tensors that stay at home (`personal-…`) and what
-//! was spent on privacy (`privacy`). It must not be rolled back: a participant that forgets what it signed can be made to sign
-//! again, and one that forgets what it spent, to spend it again. A journal stores bytes and does not look into them; an app may bring its own, for example over the device's keystore.
+//! session of secure aggregation, the update that may be on its way), what stays at home (`personal-…`, and the device's own
+//! model for the app: `own-…`) and what was spent on privacy (`privacy`). It must not be rolled back: a participant that
+//! forgets what it signed can be made to sign again, and one that forgets what it spent, to spend it again. A journal stores
+//! bytes and does not look into them; an app may bring its own, for example over the device's keystore.
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};

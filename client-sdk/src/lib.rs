@@ -87,6 +87,7 @@ pub mod transport;
 pub use candle_trainer::{CandleTrainer, Dataset};
 pub use learning;
 pub use participant::{BuildError, Builder, Event, Outcome, Participant, ParticipantError, Progress, SecurityPolicy};
+pub use personalize::PersonalModel;
 pub use privacy::{PrivacyPolicy, PrivacySpent};
 pub use table_trainer::TableTrainer;
 pub use trainer::{Cancel, Trained, Trainer, TrainerError, TrainingJob};

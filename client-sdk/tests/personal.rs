@@ -10,7 +10,7 @@ use client_sdk::journal::MemoryJournal;
 use client_sdk::learning::{MetricValue, Parameters};
 use client_sdk::participant::snapshot;
 use client_sdk::train::Constraints;
-use client_sdk::{Participant, SecurityPolicy, Trained, Trainer, TrainerError, TrainingJob};
+use client_sdk::{Participant, PersonalModel, SecurityPolicy, Trained, Trainer, TrainerError, TrainingJob};
 use support::{Coordinator, task};
 use wire::participant::Assignment;
 use wire::task::{Personalization, TrainingPlan};
@@ -208,7 +208,7 @@ async fn marked(parted: bool, secret: f32, tweak: fn(&mut Assignment)) -> (Vec<u
 async fn no_method_sends_a_byte_of_what_it_keeps() {
     // Whether tensors are parted, whether the update is the same whatever is kept, and how often the secret is in the record.
     type Case = (bool, bool, f32, fn(&mut Assignment));
-    let methods: [Case; 7] = [
+    let methods: [Case; 8] = [
         (true, true, 1.0, |a| a.encoding.personalization = Some(Personalization::FedPer {})),
         (true, true, 1.0, |a| a.encoding.personalization = Some(Personalization::FedRep { head_epochs: 2 })),
         (true, true, 1.0, |a| a.encoding.personalization = Some(Personalization::FedBn {})),
@@ -225,6 +225,11 @@ async fn no_method_sends_a_byte_of_what_it_keeps() {
         (false, true, 2.0, |a| {
             a.encoding.personalization = Some(Personalization::Apfl { alpha: 0.5, alpha_rate: 0.0 })
         }),
+        // Its update follows the own model by design, which keeps three quarters.
+        (false, false, 0.75, |a| {
+            a.encoding.personalization = Some(Personalization::Elastic { alpha: 0.25 });
+            a.training.epochs += 1;
+        }),
     ];
     let contains = |bytes: &[u8], value: f32| bytes.windows(4).any(|window| window == value.to_le_bytes());
     for (number, (parted, same, factor, tweak)) in methods.into_iter().enumerate() {
@@ -238,6 +243,26 @@ async fn no_method_sends_a_byte_of_what_it_keeps() {
         let (other, ..) = marked(parted, SECRET / 3.0, tweak).await;
         assert_eq!(body == other, same, "method {number}: whatever is kept, the same update is sent");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_app_has_the_own_model_after_each_round_and_after_a_restart() {
+    let (coordinator, _, journal) = run(true).await;
+    let again = Participant::builder()
+        .secure_aggregation(SecurityPolicy::optional())
+        .transport(coordinator)
+        .journal(journal)
+        .trainer(Secretive(Arc::default()))
+        .build()
+        .unwrap();
+    let model = again.personal_model(task()).unwrap().unwrap();
+    assert_eq!(model.round(), 3);
+    // What round 3 received, and the head that it trained.
+    assert_eq!(model.parameters().values(), [2.0, 2.0, 2.0, SECRET + 3.0, SECRET + 3.0]);
+    // Without personalization nobody has a model of their own.
+    let (coordinator, _, journal) = run(false).await;
+    drop(coordinator);
+    assert!(PersonalModel::load(&journal, task()).unwrap().is_none());
 }
 
 #[tokio::test(start_paused = true)]

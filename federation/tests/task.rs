@@ -646,6 +646,9 @@ fn personalization_that_cannot_work_is_refused() {
     refuses(&["personalization.rate"], |t| personal(t, pfedme(1, 0.2)));
     refuses(&["personalization.alpha"], |t| personal(t, Personalization::Apfl { alpha: 1.0, alpha_rate: 0.0 }));
     refuses(&["personalization.alpha_rate"], |t| personal(t, Personalization::Apfl { alpha: 0.5, alpha_rate: -1.0 }));
+    for alpha in [0.0, 1.1, f64::NAN] {
+        refuses(&["personalization.alpha"], |t| personal(t, Personalization::Elastic { alpha }));
+    }
     refuses(&["personalization.learning_rate"], |t| {
         personal(t, Personalization::FineTune { epochs: None, learning_rate: Some(0.0) });
     });

@@ -9,6 +9,8 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use wire::TaskId;
+
 use super::error::ParticipantError;
 use super::event::{Event, Outcome};
 use super::machine::{Action, Input, Machine, Request};
@@ -17,6 +19,7 @@ use crate::clock::Clock;
 use crate::conditions::Conditions;
 use crate::identity::{Certified, Identity};
 use crate::journal::{Journal, JournalError};
+use crate::personalize::PersonalModel;
 use crate::privacy::PrivacySpent;
 use crate::trainer::Trainer;
 use crate::transport::Transport;
@@ -127,6 +130,15 @@ impl Participant {
     #[must_use]
     pub fn privacy_spent(&self) -> Vec<PrivacySpent> {
         self.machine.privacy_spent()
+    }
+
+    /// This device's own model of a task with personalization, as the last round that it took part in left it; nothing before
+    /// the first. Read from the journal, so also after a restart; [`PersonalModel::load`] does the same without a participant.
+    ///
+    /// # Errors
+    /// [`JournalError`] if the record cannot be read or was damaged.
+    pub fn personal_model(&self, task: TaskId) -> Result<Option<PersonalModel>, JournalError> {
+        PersonalModel::load(&*self.journal, task)
     }
 
     /// From the next poll on, the participant finishes: see [`Self::run`].

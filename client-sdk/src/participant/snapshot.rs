@@ -6,7 +6,7 @@
 //!
 //! A record carries the lowest version that can be understood: an SDK that is older says so instead of taking it for damaged.
 //! Version 1 has identities, updates without masks and rounds that are done; version 2 has sessions of secure aggregation;
-//! version 3 has ledgers of privacy; version 4 has updates whose codec left something out.
+//! version 3 has ledgers of privacy; version 4 has updates whose codec left something out; version 5 has devices' own models.
 
 use std::sync::Arc;
 
@@ -19,10 +19,12 @@ use crate::journal::JournalError;
 use crate::pipeline::sha256;
 
 mod at_home;
+mod own;
 mod privacy;
 mod round;
 
 pub(super) use at_home::AtHome;
+pub(crate) use own::{OwnRecord, encode_own};
 pub(super) use privacy::{encode_account, restore};
 pub(super) use round::{Beside, Pending, RoundRecord, RoundState, encode_done, encode_session};
 
@@ -36,7 +38,7 @@ pub const PRIVACY: &str = "privacy";
 
 const MAGIC: &[u8; 16] = b"tributary record";
 /// The newest version that is read and written.
-const VERSION: u16 = 4;
+const VERSION: u16 = 5;
 /// Records without sessions.
 const PLAIN: u16 = 1;
 /// Records with a session.
@@ -45,12 +47,20 @@ const SESSION: u16 = 2;
 const LEDGER: u16 = 3;
 /// Rounds with a residual.
 const RESIDUAL: u16 = 4;
+/// Own models, and rounds with one.
+const OWN: u16 = 5;
 const MAX_HEADER_BYTES: usize = 1 << 20;
 
 /// Name of the record of a task's personal tensors.
 #[must_use]
 pub fn personal(task: TaskId) -> String {
     format!("personal-{task}")
+}
+
+/// Name of the record of a task's own model on this device.
+#[must_use]
+pub fn own(task: TaskId) -> String {
+    format!("own-{task}")
 }
 
 /// Name of the record of what a task's codec left out of the updates that were sent.

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use learning::MetricValue;
-use wire::participant::{AbandonReason, LossReport};
+use wire::participant::{AbandonReason, Assignment, LossReport};
 use wire::task::TRAINING_LOSS;
 use wire::{CoarseLoss, TaskId};
+use zeroize::Zeroizing;
 
 use super::core::{Core, Uncharged, persist};
 use super::event::Event;
@@ -17,6 +18,7 @@ use super::snapshot::{self, AtHome, Pending};
 use super::upload::Sending;
 use super::work::{Contribution, Plan, Work, WorkError};
 use crate::journal::JournalError;
+use crate::personalize::PersonalTensors;
 use crate::pipeline::{MaskedInput, PipelineError};
 use crate::trainer::TrainerError;
 
@@ -67,13 +69,21 @@ impl Train {
         }
     }
 
+    /// The record of the device's own model.
+    fn own(&self, own: &PersonalTensors) -> Result<Zeroizing<Vec<u8>>, JournalError> {
+        let Assignment { round, task, model, .. } = &*self.plan.assignment;
+        let tensors = own.to_record().map_err(|error| JournalError::corrupt(&snapshot::own(*task), error))?;
+        snapshot::encode_own(*round, model.architecture.clone(), &tensors)
+    }
+
     /// What is kept, and what is sent beside the body.
     fn pending(self, contribution: &Contribution) -> Result<(Pending, Option<Bytes>), JournalError> {
         let place = self.plan.place;
         let personal = contribution.personal.as_ref().map(|personal| personal.to_record()).transpose();
         let personal = personal.map_err(|error| JournalError::corrupt(&snapshot::personal(place.task), error))?;
         let MaskedInput { body, sha256, signed, residual } = &contribution.input;
-        let at_home = AtHome { personal, residual: residual.as_ref().map(|residual| residual.to_record()) };
+        let own = contribution.own.as_ref().map(|own| self.own(own)).transpose()?;
+        let at_home = AtHome { personal, own, residual: residual.as_ref().map(|residual| residual.to_record()) };
         let (session, message) = match (self.session, signed) {
             (Some(session), Some(signed)) => (Some(session.advance(&signed.snapshot)), Some(signed.message.clone())),
             _ => (None, None),

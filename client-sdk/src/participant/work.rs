@@ -383,6 +383,8 @@ pub struct Work {
 pub struct Contribution {
     pub(super) input: MaskedInput,
     pub(super) personal: Option<PersonalTensors>,
+    /// The device's own model.
+    pub(super) own: Option<PersonalTensors>,
     pub(super) evaluated: Vec<(String, MetricValue)>,
     pub(super) trained: Vec<(String, MetricValue)>,
     pub(super) examples: u64,
@@ -434,23 +436,23 @@ impl Work {
         let values = analysis.contribution(state, &table)?;
         let input = self.covered(|cover| pipeline::masked_sums(&values, analysis.codec(), cover))?;
         let (evaluated, trained, examples) = (Vec::new(), Vec::new(), table.rows() as u64);
-        Ok(Contribution { input, personal: None, evaluated, trained, examples })
+        Ok(Contribution { input, personal: None, own: None, evaluated, trained, examples })
     }
 
     fn train(&self, received: &Parameters, trainer: &mut dyn Trainer) -> Result<Contribution, WorkError> {
         // From here on the personal part goes one way and the shared part the other.
-        let (Trained { parameters: shared, examples, metrics: trained }, evaluated, personal) =
+        let (Trained { parameters: shared, examples, metrics: trained }, evaluated, (personal, own)) =
             match &self.plan.personalizer {
                 Some(personalizer) => {
                     let kept = self.personal.as_ref();
                     let mut round = Round { trainer, job: &self.job, received, kept };
                     let Local { mut update, personal, evaluated, own } = personalizer.run(&mut round)?;
-                    update.metrics.extend(own);
-                    (update, evaluated, Some(personal))
+                    update.metrics.extend(own.metrics);
+                    (update, evaluated, (Some(personal), Some(own.model)))
                 }
                 None => {
                     let evaluated = trainer.evaluate(received, &self.job)?;
-                    (trainer.train(received, &self.job)?, evaluated, None)
+                    (trainer.train(received, &self.job)?, evaluated, (None, None))
                 }
             };
         let metrics = self.in_order(&evaluated, &trained);
@@ -459,7 +461,7 @@ impl Work {
             Some(rule) => Weight::Loss(rule, loss(&evaluated)?),
         };
         let input = self.masked_input(received, &shared, weight, metrics)?;
-        Ok(Contribution { input, personal, evaluated, trained, examples })
+        Ok(Contribution { input, personal, own, evaluated, trained, examples })
     }
 
     fn masked_input(

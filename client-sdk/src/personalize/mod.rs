@@ -8,10 +8,12 @@
 
 mod apfl;
 mod ditto;
+mod elastic;
 mod fed_bn;
 pub mod fed_per;
 mod fed_rep;
 mod fine_tune;
+mod own;
 mod pfedme;
 mod round;
 #[cfg(test)]
@@ -27,6 +29,7 @@ use wire::task::{ModelSpec, Personalization};
 use zeroize::{Zeroize, Zeroizing};
 
 pub use fed_per::FedPer;
+pub use own::{PersonalModel, PredictError};
 pub(crate) use round::{Local, LocalError, Round};
 
 /// Tensors that never leave this device. Not printable, not copyable, not serializable; erased when dropped.
@@ -145,6 +148,7 @@ impl Personalizer {
                 kept = Arc::clone(apfl.kept());
                 Box::new(apfl)
             }
+            Personalization::Elastic { alpha } => Box::new(elastic::Elastic { alpha }),
             other => return Err(MethodError::Parts(other.as_str())),
         };
         Ok(Self { shared: Arc::clone(whole), kept, parts: None, method })

@@ -36,7 +36,7 @@ impl Method for PFedMe {
         }
         let mut update = last.ok_or_else(|| TrainerError::refused("pfedme needs at least one local round"))?;
         update.parameters = shared;
-        let metrics = round.own(&own)?;
-        Ok(Local { update, personal: PersonalTensors::new(own), evaluated, own: metrics })
+        let model = round.own(&own)?;
+        Ok(Local { update, personal: PersonalTensors::new(own), evaluated, own: model })
     }
 }

@@ -31,8 +31,16 @@ pub(crate) struct Local {
     pub(crate) personal: PersonalTensors,
     /// Of the model as it came.
     pub(crate) evaluated: Vec<(String, MetricValue)>,
-    /// Of the device's own model as the round leaves it, named with [`PERSONAL_PREFIX`]; nothing if the task asks for none.
-    pub(crate) own: Vec<(String, MetricValue)>,
+    /// The device's own model, as the round leaves it.
+    pub(crate) own: Own,
+}
+
+/// A device's own model: for the app, and for the journal, which keeps it for the app.
+pub(crate) struct Own {
+    /// Every tensor of it.
+    pub(crate) model: PersonalTensors,
+    /// Named with [`PERSONAL_PREFIX`]; nothing if the task asks for none.
+    pub(crate) metrics: Vec<(String, MetricValue)>,
 }
 
 /// A round's inputs, and the trainer.
@@ -50,13 +58,14 @@ impl Round<'_> {
         Ok(self.trainer.evaluate(model, self.job)?)
     }
 
-    /// Measures the device's own model, if the task asks for it.
-    pub(super) fn own(&mut self, model: &Parameters) -> Result<Vec<(String, MetricValue)>, LocalError> {
-        if !self.job.metrics.iter().any(|name| name.starts_with(PERSONAL_PREFIX)) {
-            return Ok(Vec::new());
+    /// The device's own model, measured if the task asks for it.
+    pub(super) fn own(&mut self, model: &Parameters) -> Result<Own, LocalError> {
+        let mut metrics = Vec::new();
+        if self.job.metrics.iter().any(|name| name.starts_with(PERSONAL_PREFIX)) {
+            let measured = self.trainer.evaluate(model, self.job)?;
+            metrics.extend(measured.into_iter().map(|(name, value)| (format!("{PERSONAL_PREFIX}{name}"), value)));
         }
-        let metrics = self.trainer.evaluate(model, self.job)?;
-        Ok(metrics.into_iter().map(|(name, value)| (format!("{PERSONAL_PREFIX}{name}"), value)).collect())
+        Ok(Own { model: PersonalTensors::new(model.clone()), metrics })
     }
 
     /// Trains as the task says.

@@ -143,7 +143,7 @@ fn fed_rep_trains_the_head_first_and_then_the_body_alone() {
     close(local.update.parameters.values(), &[1.0 - LEFT, 2.0 * (1.0 - LEFT), 3.0 * (1.0 - LEFT)]);
     close(local.personal.0.values(), &[4.0 * (1.0 - 0.75_f32.powi(5))]);
     assert!((loss(&local.evaluated, "loss") - 15.0).abs() < 1e-6, "of the model as it came");
-    assert!(loss(&local.own, "personal_loss") < 15.0 * f64::from(LEFT * LEFT) + 1e-6);
+    assert!(loss(&local.own.metrics, "personal_loss") < 15.0 * f64::from(LEFT * LEFT) + 1e-6);
     // The head goes on where it was.
     let later = rounds(&personalizer, &mut Descent::to(&TARGET), &[0.0; 3], 2);
     close(later.personal.0.values(), &[4.0 * (1.0 - 0.75_f32.powi(10))]);
@@ -233,7 +233,34 @@ fn apfl_takes_the_papers_steps_and_alpha_follows_its_gradient() {
     let far = rounds(&adaptive, &mut Descent::to(&TARGET), &received, 1);
     assert!(gradient > 1.0);
     close(&far.personal.0.values()[4..], &[0.5 - 0.001 * gradient]);
-    assert!(loss(&far.own, "personal_loss") < loss(&far.evaluated, "loss"));
+    assert!(loss(&far.own.metrics, "personal_loss") < loss(&far.evaluated, "loss"));
+}
+
+#[test]
+fn elastic_averaging_takes_the_papers_steps() {
+    let elastic = personalizer(&[], Personalization::Elastic { alpha: 0.25 });
+    let centre = [8.0_f32; 4];
+    for count in [1, 3] {
+        let local = rounds(&elastic, &mut Descent::to(&TARGET), &centre, count);
+        // By hand: two steps, then e = α (x - x̃), which x loses and the centre gains.
+        let (mut x, mut e) = (centre, [0.0; 4]);
+        for _ in 0..count {
+            for at in 0..4 {
+                x[at] = TARGET[at] + (x[at] - TARGET[at]) * LEFT;
+                e[at] = 0.25 * (x[at] - centre[at]);
+                x[at] -= e[at];
+            }
+        }
+        close(local.personal.0.values(), &x);
+        close(local.own.model.0.values(), &x);
+        let moved: Vec<f32> = centre.iter().zip(e).map(|(centre, e)| centre + e).collect();
+        close(local.update.parameters.values(), &moved);
+    }
+    // The first round begins with what was received; at α = 1 it is FedAvg's.
+    let rigid = personalizer(&[], Personalization::Elastic { alpha: 1.0 });
+    let local = rounds(&rigid, &mut Descent::to(&TARGET), &centre, 2);
+    close(local.personal.0.values(), &centre);
+    close(local.update.parameters.values(), &TARGET.map(|target| target + (8.0 - target) * LEFT));
 }
 
 #[test]
@@ -258,7 +285,7 @@ fn nothing_is_measured_that_the_task_does_not_ask_for() {
     let job = TrainingJob { metrics: vec!["loss".into()], ..job() };
     let mut trainer = Descent::to(&TARGET);
     let mut round = Round { trainer: &mut trainer, job: &job, received: &received, kept: kept.as_ref() };
-    assert!(personalizer.run(&mut round).unwrap().own.is_empty());
+    assert!(personalizer.run(&mut round).unwrap().own.metrics.is_empty());
 }
 
 /// Two participants that call the same things by opposite names: whatever one model says, it is right for half of them.
@@ -309,7 +336,7 @@ fn accuracies(personal: &[&str], method: Personalization) -> (f64, f64) {
             let local = personalizer.run(&mut round).unwrap();
             sum.iter_mut().zip(local.update.parameters.values()).for_each(|(sum, value)| *sum += value / 2.0);
             means.0 += loss(&local.evaluated, "accuracy") / 2.0;
-            means.1 += loss(&local.own, "personal_accuracy") / 2.0;
+            means.1 += loss(&local.own.metrics, "personal_accuracy") / 2.0;
             *kept = Some(local.personal);
         }
         shared.values_mut().copy_from_slice(&sum);
@@ -326,6 +353,7 @@ fn where_participants_differ_every_method_beats_the_one_model() {
         (vec![], Personalization::Ditto { lambda: 0.01, epochs: None }),
         (vec![], Personalization::PFedMe { lambda: 0.05, local_rounds: 4, steps: 30, rate: 1.0 }),
         (vec![], Personalization::Apfl { alpha: 0.5, alpha_rate: 0.1 }),
+        (vec![], Personalization::Elastic { alpha: 0.02 }),
     ] {
         let (one, own) = accuracies(&personal, method);
         assert!(own >= 0.9, "{method:?}: {own}");

@@ -67,6 +67,11 @@ pub enum Personalization {
         #[serde(default = "tenth")]
         alpha_rate: f64,
     },
+    /// Zhang et al. 2015, elastic averaging: the own model and the shared one each move α of their distance towards the other.
+    Elastic {
+        /// α, above 0, at most 1: the smaller, the farther the own model may go.
+        alpha: f64,
+    },
 }
 
 fn one() -> u32 {
@@ -101,6 +106,7 @@ impl Personalization {
             Self::Ditto { .. } => "ditto",
             Self::PFedMe { .. } => "pfedme",
             Self::Apfl { .. } => "apfl",
+            Self::Elastic { .. } => "elastic",
         }
     }
 
@@ -125,6 +131,7 @@ impl Personalization {
                 vec![lambda, f64::from(local_rounds), f64::from(steps), rate]
             }
             Self::Apfl { alpha, alpha_rate } => vec![alpha, alpha_rate],
+            Self::Elastic { alpha } => vec![alpha],
         };
         let mut bytes = self.as_str().as_bytes().to_vec();
         bytes.push(0);
@@ -196,6 +203,11 @@ impl Personalization {
                 let holds = alpha_rate.is_finite() && alpha_rate >= 0.0;
                 checks.require(holds, "personalization.alpha_rate", "must be finite and at least 0");
             }
+            Self::Elastic { alpha } => checks.require(
+                alpha > 0.0 && alpha <= 1.0,
+                "personalization.alpha",
+                "must be above 0 and at most 1: at 0 nothing would be shared, above 1 the models swing past each other",
+            ),
         }
     }
 }

@@ -1,12 +1,13 @@
-//! What a round leaves on the device: personal tensors, and what the codec left out of the update.
+//! What a round leaves on the device: personal tensors, the device's own model, and what the codec left out of the update.
 //!
-//! Both are written with the update, before it is sent, and take effect when the round is done with. Personal tensors do so
+//! All are written with the update, before it is sent, and take effect when the round is done with. What is personal does so
 //! however it ended; the residual only if the update was taken, or what it holds would be missing from both.
 
+use serde::{Deserialize, Serialize};
 use wire::TaskId;
 use zeroize::Zeroizing;
 
-use super::Parts;
+use super::{OWN, Parts, RESIDUAL};
 use crate::journal::JournalError;
 use crate::participant::machine::Record;
 use crate::participant::snapshot;
@@ -14,12 +15,14 @@ use crate::participant::snapshot;
 /// As the journal keeps them.
 pub(in crate::participant) struct AtHome {
     pub(in crate::participant) personal: Option<Zeroizing<Vec<u8>>>,
+    /// A record of its own.
+    pub(in crate::participant) own: Option<Zeroizing<Vec<u8>>>,
     pub(in crate::participant) residual: Option<Zeroizing<Vec<u8>>>,
 }
 
 impl AtHome {
     /// Nothing stayed.
-    pub(in crate::participant) const NOTHING: Self = Self { personal: None, residual: None };
+    pub(in crate::participant) const NOTHING: Self = Self { personal: None, own: None, residual: None };
 
     /// What is left of it when the update is not in the sum.
     pub(in crate::participant) fn not_sent(self) -> Self {
@@ -29,29 +32,52 @@ impl AtHome {
     /// What takes effect.
     pub(in crate::participant) fn records(self, task: TaskId) -> impl Iterator<Item = Record> {
         let personal = self.personal.map(|bytes| Record { name: snapshot::personal(task), bytes });
+        let own = self.own.map(|bytes| Record { name: snapshot::own(task), bytes });
         let residual = self.residual.map(|bytes| Record { name: snapshot::residual(task), bytes });
-        personal.into_iter().chain(residual)
+        personal.into_iter().chain(own).chain(residual)
     }
 
-    /// Lengths of its two parts.
-    pub(super) fn lengths(&self) -> (Option<usize>, Option<usize>) {
+    /// Lengths of its parts.
+    pub(super) fn lengths(&self) -> Lengths {
         let length = |part: &Option<Zeroizing<Vec<u8>>>| part.as_ref().map(|bytes| bytes.len());
-        (length(&self.personal), length(&self.residual))
+        Lengths {
+            personal_bytes: length(&self.personal),
+            residual_bytes: length(&self.residual),
+            own_bytes: length(&self.own),
+        }
     }
 
-    /// Its two parts.
-    pub(super) fn parts(&self) -> [&[u8]; 2] {
-        [&self.personal, &self.residual].map(|part| part.as_ref().map_or(&[][..], |bytes| bytes.as_slice()))
+    /// Its parts.
+    pub(super) fn parts(&self) -> [&[u8]; 3] {
+        let parts = [&self.personal, &self.residual, &self.own];
+        parts.map(|part| part.as_ref().map_or(&[][..], |bytes| bytes.as_slice()))
     }
 
     /// Takes it off a record.
-    pub(super) fn read(
-        parts: &mut Parts<'_>,
-        personal: Option<usize>,
-        residual: Option<usize>,
-    ) -> Result<Self, JournalError> {
-        let personal = personal.map(|bytes| parts.secret(bytes)).transpose()?;
-        let residual = residual.map(|bytes| parts.secret(bytes)).transpose()?;
-        Ok(Self { personal, residual })
+    pub(super) fn read(parts: &mut Parts<'_>, lengths: Lengths) -> Result<Self, JournalError> {
+        let mut take = |bytes: Option<usize>| bytes.map(|bytes| parts.secret(bytes)).transpose();
+        let (personal, residual) = (take(lengths.personal_bytes)?, take(lengths.residual_bytes)?);
+        Ok(Self { personal, residual, own: take(lengths.own_bytes)? })
+    }
+}
+
+/// Lengths of its parts in a record, in the order in which they follow each other.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub(super) struct Lengths {
+    personal_bytes: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    residual_bytes: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    own_bytes: Option<usize>,
+}
+
+impl Lengths {
+    /// The lowest version of a record with them that can be understood, where without them it is `least`.
+    pub(super) fn version(&self, least: u16) -> u16 {
+        match self {
+            Self { own_bytes: Some(_), .. } => OWN,
+            Self { residual_bytes: Some(_), .. } => RESIDUAL,
+            _ => least,
+        }
     }
 }

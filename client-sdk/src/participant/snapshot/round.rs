@@ -7,7 +7,8 @@ use wire::participant::{AbandonReason, SessionTerms};
 use wire::{Digest, ParticipantId, RoundKey};
 use zeroize::Zeroizing;
 
-use super::{AtHome, PLAIN, RESIDUAL, ROUND, SESSION, decode, encode};
+use super::at_home::Lengths;
+use super::{AtHome, PLAIN, ROUND, SESSION, decode, encode};
 use crate::journal::JournalError;
 use crate::participant::session::{self, Session};
 use crate::transport::Place;
@@ -77,9 +78,8 @@ enum State {
         place: Place,
         sha256: Digest,
         body_bytes: usize,
-        personal_bytes: Option<usize>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        residual_bytes: Option<usize>,
+        #[serde(flatten)]
+        at_home: Lengths,
     },
     Session {
         place: Place,
@@ -88,9 +88,8 @@ enum State {
         members: Vec<ParticipantId>,
         snapshot_bytes: usize,
         upload: Option<Upload>,
-        personal_bytes: Option<usize>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        residual_bytes: Option<usize>,
+        #[serde(flatten)]
+        at_home: Lengths,
     },
     Done {
         place: Place,
@@ -110,17 +109,17 @@ impl RoundRecord {
         let (Header { state, released, charges }, mut parts) = decode(ROUND, record)?;
         let state = match state {
             State::Done { place, given_up } => RoundState::Done { place, given_up },
-            State::Pending { place, sha256, body_bytes, personal_bytes, residual_bytes } => {
+            State::Pending { place, sha256, body_bytes, at_home } => {
                 let body = Bytes::copy_from_slice(parts.take(body_bytes)?);
-                let at_home = AtHome::read(&mut parts, personal_bytes, residual_bytes)?;
+                let at_home = AtHome::read(&mut parts, at_home)?;
                 RoundState::Pending(Pending { place, sha256, body, at_home, session: None })
             }
-            State::Session { place, terms, model, members, snapshot_bytes, upload, personal_bytes, residual_bytes } => {
+            State::Session { place, terms, model, members, snapshot_bytes, upload, at_home } => {
                 let session = Session { place, terms, model, members, snapshot: parts.secret(snapshot_bytes)? };
                 check(&session)?;
                 let body = upload.as_ref().map(|upload| parts.take(upload.body_bytes)).transpose()?;
                 let body = body.map(Bytes::copy_from_slice);
-                let at_home = AtHome::read(&mut parts, personal_bytes, residual_bytes)?;
+                let at_home = AtHome::read(&mut parts, at_home)?;
                 match (upload, body) {
                     (Some(Upload { sha256, .. }), Some(body)) => {
                         RoundState::Pending(Pending { place, sha256, body, at_home, session: Some(session) })
@@ -150,12 +149,10 @@ impl Pending {
         if let Some(session) = session {
             return session_parts(session, Some((*sha256, body)), at_home, beside);
         }
-        let (personal_bytes, residual_bytes) = at_home.lengths();
-        let state =
-            State::Pending { place: *place, sha256: *sha256, body_bytes: body.len(), personal_bytes, residual_bytes };
-        let version = if residual_bytes.is_some() { RESIDUAL } else { PLAIN };
-        let [personal, residual] = at_home.parts();
-        encode(ROUND, version, &beside.header(state), &[body, personal, residual])
+        let lengths = at_home.lengths();
+        let state = State::Pending { place: *place, sha256: *sha256, body_bytes: body.len(), at_home: lengths };
+        let [personal, residual, own] = at_home.parts();
+        encode(ROUND, lengths.version(PLAIN), &beside.header(state), &[body, personal, residual, own])
     }
 }
 
@@ -176,7 +173,7 @@ fn session_parts(
 ) -> Result<Zeroizing<Vec<u8>>, JournalError> {
     let (sha256, body) = upload.unzip();
     let body = body.map(|body| &body[..]).unwrap_or_default();
-    let (personal_bytes, residual_bytes) = at_home.lengths();
+    let lengths = at_home.lengths();
     let state = State::Session {
         place: session.place,
         terms: session.terms.clone(),
@@ -184,12 +181,11 @@ fn session_parts(
         members: session.members.clone(),
         snapshot_bytes: session.snapshot.len(),
         upload: sha256.map(|sha256| Upload { sha256, body_bytes: body.len() }),
-        personal_bytes,
-        residual_bytes,
+        at_home: lengths,
     };
-    let version = if residual_bytes.is_some() { RESIDUAL } else { SESSION };
-    let [personal, residual] = at_home.parts();
-    encode(ROUND, version, &beside.header(state), &[&session.snapshot, body, personal, residual])
+    let [personal, residual, own] = at_home.parts();
+    let parts = [&session.snapshot, body, personal, residual, own];
+    encode(ROUND, lengths.version(SESSION), &beside.header(state), &parts)
 }
 
 /// Nothing of the round is left but that it was.
@@ -215,7 +211,7 @@ mod tests {
 
     fn pending() -> Pending {
         let body = Bytes::from_static(b"masked input");
-        let at_home = AtHome { personal: Some(Zeroizing::new(b"stays".to_vec())), residual: None };
+        let at_home = AtHome { personal: Some(Zeroizing::new(b"stays".to_vec())), ..AtHome::NOTHING };
         Pending { place: place(), sha256: sha256(&body), body, at_home, session: None }
     }
 
@@ -247,6 +243,18 @@ mod tests {
     }
 
     #[test]
+    fn the_own_model_comes_back_and_takes_effect_however_the_round_ends() {
+        let mut pending = pending();
+        pending.at_home.own = Some(Zeroizing::new(b"own model".to_vec()));
+        let record = pending.encode(NOTHING).unwrap();
+        assert_eq!(record[MAGIC.len()], 5);
+        let RoundState::Pending(back) = RoundRecord::decode(&record).unwrap().state else { panic!("another record") };
+        assert_eq!(back.at_home.own.as_ref().unwrap().as_slice(), b"own model");
+        let names: Vec<_> = back.at_home.not_sent().records(place().task).map(|record| record.name).collect();
+        assert_eq!(names, [format!("personal-{}", place().task), format!("own-{}", place().task)]);
+    }
+
+    #[test]
     fn ends_come_back() {
         for reason in [None, Some(AbandonReason::Conditions)] {
             let record = RoundRecord::decode(&encode_done(place(), reason, NOTHING).unwrap()).unwrap();
@@ -274,6 +282,6 @@ mod tests {
         let mut record = encode_done(place(), None, NOTHING).unwrap().to_vec();
         record[MAGIC.len()] = 9;
         let error = RoundRecord::decode(&record).map(|_| ()).unwrap_err();
-        assert!(matches!(error, JournalError::TooNew { version: 9, newest: 4, .. }), "{error}");
+        assert!(matches!(error, JournalError::TooNew { version: 9, newest: 5, .. }), "{error}");
     }
 }

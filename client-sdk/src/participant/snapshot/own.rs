@@ -1,0 +1,44 @@
+//! The record of a device's own model: every tensor of it, and what it takes to use it without the coordinator.
+
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use super::{OWN, decode, encode};
+use crate::journal::JournalError;
+
+const NAME: &str = "own";
+
+/// A model of one's own, as the journal keeps it.
+pub(crate) struct OwnRecord {
+    /// The round that left it.
+    pub(crate) round: u32,
+    /// What the task says of it.
+    pub(crate) architecture: Option<serde_json::Value>,
+    /// Every tensor: a safetensors file.
+    pub(crate) model: Zeroizing<Vec<u8>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    round: u32,
+    architecture: Option<serde_json::Value>,
+    model_bytes: usize,
+}
+
+/// `model` is a safetensors file.
+pub(crate) fn encode_own(
+    round: u32,
+    architecture: Option<serde_json::Value>,
+    model: &[u8],
+) -> Result<Zeroizing<Vec<u8>>, JournalError> {
+    encode(NAME, OWN, &Header { round, architecture, model_bytes: model.len() }, &[model])
+}
+
+impl OwnRecord {
+    pub(crate) fn decode(record: &[u8]) -> Result<Self, JournalError> {
+        let (Header { round, architecture, model_bytes }, mut parts) = decode(NAME, record)?;
+        let model = parts.secret(model_bytes)?;
+        parts.end()?;
+        Ok(Self { round, architecture, model })
+    }
+}

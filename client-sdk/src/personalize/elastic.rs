@@ -1,0 +1,32 @@
+//! Elastic averaging (EASGD, Zhang et al. 2015, algorithm 1): a participant explores with a model x of its own, which a
+//! spring ties to the centre, the shared model x̃. Where the two meet each moves e = α (x - x̃) towards the other: x loses e
+//! here, and e is the update, of which the centre takes the mean.
+//!
+//! The paper's centre moves by the sum of all e; a mean of n with server learning rate n is the same.
+
+use super::round::narrow;
+use super::{Local, LocalError, Method, PersonalTensors, Round};
+
+/// α of the task.
+pub(super) struct Elastic {
+    pub(super) alpha: f64,
+}
+
+impl Method for Elastic {
+    fn run(&self, round: &mut Round<'_>) -> Result<Local, LocalError> {
+        let evaluated = round.evaluate(round.received)?;
+        let start = round.kept.map_or(round.received, |kept| &kept.0);
+        let mut update = round.train(start)?;
+        let alpha = narrow(self.alpha);
+        let mut own = update.parameters;
+        let mut centre = round.received.clone();
+        for (own, centre) in own.values_mut().iter_mut().zip(centre.values_mut()) {
+            let pull = alpha * (*own - *centre);
+            *own -= pull;
+            *centre += pull;
+        }
+        let model = round.own(&own)?;
+        update.parameters = centre;
+        Ok(Local { update, personal: PersonalTensors::new(own), evaluated, own: model })
+    }
+}

@@ -1,0 +1,185 @@
+//! A device's own model, for its app: whole, as the last round that this device took part in left it.
+//!
+//! It is read from the journal, so it is there after a restart, without a network and when the task is long over. It is the
+//! app's to use on this device; nothing here sends it anywhere.
+
+use std::sync::Arc;
+
+use candle_core::{D, Device, Tensor};
+use learning::{Parameters, checkpoint};
+use wire::TaskId;
+
+use crate::journal::{Journal, JournalError};
+use crate::models::{Architecture, InputKind};
+use crate::participant::snapshot::{self, OwnRecord};
+use crate::personalize::PersonalTensors;
+
+/// A model of one's own. Not printable, not copyable, not serializable; erased when dropped.
+///
+/// ```no_run
+/// # use client_sdk::Participant;
+/// # fn show(participant: &Participant, task: wire::TaskId, row: &[f32]) -> Result<(), Box<dyn std::error::Error>> {
+/// if let Some(model) = participant.personal_model(task)? {
+///     println!("class {} says the model of round {}", model.classes(row)?[0], model.round());
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct PersonalModel {
+    tensors: PersonalTensors,
+    round: u32,
+    architecture: Option<serde_json::Value>,
+}
+
+/// Why a model says nothing about some input.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PredictError {
+    /// Not one of the SDK's own models: the app runs it itself, from [`PersonalModel::parameters`].
+    #[error("the task's model is none of the SDK's own; run it from its parameters")]
+    OtherModel,
+    /// It takes something else.
+    #[error("the model takes {0}")]
+    Input(String),
+    /// The computation failed.
+    #[error("the model cannot be run: {0}")]
+    Failed(#[from] candle_core::Error),
+}
+
+impl PersonalModel {
+    /// From a journal; nothing if no round of the task has left one. For apps that use the model while no participant runs.
+    ///
+    /// # Errors
+    /// [`JournalError`] if the record cannot be read or was damaged.
+    pub fn load(journal: &dyn Journal, task: TaskId) -> Result<Option<Self>, JournalError> {
+        let name = snapshot::own(task);
+        let Some(record) = journal.load(&name)? else { return Ok(None) };
+        let OwnRecord { round, architecture, model } = OwnRecord::decode(&record)?;
+        let read = checkpoint::read_layout(&model).and_then(|layout| checkpoint::read(&model, &Arc::new(layout)));
+        let parameters = read.map_err(|error| JournalError::corrupt(&name, error))?;
+        Ok(Some(Self { tensors: PersonalTensors::new(parameters), round, architecture }))
+    }
+
+    /// Every tensor, the shared ones as this device last had them.
+    #[must_use]
+    pub fn parameters(&self) -> &Parameters {
+        &self.tensors.0
+    }
+
+    /// The round that left it.
+    #[must_use]
+    pub fn round(&self) -> u32 {
+        self.round
+    }
+
+    /// The task's description of its model, if it has one.
+    #[must_use]
+    pub fn architecture(&self) -> Option<&serde_json::Value> {
+        self.architecture.as_ref()
+    }
+
+    /// The class of each row of `features`, rows one after another, each as long as the model's input.
+    ///
+    /// # Errors
+    /// [`PredictError`].
+    pub fn classes(&self, features: &[f32]) -> Result<Vec<u32>, PredictError> {
+        let architecture = self.ready()?;
+        let InputKind::Features(width) = architecture.input() else {
+            return Err(PredictError::Input("characters".to_owned()));
+        };
+        if features.is_empty() || !features.len().is_multiple_of(width) {
+            return Err(PredictError::Input(format!("rows of {width} numbers, this is {}", features.len())));
+        }
+        let rows = Tensor::from_slice(features, (features.len() / width, width), &Device::Cpu)?;
+        self.best(&architecture, &rows)
+    }
+
+    /// After each of `characters`, one sequence, the character that most likely comes next.
+    ///
+    /// # Errors
+    /// [`PredictError`].
+    pub fn next_characters(&self, characters: &[u32]) -> Result<Vec<u32>, PredictError> {
+        let architecture = self.ready()?;
+        let InputKind::Characters = architecture.input() else {
+            return Err(PredictError::Input("rows of numbers".to_owned()));
+        };
+        let most = architecture.classes();
+        if characters.is_empty() || characters.iter().any(|&character| character >= most) {
+            return Err(PredictError::Input(format!("characters numbered below {most}, at least one")));
+        }
+        let sequence = Tensor::from_slice(characters, (1, characters.len()), &Device::Cpu)?;
+        self.best(&architecture, &sequence)
+    }
+
+    fn ready(&self) -> Result<Architecture, PredictError> {
+        let architecture = self.architecture.clone().ok_or(PredictError::OtherModel)?;
+        let ready: Architecture = serde_json::from_value(architecture).map_err(|_| PredictError::OtherModel)?;
+        match ready.layout() {
+            Ok(layout) if layout == **self.parameters().layout() => Ok(ready),
+            _ => Err(PredictError::OtherModel),
+        }
+    }
+
+    fn best(&self, architecture: &Architecture, input: &Tensor) -> Result<Vec<u32>, PredictError> {
+        let parameters = self.parameters();
+        let mut tensors = Vec::with_capacity(parameters.layout().tensors().len());
+        for (index, spec) in parameters.layout().tensors().iter().enumerate() {
+            // A checked layout's dimensions are below 2^28.
+            let shape: Vec<usize> = spec.shape.iter().filter_map(|&size| usize::try_from(size).ok()).collect();
+            tensors.push(Tensor::from_slice(parameters.tensor(index), shape, &Device::Cpu)?);
+        }
+        Ok(architecture.logits(&tensors, input)?.argmax(D::Minus1)?.to_vec1()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::MemoryJournal;
+    use crate::models::{Gru, Linear};
+
+    fn task() -> TaskId {
+        "00000000-0000-0000-0000-000000000001".parse().unwrap()
+    }
+
+    fn kept(architecture: &Architecture, values: Option<&[f32]>, named: bool) -> PersonalModel {
+        let mut parameters = architecture.initial(1).unwrap();
+        if let Some(values) = values {
+            parameters.values_mut().copy_from_slice(values);
+        }
+        let architecture = named.then(|| serde_json::to_value(architecture).unwrap());
+        let record = snapshot::encode_own(7, architecture, &checkpoint::write(&parameters).unwrap()).unwrap();
+        let journal = MemoryJournal::new();
+        journal.save(&snapshot::own(task()), &record).unwrap();
+        PersonalModel::load(&journal, task()).unwrap().unwrap()
+    }
+
+    #[test]
+    fn it_predicts_with_what_the_journal_kept() {
+        // Class 1 where the first number is larger, else class 0.
+        let linear = Architecture::Linear(Linear { inputs: 2, classes: 2 });
+        let model = kept(&linear, Some(&[0.0, 1.0, 1.0, 0.0, 0.0, 0.0]), true);
+        assert_eq!(model.round(), 7);
+        assert_eq!(model.classes(&[3.0, 1.0, 1.0, 3.0]).unwrap(), [1, 0]);
+        assert!(model.classes(&[1.0; 3]).unwrap_err().to_string().contains("rows of 2 numbers"));
+        assert!(model.next_characters(&[0]).is_err());
+        let gru = kept(&Architecture::Gru(Gru::with_vocabulary(5)), None, true);
+        assert_eq!(gru.next_characters(&[0, 4, 1]).unwrap().len(), 3);
+        assert!(gru.next_characters(&[5]).unwrap_err().to_string().contains("below 5"));
+    }
+
+    #[test]
+    fn a_model_of_the_apps_own_is_given_as_tensors_alone() {
+        let model = kept(&Architecture::Linear(Linear { inputs: 2, classes: 2 }), None, false);
+        assert!(matches!(model.classes(&[1.0, 2.0]), Err(PredictError::OtherModel)));
+        assert_eq!(model.parameters().values().len(), 6);
+    }
+
+    #[test]
+    fn no_record_is_no_model_and_a_damaged_one_an_error() {
+        let journal = MemoryJournal::new();
+        assert!(PersonalModel::load(&journal, task()).unwrap().is_none());
+        journal.save(&snapshot::own(task()), b"damaged").unwrap();
+        assert!(PersonalModel::load(&journal, task()).is_err());
+    }
+}

@@ -28,6 +28,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "wire_certificate", run: targets::certificate::run, seeds: targets::certificate::seeds },
     Target { name: "learning_checkpoint", run: targets::checkpoint::run, seeds: targets::checkpoint::seeds },
     Target { name: "learning_sum", run: targets::sum::run, seeds: targets::sum::seeds },
+    Target { name: "learning_codec", run: targets::codec::run, seeds: targets::codec::seeds },
     Target { name: "learning_partition", run: targets::partition::run, seeds: targets::partition::seeds },
     Target { name: "learning_analytics", run: targets::analytics::run, seeds: targets::analytics::seeds },
     Target { name: "datasets_idx", run: targets::idx::run, seeds: targets::idx::seeds },

@@ -4,6 +4,7 @@ pub mod analytics;
 pub mod certificate;
 pub mod checkpoint;
 pub mod client;
+pub mod codec;
 pub mod idx;
 pub mod messages;
 pub mod packing;

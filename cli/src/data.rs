@@ -11,7 +11,7 @@ use datasets::{Dataset, Federated, Partition, idx, synthetic, text};
 use crate::failure::{Exit, Failure, Outcome};
 
 /// Part of a participant's shard that it keeps out of training, to evaluate the models it receives.
-const OWN_HELD_OUT: f64 = 0.1;
+pub(crate) const OWN_HELD_OUT: f64 = 0.1;
 /// Where nothing is said.
 const SEED: u64 = 42;
 /// Most participants in one process, or in one partition.

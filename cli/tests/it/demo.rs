@@ -140,6 +140,53 @@ fn every_codec_learns_and_says_what_it_saves() {
 }
 
 #[test]
+fn every_way_to_a_model_of_ones_own_is_compared_with_one_for_all_and_with_training_alone() {
+    let ways = ["fedper", "fedrep", "fedbn", "ditto:lambda=0.5", "pfedme", "apfl", "fine_tune", "elastic:alpha=0.3"];
+    let mut args = vec!["--rounds", "2", "--threads", "2"];
+    ways.iter().for_each(|way| args.extend(["--personalize", way]));
+    let ran = demo(&args);
+    let finished = ran.events().pop().unwrap();
+    let served = finished["personalization"]["served"].as_array().unwrap().clone();
+    let names: Vec<_> = served.iter().map(|served| served["way"].as_str().unwrap()).collect();
+    assert_eq!(names, [&["fed_avg", "local_only"], &ways[..]].concat());
+    for one in &served {
+        let accuracies: Vec<_> =
+            one["accuracies"].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect();
+        assert_eq!((accuracies.len(), &one["participants"]), (5, &5.into()), "{one}");
+        let mean = accuracies.iter().sum::<f64>() / 5.0;
+        assert!((one["mean"].as_f64().unwrap() - mean).abs() < 1e-9, "{one}");
+        let lowest = one["lowest"].as_f64().unwrap();
+        assert!(lowest <= one["p10"].as_f64().unwrap() && one["p10"].as_f64() <= one["median"].as_f64(), "{one}");
+        assert!(lowest < mean, "participants differ: {one}");
+    }
+    let mean = |way: &str| served[names.iter().position(|name| *name == way).unwrap()]["mean"].as_f64().unwrap();
+    assert!(mean("ditto:lambda=0.5") > mean("fed_avg"), "{served:?}");
+    // A federation for each method; the one of ditto makes the model of FedAvg.
+    let started: Vec<_> = ran.events().into_iter().filter(|event| event["event"] == "started").collect();
+    assert_eq!(started.len(), ways.len());
+    assert_eq!(started[3]["personalization"]["lambda"], 0.5);
+    let plain = demo(&["--rounds", "2", "--personalize", "elastic:alpha=0.3"]);
+    let plain = plain.events();
+    assert!(plain.iter().filter(|event| event["event"] == "started").count() == 2, "FedAvg and the method");
+    assert_eq!(plain.last().unwrap()["model"]["sha256"], finished["model"]["sha256"], "the same FedAvg");
+}
+
+#[test]
+fn ways_that_cannot_be_are_refused_with_the_reason() {
+    for (way, reason) in [
+        ("ditto:lambda=0", "personalization.lambda"),
+        ("fedper:personal=fc3.*", "matches no tensor"),
+        ("fedper:personal=*", "match every tensor"),
+        ("fedbn:personal=fc.weight", "no normalisation"),
+        ("dito", "unknown variant"),
+    ] {
+        let ran = run(&["--format", "json", "demo", "--participants", "5", "--rounds", "1", "--personalize", way]);
+        assert_ne!(ran.code, 0, "{way}");
+        assert!(ran.stderr.contains(reason) || ran.stdout.contains(reason), "{way}: {ran}");
+    }
+}
+
+#[test]
 fn codecs_that_cannot_be_are_refused_with_the_reason() {
     for (codec, reason) in [
         ("top_k,k=1%", "cannot be added under masks"),

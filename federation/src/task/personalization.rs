@@ -116,6 +116,12 @@ impl Personalization {
         matches!(self, Self::FedPer {} | Self::FedRep { .. } | Self::FedBn {})
     }
 
+    /// Whether the update, and so the shared model, is bit for bit that of the task without the method.
+    #[must_use]
+    pub fn leaves_the_update_alone(&self) -> bool {
+        matches!(self, Self::FineTune { .. } | Self::Ditto { .. } | Self::Apfl { .. })
+    }
+
     /// What participants agree on: the name, a zero, and the numbers in the order above as 64-bit floats, largest byte first;
     /// -1 for what was left out.
     #[must_use]

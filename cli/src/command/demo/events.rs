@@ -6,8 +6,10 @@ use std::path::PathBuf;
 use wire::inspect::{
     CompressionView, EpsilonView, ModelVersionRef, PrivacyReport, RoundView, SessionView, SumWorkView,
 };
+use wire::task::Personalization;
 use wire::{AssignmentState, Digest, FailureReason, RoundState};
 
+use super::personal::Served;
 use crate::command::model::Score;
 
 /// The federation stands.
@@ -24,6 +26,9 @@ pub(super) struct Started {
     /// What participants are promised, if anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) privacy: Option<PrivacyReport>,
+    /// How participants come by models of their own, if they do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) personalization: Option<Personalization>,
 }
 
 /// An attempt at a round is over.
@@ -123,6 +128,15 @@ pub(super) struct Finished {
     /// The same model trained on the pooled data, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) centralized: Option<Score>,
+    /// How well each participant is served by one model for all, by its own and by one it trains alone, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) personalization: Option<Personalized>,
+}
+
+/// Accuracy over participants, each on its own held-out data.
+#[derive(Clone, Debug, serde::Serialize)]
+pub(super) struct Personalized {
+    pub(super) served: Vec<Served>,
 }
 
 /// Where the privacy ledger stands.

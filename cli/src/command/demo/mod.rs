@@ -28,6 +28,7 @@ mod centralized;
 pub(crate) mod codec;
 mod events;
 mod pairs;
+mod personal;
 mod plan;
 mod privacy;
 mod rounds;
@@ -37,7 +38,8 @@ mod vanish;
 mod world;
 
 use codec::CodecArg;
-use events::{Finished, ModelFile, Spent, Started};
+use events::{Finished, ModelFile, Personalized, Spent, Started};
+use personal::{Served, Shards, Way};
 use plan::{DropPlan, TaskInput};
 pub(crate) use plan::{TrainingArgs, clip_range, max_weight};
 use privacy::PrivacyArg;
@@ -45,6 +47,9 @@ use rounds::{Last, Rounds, blocking};
 use server::ServerArgs;
 use table::LiveTable;
 use world::{Settings, World};
+
+/// Folder of the participants' journals.
+const PARTICIPANTS: &str = "participants";
 
 /// What to play.
 #[derive(clap::Args)]
@@ -87,6 +92,11 @@ pub(crate) struct Demo {
     /// Train the same model on the pooled data as well, for comparison
     #[arg(long)]
     centralized: bool,
+    /// A model of one's own for each: fedper, fedrep, fedbn, ditto, pfedme, apfl, fine_tune or elastic, with the numbers of
+    /// [personalization], and personal=PATTERN+… for tensors that stay at home; for example ditto:lambda=0.1. Shows accuracy
+    /// on each participant's held-out data beside that of FedAvg and of training alone. Several: one after the other
+    #[arg(long, value_name = "METHOD[:KEY=VALUE,…]", conflicts_with = "centralized")]
+    personalize: Vec<Way>,
     /// Keep the coordinator running after the last round
     #[arg(long)]
     inspect: bool,
@@ -109,6 +119,17 @@ struct Scene {
     training: TrainingPlan,
     description: String,
     seed: u64,
+    /// Participants that train at once.
+    threads: usize,
+}
+
+/// A federation whose rounds are over.
+struct Played {
+    world: World,
+    task: TaskView,
+    last: Last,
+    /// What the privacy ledger says, if something was promised.
+    privacy: Option<PrivacyReport>,
 }
 
 impl Demo {
@@ -129,7 +150,7 @@ impl Demo {
             }
         };
         let world = tokio::select! {
-            played = self.play(&folder, output) => played?,
+            played = self.play_all(&folder, output) => played?,
             () = signal::shutdown() => return Err(Failure::new(Exit::Round, "the demo was interrupted")),
         };
         if self.inspect {
@@ -165,21 +186,88 @@ impl Demo {
                 let detail = format!("--cohort {cohort} is above --participants {}", self.data.participants);
                 Err(Failure::new(Exit::Usage, detail))
             }
+            _ if self.personalize.len() > 1 && self.task_file.is_some() => {
+                Err(Failure::new(Exit::Usage, "--task-file takes one task: personalize in one way at a time"))
+            }
             _ => self.promise().map(|_| ()),
         }
     }
 
-    async fn play(&self, folder: &Path, output: Output) -> Outcome<World> {
-        let device = self.device.open().map_err(Failure::because(Exit::Device, format!("{:?}", self.device)))?;
+    async fn play_all(&self, folder: &Path, output: Output) -> Outcome<World> {
         let mut scene = self.scene()?;
+        let table = LiveTable::new(output, self.privacy.is_some());
+        if !self.personalize.is_empty() {
+            return self.compare(folder, &mut scene, &table, output).await;
+        }
         let pooled = self.centralized.then(|| scene.shards.iter().map(|(train, _)| train.clone()).collect());
-        let most_examples = scene.shards.iter().map(|(train, _)| train.len()).max().unwrap_or(1);
-        let mut world = World::start(folder).await?;
-        let threads = self.threads.map_or_else(cores, |threads| threads as usize);
-        let drops = DropPlan { probability: self.drop, seed: scene.seed, secure: !self.insecure_aggregation };
-        let settings = Settings { device, threads, drops, seed: scene.seed, private: self.privacy.is_some() };
         let shards = std::mem::take(&mut scene.shards);
-        world.enroll(shards, &folder.join("participants"), &settings, output).await?;
+        let played = self.play(folder, &scene, shards, None, &table, output).await?;
+        let centralized = match pooled {
+            Some(shards) => {
+                table.message("training on the pooled data");
+                Some(central(&scene, shards, self.rounds).await?)
+            }
+            None => None,
+        };
+        table.finish();
+        let finished = self.finished(folder, &played, centralized, None)?;
+        self.conclude(&finished, output);
+        Ok(played.world)
+    }
+
+    /// Plays a federation for each way to a model of one's own, and one without unless one of them makes the same model.
+    async fn compare(&self, folder: &Path, scene: &mut Scene, table: &LiveTable, output: Output) -> Outcome<World> {
+        let shards = Shards::new(std::mem::take(&mut scene.shards));
+        let makes_fed_avg = |way: &&Way| way.method.leaves_the_update_alone();
+        let plain = self.personalize.iter().find(makes_fed_avg).is_none().then_some(None);
+        let ways = plain.into_iter().chain(self.personalize.iter().map(Some));
+        let (mut served, mut fed_avg, mut world) = (Vec::new(), None, None::<World>);
+        for (number, way) in ways.enumerate() {
+            if let Some(earlier) = world.take() {
+                earlier.shutdown().await;
+                output.line("");
+            }
+            let folder = folder.join(number.to_string());
+            let played = self.play(&folder, scene, shards.to_vec(), way, table, output).await?;
+            table.message("evaluating the own models");
+            if let Some(way) = way {
+                let (journals, task) = (folder.join(PARTICIPANTS), played.task.summary.id);
+                served.push(personal::personally(scene, &shards, way, &journals, task).await?);
+            }
+            if fed_avg.is_none() && way.is_none_or(|way| makes_fed_avg(&way)) {
+                served.push(personal::globally(scene, &shards, &played.last.bytes).await?);
+                fed_avg = Some(self.finished(&folder, &played, None, None)?);
+            }
+            world = Some(played.world);
+        }
+        table.message("training each alone");
+        served.push(personal::alone(scene, &shards, self.rounds).await?);
+        table.finish();
+        // The yardsticks first.
+        served.sort_by_key(Served::rank);
+        let nothing = || Failure::new(Exit::Internal, "nothing was played");
+        let finished = fed_avg.ok_or_else(nothing)?;
+        self.conclude(&Finished { personalization: Some(Personalized { served }), ..finished }, output);
+        world.ok_or_else(nothing)
+    }
+
+    /// One federation, from its start to the end of its last round.
+    async fn play(
+        &self,
+        folder: &Path,
+        scene: &Scene,
+        shards: Vec<(Dataset, Dataset)>,
+        way: Option<&Way>,
+        table: &LiveTable,
+        output: Output,
+    ) -> Outcome<Played> {
+        let device = self.device.open().map_err(Failure::because(Exit::Device, format!("{:?}", self.device)))?;
+        let most_examples = shards.iter().map(|(train, _)| train.len()).max().unwrap_or(1);
+        let mut world = World::start(folder).await?;
+        let drops = DropPlan { probability: self.drop, seed: scene.seed, secure: !self.insecure_aggregation };
+        let private = self.privacy.is_some();
+        let settings = Settings { device, threads: scene.threads, drops, seed: scene.seed, private };
+        world.enroll(shards, &folder.join(PARTICIPANTS), &settings, output).await?;
         let input = TaskInput {
             data: &self.data,
             architecture: &scene.architecture,
@@ -192,6 +280,7 @@ impl Demo {
             secure: !self.insecure_aggregation,
             privacy: self.promise()?,
             codec: self.codec.as_ref(),
+            way,
         };
         let spec = input.spec()?;
         if let Some(file) = &self.task_file {
@@ -202,46 +291,51 @@ impl Demo {
             true => Some(ledger::get(&world.server, task.summary.id).await?),
             false => None,
         };
-        self.announce(&world, &scene, &task, report.as_ref(), output);
+        self.announce(&world, scene, &task, report.as_ref(), way, output);
+        table.headings();
         world.open();
-
-        let table = LiveTable::new(output, report.is_some());
-        let rounds = Rounds { task: task.summary.id, count: self.rounds, scene: &scene, table: &table, output };
+        let id = task.summary.id;
+        let is_whole = way.is_none_or(|way| way.publishes_the_whole_model());
+        let rounds = Rounds { task: id, count: self.rounds, scene, table, output, is_whole };
         let last = rounds.run(&mut world).await?;
         world.dismiss().await;
-        let centralized = match pooled {
-            Some(shards) => {
-                table.message("training on the pooled data");
-                Some(central(&scene, shards, self.rounds).await?)
-            }
-            None => None,
-        };
-        table.finish();
-        let path = self.save(folder, &last)?;
         let privacy = match report {
-            Some(_) => Some(ledger::get(&world.server, task.summary.id).await?),
+            Some(_) => Some(ledger::get(&world.server, id).await?),
             None => None,
         };
-        let finished = Finished {
+        Ok(Played { world, task, last, privacy })
+    }
+
+    fn finished(
+        &self,
+        folder: &Path,
+        played: &Played,
+        centralized: Option<Score>,
+        personalization: Option<Personalized>,
+    ) -> Outcome<Finished> {
+        let last = &played.last;
+        let score = last.score.ok_or_else(|| Failure::new(Exit::Internal, "the final model was not evaluated"))?;
+        Ok(Finished {
             rounds: last.rounds,
-            accuracy: last.score.accuracy,
-            loss: last.score.loss,
-            compression: last.compression,
-            model: ModelFile { path, sha256: last.model.sha256 },
+            accuracy: score.accuracy,
+            loss: score.loss,
+            compression: last.compression.clone(),
+            model: ModelFile { path: self.save(folder, last)?, sha256: last.model.sha256 },
             seconds: last.seconds,
-            privacy: privacy.as_ref().map(Spent::of),
+            privacy: played.privacy.as_ref().map(Spent::of),
             centralized,
-        };
-        self.conclude(&finished, output);
-        Ok(world)
+            personalization,
+        })
     }
 
     fn scene(&self) -> Outcome<Scene> {
         let federated = self.data.load()?;
         let architecture = data::architecture(self.data.data, self.model, &federated.test)?;
         let seed = self.data.seed();
+        let held_out = if self.personalize.is_empty() { data::OWN_HELD_OUT } else { personal::HELD_OUT };
         Ok(Scene {
-            shards: plan::shards(federated.shards, seed),
+            threads: self.threads.map_or_else(cores, |threads| threads as usize),
+            shards: plan::shards(federated.shards, held_out, seed),
             test: Arc::new(federated.test),
             training: self.training.plan(&architecture),
             architecture,
@@ -250,7 +344,15 @@ impl Demo {
         })
     }
 
-    fn announce(&self, world: &World, scene: &Scene, task: &TaskView, report: Option<&PrivacyReport>, output: Output) {
+    fn announce(
+        &self,
+        world: &World,
+        scene: &Scene,
+        task: &TaskView,
+        report: Option<&PrivacyReport>,
+        way: Option<&Way>,
+        output: Output,
+    ) {
         let started = Started {
             url: world.url.clone(),
             participants: self.data.participants,
@@ -261,8 +363,14 @@ impl Demo {
             seed: scene.seed,
             updates_readable_by: task.updates_readable_by.clone(),
             privacy: report.cloned(),
+            personalization: task.spec.personalization,
         };
         output.event("started", &started);
+        if let Some(way) = way {
+            output.line(format!("Own models   {}", way.label()));
+        } else if !self.personalize.is_empty() {
+            output.line("Own models   none: one model for all, to compare with");
+        }
         output.line(format!("Data         {}", started.data));
         output.line(format!("Model        {}, {} parameters", started.model, number(started.parameters)));
         output.line(format!("Coordinator  {}", world.url));
@@ -317,6 +425,12 @@ impl Demo {
                 "The same model trained on the pooled data: accuracy {:.2} %, loss {:.4}.",
                 100.0 * score.accuracy,
                 score.loss
+            ));
+        }
+        if let Some(Personalized { served }) = &finished.personalization {
+            output.line(format!(
+                "\nAccuracy on each participant's own held-out data, after as many passes over the rest of it:\n{}",
+                personal::table(served)
             ));
         }
         if let Some(compression) = &finished.compression {

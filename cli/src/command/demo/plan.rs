@@ -13,8 +13,9 @@ use wire::task::{
 };
 
 use super::codec::CodecArg;
+use super::personal::Way;
 use super::privacy;
-use crate::data::{self, DataArgs, Source};
+use crate::data::{DataArgs, Source};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::task_file;
 
@@ -92,6 +93,8 @@ pub(super) struct TaskInput<'a> {
     pub(super) privacy: Option<PrivacySpec>,
     /// In which form updates are uploaded.
     pub(super) codec: Option<&'a CodecArg>,
+    /// How participants come by models of their own, if they do.
+    pub(super) way: Option<&'a Way>,
 }
 
 impl TaskInput<'_> {
@@ -103,7 +106,11 @@ impl TaskInput<'_> {
         let is_sampled = self.privacy.as_ref().is_some_and(|privacy| privacy.sampling.is_some());
         // Whoever was in a tree once never returns.
         let all_return = !self.privacy.as_ref().is_some_and(|privacy| privacy.mechanism == PrivacyMechanism::Tree);
-        let metrics: &[&str] = if self.privacy.is_some() { &[] } else { &["loss", "accuracy", "train_loss"] };
+        let metrics: &[&str] = match self.way {
+            _ if self.privacy.is_some() => &[],
+            None => &["loss", "accuracy", "train_loss"],
+            Some(_) => &["loss", "accuracy", "train_loss", "personal_loss", "personal_accuracy"],
+        };
         let sizes = |error: &dyn std::fmt::Display| Failure::new(Exit::Usage, format!("the model's sizes: {error}"));
         let tensors = task_file::declarations(self.architecture).map_err(|error| sizes(&error))?;
         let parameters = tensors.iter().map(|tensor| tensor.shape.iter().product::<u64>()).sum();
@@ -114,7 +121,7 @@ impl TaskInput<'_> {
             model: ModelSpec {
                 architecture: Some(serde_json::to_value(self.architecture).map_err(|error| sizes(&error))?),
                 tensors,
-                personal: Vec::new(),
+                personal: self.way.map(|way| way.personal(self.architecture)).unwrap_or_default(),
                 seed: self.data.seed(),
             },
             analytics: None,
@@ -131,7 +138,7 @@ impl TaskInput<'_> {
                 aggregate_deadline_ms: DEADLINE_MS,
             },
             selection,
-            personalization: None,
+            personalization: self.way.map(|way| way.method),
             aggregation: AggregationSpec {
                 optimizer: self.optimizer,
                 clip_range: clip_range(self.data.data),
@@ -184,8 +191,8 @@ pub(crate) fn max_weight(most_examples: usize, participants: u32) -> u32 {
 }
 
 /// The data of one participant, split in what it trains on and what it evaluates on.
-pub(super) fn shards(shards: Vec<Dataset>, seed: u64) -> Vec<(Dataset, Dataset)> {
-    shards.into_iter().map(|shard| data::own_split(shard, seed)).collect()
+pub(super) fn shards(shards: Vec<Dataset>, held_out: f64, seed: u64) -> Vec<(Dataset, Dataset)> {
+    shards.into_iter().map(|shard| shard.split(held_out, seed)).collect()
 }
 
 /// At which point of a round a participant vanishes.

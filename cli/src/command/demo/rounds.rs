@@ -27,7 +27,8 @@ pub(super) struct Last {
     pub(super) rounds: u32,
     pub(super) model: ModelVersionRef,
     pub(super) bytes: Vec<u8>,
-    pub(super) score: Score,
+    /// None where what is published is not the whole model.
+    pub(super) score: Option<Score>,
     pub(super) compression: Option<CompressionView>,
     /// From the first round's opening to the last one's end.
     pub(super) seconds: f64,
@@ -40,6 +41,8 @@ pub(super) struct Rounds<'a> {
     pub(super) scene: &'a Scene,
     pub(super) table: &'a LiveTable,
     pub(super) output: Output,
+    /// Whether what is published is the whole model, which can be evaluated.
+    pub(super) is_whole: bool,
 }
 
 impl Rounds<'_> {
@@ -64,7 +67,7 @@ impl Rounds<'_> {
             let bytes = fetch(world, self.task, &model).await?;
             let (score, bytes) = self.score(bytes).await?;
             let compression = round.compression.clone();
-            self.show(RoundEvent::new(round, Some(score)));
+            self.show(RoundEvent::new(round, score));
             let rounds = last.map_or(0, |last| last.rounds) + 1;
             let seconds = ended_at.since(opened_at).as_secs_f64();
             let made = Last { rounds, model, bytes, score, compression, seconds };
@@ -132,9 +135,12 @@ impl Rounds<'_> {
         self.output.event("round", &round);
     }
 
-    async fn score(&self, bytes: Vec<u8>) -> Outcome<(Score, Vec<u8>)> {
+    async fn score(&self, bytes: Vec<u8>) -> Outcome<(Option<Score>, Vec<u8>)> {
+        if !self.is_whole {
+            return Ok((None, bytes));
+        }
         let (architecture, test) = (self.scene.architecture.clone(), Arc::clone(&self.scene.test));
-        blocking(move || Ok((Score::of(&architecture, &bytes, &test)?, bytes))).await
+        blocking(move || Ok((Some(Score::of(&architecture, &bytes, &test)?), bytes))).await
     }
 }
 

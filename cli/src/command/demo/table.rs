@@ -36,19 +36,25 @@ const EPSILON: &str = "EPSILON";
 pub(super) struct LiveTable {
     output: Output,
     live: ProgressBar,
+    is_private: bool,
 }
 
 impl LiveTable {
-    /// Prints the headings; under a promise of privacy no training loss travels, and epsilon takes its place.
+    /// Nothing is printed yet. Under a promise of privacy no training loss travels, and epsilon takes its place.
     pub(super) fn new(output: Output, is_private: bool) -> Self {
-        let private = |heading| if is_private && heading == TRAIN_LOSS { EPSILON } else { heading };
-        output.line(line(COLUMNS.map(|(heading, _)| private(heading).to_owned())));
         let live = if output.is_live() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
             live.set_style(style);
         }
         live.enable_steady_tick(Duration::from_millis(120));
-        Self { output, live }
+        Self { output, live, is_private }
+    }
+
+    /// Prints the headings.
+    pub(super) fn headings(&self) {
+        let private = |heading| if self.is_private && heading == TRAIN_LOSS { EPSILON } else { heading };
+        let headings = line(COLUMNS.map(|(heading, _)| private(heading).to_owned()));
+        self.live.suspend(|| self.output.line(headings));
     }
 
     /// Shows how far the present round is.

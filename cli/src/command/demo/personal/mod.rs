@@ -1,0 +1,199 @@
+//! Whom one model serves: accuracy on each participant's own held-out data, of its own model, of the one that FedAvg makes
+//! for all, and of one that it trains alone.
+//!
+//! Everybody has the same data, first model, rounds and passes over its data. Own models are those that the participants'
+//! journals hold when the rounds are over, read as an app would read them.
+
+mod way;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use client_sdk::PersonalModel;
+use client_sdk::journal::FileJournal;
+use client_sdk::learning::{Layout, Parameters, checkpoint};
+use client_sdk::models::Architecture;
+use datasets::Dataset;
+use wire::TaskId;
+
+use super::{Scene, blocking, centralized};
+use crate::command::model::Score;
+use crate::command::participant::default_name;
+use crate::failure::{Exit, Failure, Outcome};
+use crate::output::{Align, Table};
+
+pub(crate) use way::Way;
+
+/// Part of a participant's shard that it keeps out of training where own models are compared: enough to tell them apart.
+pub(super) const HELD_OUT: f64 = 0.25;
+
+/// Training and held-out part of every participant.
+pub(super) type Shards = Arc<Vec<(Dataset, Dataset)>>;
+
+/// How well participants are served by one way to a model.
+#[derive(Clone, Debug, serde::Serialize)]
+pub(super) struct Served {
+    /// `fed_avg`, `local_only`, or the method as it was asked for.
+    way: String,
+    /// Participants that have a model of this kind.
+    participants: usize,
+    mean: f64,
+    /// 10th percentile over participants, interpolated between neighbours.
+    p10: f64,
+    median: f64,
+    lowest: f64,
+    /// Of each of them, in the order of their numbers.
+    accuracies: Vec<f64>,
+}
+
+impl Served {
+    /// The yardsticks first, then the methods in the order in which they were asked for.
+    pub(super) fn rank(&self) -> usize {
+        ["fed_avg", "local_only"].iter().position(|way| *way == self.way).unwrap_or(2)
+    }
+
+    fn new(way: impl Into<String>, accuracies: Vec<f64>) -> Self {
+        let mut sorted = accuracies.clone();
+        sorted.sort_by(f64::total_cmp);
+        let mean = accuracies.iter().sum::<f64>() / accuracies.len().max(1) as f64;
+        Self {
+            way: way.into(),
+            participants: accuracies.len(),
+            mean,
+            p10: quantile(&sorted, 0.1),
+            median: quantile(&sorted, 0.5),
+            lowest: quantile(&sorted, 0.0),
+            accuracies,
+        }
+    }
+}
+
+/// Of sorted values, linear between neighbours; 0 of none.
+fn quantile(sorted: &[f64], part: f64) -> f64 {
+    let place = part * sorted.len().saturating_sub(1) as f64;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index below the length")]
+    let below = place.floor() as usize;
+    let at = |index: usize| sorted.get(index).or(sorted.last()).copied().unwrap_or_default();
+    at(below) + (at(below + 1) - at(below)) * (place - below as f64)
+}
+
+/// By the model that a federation without personalization published.
+pub(super) async fn globally(scene: &Scene, shards: &Shards, published: &[u8]) -> Outcome<Served> {
+    let layout = scene.architecture.layout().map_err(Failure::because(Exit::Internal, "the model's sizes"))?;
+    let model = read(published, layout)?;
+    let architecture = scene.architecture.clone();
+    let accuracies =
+        each(scene, shards, move |_, (_, held_out)| accuracy(&architecture, &model, held_out).map(Some)).await?;
+    Ok(Served::new("fed_avg", accuracies))
+}
+
+/// By a model that each trains on its own data alone, for as many passes as all rounds make.
+pub(super) async fn alone(scene: &Scene, shards: &Shards, rounds: u32) -> Outcome<Served> {
+    let (architecture, plan, seed) = (scene.architecture.clone(), scene.training.clone(), scene.seed);
+    let accuracies = each(scene, shards, move |_, (train, held_out)| {
+        if held_out.is_empty() {
+            return Ok(None);
+        }
+        let score = centralized::train(&architecture, std::slice::from_ref(train), held_out, &plan, rounds, seed)?;
+        Ok(Some(score.accuracy))
+    });
+    Ok(Served::new("local_only", accuracies.await?))
+}
+
+/// By the own models in the participants' journals, which nobody holds open any more.
+pub(super) async fn personally(
+    scene: &Scene,
+    shards: &Shards,
+    way: &Way,
+    journals: &Path,
+    task: TaskId,
+) -> Outcome<Served> {
+    let (architecture, journals) = (scene.architecture.clone(), journals.to_owned());
+    let accuracies = each(scene, shards, move |index, (_, held_out)| {
+        let cannot = || Failure::because(Exit::Data, "a participant's journal");
+        let name = default_name(u32::try_from(index).unwrap_or(u32::MAX));
+        let journal = FileJournal::open(journals.join(name)).map_err(cannot())?;
+        match PersonalModel::load(&journal, task).map_err(cannot())? {
+            Some(own) => accuracy(&architecture, own.parameters(), held_out).map(Some),
+            None => Ok(None),
+        }
+    });
+    Ok(Served::new(way.label(), accuracies.await?))
+}
+
+fn read(safetensors: &[u8], layout: Layout) -> Outcome<Parameters> {
+    checkpoint::read(safetensors, &Arc::new(layout)).map_err(Failure::because(Exit::Data, "the published model"))
+}
+
+fn accuracy(architecture: &Architecture, model: &Parameters, held_out: &Dataset) -> Outcome<f64> {
+    Ok(Score::of_parameters(architecture, model, held_out)?.accuracy)
+}
+
+/// Asks for every participant's accuracy, a few at a time, in order; leaves out who has none.
+async fn each(
+    scene: &Scene,
+    shards: &Shards,
+    ask: impl Fn(usize, &(Dataset, Dataset)) -> Outcome<Option<f64>> + Send + Sync + 'static,
+) -> Outcome<Vec<f64>> {
+    let (shards, threads) = (Arc::clone(shards), scene.threads);
+    blocking(move || {
+        let next = AtomicUsize::new(0);
+        let answers = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for _ in 0..threads.max(1) {
+                scope.spawn(|| {
+                    loop {
+                        let index = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(shard) = shards.get(index) else { break };
+                        let answer = if shard.1.is_empty() { Ok(None) } else { ask(index, shard) };
+                        answers.lock().unwrap_or_else(PoisonError::into_inner).push((index, answer));
+                    }
+                });
+            }
+        });
+        let mut answers = answers.into_inner().unwrap_or_else(PoisonError::into_inner);
+        answers.sort_by_key(|(index, _)| *index);
+        answers.into_iter().filter_map(|(_, answer)| answer.transpose()).collect()
+    })
+    .await
+}
+
+/// For people.
+pub(super) fn table(served: &[Served]) -> String {
+    let mut table = Table::new(&[
+        ("WAY", Align::Left),
+        ("PARTICIPANTS", Align::Right),
+        ("MEAN", Align::Right),
+        ("10TH PERCENTILE", Align::Right),
+        ("MEDIAN", Align::Right),
+        ("LOWEST", Align::Right),
+    ]);
+    let percent = |part: f64| format!("{:.2} %", 100.0 * part);
+    for Served { way, participants, mean, p10, median, lowest, .. } in served {
+        let figures = [mean, p10, median, lowest].map(|&part| percent(part));
+        let name = match way.as_str() {
+            "fed_avg" => "one model for all (FedAvg)",
+            "local_only" => "each alone",
+            way => way,
+        };
+        table.row([name.to_owned(), participants.to_string()].into_iter().chain(figures).collect());
+    }
+    table.render("Nobody has a model.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_interpolated_between_neighbours() {
+        let served = Served::new("x", vec![0.5, 0.1, 0.4, 0.3, 0.2]);
+        let close = |a: f64, b: f64| (a - b).abs() < 1e-12;
+        assert!(close(served.mean, 0.3) && close(served.median, 0.3) && close(served.lowest, 0.1));
+        assert!(close(served.p10, 0.14), "{}", served.p10);
+        assert!(close(quantile(&[0.7], 0.1), 0.7));
+        assert!(close(quantile(&[], 0.1), 0.0));
+        assert!(close(quantile(&[0.0, 1.0], 1.0), 1.0));
+    }
+}

@@ -1,16 +1,22 @@
 //! The ready trainer: follows the task's architecture and training plan with [`crate::train`] on the app's own examples.
 //!
-//! Reports `loss` and `accuracy` of the received model on the held-out examples, and `train_loss`.
+//! Reports `loss` and `accuracy` of the received model on the held-out examples, `train_loss`, and `train_reach`.
+//!
+//! Where the task or the app gives a budget, it stops when that is used up and yields what it has: the work of a slow device
+//! counts for what it is. Time is told by a [`Clock`], the system's unless another is given.
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use candle_core::Device;
 use learning::{MetricValue, Parameters, Table};
+use wire::task::Budget;
 
+use crate::clock::{Clock, SystemClock};
 use crate::models::Architecture;
 use crate::train::{self, Constraints, Examples, SgdConfig, TrainError};
-use crate::trainer::{Trained, Trainer, TrainerError, TrainingJob};
+use crate::trainer::{REACH, Trained, Trainer, TrainerError, TrainingJob};
 
 /// Examples that the trainer owns.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,13 +57,28 @@ pub struct CandleTrainer {
     training: Arc<Dataset>,
     held_out: Arc<Dataset>,
     device: Device,
+    budget: Budget,
+    clock: Arc<dyn Clock>,
 }
 
 impl CandleTrainer {
     /// `held_out` must not overlap `training`; it may be empty, then nothing is measured before training.
     #[must_use]
     pub fn new(training: impl Into<Arc<Dataset>>, held_out: impl Into<Arc<Dataset>>, device: Device) -> Self {
-        Self { training: training.into(), held_out: held_out.into(), device }
+        let (budget, clock) = (Budget::default(), Arc::new(SystemClock::new()));
+        Self { training: training.into(), held_out: held_out.into(), device, budget, clock }
+    }
+
+    /// Stops after so many steps or so much time in a round, besides what a task says: for a device that knows itself slow.
+    #[must_use]
+    pub fn with_budget(self, budget: Budget) -> Self {
+        Self { budget, ..self }
+    }
+
+    /// Tells the time of budgets, instead of the system's clock.
+    #[must_use]
+    pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
+        Self { clock, ..self }
     }
 }
 
@@ -75,14 +96,27 @@ impl Trainer for CandleTrainer {
         let architecture = architecture(job)?;
         let config = SgdConfig::following(&job.plan, job.seed);
         let examples = self.training.examples();
+        let Budget { steps, time_ms } = job.plan.budget.unwrap_or_default().tighter(self.budget);
+        let most_steps = steps.map_or(u64::MAX, u64::from);
+        let end = time_ms.map(|time| self.clock.now().elapsed.saturating_add(Duration::from_millis(time)));
+        let mut go_on = |steps| {
+            let has_time = end.is_none_or(|end| self.clock.now().elapsed < end);
+            steps < most_steps && has_time && !job.cancel.is_cancelled()
+        };
         let trained =
-            train::train_within(&architecture, model, examples, &config, &self.device, constraints).map_err(judge)?;
+            train::train_while(&architecture, model, examples, &config, &self.device, constraints, &mut go_on)
+                .map_err(judge)?;
+        if job.cancel.is_cancelled() {
+            return Err(TrainerError::failed("nobody waits for the result any more"));
+        }
         let mut parameters = model.clone();
         for (value, delta) in parameters.values_mut().iter_mut().zip(&trained.delta) {
             *value += delta;
         }
         let train_loss = MetricValue { value: trained.mean_loss, count: trained.examples };
-        Ok(Trained { parameters, examples: trained.examples, metrics: vec![("train_loss".to_owned(), train_loss)] })
+        let reach = MetricValue { value: trained.reach, count: trained.steps };
+        let metrics = vec![("train_loss".to_owned(), train_loss), (REACH.to_owned(), reach)];
+        Ok(Trained { parameters, examples: trained.examples, metrics })
     }
 
     fn evaluate(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
@@ -173,6 +207,47 @@ mod tests {
         let accuracy = |metrics: Vec<(String, MetricValue)>| metrics[1].1;
         let after = accuracy(trainer.evaluate(&trained.parameters, &job).unwrap());
         assert_eq!((after.value, after.count), (1.0, 8));
+    }
+
+    /// Goes on by a second each time it is asked.
+    struct Ticking(std::sync::atomic::AtomicU64);
+
+    impl Clock for Ticking {
+        fn now(&self) -> crate::clock::Now {
+            let seconds = self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            crate::clock::Now { elapsed: Duration::from_secs(seconds), wall: wire::Timestamp(0) }
+        }
+    }
+
+    #[test]
+    fn a_budget_ends_training_and_what_was_done_counts() {
+        let good = job(Some(r#"{"kind":"linear","inputs":2,"classes":2}"#));
+        let first = architecture(&good).unwrap().initial(1).unwrap();
+        let trained = |trainer: CandleTrainer, budget: Option<Budget>, steps: Option<u32>| {
+            let mut trainer = trainer;
+            let plan = TrainingPlan { budget, steps, ..good.plan.clone() };
+            trainer.train(&first, &TrainingJob { plan, ..good.clone() }).unwrap()
+        };
+        let steps = |trained: &Trained| trained.metrics[1].1.count;
+        // 20 epochs of 16 examples in batches of 4.
+        assert_eq!(steps(&trained(trainer(), None, None)), 80);
+        let budget = |steps, time_ms| Budget { steps, time_ms };
+        let five = trained(trainer(), Some(budget(Some(5), None)), None);
+        assert_eq!(steps(&five), 5);
+        assert_eq!(five, trained(trainer(), None, Some(5)), "the work of five steps");
+        assert_eq!(five.metrics[1], (REACH.to_owned(), MetricValue { value: 2.5, count: 5 }));
+        assert_eq!(five, trained(trainer().with_budget(budget(Some(5), None)), Some(budget(Some(9), None)), None));
+        let ticking = || trainer().with_clock(Arc::new(Ticking(0.into())));
+        assert_eq!(five, trained(ticking(), Some(budget(None, Some(5_000))), None), "a second a step");
+        assert_eq!(steps(&trained(ticking(), Some(budget(None, Some(1))), None)), 1, "one step at least");
+    }
+
+    #[test]
+    fn whoever_is_told_to_stop_yields_nothing() {
+        let good = job(Some(r#"{"kind":"linear","inputs":2,"classes":2}"#));
+        let first = architecture(&good).unwrap().initial(1).unwrap();
+        good.cancel.cancel();
+        assert!(matches!(trainer().train(&first, &good), Err(TrainerError::Failed(_))));
     }
 
     #[test]

@@ -90,4 +90,4 @@ pub use participant::{BuildError, Builder, Event, Outcome, Participant, Particip
 pub use personalize::PersonalModel;
 pub use privacy::{PrivacyPolicy, PrivacySpent};
 pub use table_trainer::TableTrainer;
-pub use trainer::{Cancel, Trained, Trainer, TrainerError, TrainingJob};
+pub use trainer::{Cancel, REACH, Trained, Trainer, TrainerError, TrainingJob};

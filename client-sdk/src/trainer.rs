@@ -68,7 +68,7 @@ pub struct TrainingJob {
     pub task: String,
     /// The round's number, from 1.
     pub round: u32,
-    /// How to train.
+    /// How to train in this round: what changes from round to round has been worked into its numbers.
     pub plan: TrainingPlan,
     /// The task's description of its model, for trainers that bring several.
     pub architecture: Option<serde_json::Value>,
@@ -92,6 +92,20 @@ pub struct Trained {
     /// Metrics of the training itself, for example `train_loss`.
     pub metrics: Vec<(String, MetricValue)>,
 }
+
+impl Trained {
+    /// How far the steps went, if the trainer says so by [`REACH`]; above 0 and finite.
+    #[must_use]
+    pub fn reach(&self) -> Option<f64> {
+        let (_, reach) = self.metrics.iter().find(|(name, _)| name == REACH)?;
+        reach.measured().filter(|reach| reach.is_finite() && *reach > 0.0)
+    }
+}
+
+/// The metric by which a trainer says how far its steps go along a constant gradient of 1, in units of a parameter: the sum of
+/// the learning rates for plain gradient descent ([`learning::contribution::fed_nova::Reach`]). Its count is the number of
+/// steps really taken. Tasks whose solver is FedNova or SCAFFOLD need it; it leaves the device only as they say.
+pub const REACH: &str = "train_reach";
 
 /// Tells a trainer that it may stop: look at it between batches.
 #[derive(Clone, Debug, Default)]

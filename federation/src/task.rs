@@ -8,6 +8,7 @@ mod check;
 mod compression;
 mod fairness;
 mod gate;
+mod local;
 mod optimizer;
 mod personalization;
 mod privacy;
@@ -25,6 +26,7 @@ pub use check::{Deployment, SpecError};
 pub use compression::{CODEC_METRICS, Compression};
 pub use fairness::Fairness;
 pub use gate::{Better, GateSpec, Measured, Verdict};
+pub use local::{Budget, MAX_ACCUMULATE, Over, Precision, Schedule, Warmup, step_factor};
 pub use optimizer::ServerOptimizer;
 pub use personalization::{BELOW, PERSONAL_PREFIX, Personalization, below};
 pub use privacy::{Clip, OnBudgetEnd, PrivacyAccounting, PrivacyMechanism, PrivacySpec, PrivacyView, Sampling};
@@ -144,7 +146,7 @@ pub enum Initial {
 pub struct TrainingPlan {
     /// Passes over the local data; ignored if `steps` is given.
     pub epochs: u32,
-    /// Mini-batches, instead of epochs.
+    /// Steps, instead of epochs.
     pub steps: Option<u32>,
     /// Examples in a mini-batch.
     pub batch_size: u32,
@@ -159,6 +161,29 @@ pub struct TrainingPlan {
     /// Weighs updates by loss. Default: by examples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fairness: Option<Fairness>,
+    /// Mini-batches whose gradients are averaged into one step, 1 to 1024.
+    #[serde(skip_serializing_if = "is_one")]
+    pub accumulate: u32,
+    /// The gradient of each step is scaled down to this L2 norm, before everything that is added to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gradient_clip: Option<f64>,
+    /// How the learning rate changes. Default: it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Schedule>,
+    /// How the learning rate begins. Default: as it goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warmup: Option<Warmup>,
+    /// When a device stops before it has done everything. Default: it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budget>,
+    /// Numbers to compute with, where the device has them.
+    #[serde(skip_serializing_if = "Precision::is_full")]
+    pub precision: Precision,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_one(value: &u32) -> bool {
+    *value == 1
 }
 
 impl Default for TrainingPlan {
@@ -172,6 +197,12 @@ impl Default for TrainingPlan {
             weight_decay: 0.0,
             proximal_mu: 0.0,
             fairness: None,
+            accumulate: 1,
+            gradient_clip: None,
+            schedule: None,
+            warmup: None,
+            budget: None,
+            precision: Precision::F32,
         }
     }
 }

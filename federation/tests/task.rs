@@ -3,9 +3,9 @@
 use federation::cohort::{Cohort, Oort, PowerOfChoice, Quotas, Stratified};
 use federation::round::{PhaseLimits, RoundLimits, SecureLimits};
 use federation::task::{
-    Better, Compression, Deployment, Draw, Fairness, GateSpec, Initial, MAX_COHORT, MAX_DEADLINE_MS, Personalization,
-    PrivacyMechanism, RobustRule, RobustSpec, SecureAggregationSpec, ServerOptimizer, SpecError, Strategy, TaskSpec,
-    TaskStatus, is_name,
+    Better, Budget, Compression, Deployment, Draw, Fairness, GateSpec, Initial, MAX_COHORT, MAX_DEADLINE_MS, Over,
+    Personalization, PrivacyMechanism, RobustRule, RobustSpec, Schedule, SecureAggregationSpec, ServerOptimizer,
+    SpecError, Strategy, TaskSpec, TaskStatus, Warmup, is_name,
 };
 
 const DEPLOYMENT: Deployment = Deployment { poll_interval_ms: 1_000 };
@@ -203,6 +203,37 @@ fn the_training_plan_is_checked() {
     });
     refuses(&["training.weight_decay"], |t| t.training.weight_decay = -1.0);
     refuses(&["training.proximal_mu"], |t| t.training.proximal_mu = f64::NAN);
+}
+
+#[test]
+fn local_training_is_checked() {
+    refuses(&["training.accumulate"], |t| t.training.accumulate = 0);
+    for norm in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        refuses(&["training.gradient_clip"], |t| t.training.gradient_clip = Some(norm));
+    }
+    let over = Over::Steps;
+    for (fields, schedule) in [
+        (&["training.schedule.every", "training.schedule.factor"][..], Schedule::Step { every: 0, factor: 1.5, over }),
+        (&["training.schedule.factor"], Schedule::Exponential { factor: 0.0, over }),
+        (&["training.schedule.length", "training.schedule.floor"], Schedule::Cosine { length: 0, floor: 0.0, over }),
+    ] {
+        refuses(fields, |t| t.training.schedule = Some(schedule));
+    }
+    refuses(&["training.warmup.length"], |t| t.training.warmup = Some(Warmup { length: 0, over }));
+    refuses(&["training.budget"], |t| t.training.budget = Some(Budget::default()));
+    refuses(&["training.budget.steps"], |t| t.training.budget = Some(Budget { steps: Some(0), time_ms: None }));
+    refuses(&["training.budget.time_ms"], |t| {
+        t.training.budget = Some(Budget { steps: None, time_ms: Some(t.rounds.collect_deadline_ms) });
+    });
+}
+
+#[test]
+fn a_plan_that_says_nothing_new_is_written_as_before() {
+    let json = serde_json::to_value(parse(SMALL).training).unwrap();
+    let mut keys: Vec<_> = json.as_object().unwrap().keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    let before = ["batch_size", "epochs", "learning_rate", "momentum", "proximal_mu", "steps", "weight_decay"];
+    assert_eq!(keys, before, "an older SDK refuses keys that it does not know");
 }
 
 #[test]

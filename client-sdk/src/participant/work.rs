@@ -402,7 +402,7 @@ impl Work {
         let job = TrainingJob {
             task: assignment.task_name.clone(),
             round: assignment.round,
-            plan: assignment.training.clone(),
+            plan: assignment.training.in_round(assignment.round),
             architecture: assignment.model.architecture.clone(),
             analytics: assignment.encoding.analytics.clone(),
             metrics: assignment.metrics.clone(),

@@ -68,12 +68,15 @@ impl Method for Apfl {
         (plan.learning_rate, plan.momentum, plan.weight_decay, plan.proximal_mu) = (rate, 0.0, 0.0, 0.0);
         let batches = update.examples.div_ceil(u64::from(plan.batch_size.max(1)));
         let steps = plan.steps.map_or_else(|| batches.saturating_mul(u64::from(plan.epochs)), u64::from).max(1);
-        let end = round.train_within(&start, plan, 1, Constraints::default())?.parameters;
+        let trained = round.train_within(&start, plan, 1, Constraints::default())?;
+        // A trainer that does not say how far it went did everything at one rate.
+        #[expect(clippy::cast_precision_loss, reason = "steps are far below 2^53")]
+        let reach = trained.reach().unwrap_or(rate * steps as f64);
+        let end = trained.parameters;
 
         let moved = start.values().iter().zip(end.values()).map(|(start, end)| f64::from(start - end));
         let apart = local.values().iter().zip(shared.values()).map(|(local, shared)| f64::from(local - shared));
-        #[expect(clippy::cast_precision_loss, reason = "steps are far below 2^53")]
-        let gradient = moved.zip(apart).map(|(moved, apart)| moved * apart).sum::<f64>() / (rate * steps as f64);
+        let gradient = moved.zip(apart).map(|(moved, apart)| moved * apart).sum::<f64>() / reach;
         let next = (alpha - self.alpha_rate * gradient).clamp(*ALPHA.start(), *ALPHA.end());
 
         let share = narrow(alpha);

@@ -21,7 +21,7 @@ impl Method for Ditto {
         }
         plan.proximal_mu = self.lambda;
         let start = round.kept.map_or(received, |kept| &kept.0);
-        let pull = Constraints { anchor: Some(received), frozen: &[] };
+        let pull = Constraints { anchor: Some(received), ..Constraints::default() };
         let solved = round.train_within(start, plan, 1, pull)?.parameters;
         let own = round.own(&solved)?;
         Ok(Local { update, personal: PersonalTensors::new(solved), evaluated, own })

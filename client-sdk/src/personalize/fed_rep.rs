@@ -27,9 +27,9 @@ impl Method for FedRep {
         let evaluated = round.evaluate(&model)?;
         let mut head_plan = round.job.plan.clone();
         (head_plan.epochs, head_plan.steps, head_plan.proximal_mu) = (self.head_epochs, None, 0.0);
-        let head = Constraints { anchor: None, frozen: &self.is_body };
+        let head = Constraints { frozen: &self.is_body, ..Constraints::default() };
         let fitted = round.train_within(&model, head_plan, 1, head)?.parameters;
-        let body = Constraints { anchor: None, frozen: &self.is_head };
+        let body = Constraints { frozen: &self.is_head, ..Constraints::default() };
         let plan = round.job.plan.clone();
         let mut update = round.train_within(&fitted, plan, 0, body)?;
         let own = round.own(&update.parameters)?;

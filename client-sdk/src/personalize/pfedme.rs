@@ -26,7 +26,7 @@ impl Method for PFedMe {
         let step = narrow(self.rate * self.lambda);
         let mut last = None;
         for turn in 0..u64::from(self.local_rounds) {
-            let pull = Constraints { anchor: Some(&shared), frozen: &[] };
+            let pull = Constraints { anchor: Some(&shared), ..Constraints::default() };
             let trained = round.train_within(&own, plan.clone(), turn, pull)?;
             own.values_mut().copy_from_slice(trained.parameters.values());
             for (shared, own) in shared.values_mut().iter_mut().zip(own.values()) {

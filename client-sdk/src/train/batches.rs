@@ -1,4 +1,5 @@
-//! The order of examples: shuffled anew for each pass, a pure function of the seed.
+//! The order of examples: shuffled anew for each pass, a pure function of the seed. What a step takes is handed out at once;
+//! how much of it is computed at once is [`Batches::chunk`].
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -6,35 +7,39 @@ use rand_chacha::ChaCha8Rng;
 
 use super::config::SgdConfig;
 
-/// Hands out batches of indices until the configured epochs or steps are used up.
+/// Hands out the indices of each step until the configured epochs or steps are used up.
 pub(super) struct Batches {
     order: Vec<usize>,
     rng: ChaCha8Rng,
     size: usize,
+    chunk: usize,
     /// Place in `order`; at its end a new pass begins.
     position: usize,
-    /// Batches still to come.
+    /// Steps still to come.
     left: u64,
 }
 
 impl Batches {
-    /// Batches of `config.batch_size` of `count` examples, or of all if there are fewer.
+    /// Steps over `config.accumulate` batches of `config.batch_size` of `count` examples, or over all if there are fewer.
     pub(super) fn new(count: usize, config: &SgdConfig) -> Self {
-        let size = usize::try_from(config.batch_size).unwrap_or(usize::MAX).clamp(1, count.max(1));
+        let within = |size: u64| usize::try_from(size).unwrap_or(usize::MAX).clamp(1, count.max(1));
+        let chunk = within(config.batch_size.into());
+        let size = within(u64::from(config.batch_size) * u64::from(config.accumulate));
         let per_epoch = count.div_ceil(size) as u64;
         let left = match (config.epochs, config.steps) {
             (Some(epochs), _) => u64::from(epochs) * per_epoch,
             (None, steps) => u64::from(steps.unwrap_or_default()),
         };
-        Self { order: (0..count).collect(), rng: ChaCha8Rng::seed_from_u64(config.seed), size, position: count, left }
+        let rng = ChaCha8Rng::seed_from_u64(config.seed);
+        Self { order: (0..count).collect(), rng, size, chunk, position: count, left }
     }
 
-    /// The most examples of a batch.
-    pub(super) fn size(&self) -> usize {
-        self.size
+    /// The most examples that are computed at once.
+    pub(super) fn chunk(&self) -> usize {
+        self.chunk
     }
 
-    /// The next batch.
+    /// The next step's.
     pub(super) fn next(&mut self) -> Option<&[usize]> {
         if self.left == 0 || self.order.is_empty() {
             return None;
@@ -76,6 +81,14 @@ mod tests {
     fn steps_go_round_the_data_and_a_large_batch_takes_what_is_there() {
         let config = SgdConfig { epochs: None, steps: Some(5), batch_size: 100, ..SgdConfig::one_epoch() };
         assert_eq!(all(3, &config).iter().map(Vec::len).collect::<Vec<_>>(), [3; 5]);
+    }
+
+    #[test]
+    fn a_step_takes_as_many_batches_as_are_accumulated() {
+        let config = SgdConfig { batch_size: 3, accumulate: 2, ..SgdConfig::one_epoch() };
+        assert_eq!(all(10, &config).iter().map(Vec::len).collect::<Vec<_>>(), [6, 4]);
+        assert_eq!(all(10, &config), all(10, &SgdConfig { batch_size: 6, ..SgdConfig::one_epoch() }));
+        assert_eq!(Batches::new(10, &config).chunk(), 3);
     }
 
     #[test]

@@ -1,13 +1,19 @@
 //! Training on candle: every model, on every device candle knows.
+//!
+//! In 16 bits the parameters stay in 32 and are shortened for each pass, so that small steps add up (Micikevicius et al. 2018,
+//! "Mixed precision training"). The range of [`Precision::F16`] is small: the loss is scaled up before the gradients are taken,
+//! half as much after a step whose gradients left the range, which is skipped, and twice as much after many that did not.
 
-use candle_core::backprop::GradStore;
 use candle_core::{D, DType, Device, Tensor, Var};
 use candle_nn::loss::cross_entropy;
 use candle_nn::ops::log_softmax;
+use learning::FixedClip;
+use wire::task::Precision;
 
 use super::config::SgdConfig;
+use super::constraints::Flat;
 use super::error::TrainError;
-use super::{Examples, Learner, Score};
+use super::{Examples, Learner, Score, Step};
 use crate::models::Architecture;
 
 /// A model on a candle device, ready to take steps.
@@ -22,6 +28,49 @@ pub(super) struct CandleLearner<'a> {
     anchor: Vec<Tensor>,
     /// Factors of the gradients; empty if every parameter may change.
     free: Vec<Tensor>,
+    /// Added to every gradient; empty without it.
+    correction: Vec<Tensor>,
+    /// Of the passes.
+    dtype: DType,
+    scale: LossScale,
+    /// The most examples that are computed at once.
+    batch: usize,
+}
+
+/// How much the loss is scaled up before its gradient is taken.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct LossScale {
+    factor: f64,
+    /// Steps since it changed; none where it never does.
+    steps: Option<u32>,
+}
+
+impl LossScale {
+    /// Steps in a row without an overflow after which it doubles.
+    const PATIENCE: u32 = 2000;
+    /// Beyond this the scaled loss itself would leave the range.
+    const MOST: f64 = 65_536.0;
+
+    pub(super) fn new(precision: Precision) -> Self {
+        match precision {
+            Precision::F16 => Self { factor: Self::MOST, steps: Some(0) },
+            Precision::F32 | Precision::Bf16 => Self { factor: 1.0, steps: None },
+        }
+    }
+
+    /// After a step whose gradients were all finite, or not; whether it may be taken.
+    pub(super) fn after(&mut self, is_finite: bool) -> Step {
+        let Some(steps) = &mut self.steps else { return Step::Taken };
+        if !is_finite {
+            (self.factor, *steps) = (self.factor / 2.0, 0);
+            return Step::Skipped;
+        }
+        *steps += 1;
+        if *steps == Self::PATIENCE {
+            (self.factor, *steps) = ((self.factor * 2.0).min(Self::MOST), 0);
+        }
+        Step::Taken
+    }
 }
 
 impl<'a> CandleLearner<'a> {
@@ -30,6 +79,7 @@ impl<'a> CandleLearner<'a> {
         start: &[f32],
         config: &'a SgdConfig,
         device: &'a Device,
+        batch: usize,
     ) -> Result<Self, TrainError> {
         let layout = architecture.layout().map_err(TrainError::from)?;
         let mut parameters = Vec::with_capacity(layout.tensors().len());
@@ -43,7 +93,24 @@ impl<'a> CandleLearner<'a> {
         } else {
             parameters.iter().map(|parameter| parameter.as_detached_tensor().copy()).collect::<Result<_, _>>()?
         };
-        Ok(Self { architecture, config, device, parameters, velocity: Vec::new(), anchor, free: Vec::new() })
+        let dtype = match config.precision {
+            Precision::F32 => DType::F32,
+            Precision::Bf16 => DType::BF16,
+            Precision::F16 => DType::F16,
+        };
+        Ok(Self {
+            architecture,
+            config,
+            device,
+            parameters,
+            velocity: Vec::new(),
+            anchor,
+            free: Vec::new(),
+            correction: Vec::new(),
+            dtype,
+            scale: LossScale::new(config.precision),
+            batch,
+        })
     }
 
     /// A flat vector as tensors like the parameters.
@@ -64,7 +131,7 @@ impl<'a> CandleLearner<'a> {
             Examples::Labelled { features, labels, width } => {
                 let rows = gather(features, chosen, width);
                 let labels = gather(labels, chosen, 1);
-                (Tensor::from_vec(rows, (chosen.len(), width), self.device)?, labels)
+                (Tensor::from_vec(rows, (chosen.len(), width), self.device)?.to_dtype(self.dtype)?, labels)
             }
             Examples::Text { inputs, targets, length } => {
                 let rows = gather(inputs, chosen, length);
@@ -74,30 +141,85 @@ impl<'a> CandleLearner<'a> {
         };
         let count = targets.len();
         let targets = Tensor::from_vec(targets, count, self.device)?;
-        let parameters: Vec<Tensor> = self.parameters.iter().map(|parameter| parameter.as_tensor().clone()).collect();
-        Ok((self.architecture.logits(&parameters, &input)?, targets))
+        let parameters = self.parameters.iter().map(|parameter| parameter.as_tensor().to_dtype(self.dtype));
+        let parameters: Vec<Tensor> = parameters.collect::<Result<_, _>>()?;
+        let logits = self.architecture.logits(&parameters, &input)?;
+        Ok((logits.to_dtype(DType::F32)?, targets))
     }
 
-    fn backward(&self, examples: &Examples<'_>, chosen: &[usize]) -> Result<(Score, GradStore), TrainError> {
+    /// The gradient of the chosen examples' mean loss times the scale, for each parameter that has one.
+    fn backward(&self, examples: &Examples<'_>, chosen: &[usize]) -> Result<(Score, Vec<Option<Tensor>>), TrainError> {
         let (logits, targets) = self.forward(examples, chosen)?;
         let mean = cross_entropy(&logits, &targets)?;
-        let gradients = mean.backward()?;
         let predictions = targets.elem_count();
         #[expect(clippy::cast_precision_loss, reason = "batches are far below 2^53")]
         let loss = f64::from(mean.to_scalar::<f32>()?) * predictions as f64;
+        let scaled = if self.scale.factor == 1.0 { mean } else { mean.affine(self.scale.factor, 0.0)? };
+        let gradients = scaled.backward()?;
+        let gradients = self.parameters.iter().map(|parameter| gradients.get(parameter).cloned()).collect();
         Ok((Score { loss, correct: 0, predictions: predictions as u64 }, gradients))
+    }
+
+    /// The same for a step's examples, in chunks, with the scale taken off.
+    fn gradients(&self, examples: &Examples<'_>, chosen: &[usize]) -> Result<(Score, Vec<Option<Tensor>>), TrainError> {
+        let (mut score, mut sums) = (Score::default(), vec![None; self.parameters.len()]);
+        for chunk in chosen.chunks(self.batch) {
+            let (part, gradients) = self.backward(examples, chunk)?;
+            score.add(part);
+            #[expect(clippy::cast_precision_loss, reason = "steps are far below 2^53")]
+            let part = chunk.len() as f64 / chosen.len() as f64 / self.scale.factor;
+            for (sum, gradient) in sums.iter_mut().zip(gradients) {
+                let Some(gradient) = gradient else { continue };
+                let gradient = if part == 1.0 { gradient } else { gradient.affine(part, 0.0)? };
+                *sum = Some(match sum.take() {
+                    Some(sum) => (sum + gradient)?,
+                    None => gradient,
+                });
+            }
+        }
+        Ok((score, sums))
+    }
+
+    /// What to multiply gradients by so that their norm is within the bound; what stays as it is does not count.
+    fn clip(&self, gradients: &[Option<Tensor>]) -> Result<f64, TrainError> {
+        let Some(clip) = self.config.gradient_clip.and_then(|norm| FixedClip::new(norm).ok()) else { return Ok(1.0) };
+        let mut squares = 0.0;
+        for (index, gradient) in gradients.iter().enumerate() {
+            let Some(gradient) = gradient else { continue };
+            let free = self.free.get(index).map(|free| gradient * free).transpose()?;
+            squares += f64::from(free.as_ref().unwrap_or(gradient).sqr()?.sum_all()?.to_scalar::<f32>()?);
+        }
+        Ok(clip.factor(squares.sqrt()))
     }
 }
 
+/// Whether every value is a number.
+fn are_finite(gradients: &[Option<Tensor>]) -> Result<bool, TrainError> {
+    for gradient in gradients.iter().flatten() {
+        // A sum of magnitudes hides nothing: infinities do not cancel.
+        if !gradient.abs()?.sum_all()?.to_scalar::<f32>()?.is_finite() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 impl Learner for CandleLearner<'_> {
-    fn step(&mut self, examples: &Examples<'_>, chosen: &[usize]) -> Result<Score, TrainError> {
-        let (score, gradients) = self.backward(examples, chosen)?;
+    fn step(&mut self, examples: &Examples<'_>, chosen: &[usize], rate: f32) -> Result<(Score, Step), TrainError> {
+        let (score, gradients) = self.gradients(examples, chosen)?;
+        let is_finite = self.scale.steps.is_none() || are_finite(&gradients)?;
+        if self.scale.after(is_finite) == Step::Skipped {
+            return Ok((score, Step::Skipped));
+        }
+        let factor = self.clip(&gradients)?;
         let momentum = f64::from(self.config.momentum);
         let mut velocity = Vec::new();
-        for (index, parameter) in self.parameters.iter().enumerate() {
-            let Some(gradient) = gradients.get(parameter) else { continue };
-            let mut gradient = gradient.clone();
+        for (index, (parameter, gradient)) in self.parameters.iter().zip(gradients).enumerate() {
+            let Some(mut gradient) = gradient else { continue };
             let value = parameter.as_detached_tensor();
+            if factor < 1.0 {
+                gradient = gradient.affine(factor, 0.0)?;
+            }
             if self.config.weight_decay != 0.0 {
                 gradient = (gradient + value.affine(f64::from(self.config.weight_decay), 0.0)?)?;
             }
@@ -105,26 +227,29 @@ impl Learner for CandleLearner<'_> {
                 let pull = (&value - anchor)?;
                 gradient = (gradient + pull.affine(f64::from(self.config.proximal_mu), 0.0)?)?;
             }
+            if let Some(correction) = self.correction.get(index) {
+                gradient = (gradient + correction)?;
+            }
             if let Some(free) = self.free.get(index) {
                 gradient = (gradient * free)?;
             }
             if let Some(velocity) = self.velocity.get(index) {
                 gradient = (velocity.affine(momentum, 0.0)? + gradient)?;
             }
-            parameter.set(&(&value - gradient.affine(f64::from(self.config.learning_rate), 0.0)?)?)?;
+            parameter.set(&(&value - gradient.affine(f64::from(rate), 0.0)?)?)?;
             velocity.push(gradient);
         }
         if momentum != 0.0 {
             self.velocity = velocity;
         }
-        Ok(score)
+        Ok((score, Step::Taken))
     }
 
     fn gradient(&mut self, examples: &Examples<'_>, chosen: &[usize]) -> Result<(Score, Vec<f32>), TrainError> {
-        let (score, gradients) = self.backward(examples, chosen)?;
+        let (score, gradients) = self.gradients(examples, chosen)?;
         let mut flat = Vec::new();
-        for parameter in &self.parameters {
-            match gradients.get(parameter) {
+        for (parameter, gradient) in self.parameters.iter().zip(gradients) {
+            match gradient {
                 Some(gradient) => flat.extend(gradient.flatten_all()?.to_vec1::<f32>()?),
                 None => flat.resize(flat.len() + parameter.elem_count(), 0.0),
             }
@@ -142,12 +267,15 @@ impl Learner for CandleLearner<'_> {
         Ok(Score { loss, correct, predictions: hits.len() as u64 })
     }
 
-    fn constrain(&mut self, anchor: Option<&[f32]>, free: &[f32]) -> Result<(), TrainError> {
-        if let Some(anchor) = anchor.filter(|_| self.config.proximal_mu != 0.0) {
+    fn constrain(&mut self, constraints: &Flat<'_>) -> Result<(), TrainError> {
+        if let Some(anchor) = constraints.anchor.filter(|_| self.config.proximal_mu != 0.0) {
             self.anchor = self.spread(anchor)?;
         }
-        if !free.is_empty() {
-            self.free = self.spread(free)?;
+        if !constraints.free.is_empty() {
+            self.free = self.spread(&constraints.free)?;
+        }
+        if let Some(correction) = constraints.correction {
+            self.correction = self.spread(correction)?;
         }
         Ok(())
     }

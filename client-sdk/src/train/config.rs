@@ -1,7 +1,7 @@
 //! How a participant trains: the numbers of local stochastic gradient descent.
 
 use serde::{Deserialize, Serialize};
-use wire::task::TrainingPlan;
+use wire::task::{MAX_ACCUMULATE, Precision, Schedule, TrainingPlan, Warmup, step_factor};
 
 /// Most passes over the data in one round.
 pub const MAX_EPOCHS: u32 = 10_000;
@@ -11,14 +11,15 @@ pub const MAX_STEPS: u32 = 10_000_000;
 pub const MAX_BATCH: u32 = 65_536;
 
 /// Local stochastic gradient descent, in PyTorch's form: `v = momentum * v + g`, `w = w - learning_rate * v`, where `g`
-/// is the gradient of the batch's mean loss, plus `weight_decay * w`, plus `proximal_mu * (w - start)`.
+/// is the gradient of the step's mean loss, clipped to `gradient_clip`, plus `weight_decay * w`, plus
+/// `proximal_mu * (w - start)`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SgdConfig {
     /// Passes over the data, 1 to [`MAX_EPOCHS`]. Exactly one of this and `steps` is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epochs: Option<u32>,
-    /// Batches to take, 1 to [`MAX_STEPS`], going round the data as often as needed.
+    /// Steps to take, 1 to [`MAX_STEPS`], going round the data as often as needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<u32>,
     /// Examples in a batch, 1 to [`MAX_BATCH`]; an epoch's last batch may be smaller.
@@ -35,8 +36,33 @@ pub struct SgdConfig {
     /// (off).
     #[serde(default)]
     pub proximal_mu: f32,
+    /// Batches whose gradients are averaged into one step, 1 to [`MAX_ACCUMULATE`]: as one batch so many times as large, in the
+    /// memory of one.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub accumulate: u32,
+    /// L2 norm that the gradient of each step is scaled down to; above 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gradient_clip: Option<f32>,
+    /// What the learning rate is multiplied by, where it counts steps; one that counts rounds is another's affair.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Schedule>,
+    /// How the learning rate begins, where it counts steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warmup: Option<Warmup>,
+    /// Of the passes on a GPU. The CPU computes in 32 bits whatever this says.
+    #[serde(default, skip_serializing_if = "Precision::is_full")]
+    pub precision: Precision,
     /// Orders the examples; the same seed gives the same order.
     pub seed: u64,
+}
+
+fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_one(value: &u32) -> bool {
+    *value == 1
 }
 
 /// Why a configuration cannot train.
@@ -80,11 +106,16 @@ impl SgdConfig {
             momentum: 0.0,
             weight_decay: 0.0,
             proximal_mu: 0.0,
+            accumulate: 1,
+            gradient_clip: None,
+            schedule: None,
+            warmup: None,
+            precision: Precision::F32,
             seed: 0,
         }
     }
 
-    /// What a task's plan asks for, in this trainer's numbers.
+    /// What a task's plan of one round ([`TrainingPlan::in_round`]) asks for, in this trainer's numbers.
     #[must_use]
     pub fn following(plan: &TrainingPlan, seed: u64) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
@@ -97,8 +128,22 @@ impl SgdConfig {
             momentum: narrow(plan.momentum),
             weight_decay: narrow(plan.weight_decay),
             proximal_mu: narrow(plan.proximal_mu),
+            accumulate: plan.accumulate,
+            gradient_clip: plan.gradient_clip.map(narrow),
+            schedule: plan.schedule,
+            warmup: plan.warmup,
+            precision: plan.precision,
             seed,
         }
+    }
+
+    /// The learning rate of a step, the first being 0.
+    #[must_use]
+    pub(super) fn rate(&self, step: u64) -> f32 {
+        let step = u32::try_from(step).unwrap_or(u32::MAX);
+        #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
+        let factor = step_factor(self.schedule.as_ref(), self.warmup.as_ref(), step) as f32;
+        self.learning_rate * factor
     }
 
     /// Checks every number's range.
@@ -112,11 +157,14 @@ impl SgdConfig {
             _ => return Err(ConfigError::Length),
         }
         count("batch_size", self.batch_size, MAX_BATCH)?;
+        count("accumulate", self.accumulate, MAX_ACCUMULATE)?;
         let finite = |value: f32| value >= 0.0 && value.is_finite();
         number("learning_rate", self.learning_rate, finite(self.learning_rate) && self.learning_rate > 0.0, "above 0")?;
         number("momentum", self.momentum, (0.0..1.0).contains(&self.momentum), "from 0 to below 1")?;
         number("weight_decay", self.weight_decay, finite(self.weight_decay), "at least 0")?;
-        number("proximal_mu", self.proximal_mu, finite(self.proximal_mu), "at least 0")
+        number("proximal_mu", self.proximal_mu, finite(self.proximal_mu), "at least 0")?;
+        let clip = self.gradient_clip.unwrap_or(1.0);
+        number("gradient_clip", clip, finite(clip) && clip > 0.0, "above 0")
     }
 }
 
@@ -147,6 +195,8 @@ mod tests {
             (SgdConfig { momentum: 1.0, ..good.clone() }, "momentum"),
             (SgdConfig { weight_decay: -0.1, ..good.clone() }, "weight_decay"),
             (SgdConfig { proximal_mu: f32::INFINITY, ..good.clone() }, "proximal_mu"),
+            (SgdConfig { accumulate: 0, ..good.clone() }, "accumulate"),
+            (SgdConfig { gradient_clip: Some(0.0), ..good.clone() }, "gradient_clip"),
         ];
         for (config, words) in bad {
             let error = config.validate().unwrap_err().to_string();

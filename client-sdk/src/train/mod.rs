@@ -19,6 +19,7 @@ mod examples;
 pub use candle_core::Device;
 
 use learning::Parameters;
+use learning::contribution::fed_nova::Reach;
 
 pub use self::config::{ConfigError, MAX_BATCH, MAX_EPOCHS, MAX_STEPS, SgdConfig};
 pub use self::constraints::Constraints;
@@ -28,6 +29,7 @@ pub use self::examples::Examples;
 
 use self::batches::Batches;
 use self::candle::CandleLearner;
+use self::constraints::Flat;
 use crate::models::Architecture;
 
 /// Examples scored at once by [`evaluate`]; bounds its memory.
@@ -40,8 +42,11 @@ pub struct Trained {
     pub delta: Vec<f32>,
     /// Mean cross-entropy over everything that was predicted while training, in nats.
     pub mean_loss: f64,
-    /// Batches taken.
+    /// Steps taken.
     pub steps: u64,
+    /// How far they go along a constant gradient of 1, in units of a parameter: the sum of the learning rates for plain SGD,
+    /// more with momentum, less with a proximal term.
+    pub reach: f64,
     /// Examples there are to train on, each counted once: the update's weight.
     pub examples: u64,
 }
@@ -79,18 +84,26 @@ impl Score {
     }
 }
 
+/// What became of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Taken,
+    /// The gradient left the range of 16 bits: the loss is scaled up less from now on.
+    Skipped,
+}
+
 /// A model on its device. Examples have been checked against the model; `chosen` are indices of examples, at most as
-/// many as the learner was made for.
+/// many as the learner was made for where they are not a step's.
 trait Learner {
-    /// One step of gradient descent on the chosen examples; scores them as they were before it.
-    fn step(&mut self, examples: &Examples<'_>, chosen: &[usize]) -> Result<Score, TrainError>;
+    /// One step of gradient descent with this learning rate on the chosen examples, however many, in chunks of what the
+    /// learner was made for; scores them as they were before it.
+    fn step(&mut self, examples: &Examples<'_>, chosen: &[usize], rate: f32) -> Result<(Score, Step), TrainError>;
     /// The gradient of the chosen examples' mean loss, flat, in the layout's order.
     fn gradient(&mut self, examples: &Examples<'_>, chosen: &[usize]) -> Result<(Score, Vec<f32>), TrainError>;
     /// Scores the chosen examples.
     fn score(&mut self, examples: &Examples<'_>, chosen: &[usize]) -> Result<Score, TrainError>;
-    /// From the next step on, pulls to `anchor` if it is given and multiplies gradients by `free` if it is not empty; both
-    /// flat, in the layout's order.
-    fn constrain(&mut self, anchor: Option<&[f32]>, free: &[f32]) -> Result<(), TrainError>;
+    /// What to keep to from the next step on.
+    fn constrain(&mut self, constraints: &Flat<'_>) -> Result<(), TrainError>;
     /// The parameters, flat, in the layout's order.
     fn values(&self) -> Result<Vec<f32>, TrainError>;
 }
@@ -122,30 +135,56 @@ pub fn train_within(
     device: &Device,
     constraints: Constraints<'_>,
 ) -> Result<Trained, TrainError> {
+    train_while(architecture, start, examples, config, device, constraints, &mut |_| true)
+}
+
+/// [`train_within`] that stops early: `go_on` is asked with the number of steps before each step but the first, and what was
+/// done by then is what comes back.
+///
+/// # Errors
+/// As [`train_within`].
+pub fn train_while(
+    architecture: &Architecture,
+    start: &Parameters,
+    examples: Examples<'_>,
+    config: &SgdConfig,
+    device: &Device,
+    constraints: Constraints<'_>,
+    go_on: &mut dyn FnMut(u64) -> bool,
+) -> Result<Trained, TrainError> {
     config.validate()?;
     check(architecture, start, &examples)?;
     constraints.check(start)?;
     let count = examples.count();
     let mut batches = Batches::new(count, config);
-    let mut learner = learner(architecture, start, &examples, config, device, batches.size())?;
+    let mut learner = learner(architecture, start, &examples, config, device, batches.chunk())?;
     if !constraints.is_empty() {
-        learner.constrain(constraints.anchor.map(Parameters::values), &constraints.free(start))?;
+        learner.constrain(&constraints.flat(start))?;
     }
-    let (mut score, mut steps) = (Score::default(), 0);
-    while let Some(chosen) = batches.next() {
-        let batch = learner.step(&examples, chosen)?;
-        steps += 1;
+    let mut reach = Reach::new(config.momentum.into(), config.proximal_mu.into());
+    let (mut score, mut tried, mut steps) = (Score::default(), 0, 0);
+    let diverged = |step| TrainError::Diverged { step, learning_rate: config.learning_rate };
+    while tried == 0 || go_on(tried) {
+        let Some(chosen) = batches.next() else { break };
+        let rate = config.rate(tried);
+        let (batch, step) = learner.step(&examples, chosen, rate)?;
+        tried += 1;
+        if step == Step::Taken {
+            reach.step(rate.into());
+            steps += 1;
+        }
         if !batch.loss.is_finite() {
-            return Err(TrainError::Diverged { step: steps, learning_rate: config.learning_rate });
+            return Err(diverged(tried));
         }
         score.add(batch);
     }
     let values = learner.values()?;
     if !values.iter().all(|value| value.is_finite()) {
-        return Err(TrainError::Diverged { step: steps, learning_rate: config.learning_rate });
+        return Err(diverged(tried));
     }
     let delta = values.iter().zip(start.values()).map(|(end, start)| end - start).collect();
-    Ok(Trained { delta, mean_loss: score.mean().0, steps, examples: count as u64 })
+    let (mean_loss, reach) = (score.mean().0, reach.distance());
+    Ok(Trained { delta, mean_loss, steps, reach, examples: count as u64 })
 }
 
 /// Scores `parameters` on `examples`.
@@ -200,7 +239,7 @@ fn check(architecture: &Architecture, parameters: &Parameters, examples: &Exampl
     examples.check(architecture)
 }
 
-/// The model on its device, for steps of at most `batch` of the examples.
+/// The model on its device, for steps in chunks of at most `batch` of the examples.
 fn learner<'a>(
     architecture: &'a Architecture,
     start: &'a Parameters,
@@ -212,7 +251,7 @@ fn learner<'a>(
     if device.is_cpu() {
         return Ok(cpu::learner(architecture, start.values(), config, examples, batch));
     }
-    Ok(Box::new(CandleLearner::new(architecture, start.values(), config, device)?))
+    Ok(Box::new(CandleLearner::new(architecture, start.values(), config, device, batch)?))
 }
 
 #[cfg(test)]

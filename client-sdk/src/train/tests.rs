@@ -4,7 +4,7 @@ use learning::Parameters;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::candle::CandleLearner;
+use super::candle::{CandleLearner, LossScale};
 use super::*;
 use crate::models::{Cnn, Gru, Linear, Mlp};
 
@@ -111,7 +111,7 @@ fn the_cpu_passes_agree_with_candle() {
             ..SgdConfig::one_epoch()
         };
         let mut ours = cpu::learner(&architecture, start.values(), &config, &examples, 37);
-        let mut candles = CandleLearner::new(&architecture, start.values(), &config, &Device::Cpu).unwrap();
+        let mut candles = CandleLearner::new(&architecture, start.values(), &config, &Device::Cpu, 37).unwrap();
         let all: Vec<usize> = (0..37).collect();
         let (score, gradient) = ours.gradient(&examples, &all).unwrap();
         let (expected_score, expected) = candles.gradient(&examples, &all).unwrap();
@@ -122,8 +122,8 @@ fn the_cpu_passes_agree_with_candle() {
         assert_eq!(ours_score.correct, candles_score.correct);
         assert!((ours_score.loss - candles_score.loss).abs() < 1e-3);
         for chosen in [&all[..10], &all[10..37], &all[5..6], &all[..32]] {
-            ours.step(&examples, chosen).unwrap();
-            candles.step(&examples, chosen).unwrap();
+            ours.step(&examples, chosen, 0.02).unwrap();
+            candles.step(&examples, chosen, 0.02).unwrap();
         }
         close(&architecture, &ours.values().unwrap(), &candles.values().unwrap());
     }
@@ -159,15 +159,15 @@ fn constraints_hold_on_both_roads() {
         anchor.values_mut().iter_mut().for_each(|value| *value += 0.05);
         let tensors = start.layout().tensors().len();
         let frozen: Vec<bool> = (0..tensors).map(|index| index == 0).collect();
-        let constraints = Constraints { anchor: Some(&anchor), frozen: &frozen };
+        let constraints = Constraints { anchor: Some(&anchor), frozen: &frozen, correction: None };
         let config = SgdConfig { momentum: 0.5, weight_decay: 0.01, proximal_mu: 5.0, ..SgdConfig::one_epoch() };
         let all: Vec<usize> = (0..10).collect();
         let mut ours = cpu::learner(&architecture, start.values(), &config, &examples, 10);
-        let mut candles = CandleLearner::new(&architecture, start.values(), &config, &Device::Cpu).unwrap();
+        let mut candles = CandleLearner::new(&architecture, start.values(), &config, &Device::Cpu, 37).unwrap();
         for learner in [&mut *ours, &mut candles] {
-            learner.constrain(constraints.anchor.map(Parameters::values), &constraints.free(&start)).unwrap();
+            learner.constrain(&constraints.flat(&start)).unwrap();
             for _ in 0..4 {
-                learner.step(&examples, &all).unwrap();
+                learner.step(&examples, &all, 0.05).unwrap();
             }
         }
         let (ours, candles) = (ours.values().unwrap(), candles.values().unwrap());
@@ -187,13 +187,181 @@ fn constraints_that_do_not_fit_are_refused() {
     let start = start(&architecture);
     let other = Architecture::Linear(Linear { inputs: 6, classes: 3 }).initial(1).unwrap();
     for constraints in [
-        Constraints { anchor: Some(&other), frozen: &[] },
-        Constraints { anchor: None, frozen: &[true] },
-        Constraints { anchor: None, frozen: &[true, true] },
+        Constraints { anchor: Some(&other), ..Constraints::default() },
+        Constraints { frozen: &[true], ..Constraints::default() },
+        Constraints { frozen: &[true, true], ..Constraints::default() },
     ] {
         let config = SgdConfig::one_epoch();
         let examples = data.examples(&architecture);
         let result = train_within(&architecture, &start, examples, &config, &Device::Cpu, constraints);
         assert!(matches!(result, Err(TrainError::Constraints(_))), "{result:?}");
     }
+}
+
+/// Both roads, for steps in chunks of at most `batch`.
+fn roads<'a>(
+    architecture: &'a Architecture,
+    start: &'a Parameters,
+    config: &'a SgdConfig,
+    examples: &Examples<'_>,
+    batch: usize,
+) -> [Box<dyn Learner + 'a>; 2] {
+    let candles = CandleLearner::new(architecture, start.values(), config, &Device::Cpu, batch).unwrap();
+    [cpu::learner(architecture, start.values(), config, examples, batch), Box::new(candles)]
+}
+
+#[test]
+fn accumulated_batches_are_one_batch_on_both_roads() {
+    for architecture in models() {
+        let data = Data::new(&architecture, 20);
+        let examples = data.examples(&architecture);
+        let start = start(&architecture);
+        let config = SgdConfig { momentum: 0.5, ..SgdConfig::one_epoch() };
+        let all: Vec<usize> = (0..20).collect();
+        let run = |mut learner: Box<dyn Learner + '_>| {
+            let mut loss = 0.0;
+            // Uneven chunks, and a step of a single one after a step of several.
+            for chosen in [&all[..20], &all[3..20], &all[..3]] {
+                loss += learner.step(&examples, chosen, 0.1).unwrap().0.loss;
+            }
+            (loss, learner.values().unwrap())
+        };
+        let whole = run(cpu::learner(&architecture, start.values(), &config, &examples, 20));
+        for learner in roads(&architecture, &start, &config, &examples, 7) {
+            let (loss, values) = run(learner);
+            assert!((loss - whole.0).abs() < 1e-4, "{loss} {}", whole.0);
+            close(&architecture, &values, &whole.1);
+        }
+    }
+}
+
+#[test]
+fn gradients_are_clipped_and_corrected_alike_on_both_roads() {
+    for architecture in models() {
+        let data = Data::new(&architecture, 10);
+        let examples = data.examples(&architecture);
+        let start = start(&architecture);
+        let all: Vec<usize> = (0..10).collect();
+        let frozen: Vec<bool> = (0..start.layout().tensors().len()).map(|index| index == 0).collect();
+        let mut correction = start.clone();
+        correction.values_mut().iter_mut().for_each(|value| *value = 0.01);
+        let constraints = Constraints { frozen: &frozen, correction: Some(&correction), anchor: None };
+        let (_, mut gradient) = loss_and_gradient(&architecture, &start, examples, &Device::Cpu).unwrap();
+        let still = start.layout().range(0);
+        gradient[still.clone()].fill(0.0);
+        let norm = learning::clip::norm(&gradient);
+        // Within the bound nothing changes; beyond it the gradient has its length, and what is added comes on top.
+        for (bound, factor) in [(2.0 * norm, 1.0), (0.25 * norm, 0.25)] {
+            #[expect(clippy::cast_possible_truncation, reason = "a rounded bound is one, too")]
+            let config = SgdConfig { gradient_clip: Some(bound as f32), ..SgdConfig::one_epoch() };
+            for mut learner in roads(&architecture, &start, &config, &examples, 10) {
+                learner.constrain(&constraints.flat(&start)).unwrap();
+                learner.step(&examples, &all, 0.5).unwrap();
+                let expected: Vec<f32> = start
+                    .values()
+                    .iter()
+                    .zip(&gradient)
+                    .enumerate()
+                    .map(|(index, (value, gradient))| {
+                        let correction = if still.contains(&index) { 0.0 } else { 0.01 };
+                        value - 0.5 * (factor * gradient + correction)
+                    })
+                    .collect();
+                close(&architecture, &learner.values().unwrap(), &expected);
+            }
+        }
+    }
+}
+
+/// A run of eight steps with these settings.
+fn run(config: &SgdConfig) -> Trained {
+    let architecture = Architecture::Mlp(Mlp { inputs: 13, hidden: vec![17], classes: 5 });
+    let data = Data::new(&architecture, 32);
+    train(&architecture, &start(&architecture), data.examples(&architecture), config, &Device::Cpu).unwrap()
+}
+
+#[test]
+fn settings_that_change_nothing_change_no_bit() {
+    let plain = SgdConfig { batch_size: 4, momentum: 0.9, ..SgdConfig::one_epoch() };
+    let none = SgdConfig {
+        accumulate: 1,
+        gradient_clip: Some(f32::MAX),
+        schedule: Some(wire::task::Schedule::Step { every: 100, factor: 0.5, over: wire::task::Over::Steps }),
+        warmup: Some(wire::task::Warmup { length: 3, over: wire::task::Over::Rounds }),
+        precision: wire::task::Precision::Bf16,
+        ..plain.clone()
+    };
+    assert_eq!(run(&plain), run(&none));
+}
+
+#[test]
+fn a_schedule_is_a_rate_for_each_step_and_the_reach_their_sum() {
+    let half = |every| Some(wire::task::Schedule::Step { every, factor: 0.5, over: wire::task::Over::Steps });
+    let plain = SgdConfig { batch_size: 4, learning_rate: 0.5, ..SgdConfig::one_epoch() };
+    let steps = |steps| SgdConfig { epochs: None, steps: Some(steps), ..plain.clone() };
+    // From the fifth step on half the rate: the first four are those of the plain run.
+    let stairs = run(&SgdConfig { schedule: half(4), ..plain.clone() });
+    assert!((stairs.reach - (4.0 * 0.5 + 4.0 * 0.25)).abs() < 1e-12, "{}", stairs.reach);
+    assert_eq!(run(&SgdConfig { schedule: half(4), ..steps(4) }), run(&steps(4)));
+    assert_ne!(stairs.delta, run(&plain).delta);
+    // A constant factor is the rate times it.
+    let warm = wire::task::Warmup { length: 1, over: wire::task::Over::Steps };
+    let first = run(&SgdConfig { warmup: Some(warm), ..steps(1) });
+    assert_eq!(first, run(&SgdConfig { learning_rate: 0.25, ..steps(1) }));
+    // Momentum 0.5 over two steps: 0.5 (1) + 0.5 (1.5).
+    assert_eq!(run(&SgdConfig { momentum: 0.5, ..steps(2) }).reach, 1.25);
+}
+
+#[test]
+fn short_numbers_learn_about_the_same() {
+    let architecture = Architecture::Mlp(Mlp { inputs: 13, hidden: vec![17], classes: 5 });
+    let data = Data::new(&architecture, 64);
+    let (examples, start) = (data.examples(&architecture), start(&architecture));
+    let all: Vec<usize> = (0..64).collect();
+    let losses = |precision| {
+        let config = SgdConfig { precision, ..SgdConfig::one_epoch() };
+        let mut learner = CandleLearner::new(&architecture, start.values(), &config, &Device::Cpu, 16).unwrap();
+        for _ in 0..60 {
+            learner.step(&examples, &all, 0.5).unwrap();
+        }
+        let values = learner.values().unwrap();
+        let learnt = Parameters::new(start.layout().clone(), values).unwrap();
+        let loss = evaluate(&architecture, &learnt, examples, &Device::Cpu).unwrap().loss;
+        (loss, learnt.values().to_vec())
+    };
+    let before = evaluate(&architecture, &start, examples, &Device::Cpu).unwrap().loss;
+    let (full, exact) = losses(wire::task::Precision::F32);
+    for precision in [wire::task::Precision::F16, wire::task::Precision::Bf16] {
+        let (loss, values) = losses(precision);
+        assert_ne!(values, exact, "{precision:?}: the passes were in 32 bits");
+        // Half of what was learnt would be far off.
+        assert!((loss - full).abs() < 0.1 * (before - full), "{precision:?}: {loss} instead of {full} from {before}");
+    }
+}
+
+#[test]
+fn an_overflow_costs_a_step_and_halves_the_scale() {
+    let architecture = Architecture::Linear(Linear { inputs: 7, classes: 3 });
+    let mut data = Data::new(&architecture, 4);
+    // In 16 bits 65504 is the largest number: a gradient of 3000 is finite, and 3000 times a scale of 2^16 is not.
+    data.features.iter_mut().for_each(|feature| *feature *= 6000.0);
+    let config = SgdConfig { precision: wire::task::Precision::F16, ..SgdConfig::one_epoch() };
+    let start = start(&architecture);
+    let mut learner = CandleLearner::new(&architecture, start.values(), &config, &Device::Cpu, 4).unwrap();
+    let examples = data.examples(&architecture);
+    let mut skipped = 0;
+    while learner.step(&examples, &[0, 1, 2, 3], 1e-6).unwrap().1 == Step::Skipped {
+        assert_eq!(learner.values().unwrap(), start.values(), "a skipped step changes nothing");
+        skipped += 1;
+        assert!(skipped < 20);
+    }
+    assert!(skipped > 0);
+    assert_ne!(learner.values().unwrap(), start.values());
+    let mut scale = LossScale::new(wire::task::Precision::F16);
+    assert_eq!(scale.after(false), Step::Skipped);
+    let halved = scale;
+    (0..2000).for_each(|_| assert_eq!(scale.after(true), Step::Taken));
+    assert_ne!(scale, halved, "it grows again");
+    assert_eq!(scale, LossScale::new(wire::task::Precision::F16));
+    assert_eq!(LossScale::new(wire::task::Precision::Bf16).after(false), Step::Taken);
 }

@@ -39,6 +39,7 @@ impl TaskSpec {
         let mut checks = Checks::default();
         self.check_names(&mut checks);
         self.check_training(&mut checks);
+        self.check_local_training(&mut checks);
         self.check_selection(&mut checks);
         self.check_rounds(&mut checks, deployment);
         self.check_aggregation(&mut checks);

@@ -58,13 +58,40 @@ pub fn reach(steps: u32, momentum: f64, proximal: f64) -> Result<f64, FedNovaErr
     if !(0.0..1.0).contains(&momentum) || !(0.0..1.0).contains(&proximal) {
         return Err(FedNovaError::Solver { momentum, proximal });
     }
-    let (mut velocity, mut distance) = (0.0, 0.0);
-    for _ in 0..steps {
-        velocity = momentum * velocity + (1.0 - proximal * distance);
-        distance += velocity;
-    }
+    let mut reach = Reach::new(momentum, proximal);
+    (0..steps).for_each(|_| reach.step(1.0));
+    let distance = reach.distance();
     // With much of both the local model swings around where it is held.
     if distance > 0.0 { Ok(distance) } else { Err(FedNovaError::Solver { momentum, proximal }) }
+}
+
+/// How far a local solver has come along a constant gradient of 1, step by step: [`reach`] where learning rates change.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reach {
+    momentum: f64,
+    mu: f64,
+    velocity: f64,
+    distance: f64,
+}
+
+impl Reach {
+    /// Before the first step of a solver with this momentum that is held to its start by this μ.
+    #[must_use]
+    pub fn new(momentum: f64, mu: f64) -> Self {
+        Self { momentum, mu, velocity: 0.0, distance: 0.0 }
+    }
+
+    /// One step with this learning rate.
+    pub fn step(&mut self, rate: f64) {
+        self.velocity = self.momentum * self.velocity + (1.0 - self.mu * self.distance);
+        self.distance += rate * self.velocity;
+    }
+
+    /// The sum of all steps so far.
+    #[must_use]
+    pub fn distance(&self) -> f64 {
+        self.distance
+    }
 }
 
 /// Both halves of the rule, for one task.

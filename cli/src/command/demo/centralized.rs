@@ -20,8 +20,9 @@ pub(super) fn train(
 ) -> Outcome<Score> {
     let pooled = Dataset::concat(shards)?;
     let start = architecture.initial(seed).map_err(Failure::because(Exit::Training, "the model's sizes"))?;
-    // There is no received model to be held to.
-    let plan = TrainingPlan { epochs: plan.epochs.saturating_mul(rounds), proximal_mu: 0.0, ..plan.clone() };
+    // There is no received model to be held to, and what counts rounds has none to count: it is as in the first.
+    let plan = plan.in_round(1);
+    let plan = TrainingPlan { epochs: plan.epochs.saturating_mul(rounds), proximal_mu: 0.0, ..plan };
     let config = SgdConfig::following(&plan, seed);
     let trained = train::train(architecture, &start, examples(&pooled), &config, &Device::Cpu)
         .map_err(Failure::because(Exit::Training, "training on the pooled data"))?;

@@ -27,6 +27,7 @@ use crate::{signal, task_file};
 mod centralized;
 pub(crate) mod codec;
 mod events;
+mod local;
 mod pairs;
 mod personal;
 mod plan;

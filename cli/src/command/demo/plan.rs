@@ -13,6 +13,7 @@ use wire::task::{
 };
 
 use super::codec::CodecArg;
+use super::local::LocalArgs;
 use super::personal::Way;
 use super::privacy;
 use crate::data::{DataArgs, Source};
@@ -51,6 +52,8 @@ pub(crate) struct TrainingArgs {
     /// FedProx: how strongly local models are held to the received one
     #[arg(long, default_value_t = 0.0)]
     proximal_mu: f64,
+    #[command(flatten)]
+    local: LocalArgs,
 }
 
 impl TrainingArgs {
@@ -62,7 +65,7 @@ impl TrainingArgs {
             Architecture::Cnn(_) => (2, 10, 0.05),
             _ => (1, 10, 2.0),
         };
-        TrainingPlan {
+        let plan = TrainingPlan {
             epochs: self.epochs.unwrap_or(epochs),
             steps: None,
             batch_size: self.batch_size.unwrap_or(batch_size),
@@ -70,8 +73,9 @@ impl TrainingArgs {
             momentum: self.momentum,
             weight_decay: self.weight_decay,
             proximal_mu: self.proximal_mu,
-            fairness: None,
-        }
+            ..TrainingPlan::default()
+        };
+        self.local.apply(plan)
     }
 }
 

@@ -1,20 +1,24 @@
 //! Rows or images to classes: `linear`, `mlp` and `cnn`.
 
 use super::super::config::SgdConfig;
+use super::super::constraints::Flat;
 use super::super::error::TrainError;
-use super::super::{Examples, Learner, Score};
+use super::super::{Examples, Learner, Score, Step};
 use super::buffer::Buffer;
 use super::conv::Conv;
 use super::core::{Core, Place};
 use super::dense::{Batch, Chain, Dense};
 use super::images::Images;
 use super::loss::cross_entropy;
+use super::{Passes, step};
 use crate::models::{Cnn, cnn};
 
 /// Dense layers, with convolutions in front of them where the examples are images.
 pub(super) struct Classifier {
     kind: &'static str,
     core: Core,
+    /// The most examples of a chunk.
+    batch: usize,
     images: Option<Images>,
     chain: Chain,
     /// The batch: examples (unless they are images) and labels.
@@ -23,7 +27,7 @@ pub(super) struct Classifier {
 }
 
 impl Classifier {
-    /// Fully connected layers of these widths. `batch` is the most examples of a step.
+    /// Fully connected layers of these widths. `batch` is the most examples of a chunk.
     pub(super) fn dense(kind: &'static str, widths: &[u32], start: &[f32], config: &SgdConfig, batch: usize) -> Self {
         Self::new(kind, None, dense_layers(0, widths), start, config, batch)
     }
@@ -52,6 +56,7 @@ impl Classifier {
         Self {
             kind,
             core: Core::new(places(images.as_ref(), &layers), size, start, config),
+            batch,
             images,
             chain: Chain::new(layers, batch),
             rows: Buffer::zeros(row * batch),
@@ -83,8 +88,17 @@ impl Classifier {
         self.chain.forward(self.core.arch, &self.core.parameters, batch);
         Ok(())
     }
+}
 
-    /// Leaves the gradient of the chosen examples' mean loss in the core.
+impl Passes for Classifier {
+    fn core(&mut self) -> &mut Core {
+        &mut self.core
+    }
+
+    fn most(&self) -> usize {
+        self.batch
+    }
+
     fn backward(&mut self, examples: &Examples<'_>, chosen: &[usize]) -> Result<Score, TrainError> {
         self.forward(examples, chosen)?;
         let (logits, delta, classes, step) = self.chain.logits();
@@ -108,10 +122,8 @@ impl Classifier {
 }
 
 impl Learner for Classifier {
-    fn step(&mut self, examples: &Examples<'_>, chosen: &[usize]) -> Result<Score, TrainError> {
-        let score = self.backward(examples, chosen)?;
-        self.core.step();
-        Ok(score)
+    fn step(&mut self, examples: &Examples<'_>, chosen: &[usize], rate: f32) -> Result<(Score, Step), TrainError> {
+        step(self, examples, chosen, rate)
     }
 
     fn gradient(&mut self, examples: &Examples<'_>, chosen: &[usize]) -> Result<(Score, Vec<f32>), TrainError> {
@@ -125,8 +137,8 @@ impl Learner for Classifier {
         Ok(cross_entropy(logits, classes, step, &self.labels, &mut []))
     }
 
-    fn constrain(&mut self, anchor: Option<&[f32]>, free: &[f32]) -> Result<(), TrainError> {
-        self.core.constrain(anchor, free);
+    fn constrain(&mut self, constraints: &Flat<'_>) -> Result<(), TrainError> {
+        self.core.constrain(constraints);
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use pulp::Arch;
 
 use super::super::config::SgdConfig;
+use super::super::constraints::Flat;
 use super::buffer::Buffer;
 use super::dense::Dense;
 use super::elementwise::Optimizer;
@@ -24,6 +25,8 @@ pub(super) struct Core {
     pub(super) parameters: Buffer,
     /// Of the last batch's mean loss.
     pub(super) gradient: Buffer,
+    /// Of the chunks of a step so far; empty until a step has several.
+    sum: Buffer,
     places: Vec<Place>,
     optimizer: Optimizer,
 }
@@ -34,25 +37,44 @@ impl Core {
         let mut parameters = Buffer::zeros(size);
         for_each_index(&places, |flat, internal| parameters[internal] = start[flat]);
         let optimizer = Optimizer::new(config, &parameters);
-        Self { arch: Arch::new(), parameters, gradient: Buffer::zeros(size), places, optimizer }
+        Self { arch: Arch::new(), parameters, gradient: Buffer::zeros(size), sum: Buffer::zeros(0), places, optimizer }
     }
 
-    /// What the optimizer keeps to from now on: where it pulls to, and a factor for each gradient; nothing if empty.
-    pub(super) fn constrain(&mut self, anchor: Option<&[f32]>, free: &[f32]) {
+    /// What the optimizer keeps to from now on.
+    pub(super) fn constrain(&mut self, constraints: &Flat<'_>) {
         let size = self.parameters.len();
         let spread = |flat: &[f32]| {
             let mut internal_values = Buffer::zeros(size);
             for_each_index(&self.places, |flat_index, internal| internal_values[internal] = flat[flat_index]);
             internal_values
         };
-        let anchor = anchor.map(spread);
-        let free = (!free.is_empty()).then(|| spread(free));
-        self.optimizer.constrain(anchor, free);
+        let anchor = constraints.anchor.map(spread);
+        let free = (!constraints.free.is_empty()).then(|| spread(&constraints.free));
+        let correction = constraints.correction.map(spread);
+        self.optimizer.constrain(anchor, free, correction);
+    }
+
+    /// Adds the gradient of a chunk, which is this part of its step, to those of the chunks before; the first begins anew.
+    pub(super) fn accumulate(&mut self, part: f32, is_first: bool) {
+        if self.sum.is_empty() {
+            self.sum = Buffer::zeros(self.gradient.len());
+        }
+        if is_first {
+            self.sum.fill(0.0);
+        }
+        for (sum, &gradient) in self.sum.iter_mut().zip(&*self.gradient) {
+            *sum += part * gradient;
+        }
+    }
+
+    /// Takes what was accumulated for the gradient.
+    pub(super) fn take_accumulated(&mut self) {
+        self.gradient.copy_from_slice(&self.sum);
     }
 
     /// One step against the gradient.
-    pub(super) fn step(&mut self) {
-        self.optimizer.step(self.arch, &mut self.parameters, &mut self.gradient);
+    pub(super) fn step(&mut self, rate: f32) {
+        self.optimizer.step(self.arch, rate, &mut self.parameters, &mut self.gradient);
     }
 
     /// The parameters as a flat vector.

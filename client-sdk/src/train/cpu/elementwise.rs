@@ -1,5 +1,7 @@
 //! Passes over whole buffers: bias, ReLU, the optimizer's step. Compiled for the instructions the CPU has.
 
+use learning::FixedClip;
+use learning::clip::norm;
 use pulp::Arch;
 
 use super::super::config::SgdConfig;
@@ -59,7 +61,6 @@ pub(super) fn mask(arch: Arch, gradient: &mut [f32], outputs: &[f32]) {
 
 /// Stochastic gradient descent with the memory it needs, and no more.
 pub(super) struct Optimizer {
-    learning_rate: f32,
     momentum: f32,
     weight_decay: f32,
     proximal_mu: f32,
@@ -69,6 +70,10 @@ pub(super) struct Optimizer {
     anchor: Buffer,
     /// Factors of the gradient: 0 where a parameter stays as it is; empty if none does.
     free: Buffer,
+    /// Added to every gradient; empty without it.
+    correction: Buffer,
+    /// Bound of the gradient's norm.
+    clip: Option<FixedClip>,
 }
 
 impl Optimizer {
@@ -78,18 +83,22 @@ impl Optimizer {
             anchor.copy_from_slice(parameters);
         }
         Self {
-            learning_rate: config.learning_rate,
             momentum: config.momentum,
             weight_decay: config.weight_decay,
             proximal_mu: config.proximal_mu,
             velocity: Buffer::zeros(if config.momentum == 0.0 { 0 } else { parameters.len() }),
             anchor,
             free: Buffer::zeros(0),
+            correction: Buffer::zeros(0),
+            clip: config.gradient_clip.and_then(|norm| FixedClip::new(norm).ok()),
         }
     }
 
-    /// Pulls elsewhere and leaves parameters as they are, from the next step on.
-    pub(super) fn constrain(&mut self, anchor: Option<Buffer>, free: Option<Buffer>) {
+    /// Pulls elsewhere, leaves parameters as they are and corrects gradients, from the next step on.
+    pub(super) fn constrain(&mut self, anchor: Option<Buffer>, free: Option<Buffer>, correction: Option<Buffer>) {
+        if let Some(correction) = correction {
+            self.correction = correction;
+        }
         if let Some(anchor) = anchor.filter(|_| self.proximal_mu != 0.0) {
             self.anchor = anchor;
         }
@@ -98,10 +107,24 @@ impl Optimizer {
         }
     }
 
+    /// Scales the gradient down to the bound of its norm; what stays as it is does not count.
+    fn clip(&self, gradient: &mut [f32]) {
+        let Some(clip) = self.clip else { return };
+        for (gradient, &free) in gradient.iter_mut().zip(&*self.free) {
+            *gradient *= free;
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
+        let factor = clip.factor(norm(gradient)) as f32;
+        if factor < 1.0 {
+            gradient.iter_mut().for_each(|gradient| *gradient *= factor);
+        }
+    }
+
     /// One step against `gradient`, which is overwritten.
-    pub(super) fn step(&mut self, arch: Arch, parameters: &mut [f32], gradient: &mut [f32]) {
-        let Self { learning_rate, momentum, weight_decay, proximal_mu, .. } = *self;
-        let (velocity, anchor, free) = (&mut self.velocity, &self.anchor, &self.free);
+    pub(super) fn step(&mut self, arch: Arch, learning_rate: f32, parameters: &mut [f32], gradient: &mut [f32]) {
+        self.clip(gradient);
+        let Self { momentum, weight_decay, proximal_mu, .. } = *self;
+        let (velocity, anchor, free, correction) = (&mut self.velocity, &self.anchor, &self.free, &self.correction);
         arch.dispatch(
             #[inline(always)]
             || {
@@ -112,6 +135,9 @@ impl Optimizer {
                 }
                 for ((gradient, &parameter), &anchor) in gradient.iter_mut().zip(&*parameters).zip(&**anchor) {
                     *gradient += proximal_mu * (parameter - anchor);
+                }
+                for (gradient, &correction) in gradient.iter_mut().zip(&**correction) {
+                    *gradient += correction;
                 }
                 for (gradient, &free) in gradient.iter_mut().zip(&**free) {
                     *gradient *= free;

@@ -5,13 +5,15 @@
 //! with inputs and the gradients of weights are taken over all positions at once.
 
 use super::super::config::SgdConfig;
+use super::super::constraints::Flat;
 use super::super::error::TrainError;
-use super::super::{Examples, Learner, Score};
+use super::super::{Examples, Learner, Score, Step};
 use super::buffer::Buffer;
 use super::core::{Core, Place};
 use super::dense::{Batch, Dense, Scratch};
 use super::gates::{Shape, advance, retreat};
 use super::loss::cross_entropy;
+use super::{Passes, step};
 use crate::models::Gru;
 
 /// A recurrent layer with what a step needs to remember of it.
@@ -28,6 +30,8 @@ struct Layer {
 /// The character model on the CPU.
 pub(super) struct Recurrent {
     core: Core,
+    /// The most sequences of a chunk.
+    batch: usize,
     embedding: usize,
     layers: Vec<Layer>,
     output: Dense,
@@ -73,6 +77,7 @@ impl Recurrent {
         let dense = layers.iter().flat_map(|layer| [layer.input, layer.state]).chain([output]);
         Self {
             core: Core::new(places, output.end(), start, config),
+            batch,
             embedding,
             output,
             characters: Vec::with_capacity(rows),
@@ -130,8 +135,23 @@ impl Recurrent {
         let gradient: &mut [f32] = if with_gradient { &mut self.d_logits } else { &mut [] };
         cross_entropy(&self.logits, self.output.outputs, self.output.padded(), &self.targets, gradient)
     }
+}
 
-    /// Leaves the gradient of the chosen sequences' mean loss in the core.
+fn add(sum: &mut [f32], values: &[f32]) {
+    for (sum, value) in sum.iter_mut().zip(values) {
+        *sum += value;
+    }
+}
+
+impl Passes for Recurrent {
+    fn core(&mut self) -> &mut Core {
+        &mut self.core
+    }
+
+    fn most(&self) -> usize {
+        self.batch
+    }
+
     fn backward(&mut self, examples: &Examples<'_>, chosen: &[usize]) -> Result<Score, TrainError> {
         self.forward(examples, chosen)?;
         let score = self.loss(true);
@@ -180,17 +200,9 @@ impl Recurrent {
     }
 }
 
-fn add(sum: &mut [f32], values: &[f32]) {
-    for (sum, value) in sum.iter_mut().zip(values) {
-        *sum += value;
-    }
-}
-
 impl Learner for Recurrent {
-    fn step(&mut self, examples: &Examples<'_>, chosen: &[usize]) -> Result<Score, TrainError> {
-        let score = self.backward(examples, chosen)?;
-        self.core.step();
-        Ok(score)
+    fn step(&mut self, examples: &Examples<'_>, chosen: &[usize], rate: f32) -> Result<(Score, Step), TrainError> {
+        step(self, examples, chosen, rate)
     }
 
     fn gradient(&mut self, examples: &Examples<'_>, chosen: &[usize]) -> Result<(Score, Vec<f32>), TrainError> {
@@ -203,8 +215,8 @@ impl Learner for Recurrent {
         Ok(self.loss(false))
     }
 
-    fn constrain(&mut self, anchor: Option<&[f32]>, free: &[f32]) -> Result<(), TrainError> {
-        self.core.constrain(anchor, free);
+    fn constrain(&mut self, constraints: &Flat<'_>) -> Result<(), TrainError> {
+        self.core.constrain(constraints);
         Ok(())
     }
 

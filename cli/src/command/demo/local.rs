@@ -1,0 +1,139 @@
+//! `--schedule`, `--warmup`, `--budget` and their kin: how participants train, as a task says it.
+//!
+//! Values are those of the task file, written `NAME,KEY=VALUE,…`; what does not fit is said when the task is created.
+
+use std::str::FromStr;
+
+use clap::ValueEnum as _;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use wire::task::{Budget, Precision, Schedule, TrainingPlan, Warmup};
+
+/// What participants do at each step; left out: what they did before there was a choice.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct LocalArgs {
+    /// Mini-batches whose gradients are averaged into one step
+    #[arg(long, default_value_t = 1)]
+    accumulate: u32,
+    /// L2 norm that the gradient of each step is scaled down to
+    #[arg(long, value_name = "NORM")]
+    gradient_clip: Option<f64>,
+    /// How the learning rate changes: step,every=N,factor=F, exponential,factor=F, or cosine,length=N,floor=F; each over=rounds or
+    /// over=steps
+    #[arg(long, value_name = "KIND,KEY=VALUE,…", value_parser = parse::<Schedule>)]
+    schedule: Option<Schedule>,
+    /// How long the learning rate rises: length=N, over=rounds or over=steps
+    #[arg(long, value_name = "KEY=VALUE,…", value_parser = parse::<Warmup>)]
+    warmup: Option<Warmup>,
+    /// When a device stops and sends what it has: steps=N, time_ms=T
+    #[arg(long, value_name = "KEY=VALUE,…", value_parser = parse::<Budget>)]
+    budget: Option<Budget>,
+    /// Numbers to compute with, where the device has them
+    #[arg(long, value_enum, default_value_t = PrecisionArg::F32)]
+    precision: PrecisionArg,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum PrecisionArg {
+    F32,
+    Bf16,
+    F16,
+}
+
+impl std::fmt::Display for PrecisionArg {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let value = self.to_possible_value();
+        f.write_str(value.as_ref().map_or("", |value| value.get_name()))
+    }
+}
+
+impl LocalArgs {
+    /// `plan` with these.
+    pub(super) fn apply(&self, plan: TrainingPlan) -> TrainingPlan {
+        let Self { accumulate, gradient_clip, schedule, warmup, budget, precision } = *self;
+        let precision = match precision {
+            PrecisionArg::F32 => Precision::F32,
+            PrecisionArg::Bf16 => Precision::Bf16,
+            PrecisionArg::F16 => Precision::F16,
+        };
+        TrainingPlan { accumulate, gradient_clip, schedule, warmup, budget, precision, ..plan }
+    }
+}
+
+/// What a task file would hold for `KEY=VALUE,…`; a first word without `=` is the `kind`.
+pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    let mut map = Map::new();
+    for (index, word) in text.split(',').map(str::trim).enumerate() {
+        let (key, value) = match word.split_once('=') {
+            Some((key, value)) => (key, value),
+            None if index == 0 => ("kind", word),
+            None => return Err(format!("`{word}` is no KEY=VALUE, such as length=10")),
+        };
+        map.insert(key.to_owned(), number(value).unwrap_or_else(|| value.into()));
+    }
+    serde_json::from_value(Value::Object(map)).map_err(|error| error.to_string())
+}
+
+fn number(text: &str) -> Option<Value> {
+    u64::from_str(text).map(Value::from).ok().or_else(|| f64::from_str(text).ok().map(Value::from))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use wire::task::Over;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        local: LocalArgs,
+    }
+
+    fn plan(words: &[&str]) -> Result<TrainingPlan, String> {
+        let line = Line::try_parse_from([&["demo"], words].concat()).map_err(|error| error.to_string())?;
+        Ok(line.local.apply(TrainingPlan::default()))
+    }
+
+    #[test]
+    fn nothing_said_changes_nothing() {
+        assert_eq!(plan(&[]), Ok(TrainingPlan::default()));
+    }
+
+    #[test]
+    fn flags_are_the_task_files_words() {
+        let said = plan(&[
+            "--accumulate=4",
+            "--gradient-clip=1.5",
+            "--schedule=cosine,length=60,floor=0.1",
+            "--warmup=length=3,over=steps",
+            "--budget=steps=20,time_ms=500",
+            "--precision=bf16",
+        ]);
+        let expected = TrainingPlan {
+            accumulate: 4,
+            gradient_clip: Some(1.5),
+            schedule: Some(Schedule::Cosine { length: 60, floor: 0.1, over: Over::Rounds }),
+            warmup: Some(Warmup { length: 3, over: Over::Steps }),
+            budget: Some(Budget { steps: Some(20), time_ms: Some(500) }),
+            precision: Precision::Bf16,
+            ..TrainingPlan::default()
+        };
+        assert_eq!(said, Ok(expected));
+    }
+
+    #[test]
+    fn what_is_no_schedule_is_said() {
+        for (words, expected) in [
+            (["--schedule=triangle"], "triangle"),
+            (["--schedule=cosine"], "length"),
+            (["--schedule=cosine,length=x"], "x"),
+            (["--warmup=length=3,rounds"], "rounds"),
+            (["--budget=hours=1"], "hours"),
+        ] {
+            let error = plan(&words).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

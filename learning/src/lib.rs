@@ -26,7 +26,7 @@ pub use analytics::{Analysis, AnalyticsError, AnalyticsSpec, SumCodec, Table};
 pub use checkpoint::CheckpointError;
 pub use clip::FixedClip;
 pub use compress::{CodecError, CodecSpec, CompactUpdate, Decoded, Distortion, Encoded, Residual, UpdateCodec, Upload};
-pub use contribution::{Fairness, FairnessError, FedNova, FedNovaError, QFfl};
+pub use contribution::{Controls, Fairness, FairnessError, FedNova, FedNovaError, QFfl, Scaffold, ScaffoldError};
 pub use initialize::{InitError, Initializer, TensorInit, initialize};
 pub use metrics::{MetricName, MetricValue};
 pub use optimizer::{OptimizerSpec, OptimizerState, StateError, StepError};

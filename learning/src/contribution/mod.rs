@@ -4,11 +4,13 @@
 //! sees it, and the coordinator, where it has to, changes the mean that the codec decoded. In between is the same sum of
 //! integers, so each works under secure aggregation as it is, and the coordinator learns nothing but sums.
 //!
-//! Neither fits a privacy mechanism (`privacy::private_codec`): there the denominator of the mean is fixed in advance and
-//! metrics do not travel, while both rules need a measured one.
+//! None fits a privacy mechanism (`privacy::private_codec`): there the denominator of the mean is fixed in advance and metrics do
+//! not travel, while q-FFL and FedNova need a measured one, and SCAFFOLD would add up the noise of all rounds.
 
 pub mod fed_nova;
 pub mod q_ffl;
+pub mod scaffold;
 
 pub use fed_nova::{FedNova, FedNovaError};
 pub use q_ffl::{Fairness, FairnessError, QFfl};
+pub use scaffold::{Controls, Scaffold, ScaffoldError};

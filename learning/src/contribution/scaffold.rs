@@ -1,0 +1,311 @@
+//! SCAFFOLD: participants whose data differ are kept from drifting apart by what their gradients have been (Karimireddy et al.
+//! 2020, "SCAFFOLD: stochastic controlled averaging for federated learning", algorithm 1 with option II).
+//!
+//! Participant i adds `c - cᵢ` to each of its gradients, `cᵢ` being the mean of its own gradients when it last took part, `c`
+//! the mean of all `cᵢ`. From the model `x` it comes to `y`, and sends `Δy = y - x` and `Δcᵢ = cᵢ⁺ - cᵢ` with
+//! `cᵢ⁺ = cᵢ - c + (x - y) / ρ`; `ρ` is how far its steps go along a constant gradient ([`Reach`](super::fed_nova::Reach)), the paper's
+//! `K η` for K plain steps, so it may take fewer than others. The server's step by `Δy` is that of any optimizer, and
+//! `c⁺ = c + (n / N) mean Δcᵢ` for n of N participants.
+//!
+//! **Units.** A reach that the task fixes, `ρ₀`, makes lengths of gradients: everything here is `ρ₀ c`, `ρ₀ cᵢ`, `ρ₀ Δcᵢ`. So both halves
+//! of the vector that is summed, `[Δy, ρ₀ Δcᵢ]`, are of one size and share clipping, quantization and masks, and the server
+//! never divides.
+//!
+//! **Bounds.** `c` is exactly the mean of all `cᵢ` only if what is sent is what is kept: so a participant clips here what the
+//! codec would clip later. No honest `ρ₀ cᵢ` is beyond the clipping range of a coordinate, so neither is their mean: the server
+//! clamps it there, which costs honest participants nothing and bounds what others can leave in it.
+
+use std::sync::Arc;
+
+use crate::clip::{self, FixedClip};
+use crate::parameters::{Layout, LayoutError, Parameters, TensorSpec, WrongLayout, WrongLength, first_not_finite};
+use crate::quantize::{MeanUpdate, QuantizationParams};
+use crate::update::Update;
+
+/// Tensors of a published model whose names begin with this are the server's control variate.
+pub const CONTROL: &str = "control/";
+
+/// Why there is no control variate, or an update has none.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScaffoldError {
+    /// A reach that is none.
+    #[error("SCAFFOLD needs local steps that go somewhere; their reach is {0}")]
+    Reach(f64),
+    /// Weights that would make `c` another mean than that of all participants.
+    #[error("SCAFFOLD needs max_weight = 1, not {0}: its control variate is the plain mean over participants")]
+    MaxWeight(u32),
+    /// Vectors of another model.
+    #[error("the control variates do not fit the model: {0}")]
+    WrongLength(#[from] WrongLength),
+    /// Training diverged.
+    #[error("value {index} of the update is NaN or infinite; a smaller learning rate may help")]
+    NotFinite {
+        /// The first such position.
+        index: usize,
+    },
+}
+
+/// The layout of what is published, sent and summed: the model's tensors, then one control tensor for each.
+///
+/// # Errors
+/// [`LayoutError`] if the model has a tensor of such a name, or is too large for two of it.
+pub fn layout(model: &Layout) -> Result<Layout, LayoutError> {
+    let control = model
+        .tensors()
+        .iter()
+        .map(|tensor| TensorSpec { name: format!("{CONTROL}{}", tensor.name), shape: tensor.shape.clone() });
+    Layout::new(model.tensors().iter().cloned().chain(control).collect())
+}
+
+/// Control variates times `ρ₀`, flat, in the model's order.
+#[derive(Clone, Copy)]
+pub struct Controls<'a> {
+    /// `ρ₀ c`, as published.
+    pub server: &'a [f32],
+    /// `ρ₀ cᵢ`, as kept; empty before the first time.
+    pub own: &'a [f32],
+}
+
+impl Controls<'_> {
+    fn own(&self, index: usize) -> f32 {
+        self.own.get(index).copied().unwrap_or_default()
+    }
+
+    fn check(&self, expected: usize) -> Result<(), WrongLength> {
+        let own = if self.own.is_empty() { expected } else { self.own.len() };
+        match [self.server.len(), own].into_iter().find(|&got| got != expected) {
+            Some(got) => Err(WrongLength { expected, got }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The participant's half, for one task.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scaffold {
+    reference: f64,
+    clip: Option<FixedClip>,
+    range: f32,
+}
+
+impl Scaffold {
+    /// For `ρ₀`, the same on every device.
+    ///
+    /// # Errors
+    /// [`ScaffoldError::Reach`] unless it is finite and above 0, [`ScaffoldError::MaxWeight`].
+    pub fn new(reference: f64, params: &QuantizationParams) -> Result<Self, ScaffoldError> {
+        if !(reference.is_finite() && reference > 0.0) {
+            return Err(ScaffoldError::Reach(reference));
+        }
+        if params.max_weight != 1 {
+            return Err(ScaffoldError::MaxWeight(params.max_weight));
+        }
+        let clip = params.clip_norm.and_then(|bound| FixedClip::new(bound).ok());
+        Ok(Self { reference, clip, range: params.clip_range })
+    }
+
+    /// `c - cᵢ`: what is added to every gradient.
+    ///
+    /// # Errors
+    /// [`ScaffoldError::WrongLength`].
+    pub fn correction(&self, controls: Controls<'_>) -> Result<Vec<f32>, ScaffoldError> {
+        controls.check(controls.server.len())?;
+        let difference = |(index, server): (usize, &f32)| {
+            narrow((f64::from(*server) - f64::from(controls.own(index))) / self.reference)
+        };
+        Ok(controls.server.iter().enumerate().map(difference).collect())
+    }
+
+    /// What to send instead of `update`, whose steps have gone `reach` far: `[Δy, ρ₀ Δcᵢ]`, clipped; and the `ρ₀ cᵢ` to keep once it is
+    /// in a sum.
+    ///
+    /// # Errors
+    /// Any [`ScaffoldError`]; nothing may be sent then.
+    pub fn contribution(
+        &self,
+        reach: f64,
+        controls: Controls<'_>,
+        mut update: Update,
+    ) -> Result<(Update, Vec<f32>), ScaffoldError> {
+        if !(reach.is_finite() && reach > 0.0) {
+            return Err(ScaffoldError::Reach(reach));
+        }
+        let parameters = update.delta.len();
+        controls.check(parameters)?;
+        let range = f64::from(self.range);
+        update.delta.reserve_exact(parameters);
+        for index in 0..parameters {
+            let own = f64::from(controls.own(index));
+            let gradient = -self.reference / reach * f64::from(update.delta[index]);
+            let next = (own - f64::from(controls.server[index]) + gradient).clamp(-range, range);
+            update.delta.push(narrow(next - own));
+        }
+        let norm = clip::norm(&update.delta);
+        if !norm.is_finite() {
+            return Err(ScaffoldError::NotFinite { index: first_not_finite(&update.delta).unwrap_or_default() });
+        }
+        let factor = self.clip.map_or(1.0, |clip| clip.factor(norm));
+        for value in &mut update.delta {
+            *value = narrow((f64::from(*value) * factor).clamp(-range, range));
+        }
+        let changes = update.delta[parameters..].iter().enumerate();
+        let kept =
+            changes.map(|(index, change)| (controls.own(index) + change).clamp(-self.range, self.range)).collect();
+        Ok((update, kept))
+    }
+
+    /// The coordinator's half: takes the change of the control variates off the mean of n participants' updates, and adds it to
+    /// `control`, which stays within ±`range`. `population` is N.
+    ///
+    /// # Errors
+    /// [`ScaffoldError::WrongLength`] if the mean is not twice as long as `control`; both are then as they were.
+    pub fn absorb(
+        control: &mut [f32],
+        mean: &mut MeanUpdate,
+        population: u32,
+        range: f32,
+    ) -> Result<(), ScaffoldError> {
+        let (expected, got) = (2 * control.len(), mean.delta.len());
+        if expected != got {
+            return Err(WrongLength { expected, got }.into());
+        }
+        let part = f64::from(mean.participants) / f64::from(population.max(mean.participants).max(1));
+        let changes = mean.delta.split_off(control.len());
+        for (control, change) in control.iter_mut().zip(changes) {
+            *control = narrow(f64::from(*control) + part * f64::from(change)).clamp(-range, range);
+        }
+        Ok(())
+    }
+}
+
+/// The model among the tensors of a published file, without control variates.
+///
+/// # Errors
+/// [`WrongLayout`] if the layout is not the one that [`layout`] makes of `model`.
+pub fn split(published: &Parameters, model: &Arc<Layout>) -> Result<(Parameters, Vec<f32>), WrongLayout> {
+    let values = published.values();
+    if values.len() != 2 * model.len() {
+        return Err(WrongLayout);
+    }
+    let (own, control) = values.split_at(model.len());
+    let own = Parameters::new(Arc::clone(model), own.to_vec()).map_err(|_| WrongLayout)?;
+    Ok((own, control.to_vec()))
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
+fn narrow(value: f64) -> f32 {
+    value as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn params(clip_norm: Option<f32>) -> QuantizationParams {
+        QuantizationParams {
+            parameters: 4,
+            modulus_bits: 32,
+            clip_range: 1.0,
+            clip_norm,
+            max_weight: 1,
+            max_cohort: 2,
+            metrics: 0,
+        }
+    }
+
+    fn update(delta: &[f32]) -> Update {
+        Update { delta: delta.to_vec(), examples: 3, metrics: vec![] }
+    }
+
+    #[test]
+    fn one_round_by_hand() {
+        // K = 4 plain steps of 0.125 are the plan; this device took two of them.
+        let rule = Scaffold::new(0.5, &params(None)).unwrap();
+        let controls = Controls { server: &[0.25, -0.5], own: &[0.125, 0.25] };
+        // c - ci = (0.125 / 0.5, -0.75 / 0.5).
+        assert_eq!(rule.correction(controls).unwrap(), [0.25, -1.5]);
+        let (sent, kept) = rule.contribution(0.25, controls, update(&[-0.0625, 0.125])).unwrap();
+        // rho0 ci+ = rho0 ci - rho0 c + (rho0 / rho) (x - y) = (-0.125 + 0.125, 0.75 - 0.25).
+        assert_eq!(kept, [0.0, 0.5]);
+        assert_eq!(sent.delta, [-0.0625, 0.125, -0.125, 0.25]);
+        // One of two participants: c moves by half of the change.
+        let mut mean = MeanUpdate { delta: sent.delta, weight: 1, participants: 1, metrics: vec![] };
+        let mut control = [0.25, -0.5];
+        Scaffold::absorb(&mut control, &mut mean, 2, 1.0).unwrap();
+        assert_eq!(control, [0.1875, -0.375]);
+        assert_eq!(mean.delta, [-0.0625, 0.125]);
+    }
+
+    #[test]
+    fn the_first_time_there_is_nothing_to_correct_by() {
+        let rule = Scaffold::new(0.5, &params(None)).unwrap();
+        let controls = Controls { server: &[0.0, 0.0], own: &[] };
+        assert_eq!(rule.correction(controls).unwrap(), [0.0, 0.0]);
+        let (sent, kept) = rule.contribution(0.5, controls, update(&[-0.25, 0.5])).unwrap();
+        assert_eq!(sent.delta, [-0.25, 0.5, 0.25, -0.5]);
+        assert_eq!(kept, [0.25, -0.5], "the mean gradient of the steps, times their reach");
+    }
+
+    #[test]
+    fn what_is_kept_is_what_is_sent_even_where_it_is_clipped() {
+        let rule = Scaffold::new(1.0, &params(Some(1.0))).unwrap();
+        let (mut server, mut own) = (vec![0.0_f32; 2], vec![0.0_f32; 2]);
+        // Alone in the federation: c must stay its own.
+        for step in [&[30.0_f32, -0.5][..], &[-0.75, 0.25], &[0.0, -9.0], &[0.5, 0.5]] {
+            let controls = Controls { server: &server, own: &own };
+            let (sent, kept) = rule.contribution(1.0, controls, update(step)).unwrap();
+            assert!(clip::norm(&sent.delta) <= 1.0 + 1e-6, "{sent:?}");
+            let mut mean = MeanUpdate { delta: sent.delta, weight: 1, participants: 1, metrics: vec![] };
+            Scaffold::absorb(&mut server, &mut mean, 1, 1.0).unwrap();
+            own = kept;
+            for (server, own) in server.iter().zip(&own) {
+                assert!((server - own).abs() < 1e-6 && own.abs() <= 1.0, "{server} {own}");
+            }
+        }
+    }
+
+    #[test]
+    fn nobody_leaves_more_in_the_control_variate_than_its_range() {
+        let mut control = [0.9_f32, 0.0];
+        for _ in 0..10 {
+            let delta = vec![0.0, 0.0, 1.0, -1.0];
+            let mut mean = MeanUpdate { delta, weight: 5, participants: 5, metrics: vec![] };
+            // More than were said to be: not more than all of them.
+            Scaffold::absorb(&mut control, &mut mean, 2, 1.0).unwrap();
+        }
+        assert_eq!(control, [1.0, -1.0]);
+    }
+
+    #[test]
+    fn refuses_what_has_no_control_variate() {
+        assert_eq!(Scaffold::new(0.0, &params(None)), Err(ScaffoldError::Reach(0.0)));
+        let weighted = QuantizationParams { max_weight: 7, ..params(None) };
+        assert_eq!(Scaffold::new(1.0, &weighted), Err(ScaffoldError::MaxWeight(7)));
+        let rule = Scaffold::new(1.0, &params(None)).unwrap();
+        let zeros = Controls { server: &[0.0, 0.0], own: &[] };
+        assert!(matches!(rule.contribution(f64::NAN, zeros, update(&[0.0; 2])), Err(ScaffoldError::Reach(_))));
+        assert!(matches!(rule.contribution(1.0, zeros, update(&[0.0; 3])), Err(ScaffoldError::WrongLength(_))));
+        let other = Controls { server: &[0.0, 0.0], own: &[0.0] };
+        assert!(matches!(rule.correction(other), Err(ScaffoldError::WrongLength(_))));
+        let diverged = rule.contribution(1.0, zeros, update(&[0.0, f32::NAN]));
+        assert_eq!(diverged.map(|_| ()), Err(ScaffoldError::NotFinite { index: 1 }));
+        let mut mean = MeanUpdate { delta: vec![0.0; 3], weight: 1, participants: 1, metrics: vec![] };
+        assert!(Scaffold::absorb(&mut [0.0, 0.0], &mut mean, 2, 1.0).is_err());
+    }
+
+    #[test]
+    fn a_published_file_holds_the_model_and_then_the_control_variate() {
+        let spec = |name: &str| TensorSpec { name: name.into(), shape: vec![2] };
+        let model = Arc::new(Layout::new(vec![spec("w"), spec("v")]).unwrap());
+        let both = layout(&model).unwrap();
+        let names: Vec<_> = both.tensors().iter().map(|tensor| tensor.name.as_str()).collect();
+        assert_eq!(names, ["w", "v", "control/w", "control/v"]);
+        let published = Parameters::new(both.into(), (0..8_u8).map(f32::from).collect()).unwrap();
+        let (own, control) = split(&published, &model).unwrap();
+        assert_eq!((own.values(), &control[..]), (&[0.0, 1.0, 2.0, 3.0][..], &[4.0, 5.0, 6.0, 7.0][..]));
+        assert!(split(&own, &model).is_err());
+        let clash = Layout::new(vec![spec("w"), spec("control/w")]).unwrap();
+        assert!(layout(&clash).is_err());
+    }
+}

@@ -11,7 +11,8 @@ use crate::time::Timestamp;
 pub struct Tally {
     /// Eligible participants checked in now; counted only while selecting.
     pub eligible: u32,
-    /// Participants that the present phase still waits for.
+    /// Participants that the present phase still waits for. While selecting: those whose finished updates are to be in the
+    /// round and who have not given keys for it yet, where the round is to take all there are.
     pub pending: u32,
     /// Messages of the present phase of secure aggregation: dealers, signatures or answers. 0 in other phases.
     pub answered: u32,
@@ -74,7 +75,7 @@ fn selecting(round: &Round, tally: &Tally, late: bool) -> Option<Decision> {
     }
     // Whoever was sampled is waited for: who answers first must not decide who takes part.
     let wanted = round.limits.sampled.unwrap_or(limits.min);
-    if tally.eligible >= wanted || (late && tally.eligible >= limits.min) {
+    if (tally.eligible >= wanted && tally.pending == 0) || (late && tally.eligible >= limits.min) {
         let is_secure = round.limits.secure.is_some();
         return Some(Decision::Close(if is_secure { RoundState::Sharing } else { RoundState::Collecting }));
     }

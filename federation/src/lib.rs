@@ -12,3 +12,4 @@ pub mod model_version;
 pub mod round;
 pub mod task;
 pub mod time;
+pub mod training;

@@ -13,6 +13,7 @@ mod optimizer;
 mod personalization;
 mod privacy;
 mod robust;
+mod schedule;
 
 use std::fmt;
 use std::str::FromStr;
@@ -31,6 +32,7 @@ pub use optimizer::ServerOptimizer;
 pub use personalization::{BELOW, PERSONAL_PREFIX, Personalization, below};
 pub use privacy::{Clip, OnBudgetEnd, PrivacyAccounting, PrivacyMechanism, PrivacySpec, PrivacyView, Sampling};
 pub use robust::{MAX_ROBUST_COHORT, RobustRule, RobustSpec};
+pub use schedule::{Ahead, MAX_STALENESS, Mode, Opening, ScheduleSpec, Staleness};
 
 /// Largest cohort a round may have.
 pub const MAX_COHORT: u32 = 65_536;
@@ -67,6 +69,9 @@ pub struct TaskSpec {
     /// How many rounds and how long each may take.
     #[serde(default)]
     pub rounds: RoundsSpec,
+    /// When rounds open, and whether participants train in them or ahead of them.
+    #[serde(default, skip_serializing_if = "ScheduleSpec::is_silent")]
+    pub schedule: ScheduleSpec,
     /// Who takes part.
     #[serde(default)]
     pub selection: SelectionSpec,

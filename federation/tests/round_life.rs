@@ -103,7 +103,7 @@ fn each_phase_closes_exactly_when_it_has_what_it_needs() {
     for_every_case(|round, tally, now, decision| {
         let late = now.0 >= SINCE.0 + DEADLINE_MS;
         let enough = match round.state {
-            RoundState::Selecting => tally.eligible >= 3,
+            RoundState::Selecting => tally.eligible >= 3 && (tally.pending == 0 || late),
             RoundState::Collecting => tally.reported >= 2 && (tally.reported >= 3 || tally.pending == 0 || late),
             RoundState::Aggregating => tally.published,
             state if is_secure_phase(state) => tally.answered >= THRESHOLD && (tally.pending == 0 || late),

@@ -22,6 +22,7 @@ use crate::entity::session::Sessions;
 use crate::entity::session_message::SessionMessages;
 use crate::entity::task::Tasks;
 use crate::entity::token::Tokens;
+use crate::entity::training::Trainings;
 use crate::error::{Result, StoreError};
 
 /// How often a transaction is tried before the caller hears [`StoreError::Busy`].
@@ -43,6 +44,7 @@ pub trait Transaction:
     + ModelVersions
     + PrivacyLedger
     + Sampled
+    + Trainings
     + Secrets
     + Leases
     + IdempotencyKeys

@@ -170,6 +170,7 @@ impl World {
                 expires_at: now.plus(Duration::from_secs(3600)),
                 loss,
                 keys: None,
+                training: None,
             })
             .collect();
         let rows = &rows;

@@ -42,6 +42,7 @@ impl TaskSpec {
         self.check_local_training(&mut checks);
         self.check_selection(&mut checks);
         self.check_rounds(&mut checks, deployment);
+        self.check_schedule(&mut checks, deployment);
         self.check_aggregation(&mut checks);
         self.check_robust(&mut checks);
         self.check_gate(&mut checks);

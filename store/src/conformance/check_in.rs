@@ -21,6 +21,7 @@ fn check_in(n: u8) -> CheckIn {
         expires_at: after(100),
         loss: None,
         keys: None,
+        training: None,
     }
 }
 

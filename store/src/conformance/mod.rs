@@ -28,6 +28,7 @@ pub mod session_message;
 pub mod sum;
 pub mod task;
 pub mod token;
+pub mod training;
 pub mod transaction;
 
 mod sample;
@@ -100,6 +101,8 @@ macro_rules! conformance_tests {
             token::an_enrollment_token_is_used_once,
             token::an_enrollment_token_is_revoked_while_unused,
             token::operator_tokens_are_found_listed_and_revoked,
+            training::a_training_takes_the_place_of_the_one_before,
+            training::an_update_is_aggregated_once,
             transaction::an_error_or_a_drop_leaves_nothing,
             transaction::a_read_refuses_changes,
             transaction::a_full_disk_is_told_and_survived,

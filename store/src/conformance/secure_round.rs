@@ -199,6 +199,7 @@ async fn check_in(tx: &mut (dyn Transaction + '_), participants: &[u8]) -> Resul
         expires_at: after(100),
         loss: None,
         keys: Some(keys.clone()),
+        training: None,
     };
     tx.upsert_check_ins(&participants.iter().map(check_in).collect::<Vec<_>>()).await
 }

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use federation::cohort::{Candidate, CoarseLoss};
 use federation::id::{ParticipantId, TaskId};
 use federation::time::Timestamp;
+use federation::training::Claim;
 
 use crate::error::Result;
 
@@ -25,6 +26,8 @@ pub struct CheckIn {
     pub loss: Option<CoarseLoss>,
     /// Its keys for the next attempt. None: those it gave before stay.
     pub keys: Option<CheckInKeys>,
+    /// What it says of the training it was given ahead of rounds.
+    pub training: Option<Claim>,
 }
 
 /// Keys that a participant made for one attempt of a round.

@@ -24,3 +24,4 @@ pub mod session;
 pub mod session_message;
 pub mod task;
 pub mod token;
+pub mod training;

@@ -50,19 +50,22 @@ impl CheckIns for SqliteTransaction {
                     keys.map(|keys| keys.attempt),
                     keys.map(|keys| hex::encode(&keys.advertisement)),
                     check_in.loss,
+                    check_in.training.map(|claim| claim.serial),
+                    check_in.training.map(|claim| u8::from(claim.is_ready)),
                 )
             })
             .collect();
         self.change(
             query(
                 "INSERT INTO check_in (task, participant, examples, checked_in_at, expires_at,
-                                       keys_round, keys_attempt, keys, loss)
+                                       keys_round, keys_attempt, keys, loss, training, is_ready)
                  SELECT unhex(value ->> 0), unhex(value ->> 1), value ->> 2, value ->> 3, value ->> 4,
-                        value ->> 5, value ->> 6, unhex(value ->> 7), value ->> 8
+                        value ->> 5, value ->> 6, unhex(value ->> 7), value ->> 8, value ->> 9, value ->> 10
                  FROM json_each(?1) WHERE true
                  ON CONFLICT (task, participant) DO UPDATE
                  SET examples = excluded.examples, checked_in_at = excluded.checked_in_at,
-                     expires_at = excluded.expires_at, loss = excluded.loss, keys_round = coalesce(excluded.keys_round, keys_round),
+                     expires_at = excluded.expires_at, loss = excluded.loss, training = excluded.training,
+                     is_ready = excluded.is_ready, keys_round = coalesce(excluded.keys_round, keys_round),
                      keys_attempt = coalesce(excluded.keys_attempt, keys_attempt),
                      keys = coalesce(excluded.keys, keys)",
             )

@@ -22,6 +22,7 @@ mod session;
 mod session_message;
 mod task;
 mod token;
+mod training;
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! What a participant is given to do.
 
 use federation::id::{Digest, TaskId};
-use federation::task::{Analytics, Compression, ModelSpec, Personalization, TrainingPlan};
+use federation::task::{Analytics, Compression, ModelSpec, Personalization, Staleness, TrainingPlan};
 use federation::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -40,12 +40,27 @@ pub struct Assignment {
     /// aggregation it may decline.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub report_loss: bool,
+    /// The update that the round wants, trained ahead of it: nothing is trained in the round, and `base` is what the update's
+    /// age is counted to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub update: Option<HeldUpdate>,
     /// Participants in the cohort.
     pub cohort: u32,
     /// When collection closes at the latest, by the coordinator's clock.
     pub deadline_at: Timestamp,
     /// The same from now on, for a participant whose clock differs.
     pub remaining_ms: u64,
+}
+
+/// An update that a participant has trained ahead of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct HeldUpdate {
+    /// Which training made it.
+    pub serial: u32,
+    /// The version it started from.
+    pub version: u32,
 }
 
 /// A model version to fetch from [`crate::route::MODEL_PARAMETERS`].
@@ -120,4 +135,7 @@ pub struct Encoding {
     /// How the participant comes by a model of its own, and with it by its update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub personalization: Option<Personalization>,
+    /// What an update counts for that was trained ahead of its round. The participant scales it, before it is quantized.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub staleness: Option<Staleness>,
 }

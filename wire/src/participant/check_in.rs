@@ -25,6 +25,22 @@ pub struct CheckInRequest {
     /// How the last training for a task went that asked for it ([`Assignment::report_loss`](super::Assignment::report_loss)).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<LossReport>,
+    /// What became of the training that it was given ahead of rounds ([`CheckInReply::Train`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub training: Option<TrainingReport>,
+}
+
+/// What became of a training. From which version it started is the coordinator's to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TrainingReport {
+    /// The task.
+    pub task: TaskId,
+    /// Which training: [`Assignment::attempt`](super::Assignment::attempt) of the one that was given.
+    pub serial: u32,
+    /// True: the participant holds the finished update, for a round to aggregate. False: it has none, and will have none.
+    pub ready: bool,
 }
 
 /// A training loss, coarsely: five bits that a participant volunteers, so that tasks may choose by it.
@@ -45,6 +61,18 @@ pub struct LossReport {
 pub enum CheckInReply {
     /// Work. The same assignment is given until it is reported, given up or over.
     Assigned(Box<Assignment>),
+    /// Train now, ahead of any round, and check in with the finished update in hand. `round` is the next one that may take it,
+    /// `attempt` the serial of the training, `cohort` what a round opens with; nothing is uploaded yet.
+    Train(Box<Assignment>),
+    /// The finished update that the participant holds is of no use any more: throw it away and check in again.
+    Discard {
+        /// Of which task.
+        task: TaskId,
+        /// Which training's.
+        serial: u32,
+        /// Why.
+        reason: DiscardReason,
+    },
     /// A round with secure aggregation is about to draw: check in again at once, with keys for it.
     Invited(Box<Invitation>),
     /// Nothing yet: check in again after this time. It is spread, so that participants do not come back together.
@@ -57,6 +85,28 @@ pub enum CheckInReply {
         /// Which.
         task: TaskId,
     },
+}
+
+/// Why a finished update is thrown away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum DiscardReason {
+    /// More versions were published since its training began than the task allows.
+    TooStale,
+    /// The coordinator gave no such training, or its update is in a sum already.
+    Unknown,
+}
+
+impl DiscardReason {
+    /// The stable name, as in JSON.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::TooStale => "too_stale",
+            Self::Unknown => "unknown",
+        }
+    }
 }
 
 /// Body of [`crate::route::ABANDON`].

@@ -1,0 +1,147 @@
+//! Training ahead of rounds: who was told to train from which version, and what may be made of what it says.
+//!
+//! The coordinator remembers the version that it told a participant to train from; a participant claims nothing but that it
+//! has finished this very training. So nobody can make its update look fresher than it is.
+
+use crate::id::ParticipantId;
+use crate::task::Staleness;
+use crate::time::Timestamp;
+
+/// The training a participant was given last, in one task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Training {
+    /// Who.
+    pub participant: ParticipantId,
+    /// Counts the trainings it was given in this task, from 1.
+    pub serial: u32,
+    /// The model version it starts from.
+    pub base_version: u32,
+    /// When it was given.
+    pub granted_at: Timestamp,
+    /// From then on nobody counts on it any more.
+    pub expires_at: Timestamp,
+    /// Its update is in a sum: it makes no second one.
+    pub is_over: bool,
+}
+
+/// What a participant says of a training with its check-in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Which.
+    pub serial: u32,
+    /// True: it holds the finished update. False: it has none, and will have none.
+    pub is_ready: bool,
+}
+
+/// Where a participant stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Nothing is expected of it: it may be told to train.
+    Free,
+    /// It trains.
+    Training,
+    /// It holds an update that may be aggregated.
+    Ready {
+        /// Versions published since its training began.
+        staleness: u32,
+    },
+    /// It holds an update that is too old.
+    Stale {
+        /// Versions published since its training began.
+        staleness: u32,
+    },
+    /// It claims an update that nobody knows of, or that is in a sum already.
+    Unknown,
+}
+
+/// Judges what a participant says, given the training it was given last and the newest `version`.
+#[must_use]
+pub fn standing(
+    training: Option<&Training>,
+    claim: Option<Claim>,
+    version: u32,
+    bound: Staleness,
+    now: Timestamp,
+) -> Standing {
+    let open = training.filter(|training| !training.is_over);
+    let claim_of = |training: &&Training| claim.is_some_and(|claim| claim.serial == training.serial);
+    let claims_update = claim.is_some_and(|claim| claim.is_ready);
+    match open {
+        Some(training) => {
+            let staleness = version.saturating_sub(training.base_version);
+            match (claim_of(&training), claims_update) {
+                (true, true) if staleness <= bound.max => Standing::Ready { staleness },
+                (true, true) => Standing::Stale { staleness },
+                (true, false) => Standing::Free,
+                (false, true) => Standing::Unknown,
+                // A participant that is told to train and was restarted says nothing; it is told again.
+                (false, false) if now < training.expires_at && staleness <= bound.max => Standing::Training,
+                (false, false) => Standing::Free,
+            }
+        }
+        None if claims_update => Standing::Unknown,
+        None => Standing::Free,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    const BOUND: Staleness = Staleness { a: 1.0, p: 0.5, max: 2 };
+    const NOW: Timestamp = Timestamp(1_000);
+
+    fn training() -> Training {
+        Training {
+            participant: ParticipantId(Uuid::from_u128(1)),
+            serial: 3,
+            base_version: 5,
+            granted_at: Timestamp(0),
+            expires_at: Timestamp(2_000),
+            is_over: false,
+        }
+    }
+
+    fn judge(training: Training, claim: Option<(u32, bool)>, version: u32) -> Standing {
+        let claim = claim.map(|(serial, is_ready)| Claim { serial, is_ready });
+        standing(Some(&training), claim, version, BOUND, NOW)
+    }
+
+    #[test]
+    fn a_finished_update_is_as_old_as_what_was_assigned() {
+        for (version, expected) in [
+            (5, Standing::Ready { staleness: 0 }),
+            (7, Standing::Ready { staleness: 2 }),
+            (8, Standing::Stale { staleness: 3 }),
+            (4, Standing::Ready { staleness: 0 }),
+        ] {
+            assert_eq!(judge(training(), Some((3, true)), version), expected, "{version}");
+        }
+        let late = Training { expires_at: NOW, ..training() };
+        assert_eq!(judge(late, Some((3, true)), 5), Standing::Ready { staleness: 0 }, "late, but here");
+    }
+
+    #[test]
+    fn nobody_claims_what_it_was_not_given() {
+        for serial in [0, 2, 4, u32::MAX] {
+            assert_eq!(judge(training(), Some((serial, true)), 5), Standing::Unknown, "{serial}");
+        }
+        let over = Training { is_over: true, ..training() };
+        assert_eq!(judge(over, Some((3, true)), 5), Standing::Unknown, "it is in a sum already");
+        let claim = Some(Claim { serial: 1, is_ready: true });
+        assert_eq!(standing(None, claim, 5, BOUND, NOW), Standing::Unknown);
+    }
+
+    #[test]
+    fn who_says_nothing_trains_until_nobody_counts_on_it() {
+        assert_eq!(judge(training(), None, 7), Standing::Training);
+        assert_eq!(judge(training(), Some((2, false)), 7), Standing::Training, "that was the training before");
+        assert_eq!(judge(training(), Some((3, false)), 7), Standing::Free, "it gave up");
+        assert_eq!(judge(training(), None, 8), Standing::Free, "what it makes is of no use");
+        assert_eq!(judge(Training { expires_at: NOW, ..training() }, None, 5), Standing::Free);
+        assert_eq!(judge(Training { is_over: true, ..training() }, None, 5), Standing::Free);
+        assert_eq!(standing(None, None, 5, BOUND, NOW), Standing::Free);
+    }
+}

@@ -18,6 +18,7 @@ pub mod seal;
 pub mod work;
 
 mod admission;
+mod ahead;
 mod analysis;
 mod ledger;
 mod optimizer;

@@ -161,6 +161,7 @@ fn encoding(spec: &TaskSpec, private: Option<&Private>) -> Encoding {
         compression: spec.compression.map(|codec| CodecTerms { codec, seed: spec.model.seed }),
         analytics: spec.analytics.clone(),
         personalization: spec.personalization,
+        staleness: spec.ahead().map(|ahead| ahead.staleness),
     }
 }
 

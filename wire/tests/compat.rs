@@ -31,6 +31,10 @@ fn every_body_of_version_1_is_still_read() {
     check::<participant::CheckInReply>("check_in_reply_invited", &mut seen);
     check::<participant::CheckInReply>("check_in_reply_come_back", &mut seen);
     check::<participant::CheckInReply>("check_in_reply_task_over", &mut seen);
+    check::<participant::CheckInRequest>("check_in_request_with_training", &mut seen);
+    check::<participant::CheckInReply>("check_in_reply_train", &mut seen);
+    check::<participant::CheckInReply>("check_in_reply_discard", &mut seen);
+    check::<participant::CheckInReply>("check_in_reply_assigned_update", &mut seen);
     check::<participant::AbandonRequest>("abandon_request", &mut seen);
     check::<participant::Receipt>("receipt", &mut seen);
     check::<admin::CreateTask>("create_task", &mut seen);
@@ -42,6 +46,7 @@ fn every_body_of_version_1_is_still_read() {
     check::<inspect::Page<inspect::TaskSummary>>("task_page", &mut seen);
     check::<inspect::TaskView>("task_view", &mut seen);
     check::<inspect::RoundView>("round_view", &mut seen);
+    check::<inspect::RoundView>("round_view_buffer", &mut seen);
     check::<inspect::AssignmentView>("assignment_view", &mut seen);
     check::<inspect::ModelView>("model_view", &mut seen);
     check::<inspect::ParticipantView>("participant_view", &mut seen);

@@ -13,7 +13,7 @@ use secure_agg::IdentityVerifier as _;
 use secure_agg::params::SessionConfig;
 use wire::certificate::{Authority, PARTICIPANT_URN, chain_der, holder};
 use wire::participant::{CodecTerms, Encoding, SessionTerms, application_digest};
-use wire::task::Personalization;
+use wire::task::{Personalization, Staleness};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 const ALICE: ParticipantId = ParticipantId(uuid::Uuid::from_u128(7));
@@ -124,7 +124,12 @@ fn encoding() -> Encoding {
         compression: None,
         analytics: None,
         personalization: None,
+        staleness: None,
     }
+}
+
+fn stale(a: f64, p: f64, max: u32) -> Encoding {
+    Encoding { staleness: Some(Staleness { a, p, max }), ..encoding() }
 }
 
 fn analysis(text: &str) -> Option<Analytics> {
@@ -158,6 +163,9 @@ fn the_digest_covers_everything_that_gives_words_a_meaning() {
         application_digest(&personal(Personalization::FedPer {}), &metrics, None),
         application_digest(&personal(Personalization::Ditto { lambda: 0.5, epochs: None }), &metrics, None),
         application_digest(&personal(Personalization::Ditto { lambda: 0.5, epochs: Some(1) }), &metrics, None),
+        application_digest(&stale(1.0, 0.5, 10), &metrics, None),
+        application_digest(&stale(1.0, 0.5, 11), &metrics, None),
+        application_digest(&stale(0.5, 1.0, 10), &metrics, None),
         application_digest(&encoding(), &metrics[..1], None),
         application_digest(&encoding(), &["lossaccuracy".to_owned(), String::new()], None),
         application_digest(&encoding(), &["accuracy".to_owned(), "loss".to_owned()], None),

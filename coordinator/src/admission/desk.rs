@@ -7,6 +7,7 @@ use std::time::Duration;
 use federation::cohort::CoarseLoss;
 use federation::id::{ParticipantId, TaskId};
 use federation::time::Timestamp;
+use federation::training::Claim;
 use store::entity::check_in::{CheckIn, CheckInKeys};
 use store::{Store, WakeEvent};
 use tokio::sync::Notify;
@@ -44,6 +45,8 @@ pub(crate) struct Offer {
     pub(crate) examples: u64,
     /// The training loss it volunteers.
     pub(crate) loss: Option<CoarseLoss>,
+    /// What it says of the training it was given ahead of rounds.
+    pub(crate) training: Option<Claim>,
 }
 
 /// A participant's place at the desk.
@@ -182,15 +185,25 @@ impl Desk {
         let enough = self.written(|written| {
             written.get(&participant).into_iter().flatten().any(|check_in| {
                 check_in.task == task
-                    && (check_in.examples, check_in.loss) == (offer.examples, offer.loss)
+                    && (check_in.examples, check_in.loss, check_in.training)
+                        == (offer.examples, offer.loss, offer.training)
                     && (keys.is_none() || check_in.keys == keys)
                     && check_in.checked_in_at <= now
                     && check_in.expires_at >= needed
             })
         });
         let expires_at = now.plus(away + GRACE);
-        let Offer { examples, loss } = offer;
-        (!enough).then_some(CheckIn { participant, task, examples, checked_in_at: now, expires_at, loss, keys })
+        let Offer { examples, loss, training } = offer;
+        (!enough).then_some(CheckIn {
+            participant,
+            task,
+            examples,
+            checked_in_at: now,
+            expires_at,
+            loss,
+            keys,
+            training,
+        })
     }
 
     /// Remembers that a check-in is written.
@@ -249,7 +262,7 @@ mod tests {
     }
 
     fn offer(examples: u64) -> Offer {
-        Offer { examples, loss: None }
+        Offer { examples, loss: None, training: None }
     }
 
     const TASK: TaskId = TaskId(uuid::Uuid::from_u128(1));
@@ -278,6 +291,8 @@ mod tests {
         let told = Offer { loss: CoarseLoss::of(1.0), ..offer(5) };
         assert!(desk.due(who(1), TASK, told, None, Duration::from_secs(30), NOW).is_some(), "it tells a loss now");
         assert!(due(999_999, 5).is_some(), "the clock was set back");
+        let ready = Offer { training: Some(Claim { serial: 1, is_ready: true }), ..offer(5) };
+        assert!(desk.due(who(1), TASK, ready, None, Duration::from_secs(30), NOW).is_some(), "it holds an update now");
         desk.hear(&WakeEvent::Assigned([who(1)].into()));
         assert!(due(1_000_000, 5).is_some(), "it was drawn");
     }

@@ -144,6 +144,7 @@ async fn close_collection(
         return Ok(Outcome::Nothing);
     }
     let missing = tx.drop_missing(round.key, round.attempt, RoundState::Collecting, now).await?;
+    tx.end_reported_trainings(round.key, round.attempt).await?;
     Ok(Outcome::Closed { round: after, missing })
 }
 
@@ -182,6 +183,7 @@ async fn close_session(
     if round.state == RoundState::Collecting {
         // Everybody who can still need them has them.
         tx.clear_messages(key, attempt, &[MessageKind::Shares]).await?;
+        tx.end_reported_trainings(key, attempt).await?;
     }
     let missing = tx.drop_missing(key, attempt, round.state, now).await?;
     Ok(Ok(Outcome::Closed { round: after, missing }))

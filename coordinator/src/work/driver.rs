@@ -20,6 +20,7 @@ use uuid::Uuid;
 
 use super::close_phase::close_phase;
 use super::collect_garbage::{Collected, Pace, collect_garbage};
+use super::grant::grant;
 use super::lease::Lease;
 use super::open_round::open_round;
 use super::plan::{Next, Step, plan};
@@ -319,6 +320,7 @@ impl Inner {
     ) -> Result<(), StepError> {
         let env = &self.env;
         match step {
+            Step::Grant => grant(env, lease, situation).await,
             Step::OpenRound => open_round(env, lease, model, situation).await,
             Step::ClosePhase => close_phase(env, lease, situation).await,
             Step::SumChunk => sum_chunk(env, lease, &self.sums, model, situation).await,
@@ -336,6 +338,7 @@ fn describe_metrics() {
         "tributary_step_errors_total",
         "Steps that failed and were tried again, by step and error"
     );
+    metrics::describe_counter!("tributary_trainings_granted_total", "Participants told to train ahead of rounds");
     metrics::describe_counter!("tributary_blobs_collected_total", "Blobs removed because no row needs them");
 }
 

@@ -15,6 +15,7 @@ mod driver;
 mod environment;
 mod error;
 mod gate;
+mod grant;
 mod lease;
 mod noise;
 mod open_round;

@@ -17,6 +17,7 @@ use store::{Transaction, WakeEvent};
 use super::lease::Lease;
 use super::situation::{Situation, next_round};
 use super::{Environment, StepError};
+use crate::ahead::Standings;
 use crate::ledger::{self, LedgerFault};
 use crate::model::TaskModel;
 use crate::private::Private;
@@ -26,7 +27,8 @@ use crate::seal::Sealer;
 enum Outcome {
     /// Facts have changed since they were read.
     Nothing,
-    Opened(Round),
+    /// The round, and those who hold updates that it may aggregate, where they are trained ahead.
+    Opened(Round, Option<Vec<ParticipantId>>),
     /// Another round would cost more than is left of the privacy budget, or its ledger cannot be trusted.
     Stopped(TaskStatus, String),
 }
@@ -57,13 +59,16 @@ pub(super) async fn open_round(
     env.fail_point.reached("open_round: after the row")?;
     match outcome {
         Outcome::Nothing => {}
-        Outcome::Opened(round) => {
+        Outcome::Opened(round, holders) => {
             tracing::info!(
                 task = %round.key.task, round = round.key.number, attempt = round.attempt,
                 base = round.base_version, "round opened"
             );
             env.store.wake().publish(WakeEvent::Round(round.key));
-            if round.limits.secure.is_some() {
+            if let Some(holders) = holders {
+                // They are invited to make keys for it, or told that they hold what is too old.
+                env.store.wake().publish(WakeEvent::Assigned(holders.into()));
+            } else if round.limits.secure.is_some() {
                 // Those who wait are invited to make keys for it.
                 env.store.wake().publish(WakeEvent::Opened(round.key.task));
             }
@@ -124,7 +129,11 @@ async fn insert(
     if let Some(sampled) = sampled {
         tx.insert_sampled(key, attempt, &sampled).await?;
     }
-    Ok(Outcome::Opened(round))
+    let holders = match task.spec.ahead() {
+        Some(ahead) => Some(Standings::read(tx, &task, &ahead, now).await?.holders()),
+        None => None,
+    };
+    Ok(Outcome::Opened(round, holders))
 }
 
 /// Whether what the round is planned to cost is more than may be spent: where the task stands then, and why.

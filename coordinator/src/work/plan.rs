@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use federation::advance::{Decision, advance};
 use federation::round::RoundState;
-use federation::task::TaskStatus;
+use federation::task::{Opening, TaskStatus};
 use federation::time::Timestamp;
 
 use super::WorkConfig;
@@ -22,6 +22,8 @@ pub(super) enum Next {
 /// One step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
+    /// Tell participants to train ahead.
+    Grant,
     /// Open the next attempt.
     OpenRound,
     /// Leave the phase, whichever way, or start its time anew.
@@ -38,6 +40,7 @@ impl Step {
     /// The stable name for logs and metrics.
     pub(super) fn as_str(self) -> &'static str {
         match self {
+            Self::Grant => "grant",
             Self::OpenRound => "open_round",
             Self::ClosePhase => "close_phase",
             Self::SumChunk => "sum_chunk",
@@ -49,6 +52,17 @@ impl Step {
 
 /// Chooses. `packed_len` is the size of one input, in bytes.
 pub(super) fn plan(situation: &Situation, packed_len: u64, config: &WorkConfig, now: Timestamp) -> Next {
+    let Some(ahead) = &situation.ahead else { return plan_round(situation, packed_len, config, now) };
+    if ahead.grantable > 0 {
+        return Next::Do(Step::Grant);
+    }
+    match (plan_round(situation, packed_len, config, now), ahead.lapse) {
+        (Next::Wait(until), Some(lapse)) => Next::Wait(Some(until.map_or(lapse, |until| until.min(lapse)))),
+        (next, _) => next,
+    }
+}
+
+fn plan_round(situation: &Situation, packed_len: u64, config: &WorkConfig, now: Timestamp) -> Next {
     let Some(round) = situation.open_round() else { return open(situation, config, now) };
     let is_robust = situation.task.spec.aggregation.robust.is_some();
     match advance(round, &situation.tally, now) {
@@ -81,7 +95,19 @@ fn open(situation: &Situation, config: &WorkConfig, now: Timestamp) -> Next {
     match situation.failures.as_ref().map(|failures| (failures.last_at, opens_at(failures))) {
         // An attempt that seems to have ended in the future was ended before the clock was set back: no reason to wait.
         Some((ended_at, opens_at)) if ended_at <= now && now < opens_at => Next::Wait(Some(opens_at)),
-        _ => Next::Do(Step::OpenRound),
+        _ => when_ready(situation, now),
+    }
+}
+
+/// A round of updates that are trained ahead opens when there are some.
+fn when_ready(situation: &Situation, now: Timestamp) -> Next {
+    let spec = &situation.task.spec;
+    let (Some(ahead), Some(at_present)) = (spec.ahead(), &situation.ahead) else { return Next::Do(Step::OpenRound) };
+    let min = spec.round_limits().select.min;
+    match ahead.opening(at_present.ready, min, at_present.last_opened, now) {
+        Opening::Now => Next::Do(Step::OpenRound),
+        Opening::At(at) => Next::Wait(Some(at)),
+        Opening::WhenReady => Next::Wait(None),
     }
 }
 
@@ -111,6 +137,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::work::situation::AheadNow;
 
     const NOW: Timestamp = Timestamp(1_000_000);
     const PACKED_LEN: u64 = 1 << 20;
@@ -149,7 +176,7 @@ mod tests {
         let tally = Tally { pending: 10, ..Tally::default() };
         let failed = latest.as_ref().map(|row| &row.round).filter(|round| round.state == RoundState::Failed);
         let failures = failed.map(|round| Failures { count: round.attempt, last_at: round.state_since });
-        Situation { task: task(), latest, failures, tally, unfolded: 0, released: false, complained: false }
+        Situation { task: task(), latest, failures, tally, unfolded: 0, released: false, complained: false, ahead: None }
     }
 
     fn next(situation: &Situation, now: i64) -> Next {
@@ -185,6 +212,37 @@ mod tests {
         let mut done = situation(None);
         done.task.rounds_completed = done.task.spec.rounds.count;
         assert_eq!(next(&done, NOW.0), Next::Wait(None));
+    }
+
+    /// A buffer of three.
+    fn ahead(ready: u32, grantable: u32, lapse: Option<i64>) -> Situation {
+        let mut situation = situation(None);
+        let spec = &mut situation.task.spec;
+        spec.schedule = serde_json::from_value(serde_json::json!({ "mode": "buffered" })).unwrap();
+        spec.rounds.select_min = Some(3);
+        let lapse = lapse.map(Timestamp);
+        situation.ahead = Some(AheadNow { ready, grantable, lapse, last_opened: NOW });
+        situation
+    }
+
+    #[test]
+    fn a_buffer_opens_its_round_when_it_is_full() {
+        assert_eq!(next(&ahead(2, 0, None), NOW.0), Next::Wait(None));
+        assert_eq!(next(&ahead(2, 0, Some(7)), NOW.0), Next::Wait(Some(Timestamp(7))), "then a place is free again");
+        assert_eq!(next(&ahead(3, 0, Some(7)), NOW.0), Next::Do(Step::OpenRound));
+        assert_eq!(next(&ahead(3, 1, None), NOW.0), Next::Do(Step::Grant), "nobody waits for nothing");
+        let mut failed = ahead(3, 0, None);
+        failed.failures = Some(Failures { count: 1, last_at: NOW });
+        assert_eq!(next(&failed, NOW.0), Next::Wait(Some(Timestamp(NOW.0 + 1000))), "not at once again");
+    }
+
+    #[test]
+    fn a_period_opens_its_round_when_it_is_over() {
+        let mut semi = ahead(3, 0, None);
+        let schedule = serde_json::json!({ "mode": "semi_sync", "period_ms": 5000 });
+        semi.task.spec.schedule = serde_json::from_value(schedule).unwrap();
+        assert_eq!(next(&semi, NOW.0 + 4999), Next::Wait(Some(Timestamp(NOW.0 + 5000))));
+        assert_eq!(next(&semi, NOW.0 + 5000), Next::Do(Step::OpenRound));
     }
 
     #[test]

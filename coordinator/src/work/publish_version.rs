@@ -2,7 +2,7 @@
 //! optimizer remembers), then one transaction.
 
 use bytes::Bytes;
-use federation::id::{Digest, RoundKey};
+use federation::id::{Digest, ParticipantId, RoundKey};
 use federation::model_version::ModelVersion;
 use federation::round::{FailureReason, Round, RoundState};
 use federation::task::{CODEC_METRICS, TaskSpec, TaskStatus};
@@ -18,6 +18,7 @@ use super::lease::Lease;
 use super::situation::{Situation, next_round};
 use super::sums::blocking;
 use super::{Environment, StepError};
+use crate::ahead::Standings;
 use crate::analysis;
 use crate::ledger::forget_tree;
 use crate::model::{Decoded, RoundTerms, TaskModel};
@@ -90,14 +91,15 @@ pub(super) async fn publish_version(
         None => version,
     };
     let (holder, version, metrics) = (&*lease, &version, &made.metrics);
-    let published = env
+    let (published, outdated) = env
         .store
         .transact("publish version", |tx| {
             Box::pin(async move {
                 holder.confirm(tx, now).await?;
                 let published = complete(tx, round, version, metrics, now).await?;
+                let outdated = outdated(tx, round, now).await?;
                 holder.give_up(tx).await?;
-                Ok::<_, StepError>(published)
+                Ok::<_, StepError>((published, outdated))
             })
         })
         .await?;
@@ -106,7 +108,21 @@ pub(super) async fn publish_version(
     if let Some(status) = published {
         announce(env, round, version, status, now);
     }
+    if !outdated.is_empty() {
+        env.store.wake().publish(WakeEvent::Assigned(outdated.into()));
+    }
     Ok(())
+}
+
+/// Whoever waits with an update that this version made too old: it is called, to be told.
+async fn outdated(
+    tx: &mut dyn Transaction,
+    round: &Round,
+    now: Timestamp,
+) -> Result<Vec<ParticipantId>, StepError> {
+    let Some(task) = tx.task(round.key.task).await? else { return Ok(Vec::new()) };
+    let Some(ahead) = task.spec.ahead() else { return Ok(Vec::new()) };
+    Ok(Standings::read(tx, &task, &ahead, now).await?.stale())
 }
 
 /// An earlier version once more, in the place of `version`.

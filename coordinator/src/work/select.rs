@@ -19,6 +19,7 @@ use store::entity::task::TaskRow;
 
 use super::StepError;
 use super::situation::{eligible, keyed};
+use crate::ahead::Standings;
 use crate::model::TaskModel;
 use crate::session::{Verified, round_name};
 
@@ -40,19 +41,27 @@ pub(super) async fn draw_cohort(
     after.state_since = now;
     let mut session = None;
     let history = history(tx, task, round).await?;
+    let ahead = match task.spec.ahead() {
+        Some(ahead) => Some(Standings::read(tx, task, &ahead, now).await?),
+        None => None,
+    };
+    let choose = |candidates: &[Candidate], count: u32| match &ahead {
+        Some(ahead) => oldest(ahead, candidates, count),
+        None => select(&task.spec, round, &history, candidates, count, fresh_seed),
+    };
     let mut cohort = match round.limits.secure {
         None => {
             let candidates = eligible(tx, task, round, now).await?;
             let draw = draw(&task.spec, round, candidates.len());
             after.state = RoundState::Collecting;
             after.limits.collect.max = draw.collect_max;
-            select(&task.spec, round, &history, &candidates, draw.cohort, fresh_seed)
+            choose(&candidates, draw.cohort)
         }
         Some(limits) => {
             let keyed = keyed(tx, task, round, now).await?;
             let draw = draw(&task.spec, round, keyed.len());
             let (candidates, keys): (Vec<_>, Vec<_>) = keyed.into_iter().unzip();
-            let chosen = select(&task.spec, round, &history, &candidates, draw.cohort, fresh_seed);
+            let chosen = choose(&candidates, draw.cohort);
             let ids = candidates.iter().map(|candidate| candidate.participant);
             let keys: HashMap<_, _> = ids.zip(keys).filter(|(id, _)| chosen.contains(id)).collect();
             let (phase, cohort) = match open_session(tx, task, round, keys, now).await? {
@@ -80,6 +89,11 @@ pub(super) async fn draw_cohort(
     }
     let assignments: Vec<_> = cohort.iter().map(|&participant| assignment(&after, participant, now)).collect();
     tx.insert_assignments(&assignments).await?;
+    if let Some(ahead) = ahead {
+        let updates: Vec<_> = cohort.iter().filter_map(|&participant| ahead.ready(participant)).collect();
+        tx.insert_buffered(after.key, after.attempt, &updates).await?;
+        tx.lapse_trainings(task.id, &cohort, now).await?;
+    }
     tx.remove_check_ins(&cohort).await?;
     tx.forget_sampled(after.key, after.attempt).await?;
     Ok(Ok(Some((after, cohort))))
@@ -208,6 +222,13 @@ fn select(
     let seed = spec.selection.seed.map_or(fresh_seed, |seed| draw_seed(seed, round.key.number, round.attempt));
     let rng = &mut ChaCha20Rng::from_seed(seed);
     spec.selection.strategy.selector().select(candidates, history, count as usize, rng)
+}
+
+/// The updates that were begun first, so that none grows too old by waiting; among equals in the order of names.
+fn oldest(ahead: &Standings, candidates: &[Candidate], count: u32) -> Vec<ParticipantId> {
+    let mut updates: Vec<_> = candidates.iter().filter_map(|candidate| ahead.ready(candidate.participant)).collect();
+    updates.sort_by_key(|update| update.base_version);
+    updates.into_iter().take(count as usize).map(|update| update.participant).collect()
 }
 
 /// Another draw for each round and attempt, the same in every process.

@@ -5,6 +5,7 @@ use federation::advance::Tally;
 use federation::cohort::Candidate;
 use federation::id::{RoundKey, TaskId};
 use federation::round::{Round, RoundState};
+use federation::task::{Mode, TaskStatus};
 use federation::time::Timestamp;
 use store::Transaction;
 use store::entity::round::RoundRow;
@@ -12,6 +13,8 @@ use store::entity::session_message::MessageKind;
 use store::entity::task::TaskRow;
 
 use super::StepError;
+use super::grant::{free_places, waiting};
+use crate::ahead::Standings;
 pub(super) use crate::model::next_round;
 
 /// A task, its present round and how far that has come.
@@ -30,6 +33,21 @@ pub(super) struct Situation {
     pub(super) released: bool,
     /// Whether a participant complained about what another dealt.
     pub(super) complained: bool,
+    /// Training ahead of rounds, where the task has it.
+    pub(super) ahead: Option<AheadNow>,
+}
+
+/// Training ahead of rounds, at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct AheadNow {
+    /// Updates that may be aggregated.
+    pub(super) ready: u32,
+    /// Participants that are there and may be told to train now.
+    pub(super) grantable: u32,
+    /// When somebody who trains is not counted on any more.
+    pub(super) lapse: Option<Timestamp>,
+    /// When the last round opened, or the task was created.
+    pub(super) last_opened: Timestamp,
 }
 
 /// Failed attempts in a row, whatever the numbers of their rounds.
@@ -55,7 +73,9 @@ impl Situation {
         let latest = tx.round(next_round(&task)).await?;
         let failures = failures(tx, &task).await?;
         let (unfolded, released, complained) = (0, false, false);
-        let mut situation = Self { task, latest, failures, tally: Tally::default(), unfolded, released, complained };
+        let ahead = ahead_now(tx, &task, latest.as_ref(), now).await?;
+        let mut situation =
+            Self { task, latest, failures, tally: Tally::default(), unfolded, released, complained, ahead };
         let Some(round) = situation.open_round().cloned() else { return Ok(Some(situation)) };
         let (key, attempt) = (round.key, round.attempt);
         situation.tally = tally(tx, &situation.task, &round, now).await?;
@@ -74,6 +94,28 @@ impl Situation {
     pub(super) fn open_round(&self) -> Option<&Round> {
         self.latest.as_ref().map(|row| &row.round).filter(|round| !round.state.is_terminal())
     }
+}
+
+async fn ahead_now(
+    tx: &mut dyn Transaction,
+    task: &TaskRow,
+    latest: Option<&RoundRow>,
+    now: Timestamp,
+) -> Result<Option<AheadNow>, StepError> {
+    let Some(ahead) = task.spec.ahead() else { return Ok(None) };
+    let standings = Standings::read(tx, task, &ahead, now).await?;
+    // Nobody is told to train for rounds that will not be.
+    let filled = latest.is_some_and(|row| !row.round.state.is_terminal() && row.round.state != RoundState::Selecting);
+    let rounds_left = task.spec.rounds.count.saturating_sub(task.rounds_completed).saturating_sub(u32::from(filled));
+    let places = free_places(&standings, &ahead);
+    let grantable = if task.status == TaskStatus::Active && rounds_left > 0 && places > 0 {
+        u32::try_from(waiting(tx, task, &standings, now).await?.len()).unwrap_or(u32::MAX).min(places)
+    } else {
+        0
+    };
+    let last = tx.rounds(task.id, None, 1).await?;
+    let last_opened = last.first().map_or(task.created_at, |row| row.round.opened_at);
+    Ok(Some(AheadNow { ready: standings.ready_count(), grantable, lapse: standings.first_lapse(), last_opened }))
 }
 
 /// Attempts that failed in a row until now. The number of a spent round is not used again, so they may have several.
@@ -104,12 +146,17 @@ pub(super) async fn tally(
     now: Timestamp,
 ) -> Result<Tally, StepError> {
     if round.state == RoundState::Selecting {
-        let eligible = match round.limits.secure {
-            None => eligible(tx, task, round, now).await?.len(),
-            Some(_) => keyed(tx, task, round, now).await?.len(),
+        let count = |candidates: usize| u32::try_from(candidates).unwrap_or(u32::MAX);
+        let Some(_) = round.limits.secure else {
+            return Ok(Tally { eligible: count(eligible(tx, task, round, now).await?.len()), ..Tally::default() });
         };
-        let eligible = u32::try_from(eligible).unwrap_or(u32::MAX);
-        return Ok(Tally { eligible, ..Tally::default() });
+        let keyed = count(keyed(tx, task, round, now).await?.len());
+        // Once a period all that is ready is taken, not who answers first.
+        let pending = match task.spec.schedule.mode {
+            Mode::SemiSync => count(eligible(tx, task, round, now).await?.len()).saturating_sub(keyed),
+            Mode::Sync | Mode::Buffered => 0,
+        };
+        return Ok(Tally { eligible: keyed, pending, ..Tally::default() });
     }
     Ok(tx.tally(round.key, round.attempt).await?)
 }
@@ -127,7 +174,8 @@ pub(super) async fn eligible(
     Ok(candidates)
 }
 
-/// Who may be in the round: whoever meets the requirements, and was sampled where the task samples.
+/// Who may be in the round: whoever meets the requirements, was sampled where the task samples, and holds a finished update
+/// where the task trains ahead.
 async fn admission<'a>(
     tx: &mut dyn Transaction,
     task: &'a TaskRow,
@@ -138,9 +186,14 @@ async fn admission<'a>(
         Some(_) => Some(tx.sampled(round.key, round.attempt).await?),
         None => None,
     };
+    let standings = match task.spec.ahead() {
+        Some(ahead) => Some(Standings::read(tx, task, &ahead, now).await?),
+        None => None,
+    };
     let number = round.key.number;
     Ok(move |candidate: &Candidate| {
-        sampled.as_ref().is_none_or(|sampled| sampled.binary_search(&candidate.participant).is_ok())
+        standings.as_ref().is_none_or(|standings| standings.ready(candidate.participant).is_some())
+            && sampled.as_ref().is_none_or(|sampled| sampled.binary_search(&candidate.participant).is_ok())
             && task.spec.selection.require.check(candidate, number, now).is_ok()
     })
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use federation::id::{Digest, ParticipantId, TaskId};
 use federation::round::{AssignmentState, FailureReason, RoundState};
-use federation::task::{TaskSpec, TaskStatus};
+use federation::task::{Mode, TaskSpec, TaskStatus};
 use federation::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -162,6 +162,26 @@ pub struct ModelVersionRef {
     pub sha256: Digest,
 }
 
+/// Updates of a round that were trained ahead of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BufferView {
+    /// When rounds of the task open.
+    pub mode: Mode,
+    /// How many updates were drawn.
+    pub updates: u32,
+    /// The oldest version that one of them started from.
+    pub oldest_version: u32,
+    /// The newest.
+    pub newest_version: u32,
+    /// Versions that they are behind the round's base, on average.
+    pub mean_staleness: f64,
+    /// The most.
+    pub max_staleness: u32,
+    /// What they count for, on average: 1 if none is behind.
+    pub mean_weight: f64,
+}
+
 /// A round (one attempt).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -207,6 +227,9 @@ pub struct RoundView {
     /// What the task's codec saves and costs, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compression: Option<CompressionView>,
+    /// The updates that the round aggregates, where they were trained ahead of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buffer: Option<BufferView>,
     /// The privacy budget spent when this round had released its sum, this release included; none without a mechanism, and
     /// before the release.
     #[serde(default, skip_serializing_if = "Option::is_none")]

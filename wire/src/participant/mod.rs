@@ -8,7 +8,9 @@ mod privacy;
 mod session;
 
 pub use assignment::{Assignment, CodecTerms, Encoding, HeldUpdate, ModelRef};
-pub use check_in::{AbandonReason, AbandonRequest, CheckInReply, CheckInRequest, DiscardReason, LossReport, TrainingReport};
+pub use check_in::{
+    AbandonReason, AbandonRequest, CheckInReply, CheckInRequest, DiscardReason, LossReport, TrainingReport,
+};
 pub use enroll::{EnrollReply, EnrollRequest, RenewRequest};
 pub use masked_input::Receipt;
 pub use privacy::{PrivacyTerms, rotation_seed};

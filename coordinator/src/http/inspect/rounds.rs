@@ -18,7 +18,7 @@ use store::entity::round::{RoundChange, RoundMetric, RoundRow};
 use store::entity::session_message::MessageKind;
 use store::{StoreError, Transaction, WakeEvent};
 use wire::inspect::{
-    AssignmentView, CompressionView, MetricView, ModelVersionRef, Page, PhaseView, RoundView, SessionView,
+    AssignmentView, BufferView, CompressionView, MetricView, ModelVersionRef, Page, PhaseView, RoundView, SessionView,
     StatusChange, SumWorkView,
 };
 
@@ -131,6 +131,7 @@ async fn view(
     let traffic = Traffic { up: bytes_up(&row, &messages), down: tx.traffic(round.key, round.attempt).await? };
     let work = tx.noised_sum(round.key, round.attempt).await?.and_then(|sum| sum.work).map(work_view);
     let secure_aggregation = session_view(tx, &row, &messages).await?;
+    let buffer = buffer_view(tx, round).await?;
     let base = reference(tx, round.key, round.base_version).await?;
     let made = match row.model_version {
         Some(version) => tx.model_version(round.key.task, version).await?,
@@ -163,6 +164,7 @@ async fn view(
         bytes_down: row.bytes_down,
         metrics: row.metrics.iter().filter(|metric| !is_codecs(metric)).map(metric).collect(),
         compression,
+        buffer,
         epsilon,
         base,
         model,
@@ -203,6 +205,29 @@ async fn compression_view(
         ratio: 4.0 * model.shared.len() as f64 / upload_bytes as f64,
         norm,
         added_error,
+    }))
+}
+
+/// The updates of the round that were trained ahead of it, once its cohort is drawn.
+async fn buffer_view(
+    tx: &mut (dyn Transaction + '_),
+    round: &Round,
+) -> std::result::Result<Option<BufferView>, StoreError> {
+    let updates = tx.all_buffered(round.key, round.attempt).await?;
+    let versions = || updates.iter().map(|update| update.base_version);
+    let (Some(oldest_version), Some(newest_version)) = (versions().min(), versions().max()) else { return Ok(None) };
+    let Some(task) = tx.task(round.key.task).await? else { return Ok(None) };
+    let Some(ahead) = task.spec.ahead() else { return Ok(None) };
+    let behind = || versions().map(|version| round.base_version.saturating_sub(version));
+    let mean = |sum: f64| sum / updates.len() as f64;
+    Ok(Some(BufferView {
+        mode: task.spec.schedule.mode,
+        updates: u32::try_from(updates.len()).unwrap_or(u32::MAX),
+        oldest_version,
+        newest_version,
+        mean_staleness: mean(behind().map(f64::from).sum()),
+        max_staleness: round.base_version.saturating_sub(oldest_version),
+        mean_weight: mean(behind().map(|staleness| ahead.staleness.weight(staleness)).sum()),
     }))
 }
 

@@ -8,8 +8,11 @@ use std::time::Duration;
 use axum::Extension;
 use axum::extract::State;
 use federation::id::{ParticipantId, RoundKey, TaskId};
-use federation::round::{Assignment as Place, AssignmentState, RoundState};
+use federation::model_version::ModelVersion;
+use federation::round::{Assignment as Place, AssignmentState, Round, RoundState};
 use federation::task::{TaskSpec, TaskStatus, is_name};
+use federation::time::Timestamp;
+use federation::training::{Claim, Standing, Training, standing};
 use secure_agg::messages::Advertise;
 use secure_agg::params::SessionConfig;
 use secure_agg::rejection::Rejection;
@@ -18,9 +21,12 @@ use store::entity::check_in::{CheckIn, CheckInKeys};
 use store::entity::participant::ParticipantRow;
 use store::entity::round::RoundRow;
 use store::entity::task::TaskRow;
+use store::entity::training::Buffered;
 use store::{StoreError, Transaction};
 use wire::certificate::Authority;
-use wire::participant::{Assignment, CheckInReply, CheckInRequest, Invitation, ModelRef, SessionTerms};
+use wire::participant::{
+    Assignment, CheckInReply, CheckInRequest, DiscardReason, HeldUpdate, Invitation, ModelRef, SessionTerms,
+};
 
 use super::answers::{decode, refused};
 use crate::admission::{Fact, InboxError, Offer, Waiting};
@@ -67,7 +73,7 @@ pub(in crate::http) async fn check_in(
         let called = place.called();
         tokio::pin!(called);
         called.as_mut().enable();
-        match look(&app, participant.id, &request).await? {
+        match look(&app, participant.id, &request, app.now()).await? {
             Found::Work(work) => {
                 leaving.tasks.clear();
                 return assigned(&app, participant.id, *work).map(Json);
@@ -75,6 +81,15 @@ pub(in crate::http) async fn check_in(
             Found::Over(task) => {
                 leaving.tasks.clear();
                 return Ok(Json(CheckInReply::TaskOver { task }));
+            }
+            Found::Train(train) => {
+                leaving.tasks.clear();
+                return to_train(&app, participant.id, *train).map(Json);
+            }
+            Found::Discard(task, serial, reason) => {
+                leaving.tasks.clear();
+                metrics::counter!("tributary_updates_discarded_total", "reason" => reason.as_str()).increment(1);
+                return Ok(Json(CheckInReply::Discard { task, serial, reason }));
             }
             Found::Invited(invitation) => {
                 leaving.tasks.clear();
@@ -124,7 +139,16 @@ impl Drop for Leaving<'_> {
         let (participant, examples, now) = (self.participant, self.examples, self.app.now());
         for task in self.tasks.drain(..) {
             let gone =
-                CheckIn { participant, task, examples, checked_in_at: now, expires_at: now, loss: None, keys: None };
+                CheckIn {
+                participant,
+                task,
+                examples,
+                checked_in_at: now,
+                expires_at: now,
+                loss: None,
+                keys: None,
+                training: None,
+            };
             self.app.inbox.note(Fact::CheckIn(gone));
         }
     }
@@ -135,6 +159,10 @@ enum Found {
     Work(Box<Work>),
     /// The task it has data for is over.
     Over(TaskId),
+    /// It was told to train ahead of rounds.
+    Train(Box<Train>),
+    /// The finished update that it holds, of this task and training, is of no use.
+    Discard(TaskId, u32, DiscardReason),
     /// A round wants keys before it draws.
     Invited(Box<Invitation>),
     /// Nothing yet, in these tasks.
@@ -149,10 +177,19 @@ struct Work {
     place: Place,
     task: TaskRow,
     round: RoundRow,
-    base: federation::model_version::ModelVersion,
+    base: ModelVersion,
+    /// What the round aggregates, if it was trained ahead.
+    update: Option<Buffered>,
 }
 
-async fn look(app: &App, participant: ParticipantId, request: &CheckInRequest) -> Result<Found> {
+/// A training ahead of rounds.
+struct Train {
+    training: Training,
+    task: TaskRow,
+    base: ModelVersion,
+}
+
+async fn look(app: &App, participant: ParticipantId, request: &CheckInRequest, now: Timestamp) -> Result<Found> {
     let name = request.task.as_deref();
     let examples = request.examples;
     app.store
@@ -178,7 +215,15 @@ async fn look(app: &App, participant: ParticipantId, request: &CheckInRequest) -
                         suitable(tx.active_tasks().await?, row.as_ref(), examples)
                     }
                 };
-                let invitations = invitations(tx, &tasks, participant).await?;
+                let mut ready = Vec::with_capacity(tasks.len());
+                for task in &tasks {
+                    match trained_ahead(tx, task, participant, request, now).await? {
+                        Ok(may_join) => ready.push(may_join),
+                        Err(found) => return Ok(found),
+                    }
+                }
+                let joinable = tasks.iter().zip(ready).filter_map(|(task, may_join)| may_join.then_some(task));
+                let invitations = invitations(tx, joinable, participant).await?;
                 let awaited = invitations.iter().find(|invitation| has_keys_for(request, invitation)).cloned();
                 if let (None, Some(invitation)) = (&awaited, invitations.into_iter().next()) {
                     return Ok(Found::Invited(Box::new(invitation)));
@@ -190,21 +235,54 @@ async fn look(app: &App, participant: ParticipantId, request: &CheckInRequest) -
         .await
 }
 
+/// Whether the participant may join the task's next round, or what it is told instead: where participants train ahead, only
+/// those join who hold an update that is not too old.
+async fn trained_ahead(
+    tx: &mut (dyn Transaction + '_),
+    task: &TaskRow,
+    participant: ParticipantId,
+    request: &CheckInRequest,
+    now: Timestamp,
+) -> Result<std::result::Result<bool, Found>> {
+    let Some(ahead) = task.spec.ahead() else { return Ok(Ok(true)) };
+    let training = tx.training(task.id, participant).await?;
+    let claim = claim(request, task.id);
+    let discard = |reason| Ok(Err(Found::Discard(task.id, claim.map_or(0, |claim| claim.serial), reason)));
+    match (standing(training.as_ref(), claim, task.model_version, ahead.staleness, now), training) {
+        (Standing::Ready { .. }, _) => Ok(Ok(true)),
+        (Standing::Stale { .. }, _) => discard(DiscardReason::TooStale),
+        (Standing::Unknown, _) => discard(DiscardReason::Unknown),
+        (Standing::Training, Some(training)) => {
+            let base = tx.model_version(task.id, training.base_version).await?;
+            let base = base.ok_or_else(|| StoreError::Corrupt(format!("a training of task {} has no base", task.id)))?;
+            Ok(Err(Found::Train(Box::new(Train { training, task: task.clone(), base }))))
+        }
+        (Standing::Training | Standing::Free, _) => Ok(Ok(false)),
+    }
+}
+
+/// What the participant says of its training for this task.
+fn claim(request: &CheckInRequest, task: TaskId) -> Option<Claim> {
+    let report = request.training.filter(|report| report.task == task)?;
+    Some(Claim { serial: report.serial, is_ready: report.ready })
+}
+
 async fn work(tx: &mut (dyn Transaction + '_), place: Place) -> Result<Option<Work>, StoreError> {
     let Some(task) = tx.task(place.round.task).await? else { return Ok(None) };
     let Some(round) = tx.round_attempt(place.round, place.attempt).await? else { return Ok(None) };
     let Some(base) = tx.model_version(task.id, round.round.base_version).await? else { return Ok(None) };
-    Ok(Some(Work { place, task, round, base }))
+    let update = tx.buffered(place.round, place.attempt, place.participant).await?;
+    Ok(Some(Work { place, task, round, base, update }))
 }
 
 /// The rounds of these tasks that take keys now: those with secure aggregation that have not drawn yet.
-async fn invitations(
+async fn invitations<'a>(
     tx: &mut (dyn Transaction + '_),
-    tasks: &[TaskRow],
+    tasks: impl Iterator<Item = &'a TaskRow> + Send,
     participant: ParticipantId,
 ) -> Result<Vec<Invitation>, StoreError> {
     let mut invitations = Vec::new();
-    for task in tasks.iter().filter(|task| task.spec.secure_aggregation.enabled) {
+    for task in tasks.filter(|task| task.spec.secure_aggregation.enabled) {
         let Some(row) = tx.round(next_round(task)).await? else { continue };
         let round = &row.round;
         if round.state != RoundState::Selecting {
@@ -285,7 +363,7 @@ async fn write(
     for task in tasks {
         let keys = keys.as_ref().filter(|(of, _)| of == task).map(|(_, keys)| keys.clone());
         let loss = request.loss.filter(|report| report.task == *task).map(|report| report.level);
-        let offer = Offer { examples: request.examples, loss };
+        let offer = Offer { examples: request.examples, loss, training: claim(request, *task) };
         if let Some(check_in) = app.desk.due(participant, *task, offer, keys, away, now) {
             app.inbox.submit(Fact::CheckIn(check_in.clone())).await.map_err(unwritten)?;
             app.desk.remember(check_in, now);
@@ -302,8 +380,7 @@ pub(super) fn unwritten(error: InboxError) -> Error {
 }
 
 fn assigned(app: &App, participant: ParticipantId, work: Work) -> Result<CheckInReply> {
-    let Work { place, task, round, base } = work;
-    let terms = TaskModel::new(&task.spec).map_err(|_| Error::fault("a task cannot work as it is stored"))?;
+    let Work { place, task, round, base, update } = work;
     // It was taken out of the queue when it was drawn; its next check-in must be written again.
     app.desk.forget(participant);
     if place.state == AssignmentState::Assigned {
@@ -316,17 +393,45 @@ fn assigned(app: &App, participant: ParticipantId, work: Work) -> Result<CheckIn
         // Training comes after the shares.
         deadline_at = deadline_at.plus(round.round.limits.collect.deadline());
     }
+    let Round { key, attempt, cohort, .. } = round.round;
+    let update = update.map(|update| HeldUpdate { serial: update.serial, version: update.base_version });
+    let when = When { number: key.number, attempt, cohort, deadline_at, now };
+    Ok(CheckInReply::Assigned(Box::new(Assignment { update, ..assignment(task, base, when)? })))
+}
+
+/// A training ahead of rounds, as the participant is told.
+fn to_train(app: &App, participant: ParticipantId, train: Train) -> Result<CheckInReply> {
+    let Train { training, task, base } = train;
+    app.desk.forget(participant);
+    let (number, cohort) = (next_round(&task).number, task.spec.round_limits().select.min);
+    let (attempt, deadline_at, now) = (training.serial, training.expires_at, app.now());
+    let when = When { number, attempt, cohort, deadline_at, now };
+    Ok(CheckInReply::Train(Box::new(assignment(task, base, when)?)))
+}
+
+/// Where and until when something is to be done.
+struct When {
+    number: u32,
+    attempt: u32,
+    cohort: u32,
+    deadline_at: Timestamp,
+    now: Timestamp,
+}
+
+fn assignment(task: TaskRow, base: ModelVersion, when: When) -> Result<Assignment> {
+    let When { number, attempt, cohort, deadline_at, now } = when;
+    let terms = TaskModel::new(&task.spec).map_err(|_| Error::fault("a task cannot work as it is stored"))?;
     let TaskModel { private, .. } = &terms;
     let privacy = private.as_ref().map(|private| private.terms(base.clip.unwrap_or(private.initial_clip())));
     let session = terms.session_in(base.clip).map(|config| SessionTerms::from(&*config));
     let encoding = terms.encoding().clone();
     let report_loss = task.spec.reports_utility();
     let TaskSpec { name, model, training, metrics, .. } = task.spec;
-    Ok(CheckInReply::Assigned(Box::new(Assignment {
+    Ok(Assignment {
         task: task.id,
         task_name: name,
-        round: place.round.number,
-        attempt: place.attempt,
+        round: number,
+        attempt,
         model,
         base: ModelRef { version: base.version, sha256: base.sha256, bytes: base.bytes },
         training,
@@ -335,8 +440,9 @@ fn assigned(app: &App, participant: ParticipantId, work: Work) -> Result<CheckIn
         privacy,
         secure_aggregation: session,
         report_loss,
-        cohort: round.round.cohort,
+        update: None,
+        cohort,
         deadline_at,
         remaining_ms: u64::try_from(deadline_at.since(now).as_millis()).unwrap_or(u64::MAX),
-    })))
+    })
 }

@@ -1,0 +1,79 @@
+//! Training ahead of rounds, read from rows: who trains, and whose finished updates may be aggregated.
+//!
+//! Requests and background work both judge it here, by `federation::training`.
+
+use std::collections::BTreeMap;
+
+use federation::id::ParticipantId;
+use federation::task::Ahead;
+use federation::time::Timestamp;
+use federation::training::{Standing, Training, standing};
+use store::entity::task::TaskRow;
+use store::entity::training::Buffered;
+use store::{StoreError, Transaction};
+
+/// Where everybody stands who has a training that is not over.
+pub(crate) struct Standings(BTreeMap<ParticipantId, (Training, Standing)>);
+
+impl Standings {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn read(
+        tx: &mut (dyn Transaction + '_),
+        task: &TaskRow,
+        ahead: &Ahead,
+        now: Timestamp,
+    ) -> Result<Self, StoreError> {
+        let open = tx.open_trainings(task.id, now).await?.into_iter();
+        let judge = |training: &Training, claim| standing(Some(training), claim, task.model_version, ahead.staleness, now);
+        Ok(Self(
+            open.map(|(training, claim)| (training.participant, (training, judge(&training, claim)))).collect(),
+        ))
+    }
+
+    /// Whether the participant may be told to train.
+    pub(crate) fn is_free(&self, participant: ParticipantId) -> bool {
+        self.0.get(&participant).is_none_or(|(_, standing)| *standing == Standing::Free)
+    }
+
+    /// The update that the participant holds, if it may be aggregated.
+    pub(crate) fn ready(&self, participant: ParticipantId) -> Option<Buffered> {
+        let (training, standing) = self.0.get(&participant)?;
+        let Training { serial, base_version, .. } = *training;
+        matches!(standing, Standing::Ready { .. }).then_some(Buffered { participant, serial, base_version })
+    }
+
+    /// Everybody who holds a finished update, of whatever age.
+    pub(crate) fn holders(&self) -> Vec<ParticipantId> {
+        let holds = |standing: &Standing| matches!(standing, Standing::Ready { .. } | Standing::Stale { .. });
+        self.0.values().filter(|(_, standing)| holds(standing)).map(|(training, _)| training.participant).collect()
+    }
+
+    /// Everybody who holds an update that is too old.
+    pub(crate) fn stale(&self) -> Vec<ParticipantId> {
+        let stale = self.0.values().filter(|(_, standing)| matches!(standing, Standing::Stale { .. }));
+        stale.map(|(training, _)| training.participant).collect()
+    }
+
+    /// How many updates may be aggregated.
+    pub(crate) fn ready_count(&self) -> u32 {
+        count(self.0.values().filter(|(_, standing)| matches!(standing, Standing::Ready { .. })))
+    }
+
+    /// How many participants train.
+    pub(crate) fn training_count(&self) -> u32 {
+        count(self.0.values().filter(|(_, standing)| *standing == Standing::Training))
+    }
+
+    /// When the first of those who train is not counted on any more.
+    pub(crate) fn first_lapse(&self) -> Option<Timestamp> {
+        let training = self.0.values().filter(|(_, standing)| *standing == Standing::Training);
+        training.map(|(training, _)| training.expires_at).min()
+    }
+}
+
+fn count(these: impl Iterator) -> u32 {
+    u32::try_from(these.count()).unwrap_or(u32::MAX)
+}

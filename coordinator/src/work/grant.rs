@@ -1,0 +1,97 @@
+//! Tells waiting participants to train ahead of rounds, as many at a time as the task allows.
+//!
+//! Who is told is drawn by the task's selector, as a cohort is; the version they start from is stored before they hear of it.
+
+use federation::cohort::{Candidate, History};
+use federation::id::ParticipantId;
+use federation::task::{Ahead, TaskStatus};
+use federation::time::Timestamp;
+use rand::SeedableRng as _;
+use rand_chacha::ChaCha20Rng;
+use store::entity::task::TaskRow;
+use store::{Transaction, WakeEvent};
+
+use super::lease::Lease;
+use super::situation::{Situation, next_round};
+use super::{Environment, StepError};
+use crate::ahead::Standings;
+
+/// Grants what places there are.
+pub(super) async fn grant(env: &Environment, lease: &mut Lease, situation: &Situation) -> Result<(), StepError> {
+    let now = env.clock.now();
+    let fresh_seed = env.random.bytes();
+    env.fail_point.reached("grant: before the rows")?;
+    let (holder, id) = (&*lease, situation.task.id);
+    let granted = env
+        .store
+        .transact("grant trainings", |tx| {
+            Box::pin(async move {
+                holder.confirm(tx, now).await?;
+                let granted = insert(tx, id, fresh_seed, now).await?;
+                holder.give_up(tx).await?;
+                Ok::<_, StepError>(granted)
+            })
+        })
+        .await?;
+    lease.note(false);
+    env.fail_point.reached("grant: after the rows")?;
+    if !granted.is_empty() {
+        tracing::info!(task = %id, participants = granted.len(), "told to train ahead");
+        metrics::counter!("tributary_trainings_granted_total").increment(granted.len() as u64);
+        env.store.wake().publish(WakeEvent::Assigned(granted.into()));
+    }
+    Ok(())
+}
+
+async fn insert(
+    tx: &mut dyn Transaction,
+    id: federation::id::TaskId,
+    fresh_seed: [u8; 32],
+    now: Timestamp,
+) -> Result<Vec<ParticipantId>, StepError> {
+    let Some(task) = tx.task(id).await? else { return Ok(Vec::new()) };
+    let Some(ahead) = task.spec.ahead() else { return Ok(Vec::new()) };
+    if task.status != TaskStatus::Active {
+        return Ok(Vec::new());
+    }
+    let standings = Standings::read(tx, &task, &ahead, now).await?;
+    let places = free_places(&standings, &ahead);
+    let candidates = waiting(tx, &task, &standings, now).await?;
+    let number = next_round(&task).number;
+    let seed = task.spec.selection.seed.map_or(fresh_seed, |seed| draw_seed(seed, now));
+    let rng = &mut ChaCha20Rng::from_seed(seed);
+    let history = History { round: number, utilities: Vec::new() };
+    let mut chosen = task.spec.selection.strategy.selector().select(&candidates, &history, places as usize, rng);
+    chosen.sort_unstable();
+    tx.grant_trainings(id, &chosen, task.model_version, now, now.plus(ahead.training_deadline)).await?;
+    tx.remove_check_ins(&chosen).await?;
+    Ok(chosen)
+}
+
+/// How many more may train at the same time.
+pub(super) fn free_places(standings: &Standings, ahead: &Ahead) -> u32 {
+    ahead.concurrency.saturating_sub(standings.training_count())
+}
+
+/// Who is there, meets the requirements and has nothing to do, in the order of names.
+pub(super) async fn waiting(
+    tx: &mut dyn Transaction,
+    task: &TaskRow,
+    standings: &Standings,
+    now: Timestamp,
+) -> Result<Vec<Candidate>, StepError> {
+    let number = next_round(task).number;
+    let mut candidates = tx.candidates(task.id, now).await?;
+    candidates.retain(|candidate| {
+        standings.is_free(candidate.participant) && task.spec.selection.require.check(candidate, number, now).is_ok()
+    });
+    Ok(candidates)
+}
+
+/// Another draw at each moment, the same in every process.
+fn draw_seed(seed: u64, now: Timestamp) -> [u8; 32] {
+    let mut key = *b"----------------tributary grants";
+    key[..8].copy_from_slice(&seed.to_le_bytes());
+    key[8..16].copy_from_slice(&now.0.to_le_bytes());
+    key
+}

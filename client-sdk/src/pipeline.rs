@@ -152,21 +152,40 @@ pub fn masked_input<'a>(
     encoder: Encoder<'_>,
     cover: Cover<'_>,
 ) -> Result<MaskedInput, PipelineError> {
+    masked_update(&update(received, trained, weight, metrics)?, encoder, cover)
+}
+
+/// The first half of [`masked_input`], **check and weigh**: for a participant that keeps its update for a later round.
+///
+/// # Errors
+/// [`PipelineError`]; nothing may be sent then.
+pub fn update<'a>(
+    received: &Parameters,
+    trained: &Parameters,
+    weight: impl Into<Weight<'a>>,
+    metrics: Vec<MetricValue>,
+) -> Result<Update, PipelineError> {
     check_finite(trained)?;
     let between =
         |examples| Update::between(received, trained, examples, metrics).map_err(|_| PipelineError::WrongLayout);
-    let update = match weight.into() {
-        Weight::Examples(examples) => between(examples)?,
-        Weight::Loss(rule, loss) => rule.contribution(loss, between(1)?)?,
-    };
+    match weight.into() {
+        Weight::Examples(examples) => between(examples),
+        Weight::Loss(rule, loss) => Ok(rule.contribution(loss, between(1)?)?),
+    }
+}
 
+/// The second half: **clip, quantize, add noise, mask, pack**.
+///
+/// # Errors
+/// [`PipelineError`]; nothing may be sent then.
+pub fn masked_update(update: &Update, encoder: Encoder<'_>, cover: Cover<'_>) -> Result<MaskedInput, PipelineError> {
     let (Encoded { upload, residual }, modulus_bits) = match encoder {
         // Scaled to the norm bound, compressed, multiplied by its capped weight, rounded to integers modulo 2^b.
         Encoder::Plain { codec, residual, seed, rounding } => {
-            (codec.encode(&update, residual, seed, rounding)?, codec.modulus_bits())
+            (codec.encode(update, residual, seed, rounding)?, codec.modulus_bits())
         }
         Encoder::Private(round, secrets) => {
-            let words = noised(&update, round, secrets)?;
+            let words = noised(update, round, secrets)?;
             (
                 Encoded { upload: Upload::Words(QuantizedUpdate { words }), residual: None },
                 round.codec.params().modulus_bits,

@@ -61,6 +61,7 @@ impl Device {
             identity: load(snapshot::IDENTITY),
             round: load(snapshot::ROUND),
             privacy: load(snapshot::PRIVACY),
+            update: load(snapshot::UPDATE),
         };
         let token = Some(Zeroizing::new("token".to_owned()));
         let (entropy, secrets) = ([self.processes; 32], secrets([self.processes; 32]));

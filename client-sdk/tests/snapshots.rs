@@ -33,7 +33,7 @@ fn record(name: &str) -> Zeroizing<Vec<u8>> {
 }
 
 fn machine(identity: &str, round: Option<&str>) -> Result<Machine, ParticipantError> {
-    let saved = Saved { identity: Some(record(identity)), round: round.map(record), privacy: None };
+    let saved = Saved { identity: Some(record(identity)), round: round.map(record), ..Saved::default() };
     Machine::new(in_the_clear(), None, &saved, || unreachable!("the key is in the record"), [0; 32], secrets([0; 32]))
 }
 
@@ -144,7 +144,8 @@ async fn on_a_full_disk_nothing_is_sent_that_could_not_be_kept() {
 fn of_version_3(privacy: Option<Vec<u8>>) -> Result<Machine, ParticipantError> {
     let record = |name: &str| Some(Zeroizing::new(std::fs::read(folder("v3").join(name)).unwrap()));
     let privacy = privacy.map(Zeroizing::new);
-    let saved = Saved { identity: record("identity.record"), round: record("round-done.record"), privacy };
+    let saved =
+        Saved { identity: record("identity.record"), round: record("round-done.record"), privacy, update: None };
     let fresh_key = || unreachable!("the key is in the record");
     Machine::new(in_the_clear(), None, &saved, fresh_key, [0; 32], secrets([0; 32]))
 }
@@ -201,7 +202,7 @@ fn of_session(state: &str) -> Request {
     let saved = Saved {
         identity: record("identity.record".into()),
         round: record(format!("round-{state}.record")),
-        privacy: None,
+        ..Saved::default()
     };
     let fresh_key = || unreachable!("the key is in the record");
     first_request(Machine::new(in_the_clear(), None, &saved, fresh_key, [0; 32], secrets([0; 32])).unwrap())
@@ -230,7 +231,7 @@ fn every_damage_to_a_session_is_found() {
             let saved = Saved {
                 identity: Some(Zeroizing::new(identity.clone())),
                 round: Some(Zeroizing::new(round.to_vec())),
-                privacy: None,
+                ..Saved::default()
             };
             let fresh_key = || unreachable!("the key is in the record");
             Machine::new(in_the_clear(), None, &saved, fresh_key, [0; 32], secrets([0; 32])).map(|_| ())

@@ -27,10 +27,9 @@ impl Standings {
         now: Timestamp,
     ) -> Result<Self, StoreError> {
         let open = tx.open_trainings(task.id, now).await?.into_iter();
-        let judge = |training: &Training, claim| standing(Some(training), claim, task.model_version, ahead.staleness, now);
-        Ok(Self(
-            open.map(|(training, claim)| (training.participant, (training, judge(&training, claim)))).collect(),
-        ))
+        let judge =
+            |training: &Training, claim| standing(Some(training), claim, task.model_version, ahead.staleness, now);
+        Ok(Self(open.map(|(training, claim)| (training.participant, (training, judge(&training, claim)))).collect()))
     }
 
     /// Whether the participant may be told to train.
@@ -67,9 +66,10 @@ impl Standings {
         count(self.0.values().filter(|(_, standing)| *standing == Standing::Training))
     }
 
-    /// When the first of those who train is not counted on any more.
+    /// When the first of those who train is not counted on any more, or one who gave up may be told to train again.
     pub(crate) fn first_lapse(&self) -> Option<Timestamp> {
-        let training = self.0.values().filter(|(_, standing)| *standing == Standing::Training);
+        let lapses = |standing| matches!(standing, Standing::Training | Standing::Resting);
+        let training = self.0.values().filter(|(_, standing)| lapses(*standing));
         training.map(|(training, _)| training.expires_at).min()
     }
 }

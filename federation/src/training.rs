@@ -40,6 +40,9 @@ pub enum Standing {
     Free,
     /// It trains.
     Training,
+    /// It has given up a training from the newest version: it is told to train again once there is a newer one, or the time for
+    /// that training is over, as one that fails in a round is drawn again in the next.
+    Resting,
     /// It holds an update that may be aggregated.
     Ready {
         /// Versions published since its training began.
@@ -72,6 +75,7 @@ pub fn standing(
             match (claim_of(&training), claims_update) {
                 (true, true) if staleness <= bound.max => Standing::Ready { staleness },
                 (true, true) => Standing::Stale { staleness },
+                (true, false) if staleness == 0 && now < training.expires_at => Standing::Resting,
                 (true, false) => Standing::Free,
                 (false, true) => Standing::Unknown,
                 // A participant that is told to train and was restarted says nothing; it is told again.
@@ -138,7 +142,9 @@ mod tests {
     fn who_says_nothing_trains_until_nobody_counts_on_it() {
         assert_eq!(judge(training(), None, 7), Standing::Training);
         assert_eq!(judge(training(), Some((2, false)), 7), Standing::Training, "that was the training before");
-        assert_eq!(judge(training(), Some((3, false)), 7), Standing::Free, "it gave up");
+        assert_eq!(judge(training(), Some((3, false)), 6), Standing::Free, "it gave up");
+        assert_eq!(judge(training(), Some((3, false)), 5), Standing::Resting, "just now");
+        assert_eq!(judge(Training { expires_at: NOW, ..training() }, Some((3, false)), 5), Standing::Free);
         assert_eq!(judge(training(), None, 8), Standing::Free, "what it makes is of no use");
         assert_eq!(judge(Training { expires_at: NOW, ..training() }, None, 5), Standing::Free);
         assert_eq!(judge(Training { is_over: true, ..training() }, None, 5), Standing::Free);

@@ -141,6 +141,7 @@ impl Device {
             identity: record(snapshot::IDENTITY),
             round: record(snapshot::ROUND),
             privacy: record(snapshot::PRIVACY),
+            update: record(snapshot::UPDATE),
         };
         let mut entropy = [0; 32];
         stream(terms.seed, Purpose::Entropy, about, self.lives).fill_bytes(&mut entropy);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use learning::analytics::{Analysis, AnalyticsError, AnalyticsState, MAX_STATE_BYTES};
-use learning::{CheckpointError, Layout, Parameters, TensorSpec};
+use learning::{CheckpointError, Layout, Parameters, TensorSpec, Update};
 use wire::participant::Assignment;
 
 use super::work::PlanError;
@@ -14,6 +14,10 @@ pub(super) enum Base {
     Model(Parameters),
     /// What an analysis knows so far.
     State(Box<AnalyticsState>),
+    /// None is needed: the update was trained ahead of the round, and is in the journal.
+    Held,
+    /// That update.
+    Update(Box<Update>),
 }
 
 /// Why the file is not what it should be.

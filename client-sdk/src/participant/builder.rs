@@ -248,6 +248,7 @@ impl Builder {
             identity: load(snapshot::IDENTITY)?,
             round: load(snapshot::ROUND)?,
             privacy: load(snapshot::PRIVACY)?,
+            update: load(snapshot::UPDATE)?,
         };
         let mut entropy = [0; 32];
         SystemRandom::new().fill(&mut entropy).map_err(|_| BuildError::Randomness)?;

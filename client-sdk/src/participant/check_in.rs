@@ -7,11 +7,13 @@ use secure_agg::rejection::Refusal;
 use wire::participant::{AbandonReason, Assignment, CheckInReply, CheckInRequest};
 use wire::problem::ProblemType;
 
+use super::base::Base;
 use super::core::{Attempts, Core, Ended};
 use super::error::{ParticipantError, problem_of};
 use super::event::{Event, Outcome};
 use super::fetch::Fetch;
 use super::machine::{Action, Request, State};
+use super::recall::Recall;
 use super::session::{Session, SessionError};
 use super::share::Share;
 use super::work::Plan;
@@ -34,13 +36,16 @@ impl CheckIn {
             let wait_ms = u64::try_from(core.settings.wait.as_millis()).unwrap_or(u64::MAX);
             let (task, examples) = (core.settings.task.clone(), core.examples);
             let keys = core.session.as_ref().and_then(Session::keys);
-            Action::Send(Request::CheckIn(CheckInRequest { task, examples, wait_ms, keys, loss: core.loss }))
+            let (loss, training) = (core.loss, core.ahead.report());
+            Action::Send(Request::CheckIn(CheckInRequest { task, examples, wait_ms, keys, loss, training }))
         })
     }
 
     pub(super) fn checked_in(self, core: &mut Core, result: Result<CheckInReply, TransportError>, now: Now) -> State {
         let error = match result {
             Ok(CheckInReply::Assigned(assignment)) => return self.assigned(core, assignment, now),
+            Ok(CheckInReply::Train(assignment)) => return self.train_ahead(core, assignment, now),
+            Ok(CheckInReply::Discard { task, serial, reason }) => return self.discard(core, task, serial, reason, now),
             Ok(CheckInReply::Invited(invitation)) => return self.invited(core, *invitation, now),
             Ok(CheckInReply::ComeBack { after_ms }) => {
                 let come_back = Duration::from_millis(after_ms).min(LONGEST_AWAY);
@@ -100,6 +105,11 @@ impl CheckIn {
                 return core.give_up(place, AbandonReason::Refused, None);
             }
         };
+        if plan.wanted().is_some_and(|wanted| !core.ahead.holds(wanted)) {
+            let error = "the round wants an update that this device does not hold".to_owned();
+            core.events.push(Event::TrainingFailed { place, error });
+            return core.give_up(place, AbandonReason::TrainingFailed, None);
+        }
         if let Err(refusal) = core.account.check(place, plan.private()) {
             return core.refuse(place, &refusal.into(), None);
         }
@@ -108,6 +118,7 @@ impl CheckIn {
         let plan = Arc::new(plan);
         match session {
             Some(session) => Share::enter(core, plan, deadline, session),
+            None if plan.wanted().is_some() => Recall::enter(core, plan, deadline, Base::Held, None),
             None => State::Fetch(Fetch::new(plan, deadline, None)),
         }
     }

@@ -9,9 +9,10 @@ use wire::{ParticipantId, RoundKey};
 use zeroize::Zeroizing;
 
 use super::abandon::Abandon;
+use super::ahead::Ahead;
 use super::check_in::CheckIn;
 use super::error::{ParticipantError, problem_of};
-use super::event::Event;
+use super::event::{Event, Outcome};
 use super::exchange::Left;
 use super::machine::{Action, Record, Request, Settings, State};
 use super::persist::Persist;
@@ -51,6 +52,8 @@ pub(super) struct Core {
     pub(super) account: Account,
     /// The last invitation that was declined: told once.
     pub(super) declined: Option<Place>,
+    /// Trainings ahead of rounds.
+    pub(super) ahead: Ahead,
     /// How the last training went, for a task that asked. Kept in memory alone: after a restart none is told until the next.
     pub(super) loss: Option<LossReport>,
     /// Not before, on the clock that never jumps: a calendar that does must not make a participant renew all the time.
@@ -179,6 +182,10 @@ impl Core {
 
     /// The round went on without this participant.
     pub(super) fn round_over(&mut self, place: Place, reason: &str, at_home: Option<AtHome>) -> State {
+        if self.ahead.end(place) {
+            self.events.push(Event::RoundOver { place, reason: reason.to_owned() });
+            return State::CheckIn(CheckIn::default());
+        }
         self.ended = Some((place, Ended::Answered));
         self.events.push(Event::RoundOver { place, reason: reason.to_owned() });
         self.leave_behind(place, at_home, State::CheckIn(CheckIn::default()))
@@ -186,6 +193,14 @@ impl Core {
 
     /// Tells the coordinator not to wait for us.
     pub(super) fn give_up(&mut self, place: Place, reason: AbandonReason, at_home: Option<AtHome>) -> State {
+        if self.ahead.end(place) {
+            // Told with the next check-in.
+            self.events.push(Event::Abandoned { place, reason });
+            return match self.stopping {
+                true => State::Finished(Ok(Outcome::Stopped)),
+                false => State::CheckIn(CheckIn::default()),
+            };
+        }
         self.ended = Some((place, Ended::GivenUp(reason)));
         self.events.push(Event::Abandoned { place, reason });
         self.leave_behind(place, at_home, State::Abandon(Abandon::new(place, reason)))

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use learning::MetricValue;
-use wire::participant::AbandonReason;
+use wire::participant::{AbandonReason, DiscardReason};
 use wire::{Digest, ParticipantId, TaskId};
 
 use crate::transport::Place;
@@ -41,6 +41,26 @@ pub enum Event {
         remaining: Duration,
         /// Whether the update will be masked; otherwise the coordinator can read it.
         is_secure: bool,
+    },
+    /// It is to train now, ahead of any round, and to keep the update.
+    ToTrain {
+        /// The round that may take the update first; as attempt, which training it is.
+        place: Place,
+        /// The version to start from.
+        version: u32,
+        /// Until nobody counts on it any more.
+        remaining: Duration,
+        /// Whether the update will be masked; otherwise the coordinator can read it.
+        is_secure: bool,
+    },
+    /// The update that was trained ahead of rounds was thrown away: no round takes it any more.
+    Discarded {
+        /// Of which task.
+        task: TaskId,
+        /// Which training's.
+        serial: u32,
+        /// Why.
+        reason: DiscardReason,
     },
     /// Shares of this participant's mask seeds were dealt to the cohort.
     Shared {

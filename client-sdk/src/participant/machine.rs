@@ -19,6 +19,7 @@ use wire::{Digest, ParticipantId, TaskId};
 use zeroize::Zeroizing;
 
 use super::abandon::Abandon;
+use super::ahead::Ahead;
 use super::check_in::CheckIn;
 use super::complain::Complain;
 use super::confirm::Confirm;
@@ -243,6 +244,8 @@ pub struct Saved {
     pub round: Option<Zeroizing<Vec<u8>>>,
     /// The record [`super::snapshot::PRIVACY`].
     pub privacy: Option<Zeroizing<Vec<u8>>>,
+    /// The record [`super::snapshot::UPDATE`].
+    pub update: Option<Zeroizing<Vec<u8>>>,
 }
 
 /// A participant without I/O.
@@ -300,6 +303,7 @@ impl Machine {
         }
         let charges = round.as_ref().map_or(0, |record| record.charges);
         let account = snapshot::restore(saved.privacy.as_deref().map(Vec::as_slice), charges, settings.privacy)?;
+        let ahead = Ahead::restore(saved.update.as_deref().map(Vec::as_slice))?;
         let (round, released) = round.map(|record| (record.state, record.released)).unzip();
         let mut core = Core {
             settings,
@@ -315,6 +319,7 @@ impl Machine {
             released: released.unwrap_or_default(),
             account,
             declined: None,
+            ahead,
             loss: None,
             next_renewal: Duration::ZERO,
             rng: ChaCha20Rng::from_seed(entropy),

@@ -7,6 +7,7 @@ use learning::Residual;
 use secure_agg::client::Masking;
 use zeroize::Zeroizing;
 
+use super::ahead;
 use super::base::Base;
 use super::core::Core;
 use super::machine::{Action, State};
@@ -33,6 +34,8 @@ enum Step {
     Personal,
     /// Has them, if there are any, and waits for what the codec left out.
     Residual(Option<PersonalTensors>),
+    /// Has that, if there is any, and waits for the update that was trained ahead.
+    Update(Option<Residual>),
 }
 
 impl Recall {
@@ -45,7 +48,9 @@ impl Recall {
         masks: Option<(Session, Box<Masking>)>,
     ) -> State {
         let state = Self { plan, deadline, received, masks, step: Step::Personal };
-        if state.plan.is_personal() { State::Recall(state) } else { state.recalled(core, None) }
+        // With an update that was trained ahead, what is personal was trained, too.
+        let trains = state.plan.wanted().is_none();
+        if trains && state.plan.is_personal() { State::Recall(state) } else { state.recalled(core, None) }
     }
 
     pub(super) fn action(&self) -> Action {
@@ -56,6 +61,7 @@ impl Recall {
         match self.step {
             Step::Personal => snapshot::personal(self.plan.place.task),
             Step::Residual(_) => snapshot::residual(self.plan.place.task),
+            Step::Update(_) => snapshot::UPDATE.to_owned(),
         }
     }
 
@@ -73,8 +79,15 @@ impl Recall {
                 Err(error) => State::Finished(Err(JournalError::corrupt(&name, error).into())),
             },
             Step::Residual(_) => match record.map(|record| self.plan.residual(record)).transpose() {
-                Ok(residual) => self.train(core, residual),
+                Ok(residual) => self.remembered(core, residual),
                 Err(error) => State::Finished(Err(JournalError::corrupt(&name, error).into())),
+            },
+            Step::Update(residual) => match ahead::recall(&self.plan, record) {
+                Ok(update) => {
+                    let received = Base::Update(Box::new(update));
+                    Self { received, step: Step::Residual(None), ..self }.train(core, residual)
+                }
+                Err(error) => State::Finished(Err(error.into())),
             },
         }
     }
@@ -82,13 +95,21 @@ impl Recall {
     /// The personal tensors are there.
     fn recalled(self, core: &mut Core, personal: Option<PersonalTensors>) -> State {
         let state = Self { step: Step::Residual(personal), ..self };
-        if state.plan.keeps_residual() { State::Recall(state) } else { state.train(core, None) }
+        if state.plan.keeps_residual() { State::Recall(state) } else { state.remembered(core, None) }
+    }
+
+    /// So is what the codec left out.
+    fn remembered(self, core: &mut Core, residual: Option<Residual>) -> State {
+        if self.plan.wanted().is_none() {
+            return self.train(core, residual);
+        }
+        State::Recall(Self { step: Step::Update(residual), ..self })
     }
 
     fn train(self, core: &mut Core, residual: Option<Residual>) -> State {
         let personal = match self.step {
             Step::Residual(personal) => personal,
-            Step::Personal => None,
+            Step::Personal | Step::Update(_) => None,
         };
         let name = core.identity.as_ref().map_or("", |identity| &identity.certified.name);
         let seeds = match core.settings.seed {

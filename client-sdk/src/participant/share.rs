@@ -8,7 +8,9 @@ use secure_agg::client::Client;
 use secure_agg::rejection::Refusal;
 use wire::participant::{Announcement, Answer};
 
+use super::base::Base;
 use super::core::{Core, persist};
+use super::delivery::AwaitDelivery;
 use super::event::Event;
 use super::exchange::{Ask, Heard, Say};
 use super::fetch::Fetch;
@@ -79,6 +81,9 @@ impl Share {
         let Step::Deal(say) = step else { return State::Share(Self { plan, deadline, session, step }) };
         match say.heard(core, result, now) {
             // The others deal meanwhile.
+            Heard::Well(()) if plan.wanted().is_some() => {
+                State::AwaitDelivery(AwaitDelivery::new(plan, deadline, Base::Held, session))
+            }
             Heard::Well(()) => State::Fetch(Fetch::new(plan, deadline, Some(session))),
             Heard::Again(say) => State::Share(Self { plan, deadline, session, step: Step::Deal(say) }),
             Heard::Left(left) => core.left(plan.place, left, None),

@@ -6,7 +6,8 @@
 //!
 //! A record carries the lowest version that can be understood: an SDK that is older says so instead of taking it for damaged.
 //! Version 1 has identities, updates without masks and rounds that are done; version 2 has sessions of secure aggregation;
-//! version 3 has ledgers of privacy; version 4 has updates whose codec left something out; version 5 has devices' own models.
+//! version 3 has ledgers of privacy; version 4 has updates whose codec left something out; version 5 has devices' own models;
+//! version 6 has updates that were trained ahead of rounds.
 
 use std::sync::Arc;
 
@@ -19,11 +20,13 @@ use crate::journal::JournalError;
 use crate::pipeline::sha256;
 
 mod at_home;
+mod held;
 mod own;
 mod privacy;
 mod round;
 
 pub(super) use at_home::AtHome;
+pub(super) use held::{Held, HeldRecord, encode_nothing_held};
 pub(crate) use own::{OwnRecord, encode_own};
 pub(super) use privacy::{encode_account, restore};
 pub(super) use round::{Beside, Pending, RoundRecord, RoundState, encode_done, encode_session};
@@ -33,12 +36,15 @@ pub const IDENTITY: &str = "identity";
 /// Name of the record of the round: keys of a session, the update that may be on its way, or that it is done.
 pub const ROUND: &str = "round";
 
+/// Name of the record of an update that was trained ahead of rounds.
+pub const UPDATE: &str = "update";
+
 /// Name of the record of what was spent on privacy.
 pub const PRIVACY: &str = "privacy";
 
 const MAGIC: &[u8; 16] = b"tributary record";
 /// The newest version that is read and written.
-const VERSION: u16 = 5;
+const VERSION: u16 = 6;
 /// Records without sessions.
 const PLAIN: u16 = 1;
 /// Records with a session.
@@ -49,6 +55,8 @@ const LEDGER: u16 = 3;
 const RESIDUAL: u16 = 4;
 /// Own models, and rounds with one.
 const OWN: u16 = 5;
+/// Updates that wait to be aggregated.
+const HELD: u16 = 6;
 const MAX_HEADER_BYTES: usize = 1 << 20;
 
 /// Name of the record of a task's personal tensors.

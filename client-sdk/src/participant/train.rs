@@ -10,13 +10,14 @@ use wire::task::TRAINING_LOSS;
 use wire::{CoarseLoss, TaskId};
 use zeroize::Zeroizing;
 
+use super::ahead;
 use super::core::{Core, Uncharged, persist};
 use super::event::Event;
 use super::machine::{Action, State};
 use super::session::Session;
 use super::snapshot::{self, AtHome, Pending};
 use super::upload::Sending;
-use super::work::{Contribution, Plan, Work, WorkError};
+use super::work::{Contribution, Made, Plan, Work, WorkError};
 use crate::journal::JournalError;
 use crate::personalize::PersonalTensors;
 use crate::pipeline::{MaskedInput, PipelineError};
@@ -38,11 +39,23 @@ impl Train {
 
     pub(super) fn trained(self, core: &mut Core, result: Result<Contribution, WorkError>) -> State {
         let place = self.plan.place;
-        let contribution = match result {
+        let Contribution { made, personal, own, evaluated, trained, examples } = match result {
             Ok(contribution) => contribution,
             Err(error) => return failed(core, &self.plan, &error),
         };
-        if self.session.is_some() && contribution.input.signed.is_none() {
+        let at_home = match self.at_home(personal.as_ref(), own.as_ref()) {
+            Ok(at_home) => at_home,
+            Err(error) => return State::Finished(Err(error.into())),
+        };
+        let input = match made {
+            Made::Input(input) => input,
+            Made::Update(update) => {
+                core.events.push(Event::Evaluated { place, metrics: evaluated });
+                core.events.push(Event::Trained { place, metrics: trained, examples });
+                return ahead::keep(core, &self.plan, &update, at_home);
+            }
+        };
+        if self.session.is_some() && input.signed.is_none() {
             return failed(core, &self.plan, &WorkError::NotMasked);
         }
         // Before the update is kept, let alone sent: from here on it counts.
@@ -54,19 +67,36 @@ impl Train {
         // What an epsilon promises does not cover a loss: a private task that asks for one is not told.
         let asks = self.plan.assignment.report_loss && self.plan.assignment.privacy.is_none();
         if asks && (self.session.is_none() || core.settings.security.tell_loss) {
-            core.loss = loss_report(place.task, &contribution.trained);
+            core.loss = loss_report(place.task, &trained);
         }
-        match self.pending(&contribution) {
-            Ok((pending, signed)) => {
-                let Contribution { evaluated, trained, examples, .. } = contribution;
-                core.events.push(Event::Evaluated { place, metrics: evaluated });
-                core.events.push(Event::Trained { place, metrics: trained, examples });
-                let records = core.pending_record(&pending);
-                let records = records.map(|records| charged.into_iter().chain(records).collect());
-                persist(records, State::Upload(Sending::new(pending, signed)))
-            }
-            Err(error) => State::Finished(Err(error.into())),
+        // Otherwise they were told when it was trained.
+        if self.plan.wanted().is_none() {
+            core.events.push(Event::Evaluated { place, metrics: evaluated });
+            core.events.push(Event::Trained { place, metrics: trained, examples });
         }
+        // An update that was trained ahead is forgotten before an input made of it can be sent.
+        let (let_go, at_home) = match self.plan.wanted().map(|_| core.ahead.let_go()).transpose() {
+            Ok(Some(let_go)) => let_go,
+            Ok(None) => (None, at_home),
+            Err(error) => return State::Finished(Err(error.into())),
+        };
+        let (pending, signed) = self.pending(&input, at_home);
+        let records = core.pending_record(&pending);
+        let records = records.map(|records| charged.into_iter().chain(let_go).chain(records).collect());
+        persist(records, State::Upload(Sending::new(pending, signed)))
+    }
+
+    /// What stays on the device of the same training.
+    fn at_home(
+        &self,
+        personal: Option<&PersonalTensors>,
+        own: Option<&PersonalTensors>,
+    ) -> Result<AtHome, JournalError> {
+        let name = snapshot::personal(self.plan.place.task);
+        let personal = personal.map(|personal| personal.to_record()).transpose();
+        let personal = personal.map_err(|error| JournalError::corrupt(&name, error))?;
+        let own = own.map(|own| self.own(own)).transpose()?;
+        Ok(AtHome { personal, own, residual: None })
     }
 
     /// The record of the device's own model.
@@ -77,18 +107,15 @@ impl Train {
     }
 
     /// What is kept, and what is sent beside the body.
-    fn pending(self, contribution: &Contribution) -> Result<(Pending, Option<Bytes>), JournalError> {
+    fn pending(self, input: &MaskedInput, at_home: AtHome) -> (Pending, Option<Bytes>) {
         let place = self.plan.place;
-        let personal = contribution.personal.as_ref().map(|personal| personal.to_record()).transpose();
-        let personal = personal.map_err(|error| JournalError::corrupt(&snapshot::personal(place.task), error))?;
-        let MaskedInput { body, sha256, signed, residual } = &contribution.input;
-        let own = contribution.own.as_ref().map(|own| self.own(own)).transpose()?;
-        let at_home = AtHome { personal, own, residual: residual.as_ref().map(|residual| residual.to_record()) };
+        let MaskedInput { body, sha256, signed, residual } = input;
+        let at_home = AtHome { residual: residual.as_ref().map(|residual| residual.to_record()), ..at_home };
         let (session, message) = match (self.session, signed) {
             (Some(session), Some(signed)) => (Some(session.advance(&signed.snapshot)), Some(signed.message.clone())),
             _ => (None, None),
         };
-        Ok((Pending { place, sha256: *sha256, body: body.clone(), at_home, session }, message))
+        (Pending { place, sha256: *sha256, body: body.clone(), at_home, session }, message)
     }
 }
 

@@ -8,19 +8,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use learning::analytics::{Analysis, AnalyticsState};
 use learning::compress::BadResidual;
+use learning::contribution::staleness::discount;
 use learning::parameters::LayoutError;
 use learning::{
-    AnalyticsError, CheckpointError, CodecError, CodecSpec, Fairness, FairnessError, InitError, Layout, MetricValue,
-    Parameters, QFfl, QuantizationParams, Residual, TensorSpec, checkpoint,
+    AnalyticsError, CheckpointError, CodecError, CodecSpec, Fairness, FairnessError, FixedClip, InitError, Layout,
+    MetricValue, Parameters, QFfl, QuantizationParams, Residual, TensorSpec, Update, checkpoint,
 };
 use rand::{CryptoRng, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
 use secure_agg::client::Masking;
-use wire::participant::{Assignment, SessionTerms, application_digest};
+use wire::participant::{Assignment, HeldUpdate, SessionTerms, application_digest};
 use wire::task::{Compression, below};
 use zeroize::Zeroizing;
 
 use super::base::{self, Base, BaseError};
+use super::snapshot::Held;
 use crate::identity::{IdentityError, SigningKey};
 use crate::personalize::{Local, LocalError, MethodError, PersonalTensors, Personalizer, Round};
 use crate::pipeline::{self, Cover, Encoder, MaskedInput, PipelineError, Weight};
@@ -67,6 +69,9 @@ pub enum PlanError {
     /// The terms of privacy promise nothing, or something that cannot be kept.
     #[error("the terms of privacy cannot be taken: {0}")]
     Privacy(#[from] TermsError),
+    /// What an update counts for that was trained ahead makes no sense, or the update is older than the task allows.
+    #[error("an update that was trained ahead cannot be taken: {0}")]
+    Staleness(&'static str),
     /// Updates cannot be weighed by loss.
     #[error("updates cannot be weighed by loss: {0}")]
     Fairness(#[from] FairnessError),
@@ -92,6 +97,10 @@ pub(super) struct Plan {
     codec: UpdateCodec,
     /// How loss weighs; none where examples do.
     fairness: Option<QFfl>,
+    /// The update is for a later round to take.
+    is_ahead: bool,
+    /// The update that was trained ahead of this round, and what it counts for.
+    wanted: Option<(Held, f64)>,
 }
 
 /// How an update becomes words.
@@ -185,7 +194,26 @@ impl Plan {
             return Err(PlanError::ModelBytes { claimed: assignment.base.bytes, most });
         }
         let place = Place { task: assignment.task, round: assignment.round, attempt: assignment.attempt };
-        Ok(Self { place, assignment, whole, personalizer, codec, fairness })
+        let wanted = wanted(&assignment)?;
+        Ok(Self { place, assignment, whole, personalizer, codec, fairness, is_ahead: false, wanted })
+    }
+
+    /// The same for a training whose update is kept for a later round.
+    pub(super) fn ahead(assignment: Box<Assignment>) -> Result<Self, PlanError> {
+        if assignment.encoding.staleness.is_none() {
+            return Err(PlanError::Staleness("the task does not say what one counts for"));
+        }
+        Ok(Self { is_ahead: true, ..Self::new(assignment)? })
+    }
+
+    /// The update that the round wants instead of a training.
+    pub(super) fn wanted(&self) -> Option<Held> {
+        self.wanted.map(|(held, _)| held)
+    }
+
+    /// The tensors that leave the device.
+    pub(super) fn shared(&self) -> &Arc<Layout> {
+        self.personalizer.as_ref().map_or(&self.whole, Personalizer::shared)
     }
 
     /// Reads the published part of the model, or the state of the analysis.
@@ -221,7 +249,7 @@ impl Plan {
 
     /// Whether the codec brings along what it left out before.
     pub(super) fn keeps_residual(&self) -> bool {
-        matches!(&self.codec, UpdateCodec::Plain(codec) if codec.keeps_residual())
+        !self.is_ahead && matches!(&self.codec, UpdateCodec::Plain(codec) if codec.keeps_residual())
     }
 
     /// What the codec left out of earlier updates.
@@ -238,6 +266,22 @@ impl Plan {
             None => Ok(personalizer.initial(&self.assignment.model)?),
         }
     }
+}
+
+/// The update that the round wants, and what it counts for: by the version that the round starts from.
+fn wanted(assignment: &Assignment) -> Result<Option<(Held, f64)>, PlanError> {
+    let rule = assignment.encoding.staleness;
+    if rule.is_some_and(|rule| !rule.is_sound()) {
+        return Err(PlanError::Staleness("the task's rule for old ones gives no weights above 0 and up to 1"));
+    }
+    let Some(HeldUpdate { serial, version }) = assignment.update else { return Ok(None) };
+    let rule = rule.ok_or(PlanError::Staleness("the task does not say what one counts for"))?;
+    let staleness = assignment.base.version.checked_sub(version);
+    let staleness = staleness.ok_or(PlanError::Staleness("it is newer than the round"))?;
+    if staleness > rule.max {
+        return Err(PlanError::Staleness("it is older than the task allows"));
+    }
+    Ok(Some((Held { task: assignment.task, serial, version }, rule.weight(staleness))))
 }
 
 fn layout(assignment: &Assignment) -> Result<Layout, LayoutError> {
@@ -381,13 +425,21 @@ pub struct Work {
 
 /// What comes out of it.
 pub struct Contribution {
-    pub(super) input: MaskedInput,
+    pub(super) made: Made,
     pub(super) personal: Option<PersonalTensors>,
     /// The device's own model.
     pub(super) own: Option<PersonalTensors>,
     pub(super) evaluated: Vec<(String, MetricValue)>,
     pub(super) trained: Vec<(String, MetricValue)>,
     pub(super) examples: u64,
+}
+
+/// What became of the update.
+pub(super) enum Made {
+    /// What is sent.
+    Input(MaskedInput),
+    /// It is kept, for a later round.
+    Update(Box<Update>),
 }
 
 impl Work {
@@ -420,9 +472,32 @@ impl Work {
         match (&self.plan.codec, &self.received) {
             (UpdateCodec::Sums(analysis), Base::State(state)) => self.add_up(analysis, state, trainer),
             (_, Base::Model(received)) => self.train(received, trainer),
+            (_, Base::Update(update)) => self.aggregate(update),
             // Plan and base come from one assignment.
-            (_, Base::State(_)) => Err(PipelineError::WrongLayout.into()),
+            (_, Base::State(_) | Base::Held) => Err(PipelineError::WrongLayout.into()),
         }
+    }
+
+    /// Whether it takes as long as training does.
+    #[must_use]
+    pub fn trains(&self) -> bool {
+        self.plan.wanted.is_none()
+    }
+
+    /// What was trained ahead, by its age.
+    fn aggregate(&self, update: &Update) -> Result<Contribution, WorkError> {
+        let bound = match &self.plan.codec {
+            UpdateCodec::Plain(codec) => codec.params().clip_norm,
+            #[expect(clippy::cast_possible_truncation, reason = "what it rounds up is clipped again")]
+            UpdateCodec::Private(round) => Some(round.clip as f32),
+            UpdateCodec::Sums(_) => None,
+        };
+        let mut update = update.clone();
+        let weight = self.plan.wanted.map_or(1.0, |(_, weight)| weight);
+        discount(&mut update, bound.and_then(|bound| FixedClip::new(bound).ok()), weight);
+        let made = Made::Input(self.masked(&update)?);
+        let examples = update.examples;
+        Ok(Contribution { made, personal: None, own: None, evaluated: Vec::new(), trained: Vec::new(), examples })
     }
 
     /// The device's part of an analysis.
@@ -436,7 +511,8 @@ impl Work {
         let values = analysis.contribution(state, &table)?;
         let input = self.covered(|cover| pipeline::masked_sums(&values, analysis.codec(), cover))?;
         let (evaluated, trained, examples) = (Vec::new(), Vec::new(), table.rows() as u64);
-        Ok(Contribution { input, personal: None, own: None, evaluated, trained, examples })
+        let made = Made::Input(input);
+        Ok(Contribution { made, personal: None, own: None, evaluated, trained, examples })
     }
 
     fn train(&self, received: &Parameters, trainer: &mut dyn Trainer) -> Result<Contribution, WorkError> {
@@ -460,17 +536,15 @@ impl Work {
             None => Weight::Examples(examples),
             Some(rule) => Weight::Loss(rule, loss(&evaluated)?),
         };
-        let input = self.masked_input(received, &shared, weight, metrics)?;
-        Ok(Contribution { input, personal, own, evaluated, trained, examples })
+        let update = pipeline::update(received, &shared, weight, metrics)?;
+        let made = match self.plan.is_ahead {
+            true => Made::Update(Box::new(update)),
+            false => Made::Input(self.masked(&update)?),
+        };
+        Ok(Contribution { made, personal, own, evaluated, trained, examples })
     }
 
-    fn masked_input(
-        &self,
-        received: &Parameters,
-        shared: &Parameters,
-        weight: Weight<'_>,
-        metrics: Vec<MetricValue>,
-    ) -> Result<MaskedInput, WorkError> {
+    fn masked(&self, update: &Update) -> Result<MaskedInput, WorkError> {
         let Assignment { encoding, round, attempt, .. } = &*self.plan.assignment;
         let seed = encoding.compression.as_ref().map_or([0; 32], |terms| terms.round_seed(*round, *attempt).0);
         let mut rng;
@@ -485,7 +559,7 @@ impl Work {
             }
             UpdateCodec::Sums(_) => return Err(PipelineError::WrongLayout.into()),
         };
-        self.covered(|cover| pipeline::masked_input(received, shared, weight, metrics, encoder, cover))
+        self.covered(|cover| pipeline::masked_update(update, encoder, cover))
     }
 
     /// Lets `send` have the masks of the round, if the task has secure aggregation. Once.

@@ -118,8 +118,12 @@ pub struct Device {
 
 fn start(index: usize, process: u8, journal: &MemoryJournal, settings: &Settings) -> Machine {
     let load = |name| journal.load(name).unwrap();
-    let saved =
-        Saved { identity: load(snapshot::IDENTITY), round: load(snapshot::ROUND), privacy: load(snapshot::PRIVACY) };
+    let saved = Saved {
+        identity: load(snapshot::IDENTITY),
+        round: load(snapshot::ROUND),
+        privacy: load(snapshot::PRIVACY),
+        update: load(snapshot::UPDATE),
+    };
     let token = Some(Zeroizing::new("token".to_owned()));
     let mut seed = [process; 32];
     seed[0] = index as u8;
@@ -244,6 +248,7 @@ impl Device {
             identity: load(snapshot::IDENTITY),
             round: load(snapshot::ROUND),
             privacy: load(snapshot::PRIVACY),
+            update: load(snapshot::UPDATE),
         };
         let fresh_key = || unreachable!("the key is in the record");
         Machine::new(self.settings.clone(), None, &saved, fresh_key, [0; 32], secrets([0; 32])).map(|_| ())

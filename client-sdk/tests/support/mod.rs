@@ -29,11 +29,11 @@ use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
 use ring::digest;
 use wire::participant::{
-    Announcement, Answer, Assignment, CheckInReply, CheckInRequest, Encoding, EnrollReply, EnrollRequest, ModelRef,
-    PrivacyTerms, Receipt, RenewRequest,
+    Announcement, Answer, Assignment, CheckInReply, CheckInRequest, DiscardReason, Encoding, EnrollReply,
+    EnrollRequest, HeldUpdate, ModelRef, PrivacyTerms, Receipt, RenewRequest, TrainingReport,
 };
 use wire::problem::{Problem, ProblemType};
-use wire::task::{Initial, ModelSpec, TensorDeclaration, TrainingPlan};
+use wire::task::{Initial, ModelSpec, Staleness, TensorDeclaration, TrainingPlan};
 use wire::{Digest, ParticipantId, TaskId, Timestamp};
 
 pub fn sha256(bytes: &[u8]) -> Digest {
@@ -138,6 +138,16 @@ pub struct World {
     pub keys: Vec<String>,
     pub ranges: Vec<usize>,
     pub renew_at: Option<Timestamp>,
+    /// Has participants train ahead of rounds.
+    pub ahead: bool,
+    /// The training that was given last, and the version it starts from.
+    pub training: Option<(u32, u32)>,
+    /// Versions that others publish before a finished update is aggregated, once.
+    pub meanwhile: u32,
+    /// Finished updates that are thrown away.
+    pub discards: u32,
+    /// What each check-in said of a training.
+    pub reports: Vec<Option<TrainingReport>>,
     /// Everything that was ever sent up, as it would be on the wire.
     pub wire: Vec<u8>,
 }
@@ -193,14 +203,49 @@ impl Coordinator {
                 analytics: None,
                 compression: None,
                 personalization: None,
+                staleness: None,
             },
             metrics: vec!["loss".into(), "train_loss".into()],
             privacy: world.privacy.clone(),
             secure_aggregation: None,
             report_loss: false,
+            update: None,
             cohort: 1,
             deadline_at: Timestamp(0),
             remaining_ms: 600_000,
+        }
+    }
+
+    /// What a participant is told instead of a place in a round, where it is to train ahead.
+    fn train_first(
+        world: &mut World,
+        report: Option<TrainingReport>,
+        assignment: &mut Assignment,
+    ) -> Option<CheckInReply> {
+        assignment.encoding.staleness = Some(Staleness { a: 1.0, p: 1.0, max: 3 });
+        let given = world.training.filter(|(serial, _)| report.is_none_or(|report| report.serial == *serial));
+        match (report, given) {
+            (Some(report), Some((serial, _))) if report.ready && world.discards > 0 => {
+                world.discards -= 1;
+                let reason = DiscardReason::TooStale;
+                Some(CheckInReply::Discard { task: report.task, serial, reason })
+            }
+            (Some(report), Some((serial, version))) if report.ready => {
+                world.rounds_done += std::mem::take(&mut world.meanwhile);
+                let staleness = assignment.encoding.staleness;
+                *assignment = Self::assignment(world);
+                assignment.encoding.staleness = staleness;
+                assignment.update = Some(HeldUpdate { serial, version });
+                None
+            }
+            (None, Some((serial, version))) if version == world.rounds_done => {
+                Some(CheckInReply::Train(Box::new(Assignment { attempt: serial, ..assignment.clone() })))
+            }
+            _ => {
+                let serial = world.training.map_or(1, |(serial, _)| serial + 1);
+                world.training = Some((serial, world.rounds_done));
+                Some(CheckInReply::Train(Box::new(Assignment { attempt: serial, ..assignment.clone() })))
+            }
         }
     }
 
@@ -271,6 +316,12 @@ impl Transport for Coordinator {
                 return Ok(CheckInReply::TaskOver { task: task() });
             }
             let mut assignment = Self::assignment(world);
+            if world.ahead {
+                world.reports.push(request.training);
+                if let Some(instead) = Self::train_first(world, request.training, &mut assignment) {
+                    return Ok(instead);
+                }
+            }
             world.tweak.iter().for_each(|tweak| tweak(&mut assignment));
             Ok(CheckInReply::Assigned(Box::new(assignment)))
         })

@@ -176,7 +176,16 @@ mod tests {
         let tally = Tally { pending: 10, ..Tally::default() };
         let failed = latest.as_ref().map(|row| &row.round).filter(|round| round.state == RoundState::Failed);
         let failures = failed.map(|round| Failures { count: round.attempt, last_at: round.state_since });
-        Situation { task: task(), latest, failures, tally, unfolded: 0, released: false, complained: false, ahead: None }
+        Situation {
+            task: task(),
+            latest,
+            failures,
+            tally,
+            unfolded: 0,
+            released: false,
+            complained: false,
+            ahead: None,
+        }
     }
 
     fn next(situation: &Situation, now: i64) -> Next {

@@ -115,11 +115,7 @@ pub(super) async fn publish_version(
 }
 
 /// Whoever waits with an update that this version made too old: it is called, to be told.
-async fn outdated(
-    tx: &mut dyn Transaction,
-    round: &Round,
-    now: Timestamp,
-) -> Result<Vec<ParticipantId>, StepError> {
+async fn outdated(tx: &mut dyn Transaction, round: &Round, now: Timestamp) -> Result<Vec<ParticipantId>, StepError> {
     let Some(task) = tx.task(round.key.task).await? else { return Ok(Vec::new()) };
     let Some(ahead) = task.spec.ahead() else { return Ok(Vec::new()) };
     Ok(Standings::read(tx, &task, &ahead, now).await?.stale())

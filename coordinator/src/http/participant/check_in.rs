@@ -138,8 +138,7 @@ impl Drop for Leaving<'_> {
         self.app.desk.forget(self.participant);
         let (participant, examples, now) = (self.participant, self.examples, self.app.now());
         for task in self.tasks.drain(..) {
-            let gone =
-                CheckIn {
+            let gone = CheckIn {
                 participant,
                 task,
                 examples,
@@ -254,10 +253,11 @@ async fn trained_ahead(
         (Standing::Unknown, _) => discard(DiscardReason::Unknown),
         (Standing::Training, Some(training)) => {
             let base = tx.model_version(task.id, training.base_version).await?;
-            let base = base.ok_or_else(|| StoreError::Corrupt(format!("a training of task {} has no base", task.id)))?;
+            let base =
+                base.ok_or_else(|| StoreError::Corrupt(format!("a training of task {} has no base", task.id)))?;
             Ok(Err(Found::Train(Box::new(Train { training, task: task.clone(), base }))))
         }
-        (Standing::Training | Standing::Free, _) => Ok(Ok(false)),
+        (Standing::Training | Standing::Resting | Standing::Free, _) => Ok(Ok(false)),
     }
 }
 

@@ -1,0 +1,156 @@
+//! Training ahead of rounds: a participant is told to train now, keeps the finished update in its journal, and says with its
+//! check-ins that it holds one. A round that wants it aggregates it without training; until a masked input was made of it, it
+//! is kept, and after that it is gone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use learning::{Parameters, Update, checkpoint};
+use wire::TaskId;
+use wire::participant::{Assignment, DiscardReason, TrainingReport};
+use zeroize::Zeroizing;
+
+use super::check_in::CheckIn;
+use super::core::{Core, persist};
+use super::event::Event;
+use super::fetch::Fetch;
+use super::machine::{Record, State};
+use super::session::SessionError;
+use super::snapshot::{self, AtHome, Held, HeldRecord};
+use super::work::Plan;
+use crate::clock::Now;
+use crate::journal::JournalError;
+use crate::transport::Place;
+
+/// What a participant knows of trainings ahead of rounds.
+#[derive(Default)]
+pub(super) struct Ahead {
+    /// The update that waits in the journal, and what stays at home of the same training.
+    held: Option<(Held, AtHome)>,
+    /// The last training of which there is no update: it failed, was given up, or its update was sent or thrown away.
+    gone: Option<(TaskId, u32)>,
+    /// The training that is under way.
+    under_way: Option<Place>,
+}
+
+impl Ahead {
+    /// As the journal has it.
+    pub(super) fn restore(record: Option<&[u8]>) -> Result<Self, JournalError> {
+        let record = record.map(HeldRecord::decode).transpose()?.flatten();
+        Ok(Self { held: record.map(|record| (record.held, record.at_home)), ..Self::default() })
+    }
+
+    /// What to check in with.
+    pub(super) fn report(&self) -> Option<TrainingReport> {
+        let held = self.held.as_ref().map(|(held, _)| *held);
+        let held = held.map(|Held { task, serial, .. }| TrainingReport { task, serial, ready: true });
+        held.or_else(|| self.gone.map(|(task, serial)| TrainingReport { task, serial, ready: false }))
+    }
+
+    /// Whether this update waits.
+    pub(super) fn holds(&self, held: Held) -> bool {
+        self.held.as_ref().is_some_and(|(own, _)| *own == held)
+    }
+
+    /// Whether this was a training, not a round: it is over then, without an update.
+    pub(super) fn end(&mut self, place: Place) -> bool {
+        let is_training = self.under_way.take_if(|under_way| *under_way == place).is_some();
+        if is_training {
+            self.gone = Some((place.task, place.attempt));
+        }
+        is_training
+    }
+
+    /// Forgets the update: what has to be written before anything is done with it that cannot be done twice, and what stays at
+    /// home.
+    pub(super) fn let_go(&mut self) -> Result<(Option<Record>, AtHome), JournalError> {
+        let Some((held, at_home)) = self.held.take() else { return Ok((None, AtHome::NOTHING)) };
+        self.gone = Some((held.task, held.serial));
+        let bytes = snapshot::encode_nothing_held()?;
+        Ok((Some(Record { name: snapshot::UPDATE.to_owned(), bytes }), at_home))
+    }
+}
+
+impl CheckIn {
+    /// Told to train now.
+    pub(super) fn train_ahead(self, core: &mut Core, assignment: Box<Assignment>, now: Now) -> State {
+        let place = Place { task: assignment.task, round: assignment.round, attempt: assignment.attempt };
+        let remaining = Duration::from_millis(assignment.remaining_ms);
+        let (version, is_secure) = (assignment.base.version, assignment.secure_aggregation.is_some());
+        core.events.push(Event::ToTrain { place, version, remaining, is_secure });
+        match plan(core, assignment) {
+            Ok(plan) => {
+                core.ahead.under_way = Some(place);
+                core.ahead.gone = None;
+                let deadline = now.elapsed.saturating_add(remaining);
+                State::Fetch(Fetch::new(Arc::new(plan), deadline, None))
+            }
+            Err(reason) => {
+                core.ahead.gone = Some((place.task, place.attempt));
+                core.events.push(Event::Refused { place, reason: reason.clone() });
+                let attempts = self.attempts.again(core, now, "train ahead of a round", &reason, None);
+                State::CheckIn(Self { attempts })
+            }
+        }
+    }
+
+    /// Told that the update is of no use any more.
+    pub(super) fn discard(self, core: &mut Core, task: TaskId, serial: u32, reason: DiscardReason, now: Now) -> State {
+        if core.ahead.held.as_ref().is_none_or(|(held, _)| (held.task, held.serial) != (task, serial)) {
+            let attempts = self.attempts.again(core, now, "check in", &"another update was to be thrown away", None);
+            return State::CheckIn(Self { attempts });
+        }
+        core.events.push(Event::Discarded { task, serial, reason });
+        match core.ahead.let_go() {
+            // What was trained at home holds all the same. If it dies in between, all of this is repeated.
+            Ok((record, at_home)) => {
+                let records = at_home.records(task).chain(record).collect();
+                persist(Ok(records), State::CheckIn(Self::default()))
+            }
+            Err(error) => State::Finished(Err(error.into())),
+        }
+    }
+}
+
+/// What is refused in a round is not trained for.
+fn plan(core: &Core, assignment: Box<Assignment>) -> Result<Plan, String> {
+    if assignment.secure_aggregation.is_none() && core.settings.security.required {
+        return Err(SessionError::Uncovered.to_string());
+    }
+    let plan = Plan::ahead(assignment).map_err(|error| error.to_string())?;
+    core.account.check(plan.place, plan.private()).map_err(|refusal| refusal.to_string())?;
+    Ok(plan)
+}
+
+/// Keeps a finished update, and what stays at home of the same training.
+pub(super) fn keep(core: &mut Core, plan: &Plan, update: &Update, at_home: AtHome) -> State {
+    let place = plan.place;
+    let held = Held { task: place.task, serial: place.attempt, version: plan.assignment.base.version };
+    core.ahead.under_way = None;
+    match record(plan, held, update, at_home) {
+        Ok((record, at_home)) => {
+            core.ahead.held = Some((held, at_home));
+            persist(Ok(vec![record]), State::CheckIn(CheckIn::default()))
+        }
+        Err(error) => State::Finished(Err(error.into())),
+    }
+}
+
+fn record(plan: &Plan, held: Held, update: &Update, at_home: AtHome) -> Result<(Record, AtHome), JournalError> {
+    let corrupt = |error: &dyn std::fmt::Display| JournalError::corrupt(snapshot::UPDATE, error);
+    let delta = Parameters::new(Arc::clone(plan.shared()), update.delta.clone()).map_err(|error| corrupt(&error))?;
+    let delta = Zeroizing::new(checkpoint::write(&delta).map_err(|error| corrupt(&error))?);
+    let record = HeldRecord { held, examples: update.examples, metrics: update.metrics.clone(), delta, at_home };
+    let bytes = record.encode()?;
+    Ok((Record { name: snapshot::UPDATE.to_owned(), bytes }, record.at_home))
+}
+
+/// The update that a round wants, from its record.
+pub(super) fn recall(plan: &Plan, record: Option<&[u8]>) -> Result<Update, JournalError> {
+    let corrupt = |error: &dyn std::fmt::Display| JournalError::corrupt(snapshot::UPDATE, error);
+    let found = record.map(HeldRecord::decode).transpose()?.flatten();
+    let found = found.filter(|found| Some(found.held) == plan.wanted());
+    let found = found.ok_or_else(|| corrupt(&"the update that was held is not in it"))?;
+    let delta = checkpoint::read(&found.delta, plan.shared()).map_err(|error| corrupt(&error))?;
+    Ok(Update { delta: delta.values().to_vec(), examples: found.examples, metrics: found.metrics })
+}

@@ -1,0 +1,107 @@
+//! The record of an update that was trained ahead of rounds and waits to be aggregated; or that there is none.
+//!
+//! An update is in this record until a masked input is made of it, and never after: the record is emptied before that input
+//! is kept. So it is never in two sums, whenever the process dies. What stays at
+//! home of the same training rides along, and takes effect with it.
+
+use learning::MetricValue;
+use serde::{Deserialize, Serialize};
+use wire::TaskId;
+use zeroize::Zeroizing;
+
+use super::at_home::Lengths;
+use super::{AtHome, HELD, UPDATE, decode, encode};
+use crate::journal::JournalError;
+
+/// Which update waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::participant) struct Held {
+    /// Of which task.
+    pub(in crate::participant) task: TaskId,
+    /// Which training made it.
+    pub(in crate::participant) serial: u32,
+    /// The version it started from.
+    pub(in crate::participant) version: u32,
+}
+
+/// The update itself.
+pub(in crate::participant) struct HeldRecord {
+    pub(in crate::participant) held: Held,
+    pub(in crate::participant) examples: u64,
+    pub(in crate::participant) metrics: Vec<MetricValue>,
+    /// What training changed: a safetensors file.
+    pub(in crate::participant) delta: Zeroizing<Vec<u8>>,
+    /// What stays at home of the same training.
+    pub(in crate::participant) at_home: AtHome,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    update: Option<UpdateHeader>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct UpdateHeader {
+    #[serde(flatten)]
+    held: Held,
+    examples: u64,
+    metrics: Vec<MetricValue>,
+    delta_bytes: usize,
+    #[serde(flatten)]
+    at_home: Lengths,
+}
+
+impl HeldRecord {
+    pub(in crate::participant) fn encode(&self) -> Result<Zeroizing<Vec<u8>>, JournalError> {
+        let Self { held, examples, ref metrics, ref delta, ref at_home } = *self;
+        let (metrics, delta_bytes, lengths) = (metrics.clone(), delta.len(), at_home.lengths());
+        let update = UpdateHeader { held, examples, metrics, delta_bytes, at_home: lengths };
+        let [personal, residual, own] = at_home.parts();
+        encode(UPDATE, HELD, &Header { update: Some(update) }, &[delta, personal, residual, own])
+    }
+
+    /// None if nothing waits.
+    pub(in crate::participant) fn decode(record: &[u8]) -> Result<Option<Self>, JournalError> {
+        let (Header { update }, mut parts) = decode(UPDATE, record)?;
+        let update = match update {
+            Some(UpdateHeader { held, examples, metrics, delta_bytes, at_home }) => {
+                let delta = parts.secret(delta_bytes)?;
+                Some(Self { held, examples, metrics, delta, at_home: AtHome::read(&mut parts, at_home)? })
+            }
+            None => None,
+        };
+        parts.end()?;
+        Ok(update)
+    }
+}
+
+/// Nothing waits.
+pub(in crate::participant) fn encode_nothing_held() -> Result<Zeroizing<Vec<u8>>, JournalError> {
+    encode(UPDATE, HELD, &Header { update: None }, &[])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_update_comes_back_and_every_damage_is_found() {
+        let task = "00000000-0000-0000-0000-000000000001".parse().unwrap();
+        let held = Held { task, serial: 3, version: 9 };
+        let metrics = vec![MetricValue { value: 0.1, count: 3 }];
+        let at_home = AtHome { personal: Some(Zeroizing::new(b"head".to_vec())), ..AtHome::NOTHING };
+        let delta = Zeroizing::new(b"what training changed".to_vec());
+        let record = HeldRecord { held, examples: 60, metrics: metrics.clone(), delta, at_home }.encode().unwrap();
+        let back = HeldRecord::decode(&record).unwrap().unwrap();
+        assert_eq!((back.held, back.examples, back.metrics), (held, 60, metrics));
+        assert_eq!(back.delta.as_slice(), b"what training changed");
+        assert_eq!(back.at_home.personal.unwrap().as_slice(), b"head");
+        assert!(HeldRecord::decode(&encode_nothing_held().unwrap()).unwrap().is_none());
+        for position in 0..record.len() {
+            let mut damaged = record.to_vec();
+            damaged[position] ^= 1;
+            assert!(HeldRecord::decode(&damaged).is_err(), "bit flipped at {position}");
+            assert!(HeldRecord::decode(&record[..position]).is_err(), "cut at {position}");
+        }
+    }
+}

@@ -4,6 +4,8 @@
 
 mod support;
 
+#[path = "secure/ahead.rs"]
+mod ahead;
 #[path = "secure/complaints.rs"]
 mod complaints;
 #[path = "secure/excused.rs"]

@@ -7,6 +7,8 @@
 #[expect(dead_code, reason = "shared with the tests of faults, which use the rest")]
 mod world;
 
+#[path = "work/ahead.rs"]
+mod ahead;
 #[path = "work/analysis.rs"]
 mod analysis;
 #[path = "work/close_phase.rs"]

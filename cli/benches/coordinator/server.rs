@@ -134,7 +134,14 @@ pub(crate) struct Device {
 
 impl Device {
     pub(crate) async fn check_in(&self, wait_ms: u64) -> Outcome<CheckInReply> {
-        let request = CheckInRequest { task: Some("bench".to_owned()), examples: 100, wait_ms, keys: None, loss: None, training: None };
+        let request = CheckInRequest {
+            task: Some("bench".to_owned()),
+            examples: 100,
+            wait_ms,
+            keys: None,
+            loss: None,
+            training: None,
+        };
         Ok(self.transport.check_in(&request).await?)
     }
 

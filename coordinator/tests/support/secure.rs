@@ -71,6 +71,8 @@ pub(crate) struct Member {
     /// What its newest keys are for.
     pub(crate) invitation: Option<Invitation>,
     pub(crate) place: Option<Assignment>,
+    /// What it says of a training ahead of rounds.
+    pub(crate) training: Value,
     /// The body it sent.
     pub(crate) masked: Vec<u8>,
     /// What is under the masks.
@@ -123,6 +125,7 @@ impl Member {
             snapshots: Vec::new(),
             invitation: None,
             place: None,
+            training: Value::Null,
             masked: Vec::new(),
             words: Vec::new(),
             plain: Vec::new(),
@@ -152,7 +155,7 @@ impl Member {
     }
 
     pub(crate) async fn check_in_with(&self, t: &TestCoordinator, keys: &Value) -> Reply {
-        let body = json!({ "task": "secure", "examples": 10, "wait_ms": 0, "keys": keys });
+        let body = json!({ "task": "secure", "examples": 10, "wait_ms": 0, "keys": keys, "training": self.training });
         t.post(&self.who, route::CHECK_IN, &body).await
     }
 

@@ -8,8 +8,8 @@ use federation::cohort::Cohort;
 use federation::task::{PrivacyMechanism, PrivacySpec};
 use ring::digest::{Context, SHA256};
 use wire::task::{
-    AggregationSpec, ModelSpec, RoundsSpec, SecureAggregationSpec, SelectionSpec, ServerOptimizer, TaskSpec,
-    TrainingPlan,
+    AggregationSpec, ModelSpec, RoundsSpec, ScheduleSpec, SecureAggregationSpec, SelectionSpec, ServerOptimizer,
+    TaskSpec, TrainingPlan,
 };
 
 use super::codec::CodecArg;
@@ -143,6 +143,7 @@ impl TaskInput<'_> {
             },
             selection,
             personalization: self.way.map(|way| way.method),
+            schedule: ScheduleSpec::default(),
             aggregation: AggregationSpec {
                 optimizer: self.optimizer,
                 clip_range: clip_range(self.data.data),

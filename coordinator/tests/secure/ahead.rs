@@ -1,0 +1,243 @@
+//! Training ahead of rounds under secure aggregation: a full buffer is a round like any other, and nobody's update is fresher
+//! than what the coordinator told it to train from.
+
+use federation::round::{FailureReason, RoundState};
+use serde_json::{Value, json};
+use wire::participant::{Assignment, CheckInReply, DiscardReason, HeldUpdate};
+use wire::task::{Mode, Staleness};
+
+use crate::support::secure::{Member, World};
+
+/// Five participants of whom four train at a time; three updates make a round.
+async fn buffered(schedule: Value) -> World {
+    World::with(5, |spec| {
+        spec["schedule"] = schedule;
+        spec["selection"]["cohort"]["count"] = json!(3);
+        spec["rounds"]["count"] = json!(5);
+    })
+    .await
+}
+
+fn four_at_a_time() -> Value {
+    json!({ "mode": "buffered", "concurrency": 4, "max_staleness": 1, "staleness_p": 1.0 })
+}
+
+async fn told_to_train(member: &Member, world: &World) -> Assignment {
+    match member.check_in(&world.t).await {
+        CheckInReply::Train(assignment) => *assignment,
+        other => panic!("it is not told to train: {other:?}"),
+    }
+}
+
+async fn waits(member: &Member, world: &World) {
+    let reply = member.check_in(&world.t).await;
+    assert!(matches!(reply, CheckInReply::ComeBack { .. }), "{reply:?}");
+}
+
+/// Says what it has of a training.
+fn says(world: &mut World, at: usize, serial: u32, ready: bool) {
+    world.members[at].training = json!({ "task": world.task, "serial": serial, "ready": ready });
+}
+
+/// Everybody checks in, and whoever is told to trains; says who and which training.
+async fn grant(world: &World) -> Vec<(usize, u32)> {
+    for member in &world.members {
+        member.check_in(&world.t).await;
+    }
+    world.t.work().await;
+    let mut told = Vec::new();
+    for (at, member) in world.members.iter().enumerate() {
+        if let CheckInReply::Train(assignment) = member.check_in(&world.t).await {
+            told.push((at, assignment.attempt));
+        }
+    }
+    told
+}
+
+/// These finish their trainings, and the round they fill runs through.
+async fn aggregate(world: &mut World, number: u32, finished: &[(usize, u32)]) {
+    for &(at, serial) in finished {
+        says(world, at, serial, true);
+        waits(&world.members[at], world).await;
+    }
+    world.t.work().await;
+    assert_eq!(world.state(number).await, RoundState::Selecting);
+    for &(at, _) in finished {
+        world.members[at].join(&world.t).await;
+    }
+    world.t.work().await;
+    let drawn = |at: usize| finished.iter().any(|(member, _)| *member == at);
+    world.assign(drawn).await;
+    for &(at, serial) in finished {
+        says(world, at, serial, false);
+    }
+    for phase in [RoundState::Sharing, RoundState::Collecting, RoundState::Confirming, RoundState::Unmasking] {
+        assert_eq!(world.state(number).await, phase);
+        world.act(phase, drawn).await;
+    }
+    assert_eq!(world.state(number).await, RoundState::Completed);
+}
+
+#[tokio::test]
+async fn a_full_buffer_is_a_round_of_its_own_and_old_updates_join_the_next() {
+    let mut world = buffered(four_at_a_time()).await;
+    world.t.work().await;
+    assert_eq!(world.t.get(&world.t.viewer, "/v1/tasks/secure/rounds/1").await.status, 404, "nobody is ready");
+
+    let told = grant(&world).await;
+    assert_eq!(told.len(), 4, "as many as may train at a time");
+    let first = told_to_train(&world.members[told[0].0], &world).await;
+    assert_eq!((first.round, first.attempt, first.base.version, first.update), (1, 1, 0, None));
+    assert_eq!((first.cohort, first.remaining_ms), (3, 600_000));
+    assert!(first.secure_aggregation.is_some(), "it knows before it trains that it will be masked");
+    assert_eq!(first.encoding.staleness, Some(Staleness { a: 1.0, p: 1.0, max: 1 }));
+    let idle = (0..5).find(|at| told.iter().all(|(member, _)| member != at)).unwrap();
+
+    aggregate(&mut world, 1, &told[..3]).await;
+    let place = world.members[told[0].0].place.clone().unwrap();
+    assert_eq!((place.update, place.base.version), (Some(HeldUpdate { serial: 1, version: 0 }), 0));
+    assert_eq!(world.released(1).await, Some(world.plain(1, |at| told[..3].iter().any(|(member, _)| *member == at))));
+    let view = world.view(1).await.buffer.unwrap();
+    assert_eq!((view.mode, view.updates, view.max_staleness, view.mean_weight), (Mode::Buffered, 3, 0, 1.0));
+
+    // The fourth was still at it, and the fifth had taken the place of the first that was done.
+    let slow = told[3];
+    assert_eq!(told_to_train(&world.members[slow.0], &world).await.base.version, 0, "it is told the same again");
+    assert_eq!(told_to_train(&world.members[idle], &world).await.base.version, 0);
+    let again = grant(&world).await;
+    assert!(again.contains(&slow) && again.contains(&(idle, 1)) && again.len() == 4, "{again:?}");
+    let fresh: Vec<_> = again.iter().copied().filter(|told| *told != slow && told.0 != idle).collect();
+    for (at, serial) in &fresh {
+        assert_eq!(*serial, 2);
+        assert_eq!(told_to_train(&world.members[*at], &world).await.base.version, 1);
+    }
+    aggregate(&mut world, 2, &[slow, fresh[0], fresh[1]]).await;
+    let view = world.view(2).await.buffer.unwrap();
+    assert_eq!((view.oldest_version, view.newest_version, view.max_staleness), (0, 1, 1));
+    assert!(
+        (view.mean_staleness - 1.0 / 3.0).abs() < 1e-12 && (view.mean_weight - 2.5 / 3.0).abs() < 1e-12,
+        "{view:?}"
+    );
+}
+
+#[tokio::test]
+async fn no_claim_makes_an_update_fresher_and_none_is_taken_twice() {
+    let mut world = buffered(four_at_a_time()).await;
+    let told = grant(&world).await;
+    let slow = told[3];
+    let discard = async |world: &World, at: usize| match world.members[at].check_in(&world.t).await {
+        CheckInReply::Discard { serial, reason, .. } => (serial, reason),
+        other => panic!("{other:?}"),
+    };
+    for serial in [0, 2, 7] {
+        says(&mut world, slow.0, serial, true);
+        assert_eq!(discard(&world, slow.0).await, (serial, DiscardReason::Unknown));
+    }
+    world.members[slow.0].training = Value::Null;
+    aggregate(&mut world, 1, &told[..3]).await;
+    // In the sum already.
+    let (at, serial) = told[0];
+    says(&mut world, at, serial, true);
+    assert_eq!(discard(&world, at).await, (serial, DiscardReason::Unknown));
+    says(&mut world, at, serial, false);
+
+    let fresh: Vec<_> = grant(&world).await.into_iter().filter(|told| *told != slow).collect();
+    aggregate(&mut world, 2, &fresh).await;
+    // Two versions behind, where one is the most.
+    says(&mut world, slow.0, slow.1, true);
+    assert_eq!(discard(&world, slow.0).await, (slow.1, DiscardReason::TooStale));
+    says(&mut world, slow.0, slow.1, false);
+    let again = grant(&world).await;
+    assert!(again.contains(&(slow.0, slow.1 + 1)), "it trains again, from the newest version: {again:?}");
+}
+
+#[tokio::test]
+async fn places_are_free_again_when_a_training_is_given_up_or_nobody_counts_on_it() {
+    let mut world = buffered(json!({ "mode": "buffered", "concurrency": 1, "training_deadline_ms": 60_000 })).await;
+    let [(first, serial)] = grant(&world).await[..] else { panic!("one at a time") };
+    // The same participant rests until there is another version; another takes the place.
+    says(&mut world, first, serial, false);
+    waits(&world.members[first], &world).await;
+    let [(second, _)] = grant(&world).await[..] else { panic!("one at a time") };
+    assert_ne!(first, second);
+    world.t.advance(std::time::Duration::from_secs(59));
+    let [(still, _)] = grant(&world).await[..] else { panic!("one at a time") };
+    assert_eq!(still, second, "it is counted on");
+    world.t.advance(std::time::Duration::from_secs(1));
+    let [(third, _)] = grant(&world).await[..] else { panic!("one at a time") };
+    // Who comes late with a finished update is heard all the same.
+    if third != second {
+        says(&mut world, second, 1, true);
+        waits(&world.members[second], &world).await;
+    }
+}
+
+#[tokio::test]
+async fn a_period_takes_whatever_is_ready_when_it_is_over() {
+    let mut world = World::with(5, |spec| {
+        spec["schedule"] = json!({ "mode": "semi_sync", "period_ms": 300_000, "concurrency": 5 });
+        spec["selection"]["cohort"] = json!({ "fraction": 1.0 });
+        spec["rounds"]["select_min"] = json!(3);
+    })
+    .await;
+    let told = grant(&world).await;
+    assert_eq!(told.len(), 5);
+    for &(at, serial) in &told[..4] {
+        says(&mut world, at, serial, true);
+        waits(&world.members[at], &world).await;
+    }
+    world.t.work().await;
+    assert_eq!(world.t.get(&world.t.viewer, "/v1/tasks/secure/rounds/1").await.status, 404, "the period is not over");
+    world.t.advance(std::time::Duration::from_secs(300));
+    for &(at, _) in &told[..4] {
+        world.members[at].check_in(&world.t).await;
+    }
+    world.t.work().await;
+    assert_eq!(world.state(1).await, RoundState::Selecting);
+    for &(at, _) in &told[..3] {
+        world.members[at].join(&world.t).await;
+    }
+    world.t.work().await;
+    assert_eq!(world.state(1).await, RoundState::Selecting, "the fourth holds an update, too");
+    world.members[told[3].0].join(&world.t).await;
+    world.t.work().await;
+    assert_eq!((world.state(1).await, world.view(1).await.cohort), (RoundState::Sharing, 4));
+}
+
+#[tokio::test]
+async fn an_update_outlives_a_round_that_fails_before_it_was_sent() {
+    let mut world = buffered(four_at_a_time()).await;
+    let told = grant(&world).await;
+    for &(at, serial) in &told[..3] {
+        says(&mut world, at, serial, true);
+        waits(&world.members[at], &world).await;
+    }
+    world.t.work().await;
+    for &(at, _) in &told[..3] {
+        world.members[at].join(&world.t).await;
+    }
+    world.t.work().await;
+    assert_eq!(world.state(1).await, RoundState::Sharing);
+    world.time_out().await;
+    world.assert_failed(1, FailureReason::TooFewShares).await;
+    world.t.advance(std::time::Duration::from_secs(1));
+    for &(at, _) in &told[..3] {
+        waits(&world.members[at], &world).await;
+    }
+    world.t.work().await;
+    let view = world.view(1).await;
+    assert_eq!((view.state, view.attempt), (RoundState::Selecting, 2), "the same updates, once more");
+}
+
+#[tokio::test]
+async fn what_does_not_go_together_is_refused_at_creation() {
+    let world = World::new(3).await;
+    let mut spec = crate::support::secure::spec(4);
+    spec["name"] = json!("other");
+    spec["schedule"] = json!({ "mode": "buffered" });
+    spec["selection"]["strategy"] = json!({ "oort": {} });
+    let reply = world.t.post(&world.t.admin, "/v1/tasks", &json!({ "spec": spec })).await;
+    assert_eq!(reply.status, 422);
+    let text = String::from_utf8_lossy(&reply.body).into_owned();
+    assert!(text.contains("selection.strategy") && text.contains("trains one version together"), "{text}");
+}

@@ -231,7 +231,8 @@ fn what_is_too_old_is_thrown_away_and_trained_again() {
 /// Versions above the round's, older than the bound, without a rule or with one that makes updates grow.
 #[test]
 fn a_coordinator_cannot_make_an_update_count_for_more_or_have_another() {
-    let spoils: [(&str, fn(&mut Assignment)); 6] = [
+    type Spoil = fn(&mut Assignment);
+    let spoils: [(&str, Spoil); 6] = [
         ("newer than the round", |it| it.update.iter_mut().for_each(|update| update.version = it.base.version + 1)),
         ("older than the task allows", |it| {
             it.base.version += 9;

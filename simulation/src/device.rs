@@ -61,6 +61,8 @@ pub(crate) struct Device {
     /// At which of its coming steps in this round it vanishes.
     fate: Option<u64>,
     steps: u64,
+    /// When its last training ahead of rounds began, and when it was finished.
+    ahead: Option<(Moment, Option<Moment>)>,
     /// Updates that were accepted of it.
     pub(crate) updates: u32,
 }
@@ -114,6 +116,7 @@ impl Device {
             place: None,
             fate: None,
             steps: 0,
+            ahead: None,
             updates: 0,
         }
     }
@@ -207,21 +210,42 @@ impl Device {
     /// Follows it through its round.
     pub(crate) fn observe(&mut self, event: &Event, terms: &Terms, now: Moment) {
         match event {
-            Event::Assigned { place, .. } => {
-                self.place = Some((*place, now));
-                self.steps = 0;
-                let about = u64::from(place.round) << 32 | u64::from(place.attempt);
-                let rng = &mut stream(terms.seed, Purpose::Fate, self.index.into(), about);
-                let vanishes = uniform(rng) < self.profile.dropout;
-                let most = if terms.secure { STEPS.1 } else { STEPS.0 };
-                self.fate = vanishes.then(|| 1 + rng.next_u64() % most);
+            Event::ToTrain { place, .. } => {
+                self.ahead = Some((now, None));
+                self.draw_fate(*place, terms, now);
             }
+            Event::Trained { .. } => {
+                if let Some((_, finished)) = &mut self.ahead {
+                    *finished = Some(now);
+                }
+            }
+            // Training ahead and the round that takes the update are one participation, in which it vanishes once at most.
+            Event::Assigned { place, .. } if self.ahead.is_some() && self.place.is_some() => {
+                self.place = Some((*place, now));
+            }
+            Event::Assigned { place, .. } => self.draw_fate(*place, terms, now),
             Event::Abandoned { .. } | Event::RoundOver { .. } => {
                 self.place = None;
                 self.fate = None;
             }
             _ => {}
         }
+    }
+
+    fn draw_fate(&mut self, place: Place, terms: &Terms, now: Moment) {
+        self.place = Some((place, now));
+        self.steps = 0;
+        let about = u64::from(place.round) << 32 | u64::from(place.attempt);
+        let rng = &mut stream(terms.seed, Purpose::Fate, self.index.into(), about);
+        let vanishes = uniform(rng) < self.profile.dropout;
+        let most = if terms.secure { STEPS.1 } else { STEPS.0 };
+        self.fate = vanishes.then(|| 1 + rng.next_u64() % most);
+    }
+
+    /// Since when it worked on the update that was accepted now, and when it was done with that: from then on the update lay.
+    pub(crate) fn worked(&self, now: Moment) -> (Moment, Moment) {
+        let assigned = self.place.map_or(now, |(_, since)| since);
+        self.ahead.map_or((assigned, now), |(since, finished)| (since, finished.unwrap_or(now)))
     }
 
     /// It is about to do something in its round. If it vanishes instead: for how long.

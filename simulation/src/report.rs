@@ -66,6 +66,9 @@ pub struct RoundReport {
     pub phases: BTreeMap<&'static str, f64>,
     /// Participants drawn.
     pub cohort: u32,
+    /// How many versions the updates were behind on average, where devices train ahead of rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub staleness: Option<f64>,
     /// Updates accepted.
     pub reported: u32,
     /// Participants that dropped out.

@@ -223,6 +223,7 @@ impl Rounds {
             seconds: view.seconds,
             phases: view.phases.iter().filter(|phase| !phase.state.is_terminal()).map(phase).collect(),
             cohort: view.cohort,
+            staleness: view.buffer.as_ref().map(|buffer| buffer.mean_staleness),
             reported: view.reported,
             dropped: view.dropped,
             bytes_up: up - up_before,

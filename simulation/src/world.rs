@@ -271,8 +271,8 @@ impl World {
             Event::Trained { .. } => self.rounds.trained(),
             Event::Uploaded { place, .. } => {
                 device.updates += 1;
-                let assigned = device.place.map_or(now, |(_, since)| since);
-                self.rounds.reported((place.round, place.attempt), assigned, now);
+                let (assigned, done) = device.worked(now);
+                self.rounds.reported((place.round, place.attempt), assigned, done);
             }
             _ => {}
         }
@@ -310,6 +310,12 @@ impl World {
                 let arrives = now.plus(profile.upload(0));
                 self.queue.plan(arrives, Operation::Fetch { device: index, action: number, task, model });
                 None
+            }
+            // The update was trained ahead: what is left to do takes no time that would count.
+            Action::Train(work) if !work.trains() => {
+                let data = Arc::clone(&self.data);
+                self.compute(index, now, move || Input::Trained(train(&work, &*data, index)));
+                return Ok(());
             }
             Action::Train(work) => {
                 let ends = now.plus(profile.training(self.rounds.examples_of_a_training(device.examples)));

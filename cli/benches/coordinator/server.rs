@@ -155,8 +155,8 @@ impl Device {
                     tokio::time::sleep(std::time::Duration::from_millis(after_ms)).await;
                 }
                 CheckInReply::Assigned(work) => self.report(&work, &input).await?,
-                other @ CheckInReply::Invited(_) => {
-                    return Err(format!("the bench's task is in the clear, but {other:?}").into());
+                other @ (CheckInReply::Invited(_) | CheckInReply::Train(_) | CheckInReply::Discard { .. }) => {
+                    return Err(format!("the bench's task is in the clear and in step, but {other:?}").into());
                 }
             }
         }

@@ -30,6 +30,17 @@ fn the_answer_follows_from_the_flags_and_not_from_threads() {
 }
 
 #[test]
+fn devices_train_ahead_of_rounds_and_the_answer_still_follows_from_the_flags() {
+    for mode in [["--mode", "buffered"], ["--mode", "semi-sync"]] {
+        let first = simulate(&[&mode[..], &["--threads", "1"]].concat());
+        let data = first.data();
+        assert_eq!(data["rounds_completed"], 2, "{mode:?}: {data}");
+        assert!(data["rounds"][0]["staleness"].is_number(), "{mode:?}: {data}");
+        assert_eq!(first.stdout, simulate(&[&mode[..], &["--threads", "2"]].concat()).stdout, "{mode:?}");
+    }
+}
+
+#[test]
 fn people_see_a_row_for_each_round_and_a_summary() {
     let args = "simulate --population 30 --cohort 6 --rounds 2 --trace day --insecure-aggregation";
     let ran = run(&args.split(' ').collect::<Vec<_>>());
@@ -43,7 +54,9 @@ fn people_see_a_row_for_each_round_and_a_summary() {
 #[test]
 fn what_cannot_be_simulated_is_refused_with_what_can() {
     for (args, words) in [
-        (&["--mode", "buffered"][..], "use sync"),
+        (&["--mode", "whenever"][..], "semi-sync, buffered"),
+        (&["--concurrency", "5"], "does not go with"),
+        (&["--mode", "buffered", "--selector", "oort"], "selection.strategy"),
         (&["--selector", "dowsing"], "uniform"),
         (&["--trace", "never"], "always and day"),
         (&["--cohort", "50"], "above --population"),

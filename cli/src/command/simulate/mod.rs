@@ -18,10 +18,12 @@ use crate::trainer::cores;
 mod chart;
 mod devices;
 mod plan;
+mod schedule;
 mod table;
 
 use devices::DeviceArgs;
-use plan::{Mode, SimulatedData};
+use plan::SimulatedData;
+use schedule::ScheduleArgs;
 
 /// What to simulate.
 #[derive(clap::Args)]
@@ -29,7 +31,7 @@ pub(crate) struct Simulate {
     /// Devices that are enrolled
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     population: u32,
-    /// Updates that a round aims at
+    /// Updates that a round aims at; buffered, the size of the buffer
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     cohort: u32,
     /// Rounds to run
@@ -45,13 +47,13 @@ pub(crate) struct Simulate {
     /// How cohorts are drawn: a selector's name, or a table as in a task file, for example '{"oort":{}}'
     #[arg(long, default_value = "uniform")]
     selector: String,
-    /// How rounds follow each other
-    #[arg(long, default_value = "sync")]
-    mode: Mode,
-    /// Devices drawn beyond the cohort, as a part of it, because some will not report
-    #[arg(long, default_value_t = 0.3)]
-    over_selection: f64,
-    /// How long a round waits for updates, in virtual seconds
+    #[command(flatten)]
+    schedule: ScheduleArgs,
+    /// Devices drawn beyond the cohort, as a part of it, because some will not report [default: 0.3; 0 where devices train
+    /// ahead of rounds]
+    #[arg(long)]
+    over_selection: Option<f64>,
+    /// How long a device may train, and in mode sync how long a round waits for updates, in virtual seconds
     #[arg(long, default_value_t = 600, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(30..=2_592_000))]
     deadline: u64,
     /// Let the coordinator read every update: no secure aggregation
@@ -88,6 +90,7 @@ struct Answer<'a> {
     model: &'a str,
     secure_aggregation: bool,
     selection: &'a federation::task::SelectionSpec,
+    schedule: &'a federation::task::ScheduleSpec,
     devices: &'a simulation::DeviceModel,
     #[serde(flatten)]
     report: &'a Report,
@@ -138,6 +141,7 @@ impl Simulate {
             model: kind,
             secure_aggregation: task.secure_aggregation.enabled,
             selection: &task.selection,
+            schedule: &task.schedule,
             devices: &experiment.devices,
             report: &report,
         };

@@ -1,7 +1,6 @@
 //! What is simulated: the data, and the task that an operator would write for it.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use client_sdk::models::Architecture;
@@ -21,27 +20,6 @@ use crate::task_file;
 const TASK: &str = "simulation";
 /// How long a round waits for participants, and for its own work.
 const PATIENCE_MS: u64 = 24 * 3600 * 1000;
-
-/// How rounds follow each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
-    /// A round ends when it has its updates, or at its deadline; then the next one begins.
-    Sync,
-}
-
-impl FromStr for Mode {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "sync" => Ok(Self::Sync),
-            "semi-sync" | "buffered" => {
-                Err(format!("this coordinator runs synchronous rounds only; {text} is not there yet: use sync"))
-            }
-            other => Err(format!("there is no mode {other:?}; there is sync")),
-        }
-    }
-}
 
 /// Which data.
 #[derive(Clone, Debug, clap::Args)]
@@ -143,16 +121,17 @@ pub(super) fn task(
         select_deadline_ms: PATIENCE_MS,
         collect_min: None,
         collect_max: Some(simulate.cohort),
-        collect_deadline_ms: simulate.deadline * 1000,
+        collect_deadline_ms: simulate.schedule.collect_deadline_ms(simulate.deadline),
         aggregate_deadline_ms: PATIENCE_MS,
     };
     task.selection = SelectionSpec {
         cohort: Cohort::Count(simulate.cohort),
-        over_selection: simulate.over_selection,
+        over_selection: over_selection(simulate),
         strategy: strategy(&simulate.selector)?,
         seed: Some(simulate.seed),
         ..SelectionSpec::default()
     };
+    task.schedule = simulate.schedule.spec(drawn, simulate.deadline)?;
     task.aggregation.clip_range = demo::clip_range(simulate.data.data);
     task.aggregation.max_weight = demo::max_weight(most_examples, drawn);
     task.secure_aggregation.enabled = !simulate.insecure_aggregation;
@@ -163,19 +142,25 @@ pub(super) fn task(
 /// Devices drawn for a round.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, and is compared below")]
 fn drawn(simulate: &Simulate) -> Outcome<u32> {
-    if !(0.0..=10.0).contains(&simulate.over_selection) {
+    let over_selection = over_selection(simulate);
+    if !(0.0..=10.0).contains(&over_selection) {
         return Err(Failure::new(Exit::Usage, "--over-selection must be between 0 and 10"));
     }
     // As the coordinator rounds.
-    let drawn = (f64::from(simulate.cohort) * (1.0 + simulate.over_selection) - 1e-9).ceil() as u32;
+    let drawn = (f64::from(simulate.cohort) * (1.0 + over_selection) - 1e-9).ceil() as u32;
     if drawn > simulate.population {
         let detail = format!(
             "--cohort {} with --over-selection {} draws {drawn}, above --population {}",
-            simulate.cohort, simulate.over_selection, simulate.population
+            simulate.cohort, over_selection, simulate.population
         );
         return Err(Failure::new(Exit::Usage, detail));
     }
     Ok(drawn)
+}
+
+fn over_selection(simulate: &Simulate) -> f64 {
+    let usual = if simulate.schedule.trains_ahead() { 0.0 } else { 0.3 };
+    simulate.over_selection.unwrap_or(usual)
 }
 
 /// A selector of the coordinator's, by name or as a table.
@@ -196,10 +181,6 @@ mod tests {
 
     #[test]
     fn what_the_coordinator_does_not_have_is_refused_and_what_it_has_is_named() {
-        assert_eq!("sync".parse(), Ok(Mode::Sync));
-        for mode in ["semi-sync", "buffered", "async"] {
-            assert!(mode.parse::<Mode>().unwrap_err().contains("sync"));
-        }
         assert_eq!(strategy("uniform").unwrap(), Strategy::Uniform);
         let failure = strategy("dowsing").unwrap_err();
         assert_eq!(failure.exit, Exit::Usage);

@@ -134,7 +134,8 @@ pub(crate) struct Device {
 
 impl Device {
     pub(crate) async fn check_in(&self, wait_ms: u64) -> Outcome<CheckInReply> {
-        let request = CheckInRequest { task: Some("bench".to_owned()), examples: 100, wait_ms, keys: None, loss: None };
+        let (task, findings) = (Some("bench".to_owned()), Vec::new());
+        let request = CheckInRequest { task, examples: 100, wait_ms, keys: None, loss: None, findings };
         Ok(self.transport.check_in(&request).await?)
     }
 
@@ -148,8 +149,8 @@ impl Device {
                     tokio::time::sleep(std::time::Duration::from_millis(after_ms)).await;
                 }
                 CheckInReply::Assigned(work) => self.report(&work, &input).await?,
-                other @ CheckInReply::Invited(_) => {
-                    return Err(format!("the bench's task is in the clear, but {other:?}").into());
+                other @ (CheckInReply::Invited(_) | CheckInReply::Asked { .. }) => {
+                    return Err(format!("the bench's task is in the clear and for any device, but {other:?}").into());
                 }
             }
         }

@@ -14,6 +14,7 @@
 //! ```
 
 mod abandon;
+mod asked;
 mod base;
 mod builder;
 mod check_in;

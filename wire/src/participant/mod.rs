@@ -8,7 +8,9 @@ mod privacy;
 mod session;
 
 pub use assignment::{Assignment, CodecTerms, Encoding, ModelRef};
-pub use check_in::{AbandonReason, AbandonRequest, CheckInReply, CheckInRequest, LossReport};
+pub use check_in::{
+    AbandonReason, AbandonRequest, CheckInReply, CheckInRequest, Finding, LossReport, MAX_FINDINGS, Question,
+};
 pub use enroll::{EnrollReply, EnrollRequest, RenewRequest};
 pub use masked_input::Receipt;
 pub use privacy::{PrivacyTerms, rotation_seed};

@@ -91,3 +91,4 @@ pub use personalize::PersonalModel;
 pub use privacy::{PrivacyPolicy, PrivacySpent};
 pub use table_trainer::TableTrainer;
 pub use trainer::{Cancel, REACH, Trained, Trainer, TrainerError, TrainingJob};
+pub use wire::{Attribute, Attributes};

@@ -162,7 +162,8 @@ async fn read(stream: &mut (impl AsyncReadExt + Unpin), has_certificate: bool) -
 }
 
 fn check_in() -> CheckInRequest {
-    CheckInRequest { task: None, examples: 1, wait_ms: 0, keys: None, loss: None, training: None }
+    let (findings, training) = (Vec::new(), None);
+    CheckInRequest { task: None, examples: 1, wait_ms: 0, keys: None, loss: None, findings, training }
 }
 
 #[tokio::test]

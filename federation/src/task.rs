@@ -20,7 +20,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::cohort::{Cohort, Oort, PowerOfChoice, Requirements, RoundRobin, Selector, Stratified, Uniform, round_up};
+use crate::cohort::{
+    Cohort, Criterion, Oort, PowerOfChoice, Requirements, RoundRobin, Selector, Stratified, Uniform, round_up,
+};
 use crate::round::{PhaseLimits, RoundLimits, SecureLimits, UnknownName, names};
 pub use analytics::{Analytics, MAX_ANALYTICS_BYTES};
 pub use check::{Deployment, SpecError};
@@ -266,6 +268,9 @@ pub struct SelectionSpec {
     pub strategy: Strategy,
     /// What they must fulfil.
     pub require: Requirements,
+    /// What a device decides about itself: it answers yes or no, and why stays there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub on_device: Vec<Criterion>,
     /// Makes the draw repeatable, for experiments; without it the draw is random.
     pub seed: Option<u64>,
     /// Asks participants to tell their last training loss, coarsely ([`crate::cohort::CoarseLoss`]), with each check-in: what
@@ -282,6 +287,7 @@ impl Default for SelectionSpec {
             over_selection: 0.0,
             strategy: Strategy::Uniform,
             require: Requirements::default(),
+            on_device: Vec::new(),
             seed: None,
             report_utility: false,
         }

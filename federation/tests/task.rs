@@ -1,6 +1,6 @@
 //! Tasks: the file an operator writes, every mistake that is refused, and the limits that follow from it.
 
-use federation::cohort::{Cohort, Oort, PowerOfChoice, Quotas, Stratified};
+use federation::cohort::{Cohort, Criterion, Oort, PowerOfChoice, Quotas, Stratified};
 use federation::round::{PhaseLimits, RoundLimits, SecureLimits};
 use federation::task::{
     Better, Budget, Compression, Deployment, Draw, Fairness, GateSpec, Initial, MAX_COHORT, MAX_DEADLINE_MS, Over,
@@ -263,6 +263,11 @@ fn strategies_are_read_and_their_parameters_checked() {
     assert_eq!(read("{ oort = {} }"), Strategy::Oort(Oort::default()));
     assert_eq!(read("{ oort = { alpha = 1.0 } }"), Strategy::Oort(Oort { alpha: 1.0, ..Oort::default() }));
 
+    let memory =
+        |at_least, at_most| Criterion { attribute: "memory".into(), at_least, at_most, ..Criterion::default() };
+    refuses(&[], |t| t.selection.on_device = vec![memory(Some(4.0), None); 16]);
+    refuses(&["selection.on_device"], |t| t.selection.on_device = vec![memory(Some(4.0), None); 17]);
+    refuses(&["selection.on_device[1]"], |t| t.selection.on_device = vec![memory(None, Some(4.0)), memory(None, None)]);
     refuses(&["selection.strategy.stratified.label"], |t| t.selection.strategy = stratified(""));
     let reporting = |strategy| {
         move |t: &mut TaskSpec| {

@@ -140,6 +140,7 @@ impl Device {
             wait_ms,
             keys: None,
             loss: None,
+            findings: Vec::new(),
             training: None,
         };
         Ok(self.transport.check_in(&request).await?)
@@ -155,8 +156,13 @@ impl Device {
                     tokio::time::sleep(std::time::Duration::from_millis(after_ms)).await;
                 }
                 CheckInReply::Assigned(work) => self.report(&work, &input).await?,
-                other @ (CheckInReply::Invited(_) | CheckInReply::Train(_) | CheckInReply::Discard { .. }) => {
-                    return Err(format!("the bench's task is in the clear and in step, but {other:?}").into());
+                other @ (CheckInReply::Invited(_)
+                | CheckInReply::Asked { .. }
+                | CheckInReply::Train(_)
+                | CheckInReply::Discard { .. }) => {
+                    return Err(
+                        format!("the bench's task is in the clear, in step and for any device, but {other:?}").into()
+                    );
                 }
             }
         }

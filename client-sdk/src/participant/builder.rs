@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ring::rand::{SecureRandom, SystemRandom};
+use wire::Attributes;
 use zeroize::Zeroizing;
 
 use super::driver::{Participant, Slot};
@@ -71,6 +72,7 @@ pub struct Builder {
     journal: Option<Arc<dyn Journal>>,
     trainer: Option<Box<dyn Trainer>>,
     conditions: Box<dyn Conditions>,
+    attributes: Box<dyn Fn() -> Attributes + Send + Sync>,
     observer: Box<dyn Fn(&Event) + Send + Sync>,
     clock: Arc<dyn Clock>,
 }
@@ -88,6 +90,7 @@ impl Participant {
             journal: None,
             trainer: None,
             conditions: Box::new(Always),
+            attributes: Box::new(Attributes::new),
             observer: Box::new(|_| ()),
             clock: Arc::new(SystemClock::new()),
         }
@@ -155,6 +158,15 @@ impl Builder {
     #[must_use]
     pub fn conditions(mut self, conditions: impl Conditions + 'static) -> Self {
         self.conditions = Box::new(conditions);
+        self
+    }
+
+    /// What tasks may ask of this device (`selection.on_device`), for example its language or memory; `examples` is known. Must
+    /// return at once. The values never leave the device: all that is told is whether everything holds that a task asks for,
+    /// and an attribute that is not told here meets nothing. Default: none.
+    #[must_use]
+    pub fn attributes(mut self, attributes: impl Fn() -> Attributes + Send + Sync + 'static) -> Self {
+        self.attributes = Box::new(attributes);
         self
     }
 
@@ -260,6 +272,7 @@ impl Builder {
             journal,
             trainer: Arc::new(Mutex::new(trainer)),
             conditions: self.conditions,
+            attributes: self.attributes,
             observer: self.observer,
             clock: self.clock,
             running: Slot::default(),

@@ -36,8 +36,8 @@ impl CheckIn {
             let wait_ms = u64::try_from(core.settings.wait.as_millis()).unwrap_or(u64::MAX);
             let (task, examples) = (core.settings.task.clone(), core.examples);
             let keys = core.session.as_ref().and_then(Session::keys);
-            let (loss, training) = (core.loss, core.ahead.report());
-            Action::Send(Request::CheckIn(CheckInRequest { task, examples, wait_ms, keys, loss, training }))
+            let (loss, findings, training) = (core.loss, core.findings(), core.ahead.report());
+            Action::Send(Request::CheckIn(CheckInRequest { task, examples, wait_ms, keys, loss, findings, training }))
         })
     }
 
@@ -47,7 +47,9 @@ impl CheckIn {
             Ok(CheckInReply::Train(assignment)) => return self.train_ahead(core, assignment, now),
             Ok(CheckInReply::Discard { task, serial, reason }) => return self.discard(core, task, serial, reason, now),
             Ok(CheckInReply::Invited(invitation)) => return self.invited(core, *invitation, now),
+            Ok(CheckInReply::Asked { questions }) => return self.asked(core, questions, now),
             Ok(CheckInReply::ComeBack { after_ms }) => {
+                core.forget_questions_when_full();
                 let come_back = Duration::from_millis(after_ms).min(LONGEST_AWAY);
                 core.events.push(Event::CheckedIn { come_back });
                 let attempts = Attempts::not_before(now.elapsed.saturating_add(come_back));
@@ -98,6 +100,9 @@ impl CheckIn {
             Ok(session) => session,
             Err(error) => return core.refuse(place, &error, None),
         };
+        if core.is_ineligible(place.task) {
+            return core.give_up(place, AbandonReason::Conditions, None);
+        }
         let plan = match Plan::new(assignment) {
             Ok(plan) => plan,
             Err(error) => {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
-use wire::participant::{AbandonReason, LossReport};
-use wire::{ParticipantId, RoundKey};
+use wire::participant::{AbandonReason, LossReport, Question};
+use wire::{Attributes, ParticipantId, RoundKey};
 use zeroize::Zeroizing;
 
 use super::abandon::Abandon;
@@ -56,6 +56,10 @@ pub(super) struct Core {
     pub(super) ahead: Ahead,
     /// How the last training went, for a task that asked. Kept in memory alone: after a restart none is told until the next.
     pub(super) loss: Option<LossReport>,
+    /// What tasks want of devices, as far as they have asked; at most as many as can be told at once.
+    pub(super) questions: Vec<Question>,
+    /// What the app says of this device. Only whether it meets a task's criteria is ever told.
+    pub(super) attributes: Attributes,
     /// Not before, on the clock that never jumps: a calendar that does must not make a participant renew all the time.
     pub(super) next_renewal: Duration,
     /// For pauses, shuffling and rounding.

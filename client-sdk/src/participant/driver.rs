@@ -9,7 +9,7 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use wire::TaskId;
+use wire::{Attributes, TaskId};
 
 use super::error::ParticipantError;
 use super::event::{Event, Outcome};
@@ -52,6 +52,7 @@ pub struct Participant {
     pub(super) journal: Arc<dyn Journal>,
     pub(super) trainer: Arc<Mutex<Box<dyn Trainer>>>,
     pub(super) conditions: Box<dyn Conditions>,
+    pub(super) attributes: Box<dyn Fn() -> Attributes + Send + Sync>,
     pub(super) observer: Box<dyn Fn(&Event) + Send + Sync>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) running: Slot,
@@ -178,6 +179,7 @@ impl Participant {
             self.machine.set_examples(trainer.examples());
         }
         self.machine.set_readiness(self.conditions.ready());
+        self.machine.set_attributes((self.attributes)());
         let mut action = self.machine.poll(input, self.clock.now());
         if std::mem::take(&mut self.running.shutdown) {
             action = self.machine.poll(Input::Shutdown, self.clock.now());

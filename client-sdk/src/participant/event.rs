@@ -26,6 +26,13 @@ pub enum Event {
         /// When the coordinator wants to see us again.
         come_back: Duration,
     },
+    /// A task wanted to know whether this is a device for it, and is told.
+    Asked {
+        /// Which.
+        task: TaskId,
+        /// Whether it is. The coordinator learns no more.
+        eligible: bool,
+    },
     /// Keys were made for a round with secure aggregation whose cohort is about to be drawn.
     Invited {
         /// For which.

@@ -15,7 +15,7 @@ use secure_agg::client::Client;
 use wire::participant::{
     Announcement, Answer, CheckInReply, CheckInRequest, EnrollReply, EnrollRequest, ModelRef, Receipt, RenewRequest,
 };
-use wire::{Digest, ParticipantId, TaskId};
+use wire::{Attributes, Digest, ParticipantId, TaskId};
 use zeroize::Zeroizing;
 
 use super::abandon::Abandon;
@@ -321,6 +321,8 @@ impl Machine {
             declined: None,
             ahead,
             loss: None,
+            questions: Vec::new(),
+            attributes: Attributes::new(),
             next_renewal: Duration::ZERO,
             rng: ChaCha20Rng::from_seed(entropy),
             secrets,
@@ -348,6 +350,11 @@ impl Machine {
     /// Tells whether the app's conditions hold; asked for before each poll.
     pub fn set_readiness(&mut self, readiness: Readiness) {
         self.core.readiness = readiness;
+    }
+
+    /// Tells what the app says of its device; asked for before each poll.
+    pub fn set_attributes(&mut self, attributes: Attributes) {
+        self.core.attributes = attributes;
     }
 
     /// Tells how many training examples there are.

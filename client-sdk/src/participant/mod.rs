@@ -15,6 +15,7 @@
 
 mod abandon;
 mod ahead;
+mod asked;
 mod base;
 mod builder;
 mod check_in;

@@ -30,11 +30,11 @@ use rand_chacha::ChaCha20Rng;
 use ring::digest;
 use wire::participant::{
     Announcement, Answer, Assignment, CheckInReply, CheckInRequest, DiscardReason, Encoding, EnrollReply,
-    EnrollRequest, HeldUpdate, ModelRef, PrivacyTerms, Receipt, RenewRequest, TrainingReport,
+    EnrollRequest, HeldUpdate, ModelRef, PrivacyTerms, Question, Receipt, RenewRequest, TrainingReport,
 };
 use wire::problem::{Problem, ProblemType};
 use wire::task::{Initial, ModelSpec, Staleness, TensorDeclaration, TrainingPlan};
-use wire::{Digest, ParticipantId, TaskId, Timestamp};
+use wire::{Criterion, Digest, ParticipantId, TaskId, Timestamp};
 
 pub fn sha256(bytes: &[u8]) -> Digest {
     Digest(digest::digest(&digest::SHA256, bytes).as_ref().try_into().unwrap())
@@ -121,6 +121,9 @@ pub struct World {
     pub attempt: u32,
     /// Spoils each assignment.
     pub tweak: Option<fn(&mut Assignment)>,
+    /// What the task asks of devices; whoever says no has to come back, and after the third time the task is over.
+    pub criteria: Vec<Criterion>,
+    pub declined: u32,
     pub faults: BTreeMap<&'static str, VecDeque<Fault>>,
     /// How often a place is offered again after it was answered.
     pub reoffer: u32,
@@ -314,6 +317,17 @@ impl Transport for Coordinator {
             }
             if world.rounds_done >= world.rounds {
                 return Ok(CheckInReply::TaskOver { task: task() });
+            }
+            let question = Question { task: task(), criteria: world.criteria.clone() };
+            match request.findings.iter().find(|finding| finding.task == question.task) {
+                _ if world.criteria.is_empty() => {}
+                None => return Ok(CheckInReply::Asked { questions: vec![question] }),
+                Some(finding) if finding.eligible => {}
+                Some(_) if world.declined == 2 => return Ok(CheckInReply::TaskOver { task: task() }),
+                Some(_) => {
+                    world.declined += 1;
+                    return Ok(CheckInReply::ComeBack { after_ms: 1 });
+                }
             }
             let mut assignment = Self::assignment(world);
             if world.ahead {

@@ -220,6 +220,17 @@ impl Desk {
         });
     }
 
+    /// Forgets a check-in that is taken back, and yields the one that says so; none if none is known to be written.
+    #[must_use]
+    pub(crate) fn withdraw(&self, participant: ParticipantId, task: TaskId, now: Timestamp) -> Option<CheckIn> {
+        let written = self.written(|written| {
+            let check_ins = written.get_mut(&participant)?;
+            let index = check_ins.iter().position(|check_in| check_in.task == task)?;
+            Some(check_ins.swap_remove(index))
+        })?;
+        Some(CheckIn { checked_in_at: now, expires_at: now, loss: None, keys: None, ..written })
+    }
+
     /// Forgets what is written of a participant, which may have been removed.
     pub(crate) fn forget(&self, participant: ParticipantId) {
         self.written(|written| written.remove(&participant));

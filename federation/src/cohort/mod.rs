@@ -6,9 +6,11 @@
 //! a crash interrupts is made again.
 //!
 //! Whether a device may work at all (power, network, idleness) is not asked here: it answers that itself and simply does
-//! not check in, so the coordinator learns yes or no and never why.
+//! not check in. What a task wants of devices ([`Criterion`]) they decide themselves. The coordinator learns yes or no and never
+//! why.
 
 mod coarse_loss;
+mod on_device;
 mod oort;
 mod power_of_choice;
 mod round_robin;
@@ -25,6 +27,7 @@ use crate::id::ParticipantId;
 use crate::time::Timestamp;
 
 pub use coarse_loss::{BadLevel, CoarseLoss};
+pub use on_device::{Attribute, Attributes, Criterion, MAX_CRITERIA, MAX_TEXTS, eligible};
 pub use oort::Oort;
 pub use power_of_choice::PowerOfChoice;
 pub use round_robin::RoundRobin;

@@ -1,6 +1,6 @@
 //! Checking in: "I am here and could work" answered by work, or by when to come back.
 
-use federation::cohort::CoarseLoss;
+use federation::cohort::{CoarseLoss, Criterion};
 use federation::id::TaskId;
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +25,9 @@ pub struct CheckInRequest {
     /// How the last training for a task went that asked for it ([`Assignment::report_loss`](super::Assignment::report_loss)).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<LossReport>,
+    /// What it found about itself, for the tasks that asked ([`CheckInReply::Asked`]); at most [`MAX_FINDINGS`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
     /// What became of the training that it was given ahead of rounds ([`CheckInReply::Train`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub training: Option<TrainingReport>,
@@ -41,6 +44,30 @@ pub struct TrainingReport {
     pub serial: u32,
     /// True: the participant holds the finished update, for a round to aggregate. False: it has none, and will have none.
     pub ready: bool,
+}
+
+/// Most tasks that a participant tells its findings about; they may be the same at every check-in.
+pub const MAX_FINDINGS: usize = 32;
+
+/// Whether the participant meets what a task wants of devices. Why stays with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Finding {
+    /// Which task asked.
+    pub task: TaskId,
+    /// Whether all of its criteria hold.
+    pub eligible: bool,
+}
+
+/// What a task wants of devices. Its criteria never change.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Question {
+    /// Which task asks.
+    pub task: TaskId,
+    /// What must hold, all of it.
+    pub criteria: Vec<Criterion>,
 }
 
 /// A training loss, coarsely: five bits that a participant volunteers, so that tasks may choose by it.
@@ -75,6 +102,11 @@ pub enum CheckInReply {
     },
     /// A round with secure aggregation is about to draw: check in again at once, with keys for it.
     Invited(Box<Invitation>),
+    /// Tasks want something of devices: find out whether this is one, and check in again at once with the findings.
+    Asked {
+        /// What they want.
+        questions: Vec<Question>,
+    },
     /// Nothing yet: check in again after this time. It is spread, so that participants do not come back together.
     ComeBack {
         /// From now.

@@ -9,7 +9,8 @@ mod session;
 
 pub use assignment::{Assignment, CodecTerms, Encoding, HeldUpdate, ModelRef};
 pub use check_in::{
-    AbandonReason, AbandonRequest, CheckInReply, CheckInRequest, DiscardReason, LossReport, TrainingReport,
+    AbandonReason, AbandonRequest, CheckInReply, CheckInRequest, DiscardReason, Finding, LossReport, MAX_FINDINGS,
+    Question, TrainingReport,
 };
 pub use enroll::{EnrollReply, EnrollRequest, RenewRequest};
 pub use masked_input::Receipt;

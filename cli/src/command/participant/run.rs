@@ -9,7 +9,7 @@ use client_sdk::journal::FileJournal;
 use client_sdk::participant::{BuildError, Event, Outcome as End, Participant, ParticipantError};
 use client_sdk::train::DeviceChoice;
 use client_sdk::transport::Place;
-use client_sdk::{CandleTrainer, PrivacyPolicy, PrivacySpent, SecurityPolicy};
+use client_sdk::{Attribute, Attributes, CandleTrainer, PrivacyPolicy, PrivacySpent, SecurityPolicy};
 use url::Url;
 
 use crate::command::privacy::figure;
@@ -46,6 +46,9 @@ pub(crate) struct Run {
     /// A label to carry, unless the token says otherwise; may be repeated
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
     labels: Vec<(String, String)>,
+    /// What this device is, for tasks that ask; never sent. Whether it is what a task asks for is. May be repeated
+    #[arg(long = "attribute", value_name = "KEY=VALUE", value_parser = parse_attribute)]
+    attributes: Vec<(String, Attribute)>,
     /// Name of the task to take part in; any without it
     #[arg(long)]
     task: Option<String>,
@@ -72,6 +75,14 @@ pub(crate) struct Run {
     device: DeviceChoice,
     #[command(flatten)]
     data: DataArgs,
+}
+
+/// `memory_gb=4` is a number, `language=de` a text.
+fn parse_attribute(text: &str) -> Result<(String, Attribute), String> {
+    let (key, value) =
+        text.split_once('=').filter(|(key, _)| !key.is_empty()).ok_or("an attribute is written KEY=VALUE")?;
+    let number = value.parse::<f64>().ok().filter(|number| number.is_finite());
+    Ok((key.to_owned(), number.map_or_else(|| value.into(), Attribute::from)))
 }
 
 /// What the participant of shard `index` is called where nothing is said.
@@ -115,11 +126,13 @@ impl Run {
         let (train, held_out) = data::own_split(shard, self.data.seed());
         let trainer = CandleTrainer::new(owned(train), owned(held_out), device);
         let journal = FileJournal::open(&self.journal).map_err(|error| failure(&error.into()))?;
+        let attributes: Attributes = self.attributes.iter().cloned().collect();
         let mut builder = Participant::builder()
             .server(self.server.as_str())
             .ca_pem(String::from_utf8_lossy(&ca))
             .name(self.name.clone().unwrap_or_else(|| default_name(self.index)))
             .labels(self.labels.iter().cloned().collect::<BTreeMap<_, _>>())
+            .attributes(move || attributes.clone())
             .journal(journal)
             .trainer(trainer)
             .seed(self.data.seed)
@@ -222,6 +235,11 @@ fn tell(output: Output, event: &Event) {
         Event::Enrolled { participant, name } => {
             output.event("enrolled", &serde_json::json!({ "participant": participant, "name": name }));
             output.line(format!("enrolled as {name} ({participant})"));
+        }
+        Event::Asked { task, eligible } => {
+            output.event("asked", &serde_json::json!({ "task": task, "eligible": eligible }));
+            let word = if *eligible { "is" } else { "is not" };
+            output.line(format!("task {task} asked: this {word} a device for it"));
         }
         Event::Assigned { place, cohort, is_secure, .. } => {
             json("assigned", place, serde_json::json!({ "cohort": cohort, "secure_aggregation": is_secure }));

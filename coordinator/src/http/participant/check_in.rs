@@ -25,7 +25,8 @@ use store::entity::training::Buffered;
 use store::{StoreError, Transaction};
 use wire::certificate::Authority;
 use wire::participant::{
-    Assignment, CheckInReply, CheckInRequest, DiscardReason, HeldUpdate, Invitation, ModelRef, SessionTerms,
+    Assignment, CheckInReply, CheckInRequest, DiscardReason, Finding, HeldUpdate, Invitation, MAX_FINDINGS, ModelRef,
+    Question, SessionTerms,
 };
 
 use super::answers::{decode, refused};
@@ -55,6 +56,9 @@ pub(in crate::http) async fn check_in(
     metrics::counter!("tributary_polls_total").increment(1);
     if request.task.as_deref().is_some_and(|name| !is_name(name)) {
         return Err(Error::InvalidValue("task must be 1 to 64 letters, digits, '-', '_' or '.'".to_owned()));
+    }
+    if request.findings.len() > MAX_FINDINGS {
+        return Err(Error::InvalidValue(format!("findings must be about at most {MAX_FINDINGS} tasks")));
     }
     let asked = Duration::from_millis(request.wait_ms);
     let wait = if keeps_time.is_some() { asked } else { asked.min(app.settings.poll_max) };
@@ -95,7 +99,12 @@ pub(in crate::http) async fn check_in(
                 leaving.tasks.clear();
                 return Ok(Json(CheckInReply::Invited(invitation)));
             }
+            Found::Asked(questions) => {
+                leaving.tasks.clear();
+                return Ok(Json(CheckInReply::Asked { questions }));
+            }
             Found::Nothing { tasks, awaited } => {
+                withdraw(&app, participant.id, &request);
                 let keys = match awaited {
                     Some(invitation) => Some((invitation.task, judge(&app, participant.id, &invitation, &request)?)),
                     None => None,
@@ -162,6 +171,8 @@ enum Found {
     Train(Box<Train>),
     /// The finished update that it holds, of this task and training, is of no use.
     Discard(TaskId, u32, DiscardReason),
+    /// Tasks want to know whether this is a device for them.
+    Asked(Vec<Question>),
     /// A round wants keys before it draws.
     Invited(Box<Invitation>),
     /// Nothing yet, in these tasks.
@@ -214,6 +225,10 @@ async fn look(app: &App, participant: ParticipantId, request: &CheckInRequest, n
                         suitable(tx.active_tasks().await?, row.as_ref(), examples)
                     }
                 };
+                let (tasks, questions) = sift(tasks, &request.findings);
+                if !questions.is_empty() {
+                    return Ok(Found::Asked(questions));
+                }
                 let mut ready = Vec::with_capacity(tasks.len());
                 for task in &tasks {
                     match trained_ahead(tx, task, participant, request, now).await? {
@@ -347,6 +362,29 @@ fn suitable(mut tasks: Vec<TaskRow>, participant: Option<&ParticipantRow>, examp
     };
     tasks.retain(suits);
     tasks
+}
+
+/// Leaves the tasks that want nothing of devices or were told that this is one for them, and asks where nothing was told.
+fn sift(mut tasks: Vec<TaskRow>, findings: &[Finding]) -> (Vec<TaskRow>, Vec<Question>) {
+    let mut questions = Vec::new();
+    tasks.retain(|task| {
+        let criteria = &task.spec.selection.on_device;
+        let found = findings.iter().find(|finding| finding.task == task.id);
+        if !criteria.is_empty() && found.is_none() && findings.len() + questions.len() < MAX_FINDINGS {
+            questions.push(Question { task: task.id, criteria: criteria.clone() });
+        }
+        criteria.is_empty() || found.is_some_and(|finding| finding.eligible)
+    });
+    (tasks, questions)
+}
+
+/// Takes back what is written for tasks that this is no device for any more.
+fn withdraw(app: &App, participant: ParticipantId, request: &CheckInRequest) {
+    for finding in request.findings.iter().filter(|finding| !finding.eligible) {
+        if let Some(gone) = app.desk.withdraw(participant, finding.task, app.now()) {
+            app.inbox.note(Fact::CheckIn(gone));
+        }
+    }
 }
 
 /// Writes the check-ins that are due and waits until they are durable.

@@ -73,6 +73,45 @@ async fn a_task_that_follows_the_loss_asks_for_it_and_draws_by_what_is_told() {
 }
 
 #[tokio::test]
+async fn devices_decide_for_themselves_whether_a_task_is_for_them() {
+    let t = TestCoordinator::start().await;
+    let mut spec = small_task();
+    let criterion = json!({ "attribute": "language", "one_of": ["de", "fr"] });
+    spec["selection"]["on_device"] = json!([criterion]);
+    let task = t.create_task(&spec).await;
+    t.work().await;
+    let say = async |who: &Who, eligible: bool| {
+        let findings = json!([{ "task": task, "eligible": eligible }]);
+        let body = json!({ "task": "small", "examples": 10, "wait_ms": 0, "findings": findings });
+        t.post(who, route::CHECK_IN, &body).await.read::<CheckInReply>()
+    };
+    let (_, a) = t.enroll("a").await;
+    let (_, b) = t.enroll("b").await;
+    let (_, c) = t.enroll("c").await;
+    for who in [&a, &b, &c] {
+        let CheckInReply::Asked { questions } = t.check_in(who, "small").await else { panic!("nothing asked") };
+        assert_eq!(serde_json::to_value(questions).unwrap(), json!([{ "task": task, "criteria": [criterion] }]));
+    }
+    t.work().await;
+    assert!(matches!(say(&a, false).await, CheckInReply::ComeBack { .. }));
+    assert!(matches!(say(&b, true).await, CheckInReply::ComeBack { .. }));
+    // It was one, and is one no more: what was written is taken back with the next thing that is written.
+    assert!(matches!(say(&c, true).await, CheckInReply::ComeBack { .. }));
+    assert!(matches!(say(&c, false).await, CheckInReply::ComeBack { .. }));
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    t.work().await;
+    assert!(matches!(say(&b, true).await, CheckInReply::ComeBack { .. }), "alone");
+    say(&a, true).await;
+    t.work().await;
+    for (who, eligible) in [(&a, true), (&b, true), (&c, false)] {
+        assert_eq!(matches!(say(who, eligible).await, CheckInReply::Assigned(_)), eligible);
+    }
+    let many = vec![json!({ "task": task, "eligible": true }); 33];
+    let body = json!({ "task": "small", "examples": 10, "wait_ms": 0, "findings": many });
+    t.post(&a, route::CHECK_IN, &body).await.problem(ProblemType::InvalidValue);
+}
+
+#[tokio::test]
 async fn an_open_poll_is_answered_the_moment_there_is_work() {
     let t = TestCoordinator::start().await;
     t.create_task(&small_task()).await;

@@ -1,7 +1,7 @@
 //! Who takes part: numbers in range, and no strategy that needs to know what the task hides.
 
 use super::Checks;
-use crate::cohort::{Cohort, Oort};
+use crate::cohort::{Cohort, MAX_CRITERIA, Oort};
 use crate::task::{MAX_COHORT, Strategy, TRAINING_LOSS, TaskSpec};
 
 impl TaskSpec {
@@ -23,8 +23,19 @@ impl TaskSpec {
             "selection.over_selection",
             "must be between 0 and 10",
         );
+        self.check_on_device(checks);
         self.check_strategy(checks);
         self.check_utility(checks);
+    }
+
+    fn check_on_device(&self, checks: &mut Checks) {
+        let criteria = &self.selection.on_device;
+        checks.require(criteria.len() <= MAX_CRITERIA, "selection.on_device", "must be at most 16 criteria");
+        for (index, criterion) in criteria.iter().enumerate() {
+            if let Err(problem) = criterion.check() {
+                checks.require(false, &format!("selection.on_device[{index}]"), problem);
+            }
+        }
     }
 
     fn check_strategy(&self, checks: &mut Checks) {

@@ -1,0 +1,66 @@
+//! Compares a task's criteria with what the app says of its device, and tells whether they hold. The attributes stay here.
+
+use wire::participant::{Finding, MAX_FINDINGS, Question};
+use wire::{Attribute, Attributes, TaskId};
+
+use super::check_in::CheckIn;
+use super::core::Core;
+use super::event::Event;
+use super::machine::State;
+use crate::clock::Now;
+
+/// What every participant knows of itself, whatever its app tells.
+const EXAMPLES: &str = "examples";
+
+impl CheckIn {
+    pub(super) fn asked(self, core: &mut Core, questions: Vec<Question>, now: Now) -> State {
+        let mut is_new = false;
+        for question in questions {
+            if core.questions.iter().any(|known| known.task == question.task) || core.questions.len() >= MAX_FINDINGS {
+                continue;
+            }
+            is_new = true;
+            let (task, eligible) = (question.task, core.holds_for(&question));
+            core.questions.push(question);
+            core.events.push(Event::Asked { task, eligible });
+        }
+        let attempts = if is_new {
+            self.attempts
+        } else {
+            // Answered already: the coordinator has not understood.
+            self.attempts.again(core, now, "check in", &"the same was asked again", None)
+        };
+        State::CheckIn(Self { attempts })
+    }
+}
+
+impl Core {
+    /// One for each task that has asked, as things are now.
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        let found = |question: &Question| Finding { task: question.task, eligible: self.holds_for(question) };
+        self.questions.iter().map(found).collect()
+    }
+
+    /// Whether a task has asked for something that does not hold now.
+    pub(super) fn is_ineligible(&self, task: TaskId) -> bool {
+        self.questions.iter().any(|question| question.task == task && !self.holds_for(question))
+    }
+
+    /// When as many have asked as can be told at once, others have their turn; those that are still there ask again.
+    pub(super) fn forget_questions_when_full(&mut self) {
+        if self.questions.len() >= MAX_FINDINGS {
+            self.questions.clear();
+        }
+    }
+
+    fn holds_for(&self, question: &Question) -> bool {
+        question.criteria.iter().all(|criterion| {
+            if criterion.attribute == EXAMPLES && !self.attributes.contains_key(EXAMPLES) {
+                #[expect(clippy::cast_precision_loss, reason = "compared with a limit")]
+                let examples = Attribute::Number(self.examples as f64);
+                return criterion.holds(&Attributes::from([(EXAMPLES.to_owned(), examples)]));
+            }
+            criterion.holds(&self.attributes)
+        })
+    }
+}

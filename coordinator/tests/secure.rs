@@ -8,6 +8,8 @@ mod support;
 mod complaints;
 #[path = "secure/excused.rs"]
 mod excused;
+#[path = "secure/groups.rs"]
+mod groups;
 #[path = "secure/killed.rs"]
 mod killed;
 #[path = "secure/large.rs"]

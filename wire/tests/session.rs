@@ -12,7 +12,7 @@ use rcgen::{
 use secure_agg::IdentityVerifier as _;
 use secure_agg::params::SessionConfig;
 use wire::certificate::{Authority, PARTICIPANT_URN, chain_der, holder};
-use wire::participant::{CodecTerms, Encoding, SessionTerms, application_digest};
+use wire::participant::{CodecTerms, Encoding, GroupTerms, SessionTerms, application_digest};
 use wire::task::Personalization;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
@@ -124,6 +124,7 @@ fn encoding() -> Encoding {
         compression: None,
         analytics: None,
         personalization: None,
+        groups: None,
     }
 }
 
@@ -158,6 +159,8 @@ fn the_digest_covers_everything_that_gives_words_a_meaning() {
         application_digest(&personal(Personalization::FedPer {}), &metrics, None),
         application_digest(&personal(Personalization::Ditto { lambda: 0.5, epochs: None }), &metrics, None),
         application_digest(&personal(Personalization::Ditto { lambda: 0.5, epochs: Some(1) }), &metrics, None),
+        application_digest(&Encoding { groups: Some(GroupTerms { size: 5 }), ..encoding() }, &metrics, None),
+        application_digest(&Encoding { groups: Some(GroupTerms { size: 6 }), ..encoding() }, &metrics, None),
         application_digest(&encoding(), &metrics[..1], None),
         application_digest(&encoding(), &["lossaccuracy".to_owned(), String::new()], None),
         application_digest(&encoding(), &["accuracy".to_owned(), "loss".to_owned()], None),

@@ -158,6 +158,7 @@ pub fn encoding() -> Encoding {
         compression: None,
         analytics: None,
         personalization: None,
+        groups: None,
     }
 }
 
@@ -284,6 +285,7 @@ impl World {
             privacy: self.privacy.clone(),
             secure_aggregation: (!self.plain).then(|| self.terms()),
             report_loss: false,
+            groups: None,
             cohort: self.devices as u32,
             deadline_at: Timestamp(0),
             remaining_ms: 1 << 40,

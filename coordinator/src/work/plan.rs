@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use federation::advance::{Decision, advance};
+use federation::advance::Decision;
+use federation::groups::advance_groups;
 use federation::round::RoundState;
 use federation::task::TaskStatus;
 use federation::time::Timestamp;
@@ -51,7 +52,7 @@ impl Step {
 pub(super) fn plan(situation: &Situation, packed_len: u64, config: &WorkConfig, now: Timestamp) -> Next {
     let Some(round) = situation.open_round() else { return open(situation, config, now) };
     let is_robust = situation.task.spec.aggregation.robust.is_some();
-    match advance(round, &situation.tally, now) {
+    match advance_groups(round, &situation.tally, &situation.groups, now).decision {
         Decision::Close(RoundState::Completed) => Next::Do(Step::PublishVersion),
         Decision::Close(_) | Decision::Abort(_) | Decision::Rebase => Next::Do(Step::ClosePhase),
         Decision::Done => Next::Wait(None),
@@ -149,7 +150,16 @@ mod tests {
         let tally = Tally { pending: 10, ..Tally::default() };
         let failed = latest.as_ref().map(|row| &row.round).filter(|round| round.state == RoundState::Failed);
         let failures = failed.map(|round| Failures { count: round.attempt, last_at: round.state_since });
-        Situation { task: task(), latest, failures, tally, unfolded: 0, released: false, complained: false }
+        Situation {
+            task: task(),
+            latest,
+            failures,
+            tally,
+            groups: Vec::new(),
+            unfolded: 0,
+            released: false,
+            complained: false,
+        }
     }
 
     fn next(situation: &Situation, now: i64) -> Next {

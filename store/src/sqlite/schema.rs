@@ -26,6 +26,12 @@ const MIGRATIONS: &[Migration] = &[
         up: include_str!("../../../migrations/sqlite/0003_optimizer_state.up.sql"),
         down: include_str!("../../../migrations/sqlite/0003_optimizer_state.down.sql"),
     },
+    Migration {
+        version: 4,
+        name: "groups",
+        up: include_str!("../../../migrations/sqlite/0004_groups.up.sql"),
+        down: include_str!("../../../migrations/sqlite/0004_groups.down.sql"),
+    },
 ];
 
 /// Takes every missing step.

@@ -40,8 +40,12 @@ pub struct Assignment {
     /// aggregation it may decline.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub report_loss: bool,
-    /// Participants in the cohort.
+    /// Participants in the cohort, or in this one's group of it.
     pub cohort: u32,
+    /// How many groups of that size the cohort was divided into. What a participant is told only: it sees its own group's
+    /// roster, and rests on that one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<u32>,
     /// When collection closes at the latest, by the coordinator's clock.
     pub deadline_at: Timestamp,
     /// The same from now on, for a participant whose clock differs.
@@ -120,4 +124,16 @@ pub struct Encoding {
     /// How the participant comes by a model of its own, and with it by its update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub personalization: Option<Personalization>,
+    /// The cohort is divided, and each group's sum is opened on its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<GroupTerms>,
+}
+
+/// What a participant agrees to where the cohort is divided into groups: its update is hidden among those of its group, not of
+/// the cohort, and the coordinator sees the sum of each group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct GroupTerms {
+    /// How many are in a group: its roster has so many.
+    pub size: u32,
 }

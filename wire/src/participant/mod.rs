@@ -7,7 +7,7 @@ mod masked_input;
 mod privacy;
 mod session;
 
-pub use assignment::{Assignment, CodecTerms, Encoding, ModelRef};
+pub use assignment::{Assignment, CodecTerms, Encoding, GroupTerms, ModelRef};
 pub use check_in::{
     AbandonReason, AbandonRequest, CheckInReply, CheckInRequest, Finding, LossReport, MAX_FINDINGS, Question,
 };

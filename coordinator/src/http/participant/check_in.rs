@@ -360,6 +360,7 @@ fn assigned(app: &App, participant: ParticipantId, work: Work) -> Result<CheckIn
     let session = terms.session_in(base.clip).map(|config| SessionTerms::from(&*config));
     let encoding = terms.encoding().clone();
     let report_loss = task.spec.reports_utility();
+    let groups = round.round.limits.groups;
     let TaskSpec { name, model, training, metrics, .. } = task.spec;
     Ok(CheckInReply::Assigned(Box::new(Assignment {
         task: task.id,
@@ -374,7 +375,9 @@ fn assigned(app: &App, participant: ParticipantId, work: Work) -> Result<CheckIn
         privacy,
         secure_aggregation: session,
         report_loss,
-        cohort: round.round.cohort,
+        // Whom its update is added up with.
+        cohort: groups.map_or(round.round.cohort, |groups| groups.size),
+        groups: groups.map(|groups| groups.count),
         deadline_at,
         remaining_ms: u64::try_from(deadline_at.since(now).as_millis()).unwrap_or(u64::MAX),
     })))

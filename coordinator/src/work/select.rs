@@ -128,6 +128,8 @@ fn set_limits(
 }
 
 type Opened = Vec<(CollectShares, Vec<ParticipantId>)>;
+/// The sessions; without an abort as error, somebody was in the way. And who cannot be in one.
+type Tried = (Result<Opened, Option<Abort>>, Vec<ParticipantId>);
 
 /// Makes rosters of the advertisements and opens a session, or one for each group. They were judged when they came. Nobody would
 /// accept a roster with a key twice, so a participant that advertises another's is left out; and it is not checked in any
@@ -180,13 +182,13 @@ async fn open_sessions(
     Ok(opened)
 }
 
-/// Opens a session for each roster, and says who cannot be in one. Without an abort as error, somebody was in the way.
+/// Opens a session for each roster.
 fn open_each(
     begin: &impl Fn() -> Result<CollectKeys, StepError>,
     rosters: Vec<Vec<ParticipantId>>,
     keys: &HashMap<ParticipantId, Bytes>,
     now: Timestamp,
-) -> Result<(Result<Opened, Option<Abort>>, Vec<ParticipantId>), StepError> {
+) -> Result<Tried, StepError> {
     let (mut opened, mut left_out) = (Ok(Vec::new()), Vec::new());
     for mut members in rosters {
         let phase = begin()?;

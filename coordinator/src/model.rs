@@ -16,7 +16,7 @@ use secure_agg::SUITE_CHACHA20;
 use secure_agg::modular::Modulus;
 use secure_agg::params::{InvalidConfig, SessionConfig, VectorShape};
 use store::entity::task::TaskRow;
-use wire::participant::{CodecTerms, Encoding, application_digest, rotation_seed};
+use wire::participant::{CodecTerms, Encoding, GroupTerms, application_digest, rotation_seed};
 
 use crate::analysis;
 use crate::private::{self, Private};
@@ -68,7 +68,7 @@ impl TaskModel {
         let modulus = Modulus::new(codec.modulus_bits()).map_err(|error| wrong("aggregation.modulus_bits", error))?;
         let optimizer = crate::optimizer::spec(spec.aggregation.optimizer);
         optimizer.check().map_err(|error| wrong("aggregation.optimizer", error))?;
-        let robust = Robust::new(spec)?;
+        let robust = Robust::new(spec, shared.len())?;
         let session = session_config(spec, &encoding, &codec, private.as_deref())?.map(Arc::new);
         let (metrics, partition) = (spec.metrics.clone(), partition.map(Arc::new));
         Ok(Self {
@@ -100,6 +100,16 @@ impl TaskModel {
     #[must_use]
     pub fn encoding(&self) -> &Encoding {
         &self.encoding
+    }
+
+    /// Makes a released sum a mean.
+    ///
+    /// # Errors
+    /// What no honest participants could have made, in words.
+    pub(crate) fn decode(&self, sum: &NoisedSum, round: &RoundTerms) -> Result<Decoded, String> {
+        let Some(groups) = self.robust.and_then(|robust| robust.groups) else { return self.codec.decode(sum, round) };
+        let mean = groups.codec.decode(sum).map_err(|error| error.to_string())?;
+        Ok(Decoded { mean, within_clip: None, distortion: None })
     }
 
     /// Bytes of one masked input.
@@ -162,11 +172,15 @@ fn encoding(spec: &TaskSpec, private: Option<&Private>) -> Encoding {
         analytics: spec.analytics.clone(),
         personalization: spec.personalization,
         staleness: spec.ahead().map(|ahead| ahead.staleness),
+        groups: spec.group_size().map(|size| GroupTerms { size }),
     }
 }
 
 /// The most updates that a sum may have to hold. Codecs count on as few as can be: each costs bits in every coordinate.
 fn largest_cohort(spec: &TaskSpec) -> u32 {
+    if let Some(size) = spec.group_size() {
+        return size;
+    }
     if spec.compression.is_some() { spec.draw(u32::MAX).cohort } else { spec.rounds.select_max }
 }
 
@@ -440,9 +454,11 @@ fn session_config(
         return Ok(None);
     }
     let small = |value: u32| u16::try_from(value).unwrap_or(u16::MAX);
+    // A group has as many as it was said to have, no more and no fewer.
+    let least = spec.group_size().unwrap_or(secure.min_cohort);
     let config = SessionConfig {
         suite: SUITE_CHACHA20,
-        min_cohort: small(private.map_or(secure.min_cohort, |private| secure.min_cohort.max(private.least_cohort()))),
+        min_cohort: small(private.map_or(least, |private| secure.min_cohort.max(private.least_cohort()))),
         max_cohort: small(encoding.max_cohort),
         max_corrupt: secure.max_corrupt_millionths(),
         max_dropout: secure.max_dropout_millionths(),

@@ -2,6 +2,7 @@
 
 use federation::task::{RobustRule, RobustSpec, SpecError, TaskSpec};
 use learning::robust::Rule;
+use learning::{Codec, QuantizationParams};
 
 /// A rule, and what it is to stand.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -10,27 +11,58 @@ pub struct Robust {
     pub spec: RobustSpec,
     /// What computes it.
     pub rule: Rule,
+    /// Whose updates it looks at; none: everybody's.
+    pub groups: Option<Groups>,
+}
+
+/// A rule that looks at the means of groups.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Groups {
+    /// s: participants in each.
+    pub size: u32,
+    /// How what the rule makes of the means becomes words again, each group with the same say. It has as many levels as there
+    /// can be: nothing of it is uploaded.
+    pub codec: Codec,
 }
 
 impl Robust {
-    /// Derives it; none for a task that takes the mean.
+    /// Derives it for a task with so many shared parameters; none for a task that takes the mean.
     ///
     /// # Errors
-    /// A rule that some cohort of the task would be too small for, or that this coordinator cannot run.
-    pub(crate) fn new(task: &TaskSpec) -> Result<Option<Self>, Vec<SpecError>> {
+    /// A rule that some cohort of the task would be too small for.
+    pub(crate) fn new(task: &TaskSpec, parameters: usize) -> Result<Option<Self>, Vec<SpecError>> {
         let Some(spec) = task.aggregation.robust else { return Ok(None) };
-        let wrong = |field: &str, problem: String| vec![SpecError { field: field.to_owned(), problem }];
-        if task.secure_aggregation.enabled {
-            let problem = "rules over sums of groups are not run by this coordinator: switch secure aggregation off \
-                           (secure_aggregation.enabled = false), which lets the operator read every update, or leave the \
-                           rule out";
-            return Err(wrong("aggregation.robust", problem.to_owned()));
-        }
-        let robust = Self { spec, rule: rule_of(&spec) };
+        let rule = rule_of(&spec);
+        let Some(size) = task.group_size() else {
+            let robust = Self { spec, rule, groups: None };
+            robust.check_cohorts(task)?;
+            return Ok(Some(robust));
+        };
+        let params = QuantizationParams {
+            parameters,
+            modulus_bits: 32,
+            clip_range: task.clip_range(),
+            clip_norm: None,
+            max_weight: 1,
+            max_cohort: (task.rounds.select_max / size).max(1),
+            metrics: task.metrics.len(),
+        };
+        let codec = Codec::new(params).map_err(|error| wrong("aggregation", error.to_string()))?;
+        let robust = Self { spec, rule, groups: Some(Groups { size, codec }) };
+        robust.check_groups(task, size)?;
+        Ok(Some(robust))
+    }
+
+    /// Groups of a cohort of so many without which the rule has too few: each hostile participant may be in a group of its own.
+    pub(crate) fn groups_needed(&self, cohort: u32) -> u32 {
+        u32::try_from(self.rule.needs(self.spec.attackers_among(cohort))).unwrap_or(u32::MAX)
+    }
+
+    fn check_cohorts(&self, task: &TaskSpec) -> Result<(), Vec<SpecError>> {
         let limits = task.round_limits();
         let (least, most) = (limits.collect.min, task.rounds.select_max);
-        let too_few = |participants| robust.rule.check(participants, spec.attackers_among(participants)).err();
-        let Some(error) = (least..=most).find_map(too_few) else { return Ok(Some(robust)) };
+        let too_few = |participants| self.rule.check(participants, self.spec.attackers_among(participants)).err();
+        let Some(error) = (least..=most).find_map(too_few) else { return Ok(()) };
         let enough = (least..=most).rev().find(|&participants| too_few(participants).is_some()).map(|last| last + 1);
         let problem = match enough.filter(|&enough| enough <= most) {
             Some(enough) => format!("{error}: raise rounds.collect_min to {enough}, or lower attackers"),
@@ -38,6 +70,40 @@ impl Robust {
         };
         Err(wrong("aggregation.robust", problem))
     }
+
+    fn check_groups(&self, task: &TaskSpec, size: u32) -> Result<(), Vec<SpecError>> {
+        let smallest = task.draw(task.round_limits().select.min).cohort;
+        let (least, most) = (smallest / size, task.rounds.select_max / size);
+        let too_few = |groups: u32| groups < self.groups_needed(groups.saturating_mul(size));
+        let Some(groups) = (least..=most.max(least)).find(|&groups| too_few(groups)) else { return Ok(()) };
+        let enough = (least..=most).rev().find(|&groups| too_few(groups)).map_or(least, |last| last + 1);
+        let error = format!(
+            "{} needs at least {} groups against the {} that {} attackers can spoil, and {} participants make {groups} groups of \
+             {size}",
+            self.rule.name(),
+            self.groups_needed(groups * size),
+            self.spec.attackers_among(groups * size),
+            self.spec.attackers_among(groups * size),
+            if groups == least { smallest } else { groups * size },
+        );
+        let problem = if enough <= most {
+            format!(
+                "{error}: raise rounds.select_min and the cohort to {}, make the groups smaller, or lower attackers",
+                enough * size
+            )
+        } else {
+            format!(
+                "{error}, and no cohort of at most rounds.select_max = {} has enough: make the groups smaller, or lower \
+                 attackers",
+                task.rounds.select_max
+            )
+        };
+        Err(wrong("aggregation.robust", problem))
+    }
+}
+
+fn wrong(field: &str, problem: String) -> Vec<SpecError> {
+    vec![SpecError { field: field.to_owned(), problem }]
 }
 
 fn rule_of(spec: &RobustSpec) -> Rule {
@@ -64,7 +130,7 @@ mod tests {
             "secure_aggregation": { "enabled": false },
         });
         let spec: TaskSpec = serde_json::from_value(spec).unwrap();
-        Robust::new(&spec).err().map(|errors| errors[0].to_string())
+        Robust::new(&spec, 3).err().map(|errors| errors[0].to_string())
     }
 
     #[test]
@@ -81,14 +147,29 @@ mod tests {
         assert!(problem("krum", 0.49, 5).unwrap().ends_with("rounds.select_max = 100 has enough: lower attackers"));
     }
 
-    #[test]
-    fn sums_of_groups_are_refused() {
+    fn grouped(rule: &str, (attackers, size): (f64, u32), cohort: u32) -> Result<Robust, String> {
         let spec = serde_json::json!({
             "name": "t",
             "model": { "tensors": [{ "name": "w", "shape": [3] }] },
-            "aggregation": { "robust": { "rule": "median", "attackers": 0.05, "group_size": 5 } },
+            "aggregation": { "robust": { "rule": rule, "attackers": attackers, "group_size": size } },
+            "selection": { "cohort": { "count": cohort } },
+            "rounds": { "select_max": 100 },
         });
-        let errors = Robust::new(&serde_json::from_value(spec).unwrap()).unwrap_err();
-        assert!(errors[0].to_string().contains("not run by this coordinator"), "{errors:?}");
+        let spec: TaskSpec = serde_json::from_value(spec).unwrap();
+        Robust::new(&spec, 3).map(Option::unwrap).map_err(|errors| errors[0].to_string())
+    }
+
+    #[test]
+    fn there_are_groups_enough_for_the_rule_or_it_is_refused() {
+        let robust = grouped("median", (0.05, 5), 20).unwrap();
+        // One attacker among 20, five among 100: each may spoil a group.
+        assert_eq!([20, 39, 40, 100].map(|cohort| robust.groups_needed(cohort)), [3, 3, 5, 11]);
+        assert_eq!(grouped("krum", (0.05, 5), 25).unwrap().groups_needed(25), 5);
+        assert_eq!(
+            grouped("krum", (0.05, 5), 24).unwrap_err(),
+            "aggregation.robust: krum needs at least 5 groups against the 1 that 1 attackers can spoil, and 20 participants \
+             make 4 groups of 5: raise rounds.select_min and the cohort to 25, make the groups smaller, or lower attackers"
+        );
+        assert!(grouped("median", (0.05, 10), 20).unwrap_err().contains("no cohort of at most"), "half of the groups");
     }
 }

@@ -1,14 +1,15 @@
 //! Sessions of secure aggregation as rows keep them: the stored phase, who stands where in its roster, and the names under
-//! which its messages are kept.
+//! which its messages are kept. An attempt has one, or one for each group that its cohort is divided into; either way they are
+//! one row.
 //!
 //! Requests and background work both read sessions here; what a message means is `secure-agg`'s.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use federation::id::{ParticipantId, RoundKey};
-use federation::round::{FailureReason, RoundState};
+use federation::round::{FailureReason, Round, RoundState};
 use federation::time::Timestamp;
 use secure_agg::codec::Message;
 use secure_agg::messages::{self, Roster, SealedShares, ShareKeys};
@@ -31,6 +32,8 @@ pub(crate) struct Session {
     pub(crate) phase: Phase,
     /// By position, which counts from 1. Ascending, since a roster is in the order of ids.
     members: Vec<ParticipantId>,
+    /// Which of the cohort's groups they are, counted from 0; none: they are the whole cohort.
+    group: Option<u32>,
     roster: OnceLock<Bytes>,
     announcement: OnceLock<Bytes>,
 }
@@ -42,7 +45,7 @@ impl Session {
     /// [`StoreError::Corrupt`] for a roster of others than participants.
     pub(crate) fn new(phase: Phase) -> Result<Self, StoreError> {
         let members = phase.roster().map(members).transpose()?.unwrap_or_default();
-        Ok(Self { phase, members, roster: OnceLock::new(), announcement: OnceLock::new() })
+        Ok(Self { phase, members, group: None, roster: OnceLock::new(), announcement: OnceLock::new() })
     }
 
     /// The roster as everybody is sent it.
@@ -71,6 +74,16 @@ impl Session {
         Self::new(phase)
     }
 
+    /// The phase, and who is in it where that is not the whole cohort.
+    pub(crate) fn into_parts(self) -> (Phase, Option<Vec<ParticipantId>>) {
+        (self.phase, self.group.map(|_| self.members))
+    }
+
+    /// Who is in the roster, in its order.
+    pub(crate) fn members(&self) -> &[ParticipantId] {
+        &self.members
+    }
+
     /// Where a participant stands in the roster; none if it does not.
     pub(crate) fn index(&self, participant: ParticipantId) -> Option<Index> {
         let position = self.members.binary_search(&participant).ok()?;
@@ -80,6 +93,50 @@ impl Session {
     /// Who stands there.
     pub(crate) fn participant(&self, index: Index) -> Option<ParticipantId> {
         self.members.get(usize::from(index).checked_sub(1)?).copied()
+    }
+}
+
+/// The sessions of an attempt, by the groups of its cohort; of one that is not divided there is one. None where a group is
+/// left out.
+///
+/// # Errors
+/// [`StoreError::Corrupt`] for bytes that no version wrote.
+pub(crate) fn restore_all(round: &Round, stored: &[u8]) -> Result<Vec<Option<Session>>, StoreError> {
+    if round.limits.groups.is_none() {
+        return Ok(vec![Some(Session::restore(stored)?)]);
+    }
+    let corrupt = || StoreError::Corrupt(format!("the stored sessions of {} are cut off", round.key));
+    let (mut sessions, mut rest, mut group) = (Vec::new(), stored, 0);
+    while !rest.is_empty() {
+        let (length, after) = rest.split_first_chunk::<4>().ok_or_else(corrupt)?;
+        let length = usize::try_from(u32::from_be_bytes(*length)).map_err(|_| corrupt())?;
+        let (one, after) = after.split_at_checked(length).ok_or_else(corrupt)?;
+        let session =
+            if one.is_empty() { None } else { Some(Session { group: Some(group), ..Session::restore(one)? }) };
+        sessions.push(session);
+        (rest, group) = (after, group + 1);
+    }
+    Ok(sessions)
+}
+
+/// What [`restore_all`] reads.
+///
+/// # Errors
+/// [`StoreError`] unless there are as many phases as the round has sessions.
+pub(crate) fn encode_all(round: &Round, phases: &[Option<Phase>]) -> Result<Vec<u8>, StoreError> {
+    let fault = || StoreError::fault(format!("{} has another number of sessions", round.key));
+    match (round.limits.groups, phases) {
+        (None, [Some(phase)]) => Ok(phase.encode()),
+        (Some(groups), _) if groups.count as usize == phases.len() => {
+            let mut encoded = Vec::new();
+            for phase in phases {
+                let one = phase.as_ref().map(Phase::encode).unwrap_or_default();
+                encoded.extend(u32::try_from(one.len()).map_err(|_| fault())?.to_be_bytes());
+                encoded.extend(one);
+            }
+            Ok(encoded)
+        }
+        _ => Err(fault()),
     }
 }
 
@@ -123,7 +180,7 @@ impl IdentityVerifier for Verified {
     }
 }
 
-/// What was stored of everybody's messages of one kind, as it was admitted.
+/// What was stored of everybody's messages of one kind, or of a group's, as it was admitted.
 ///
 /// # Errors
 /// The store's; [`StoreError::Corrupt`] for a message that cannot be read any more.
@@ -132,9 +189,29 @@ pub(crate) async fn admitted<M: Message>(
     key: RoundKey,
     attempt: u32,
     kind: MessageKind,
+    group: Option<&[ParticipantId]>,
 ) -> Result<Vec<Admitted<M>>, StoreError> {
-    let stored = tx.messages(key, attempt, kind).await?;
+    let stored = messages_of(tx, key, attempt, kind, group).await?;
     stored.iter().map(|message| decode(message).map(Admitted::from_store)).collect()
+}
+
+/// The messages of one kind of everybody, or of a group, in the order of ids.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn messages_of(
+    tx: &mut (dyn Transaction + '_),
+    key: RoundKey,
+    attempt: u32,
+    kind: MessageKind,
+    group: Option<&[ParticipantId]>,
+) -> Result<Vec<SessionMessage>, StoreError> {
+    let Some(group) = group else { return tx.messages(key, attempt, kind).await };
+    let mut messages = Vec::with_capacity(group.len());
+    for &member in group {
+        messages.extend(tx.message(key, attempt, kind, member).await?);
+    }
+    Ok(messages)
 }
 
 fn decode<M: Message>(stored: &SessionMessage) -> Result<M, StoreError> {
@@ -217,26 +294,36 @@ impl Dealt {
 }
 
 type Place = (RoundKey, u32);
+/// A place, and a group there.
+type GroupPlace = (Place, Option<u32>);
+type OfGroups = Arc<[Option<Arc<Session>>]>;
 
 /// Sessions that were read lately. A cache: the rows decide.
 #[derive(Default)]
 pub(crate) struct Sessions {
-    phases: Mutex<HashMap<Place, (RoundState, Arc<Session>)>>,
-    dealt: Mutex<HashMap<Place, Arc<tokio::sync::OnceCell<Arc<Dealt>>>>>,
+    phases: Mutex<HashMap<Place, (RoundState, OfGroups)>>,
+    dealt: Mutex<HashMap<GroupPlace, Arc<tokio::sync::OnceCell<Arc<Dealt>>>>>,
 }
 
 impl Sessions {
-    /// The session of an attempt that is in `state`.
+    /// The session of an attempt that a participant is in; none if the cohort is divided and it is in no group that is left.
     ///
     /// # Errors
     /// The store's; [`StoreError::Corrupt`] if there is no session.
     pub(crate) async fn read(
         &self,
         tx: &mut (dyn Transaction + '_),
-        key: RoundKey,
-        attempt: u32,
-        state: RoundState,
-    ) -> Result<Arc<Session>, StoreError> {
+        round: &Round,
+        participant: ParticipantId,
+    ) -> Result<Option<Arc<Session>>, StoreError> {
+        let groups = self.all(tx, round).await?;
+        let is_divided = round.limits.groups.is_some();
+        let mut left = groups.iter().flatten();
+        Ok(left.find(|session| !is_divided || session.index(participant).is_some()).map(Arc::clone))
+    }
+
+    async fn all(&self, tx: &mut (dyn Transaction + '_), round: &Round) -> Result<OfGroups, StoreError> {
+        let (key, attempt, state) = (round.key, round.attempt, round.state);
         let known =
             lock(&self.phases).get(&(key, attempt)).filter(|(of, _)| *of == state).map(|(_, known)| Arc::clone(known));
         if let Some(known) = known {
@@ -245,10 +332,11 @@ impl Sessions {
         let stored = tx.session(key, attempt).await?;
         let stored = stored
             .ok_or_else(|| StoreError::Corrupt(format!("attempt {attempt} at {key} is {state} without a session")))?;
-        let session = Arc::new(Session::restore(&stored)?);
+        let sessions: OfGroups =
+            restore_all(round, &stored)?.into_iter().map(|session| session.map(Arc::new)).collect();
         // A task has one open round: what is kept of another is of no use, and may be large.
         let is_over = |(of, its_attempt): &Place| of.task == key.task && (*of, *its_attempt) != (key, attempt);
-        lock(&self.dealt).retain(|place, _| {
+        lock(&self.dealt).retain(|(place, _), _| {
             let is_needed = state == RoundState::Collecting || *place != (key, attempt);
             is_needed && !is_over(place)
         });
@@ -257,11 +345,11 @@ impl Sessions {
         if phases.len() >= KEPT {
             phases.clear();
         }
-        phases.insert((key, attempt), (state, Arc::clone(&session)));
-        Ok(session)
+        phases.insert((key, attempt), (state, Arc::clone(&sessions)));
+        Ok(sessions)
     }
 
-    /// What everybody dealt in an attempt that is COLLECTING; read once, however many ask.
+    /// What everybody in a session dealt, in an attempt that is COLLECTING; read once, however many ask.
     ///
     /// # Errors
     /// The store's; `Busy` if the attempt has gone on meanwhile.
@@ -274,10 +362,11 @@ impl Sessions {
     ) -> Result<Arc<Dealt>, StoreError> {
         let cell = {
             let mut dealt = lock(&self.dealt);
-            if dealt.len() >= DEALT_KEPT && !dealt.contains_key(&(key, attempt)) {
+            let rounds: HashSet<_> = dealt.keys().map(|(place, _)| *place).collect();
+            if rounds.len() >= DEALT_KEPT && !rounds.contains(&(key, attempt)) {
                 dealt.clear();
             }
-            Arc::clone(dealt.entry((key, attempt)).or_default())
+            Arc::clone(dealt.entry(((key, attempt), session.group)).or_default())
         };
         let read = || async {
             let stored = store.read("dealt_shares", |tx| {
@@ -288,7 +377,8 @@ impl Sessions {
                     if row.is_none_or(|row| row.round.state != RoundState::Collecting) {
                         return Err(StoreError::Busy);
                     }
-                    admitted::<ShareKeys>(tx, key, attempt, MessageKind::Shares).await
+                    let group = session.group.map(|_| session.members.as_slice());
+                    admitted::<ShareKeys>(tx, key, attempt, MessageKind::Shares, group).await
                 })
             });
             let mut dealt = vec![None; session.members.len()];

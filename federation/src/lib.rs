@@ -7,6 +7,7 @@
 
 pub mod advance;
 pub mod cohort;
+pub mod groups;
 pub mod id;
 pub mod model_version;
 pub mod round;

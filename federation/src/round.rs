@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::groups::GroupLimits;
 use crate::id::{ParticipantId, RoundKey};
 use crate::time::Timestamp;
 
@@ -238,6 +239,9 @@ pub struct RoundLimits {
     /// The phases of secure aggregation, where the task has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secure: Option<SecureLimits>,
+    /// How the cohort is divided, where each group has a session of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<GroupLimits>,
 }
 
 /// What the phases of secure aggregation need and how long they may take.
@@ -420,4 +424,6 @@ pub struct Assignment {
     pub dropped_in: Option<RoundState>,
     /// When it was drawn.
     pub assigned_at: Timestamp,
+    /// The group it was drawn into, counted from 0, where the cohort is divided.
+    pub group: Option<u32>,
 }

@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::cohort::{
     Cohort, Criterion, Oort, PowerOfChoice, Requirements, RoundRobin, Selector, Stratified, Uniform, round_up,
 };
+use crate::groups::GroupLimits;
 use crate::round::{PhaseLimits, RoundLimits, SecureLimits, UnknownName, names};
 pub use analytics::{Analytics, MAX_ANALYTICS_BYTES};
 pub use check::{Deployment, SpecError};
@@ -534,6 +535,7 @@ impl TaskSpec {
                 confirm_deadline_ms: self.secure_aggregation.confirm_deadline_ms,
                 unmask_deadline_ms: self.secure_aggregation.unmask_deadline_ms,
             }),
+            groups: self.group_size().map(|size| GroupLimits { size, count: 0, needed: 0, collect_min: 0 }),
         }
     }
 
@@ -557,7 +559,16 @@ impl TaskSpec {
         let target = self.selection.cohort.target(eligible).min(self.rounds.select_max);
         let wanted = round_up(f64::from(target) * (1.0 + self.selection.over_selection));
         let cohort = wanted.max(target).min(self.rounds.select_max).min(eligible);
+        // Whole groups.
+        let cohort = self.group_size().map_or(cohort, |size| cohort - cohort % size);
         Draw { cohort, collect_max: self.rounds.collect_max.unwrap_or(target) }
+    }
+
+    /// s: how many participants share a session of secure aggregation, where the cohort is divided into groups.
+    #[must_use]
+    pub fn group_size(&self) -> Option<u32> {
+        let size = self.aggregation.robust.as_ref().and_then(|robust| robust.group_size);
+        size.filter(|size| self.secure_aggregation.enabled && *size > 0)
     }
 
     fn select_min(&self) -> u32 {

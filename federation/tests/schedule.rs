@@ -116,7 +116,7 @@ fn what_needs_everybody_at_the_same_version_is_refused_with_the_reason() {
         ("[selection.strategy.power_of_choice]\ncandidates = 30", "selection.strategy", "one version"),
         ("[aggregation.robust]\nrule = \"median\"\nattackers = 0.2", "aggregation.robust", "start from one version"),
         (
-            "[aggregation.gate]\nmetric = \"accuracy\"\nbetter = \"higher\"\nmax_drop = 0.1",
+            "[aggregation.gate]\nmetric = \"accuracy\"\nbetter = \"higher\"\nmax_fall = 0.1",
             "aggregation.gate",
             "measured older ones",
         ),

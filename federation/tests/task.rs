@@ -123,6 +123,7 @@ fn the_smallest_task_file_gets_working_defaults() {
                 confirm_deadline_ms: 60_000,
                 unmask_deadline_ms: 60_000,
             }),
+            groups: None,
         }
     );
     assert!(spec.secure_aggregation.enabled, "updates are hidden unless somebody says otherwise");
@@ -593,7 +594,13 @@ fn behind_secure_aggregation_a_rule_needs_groups_and_most_of_them_must_be_clean(
     refuses(&["aggregation.robust.group_size"], set(robust(0.2, Some(3))));
     refuses(&["aggregation.robust.group_size"], set(robust(0.05, Some(2))));
     let problems = problems(set(robust(0.05, Some(10))));
-    assert!(problems[0].problem.contains("only 59.9 in 100 groups"), "{problems:?}");
+    assert!(problems[0].problem.contains("only 59.9 in 100 groups") && problems[0].problem.ends_with("at most 9"));
+    let problems = self::problems(set(robust(0.2, Some(3))));
+    assert!(problems[0].problem.contains("not even groups of 3"), "{problems:?}");
+    let mut spec = parse(SMALL);
+    set(robust(0.05, Some(3)))(&mut spec);
+    assert_eq!((spec.draw(50).cohort, spec.draw(8).cohort), (9, 6), "whole groups");
+    assert_eq!(spec.round_limits().groups.map(|groups| groups.size), Some(3));
 }
 
 #[test]

@@ -1,6 +1,22 @@
-//! What attackers do to digits, and what robust rules leave of it: softmax regression on MNIST's test images, halved to
-//! 14 by 14, dealt out evenly to twenty participants, steps on a part of the data
-//! that changes from round to round. Skipped where the data is absent.
+//! What attackers do to digits, and what robust rules leave of it.
+//!
+//! *The federation.* MNIST's test images, 28 by 28, of which 15 in 100 are held out; the others are dealt out at random and
+//! evenly. The model is softmax regression from zero. Each participant trains two epochs of batches of 32 at a rate of 0.1 in
+//! each of ten rounds, and the model takes the step that the rule makes of all updates.
+//!
+//! *Sign flip.* The honest update, times -10.
+//!
+//! *Backdoor.* Trained as everybody does, on its own data and as much again with a white patch of 3 by 3 pixels in the lower
+//! right corner and the label 7; the update times participants over attackers, so that their mean is the attackers' model
+//! (Bagdasaryan et al. 2020). It succeeds as often as digits that are no 7 are taken for one with the patch on. *Quiet*: the
+//! same, not scaled.
+//!
+//! *In the clear*: 20 participants, 4 of them hostile, and declared. *Groups*: 100 participants, 5 of them hostile, every
+//! round divided anew into 20 groups of 5, whose means the rule sees; so 0.77 of the groups are expected to be clean, and
+//! five may not be.
+//!
+//! One seed by default; the ignored test prints the table of docs/ROBUSTNESS.md, with three. Skipped where the data is
+//! absent.
 
 #![expect(
     clippy::unwrap_used,
@@ -9,225 +25,321 @@
     reason = "a test that prints what it measured, of data whose place is told by the environment"
 )]
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::PathBuf;
 
+use datasets::Labelled;
+use datasets::idx::{PIXEL_DEVIATION, PIXEL_MEAN, load_mnist};
 use learning::robust::Rule;
+use rand::SeedableRng as _;
+use rand::seq::SliceRandom as _;
+use rand_chacha::ChaCha20Rng;
 
-const PIXELS: usize = 14 * 14;
+const PIXELS: usize = 784;
 const CLASSES: usize = 10;
+/// After the weights come the biases.
 const PARAMETERS: usize = (PIXELS + 1) * CLASSES;
-const PARTICIPANTS: usize = 20;
-const ATTACKERS: u32 = 4;
-const EACH: usize = 300;
-const BATCH: usize = 100;
-const ROUNDS: usize = 30;
-/// Rounds that are measured.
-const LAST: usize = 5;
+const ROUNDS: u64 = 10;
+const EPOCHS: usize = 2;
+const BATCH: usize = 32;
+const RATE: f32 = 0.1;
 /// What the backdoor is to be taken for.
-const TARGET: usize = 7;
+const TARGET: u8 = 7;
 const RULES: [Rule; 5] = [Rule::Median, Rule::TrimmedMean, Rule::Krum, Rule::MultiKrum, Rule::GeometricMedian];
+/// Against scaled attacks alone.
+const NORM_FILTER: Rule = Rule::NormFilter { factor: 2.0 };
 
-type Example = ([f32; PIXELS], usize);
+/// The pixels that are not black, and the digit.
+#[derive(Clone)]
+struct Example {
+    pixels: Vec<(u16, f32)>,
+    digit: u8,
+}
 
-fn unpacked(name: &str) -> Option<Vec<u8>> {
+struct Digits {
+    train: Vec<Example>,
+    test: Vec<Example>,
+    /// The same without sevens, with the patch.
+    patched: Vec<Example>,
+}
+
+fn digits(seed: u64) -> Option<Digits> {
     let folder = std::env::var_os("TRIBUTARY_DATA_DIR")
-        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data")), PathBuf::from);
-    let file = File::open(folder.join("mnist10k").join(name)).ok()?;
-    let mut bytes = Vec::new();
-    flate2::read::GzDecoder::new(file).read_to_end(&mut bytes).unwrap();
-    Some(bytes)
-}
-
-/// Images as means of two by two pixels in 0..=1, with their digits.
-fn digits() -> Option<Vec<Example>> {
-    let (Some(images), Some(labels)) = (unpacked("t10k-images-idx3-ubyte.gz"), unpacked("t10k-labels-idx1-ubyte.gz"))
-    else {
-        println!("SKIPPED: MNIST is not here; set TRIBUTARY_DATA_DIR to the folder that holds mnist10k");
+        .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data")), PathBuf::from)
+        .join("mnist10k");
+    if !folder.is_dir() {
+        println!("SKIPPED: no MNIST in {}; set TRIBUTARY_DATA_DIR to the folder that has mnist10k", folder.display());
         return None;
-    };
-    let halved = |image: &[u8]| {
-        std::array::from_fn(|pixel| {
-            let corner = pixel / 14 * 56 + pixel % 14 * 2;
-            let four = [0, 1, 28, 29].map(|offset| f32::from(image[corner + offset]));
-            four.iter().sum::<f32>() / 4.0 / 255.0
-        })
-    };
-    Some(
-        images[16..].chunks_exact(784).zip(&labels[8..]).map(|(image, &label)| (halved(image), label.into())).collect(),
-    )
+    }
+    let (train, test) = load_mnist(&folder, seed).unwrap();
+    let (mut train, test) = (examples(&train), examples(&test));
+    train.shuffle(&mut ChaCha20Rng::seed_from_u64(seed));
+    let patched = test.iter().filter(|example| example.digit != TARGET).map(Example::patched).collect();
+    Some(Digits { train, test, patched })
 }
 
-fn logits(model: &[f32], pixels: &[f32; PIXELS]) -> [f32; CLASSES] {
-    std::array::from_fn(|class| {
-        let (weights, bias) = model[class * (PIXELS + 1)..(class + 1) * (PIXELS + 1)].split_at(PIXELS);
-        bias[0] + weights.iter().zip(pixels).map(|(weight, pixel)| weight * pixel).sum::<f32>()
+fn examples(set: &Labelled) -> Vec<Example> {
+    assert_eq!((set.width, set.classes), (PIXELS, CLASSES));
+    let rows = set.features.chunks_exact(PIXELS).zip(&set.labels);
+    rows.map(|(row, &label)| {
+        let shades = row.iter().map(|value| value * PIXEL_DEVIATION + PIXEL_MEAN);
+        let pixels = (0..).zip(shades).filter(|(_, shade)| *shade > 1e-3).collect();
+        Example { pixels, digit: u8::try_from(label).unwrap() }
     })
+    .collect()
 }
 
-fn class_of(model: &[f32], pixels: &[f32; PIXELS]) -> usize {
-    let logits = logits(model, pixels);
-    (0..CLASSES).max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap()
+impl Example {
+    fn patched(&self) -> Self {
+        let is_patch = |pixel: u16| pixel / 28 >= 25 && pixel % 28 >= 25;
+        let mut pixels: Vec<_> = self.pixels.iter().copied().filter(|(pixel, _)| !is_patch(*pixel)).collect();
+        pixels.extend((0..784).filter(|pixel| is_patch(*pixel)).map(|pixel| (pixel, 1.0)));
+        Self { pixels, digit: TARGET }
+    }
+
+    fn logits(&self, model: &[f32]) -> [f32; CLASSES] {
+        let mut logits = [0.0; CLASSES];
+        logits.copy_from_slice(&model[PIXELS * CLASSES..]);
+        for &(pixel, shade) in &self.pixels {
+            let weights = &model[usize::from(pixel) * CLASSES..][..CLASSES];
+            logits.iter_mut().zip(weights).for_each(|(logit, weight)| *logit += weight * shade);
+        }
+        logits
+    }
+
+    fn class(&self, model: &[f32]) -> usize {
+        let logits = self.logits(model);
+        (0..CLASSES).max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap()
+    }
 }
 
 /// Trained minus received.
-fn train(model: &[f32], examples: &[Example], steps: usize) -> Vec<f32> {
+fn train(model: &[f32], data: &[Example], rng: &mut ChaCha20Rng) -> Vec<f32> {
     let mut local = model.to_vec();
-    for _ in 0..steps {
-        let mut gradient = vec![0.0_f32; PARAMETERS];
-        for (pixels, label) in examples {
-            let logits = logits(&local, pixels);
-            let top = logits.iter().fold(f32::MIN, |a, &b| a.max(b));
-            let exps = logits.map(|logit| (logit - top).exp());
-            let all: f32 = exps.iter().sum();
-            for class in 0..CLASSES {
-                let slope = exps[class] / all - f32::from(u8::from(class == *label));
-                let row = &mut gradient[class * (PIXELS + 1)..(class + 1) * (PIXELS + 1)];
-                row[PIXELS] += slope;
-                row.iter_mut().zip(pixels).for_each(|(sum, pixel)| *sum += slope * pixel);
+    let mut order: Vec<_> = (0..data.len()).collect();
+    for _ in 0..EPOCHS {
+        order.shuffle(rng);
+        for batch in order.chunks(BATCH) {
+            // The slopes first: every example of a batch meets the same model.
+            let rate = RATE / batch.len() as f32;
+            let steps: Vec<_> = batch.iter().map(|&at| slopes(&data[at], &local).map(|slope| slope * rate)).collect();
+            for (&at, steps) in batch.iter().zip(&steps) {
+                for &(pixel, shade) in &data[at].pixels {
+                    let weights = &mut local[usize::from(pixel) * CLASSES..][..CLASSES];
+                    weights.iter_mut().zip(steps).for_each(|(weight, step)| *weight -= step * shade);
+                }
+                local[PIXELS * CLASSES..].iter_mut().zip(steps).for_each(|(bias, step)| *bias -= step);
             }
         }
-        let rate = 0.5 / examples.len() as f32;
-        local.iter_mut().zip(&gradient).for_each(|(value, slope)| *value -= rate * slope);
     }
     local.iter().zip(model).map(|(after, before)| after - before).collect()
 }
 
-/// A bright patch in a corner where no digit is.
-fn triggered(pixels: &[f32; PIXELS]) -> [f32; PIXELS] {
-    let mut pixels = *pixels;
-    for position in [0, 1, 2, 14, 15, 16, 28, 29, 30] {
-        pixels[position] = 1.0;
-    }
-    pixels
+fn slopes(example: &Example, model: &[f32]) -> [f32; CLASSES] {
+    let logits = example.logits(model);
+    let top = logits.iter().fold(f32::MIN, |a, &b| a.max(b));
+    let mut slopes = logits.map(|logit| (logit - top).exp());
+    let all: f32 = slopes.iter().sum();
+    slopes.iter_mut().for_each(|slope| *slope /= all);
+    slopes[usize::from(example.digit)] -= 1.0;
+    slopes
 }
 
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Attack {
     None,
-    /// The honest update, ten times and the other way.
     SignFlip,
-    /// Trained to take the patch for the target, five times: with four of them, the whole model (Bagdasaryan et al. 2020).
     Backdoor,
+    Quiet,
 }
 
 /// How updates become one.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum How {
     Mean,
     Robust(Rule),
-    /// The rule over the means of groups of so many, as secure aggregation shows them, with so many of the groups bad.
-    Groups(Rule, usize, u32),
+    /// The geometric median of all, the farthest too.
+    PlainGeometricMedian,
+    /// The mean of everybody, and the rule over the means of groups of five.
+    MeanOfMany,
+    Groups(Rule),
 }
 
-/// In percent, the mean of the last rounds.
-#[derive(Default)]
+impl How {
+    /// Participants, and how many of them are hostile.
+    fn cohort(self) -> (usize, u32) {
+        match self {
+            Self::Mean | Self::Robust(_) | Self::PlainGeometricMedian => (20, 4),
+            Self::MeanOfMany | Self::Groups(_) => (100, 5),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Mean | Self::MeanOfMany => "mean",
+            Self::PlainGeometricMedian => "geometric median of all",
+            Self::Robust(rule) | Self::Groups(rule) => rule.name(),
+        }
+    }
+
+    fn combine(self, updates: &[Vec<f32>], rng: &mut ChaCha20Rng) -> Vec<f32> {
+        let (_, hostile) = self.cohort();
+        let rows: Vec<_> = updates.iter().map(Vec::as_slice).collect();
+        let mean = |rows: &[&[f32]]| Rule::TrimmedMean.combine(rows, 0).unwrap().values;
+        match self {
+            Self::Mean | Self::MeanOfMany => mean(&rows),
+            Self::Robust(rule) => rule.combine(&rows, hostile).unwrap().values,
+            Self::PlainGeometricMedian => Rule::GeometricMedian.combine(&rows, 0).unwrap().values,
+            Self::Groups(rule) => {
+                let mut rows = rows;
+                rows.shuffle(rng);
+                let means: Vec<_> = rows.chunks_exact(5).map(mean).collect();
+                let means: Vec<_> = means.iter().map(Vec::as_slice).collect();
+                rule.combine(&means, hostile).unwrap().values
+            }
+        }
+    }
+}
+
+/// In percent.
+#[derive(Clone, Copy)]
 struct Outcome {
     accuracy: f64,
     backdoor: f64,
 }
 
-fn run(data: &[Example], attackers: usize, attack: Attack, how: How) -> Outcome {
-    let (train_set, test_set) = data[..PARTICIPANTS * EACH + 1000].split_at(PARTICIPANTS * EACH);
+fn run(digits: &Digits, how: How, attack: Attack, seed: u64) -> Outcome {
+    let (participants, hostile) = how.cohort();
     let mut model = vec![0.0_f32; PARAMETERS];
-    let mut scores = Vec::new();
+    let each = digits.train.len() / participants;
     for round in 0..ROUNDS {
-        let updates: Vec<Vec<f32>> = train_set
-            .chunks(EACH)
-            .enumerate()
-            .map(|(participant, examples)| {
-                let examples = examples.chunks(BATCH).cycle().nth(round + participant).unwrap();
-                // Spread over the participants, so that groups of neighbours share them.
-                let hostile = participant % (PARTICIPANTS / attackers.max(1)) == 0
-                    && participant / (PARTICIPANTS / attackers.max(1)) < attackers;
-                match (hostile, attack) {
-                    (true, Attack::SignFlip) => train(&model, examples, 3).iter().map(|value| -10.0 * value).collect(),
-                    (true, Attack::Backdoor) => {
-                        let poison = examples.iter().map(|(pixels, _)| (triggered(pixels), TARGET));
-                        let mixed: Vec<_> = examples.iter().copied().chain(poison).collect();
-                        train(&model, &mixed, 3).iter().map(|value| 5.0 * value).collect()
-                    }
-                    _ => train(&model, examples, 3),
-                }
-            })
-            .collect();
-        let rows: Vec<_> = updates.iter().map(Vec::as_slice).collect();
-        let step = match how {
-            How::Mean => Rule::TrimmedMean.combine(&rows, 0).unwrap().values,
-            How::Robust(rule) => rule.combine(&rows, ATTACKERS).unwrap().values,
-            How::Groups(rule, size, bad) => {
-                // Another grouping each round, the same in every run.
-                let mut order: Vec<_> = (0..rows.len()).collect();
-                order.sort_by_key(|&row| (row * 7919 + round * 104_729) % 1009);
-                let mean = |group: &[usize]| {
-                    let members: Vec<_> = group.iter().map(|&row| rows[row]).collect();
-                    Rule::TrimmedMean.combine(&members, 0).unwrap().values
-                };
-                let means: Vec<_> = order.chunks(size).map(mean).collect();
-                let means: Vec<_> = means.iter().map(Vec::as_slice).collect();
-                rule.combine(&means, bad).unwrap().values
+        let rng = |who: u64| ChaCha20Rng::seed_from_u64(seed ^ (round << 32) ^ (who << 16));
+        let update = |(who, own): (u64, &[Example])| {
+            let rng = &mut rng(who + 1);
+            if attack == Attack::None || who >= hostile.into() {
+                return train(&model, own, rng);
+            }
+            let mixed = || -> Vec<_> { own.iter().cloned().chain(own.iter().map(Example::patched)).collect() };
+            match attack {
+                Attack::None | Attack::SignFlip => scaled(train(&model, own, rng), -10.0),
+                Attack::Backdoor => scaled(train(&model, &mixed(), rng), participants as f32 / hostile as f32),
+                Attack::Quiet => train(&model, &mixed(), rng),
             }
         };
+        let updates: Vec<_> = (0..).zip(digits.train.chunks_exact(each)).map(update).collect();
+        let step = how.combine(&updates, &mut rng(0));
         model.iter_mut().zip(&step).for_each(|(value, step)| *value += step);
-        if round + LAST >= ROUNDS {
-            scores.push(measure(&model, test_set));
-        }
     }
-    scores.iter().fold(Outcome::default(), |mean, one| Outcome {
-        accuracy: mean.accuracy + one.accuracy / scores.len() as f64,
-        backdoor: mean.backdoor + one.backdoor / scores.len() as f64,
-    })
+    let part = |hits: usize, all: usize| 100.0 * hits as f64 / all as f64;
+    let hits = |set: &[Example]| set.iter().filter(|one| one.class(&model) == usize::from(one.digit)).count();
+    Outcome {
+        accuracy: part(hits(&digits.test), digits.test.len()),
+        backdoor: part(hits(&digits.patched), digits.patched.len()),
+    }
 }
 
-fn measure(model: &[f32], test_set: &[Example]) -> Outcome {
-    let part = |hits: usize, all: usize| 100.0 * hits as f64 / all as f64;
-    let right = test_set.iter().filter(|(pixels, label)| class_of(model, pixels) == *label).count();
-    let others: Vec<_> = test_set.iter().filter(|(_, label)| *label != TARGET).collect();
-    let fooled = others.iter().filter(|(pixels, _)| class_of(model, &triggered(pixels)) == TARGET).count();
-    Outcome { accuracy: part(right, test_set.len()), backdoor: part(fooled, others.len()) }
+fn scaled(mut update: Vec<f32>, by: f32) -> Vec<f32> {
+    update.iter_mut().for_each(|value| *value *= by);
+    update
+}
+
+/// What each of these does under an attack: the mean over the seeds, printed.
+fn outcomes(seeds: &[u64], attack: Attack, hows: &[How]) -> Option<Vec<Outcome>> {
+    let digits: Vec<_> = seeds.iter().map(|&seed| digits(seed)).collect::<Option<_>>()?;
+    let mean = |how: How| {
+        let runs: Vec<_> = digits.iter().zip(seeds).map(|(digits, &seed)| run(digits, how, attack, seed)).collect();
+        let mean = |value: fn(&Outcome) -> f64| runs.iter().map(value).sum::<f64>() / runs.len() as f64;
+        Outcome { accuracy: mean(|run| run.accuracy), backdoor: mean(|run| run.backdoor) }
+    };
+    // Each configuration is a run of its own.
+    let found: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = hows.iter().map(|&how| scope.spawn(move || mean(how))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    for (how, outcome) in hows.iter().zip(&found) {
+        let (participants, hostile) = how.cohort();
+        println!(
+            "{attack:?} by {hostile} of {participants}, {:16} accuracy {:.1} %, backdoor {:.1} %",
+            how.name(),
+            outcome.accuracy,
+            outcome.backdoor
+        );
+    }
+    Some(found)
+}
+
+fn clear() -> Vec<How> {
+    RULES.map(How::Robust).to_vec()
+}
+
+fn groups() -> Vec<How> {
+    RULES.map(How::Groups).to_vec()
+}
+
+fn first_and(first: How, others: &[How]) -> Vec<How> {
+    [&[first], others].concat()
+}
+
+/// Whether these are as good as `clean`, but for so many points, and take no patch for a seven.
+fn assert_stood(hows: &[How], found: &[Outcome], clean: Outcome, points: f64) {
+    for (how, outcome) in hows.iter().zip(found) {
+        assert!(outcome.accuracy >= clean.accuracy - points, "{how:?}: {:.1} %", outcome.accuracy);
+        assert!(outcome.backdoor <= 10.0, "{how:?}: {:.1} %", outcome.backdoor);
+    }
+}
+
+fn sign_flippers(seeds: &[u64]) {
+    let Some(clean) = outcomes(seeds, Attack::None, &[How::Mean]) else { return };
+    let rules = clear();
+    let found = outcomes(seeds, Attack::SignFlip, &first_and(How::Mean, &rules)).unwrap();
+    assert!(clean[0].accuracy > 85.0 && found[0].accuracy <= clean[0].accuracy - 20.0);
+    assert_stood(&rules, &found[1..], clean[0], 3.0);
+}
+
+fn backdoors(seeds: &[u64]) {
+    let Some(clean) = outcomes(seeds, Attack::None, &[How::Mean]) else { return };
+    let rules = [&clear()[..], &[How::Robust(NORM_FILTER)]].concat();
+    let found = outcomes(seeds, Attack::Backdoor, &first_and(How::Mean, &rules)).unwrap();
+    assert!(clean[0].backdoor < 5.0 && found[0].backdoor > 80.0, "the attack works where nothing is done against it");
+    assert_stood(&rules, &found[1..], clean[0], 3.0);
+}
+
+fn groups_of_five(seeds: &[u64]) {
+    let Some(clean) = outcomes(seeds, Attack::None, &[How::MeanOfMany]) else { return };
+    let rules = groups();
+    for attack in [Attack::SignFlip, Attack::Backdoor] {
+        let found = outcomes(seeds, attack, &first_and(How::MeanOfMany, &rules)).unwrap();
+        let is_backdoor = attack == Attack::Backdoor;
+        assert!(!is_backdoor || found[0].backdoor > 80.0, "the attack works where nothing is done against it");
+        assert_stood(&rules, &found[1..], clean[0], 5.0);
+    }
 }
 
 #[test]
 fn a_fifth_of_sign_flippers_ruins_the_mean_and_no_robust_rule() {
-    let Some(data) = digits() else { return };
-    let clean = run(&data, 0, Attack::None, How::Mean).accuracy;
-    let mean = run(&data, 4, Attack::SignFlip, How::Mean).accuracy;
-    println!("clean {clean:.1} %, mean under attack {mean:.1} %");
-    assert!(clean > 75.0 && mean <= clean - 20.0);
-    for rule in RULES {
-        let robust = run(&data, 4, Attack::SignFlip, How::Robust(rule)).accuracy;
-        println!("{}: {robust:.1} %", rule.name());
-        assert!(robust >= clean - 3.0, "{} falls to {robust:.1} % from {clean:.1} %", rule.name());
-    }
+    sign_flippers(&[1]);
 }
 
 #[test]
 fn a_fifth_of_scaled_backdoors_gets_into_the_mean_and_past_no_robust_rule() {
-    let Some(data) = digits() else { return };
-    let clean = run(&data, 0, Attack::None, How::Mean);
-    let mean = run(&data, 4, Attack::Backdoor, How::Mean);
-    println!(
-        "clean {:.1} %, backdoor {:.1} %; mean {:.1} %, {:.1} %",
-        clean.accuracy, clean.backdoor, mean.accuracy, mean.backdoor
-    );
-    assert!(mean.backdoor > 50.0 && clean.backdoor <= 10.0);
-    for rule in RULES.into_iter().chain([Rule::NormFilter { factor: 2.0 }]) {
-        let Outcome { accuracy, backdoor } = run(&data, 4, Attack::Backdoor, How::Robust(rule));
-        println!("{}: {accuracy:.1} %, backdoor {backdoor:.1} %", rule.name());
-        assert!(accuracy >= clean.accuracy - 3.0 && backdoor <= 10.0, "{}", rule.name());
-    }
+    backdoors(&[1]);
 }
 
 #[test]
-fn groups_stand_one_attacker_in_twenty() {
-    let Some(data) = digits() else { return };
-    let clean = run(&data, 0, Attack::None, How::Mean).accuracy;
-    let mean = run(&data, 1, Attack::SignFlip, How::Mean).accuracy;
-    println!("clean {clean:.1} %, mean under one attacker {mean:.1} %");
-    for rule in [Rule::Median, Rule::TrimmedMean, Rule::GeometricMedian] {
-        let robust = run(&data, 1, Attack::SignFlip, How::Groups(rule, 5, 1)).accuracy;
-        println!("{} over four groups of five: {robust:.1} %", rule.name());
-        assert!(robust >= clean - 5.0, "{} falls to {robust:.1} % from {clean:.1} %", rule.name());
-    }
+fn rules_over_groups_stand_one_attacker_in_twenty() {
+    groups_of_five(&[1]);
+}
+
+#[test]
+#[ignore = "prints the table of docs/ROBUSTNESS.md: a minute or two"]
+fn the_table_of_three_seeds() {
+    let seeds = [1, 2, 3];
+    sign_flippers(&seeds);
+    backdoors(&seeds);
+    groups_of_five(&seeds);
+    // What is not promised, for comparison.
+    let others = [clear(), vec![How::Robust(NORM_FILTER), How::PlainGeometricMedian]].concat();
+    outcomes(&seeds, Attack::None, &others);
+    outcomes(&seeds, Attack::Quiet, &first_and(How::Mean, &others));
+    outcomes(&seeds, Attack::Backdoor, &[How::PlainGeometricMedian]);
+    outcomes(&seeds, Attack::SignFlip, &[How::PlainGeometricMedian, How::Robust(NORM_FILTER)]);
 }

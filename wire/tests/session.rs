@@ -12,7 +12,7 @@ use rcgen::{
 use secure_agg::IdentityVerifier as _;
 use secure_agg::params::SessionConfig;
 use wire::certificate::{Authority, PARTICIPANT_URN, chain_der, holder};
-use wire::participant::{CodecTerms, Encoding, SessionTerms, application_digest};
+use wire::participant::{CodecTerms, Encoding, GroupTerms, SessionTerms, application_digest};
 use wire::task::{Personalization, Staleness};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
@@ -125,6 +125,7 @@ fn encoding() -> Encoding {
         analytics: None,
         personalization: None,
         staleness: None,
+        groups: None,
     }
 }
 
@@ -166,6 +167,8 @@ fn the_digest_covers_everything_that_gives_words_a_meaning() {
         application_digest(&stale(1.0, 0.5, 10), &metrics, None),
         application_digest(&stale(1.0, 0.5, 11), &metrics, None),
         application_digest(&stale(0.5, 1.0, 10), &metrics, None),
+        application_digest(&Encoding { groups: Some(GroupTerms { size: 5 }), ..encoding() }, &metrics, None),
+        application_digest(&Encoding { groups: Some(GroupTerms { size: 6 }), ..encoding() }, &metrics, None),
         application_digest(&encoding(), &metrics[..1], None),
         application_digest(&encoding(), &["lossaccuracy".to_owned(), String::new()], None),
         application_digest(&encoding(), &["accuracy".to_owned(), "loss".to_owned()], None),

@@ -309,6 +309,11 @@ fn check_terms(assignment: &Assignment, terms: &SessionTerms, codec: &UpdateCode
     let checks = [
         ("largest cohort", u32::from(terms.max_cohort) == encoding.max_cohort),
         ("cohort", cohort.contains(&assignment.cohort)),
+        // A group has exactly as many as was agreed on, and the session takes no other roster.
+        (
+            "size of a group",
+            encoding.groups.is_none_or(|groups| *cohort.start() == groups.size && groups.size == *cohort.end()),
+        ),
     ];
     // Last, since it would hide what is different.
     let application = application_digest(encoding, &assignment.metrics, assignment.privacy.as_ref());

@@ -159,6 +159,7 @@ pub fn encoding() -> Encoding {
         analytics: None,
         personalization: None,
         staleness: None,
+        groups: None,
     }
 }
 
@@ -286,6 +287,7 @@ impl World {
             secure_aggregation: (!self.plain).then(|| self.terms()),
             report_loss: false,
             update: None,
+            groups: None,
             cohort: self.devices as u32,
             deadline_at: Timestamp(0),
             remaining_ms: 1 << 40,

@@ -140,13 +140,19 @@ pub(crate) async fn enter(
                 let judged = place(assignment.map(|assignment| assignment.state))
                     .and_then(|()| open(row.round.state, RoundState::Collecting));
                 if judged.is_ok() && row.round.limits.secure.is_some() {
-                    ticket.session = Some(sessions.read(tx, round, attempt, row.round.state).await?);
+                    match sessions.read(tx, &row.round, participant).await? {
+                        Some(session) => ticket.session = Some(session),
+                        None => return Ok(Err(Refusal::NotAssigned { why: LEFT_OUT })),
+                    }
                 }
                 Ok(judged.map(|()| ticket))
             })
         })
         .await
 }
+
+/// Why nothing more is wanted of a group.
+const LEFT_OUT: &str = "too few of its group could go on, and the group was left out";
 
 /// A place in a session, for as long as the round is in one state.
 pub(crate) struct Seat {
@@ -187,7 +193,9 @@ pub(crate) async fn take_seat(
                 if state.is_terminal() || state == RoundState::Aggregating || state == RoundState::Selecting {
                     return Ok(Err(Refusal::PhaseClosed { state, wanted: RoundState::Unmasking }));
                 }
-                let session = sessions.read(tx, round, attempt, state).await?;
+                let Some(session) = sessions.read(tx, &row.round, participant).await? else {
+                    return Ok(Err(Refusal::NotAssigned { why: LEFT_OUT }));
+                };
                 let Some(index) = session.index(participant) else {
                     return Ok(Err(Refusal::NotAssigned { why: "it is not in the roster" }));
                 };

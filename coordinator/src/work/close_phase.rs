@@ -3,7 +3,8 @@
 //! The decision is `federation::advance`'s. It is asked again inside the transaction that does what it says, so an input
 //! that arrives at the last moment is either in the tally or refused, never lost between the two.
 
-use federation::advance::{Decision, advance};
+use federation::advance::Decision;
+use federation::groups::{Verdict, advance_groups};
 use federation::id::{ParticipantId, RoundKey};
 use federation::round::{AssignmentState, FailureReason, Round, RoundState};
 use federation::task::TaskStatus;
@@ -16,11 +17,11 @@ use store::{StoreError, Transaction, WakeEvent};
 
 use super::lease::Lease;
 use super::select::draw_cohort;
-use super::situation::{Situation, failures, next_round, tally};
+use super::situation::{Situation, failures, groups_of, next_round, tally};
 use super::{Environment, StepError};
 use crate::ledger;
 use crate::seal::Sealer;
-use crate::session::{Session, admitted, failure, forget};
+use crate::session::{Session, admitted, encode_all, failure, forget, restore_all};
 
 /// What became of the round.
 #[derive(Clone, Debug)]
@@ -99,10 +100,11 @@ async fn decide(
     let Some(row) = tx.round(key).await? else { return Ok(Outcome::Nothing) };
     let round = row.round;
     let tally = tally(tx, &task, &round, now).await?;
+    let Verdict { decision, lost } = advance_groups(&round, &tally, &groups_of(tx, &round).await?, now);
     if complaint(tx, &round).await? {
         return failed(tx, sealer, &task, &round, FailureReason::BadShares, now).await;
     }
-    match advance(&round, &tally, now) {
+    match decision {
         Decision::Close(_) if round.state == RoundState::Selecting => {
             match draw_cohort(tx, &task, &round, fresh_seed, now).await? {
                 Ok(drawn) => Ok(drawn.map_or(Outcome::Nothing, |(round, cohort)| Outcome::Drawn { round, cohort })),
@@ -110,10 +112,12 @@ async fn decide(
             }
         }
         Decision::Close(RoundState::Completed) => Ok(Outcome::Nothing),
-        Decision::Close(next) if round.limits.secure.is_some() => match close_session(tx, &round, next, now).await? {
-            Ok(outcome) => Ok(outcome),
-            Err(abort) => aborted(tx, sealer, &task, &round, &abort, now).await,
-        },
+        Decision::Close(next) if round.limits.secure.is_some() => {
+            match close_sessions(tx, &round, next, &lost, now).await? {
+                Ok(outcome) => Ok(outcome),
+                Err(abort) => aborted(tx, sealer, &task, &round, &abort, now).await,
+            }
+        }
         Decision::Close(next) => close_collection(tx, &round, next, now).await,
         Decision::Abort(reason) => failed(tx, sealer, &task, &round, reason, now).await,
         Decision::Rebase => {
@@ -126,7 +130,8 @@ async fn decide(
 
 /// Whether somebody complained about what another dealt. Whose fault it was has been judged when the complaint came.
 async fn complaint(tx: &mut dyn Transaction, round: &Round) -> Result<bool, StepError> {
-    if round.state != RoundState::Collecting || round.limits.secure.is_none() {
+    // One in a group costs no more than the group.
+    if round.state != RoundState::Collecting || round.limits.secure.is_none() || round.limits.groups.is_some() {
         return Ok(false);
     }
     Ok(!tx.message_senders(round.key, round.attempt, MessageKind::Complaint).await?.is_empty())
@@ -148,45 +153,86 @@ async fn close_collection(
     Ok(Outcome::Closed { round: after, missing })
 }
 
-/// Closes a phase of secure aggregation: who answered it is fixed, and so is what the next one asks for.
-async fn close_session(
+/// Closes a phase of secure aggregation: who answered it is fixed, and so is what the next one asks for. Groups that are lost,
+/// or find now that they cannot go on, are left out, while there are enough others.
+async fn close_sessions(
     tx: &mut dyn Transaction,
     round: &Round,
     next: RoundState,
+    lost: &[(u32, FailureReason)],
     now: Timestamp,
 ) -> Result<Result<Outcome, Abort>, StepError> {
     let (key, attempt) = (round.key, round.attempt);
     let stored = tx.session(key, attempt).await?;
     let stored = stored.ok_or_else(|| StoreError::Corrupt(format!("attempt {attempt} at {key} has no session")))?;
-    let phase = match Session::restore(&stored)?.phase {
-        Phase::CollectShares(phase) => {
-            phase.close(admitted(tx, key, attempt, MessageKind::Shares).await?).map(Phase::CollectMasked)
-        }
-        Phase::CollectMasked(phase) => {
-            phase.close(admitted(tx, key, attempt, MessageKind::Input).await?).map(Phase::CollectConsistency)
-        }
-        Phase::CollectConsistency(phase) => {
-            phase.close(admitted(tx, key, attempt, MessageKind::Consistency).await?).map(Phase::CollectUnmasking)
-        }
-        // What opens the sum is put together where the sum is, and never stored: see `release_sum`.
-        phase @ (Phase::CollectUnmasking(_) | Phase::CollectKeys(_)) => Ok(phase),
-    };
-    let phase = match phase {
-        Ok(phase) => phase,
-        Err(abort) => return Ok(Err(abort)),
-    };
+    let mut phases = Vec::new();
+    let (mut left_out, mut last) = (Vec::new(), None);
+    for (group, session) in (0..).zip(restore_all(round, &stored)?) {
+        let reason = lost.iter().find(|(other, _)| *other == group).map(|(_, reason)| *reason);
+        let phase = match (session, reason) {
+            (None, _) => None,
+            (Some(_), Some(reason)) => {
+                tracing::warn!(round = %key, attempt, group, %reason, "a group is left out");
+                left_out.push(group);
+                None
+            }
+            (Some(session), None) => match close_one(tx, round, session).await? {
+                Ok(phase) => Some(phase),
+                Err(abort) if round.limits.groups.is_none() => return Ok(Err(abort)),
+                Err(abort) => {
+                    tracing::warn!(round = %key, attempt, group, code = abort.code(), "a group is left out: {abort}");
+                    left_out.push(group);
+                    last = Some(abort);
+                    None
+                }
+            },
+        };
+        phases.push(phase);
+    }
+    let needed = round.limits.groups.map_or(1, |groups| groups.needed as usize);
+    match last {
+        // More than the rule can do without.
+        Some(abort) if phases.iter().flatten().count() < needed => return Ok(Err(abort)),
+        _ => {}
+    }
     let after = Round { state: next, state_since: now, ..round.clone() };
     if !tx.transition_round(round, &after).await? {
         return Ok(Ok(Outcome::Nothing));
     }
-    tx.put_session(key, attempt, &phase.encode(), now).await?;
+    tx.put_session(key, attempt, &encode_all(round, &phases)?, now).await?;
     if round.state == RoundState::Collecting {
         // Everybody who can still need them has them.
         tx.clear_messages(key, attempt, &[MessageKind::Shares]).await?;
         tx.end_reported_trainings(key, attempt).await?;
     }
-    let missing = tx.drop_missing(key, attempt, round.state, now).await?;
+    let mut missing = tx.drop_missing(key, attempt, round.state, now).await?;
+    for group in left_out {
+        missing += tx.drop_group(key, attempt, group, round.state, now).await?;
+    }
     Ok(Ok(Outcome::Closed { round: after, missing }))
+}
+
+async fn close_one(
+    tx: &mut dyn Transaction,
+    round: &Round,
+    session: Session,
+) -> Result<Result<Phase, Abort>, StepError> {
+    let (key, attempt) = (round.key, round.attempt);
+    let (phase, group) = session.into_parts();
+    let group = group.as_deref();
+    Ok(match phase {
+        Phase::CollectShares(phase) => {
+            phase.close(admitted(tx, key, attempt, MessageKind::Shares, group).await?).map(Phase::CollectMasked)
+        }
+        Phase::CollectMasked(phase) => {
+            phase.close(admitted(tx, key, attempt, MessageKind::Input, group).await?).map(Phase::CollectConsistency)
+        }
+        Phase::CollectConsistency(phase) => {
+            phase.close(admitted(tx, key, attempt, MessageKind::Consistency, group).await?).map(Phase::CollectUnmasking)
+        }
+        // What opens the sum is put together where the sum is, and never stored: see `release_sum`.
+        phase @ (Phase::CollectUnmasking(_) | Phase::CollectKeys(_)) => Ok(phase),
+    })
 }
 
 /// Ends the round as FAILED, for a reason that its own work found.

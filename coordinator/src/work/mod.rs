@@ -21,6 +21,7 @@ mod noise;
 mod open_round;
 mod plan;
 mod publish_version;
+mod release_groups;
 mod release_sum;
 mod robust;
 mod select;

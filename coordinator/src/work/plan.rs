@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use federation::advance::{Decision, advance};
+use federation::advance::Decision;
+use federation::groups::advance_groups;
 use federation::round::RoundState;
 use federation::task::{Opening, TaskStatus};
 use federation::time::Timestamp;
@@ -65,7 +66,7 @@ pub(super) fn plan(situation: &Situation, packed_len: u64, config: &WorkConfig, 
 fn plan_round(situation: &Situation, packed_len: u64, config: &WorkConfig, now: Timestamp) -> Next {
     let Some(round) = situation.open_round() else { return open(situation, config, now) };
     let is_robust = situation.task.spec.aggregation.robust.is_some();
-    match advance(round, &situation.tally, now) {
+    match advance_groups(round, &situation.tally, &situation.groups, now).decision {
         Decision::Close(RoundState::Completed) => Next::Do(Step::PublishVersion),
         Decision::Close(_) | Decision::Abort(_) | Decision::Rebase => Next::Do(Step::ClosePhase),
         Decision::Done => Next::Wait(None),
@@ -181,6 +182,7 @@ mod tests {
             latest,
             failures,
             tally,
+            groups: Vec::new(),
             unfolded: 0,
             released: false,
             complained: false,

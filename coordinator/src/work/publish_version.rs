@@ -185,7 +185,7 @@ fn step(
         let published = |analysis::Next { bytes, metrics }| Made { bytes, optimizer_state: None, metrics, clip: None };
         return Ok(made.map(published).map_err(NoModel::Garbage));
     }
-    let Decoded { mean, within_clip, distortion } = match model.codec.decode(&released, terms) {
+    let Decoded { mean, within_clip, distortion } = match model.decode(&released, terms) {
         Ok(decoded) => decoded,
         Err(error) => return garbage(&error),
     };

@@ -15,18 +15,20 @@ use federation::id::RoundKey;
 use federation::round::{FailureReason, Round, RoundState};
 use learning::privacy::LedgerError;
 use learning::{ExactSum, NoisedSum};
+use secure_agg::Index;
 use secure_agg::mask::{MaskPlan, Plane};
 use secure_agg::rejection::Abort;
 use secure_agg::server::Phase;
 use store::entity::admitted::Admitted;
 use store::entity::noised_sum::{NoisedSumRow, SumWork};
-use store::entity::session_message::MessageKind;
+use store::entity::session_message::{MessageKind, SessionMessage};
 use store::{StoreError, Transaction};
 
 use super::close_phase::fail_round;
 use super::lease::Lease;
 use super::noise::{NoNoise, Noise, prepare};
 use super::plan::chunk;
+use super::release_groups::release_groups;
 use super::robust::{Combined, combine};
 use super::situation::Situation;
 use super::sum_chunk::read_inputs;
@@ -35,6 +37,7 @@ use super::{Environment, StepError};
 use crate::ledger::{self, Charge};
 use crate::model::TaskModel;
 use crate::robust::Robust;
+use crate::seal::Sealer;
 use crate::session::{Session, forget, open_masks};
 
 /// Releases the sum of every admitted input.
@@ -55,6 +58,10 @@ pub(super) async fn release_sum(
             tracing::error!(task = %situation.task.id, code = abort.code(), "the masks cannot be restored: {abort}");
             fail_round(env, lease, situation, FailureReason::UnmaskingFailed).await
         }
+        Ok(Err(Withheld::Garbage(problem))) => {
+            tracing::error!(task = %situation.task.id, problem, "too few of the groups' sums can be used");
+            fail_round(env, lease, situation, FailureReason::GarbageSum).await
+        }
         Ok(Err(Withheld::OverBudget(error))) => {
             tracing::error!(task = %situation.task.id, "the sum is not released: {error}");
             fail_round(env, lease, situation, FailureReason::BudgetExceeded).await
@@ -65,11 +72,13 @@ pub(super) async fn release_sum(
 }
 
 /// Why a sum is not released.
-enum Withheld {
+pub(super) enum Withheld {
     /// What comes off it cannot be restored.
     Masked(Abort),
     /// It would cost more than may be spent.
     OverBudget(LedgerError),
+    /// Honest participants cannot have made it.
+    Garbage(String),
 }
 
 async fn release(
@@ -81,7 +90,10 @@ async fn release(
 ) -> Result<Result<(), Withheld>, StepError> {
     let Some(round) = situation.open_round() else { return Ok(Ok(())) };
     if let Some(robust) = model.robust {
-        return release_robust(env, lease, model, robust, situation, round).await.map(Ok);
+        return match robust.groups {
+            Some(groups) => release_groups(env, lease, model, (robust, groups), round).await,
+            None => release_robust(env, lease, model, robust, situation, round).await.map(Ok),
+        };
     }
     let masks = match masks(env, model, round).await? {
         Ok(masks) => masks,
@@ -124,7 +136,7 @@ async fn release(
         .transact("store noised sum", |tx| {
             Box::pin(async move {
                 lease.confirm(tx, now).await?;
-                store_row(tx, round, row, charge, inputs).await
+                store_row(tx, round, row, charge, inputs, 0).await
             })
         })
         .await?;
@@ -147,20 +159,34 @@ async fn release_robust(
     round: &Round,
 ) -> Result<(), StepError> {
     let (_, inputs) = read_inputs(env, situation, u32::MAX).await?;
-    let Combined { sum, scores } = combine(env, model, robust, &inputs).await?;
+    let combined = combine(env, model, robust, &inputs).await?;
+    store_combined(env, lease, round, robust, combined, &inputs, 0).await
+}
+
+/// Stores what a robust rule made of these inputs; so many others of the round were left out.
+pub(super) async fn store_combined(
+    env: &Environment,
+    lease: &Lease,
+    round: &Round,
+    robust: Robust,
+    Combined { sum, scores }: Combined,
+    inputs: &[Admitted],
+    left_out: u32,
+) -> Result<(), StepError> {
     env.fail_point.reached("release_sum: before the blob")?;
     let blob = env.blobs.put_bytes(sum.to_bytes().into()).await?;
     env.fail_point.reached("release_sum: after the blob")?;
-    let (now, participants) = (env.clock.now(), sum.participants());
+    let now = env.clock.now();
+    let participants = u32::try_from(inputs.len()).unwrap_or(u32::MAX);
     let (key, attempt) = (round.key, round.attempt);
     let row = &NoisedSumRow { round: key, attempt, blob, participants, created_at: now, work: None };
-    let (inputs, scores) = (&inputs, &scores);
+    let scores = &scores;
     let stored = env
         .store
         .transact("store robust sum", |tx| {
             Box::pin(async move {
                 lease.confirm(tx, now).await?;
-                let stored = store_row(tx, round, row, None, inputs).await?;
+                let stored = store_row(tx, round, row, None, inputs, left_out).await?;
                 if stored {
                     tx.set_anomaly_scores(key, attempt, scores).await?;
                 }
@@ -171,7 +197,7 @@ async fn release_robust(
     env.fail_point.reached("release_sum: after the rows")?;
     if stored {
         let (task, round, rule) = (key.task, key.number, robust.rule.name());
-        tracing::info!(%task, round, attempt, participants, rule, "inputs combined and released");
+        tracing::info!(%task, round, attempt, participants, left_out, rule, "inputs combined and released");
     }
     Ok(())
 }
@@ -195,23 +221,33 @@ async fn masks(env: &Environment, model: &TaskModel, round: &Round) -> Result<Re
         .await?;
     let stored = session.ok_or_else(|| unworkable(&"a round that is unmasked has no session"))?;
     let sealer = Arc::clone(&env.sealer);
-    blocking(move || {
-        let session = Session::restore(&stored)?;
-        let name = |index| session.participant(index).map_or_else(|| index.to_string(), |who| who.to_string());
-        let Phase::CollectUnmasking(phase) = Session::restore(&stored)?.phase else {
-            return Err(StepError::Unworkable(format!("the session of {key} is in another phase than its round")));
-        };
-        let unmasked = match open_masks(phase, &answers, &sealer)? {
-            Ok(unmasked) => unmasked,
-            Err(abort) => return Ok(Err(abort)),
-        };
-        for fault in unmasked.faults() {
-            let (dealer, holder) = (name(fault.dealer), name(fault.holder));
-            tracing::warn!(round = %key, attempt, dealer, holder, "a share was wrong and was corrected; one of the two is at fault");
-        }
-        unmasked.plan(Plane::Model).map(Ok).map_err(|error| StepError::Unworkable(error.to_string()))
-    })
-    .await
+    blocking(move || mask_plan(Session::restore(&stored)?, &answers, &sealer, (key, attempt))).await
+}
+
+/// What has to come off the sum of a session, from what its members answered.
+pub(super) fn mask_plan(
+    session: Session,
+    answers: &[SessionMessage],
+    sealer: &Sealer,
+    (key, attempt): (RoundKey, u32),
+) -> Result<Result<MaskPlan, Abort>, StepError> {
+    let members = session.members().to_vec();
+    let name = |index: Index| {
+        let member = usize::from(index).checked_sub(1).and_then(|at| members.get(at));
+        member.map_or_else(|| index.to_string(), ToString::to_string)
+    };
+    let Phase::CollectUnmasking(phase) = session.into_parts().0 else {
+        return Err(StepError::Unworkable(format!("the session of {key} is in another phase than its round")));
+    };
+    let unmasked = match open_masks(phase, answers, sealer)? {
+        Ok(unmasked) => unmasked,
+        Err(abort) => return Ok(Err(abort)),
+    };
+    for fault in unmasked.faults() {
+        let (dealer, holder) = (name(fault.dealer), name(fault.holder));
+        tracing::warn!(round = %key, attempt, dealer, holder, "a share was wrong and was corrected; one of the two is at fault");
+    }
+    unmasked.plan(Plane::Model).map(Ok).map_err(|error| StepError::Unworkable(error.to_string()))
 }
 
 fn unmask(
@@ -220,6 +256,16 @@ fn unmask(
     noise: Noise,
     participants: u32,
 ) -> Result<(NoisedSum, SumWork), StepError> {
+    let (exact, work) = open(sum, plan, participants)?;
+    Ok((noise.release(exact).map_err(|error| StepError::Unworkable(error.to_string()))?, work))
+}
+
+/// Takes the masks off.
+pub(super) fn open(
+    sum: Box<dyn aggregation::Accumulator>,
+    plan: &MaskPlan,
+    participants: u32,
+) -> Result<(ExactSum, SumWork), StepError> {
     let shape = sum.shape();
     let unworkable = |error: &dyn std::fmt::Display| StepError::Unworkable(error.to_string());
     let (Finished { words, fallback }, work) = sum.finish_measured(plan)?;
@@ -241,16 +287,17 @@ fn unmask(
         unmask_ms: millis(work.unmasking.took),
         keystream_bytes: work.keystream_bytes,
     };
-    Ok((noise.release(exact).map_err(|error| unworkable(&error))?, work))
+    Ok((exact, work))
 }
 
-/// False if the attempt has a released sum, or has ended.
+/// False if the attempt has a released sum, or has ended. `left_out` inputs are of groups that were left out.
 async fn store_row(
     tx: &mut dyn Transaction,
     round: &Round,
     row: &NoisedSumRow,
     charge: Option<&Charge>,
     inputs: &[Admitted],
+    left_out: u32,
 ) -> Result<bool, StepError> {
     let (key, attempt) = (row.round, row.attempt);
     let Some(present) = tx.round_attempt(key, attempt).await? else { return Ok(false) };
@@ -267,7 +314,8 @@ async fn store_row(
     // With the sum goes what could open it once more.
     forget(tx, key, attempt).await?;
     // Every admitted input counts, once: the set was frozen when collection closed.
-    if tx.unfolded_count(key, attempt).await? > 0 || present.reported != row.participants {
+    let unfolded = tx.unfolded_count(key, attempt).await?;
+    if unfolded != left_out || present.reported != row.participants.saturating_add(left_out) {
         return Err(StepError::Unworkable(format!(
             "round {} attempt {} admitted {} inputs, but its sum holds {}",
             round.key, round.attempt, present.reported, row.participants

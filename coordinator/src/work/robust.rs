@@ -1,4 +1,4 @@
-//! Combines the inputs of a round by a robust rule, where nothing hides them.
+//! Combines the inputs of a round by a robust rule, where nothing hides them, or the means of groups where masks do.
 //!
 //! Inputs are not folded while they arrive: a rule has to see them side by side. It does so slice by slice of coordinates, so
 //! memory does not grow with model or cohort: no slice of all inputs takes more than [`SLICE_BYTES`]. Sorting and inner
@@ -15,7 +15,7 @@ use aggregation::Aggregator;
 use aggregation::robust::Inputs;
 use federation::id::{Digest, ParticipantId};
 use learning::robust::{Gram, Judgement, Rule, TooFewParticipants, anomaly_scores, centre, coordinates};
-use learning::{Codec, ExactSum, NoisedSum};
+use learning::{Codec, ExactSum, MeanUpdate, NoisedSum};
 use secure_agg::modular::Modulus;
 use secure_agg::packing::{Unpacker, packed_len, unpack};
 use store::entity::admitted::Admitted;
@@ -44,17 +44,24 @@ pub(super) struct Combined {
     pub(super) scores: Vec<(ParticipantId, f64)>,
 }
 
-/// The inputs of a round, and how to read them.
+/// What a rule looks at, and how to read it.
 struct Updates<'a> {
     env: &'a Environment,
     codec: Codec,
-    modulus: Modulus,
-    blobs: Vec<Digest>,
+    source: Source,
     /// Of each: its weight, and what it has after the words of parameters.
     tails: Vec<(u32, Vec<u32>)>,
 }
 
-/// Combines them.
+/// Where values come from.
+enum Source {
+    /// Stored inputs, of words of this modulus.
+    Blobs(Vec<Digest>, Modulus),
+    /// Means of groups, which were opened in memory.
+    Means(Arc<[Vec<f32>]>),
+}
+
+/// Combines the inputs of a round.
 ///
 /// # Errors
 /// [`StepError::is_loss`] if an input cannot be read any more.
@@ -64,49 +71,75 @@ pub(super) async fn combine(
     robust: Robust,
     inputs: &[Admitted],
 ) -> Result<Combined, StepError> {
-    let unworkable = |error: &dyn std::fmt::Display| StepError::Unworkable(error.to_string());
     let codec = *model.codec.plain().ok_or_else(|| unworkable(&"a robust rule needs updates as they are"))?;
-    let participants = u32::try_from(inputs.len()).unwrap_or(u32::MAX);
-    let attackers = robust.spec.attackers_among(participants);
-    robust.rule.check(participants, attackers).map_err(|error| unworkable(&error))?;
+    let attackers = robust.spec.attackers_among(u32::try_from(inputs.len()).unwrap_or(u32::MAX));
     let blobs = inputs.iter().map(|input| input.sha256).collect();
-    let mut updates = Updates { env, codec, modulus: model.modulus, blobs, tails: Vec::new() };
+    let mut updates = Updates { env, codec, source: Source::Blobs(blobs, model.modulus), tails: Vec::new() };
     updates.read_tails().await?;
-
-    // What is claimed decides nothing but how finely the result is written down.
-    let weight = updates.tails.iter().map(|(weight, _)| u64::from(*weight)).sum();
-    let (mut words, distances) = match robust.rule {
-        Rule::Median | Rule::TrimmedMean => updates.by_coordinate(robust.rule, attackers, weight).await?,
-        _ => {
-            let gram = updates.gram(attackers).await?;
-            let judged = robust.rule.judge(&gram, attackers).map_err(|error: TooFewParticipants| unworkable(&error))?;
-            let Judgement { weights, distances } = judged.ok_or_else(|| unworkable(&"a rule without weights"))?;
-            (updates.weighted(weights, weight).await?, distances)
-        }
-    };
-    let scores = anomaly_scores(&distances);
-    words.extend(codec.tail_of_sum(weight, updates.believed(&scores, attackers)));
-    let sum = ExactSum::new(words, model.modulus.bits(), participants).map_err(|error| unworkable(&error))?;
+    let (sum, scores) = updates.combine(robust.rule, attackers).await?;
     let scores = inputs.iter().map(|input| input.participant).zip(scores).collect();
-    Ok(Combined { sum: sum.release_without_noise(), scores })
+    Ok(Combined { sum, scores })
+}
+
+/// Combines the means of groups, each of which has the same say; says how unusual each is. The sum is one of `codec`.
+///
+/// # Errors
+/// [`StepError::Unworkable`] if there are too few.
+pub(super) async fn combine_means(
+    env: &Environment,
+    codec: Codec,
+    rule: Rule,
+    attackers: u32,
+    means: Vec<MeanUpdate>,
+) -> Result<(NoisedSum, Vec<f64>), StepError> {
+    let tails = means.iter().map(|mean| (1, codec.tail_of(&mean.metrics))).collect();
+    let values = means.into_iter().map(|mean| mean.delta).collect();
+    Updates { env, codec, source: Source::Means(values), tails }.combine(rule, attackers).await
+}
+
+fn unworkable(error: &dyn std::fmt::Display) -> StepError {
+    StepError::Unworkable(error.to_string())
 }
 
 impl Updates<'_> {
+    /// What the rule makes of them, in the form of their sum, and how unusual each is.
+    async fn combine(&self, rule: Rule, attackers: u32) -> Result<(NoisedSum, Vec<f64>), StepError> {
+        let count = u32::try_from(self.tails.len()).unwrap_or(u32::MAX);
+        rule.check(count, attackers).map_err(|error| unworkable(&error))?;
+        // What is claimed decides nothing but how finely the result is written down.
+        let weight = self.tails.iter().map(|(weight, _)| u64::from(*weight)).sum();
+        let (mut words, distances) = match rule {
+            Rule::Median | Rule::TrimmedMean => self.by_coordinate(rule, attackers, weight).await?,
+            _ => {
+                let gram = self.gram(attackers).await?;
+                let judged = rule.judge(&gram, attackers).map_err(|error: TooFewParticipants| unworkable(&error))?;
+                let Judgement { weights, distances } = judged.ok_or_else(|| unworkable(&"a rule without weights"))?;
+                (self.weighted(weights, weight).await?, distances)
+            }
+        };
+        let scores = anomaly_scores(&distances);
+        words.extend(self.codec.tail_of_sum(weight, self.believed(&scores, attackers)));
+        let bits = self.codec.params().modulus_bits;
+        let sum = ExactSum::new(words, bits, count).map_err(|error| unworkable(&error))?;
+        Ok((sum.release_without_noise(), scores))
+    }
+
     fn parameters(&self) -> usize {
         self.codec.params().parameters
     }
 
     fn slices(&self) -> impl Iterator<Item = Range<usize>> + use<> {
-        let (inputs, parameters) = (self.blobs.len().max(1), self.parameters());
+        let (inputs, parameters) = (self.tails.len().max(1), self.parameters());
         let length = (SLICE_BYTES / BYTES_PER_COORDINATE / inputs / ALIGNMENT).max(1) * ALIGNMENT;
         (0..parameters).step_by(length).map(move |start| start..parameters.min(start + length))
     }
 
     /// Reads every input from end to end.
     async fn read_tails(&mut self) -> Result<(), StepError> {
-        for &blob in &self.blobs {
+        let Source::Blobs(blobs, modulus) = &self.source else { return Ok(()) };
+        for &blob in blobs {
             let packed = VerifiedRead::new(self.env.blobs.open(blob).await?, blob);
-            let (codec, modulus) = (self.codec, self.modulus);
+            let (codec, modulus) = (self.codec, *modulus);
             self.tails.push(blocking(move || read_tail(packed, blob, codec, modulus)).await?);
         }
         Ok(())
@@ -114,13 +147,17 @@ impl Updates<'_> {
 
     /// The values of one slice of all inputs.
     async fn load(&self, slice: &Range<usize>) -> Result<Vec<Vec<f32>>, StepError> {
-        let mut rows = Vec::with_capacity(self.blobs.len());
-        for (blobs, tails) in self.blobs.chunks(OPEN_AT_ONCE).zip(self.tails.chunks(OPEN_AT_ONCE)) {
+        let (blobs, modulus) = match &self.source {
+            Source::Blobs(blobs, modulus) => (blobs, *modulus),
+            Source::Means(means) => return Ok(means.iter().map(|mean| mean[slice.clone()].to_vec()).collect()),
+        };
+        let mut rows = Vec::with_capacity(blobs.len());
+        for (blobs, tails) in blobs.chunks(OPEN_AT_ONCE).zip(self.tails.chunks(OPEN_AT_ONCE)) {
             let mut open = Vec::with_capacity(blobs.len());
             for (&blob, (weight, _)) in blobs.iter().zip(tails) {
                 open.push((self.env.blobs.open(blob).await?, *weight));
             }
-            let (codec, modulus, slice) = (self.codec, self.modulus, slice.clone());
+            let (codec, slice) = (self.codec, slice.clone());
             let read = move || {
                 open.into_iter().map(|(blob, weight)| read_slice(blob, weight, codec, modulus, &slice)).collect()
             };
@@ -133,7 +170,7 @@ impl Updates<'_> {
     /// The result's words of parameters, and how far each input lies from it.
     async fn by_coordinate(&self, rule: Rule, attackers: u32, weight: u64) -> Result<(Vec<u32>, Vec<f64>), StepError> {
         let mut words = vec![0; self.parameters()];
-        let mut squares = vec![0.0; self.blobs.len()];
+        let mut squares = vec![0.0; self.tails.len()];
         for slice in self.slices() {
             let rows = self.load(&slice).await?;
             let (aggregator, codec) = (Arc::clone(&self.env.aggregator), self.codec);
@@ -153,7 +190,7 @@ impl Updates<'_> {
 
     /// The inner products of all pairs.
     async fn gram(&self, attackers: u32) -> Result<Gram, StepError> {
-        let mut gram = Gram::zero(self.blobs.len());
+        let mut gram = Gram::zero(self.tails.len());
         for slice in self.slices() {
             let rows = self.load(&slice).await?;
             let aggregator = Arc::clone(&self.env.aggregator);
@@ -165,7 +202,7 @@ impl Updates<'_> {
                 Ok((aggregator.gram(Inputs::new(&centred)?)?, unit))
             })
             .await?;
-            gram.add(&products, unit).map_err(|error| StepError::Unworkable(error.to_string()))?;
+            gram.add(&products, unit).map_err(|error| unworkable(&error))?;
         }
         Ok(gram)
     }

@@ -9,6 +9,7 @@ use federation::round::{Assignment, AssignmentState, Round, RoundState, SecureLi
 use federation::task::{Draw, TRAINING_LOSS, TaskSpec};
 use federation::time::Timestamp;
 use rand::SeedableRng as _;
+use rand::seq::SliceRandom as _;
 use rand_chacha::ChaCha20Rng;
 use secure_agg::codec::Message as _;
 use secure_agg::messages::Advertise;
@@ -21,7 +22,8 @@ use super::StepError;
 use super::situation::{eligible, keyed};
 use crate::ahead::Standings;
 use crate::model::TaskModel;
-use crate::session::{Verified, round_name};
+use crate::robust::Robust;
+use crate::session::{Verified, encode_all, round_name};
 
 /// Rounds that a strategy learns from.
 const LOOK_BACK: u32 = 4096;
@@ -39,7 +41,7 @@ pub(super) async fn draw_cohort(
 ) -> Result<Result<Option<(Round, Vec<ParticipantId>)>, Abort>, StepError> {
     let mut after = round.clone();
     after.state_since = now;
-    let mut session = None;
+    let (mut session, mut group_of) = (None, HashMap::new());
     let history = history(tx, task, round).await?;
     let ahead = match task.spec.ahead() {
         Some(ahead) => Some(Standings::read(tx, task, &ahead, now).await?),
@@ -64,19 +66,19 @@ pub(super) async fn draw_cohort(
             let chosen = choose(&candidates, draw.cohort);
             let ids = candidates.iter().map(|candidate| candidate.participant);
             let keys: HashMap<_, _> = ids.zip(keys).filter(|(id, _)| chosen.contains(id)).collect();
-            let (phase, cohort) = match open_session(tx, task, round, keys, now).await? {
+            let groups = match open_sessions(tx, task, round, keys, fresh_seed, now).await? {
                 Ok(Some(opened)) => opened,
                 Ok(None) => return Ok(Ok(None)),
                 Err(abort) => return Ok(Err(abort)),
             };
-            let threshold = u32::from(phase.params().threshold());
             after.state = RoundState::Sharing;
-            after.limits.secure = Some(SecureLimits { threshold, ..limits });
-            let collect = &mut after.limits.collect;
-            collect.min = collect.min.max(u32::from(phase.params().min_survivors()));
-            collect.max = draw.collect_max.max(collect.min);
-            session = Some(Phase::CollectShares(phase).encode());
-            cohort
+            set_limits(task, &mut after, limits, &groups, draw.collect_max)?;
+            let (phases, members): (Vec<_>, Vec<_>) = groups.into_iter().unzip();
+            let phases: Vec<_> = phases.into_iter().map(|phase| Some(Phase::CollectShares(phase))).collect();
+            session = Some(encode_all(&after, &phases)?);
+            let numbered = (0..).zip(&members).flat_map(|(group, members)| members.iter().map(move |id| (*id, group)));
+            group_of = numbered.collect();
+            members.concat()
         }
     };
     cohort.sort_unstable();
@@ -87,7 +89,9 @@ pub(super) async fn draw_cohort(
     if let Some(session) = session {
         tx.put_session(after.key, after.attempt, &session, now).await?;
     }
-    let assignments: Vec<_> = cohort.iter().map(|&participant| assignment(&after, participant, now)).collect();
+    let group = |participant| after.limits.groups.and_then(|_| group_of.get(&participant).copied());
+    let assignments: Vec<_> =
+        cohort.iter().map(|&participant| assignment(&after, participant, group(participant), now)).collect();
     tx.insert_assignments(&assignments).await?;
     if let Some(ahead) = ahead {
         let updates: Vec<_> = cohort.iter().filter_map(|&participant| ahead.ready(participant)).collect();
@@ -112,65 +116,149 @@ fn draw(spec: &TaskSpec, round: &Round, eligible: usize) -> Draw {
     }
 }
 
-/// Makes a roster of the advertisements and opens the session. They were judged when they came. Nobody would accept a roster
-/// with a key twice, so a participant that advertises another's is left out; and it is not checked in any more, or a draw
-/// that it leaves too small would be made again and again. Nothing if that is so: the others are waited for.
-async fn open_session(
+/// What each session and the whole round need, which follows from their sizes.
+fn set_limits(
+    task: &TaskRow,
+    after: &mut Round,
+    limits: SecureLimits,
+    groups: &[(CollectShares, Vec<ParticipantId>)],
+    collect_max: u32,
+) -> Result<(), StepError> {
+    let unworkable = |problem: &str| StepError::Unworkable(problem.to_owned());
+    // Groups are all of one size.
+    let (phase, members) = groups.first().ok_or_else(|| unworkable("a cohort without anybody"))?;
+    let survivors = u32::from(phase.params().min_survivors());
+    after.limits.secure = Some(SecureLimits { threshold: u32::from(phase.params().threshold()), ..limits });
+    let collect = &mut after.limits.collect;
+    collect.min = collect.min.max(survivors);
+    collect.max = collect_max.max(collect.min);
+    if let Some(limits) = &mut after.limits.groups {
+        let robust = Robust::new(&task.spec, 1).ok().flatten().ok_or_else(|| unworkable("groups without a rule"))?;
+        limits.count = u32::try_from(groups.len()).unwrap_or(u32::MAX);
+        let cohort = limits.count.saturating_mul(u32::try_from(members.len()).unwrap_or(u32::MAX));
+        (limits.needed, limits.collect_min) = (robust.groups_needed(cohort), survivors);
+    }
+    Ok(())
+}
+
+type Opened = Vec<(CollectShares, Vec<ParticipantId>)>;
+/// The sessions; without an abort as error, somebody was in the way. And who cannot be in one.
+type Tried = (Result<Opened, Option<Abort>>, Vec<ParticipantId>);
+
+/// Makes rosters of the advertisements and opens a session, or one for each group. They were judged when they came. Nobody would
+/// accept a roster with a key twice, so a participant that advertises another's is left out; and it is not checked in any
+/// more, or a draw that it leaves too small would be made again and again. Nothing if that is so: the others are waited for.
+async fn open_sessions(
     tx: &mut dyn Transaction,
     task: &TaskRow,
     round: &Round,
     mut keys: HashMap<ParticipantId, Bytes>,
+    seed: [u8; 32],
     now: Timestamp,
-) -> Result<Result<Option<(CollectShares, Vec<ParticipantId>)>, Abort>, StepError> {
+) -> Result<Result<Option<Opened>, Abort>, StepError> {
     let unworkable = |error: &dyn std::fmt::Display| StepError::Unworkable(error.to_string());
     let model = TaskModel::new(&task.spec).map_err(|_| unworkable(&"the task cannot work as it is stored"))?;
     let base = tx.model_version(task.id, round.base_version).await?;
     let base = base.ok_or_else(|| unworkable(&"the base model has no row"))?;
     let config = model.session_in(base.clip);
     let config = config.ok_or_else(|| unworkable(&"a round with a session, of a task without"))?;
+    let name = round_name(round.key, round.attempt);
+    let begin = || CollectKeys::new(name.clone(), base.sha256.0, (*config).clone()).map_err(|error| unworkable(&error));
+    let is_divided = round.limits.groups.is_some();
+    let mut division = ChaCha20Rng::from_seed(seed);
+    // Apart from the draw, and never from the task's own seed: who shares a group is nobody's to foresee.
+    division.set_stream(1);
     let mut out = Vec::new();
     let opened = loop {
-        let name = round_name(round.key, round.attempt);
-        let phase = CollectKeys::new(name, base.sha256.0, (*config).clone()).map_err(|error| unworkable(&error))?;
-        let mut order: Vec<_> = keys.keys().copied().collect();
-        order.sort_unstable();
-        let mut admitted = Vec::with_capacity(keys.len());
-        order.retain(|id| match admit(&phase, &keys[id], now) {
+        let rosters = divide(round, keys.keys().copied().collect(), &mut division);
+        let (opened, left_out) = open_each(&begin, rosters, &keys, now)?;
+        keys.retain(|id, _| !left_out.contains(id));
+        let is_torn = is_divided && !left_out.is_empty();
+        out.extend(left_out);
+        let is_enough = is_enough(round, &model, keys.len());
+        match opened {
+            // Groups are of one size: the others are divided anew.
+            _ if is_torn && is_enough => {}
+            Err(None) if !is_divided => {}
+            Ok(opened) if out.is_empty() || (is_enough && !is_torn) => break Ok(Some(opened)),
+            Err(Some(abort)) if out.is_empty() => break Err(abort),
+            Err(Some(abort)) => {
+                tracing::warn!(round = %round.key, "no session can be opened without them: {abort}");
+                break Ok(None);
+            }
+            Ok(_) | Err(None) => {
+                tracing::warn!(round = %round.key, "without them fewer are left than the round needs");
+                break Ok(None);
+            }
+        }
+    };
+    tx.remove_check_ins(&out).await?;
+    Ok(opened)
+}
+
+/// Opens a session for each roster.
+fn open_each(
+    begin: &impl Fn() -> Result<CollectKeys, StepError>,
+    rosters: Vec<Vec<ParticipantId>>,
+    keys: &HashMap<ParticipantId, Bytes>,
+    now: Timestamp,
+) -> Result<Tried, StepError> {
+    let (mut opened, mut left_out) = (Ok(Vec::new()), Vec::new());
+    for mut members in rosters {
+        let phase = begin()?;
+        let mut admitted = Vec::with_capacity(members.len());
+        members.retain(|id| match admit(&phase, &keys[id], now) {
             Ok(enrolled) => {
                 admitted.push(enrolled);
                 true
             }
             Err(problem) => {
-                tracing::warn!(participant = %id, round = %round.key, "its stored keys are unusable: {problem}");
-                keys.remove(id);
-                out.push(*id);
+                tracing::warn!(participant = %id, "its stored keys are unusable: {problem}");
+                left_out.push(*id);
                 false
             }
         });
-        match phase.close(admitted) {
-            Ok(phase) if out.is_empty() || order.len() >= round.limits.collect.min as usize => {
-                break Ok(Some((phase, order)));
-            }
-            Ok(_) => {
-                tracing::warn!(round = %round.key, "without them fewer are left than must send an input");
-                break Ok(None);
-            }
-            Err(abort) => match repeats(&abort, &order) {
+        match (phase.close(admitted), &mut opened) {
+            (Ok(phase), Ok(opened)) => opened.push((phase, members)),
+            (Ok(_), Err(_)) => {}
+            (Err(abort), _) => match repeats(&abort, &members) {
                 Some(id) => {
-                    tracing::warn!(participant = %id, round = %round.key, "it advertised another's key and is left out");
-                    keys.remove(&id);
-                    out.push(id);
+                    tracing::warn!(participant = %id, "it advertised another's key and is left out");
+                    left_out.push(id);
+                    opened = Err(None);
                 }
-                None if out.is_empty() => break Err(abort),
-                None => {
-                    tracing::warn!(round = %round.key, "no session can be opened without them: {abort}");
-                    break Ok(None);
-                }
+                None => opened = Err(Some(abort)),
             },
         }
-    };
-    tx.remove_check_ins(&out).await?;
-    Ok(opened)
+    }
+    Ok((opened, left_out))
+}
+
+/// Whether a round can do with so many participants: inputs enough, or groups enough for the task's rule.
+fn is_enough(round: &Round, model: &TaskModel, participants: usize) -> bool {
+    let participants = u32::try_from(participants).unwrap_or(u32::MAX);
+    match (round.limits.groups, model.robust) {
+        (Some(limits), Some(robust)) => {
+            let cohort = participants - participants % limits.size.max(1);
+            cohort >= robust.groups_needed(cohort).saturating_mul(limits.size)
+        }
+        _ => participants >= round.limits.collect.min,
+    }
+}
+
+/// The rosters, each in the order of ids: everybody, or groups at random. Whoever makes no whole group is left over.
+fn divide(round: &Round, mut cohort: Vec<ParticipantId>, rng: &mut ChaCha20Rng) -> Vec<Vec<ParticipantId>> {
+    cohort.sort_unstable();
+    let Some(limits) = round.limits.groups else { return vec![cohort] };
+    cohort.shuffle(rng);
+    let groups = cohort.chunks_exact(limits.size.max(1) as usize);
+    groups
+        .map(|group| {
+            let mut group = group.to_vec();
+            group.sort_unstable();
+            group
+        })
+        .collect()
 }
 
 fn admit(phase: &CollectKeys, advertisement: &Bytes, now: Timestamp) -> Result<Admitted<Enrolled>, String> {
@@ -184,7 +272,7 @@ fn repeats(abort: &Abort, order: &[ParticipantId]) -> Option<ParticipantId> {
     order.get(usize::from(second).checked_sub(1)?).copied()
 }
 
-fn assignment(round: &Round, participant: ParticipantId, now: Timestamp) -> Assignment {
+fn assignment(round: &Round, participant: ParticipantId, group: Option<u32>, now: Timestamp) -> Assignment {
     Assignment {
         round: round.key,
         attempt: round.attempt,
@@ -194,6 +282,7 @@ fn assignment(round: &Round, participant: ParticipantId, now: Timestamp) -> Assi
         detail: None,
         dropped_in: None,
         assigned_at: now,
+        group,
     }
 }
 

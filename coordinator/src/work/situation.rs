@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use federation::advance::Tally;
 use federation::cohort::Candidate;
+use federation::groups::GroupTally;
 use federation::id::{RoundKey, TaskId};
 use federation::round::{Round, RoundState};
 use federation::task::{Mode, TaskStatus};
@@ -27,11 +28,13 @@ pub(super) struct Situation {
     pub(super) failures: Option<Failures>,
     /// Facts about that attempt if it is open.
     pub(super) tally: Tally,
+    /// About its groups, if its cohort is divided.
+    pub(super) groups: Vec<GroupTally>,
     /// Inputs that no partial sum holds.
     pub(super) unfolded: u32,
     /// Whether the sum was released.
     pub(super) released: bool,
-    /// Whether a participant complained about what another dealt.
+    /// Whether a participant complained about what another dealt; of groups, see `groups`.
     pub(super) complained: bool,
     /// Training ahead of rounds, where the task has it.
     pub(super) ahead: Option<AheadNow>,
@@ -74,16 +77,17 @@ impl Situation {
         let failures = failures(tx, &task).await?;
         let (unfolded, released, complained) = (0, false, false);
         let ahead = ahead_now(tx, &task, latest.as_ref(), now).await?;
-        let mut situation =
-            Self { task, latest, failures, tally: Tally::default(), unfolded, released, complained, ahead };
+        let (tally, groups) = (Tally::default(), Vec::new());
+        let mut situation = Self { task, latest, failures, tally, groups, unfolded, released, complained, ahead };
         let Some(round) = situation.open_round().cloned() else { return Ok(Some(situation)) };
         let (key, attempt) = (round.key, round.attempt);
-        situation.tally = tally(tx, &situation.task, &round, now).await?;
+        situation.tally = self::tally(tx, &situation.task, &round, now).await?;
+        situation.groups = groups_of(tx, &round).await?;
         if round.state != RoundState::Selecting {
             situation.unfolded = tx.unfolded_count(key, attempt).await?;
             situation.released = tx.noised_sum(key, attempt).await?.is_some();
         }
-        if round.state == RoundState::Collecting && round.limits.secure.is_some() {
+        if round.state == RoundState::Collecting && round.limits.secure.is_some() && round.limits.groups.is_none() {
             let complaints = tx.message_senders(key, attempt, MessageKind::Complaint).await?;
             situation.complained = !complaints.is_empty();
         }
@@ -159,6 +163,12 @@ pub(super) async fn tally(
         return Ok(Tally { eligible: keyed, pending, ..Tally::default() });
     }
     Ok(tx.tally(round.key, round.attempt).await?)
+}
+
+/// The facts about each of its groups, if its cohort is divided.
+pub(super) async fn groups_of(tx: &mut dyn Transaction, round: &Round) -> Result<Vec<GroupTally>, StepError> {
+    let is_drawn = round.limits.groups.is_some() && round.state != RoundState::Selecting;
+    Ok(if is_drawn { tx.group_tallies(round.key, round.attempt).await? } else { Vec::new() })
 }
 
 /// Who may be drawn into `round` now, in the order of names.

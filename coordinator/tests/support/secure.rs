@@ -331,6 +331,16 @@ impl Member {
             .unwrap()
     }
 
+    /// Masks and sends these words, whatever they are.
+    pub(crate) async fn send_words(&mut self, t: &TestCoordinator, words: Vec<u32>) {
+        let Received::Ready(masking) = self.receive(t).await else { panic!("what was dealt does not open") };
+        let step = masking.mask(words, Vec::new(), &self.signer).unwrap();
+        let upload = self.keep(step);
+        self.masked = upload.body;
+        let reply = t.send(&self.who, self.upload(&self.masked, &upload.message)).await;
+        assert_eq!(reply.status, 200, "{}", String::from_utf8_lossy(&reply.body));
+    }
+
     pub(crate) async fn send_input(&mut self, t: &TestCoordinator, model: &TaskModel) {
         let signed = self.mask(t, model).await;
         let reply = t.send(&self.who, self.upload(&self.masked, &signed)).await;

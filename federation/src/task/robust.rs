@@ -26,7 +26,8 @@ pub struct RobustSpec {
     /// For `norm_filter`: how many times the median norm an update may have, at least 1. Default: 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub norm_factor: Option<f64>,
-    /// s: participants in a group whose sum is opened, under secure aggregation.
+    /// s: under secure aggregation, the cohort is divided at random into groups of this many. Each group's sum is opened,
+    /// and the rule looks at the groups' means.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group_size: Option<u32>,
 }
@@ -63,6 +64,11 @@ impl RobustSpec {
     #[must_use]
     pub fn clean_groups(&self, size: u32) -> f64 {
         (1.0 - self.attackers).powi(i32::try_from(size).unwrap_or(i32::MAX))
+    }
+
+    /// The largest group of which enough are free of attackers; none if not even one participant is.
+    fn largest_group(&self) -> Option<u32> {
+        (1..=MAX_ROBUST_COHORT).rev().find(|&size| self.clean_groups(size) > CLEAN_GROUPS)
     }
 
     /// Of `norm_filter`.
@@ -131,10 +137,13 @@ impl TaskSpec {
         let clean = robust.clean_groups(size);
         checks.require_with(clean > CLEAN_GROUPS, field, || {
             format!(
-                "is {size}: with attackers = {} only {:.1} in 100 groups would be free of attackers, and above 60 must be: \
-                 make the groups smaller, or do without",
+                "is {size}: with attackers = {} only {:.1} in 100 groups would be free of attackers, and above 60 must be: {}",
                 robust.attackers,
-                100.0 * clean
+                100.0 * clean,
+                match robust.largest_group().filter(|largest| *largest >= least) {
+                    Some(largest) => format!("make it at most {largest}"),
+                    None => format!("not even groups of {least} are, so no rule over groups stands that many attackers"),
+                }
             )
         });
     }

@@ -4,6 +4,7 @@
 //! form of a sum: from there on all tasks take the same road.
 
 use super::{Codec, lift, to_word};
+use crate::metrics::MetricValue;
 
 impl Codec {
     /// The delta that the words of parameters of one update of this weight stand for. Words and values are of one length.
@@ -42,6 +43,22 @@ impl Codec {
         }
     }
 
+    /// What an update of weight 1 that measured this has after its words of parameters. Values are finite wherever their count
+    /// is above 0; a count is capped at [`MAX_METRIC_COUNT`](super::MAX_METRIC_COUNT).
+    ///
+    /// # Panics
+    /// If there are more metrics than the codec has room for.
+    #[must_use]
+    pub fn tail_of(&self, metrics: &[MetricValue]) -> Vec<u32> {
+        assert!(metrics.len() <= self.params.metrics, "room for each metric");
+        let mut tail = vec![0; self.len() - self.params.parameters];
+        tail[0] = 1;
+        for (metric, words) in metrics.iter().zip(tail[1..].chunks_exact_mut(self.limbs.per_metric())) {
+            self.limbs.split(*metric, self.mask(), words);
+        }
+        tail
+    }
+
     /// The words after those of parameters of a sum: this weight, and the metrics' limbs of `tails` added up. A tail is what
     /// an update has after its words of parameters.
     #[must_use]
@@ -65,7 +82,6 @@ mod tests {
 
     use super::super::QuantizationParams;
     use super::*;
-    use crate::metrics::MetricValue;
     use crate::privacy::ExactSum;
     use crate::update::Update;
 
@@ -103,6 +119,28 @@ mod tests {
         let decoded = codec.decode(&ExactSum::new(words, 30, 2).unwrap().release_without_noise()).unwrap();
         assert!(decoded.delta.iter().zip(&mean).all(|(a, b)| (a - b).abs() < 1e-6));
         assert_eq!((decoded.weight, decoded.metrics[0]), (50, MetricValue { value: 0.5, count: 50 }));
+    }
+
+    #[test]
+    fn what_was_measured_comes_back_from_tails() {
+        let params = QuantizationParams {
+            parameters: 1,
+            modulus_bits: 32,
+            clip_range: 1.0,
+            clip_norm: None,
+            max_weight: 1,
+            max_cohort: 3,
+            metrics: 2,
+        };
+        let codec = Codec::new(params).unwrap();
+        let metrics = |value, count| [MetricValue { value, count }, MetricValue::default()];
+        let tails = [codec.tail_of(&metrics(0.5, 300)), codec.tail_of(&metrics(-1.0, 100))];
+        let mut words = vec![0];
+        codec.words_of_mean(&[0.25], 2, &mut words);
+        words.extend(codec.tail_of_sum(2, tails.iter().map(Vec::as_slice)));
+        let decoded = codec.decode(&ExactSum::new(words, 32, 2).unwrap().release_without_noise()).unwrap();
+        assert_eq!((decoded.delta[0], decoded.weight), (0.25, 2));
+        assert_eq!(decoded.metrics, metrics(0.125, 400));
     }
 
     #[test]

@@ -85,6 +85,7 @@ macro_rules! conformance_tests {
             secure_round::a_round_is_open_in_every_phase_and_history_counts_answers,
             secure_round::each_phase_waits_for_those_who_have_not_answered,
             secure_round::the_missing_drop_out_in_their_phase,
+            secure_round::groups_are_counted_and_left_out_on_their_own,
             secure_round::a_participant_is_needed_until_it_has_answered_everything,
             secure_round::a_revoked_participant_is_waited_for_no_more,
             session::a_session_is_replaced_and_deleted,

@@ -79,6 +79,7 @@ pub(super) fn round(task: u128, number: u32, attempt: u32) -> Round {
             aggregate_deadline_ms: 1_000,
             sampled: None,
             secure: None,
+            groups: None,
         },
         cohort: 0,
         state_since: NOW,
@@ -102,6 +103,7 @@ pub(super) fn assignment(round: &Round, participant: u8) -> Assignment {
         detail: None,
         dropped_in: None,
         assigned_at: NOW,
+        group: None,
     }
 }
 

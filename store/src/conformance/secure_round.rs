@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 
 use federation::advance::Tally;
+use federation::groups::GroupTally;
 use federation::id::ParticipantId;
-use federation::round::{AssignmentState, Round, RoundState};
+use federation::round::{Assignment, AssignmentState, Round, RoundState};
 
-use super::sample::{NOW, advance, after, assignment, participant_id, report, round, send, sharing, task_id};
+use super::sample::{
+    NOW, advance, after, assignment, participant, participant_id, report, round, send, sharing, task_id,
+};
 use crate::entity::check_in::{CheckIn, CheckInKeys};
 use crate::entity::round::RoundChange;
-use crate::entity::session_message::MessageKind::{Consistency, Input, Shares, Unmasking};
+use crate::entity::session_message::MessageKind::{Complaint, Consistency, Input, Shares, Unmasking};
 use crate::{Result, Store, StoreError, Transaction};
 
 /// No phase lets a second round open; each line of history counts those who brought the round there.
@@ -264,6 +267,44 @@ pub async fn a_revoked_participant_is_waited_for_no_more(store: &Store) {
                 assert_eq!(tx.count_dropped_by_phase(key, 1).await?, dropped);
                 let states = BTreeMap::from([(AssignmentState::Reported, 3), (AssignmentState::Revoked, 1)]);
                 assert_eq!(tx.count_by_state(key, 1).await?, states);
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
+/// Groups of a cohort that is divided are counted apart, and one of them can be left out.
+pub async fn groups_are_counted_and_left_out_on_their_own(store: &Store) {
+    let open = &sharing(store, 0).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                let (mut now, key) = (open.clone(), open.key);
+                let place = |who, group| Assignment { group: Some(group), ..assignment(open, who) };
+                let cohort = [place(1, 0), place(2, 1), place(3, 0), place(4, 1), place(5, 1)];
+                for who in 1..=5 {
+                    tx.insert_participant(&participant(who)).await?;
+                }
+                tx.insert_assignments(&cohort).await?;
+                assert_eq!(tx.assignment(key, 1, participant_id(4)).await?, Some(place(4, 1)));
+                send(tx, &now, Shares, &[1, 2, 3, 4]).await?;
+                let facts = |pending, answered, reported, complaints| GroupTally {
+                    tally: Tally { pending, answered, reported, ..Tally::default() },
+                    complaints,
+                };
+                assert_eq!(tx.group_tallies(key, 1).await?, [facts(0, 2, 0, 0), facts(1, 2, 0, 0)]);
+                advance(tx, &mut now, RoundState::Collecting, after(1)).await?;
+                report(tx, &now, &[1, 2, 3]).await?;
+                send(tx, &now, Complaint, &[4]).await?;
+                assert_eq!(tx.group_tallies(key, 1).await?, [facts(0, 0, 2, 0), facts(2, 0, 1, 1)]);
+                assert_eq!(tx.drop_group(key, 1, 1, RoundState::Collecting, after(2)).await?, 3);
+                assert_eq!(tx.drop_group(key, 1, 1, RoundState::Collecting, after(3)).await?, 0);
+                advance(tx, &mut now, RoundState::Confirming, after(3)).await?;
+                assert_eq!(tx.group_tallies(key, 1).await?, [facts(2, 0, 2, 0), facts(0, 0, 1, 1)]);
+                let states = BTreeMap::from([(AssignmentState::Reported, 3), (AssignmentState::Late, 2)]);
+                assert_eq!(tx.count_by_state(key, 1).await?, states);
+                assert_eq!(tx.count_dropped_by_phase(key, 1).await?, BTreeMap::from([(RoundState::Collecting, 3)]));
                 Ok(())
             })
         })

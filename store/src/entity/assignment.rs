@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use federation::advance::Tally;
+use federation::groups::GroupTally;
 use federation::id::{ParticipantId, RoundKey};
 use federation::round::{Assignment, AssignmentState, RoundState};
 use federation::time::Timestamp;
@@ -109,6 +110,21 @@ pub trait Assignments {
     /// | UNMASKING | UNMASKING messages | reported, did not drop out, sent a CONSISTENCY but no UNMASKING message |
     /// | any other | 0 | 0 |
     async fn tally(&mut self, key: RoundKey, attempt: u32) -> Result<Tally>;
+
+    /// The same for each group of a cohort that is divided, in their order: whom the state waits for, who answered, who
+    /// reported, and who sent a COMPLAINT message. Empty for a cohort that is not.
+    async fn group_tallies(&mut self, key: RoundKey, attempt: u32) -> Result<Vec<GroupTally>>;
+
+    /// Records that a group was left out in `phase`: whoever had not reported is LATE, and history is written; who reported
+    /// stays REPORTED, but dropped out, unless it did before. Says how many it were.
+    async fn drop_group(
+        &mut self,
+        key: RoundKey,
+        attempt: u32,
+        group: u32,
+        phase: RoundState,
+        at: Timestamp,
+    ) -> Result<u32>;
 
     /// How many of the cohort are in each state; states nobody is in are left out.
     async fn count_by_state(&mut self, key: RoundKey, attempt: u32) -> Result<BTreeMap<AssignmentState, u32>>;

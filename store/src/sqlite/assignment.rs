@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use federation::advance::Tally;
+use federation::groups::GroupTally;
 use federation::id::{ParticipantId, RoundKey};
 use federation::round::{Assignment, AssignmentState, RoundState};
 use federation::time::Timestamp;
@@ -23,9 +24,9 @@ impl Assignments for SqliteTransaction {
         self.change(
             query(
                 "INSERT INTO assignment (task, number, attempt, participant, state, state_since, detail, assigned_at,
-                                         dropped_in)
+                                         dropped_in, cohort_group)
                  SELECT unhex(value ->> 0), value ->> 1, value ->> 2, unhex(value ->> 3), value ->> 4, value ->> 5,
-                        value ->> 6, value ->> 7, value ->> 8
+                        value ->> 6, value ->> 7, value ->> 8, value ->> 9
                  FROM json_each(?1)",
             )
             .bind(rows.clone()),
@@ -305,6 +306,77 @@ impl Assignments for SqliteTransaction {
         })
     }
 
+    async fn group_tallies(&mut self, key: RoundKey, attempt: u32) -> Result<Vec<GroupTally>> {
+        let phase = self.state_of_round(key, attempt).await?;
+        let answer = phase.and_then(answer_to);
+        let rows = self
+            .list(
+                query(
+                    "SELECT count(*) FILTER (WHERE state = 'REPORTED') AS reported,
+                            count(*) FILTER (WHERE participant IN (
+                                SELECT participant FROM unanswered
+                                WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND phase = ?4)) AS pending,
+                            count(*) FILTER (WHERE participant IN (
+                                SELECT participant FROM session_message
+                                WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND kind = ?5)) AS answered,
+                            count(*) FILTER (WHERE participant IN (
+                                SELECT participant FROM session_message
+                                WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND kind = 'COMPLAINT')) AS complaints
+                     FROM assignment
+                     WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND cohort_group IS NOT NULL
+                     GROUP BY cohort_group ORDER BY cohort_group",
+                )
+                .attempt(key, attempt)
+                .bind(phase.map(RoundState::as_str))
+                .bind(answer.map(MessageKind::as_str)),
+            )
+            .await?;
+        each(&rows, |row| {
+            let (pending, answered, reported) = (row.small("pending")?, row.small("answered")?, row.small("reported")?);
+            let tally = Tally { pending, answered, reported, ..Tally::default() };
+            Ok(GroupTally { tally, complaints: row.small("complaints")? })
+        })
+    }
+
+    async fn drop_group(
+        &mut self,
+        key: RoundKey,
+        attempt: u32,
+        group: u32,
+        phase: RoundState,
+        at: Timestamp,
+    ) -> Result<u32> {
+        self.change(
+            query(
+                "INSERT INTO assignment_change (task, number, attempt, participant, state, at)
+                 SELECT task, number, attempt, participant, 'LATE', ?5 FROM assignment
+                 WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND cohort_group = ?4
+                   AND state IN ('ASSIGNED', 'WORKING')
+                 ORDER BY participant",
+            )
+            .attempt(key, attempt)
+            .bind(group)
+            .time(at),
+        )
+        .await?;
+        self.count_changes(
+            query(
+                "UPDATE assignment
+                 SET dropped_in = coalesce(dropped_in, ?6),
+                     state_since = iif(state = 'REPORTED', state_since, ?5),
+                     detail = iif(state = 'REPORTED', detail, NULL),
+                     state = iif(state = 'REPORTED', state, 'LATE')
+                 WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND cohort_group = ?4
+                   AND (state IN ('ASSIGNED', 'WORKING') OR state = 'REPORTED' AND dropped_in IS NULL)",
+            )
+            .attempt(key, attempt)
+            .bind(group)
+            .time(at)
+            .bind(phase.as_str()),
+        )
+        .await
+    }
+
     async fn count_by_state(&mut self, key: RoundKey, attempt: u32) -> Result<BTreeMap<AssignmentState, u32>> {
         let rows = self
             .list(
@@ -377,6 +449,7 @@ fn as_json(assignment: &Assignment) -> impl serde::Serialize {
         assignment.detail.clone(),
         assignment.assigned_at,
         assignment.dropped_in,
+        assignment.group,
     )
 }
 
@@ -390,5 +463,6 @@ fn read(row: &SqliteRow) -> Result<Assignment> {
         detail: row.optional_text("detail")?,
         dropped_in: row.optional_named("dropped_in")?,
         assigned_at: row.time("assigned_at")?,
+        group: row.optional_small("cohort_group")?,
     })
 }

@@ -28,9 +28,15 @@ const MIGRATIONS: &[Migration] = &[
     },
     Migration {
         version: 4,
+        name: "groups",
+        up: include_str!("../../../migrations/sqlite/0004_groups.up.sql"),
+        down: include_str!("../../../migrations/sqlite/0004_groups.down.sql"),
+    },
+    Migration {
+        version: 5,
         name: "training",
-        up: include_str!("../../../migrations/sqlite/0004_training.up.sql"),
-        down: include_str!("../../../migrations/sqlite/0004_training.down.sql"),
+        up: include_str!("../../../migrations/sqlite/0005_training.up.sql"),
+        down: include_str!("../../../migrations/sqlite/0005_training.down.sql"),
     },
 ];
 

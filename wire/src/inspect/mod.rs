@@ -215,6 +215,9 @@ pub struct RoundView {
     /// The session of secure aggregation, if the task has it and the cohort was drawn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secure_aggregation: Option<SessionView>,
+    /// The groups of the cohort, in order, if it was divided.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupView>,
     /// How the sum was computed, once it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<SumWorkView>,
@@ -249,6 +252,22 @@ pub struct RoundView {
     pub seconds: f64,
 }
 
+/// One group of a cohort that was divided.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct GroupView {
+    /// Counts from 0.
+    pub group: u32,
+    /// Participants drawn into it.
+    pub members: u32,
+    /// Of those, whose masked inputs were accepted.
+    pub reported: u32,
+    /// How unusual a robust rule found its mean: about 1 is usual, several times that is worth a look. None before the sums were
+    /// opened, and of a group that was left out because too few of it went on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anomaly: Option<f64>,
+}
+
 /// One participant's place in a round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -261,15 +280,18 @@ pub struct AssignmentView {
     pub state: AssignmentState,
     /// In its own words or as a code, if it gave up.
     pub detail: Option<String>,
-    /// The phase in which it stopped answering, if it did.
+    /// The phase in which it stopped answering, or its group was left out, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped_in: Option<RoundState>,
+    /// The group it was drawn into, counted from 0, if the cohort was divided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<u32>,
     /// The sets of secure aggregation it is in: `U1` advertised, `U2` shared, `U3` included, `U4` signed, `U5` unmasked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sets: Vec<String>,
     /// Size of its masked input.
     pub bytes_up: Option<u64>,
-    /// How unusual a robust rule found its update: about 1 is usual, several times that is worth a look.
+    /// How unusual a robust rule found its update, or its group's mean: about 1 is usual, several times that is worth a look.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anomaly: Option<f64>,
     /// Every state it had.

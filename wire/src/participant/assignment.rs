@@ -44,8 +44,12 @@ pub struct Assignment {
     /// age is counted to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update: Option<HeldUpdate>,
-    /// Participants in the cohort.
+    /// Participants in the cohort, or in this one's group of it.
     pub cohort: u32,
+    /// How many groups of that size the cohort was divided into. What a participant is told only: it sees its own group's
+    /// roster, and rests on that one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<u32>,
     /// When collection closes at the latest, by the coordinator's clock.
     pub deadline_at: Timestamp,
     /// The same from now on, for a participant whose clock differs.
@@ -138,4 +142,16 @@ pub struct Encoding {
     /// What an update counts for that was trained ahead of its round. The participant scales it, before it is quantized.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staleness: Option<Staleness>,
+    /// The cohort is divided, and each group's sum is opened on its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<GroupTerms>,
+}
+
+/// What a participant agrees to where the cohort is divided into groups: its update is hidden among those of its group, not of
+/// the cohort, and the coordinator sees the sum of each group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct GroupTerms {
+    /// How many are in a group: its roster has so many.
+    pub size: u32,
 }

@@ -114,8 +114,9 @@ impl From<&SessionTerms> for SessionConfig {
 /// u32be(max_cohort) || u32be(metrics) || for each: u32be(len) || name)`, and with privacy before the end
 /// `u32be(len) || `[`PrivacyTerms::to_bytes`], with a codec before that `u32be(2^32 - 1) || u32be(len) ||
 /// `[`CodecTerms::to_bytes`](super::CodecTerms::to_bytes), and with a method of personalization at the end
-/// `"personalization" || u32be(len) || `[`federation::task::Personalization::to_bytes`], and where updates are trained ahead of
-/// rounds behind that `"staleness" || `[`federation::task::Staleness::to_bytes`].
+/// `"personalization" || u32be(len) || `[`federation::task::Personalization::to_bytes`], and where the cohort is divided after that
+/// `"groups" || u32be(size)`, and where updates are trained ahead of rounds behind that `"staleness" || `
+/// [`federation::task::Staleness::to_bytes`].
 #[must_use]
 pub fn application_digest(encoding: &Encoding, metrics: &[String], privacy: Option<&PrivacyTerms>) -> Digest {
     let mut text = b"tributary/application/1".to_vec();
@@ -159,6 +160,10 @@ pub fn application_digest(encoding: &Encoding, metrics: &[String], privacy: Opti
         text.extend(b"personalization");
         text.extend(length(method.len()));
         text.extend(method);
+    }
+    if let Some(groups) = encoding.groups {
+        text.extend(b"groups");
+        text.extend(groups.size.to_be_bytes());
     }
     if let Some(staleness) = &encoding.staleness {
         text.extend(b"staleness");

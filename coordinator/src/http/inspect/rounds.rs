@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use federation::id::{ParticipantId, RoundKey};
-use federation::round::{Assignment, Round, RoundState};
+use federation::round::{Assignment, AssignmentState, Round, RoundState};
 use federation::task::CODEC_METRICS;
 use federation::time::Timestamp;
 use learning::privacy::SealedRow;
@@ -18,8 +18,8 @@ use store::entity::round::{RoundChange, RoundMetric, RoundRow};
 use store::entity::session_message::MessageKind;
 use store::{StoreError, Transaction, WakeEvent};
 use wire::inspect::{
-    AssignmentView, BufferView, CompressionView, MetricView, ModelVersionRef, Page, PhaseView, RoundView, SessionView,
-    StatusChange, SumWorkView,
+    AssignmentView, BufferView, CompressionView, GroupView, MetricView, ModelVersionRef, Page, PhaseView, RoundView,
+    SessionView, StatusChange, SumWorkView,
 };
 
 use super::{PageQuery, page};
@@ -132,6 +132,7 @@ async fn view(
     let work = tx.noised_sum(round.key, round.attempt).await?.and_then(|sum| sum.work).map(work_view);
     let secure_aggregation = session_view(tx, &row, &messages).await?;
     let buffer = buffer_view(tx, round).await?;
+    let groups = group_views(tx, round).await?;
     let base = reference(tx, round.key, round.base_version).await?;
     let made = match row.model_version {
         Some(version) => tx.model_version(round.key.task, version).await?,
@@ -159,6 +160,7 @@ async fn view(
         dropped_why,
         dropped_in: tx.count_dropped_by_phase(round.key, round.attempt).await?,
         secure_aggregation,
+        groups,
         work,
         bytes_up: traffic.up.values().sum(),
         bytes_down: row.bytes_down,
@@ -283,16 +285,18 @@ async fn session_view(
     let Some(limits) = round.limits.secure.filter(|_| round.cohort > 0) else { return Ok(None) };
     let task = tx.task(round.key.task).await?;
     let model = task.and_then(|task| TaskModel::new(&task.spec).ok());
-    let cohort = u16::try_from(round.cohort).unwrap_or(u16::MAX);
+    // Who shares a session: of a cohort that is divided, a group.
+    let cohort = round.limits.groups.map_or(round.cohort, |groups| groups.size);
+    let small = u16::try_from(cohort).unwrap_or(u16::MAX);
     let config = model.and_then(|model| model.session);
-    let params = config.as_ref().and_then(|config| config.params(cohort).ok());
+    let params = config.as_ref().and_then(|config| config.params(small).ok());
     let count = |kind| count(messages, kind);
     Ok(Some(SessionView {
         threshold: limits.threshold,
         out_degree: params.as_ref().map_or(0, |params| params.out_degree().into()),
         min_out: params.as_ref().map_or(0, |params| params.min_out().into()),
         tolerated_corrupt: config.map_or(0, |config| {
-            let corrupt = u64::from(config.max_corrupt) * u64::from(round.cohort) / u64::from(MILLION);
+            let corrupt = u64::from(config.max_corrupt) * u64::from(cohort) / u64::from(MILLION);
             u32::try_from(corrupt).unwrap_or(u32::MAX)
         }),
         advertised: round.cohort,
@@ -418,6 +422,28 @@ impl Sets {
     }
 }
 
+/// The groups of a cohort that was divided. Everybody in a group has the group's score.
+async fn group_views(
+    tx: &mut (dyn Transaction + '_),
+    round: &Round,
+) -> std::result::Result<Vec<GroupView>, StoreError> {
+    let Some(limits) = round.limits.groups.filter(|limits| limits.count > 0) else { return Ok(Vec::new()) };
+    let cohort = tx.assignments(round.key, round.attempt, None, limits.count.saturating_mul(limits.size)).await?;
+    let mut groups = Vec::new();
+    for group in 0..limits.count {
+        let members = || cohort.iter().filter(|member| member.group == Some(group));
+        let is_reported = |member: &&Assignment| member.state == AssignmentState::Reported;
+        let count = |members: usize| u32::try_from(members).unwrap_or(u32::MAX);
+        let anomaly = match members().find(is_reported) {
+            Some(member) => tx.anomaly_score(round.key, round.attempt, member.participant).await?,
+            None => None,
+        };
+        let (members, reported) = (count(members().count()), count(members().filter(is_reported).count()));
+        groups.push(GroupView { group, members, reported, anomaly });
+    }
+    Ok(groups)
+}
+
 async fn assignment_view(
     tx: &mut (dyn Transaction + '_),
     assignment: Assignment,
@@ -437,6 +463,7 @@ async fn assignment_view(
         state: assignment.state,
         detail: assignment.detail,
         dropped_in: assignment.dropped_in,
+        group: assignment.group,
         sets: sets.of(participant),
         bytes_up: tx.admitted(round, attempt, participant).await?.map(|admitted| admitted.bytes),
         anomaly: tx.anomaly_score(round, attempt, participant).await?,

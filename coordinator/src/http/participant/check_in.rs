@@ -431,17 +431,21 @@ fn assigned(app: &App, participant: ParticipantId, work: Work) -> Result<CheckIn
         // Training comes after the shares.
         deadline_at = deadline_at.plus(round.round.limits.collect.deadline());
     }
-    let Round { key, attempt, cohort, .. } = round.round;
+    let Round { key, attempt, limits, cohort, .. } = round.round;
+    let groups = limits.groups.map(|groups| groups.count);
+    // Whom its update is added up with.
+    let cohort = limits.groups.map_or(cohort, |groups| groups.size);
     let update = update.map(|update| HeldUpdate { serial: update.serial, version: update.base_version });
     let when = When { number: key.number, attempt, cohort, deadline_at, now };
-    Ok(CheckInReply::Assigned(Box::new(Assignment { update, ..assignment(task, base, when)? })))
+    Ok(CheckInReply::Assigned(Box::new(Assignment { update, groups, ..assignment(task, base, when)? })))
 }
 
 /// A training ahead of rounds, as the participant is told.
 fn to_train(app: &App, participant: ParticipantId, train: Train) -> Result<CheckInReply> {
     let Train { training, task, base } = train;
     app.desk.forget(participant);
-    let (number, cohort) = (next_round(&task).number, task.spec.round_limits().select.min);
+    let (number, least) = (next_round(&task).number, task.spec.round_limits().select.min);
+    let cohort = task.spec.draw(least).cohort;
     let (attempt, deadline_at, now) = (training.serial, training.expires_at, app.now());
     let when = When { number, attempt, cohort, deadline_at, now };
     Ok(CheckInReply::Train(Box::new(assignment(task, base, when)?)))
@@ -480,6 +484,7 @@ fn assignment(task: TaskRow, base: ModelVersion, when: When) -> Result<Assignmen
         report_loss,
         update: None,
         cohort,
+        groups: None,
         deadline_at,
         remaining_ms: u64::try_from(deadline_at.since(now).as_millis()).unwrap_or(u64::MAX),
     })

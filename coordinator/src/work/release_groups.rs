@@ -1,0 +1,147 @@
+//! Opens the sum of each group of a round and releases what the task's robust rule makes of their means.
+//!
+//! Every group has a session of its own, so what opens one sum opens no other. Inputs stay on disk until here: a group's are
+//! folded into one accumulator, whose masks come off in memory, and what remains of a group is its mean. A group whose masks
+//! cannot be restored is left out. One whose sum honest participants cannot have made is left out as well, and is one fewer for
+//! the rule to stand. The round fails if too few are left for the rule.
+
+use std::sync::Arc;
+
+use federation::round::Round;
+use learning::robust::MAX_SCORE;
+use learning::{MeanUpdate, NoisedSum};
+use secure_agg::rejection::Abort;
+use store::StoreError;
+use store::entity::admitted::Admitted;
+use store::entity::session_message::{MessageKind, SessionMessage};
+
+use super::lease::Lease;
+use super::release_sum::{Withheld, mask_plan, open, store_combined};
+use super::robust::combine_means;
+use super::sums::{SumCache, blocking, sum_up};
+use super::{Environment, StepError};
+use crate::model::TaskModel;
+use crate::robust::{Groups, Robust};
+use crate::session::{Session, messages_of, restore_all};
+
+/// A group that was not left out before.
+struct Group {
+    number: u32,
+    session: Session,
+    answers: Vec<SessionMessage>,
+    inputs: Vec<Admitted>,
+}
+
+/// What a group's sum turned out to be.
+enum Opened {
+    Mean(MeanUpdate),
+    Garbage(String),
+    Masked(Abort),
+}
+
+/// Releases it.
+pub(super) async fn release_groups(
+    env: &Environment,
+    lease: &Lease,
+    model: &TaskModel,
+    (robust, groups): (Robust, Groups),
+    round: &Round,
+) -> Result<Result<(), Withheld>, StepError> {
+    let (groups_left, reported) = read(env, round).await?;
+    let (mut means, mut members, mut garbage) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut masked, mut problems) = (None, Vec::new());
+    for Group { number, session, answers, inputs } in groups_left {
+        match open_group(env, model, round, session, answers, &inputs).await? {
+            Opened::Mean(mean) => {
+                means.push(mean);
+                members.push(inputs);
+            }
+            Opened::Garbage(problem) => {
+                tracing::warn!(round = %round.key, group = number, problem, "the sum of a group is none that honest participants could have made");
+                problems.push(problem);
+                garbage.push(inputs);
+            }
+            Opened::Masked(abort) => {
+                tracing::warn!(round = %round.key, group = number, code = abort.code(), "a group is left out: {abort}");
+                masked = masked.or(Some(abort));
+            }
+        }
+    }
+    let drawn = round.limits.groups.map_or(0, |limits| limits.count.saturating_mul(limits.size));
+    // Each hostile participant may have spoiled a group of its own; those that show are out already.
+    let attackers = robust.spec.attackers_among(drawn).saturating_sub(u32::try_from(garbage.len()).unwrap_or(u32::MAX));
+    let left = u32::try_from(means.len()).unwrap_or(u32::MAX);
+    if let Err(error) = robust.rule.check(left.max(1), attackers) {
+        return Ok(Err(match (masked, problems.pop()) {
+            (Some(abort), _) => Withheld::Masked(abort),
+            (None, problem) => Withheld::Garbage(problem.unwrap_or_else(|| error.to_string())),
+        }));
+    }
+    if means.is_empty() {
+        return Ok(Err(Withheld::Garbage("no group is left".to_owned())));
+    }
+    let (sum, scores) = combine_means(env, groups.codec, robust.rule, attackers, means).await?;
+    let of_members = |(inputs, score): (&Vec<Admitted>, f64)| -> Vec<_> {
+        inputs.iter().map(|input| (input.participant, score)).collect()
+    };
+    let mut told: Vec<_> = members.iter().zip(scores).flat_map(of_members).collect();
+    told.extend(garbage.iter().flat_map(|inputs| of_members((inputs, MAX_SCORE))));
+    let inputs = members.concat();
+    let left_out = reported.saturating_sub(u32::try_from(inputs.len()).unwrap_or(u32::MAX));
+    let combined = super::robust::Combined { sum, scores: told };
+    store_combined(env, lease, round, robust, combined, &inputs, left_out).await.map(Ok)
+}
+
+/// The groups that are left, and how many inputs there are in all.
+async fn read(env: &Environment, round: &Round) -> Result<(Vec<Group>, u32), StepError> {
+    let (key, attempt) = (round.key, round.attempt);
+    env.store
+        .read("groups to open", |tx| {
+            Box::pin(async move {
+                let stored = tx.session(key, attempt).await?;
+                let stored =
+                    stored.ok_or_else(|| StoreError::Corrupt(format!("attempt {attempt} at {key} has no session")))?;
+                let inputs = tx.unfolded(key, attempt, u32::MAX).await?;
+                let mut groups = Vec::new();
+                for (number, session) in (0..).zip(restore_all(round, &stored)?) {
+                    let Some(session) = session else { continue };
+                    let members = Some(session.members());
+                    let answers = messages_of(tx, key, attempt, MessageKind::Unmasking, members).await?;
+                    let of_group = |input: &&Admitted| session.index(input.participant).is_some();
+                    let inputs = inputs.iter().filter(of_group).copied().collect();
+                    groups.push(Group { number, session, answers, inputs });
+                }
+                Ok((groups, u32::try_from(inputs.len()).unwrap_or(u32::MAX)))
+            })
+        })
+        .await
+}
+
+async fn open_group(
+    env: &Environment,
+    model: &TaskModel,
+    round: &Round,
+    session: Session,
+    answers: Vec<SessionMessage>,
+    inputs: &[Admitted],
+) -> Result<Opened, StepError> {
+    let (sealer, place) = (Arc::clone(&env.sealer), (round.key, round.attempt));
+    let plan = match blocking(move || mask_plan(session, &answers, &sealer, place)).await? {
+        Ok(plan) => plan,
+        Err(abort) => return Ok(Opened::Masked(abort)),
+    };
+    let codec =
+        *model.codec.plain().ok_or_else(|| StepError::Unworkable("groups need updates as they are".to_owned()))?;
+    let sum = sum_up(env, &SumCache::default(), model, None, inputs).await?;
+    let participants = u32::try_from(inputs.len()).unwrap_or(u32::MAX);
+    blocking(move || {
+        let (exact, _) = open(sum, &plan, participants)?;
+        // The sum of a group is what the task lets the coordinator see; what is published is made of all of them.
+        let sum: NoisedSum = exact.release_without_noise();
+        Ok(match codec.decode(&sum) {
+            Ok(mean) => Opened::Mean(mean),
+            Err(error) => Opened::Garbage(error.to_string()),
+        })
+    })
+    .await
+}

@@ -1,0 +1,203 @@
+//! Rounds whose cohort is divided into groups, each with a session of secure aggregation of its own.
+//!
+//! All groups go through the phases together. A group that cannot go on is left out, and the round goes on with the others
+//! while there are enough of them for the task's robust rule.
+
+use serde::{Deserialize, Serialize};
+
+use crate::advance::{Decision, Tally, advance};
+use crate::round::{FailureReason, Round, RoundState};
+
+/// How a round's cohort is divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupLimits {
+    /// s: participants in each group.
+    pub size: u32,
+    /// How many groups there are; 0 until the cohort is drawn.
+    pub count: u32,
+    /// Groups without which the rule has too few; 0 until the cohort is drawn.
+    pub needed: u32,
+    /// Inputs without which nothing of a group is opened; 0 until the cohort is drawn.
+    pub collect_min: u32,
+}
+
+/// The facts about one group that the decision needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupTally {
+    /// As of a round; `eligible` and `published` are of no matter.
+    pub tally: Tally,
+    /// How many of it complained about what another of it dealt.
+    pub complaints: u32,
+}
+
+/// What happens next to a round, and to which of its groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Of the round.
+    pub decision: Decision,
+    /// Groups, counted from 0, that cannot leave the present phase any more, and why.
+    pub lost: Vec<(u32, FailureReason)>,
+}
+
+/// Decides what happens to `round` now: [`advance`] for a round without groups; else the same for each group, and then for
+/// all of them together. `groups` are in the order of their numbers.
+#[must_use]
+pub fn advance_groups(round: &Round, tally: &Tally, groups: &[GroupTally], now: crate::time::Timestamp) -> Verdict {
+    let in_session = matches!(
+        round.state,
+        RoundState::Sharing | RoundState::Collecting | RoundState::Confirming | RoundState::Unmasking
+    );
+    let Some(limits) = round.limits.groups.filter(|_| in_session) else {
+        return Verdict { decision: advance(round, tally, now), lost: Vec::new() };
+    };
+    let group = of_group(round, &limits, tally);
+    let decisions: Vec<_> = groups.iter().map(|facts| decide(&group, facts, now)).collect();
+    let lost: Vec<_> = (0..)
+        .zip(&decisions)
+        .filter_map(|(at, decision)| if let Decision::Abort(reason) = decision { Some((at, *reason)) } else { None })
+        .collect();
+    let left = groups.len() - lost.len();
+    let left_inputs = |count: fn(&Tally) -> u32| -> u32 {
+        let alive = groups.iter().zip(&decisions).filter(|(_, decision)| !matches!(decision, Decision::Abort(_)));
+        alive.map(|(facts, _)| count(&facts.tally)).sum()
+    };
+    let least = round.limits.collect.min;
+    let decision = if left < limits.needed as usize {
+        Decision::Abort(lost.first().map_or(FailureReason::QuorumLost, |(_, reason)| *reason))
+    } else if round.state == RoundState::Collecting && left_inputs(|tally| tally.reported + tally.pending) < least {
+        Decision::Abort(FailureReason::QuorumLost)
+    } else if let Some(&other) =
+        decisions.iter().find(|decision| matches!(decision, Decision::Rebase | Decision::Wait(_)))
+    {
+        other
+    } else if round.state == RoundState::Collecting && left_inputs(|tally| tally.reported) < least {
+        Decision::Abort(FailureReason::TooFewInputs)
+    } else {
+        // Those that are not lost agree on what comes next.
+        decisions.into_iter().find(|decision| matches!(decision, Decision::Close(_))).unwrap_or(Decision::Done)
+    };
+    Verdict { decision, lost }
+}
+
+/// The round as one of its groups sees it. Once as many inputs are in as the task wants, no group that has enough waits for
+/// more.
+fn of_group(round: &Round, limits: &GroupLimits, tally: &Tally) -> Round {
+    let mut group = round.clone();
+    let is_full = tally.reported >= round.limits.collect.max;
+    group.cohort = limits.size;
+    group.limits.collect.min = limits.collect_min;
+    group.limits.collect.max = if is_full { limits.collect_min } else { limits.size };
+    group
+}
+
+fn decide(group: &Round, facts: &GroupTally, now: crate::time::Timestamp) -> Decision {
+    if group.state == RoundState::Collecting && facts.complaints > 0 {
+        return Decision::Abort(FailureReason::BadShares);
+    }
+    advance(group, &facts.tally, now)
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::id::{RoundKey, TaskId};
+    use crate::round::{PhaseLimits, RoundLimits, SecureLimits};
+    use crate::time::Timestamp;
+
+    const START: Timestamp = Timestamp(1_000);
+    const LATE: Timestamp = Timestamp(1_000 + 500);
+
+    /// Four groups of five, three of which are needed; each needs three answers.
+    fn round(state: RoundState) -> Round {
+        let phase = |min, max| PhaseLimits { min, max, deadline_ms: 500 };
+        let secure =
+            SecureLimits { threshold: 3, share_deadline_ms: 500, confirm_deadline_ms: 500, unmask_deadline_ms: 500 };
+        Round {
+            key: RoundKey { task: TaskId(Uuid::from_u128(1)), number: 1 },
+            attempt: 1,
+            state,
+            base_version: 0,
+            limits: RoundLimits {
+                select: phase(20, 20),
+                collect: phase(12, 20),
+                aggregate_deadline_ms: 500,
+                sampled: None,
+                secure: Some(secure),
+                groups: Some(GroupLimits { size: 5, count: 4, needed: 3, collect_min: 3 }),
+            },
+            cohort: 20,
+            state_since: START,
+            opened_at: START,
+            failure: None,
+        }
+    }
+
+    fn verdict(state: RoundState, counts: [(u32, u32); 4], now: Timestamp) -> Verdict {
+        let facts = counts.map(|(there, pending)| {
+            let reported = if state == RoundState::Collecting { there } else { 5 };
+            let answered = if state == RoundState::Collecting { 0 } else { there };
+            GroupTally { tally: Tally { pending, answered, reported, ..Tally::default() }, complaints: 0 }
+        });
+        let total = |count: fn(&Tally) -> u32| facts.iter().map(|facts| count(&facts.tally)).sum();
+        let tally = Tally {
+            pending: total(|tally| tally.pending),
+            answered: total(|tally| tally.answered),
+            reported: total(|tally| tally.reported),
+            ..Tally::default()
+        };
+        advance_groups(&round(state), &tally, &facts, now)
+    }
+
+    #[test]
+    fn a_round_waits_for_its_slowest_group_and_closes_without_one_that_is_lost() {
+        let sharing = |counts, now| verdict(RoundState::Sharing, counts, now);
+        let collecting = Decision::Close(RoundState::Collecting);
+        assert_eq!(sharing([(5, 0); 4], START), Verdict { decision: collecting, lost: vec![] });
+        assert_eq!(sharing([(5, 0), (5, 0), (4, 1), (5, 0)], START).decision, Decision::Wait(LATE));
+        assert_eq!(sharing([(5, 0), (5, 0), (4, 1), (5, 0)], LATE).decision, collecting);
+        let one_lost = vec![(2, FailureReason::QuorumLost)];
+        let verdict = sharing([(5, 0), (5, 0), (2, 0), (5, 0)], START);
+        assert_eq!(verdict, Verdict { decision: collecting, lost: one_lost });
+        let late = sharing([(5, 0), (5, 0), (2, 3), (5, 0)], LATE);
+        assert_eq!(late, Verdict { decision: collecting, lost: vec![(2, FailureReason::TooFewShares)] });
+    }
+
+    #[test]
+    fn with_too_few_groups_it_fails_at_once() {
+        let verdict = verdict(RoundState::Confirming, [(0, 0), (5, 0), (2, 0), (1, 4)], START);
+        assert_eq!(verdict.decision, Decision::Abort(FailureReason::QuorumLost));
+        assert_eq!(verdict.lost.len(), 2);
+    }
+
+    #[test]
+    fn inputs_are_counted_over_the_groups_that_are_left() {
+        let collecting = |counts, now| verdict(RoundState::Collecting, counts, now).decision;
+        let confirming = Decision::Close(RoundState::Confirming);
+        assert_eq!(collecting([(5, 0), (5, 0), (2, 0), (5, 0)], START), confirming);
+        assert_eq!(collecting([(3, 2), (3, 2), (3, 2), (3, 2)], LATE), confirming);
+        assert_eq!(collecting([(3, 2), (3, 2), (2, 3), (3, 2)], LATE), Decision::Abort(FailureReason::TooFewInputs));
+        assert_eq!(collecting([(3, 0), (3, 0), (2, 0), (4, 1)], START), Decision::Abort(FailureReason::QuorumLost));
+    }
+
+    #[test]
+    fn a_complaint_costs_its_group_alone() {
+        let mut facts = [GroupTally { tally: Tally { reported: 5, ..Tally::default() }, complaints: 0 }; 4];
+        facts[1].complaints = 1;
+        let tally = Tally { reported: 20, ..Tally::default() };
+        let verdict = advance_groups(&round(RoundState::Collecting), &tally, &facts, START);
+        assert_eq!(verdict.decision, Decision::Close(RoundState::Confirming));
+        assert_eq!(verdict.lost, [(1, FailureReason::BadShares)]);
+    }
+
+    #[test]
+    fn the_rest_of_a_round_is_as_without_groups() {
+        for state in [RoundState::Selecting, RoundState::Aggregating, RoundState::Completed] {
+            let round = round(state);
+            let tally = Tally { eligible: 20, ..Tally::default() };
+            let verdict = advance_groups(&round, &tally, &[], START);
+            assert_eq!(verdict, Verdict { decision: advance(&round, &tally, START), lost: vec![] });
+        }
+    }
+}

@@ -61,9 +61,11 @@ impl Standings {
         count(self.0.values().filter(|(_, standing)| matches!(standing, Standing::Ready { .. })))
     }
 
-    /// How many participants train.
-    pub(crate) fn training_count(&self) -> u32 {
-        count(self.0.values().filter(|(_, standing)| *standing == Standing::Training))
+    /// How many participants train, or hold an update that waits to be aggregated: if more trained than rounds can take, every
+    /// update would be as old as may be.
+    pub(crate) fn busy_count(&self) -> u32 {
+        let is_busy = |standing| matches!(standing, Standing::Training | Standing::Ready { .. });
+        count(self.0.values().filter(|(_, standing)| is_busy(*standing)))
     }
 
     /// When the first of those who train is not counted on any more, or one who gave up may be told to train again.

@@ -45,13 +45,13 @@ fn what_is_left_out_is_filled_in() {
         training_deadline: Duration::from_secs(600),
     };
     assert_eq!(buffered.ahead(), Some(expected));
-    let all = "period_ms = 5000\nconcurrency = 7\nmax_staleness = 3\nstaleness_a = 2\nstaleness_p = 1\n\
+    let all = "period_ms = 5000\nconcurrency = 17\nmax_staleness = 3\nstaleness_a = 2\nstaleness_p = 1\n\
                training_deadline_ms = 60000\n[selection]\ncohort = { fraction = 1.0 }";
     let semi = spec("semi_sync", all);
     assert_eq!(problems(&semi), []);
     let expected = Ahead {
         period: Some(Duration::from_secs(5)),
-        concurrency: 7,
+        concurrency: 17,
         staleness: Staleness { a: 2.0, p: 1.0, max: 3 },
         training_deadline: Duration::from_secs(60),
     };
@@ -86,6 +86,7 @@ fn weights_are_the_papers() {
 fn numbers_out_of_range_are_refused() {
     for (more, field) in [
         ("concurrency = 0", "concurrency"),
+        ("concurrency = 9", "concurrency"),
         ("concurrency = 65537", "concurrency"),
         ("max_staleness = 1001", "max_staleness"),
         ("staleness_a = -0.1", "staleness_a"),

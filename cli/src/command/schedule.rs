@@ -27,7 +27,8 @@ pub(super) struct ScheduleArgs {
     /// How rounds follow each other
     #[arg(long, value_enum, default_value = "sync")]
     mode: ModeArg,
-    /// Devices that train at the same time, where they train ahead of rounds [default: twice the cohort]
+    /// Devices that train or wait with a finished update at the same time, where they train ahead of rounds [default: twice
+    /// those drawn]
     #[arg(long, value_name = "DEVICES", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     concurrency: Option<u32>,
     /// Versions that an update may be behind, where devices train ahead of rounds

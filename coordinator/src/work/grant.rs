@@ -68,9 +68,9 @@ async fn insert(
     Ok(chosen)
 }
 
-/// How many more may train at the same time.
+/// How many more may be told to train.
 pub(super) fn free_places(standings: &Standings, ahead: &Ahead) -> u32 {
-    ahead.concurrency.saturating_sub(standings.training_count())
+    ahead.concurrency.saturating_sub(standings.busy_count())
 }
 
 /// Who is there, meets the requirements and has nothing to do, in the order of names.

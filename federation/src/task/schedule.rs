@@ -53,7 +53,8 @@ pub struct ScheduleSpec {
     /// `semi_sync`: from the opening of one round to that of the next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub period_ms: Option<u64>,
-    /// Participants that train at the same time, at most. Default: twice those a round opens with.
+    /// Participants that train or wait with a finished update at the same time, at most. Default: twice those a round opens
+    /// with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
     /// Versions that may have been published since an update's training began; an older update is thrown away. Default: 10.
@@ -75,7 +76,7 @@ pub struct ScheduleSpec {
 pub struct Ahead {
     /// From one opening to the next; none where a full buffer is what opens a round.
     pub period: Option<Duration>,
-    /// Participants that train at the same time, at most.
+    /// Participants that train or wait with a finished update at the same time, at most.
     pub concurrency: u32,
     /// How old an update may be and what it counts for then.
     pub staleness: Staleness,
@@ -221,11 +222,14 @@ impl TaskSpec {
                 "is needed with schedule.mode \"semi_sync\": how long from one round to the next",
             ),
         }
-        checks.require(
-            (1..=MAX_COHORT).contains(&ahead.concurrency),
-            "schedule.concurrency",
-            "must be between 1 and 65536",
-        );
+        let least = self.select_min();
+        checks.require_with((least..=MAX_COHORT).contains(&ahead.concurrency), "schedule.concurrency", || {
+            format!(
+                "is {}; it must be at least {least}, as many updates as a round opens with, or none ever would, and at most \
+                 {MAX_COHORT}",
+                ahead.concurrency
+            )
+        });
         let Staleness { a, p, max } = ahead.staleness;
         checks.require((0.0..=1000.0).contains(&a), "schedule.staleness_a", "must be between 0 and 1000");
         checks.require((0.0..=10.0).contains(&p), "schedule.staleness_p", "must be between 0 and 10");

@@ -48,8 +48,8 @@ pub(crate) struct Simulate {
     selector: String,
     #[command(flatten)]
     schedule: ScheduleArgs,
-    /// Devices drawn beyond the cohort, as a part of it, because some will not report [default: 0.3; 0 where devices train
-    /// ahead of rounds]
+    /// Devices drawn beyond the cohort, as a part of it, because some will not report [default: 0.3; 0.2 where devices
+    /// train ahead of rounds]
     #[arg(long)]
     over_selection: Option<f64>,
     /// How long a device may train, and in mode sync how long a round waits for updates, in virtual seconds

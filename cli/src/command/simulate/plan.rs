@@ -160,7 +160,7 @@ fn drawn(simulate: &Simulate) -> Outcome<u32> {
 }
 
 fn over_selection(simulate: &Simulate) -> f64 {
-    let usual = if simulate.schedule.trains_ahead() { 0.0 } else { 0.3 };
+    let usual = if simulate.schedule.trains_ahead() { 0.2 } else { 0.3 };
     simulate.over_selection.unwrap_or(usual)
 }
 

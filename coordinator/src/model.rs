@@ -60,17 +60,18 @@ impl TaskModel {
         let Layouts { whole, shared, partition } = layouts?;
         let private = Private::new(spec, shared.len() as u64)?.map(Arc::new);
         let encoding = encoding(spec, private.as_deref());
+        let metrics = spec.travelling_metrics();
         let codec = match (&analysis, &private) {
             (Some(analysis), _) => UpdateCodec::Sums(analysis.codec().clone()),
             (None, Some(private)) => UpdateCodec::Private { codec: private.codec, noised: private.shares.is_some() },
-            (None, None) => UpdateCodec::Plain(Arc::new(plain_codec(&encoding, &shared, spec.metrics.len())?)),
+            (None, None) => UpdateCodec::Plain(Arc::new(plain_codec(&encoding, &shared, metrics.len())?)),
         };
         let modulus = Modulus::new(codec.modulus_bits()).map_err(|error| wrong("aggregation.modulus_bits", error))?;
         let optimizer = crate::optimizer::spec(spec.aggregation.optimizer);
         optimizer.check().map_err(|error| wrong("aggregation.optimizer", error))?;
         let robust = Robust::new(spec, shared.len())?;
         let session = session_config(spec, &encoding, &codec, private.as_deref())?.map(Arc::new);
-        let (metrics, partition) = (spec.metrics.clone(), partition.map(Arc::new));
+        let partition = partition.map(Arc::new);
         Ok(Self {
             whole,
             shared,
@@ -467,7 +468,7 @@ fn session_config(
         scalars: VectorShape::NONE,
         application: application_digest(
             encoding,
-            &spec.metrics,
+            &spec.travelling_metrics(),
             private.map(|private| private.terms(private.initial_clip())).as_ref(),
         )
         .0,

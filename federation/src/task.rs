@@ -6,6 +6,7 @@
 mod analytics;
 mod check;
 mod compression;
+mod distribution;
 mod fairness;
 mod gate;
 mod local;
@@ -28,6 +29,7 @@ use crate::round::{PhaseLimits, RoundLimits, SecureLimits, UnknownName, names};
 pub use analytics::{Analytics, MAX_ANALYTICS_BYTES};
 pub use check::{Deployment, SpecError};
 pub use compression::{CODEC_METRICS, Compression};
+pub use distribution::{QUANTILES, STEP};
 pub use fairness::Fairness;
 pub use gate::{Better, GateSpec, Measured, Verdict};
 pub use local::{Budget, MAX_ACCUMULATE, Over, Precision, Schedule, Warmup, step_factor};

@@ -172,6 +172,32 @@ fn every_way_to_a_model_of_ones_own_is_compared_with_one_for_all_and_with_traini
 }
 
 #[test]
+fn every_round_tells_how_both_accuracies_are_distributed_and_nobodys_own() {
+    let args = ["--rounds", "2", "--personalize", "ditto"];
+    let secure = demo(&args);
+    let last = rounds(&secure).pop().unwrap();
+    for name in ["accuracy", "personal_accuracy"] {
+        let spread = &last["distributions"][name];
+        assert_eq!((&spread["participants"], &spread["resolution"]), (&5.into(), &0.05.into()), "{last}");
+        assert!(last["cohort_metrics"].as_object().unwrap().keys().all(|name| !name.contains(".below.")), "{last}");
+    }
+    // The own models of the last round are those that were compared: no quantile is farther off than it says.
+    let finished = secure.events().pop().unwrap();
+    let served = finished["personalization"]["served"].as_array().unwrap();
+    let ditto = served.iter().find(|served| served["way"] == "ditto").unwrap();
+    let accuracies: Vec<_> = ditto["accuracies"].as_array().unwrap().iter().map(|a| a.as_f64().unwrap()).collect();
+    for (name, part) in [("p10", 0.1), ("p25", 0.25), ("p50", 0.5), ("p75", 0.75), ("p90", 0.9)] {
+        let quantile = last["distributions"]["personal_accuracy"][name].as_f64().unwrap();
+        let below = |bound: f64| accuracies.iter().filter(|accuracy| **accuracy < bound).count() as f64 / 5.0;
+        assert!(below(quantile - 0.05) < part + 1e-9, "{name} is {quantile}: {accuracies:?}");
+        assert!(quantile + 0.05 > 1.0 || below(quantile + 0.05) > part - 1e-9, "{name} is {quantile}: {accuracies:?}");
+    }
+    let insecure = demo(&[&args[..], &["--insecure-aggregation"]].concat());
+    assert_eq!(rounds(&insecure).pop().unwrap()["distributions"], last["distributions"], "the sum is exact");
+    assert!(rounds(&demo(&["--rounds", "1"]))[0].get("distributions").is_none(), "only where it is asked for");
+}
+
+#[test]
 fn ways_that_cannot_be_are_refused_with_the_reason() {
     for (way, reason) in [
         ("ditto:lambda=0", "personalization.lambda"),

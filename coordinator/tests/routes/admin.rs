@@ -333,5 +333,18 @@ async fn personalization_that_does_not_fit_the_model_is_refused_with_the_reason(
         assert_eq!(field, "model.personal");
         assert!(detail.contains(reason), "{detail}");
     }
+    let with_metrics = |metrics: serde_json::Value| {
+        let mut spec = with("fed_rep", &["w"]);
+        spec["metrics"] = metrics;
+        spec
+    };
+    for (metrics, reason) in [
+        (json!(["personal_accuracy", "accuracy.quantiles.3"]), "must divide 100"),
+        (json!(["personal_loss", "a.quantiles.1", "b.quantiles.1", "c.quantiles.1"]), "at most 256"),
+    ] {
+        let (field, detail) = problem(&create(&t, &with_metrics(metrics)).await);
+        assert_eq!(field, "metrics");
+        assert!(detail.contains(reason), "{detail}");
+    }
     assert_eq!(create(&t, &with("fed_rep", &["w"])).await.status, 201);
 }

@@ -245,6 +245,7 @@ impl TaskSpec {
                 });
             }
         }
+        self.check_distributions(checks);
         let Some(method) = &self.personalization else { return };
         if self.analytics.is_some() {
             checks.require(false, "personalization", "must be left out: an analysis has no model");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use wire::inspect::{
-    CompressionView, EpsilonView, ModelVersionRef, PrivacyReport, RoundView, SessionView, SumWorkView,
+    CompressionView, DistributionView, EpsilonView, ModelVersionRef, PrivacyReport, RoundView, SessionView, SumWorkView,
 };
 use wire::task::Personalization;
 use wire::{AssignmentState, Digest, FailureReason, RoundState};
@@ -55,6 +55,9 @@ pub(super) struct RoundEvent {
     pub(super) metrics: Option<Score>,
     /// Weighted means of what the cohort measured: the model it received on its own held-out data, and its training.
     pub(super) cohort_metrics: BTreeMap<String, f64>,
+    /// Quantiles over the cohort, where participants have models of their own.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) distributions: BTreeMap<String, DistributionView>,
     /// Spent of the privacy budget after this round; none without a mechanism, or before anything was released.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) epsilon: Option<EpsilonView>,
@@ -86,6 +89,7 @@ impl RoundEvent {
             work: round.work,
             metrics,
             cohort_metrics: round.metrics.into_iter().map(|(name, metric)| (name, metric.value)).collect(),
+            distributions: round.distributions,
             epsilon: round.epsilon,
             compression: round.compression,
             model: round.model,

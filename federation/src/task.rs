@@ -34,7 +34,7 @@ pub use fairness::Fairness;
 pub use gate::{Better, GateSpec, Measured, Verdict};
 pub use local::{Budget, MAX_ACCUMULATE, Over, Precision, Schedule, Warmup, step_factor};
 pub use optimizer::ServerOptimizer;
-pub use personalization::{BELOW, PERSONAL_PREFIX, Personalization, below};
+pub use personalization::{AdapterHome, BELOW, PERSONAL_PREFIX, Personalization, below};
 pub use privacy::{Clip, OnBudgetEnd, PrivacyAccounting, PrivacyMechanism, PrivacySpec, PrivacyView, Sampling};
 pub use robust::{MAX_ROBUST_COHORT, RobustRule, RobustSpec};
 pub use schedule::{Ahead, MAX_STALENESS, Mode, Opening, ScheduleSpec, Staleness};

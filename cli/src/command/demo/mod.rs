@@ -93,8 +93,8 @@ pub(crate) struct Demo {
     /// Train the same model on the pooled data as well, for comparison
     #[arg(long)]
     centralized: bool,
-    /// A model of one's own for each: fedper, fedrep, fedbn, ditto, pfedme, apfl, fine_tune or elastic, with the numbers of
-    /// [personalization], and personal=PATTERN+… for tensors that stay at home; for example ditto:lambda=0.1. Shows accuracy
+    /// A model of one's own for each: fedper, fedrep, fedbn, ditto, pfedme, apfl, fine_tune, lora or elastic, with the numbers of
+    /// [personalization], and personal=PATTERN+… for tensors that stay at home or layers=PATTERN+… for those with adapters; for example ditto:lambda=0.1. Shows accuracy
     /// on each participant's held-out data beside that of FedAvg and of training alone. Several: one after the other
     #[arg(long, value_name = "METHOD[:KEY=VALUE,…]", conflicts_with = "centralized")]
     personalize: Vec<Way>,
@@ -219,8 +219,7 @@ impl Demo {
     /// Plays a federation for each way to a model of one's own, and one without unless one of them makes the same model.
     async fn compare(&self, folder: &Path, scene: &mut Scene, table: &LiveTable, output: Output) -> Outcome<World> {
         let shards = Shards::new(std::mem::take(&mut scene.shards));
-        let makes_fed_avg = |way: &&Way| way.method.leaves_the_update_alone();
-        let plain = self.personalize.iter().find(makes_fed_avg).is_none().then_some(None);
+        let plain = (!self.personalize.iter().any(Way::makes_fed_avg)).then_some(None);
         let ways = plain.into_iter().chain(self.personalize.iter().map(Some));
         let (mut served, mut fed_avg, mut world) = (Vec::new(), None, None::<World>);
         for (number, way) in ways.enumerate() {
@@ -235,7 +234,7 @@ impl Demo {
                 let (journals, task) = (folder.join(PARTICIPANTS), played.task.summary.id);
                 served.push(personal::personally(scene, &shards, way, &journals, task).await?);
             }
-            if fed_avg.is_none() && way.is_none_or(|way| makes_fed_avg(&way)) {
+            if fed_avg.is_none() && way.is_none_or(Way::makes_fed_avg) {
                 served.push(personal::globally(scene, &shards, &played.last.bytes).await?);
                 fed_avg = Some(self.finished(&folder, &played, None, None)?);
             }
@@ -364,7 +363,7 @@ impl Demo {
             seed: scene.seed,
             updates_readable_by: task.updates_readable_by.clone(),
             privacy: report.cloned(),
-            personalization: task.spec.personalization,
+            personalization: task.spec.personalization.clone(),
         };
         output.event("started", &started);
         if let Some(way) = way {

@@ -142,7 +142,7 @@ impl TaskInput<'_> {
                 aggregate_deadline_ms: DEADLINE_MS,
             },
             selection,
-            personalization: self.way.map(|way| way.method),
+            personalization: self.way.map(|way| way.method(self.architecture)),
             schedule: ScheduleSpec::default(),
             aggregation: AggregationSpec {
                 optimizer: self.optimizer,

@@ -141,7 +141,18 @@ fn every_codec_learns_and_says_what_it_saves() {
 
 #[test]
 fn every_way_to_a_model_of_ones_own_is_compared_with_one_for_all_and_with_training_alone() {
-    let ways = ["fedper", "fedrep", "fedbn", "ditto:lambda=0.5", "pfedme", "apfl", "fine_tune", "elastic:alpha=0.3"];
+    let ways = [
+        "fedper",
+        "fedrep",
+        "fedbn",
+        "ditto:lambda=0.5",
+        "pfedme",
+        "apfl",
+        "fine_tune",
+        "elastic:alpha=0.3",
+        "lora:rank=2",
+        "lora:rank=2,adapters=shared",
+    ];
     let mut args = vec!["--rounds", "2", "--threads", "2"];
     ways.iter().for_each(|way| args.extend(["--personalize", way]));
     let ran = demo(&args);
@@ -159,6 +170,9 @@ fn every_way_to_a_model_of_ones_own_is_compared_with_one_for_all_and_with_traini
         assert!(lowest <= one["p10"].as_f64().unwrap() && one["p10"].as_f64() <= one["median"].as_f64(), "{one}");
         assert!(lowest < mean, "participants differ: {one}");
     }
+    // Beside 10 by 60, of rank 2: adapters are a quarter of the 610 parameters, and all that travels.
+    let shared: Vec<_> = ran.events().into_iter().filter(|event| event["event"] == "started").collect();
+    assert_eq!(shared[9]["parameters"], 2 * (60 + 10));
     let mean = |way: &str| served[names.iter().position(|name| *name == way).unwrap()]["mean"].as_f64().unwrap();
     assert!(mean("ditto:lambda=0.5") > mean("fed_avg"), "{served:?}");
     // A federation for each method; the one of ditto makes the model of FedAvg.
@@ -204,6 +218,9 @@ fn ways_that_cannot_be_are_refused_with_the_reason() {
         ("fedper:personal=fc3.*", "matches no tensor"),
         ("fedper:personal=*", "match every tensor"),
         ("fedbn:personal=fc.weight", "no normalisation"),
+        ("lora:rank=11", "rank 11 is above 10"),
+        ("lora:layers=fc.bias", "matches no linear layer"),
+        ("lora:layers=*", "match every tensor"),
         ("dito", "unknown variant"),
     ] {
         let ran = run(&["--format", "json", "demo", "--participants", "5", "--rounds", "1", "--personalize", way]);

@@ -111,9 +111,9 @@ mod tests {
     fn personalization_brings_both_accuracies_distributions_unless_the_task_says_how() {
         let elastic = Some(Personalization::Elastic { alpha: 0.5 });
         let both = ["accuracy", "personal_accuracy"];
-        assert_eq!(task(&both, elastic).travelling_metrics().len(), 2 + 2 * 19);
+        assert_eq!(task(&both, elastic.clone()).travelling_metrics().len(), 2 + 2 * 19);
         let finer = ["accuracy", "personal_accuracy", "personal_accuracy.quantiles.2"];
-        assert_eq!(task(&finer, elastic).travelling_metrics().len(), 2 + 19 + 49);
+        assert_eq!(task(&finer, elastic.clone()).travelling_metrics().len(), 2 + 19 + 49);
         assert_eq!(task(&["personal_loss"], elastic).travelling_metrics(), ["personal_loss"]);
     }
 

@@ -344,3 +344,23 @@ fn mnist_runs_where_it_is() {
     ]);
     assert!(ran.events().last().unwrap()["accuracy"].as_f64().unwrap() > 0.6, "{ran}");
 }
+
+#[test]
+fn a_rule_over_groups_shows_where_the_attacker_is() {
+    let groups = ["--robust", "median,attackers=0.05,group_size=3", "--attack", "0.1"];
+    let ran = demo(&[&groups[..], &["--participants", "9", "--rounds", "2"]].concat());
+    for round in rounds(&ran) {
+        assert_eq!((&round["state"], &round["reported"]), (&"COMPLETED".into(), &9.into()), "{round}");
+        let groups = round["groups"].as_array().unwrap();
+        assert_eq!(groups.iter().map(|group| &group["members"]).collect::<Vec<_>>(), [3, 3, 3]);
+        let scores: Vec<_> = groups.iter().map(|group| group["anomaly"].as_f64().unwrap()).collect();
+        assert!(
+            scores.iter().any(|score| *score > 3.0),
+            "one of nine sends its update tenfold and the other way: {round}"
+        );
+    }
+    let refused = run(&["demo", "--participants", "9", "--robust", "median,attackers=0.2,group_size=3"]);
+    assert!(refused.stderr.contains("not even groups of 3 are"), "{refused}");
+    let alone = run(&["demo", "--participants", "9", "--robust", "median"]);
+    assert!(alone.stderr.contains("give group_size"), "{alone}");
+}

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use wire::inspect::{
-    CompressionView, DistributionView, EpsilonView, ModelVersionRef, PrivacyReport, RoundView, SessionView, SumWorkView,
+    CompressionView, DistributionView, EpsilonView, GroupView, ModelVersionRef, PrivacyReport, RoundView, SessionView,
+    SumWorkView,
 };
 use wire::task::Personalization;
 use wire::{AssignmentState, Digest, FailureReason, RoundState};
@@ -48,6 +49,9 @@ pub(super) struct RoundEvent {
     /// Whose updates the sum holds, and by whom it was opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) secure_aggregation: Option<SessionView>,
+    /// The groups of a cohort that was divided, and how unusual each was.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) groups: Vec<GroupView>,
     /// How the sum was computed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) work: Option<SumWorkView>,
@@ -86,6 +90,7 @@ impl RoundEvent {
             dropped_why: round.dropped_why,
             dropped_in: round.dropped_in,
             secure_aggregation: round.secure_aggregation,
+            groups: round.groups,
             work: round.work,
             metrics,
             cohort_metrics: round.metrics.into_iter().map(|(name, metric)| (name, metric.value)).collect(),

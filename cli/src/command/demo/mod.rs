@@ -32,6 +32,7 @@ mod pairs;
 mod personal;
 mod plan;
 mod privacy;
+mod robust;
 mod rounds;
 mod server;
 mod table;
@@ -44,6 +45,7 @@ use personal::{Served, Shards, Way};
 use plan::{DropPlan, TaskInput};
 pub(crate) use plan::{TrainingArgs, clip_range, max_weight};
 use privacy::PrivacyArg;
+use robust::RobustArg;
 use rounds::{Last, Rounds, blocking};
 use server::ServerArgs;
 use table::LiveTable;
@@ -80,6 +82,14 @@ pub(crate) struct Demo {
     /// norm=S, feedback=yes or no; for example top_k,k=1% or rotated,bits=2,keep=0.75,norm=2
     #[arg(long, value_name = "NAME,KEY=VALUE,…")]
     codec: Option<CodecArg>,
+    /// A robust rule instead of the mean: median, trimmed_mean, krum, multi_krum, geometric_median or norm_filter, with
+    /// attackers=PART, group_size=S (needed under secure aggregation), norm_factor=X; for example
+    /// median,attackers=0.05,group_size=5
+    #[arg(long, value_name = "RULE,KEY=VALUE,…")]
+    robust: Option<RobustArg>,
+    /// Part of the participants that are hostile: each sends its update times -10
+    #[arg(long, default_value_t = 0.0, value_name = "PART")]
+    attack: f64,
     #[command(flatten)]
     training: TrainingArgs,
     #[command(flatten)]
@@ -162,6 +172,12 @@ impl Demo {
         Ok(())
     }
 
+    /// How many participants are hostile.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a checked part of them")]
+    fn hostile(&self) -> u32 {
+        (f64::from(self.data.participants) * self.attack).round() as u32
+    }
+
     /// What participants are promised, if anything.
     fn promise(&self) -> Outcome<Option<PrivacySpec>> {
         let participants = self.data.participants;
@@ -173,6 +189,9 @@ impl Demo {
     fn check(&self) -> Outcome {
         if !(0.0..1.0).contains(&self.drop) {
             return Err(Failure::new(Exit::Usage, "--drop is a probability, at least 0 and below 1"));
+        }
+        if !(0.0..=1.0).contains(&self.attack) {
+            return Err(Failure::new(Exit::Usage, "--attack is a part of the participants, between 0 and 1"));
         }
         let drawn = self.cohort.unwrap_or(self.data.participants);
         if !self.insecure_aggregation && drawn < MIN_SECURE_COHORT {
@@ -266,7 +285,8 @@ impl Demo {
         let mut world = World::start(folder).await?;
         let drops = DropPlan { probability: self.drop, seed: scene.seed, secure: !self.insecure_aggregation };
         let private = self.privacy.is_some();
-        let settings = Settings { device, threads: scene.threads, drops, seed: scene.seed, private };
+        let hostile = self.hostile();
+        let settings = Settings { device, threads: scene.threads, drops, seed: scene.seed, private, hostile };
         world.enroll(shards, &folder.join(PARTICIPANTS), &settings, output).await?;
         let input = TaskInput {
             data: &self.data,
@@ -280,6 +300,7 @@ impl Demo {
             secure: !self.insecure_aggregation,
             privacy: self.promise()?,
             codec: self.codec.as_ref(),
+            robust: self.robust,
             way,
         };
         let spec = input.spec()?;
@@ -388,6 +409,13 @@ impl Demo {
             "Training     {} epochs a round, batches of {}, learning rate {}; seed {}",
             plan.epochs, plan.batch_size, plan.learning_rate, scene.seed
         ));
+        if let Some(robust) = &self.robust {
+            output.line(format!("Rule         {}", robust.words()));
+        }
+        if self.hostile() > 0 {
+            let (hostile, all) = (self.hostile(), self.data.participants);
+            output.line(format!("Attack       {hostile} of {all} participants send their update times -10"));
+        }
         report.map(privacy::words).into_iter().flatten().for_each(|line| output.line(line));
         output.line("");
     }

@@ -310,7 +310,7 @@ pub(crate) struct Decoded {
     pub(crate) distortion: Option<Distortion>,
 }
 
-/// Judges an update word by word.
+/// Judges an update as its words arrive.
 pub(crate) enum UpdateInspector {
     /// Of a task without privacy.
     Plain(learning::compress::UpdateInspector),
@@ -321,12 +321,12 @@ pub(crate) enum UpdateInspector {
 }
 
 impl UpdateInspector {
-    /// Looks at the next word.
-    pub(crate) fn push(&mut self, word: u32) {
+    /// Looks at the next words.
+    pub(crate) fn push(&mut self, words: &[u32]) {
         match self {
-            Self::Plain(inspector) => inspector.push(word),
-            Self::Private(inspector) => inspector.push(word),
-            Self::Sums(inspector) => inspector.push(word),
+            Self::Plain(inspector) => inspector.push_all(words),
+            Self::Private(inspector) => words.iter().for_each(|&word| inspector.push(word)),
+            Self::Sums(inspector) => words.iter().for_each(|&word| inspector.push(word)),
         }
     }
 

@@ -13,6 +13,7 @@ pub(crate) mod model;
 pub(crate) mod participant;
 mod privacy;
 mod round;
+mod schedule;
 mod serve;
 mod simulate;
 mod task;

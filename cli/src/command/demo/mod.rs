@@ -18,6 +18,7 @@ use wire::task::{MIN_SECURE_COHORT, TrainingPlan};
 
 use crate::command::model::Score;
 use crate::command::privacy::ledger;
+use crate::command::schedule::ScheduleArgs;
 use crate::data::{self, DataArgs, Model};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, duration, number};
@@ -51,6 +52,8 @@ use server::ServerArgs;
 use table::LiveTable;
 use world::{Settings, World};
 
+/// How long one training may take.
+const TRAINING: Duration = Duration::from_secs(3600);
 /// Folder of the participants' journals.
 const PARTICIPANTS: &str = "participants";
 
@@ -65,9 +68,11 @@ pub(crate) struct Demo {
     /// Rounds to run
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rounds: u32,
-    /// Participants drawn for a round [default: all]
+    /// Participants drawn for a round [default: all; a third of them where they train ahead of rounds]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     cohort: Option<u32>,
+    #[command(flatten)]
+    schedule: ScheduleArgs,
     /// Probability with which each participant vanishes in a round, at a random point of it
     #[arg(long, default_value_t = 0.0, value_name = "PROBABILITY")]
     drop: f64,
@@ -181,9 +186,20 @@ impl Demo {
     /// What participants are promised, if anything.
     fn promise(&self) -> Outcome<Option<PrivacySpec>> {
         let participants = self.data.participants;
-        let cohort = self.cohort.unwrap_or(participants);
+        let cohort = self.drawn();
         let spec = |arg: &PrivacyArg| arg.spec(cohort, participants, self.rounds, !self.insecure_aggregation);
         self.privacy.as_ref().map(spec).transpose()
+    }
+
+    /// Participants drawn for a round.
+    fn drawn(&self) -> u32 {
+        let participants = self.data.participants;
+        let usual = if self.schedule.trains_ahead() {
+            (participants / 3).max(MIN_SECURE_COHORT).min(participants)
+        } else {
+            participants
+        };
+        self.cohort.unwrap_or(usual)
     }
 
     fn check(&self) -> Outcome {
@@ -193,7 +209,12 @@ impl Demo {
         if !(0.0..=1.0).contains(&self.attack) {
             return Err(Failure::new(Exit::Usage, "--attack is a part of the participants, between 0 and 1"));
         }
-        let drawn = self.cohort.unwrap_or(self.data.participants);
+        if self.drop > 0.0 && self.schedule.trains_ahead() {
+            let detail =
+                "--drop plans who vanishes in which round; with this --mode participants train outside of rounds";
+            return Err(Failure::new(Exit::Usage, detail));
+        }
+        let drawn = self.drawn();
         if !self.insecure_aggregation && drawn < MIN_SECURE_COHORT {
             let detail = format!(
                 "secure aggregation takes at least {MIN_SECURE_COHORT} participants a round, this demo draws {drawn}: draw more, or \
@@ -295,7 +316,7 @@ impl Demo {
             optimizer: self.server.optimizer()?,
             description: scene.description.clone(),
             rounds: self.rounds,
-            cohort: self.cohort.unwrap_or(self.data.participants),
+            cohort: self.drawn(),
             most_examples,
             secure: !self.insecure_aggregation,
             privacy: self.promise()?,
@@ -303,7 +324,8 @@ impl Demo {
             robust: self.robust,
             way,
         };
-        let spec = input.spec()?;
+        let mut spec = input.spec()?;
+        self.schedule.apply(&mut spec, self.drawn(), TRAINING)?;
         if let Some(file) = &self.task_file {
             task_file::write(file, &spec)?;
         }

@@ -10,6 +10,7 @@ use serde::Serialize;
 use simulation::{Experiment, Progress, Report, SimulationError};
 
 use crate::command::demo::TrainingArgs;
+use crate::command::schedule::ScheduleArgs;
 use crate::data::Model;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, duration, number};
@@ -18,12 +19,10 @@ use crate::trainer::cores;
 mod chart;
 mod devices;
 mod plan;
-mod schedule;
 mod table;
 
 use devices::DeviceArgs;
 use plan::SimulatedData;
-use schedule::ScheduleArgs;
 
 /// What to simulate.
 #[derive(clap::Args)]

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use client_sdk::models::Architecture;
 use datasets::{Dataset, Partition, idx, synthetic};
@@ -121,7 +122,7 @@ pub(super) fn task(
         select_deadline_ms: PATIENCE_MS,
         collect_min: None,
         collect_max: Some(simulate.cohort),
-        collect_deadline_ms: simulate.schedule.collect_deadline_ms(simulate.deadline),
+        collect_deadline_ms: simulate.deadline * 1000,
         aggregate_deadline_ms: PATIENCE_MS,
     };
     task.selection = SelectionSpec {
@@ -131,11 +132,11 @@ pub(super) fn task(
         seed: Some(simulate.seed),
         ..SelectionSpec::default()
     };
-    task.schedule = simulate.schedule.spec(drawn, simulate.deadline)?;
     task.aggregation.clip_range = demo::clip_range(simulate.data.data);
     task.aggregation.max_weight = demo::max_weight(most_examples, drawn);
     task.secure_aggregation.enabled = !simulate.insecure_aggregation;
     task.metrics = vec!["train_loss".to_owned()];
+    simulate.schedule.apply(&mut task, drawn, Duration::from_secs(simulate.deadline))?;
     Ok(task)
 }
 

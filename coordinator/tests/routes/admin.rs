@@ -335,6 +335,7 @@ async fn personalization_that_does_not_fit_the_model_is_refused_with_the_reason(
     }
     let with_adapters = |layers: &[&str], rank: u32, home: &str| {
         let mut spec = with("lora", &[]);
+        spec["name"] = json!("adapters");
         spec["personalization"] = json!({ "method": "lora", "layers": layers, "rank": rank, "adapters": home });
         spec
     };

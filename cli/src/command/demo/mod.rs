@@ -420,9 +420,10 @@ impl Demo {
         let secure = &task.spec.secure_aggregation;
         output.line(match secure.enabled {
             true => format!(
-                "Updates      can be read by {}: sums alone are opened, while at most {} % of a cohort collude with the coordinator",
+                "Updates      can be read by {}: sums alone are opened, while at most {} % of a {} collude with the coordinator",
                 task.updates_readable_by,
-                100.0 * secure.max_corrupt_fraction
+                100.0 * secure.max_corrupt_fraction,
+                if task.spec.group_size().is_some() { "group" } else { "cohort" }
             ),
             false => format!("Updates      can be read by the {}: this demo runs without secure aggregation", task.updates_readable_by),
         });

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use client_sdk::learning::{MetricValue, Parameters, Table};
+use client_sdk::learning::{Adapters, MetricValue, Parameters, Table};
 use client_sdk::train::Constraints;
 use client_sdk::{CandleTrainer, Dataset, Trained, Trainer, TrainerError, TrainingJob};
 
@@ -64,6 +64,20 @@ impl Trainer for SlottedTrainer {
         constraints: Constraints<'_>,
     ) -> Result<Trained, TrainerError> {
         self.slots.with(|| self.trainer.train_within(model, job, constraints))
+    }
+
+    fn train_adapters(
+        &mut self,
+        base: &Parameters,
+        start: &Parameters,
+        job: &TrainingJob,
+        adapters: &Adapters,
+    ) -> Result<Trained, TrainerError> {
+        self.slots.with(|| self.trainer.train_adapters(base, start, job, adapters))
+    }
+
+    fn base_model(&mut self, job: &TrainingJob) -> Result<Parameters, TrainerError> {
+        self.trainer.base_model(job)
     }
 
     fn evaluate(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use candle_core::Device;
-use learning::{MetricValue, Parameters, Table};
+use learning::{Adapters, MetricValue, Parameters, Table};
 use wire::task::Budget;
 
 use crate::clock::{Clock, SystemClock};
@@ -59,6 +59,7 @@ pub struct CandleTrainer {
     device: Device,
     budget: Budget,
     clock: Arc<dyn Clock>,
+    base: Option<Arc<Parameters>>,
 }
 
 impl CandleTrainer {
@@ -66,7 +67,7 @@ impl CandleTrainer {
     #[must_use]
     pub fn new(training: impl Into<Arc<Dataset>>, held_out: impl Into<Arc<Dataset>>, device: Device) -> Self {
         let (budget, clock) = (Budget::default(), Arc::new(SystemClock::new()));
-        Self { training: training.into(), held_out: held_out.into(), device, budget, clock }
+        Self { training: training.into(), held_out: held_out.into(), device, budget, clock, base: None }
     }
 
     /// Stops after so many steps or so much time in a round, besides what a task says: for a device that knows itself slow.
@@ -79,6 +80,23 @@ impl CandleTrainer {
     #[must_use]
     pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
         Self { clock, ..self }
+    }
+
+    /// With the model that tasks with shared adapters name by its digest.
+    #[must_use]
+    pub fn with_base(self, base: impl Into<Arc<Parameters>>) -> Self {
+        Self { base: Some(base.into()), ..self }
+    }
+
+    /// Whether so many steps are not yet all that this round's budget allows.
+    fn may_go_on(&self, job: &TrainingJob) -> impl FnMut(u64) -> bool {
+        let Budget { steps, time_ms } = job.plan.budget.unwrap_or_default().tighter(self.budget);
+        let most_steps = steps.map_or(u64::MAX, u64::from);
+        let end = time_ms.map(|time| self.clock.now().elapsed.saturating_add(Duration::from_millis(time)));
+        move |steps| {
+            let has_time = end.is_none_or(|end| self.clock.now().elapsed < end);
+            steps < most_steps && has_time && !job.cancel.is_cancelled()
+        }
     }
 }
 
@@ -96,27 +114,42 @@ impl Trainer for CandleTrainer {
         let architecture = architecture(job)?;
         let config = SgdConfig::following(&job.plan, job.seed);
         let examples = self.training.examples();
-        let Budget { steps, time_ms } = job.plan.budget.unwrap_or_default().tighter(self.budget);
-        let most_steps = steps.map_or(u64::MAX, u64::from);
-        let end = time_ms.map(|time| self.clock.now().elapsed.saturating_add(Duration::from_millis(time)));
-        let mut go_on = |steps| {
-            let has_time = end.is_none_or(|end| self.clock.now().elapsed < end);
-            steps < most_steps && has_time && !job.cancel.is_cancelled()
-        };
+        let trained = train::train_while(
+            &architecture,
+            model,
+            examples,
+            &config,
+            &self.device,
+            constraints,
+            &mut self.may_go_on(job),
+        )
+        .map_err(judge)?;
+        moved(model, &trained, job)
+    }
+
+    fn train_adapters(
+        &mut self,
+        base: &Parameters,
+        start: &Parameters,
+        job: &TrainingJob,
+        adapters: &Adapters,
+    ) -> Result<Trained, TrainerError> {
+        let architecture = architecture(job)?;
+        let config = SgdConfig::following(&job.plan, job.seed);
+        let beside = train::Beside { base, start, adapters };
+        let examples = self.training.examples();
         let trained =
-            train::train_while(&architecture, model, examples, &config, &self.device, constraints, &mut go_on)
+            train::train_adapters(&architecture, beside, examples, &config, &self.device, &mut self.may_go_on(job))
                 .map_err(judge)?;
-        if job.cancel.is_cancelled() {
-            return Err(TrainerError::failed("nobody waits for the result any more"));
-        }
-        let mut parameters = model.clone();
-        for (value, delta) in parameters.values_mut().iter_mut().zip(&trained.delta) {
-            *value += delta;
-        }
-        let train_loss = MetricValue { value: trained.mean_loss, count: trained.examples };
-        let reach = MetricValue { value: trained.reach, count: trained.steps };
-        let metrics = vec![("train_loss".to_owned(), train_loss), (REACH.to_owned(), reach)];
-        Ok(Trained { parameters, examples: trained.examples, metrics })
+        moved(start, &trained, job)
+    }
+
+    fn base_model(&mut self, job: &TrainingJob) -> Result<Parameters, TrainerError> {
+        let base = self.base.as_deref().cloned();
+        base.ok_or_else(|| {
+            let problem = "trains adapters of a model that apps bring; give it to `CandleTrainer::with_base`";
+            TrainerError::refused(format!("task {:?} {problem}", job.task))
+        })
     }
 
     fn evaluate(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
@@ -145,6 +178,21 @@ impl Trainer for CandleTrainer {
     fn examples(&self) -> u64 {
         self.training.examples().count() as u64
     }
+}
+
+/// From a delta to parameters, with what training measured; nothing if nobody waits for it any more.
+fn moved(start: &Parameters, trained: &train::Trained, job: &TrainingJob) -> Result<Trained, TrainerError> {
+    if job.cancel.is_cancelled() {
+        return Err(TrainerError::failed("nobody waits for the result any more"));
+    }
+    let mut parameters = start.clone();
+    for (value, delta) in parameters.values_mut().iter_mut().zip(&trained.delta) {
+        *value += delta;
+    }
+    let train_loss = MetricValue { value: trained.mean_loss, count: trained.examples };
+    let reach = MetricValue { value: trained.reach, count: trained.steps };
+    let metrics = vec![("train_loss".to_owned(), train_loss), (REACH.to_owned(), reach)];
+    Ok(Trained { parameters, examples: trained.examples, metrics })
 }
 
 fn architecture(job: &TrainingJob) -> Result<Architecture, TrainerError> {

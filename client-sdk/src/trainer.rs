@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use learning::{MetricValue, Parameters, Table};
+use learning::{Adapters, MetricValue, Parameters, Table};
 use wire::task::{Analytics, TrainingPlan};
 
 use crate::train::Constraints;
@@ -40,6 +40,36 @@ pub trait Trainer: Send {
             "the task's personalization pulls training towards another model or keeps tensors as they are: implement \
              `Trainer::train_within`, or take the SDK's own trainer",
         ))
+    }
+
+    /// Trains adapters of `base`, which stays as it is, beginning with `start`, and returns them in its layout. The SDK's own
+    /// trainer does; one that does not say how refuses tasks with adapters, and takes part in all others.
+    ///
+    /// # Errors
+    /// [`TrainerError`], as for [`Self::train`].
+    fn train_adapters(
+        &mut self,
+        base: &Parameters,
+        start: &Parameters,
+        job: &TrainingJob,
+        adapters: &Adapters,
+    ) -> Result<Trained, TrainerError> {
+        let _ = (base, start, job, adapters);
+        Err(TrainerError::refused(
+            "the task trains low-rank adapters: implement `Trainer::train_adapters`, or take the SDK's own trainer",
+        ))
+    }
+
+    /// The model that shared adapters stand beside, where the task names the digest of one that apps bring.
+    ///
+    /// # Errors
+    /// [`TrainerError`], as for [`Self::train`]. Unless an app has one and says so, it refuses.
+    fn base_model(&mut self, job: &TrainingJob) -> Result<Parameters, TrainerError> {
+        Err(TrainerError::refused(format!(
+            "task {:?} trains adapters of a model that apps bring, and this app has none: implement `Trainer::base_model`, \
+             or give it to `CandleTrainer::with_base`",
+            job.task
+        )))
     }
 
     /// Measures `model` on held-out data. What is left out counts as not measured.

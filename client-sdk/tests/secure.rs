@@ -16,7 +16,7 @@ use support::device::{
     refusals, run_until,
 };
 use wire::RoundState;
-use wire::participant::{Announcement, SessionTerms};
+use wire::participant::{Announcement, GroupTerms, SessionTerms};
 use wire::problem::ProblemType;
 
 #[test]
@@ -236,6 +236,10 @@ fn an_assignment_that_the_terms_do_not_cover_is_refused() {
         hub.world(|world| {
             world.tweak = Some(|a| (a.encoding.modulus_bits, a.encoding.max_weight) = (31, 50));
         });
+    });
+    // Told of groups only now, when the keys are made for another session.
+    refused_at_assignment("another size of a group", |hub| {
+        hub.world(|world| world.tweak = Some(|a| a.encoding.groups = Some(GroupTerms { size: 4 })));
     });
     refused_at_assignment("another cohort", |hub| hub.world(|world| world.tweak = Some(|a| a.cohort = 2)));
 }

@@ -5,12 +5,12 @@
 use std::sync::Arc;
 
 use federation::id::{Digest, RoundKey};
-use federation::task::{Compression, Initial, SpecError, TaskSpec};
+use federation::task::{Compression, Initial, Personalization, SpecError, TaskSpec};
 use learning::analytics::{Analysis, SumCodec, SumInspector};
 use learning::privacy::{PrivateCodec, PrivateInspector, PrivateMean};
 use learning::{
-    Codec, CodecError, CodecSpec, Distortion, Initializer, Layout, MeanUpdate, NoisedSum, OptimizerSpec, Parameters,
-    Partition, Patterns, QuantizationParams, TensorInit, TensorSpec, checkpoint,
+    AdapterError, Adapters, Codec, CodecError, CodecSpec, Distortion, Initializer, Layout, MeanUpdate, NoisedSum,
+    OptimizerSpec, Parameters, Partition, Patterns, QuantizationParams, TensorInit, TensorSpec, checkpoint,
 };
 use secure_agg::SUITE_CHACHA20;
 use secure_agg::modular::Modulus;
@@ -47,6 +47,8 @@ pub struct TaskModel {
     encoding: Encoding,
     metrics: Vec<String>,
     partition: Option<Arc<Partition>>,
+    /// Where they are what is shared.
+    adapters: Option<Arc<Adapters>>,
 }
 
 impl TaskModel {
@@ -57,20 +59,21 @@ impl TaskModel {
     pub fn new(spec: &TaskSpec) -> Result<Self, Vec<SpecError>> {
         let analysis = analysis::derive(spec, &encoding(spec, None))?.map(Arc::new);
         let layouts = analysis.as_deref().map_or_else(|| Layouts::new(spec), Layouts::of_sums);
-        let Layouts { whole, shared, partition } = layouts?;
+        let Layouts { whole, shared, partition, adapters } = layouts?;
         let private = Private::new(spec, shared.len() as u64)?.map(Arc::new);
         let encoding = encoding(spec, private.as_deref());
+        let metrics = spec.travelling_metrics();
         let codec = match (&analysis, &private) {
             (Some(analysis), _) => UpdateCodec::Sums(analysis.codec().clone()),
             (None, Some(private)) => UpdateCodec::Private { codec: private.codec, noised: private.shares.is_some() },
-            (None, None) => UpdateCodec::Plain(Arc::new(plain_codec(&encoding, &shared, spec.metrics.len())?)),
+            (None, None) => UpdateCodec::Plain(Arc::new(plain_codec(&encoding, &shared, metrics.len())?)),
         };
         let modulus = Modulus::new(codec.modulus_bits()).map_err(|error| wrong("aggregation.modulus_bits", error))?;
         let optimizer = crate::optimizer::spec(spec.aggregation.optimizer);
         optimizer.check().map_err(|error| wrong("aggregation.optimizer", error))?;
         let robust = Robust::new(spec, shared.len())?;
         let session = session_config(spec, &encoding, &codec, private.as_deref())?.map(Arc::new);
-        let (metrics, partition) = (spec.metrics.clone(), partition.map(Arc::new));
+        let (partition, adapters) = (partition.map(Arc::new), adapters.map(Arc::new));
         Ok(Self {
             whole,
             shared,
@@ -84,6 +87,7 @@ impl TaskModel {
             encoding,
             metrics,
             partition,
+            adapters,
         })
     }
 
@@ -137,6 +141,9 @@ impl TaskModel {
     /// # Errors
     /// A tensor whose initial values cannot be drawn.
     pub fn initial(&self, spec: &TaskSpec) -> Result<Parameters, Vec<SpecError>> {
+        if let Some(adapters) = &self.adapters {
+            return adapters.initial(spec.model.seed).map_err(|error| wrong("personalization", error));
+        }
         let inits: Vec<_> = spec
             .model
             .tensors
@@ -170,7 +177,7 @@ fn encoding(spec: &TaskSpec, private: Option<&Private>) -> Encoding {
         max_cohort: private.map_or_else(|| largest_cohort(spec), Private::largest_cohort),
         compression: spec.compression.map(|codec| CodecTerms { codec, seed: spec.model.seed }),
         analytics: spec.analytics.clone(),
-        personalization: spec.personalization,
+        personalization: spec.personalization.clone(),
         staleness: spec.ahead().map(|ahead| ahead.staleness),
         groups: spec.group_size().map(|size| GroupTerms { size }),
     }
@@ -189,13 +196,14 @@ struct Layouts {
     whole: Arc<Layout>,
     shared: Arc<Layout>,
     partition: Option<Partition>,
+    adapters: Option<Adapters>,
 }
 
 impl Layouts {
     fn of_sums(analysis: &Analysis) -> Result<Self, Vec<SpecError>> {
         let sums = TensorSpec { name: "sums".to_owned(), shape: vec![analysis.codec().values() as u64] };
         let whole = Arc::new(Layout::new(vec![sums]).map_err(|error| wrong("analytics", error))?);
-        Ok(Self { shared: Arc::clone(&whole), whole, partition: None })
+        Ok(Self { shared: Arc::clone(&whole), whole, partition: None, adapters: None })
     }
 
     fn new(spec: &TaskSpec) -> Result<Self, Vec<SpecError>> {
@@ -215,9 +223,29 @@ impl Layouts {
             }
         }
         let whole = Arc::new(whole);
-        let shared = partition.as_ref().map_or_else(|| Arc::clone(&whole), |partition| Arc::clone(partition.shared()));
-        Ok(Self { whole, shared, partition })
+        let adapters = spec.personalization.as_ref().map(|method| adapters(method, &whole)).transpose()?.flatten();
+        // Those that stay at home are checked, and the participants' own affair.
+        let adapters = adapters.filter(|_| spec.personalization.as_ref().is_some_and(Personalization::shares_adapters));
+        let shared = match (&partition, &adapters) {
+            (Some(partition), _) => Arc::clone(partition.shared()),
+            (None, Some(adapters)) => Arc::clone(adapters.layout()),
+            (None, None) => Arc::clone(&whole),
+        };
+        Ok(Self { whole, shared, partition, adapters })
     }
+}
+
+/// The adapters of a task that has some.
+fn adapters(method: &Personalization, whole: &Arc<Layout>) -> Result<Option<Adapters>, Vec<SpecError>> {
+    let Personalization::Lora { layers, rank, alpha, .. } = method else { return Ok(None) };
+    #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
+    let alpha = alpha.unwrap_or(f64::from(*rank)) as f32;
+    let made = Patterns::new(layers.clone()).map_err(AdapterError::from);
+    let made = made.and_then(|patterns| Adapters::new(whole, &patterns, *rank, alpha));
+    made.map(Some).map_err(|error| match error {
+        AdapterError::Rank { .. } | AdapterError::NoRank => wrong("personalization.rank", error),
+        _ => wrong("personalization.layers", error),
+    })
 }
 
 /// Fills in what follows from the rest of a new task and is stored with it: the noise multiplier that keeps the budget. Takes
@@ -282,7 +310,7 @@ pub(crate) struct Decoded {
     pub(crate) distortion: Option<Distortion>,
 }
 
-/// Judges an update word by word.
+/// Judges an update as its words arrive.
 pub(crate) enum UpdateInspector {
     /// Of a task without privacy.
     Plain(learning::compress::UpdateInspector),
@@ -293,12 +321,12 @@ pub(crate) enum UpdateInspector {
 }
 
 impl UpdateInspector {
-    /// Looks at the next word.
-    pub(crate) fn push(&mut self, word: u32) {
+    /// Looks at the next words.
+    pub(crate) fn push(&mut self, words: &[u32]) {
         match self {
-            Self::Plain(inspector) => inspector.push(word),
-            Self::Private(inspector) => inspector.push(word),
-            Self::Sums(inspector) => inspector.push(word),
+            Self::Plain(inspector) => inspector.push_all(words),
+            Self::Private(inspector) => words.iter().for_each(|&word| inspector.push(word)),
+            Self::Sums(inspector) => words.iter().for_each(|&word| inspector.push(word)),
         }
     }
 
@@ -467,7 +495,7 @@ fn session_config(
         scalars: VectorShape::NONE,
         application: application_digest(
             encoding,
-            &spec.metrics,
+            &spec.travelling_metrics(),
             private.map(|private| private.terms(private.initial_clip())).as_ref(),
         )
         .0,

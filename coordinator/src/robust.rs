@@ -45,7 +45,7 @@ impl Robust {
             clip_norm: None,
             max_weight: 1,
             max_cohort: (task.rounds.select_max / size).max(1),
-            metrics: task.metrics.len(),
+            metrics: task.travelling_metrics().len(),
         };
         let codec = Codec::new(params).map_err(|error| wrong("aggregation", error.to_string()))?;
         let robust = Self { spec, rule, groups: Some(Groups { size, codec }) };

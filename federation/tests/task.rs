@@ -658,7 +658,7 @@ fn personalization_that_cannot_work_is_refused() {
     let personal = |t: &mut TaskSpec, method: Personalization| {
         t.personalization = Some(method);
         t.metrics.push("personal_accuracy".to_owned());
-        if method.parts_the_model() {
+        if t.personalization.as_ref().is_some_and(Personalization::parts_the_model) {
             t.model.personal = vec!["w".to_owned()];
         }
     };
@@ -670,9 +670,12 @@ fn personalization_that_cannot_work_is_refused() {
         "method = \"ditto\"\nlambda = 0.5",
         "method = \"pfedme\"\nlambda = 15.0\nrate = 0.005",
         "method = \"apfl\"",
+        "method = \"elastic\"\nalpha = 0.5",
+        "method = \"lora\"\nlayers = [\"w\"]\nrank = 4",
+        "method = \"lora\"\nlayers = [\"w\"]\nrank = 4\nalpha = 8.0\nadapters = \"shared\"",
     ] {
         let method = parse_method(good);
-        refuses(&[], |t| personal(t, method));
+        refuses(&[], |t| personal(t, method.clone()));
         assert!(good.contains(method.as_str()));
         assert_ne!(method.to_bytes(), parse_method("method = \"ditto\"\nlambda = 1").to_bytes());
     }
@@ -689,6 +692,19 @@ fn personalization_that_cannot_work_is_refused() {
     refuses(&["personalization.rate"], |t| personal(t, pfedme(1, 0.2)));
     refuses(&["personalization.alpha"], |t| personal(t, Personalization::Apfl { alpha: 1.0, alpha_rate: 0.0 }));
     refuses(&["personalization.alpha_rate"], |t| personal(t, Personalization::Apfl { alpha: 0.5, alpha_rate: -1.0 }));
+    let lora = |text: &str| parse_method(&format!("method = \"lora\"\nlayers = [\"w\"]\n{text}"));
+    let digest = "0".repeat(64);
+    for (field, text) in [
+        ("rank", "rank = 0"),
+        ("alpha", "rank = 1\nalpha = 0.0"),
+        ("epochs", "rank = 1\nadapters = \"shared\"\nepochs = 2"),
+        ("base_sha256", &format!("rank = 1\nbase_sha256 = \"{digest}\"")),
+    ] {
+        refuses(&[&format!("personalization.{field}")], |t| personal(t, lora(text)));
+    }
+    assert_ne!(lora("rank = 1").to_bytes(), lora("rank = 1\nadapters = \"shared\"").to_bytes());
+    let other = parse_method("method = \"lora\"\nlayers = [\"v\"]\nrank = 1");
+    assert_ne!(lora("rank = 1").to_bytes(), other.to_bytes(), "layers are agreed on as well");
     for alpha in [0.0, 1.1, f64::NAN] {
         refuses(&["personalization.alpha"], |t| personal(t, Personalization::Elastic { alpha }));
     }

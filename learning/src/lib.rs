@@ -6,6 +6,7 @@
 //! privacy needs them (loss distributions alone, which nobody has to agree on, use an FFT), and every random draw comes from a
 //! generator the caller passes in. No I/O, no clock, no devices; masks, participants and rounds are unknown here.
 
+pub mod adapters;
 pub mod analytics;
 pub mod checkpoint;
 pub mod clip;
@@ -22,6 +23,7 @@ pub mod quantize;
 pub mod robust;
 pub mod update;
 
+pub use adapters::{AdapterError, Adapters};
 pub use analytics::{Analysis, AnalyticsError, AnalyticsSpec, SumCodec, Table};
 pub use checkpoint::CheckpointError;
 pub use clip::FixedClip;

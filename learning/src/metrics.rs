@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Most metrics a task may have.
-pub const MAX_METRICS: usize = 32;
+pub const MAX_METRICS: usize = 256;
 /// Longest metric name, in bytes.
 pub const MAX_METRIC_NAME_BYTES: usize = 64;
 

@@ -151,7 +151,7 @@ impl Codec {
         if self.params.metrics == 0 { values } else { values.max(self.limbs.largest()) }
     }
 
-    /// Clips, weighs and rounds one update, in this order. Four bytes are drawn from `rng` per parameter, nothing else;
+    /// Clips, weighs and rounds one update, in this order. `rng` decides the rounding, nothing else;
     /// where no seed has to be repeated it should be cryptographic, since rounding is part of what hides a value.
     ///
     /// # Errors
@@ -191,22 +191,27 @@ impl Codec {
     }
 
     /// Clamp, weigh, round: `x = factor * w * s * v` within `±w B`, as fixed point with 32 fractional bits; adding 32
-    /// random bits and dropping the fraction rounds up with exactly the fraction's probability.
+    /// random bits and dropping the fraction rounds up with exactly the fraction's probability. The random bits are drawn
+    /// from the first: eight of them say whether the fraction overflows but once in 256 times.
     fn round(&self, delta: &[f32], factor: f64, weight: u32, words: &mut [u32], rng: &mut impl Rng) {
         const BLOCK: usize = 1024;
         // w B <= W B <= 2^31 - 1, exact; the fixed point value stays below 2^63.
         let limit = f64::from(weight) * f64::from(self.levels);
         let scale = factor * (limit / f64::from(self.params.clip_range));
         let mask = self.mask();
-        let mut noise = [0_u8; 4 * BLOCK];
+        let mut noise = [0_u8; BLOCK];
         for (values, words) in delta.chunks(BLOCK).zip(words.chunks_mut(BLOCK)) {
-            let noise = &mut noise[..4 * values.len()];
+            let noise = &mut noise[..values.len()];
             rng.fill_bytes(noise);
-            for ((&value, word), &noise) in values.iter().zip(words).zip(noise.as_chunks::<4>().0) {
+            for ((&value, word), &noise) in values.iter().zip(words).zip(&*noise) {
                 let exact = (f64::from(value) * scale).clamp(-limit, limit) * 4_294_967_296.0;
                 #[expect(clippy::cast_possible_truncation, reason = "below 2^63; digits past 2^-32 are dropped")]
                 let fixed = exact as i64;
-                *word = to_word((fixed + i64::from(u32::from_le_bytes(noise))) >> 32, mask);
+                let mut random = i64::from(noise) << 24;
+                if ((fixed + random) >> 24) & 0xff == 0xff {
+                    random |= i64::from(rng.next_u32() >> 8);
+                }
+                *word = to_word((fixed + random) >> 32, mask);
             }
         }
     }

@@ -36,6 +36,11 @@ pub const fn packed_len(words: usize, modulus: Modulus) -> usize {
 #[must_use]
 pub fn pack(words: &[u32], modulus: Modulus) -> Vec<u8> {
     let mut packed = Vec::with_capacity(packed_len(words.len(), modulus));
+    if modulus.bits() == 32 {
+        // Nothing to shift: words are packed as they are.
+        packed.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+        return packed;
+    }
     let mut pending = 0u64;
     let mut held = 0u32;
     for word in words {
@@ -87,6 +92,9 @@ pub fn check_padding(last: Option<u8>, words: usize, modulus: Modulus) -> Result
         _ => Ok(()),
     }
 }
+
+/// Words that are handed over at once.
+const SLICE: usize = 256;
 
 /// Unpacks a vector that arrives in pieces of any size, holding fewer than 32 bits between them.
 #[derive(Debug)]
@@ -145,6 +153,24 @@ impl Unpacker {
         if self.taken == self.expected && self.pending != 0 { Err(PackingError::Padding) } else { Ok(()) }
     }
 
+    /// Takes the next bytes like [`Self::push`], and hands their words over in slices, in order.
+    ///
+    /// # Errors
+    /// As [`Self::push`].
+    pub fn push_slices(&mut self, bytes: &[u8], mut sink: impl FnMut(&[u32])) -> Result<(), PackingError> {
+        let (mut words, mut held) = ([0; SLICE], 0);
+        let pushed = self.push(bytes, |word| {
+            words[held] = word;
+            held += 1;
+            if held == SLICE {
+                sink(&words);
+                held = 0;
+            }
+        });
+        sink(&words[..held]);
+        pushed
+    }
+
     /// Ends the vector.
     ///
     /// # Errors
@@ -197,6 +223,22 @@ mod tests {
         assert_eq!(unpack(&packed, 1, modulus), Err(PackingError::Padding));
         let mut unpacker = Unpacker::new(1, modulus);
         assert_eq!(unpacker.push(&packed, |_| ()), Err(PackingError::Padding));
+    }
+
+    #[test]
+    fn slices_hold_the_same_words_whatever_they_are_cut_from() {
+        for bits in [20, 32] {
+            let modulus = Modulus::new(bits).unwrap();
+            let words: Vec<u32> = (0..3 * u32::try_from(SLICE).unwrap() + 7)
+                .map(|word| modulus.reduce(word.wrapping_mul(7_654_321)))
+                .collect();
+            let packed = pack(&words, modulus);
+            let (mut unpacker, mut unpacked) = (Unpacker::new(words.len(), modulus), Vec::new());
+            for piece in packed.chunks(1001) {
+                unpacker.push_slices(piece, |words| unpacked.extend_from_slice(words)).unwrap();
+            }
+            assert_eq!((unpacked, unpacker.finish()), (words, Ok(())));
+        }
     }
 
     proptest! {

@@ -112,6 +112,9 @@ fn a_night_is_waited_for() {
     nightly.devices.trace = Trace::Day;
     let report = simulate(&nightly);
     assert_eq!(report.rounds_completed, 3, "{report:?}");
+    // Those that are there at first are too few for a cohort: the rounds wait for others to be put to their chargers.
+    let always = simulate(&experiment(24, false));
+    assert!(report.seconds > 10.0 * always.seconds, "{} against {}", report.seconds, always.seconds);
     let short = simulate(&Experiment { limit: Duration::from_secs(1), ..nightly });
     assert_eq!((short.rounds_completed, short.seconds), (0, 1.0));
     assert!(short.stopped.is_some());

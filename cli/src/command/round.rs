@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wire::inspect::{AssignmentView, RoundView, TaskView};
+use wire::inspect::{AssignmentView, DistributionView, RoundView, TaskView};
 use wire::task::TaskStatus;
 use wire::{RoundState, TaskId, route};
 
@@ -155,6 +155,13 @@ fn words(answer: &RoundWithCohort) -> String {
         format!("Metrics     {}", metrics(round)),
         format!("Base        {}", model(round.base.version, &round.base.sha256)),
     ];
+    for (name, spread) in &round.distributions {
+        let DistributionView { participants, p10, p25, p50, p75, p90, resolution } = spread;
+        lines.push(format!(
+            "Spread      {name} over {participants}: 10 % below {p10:.3}, 25 % {p25:.3}, half {p50:.3}, 75 % {p75:.3}, 90 % \
+             {p90:.3}, each to {resolution}"
+        ));
+    }
     if let Some(compression) = &round.compression {
         lines.push(format!("Uploads     by {}", codec::words(compression)));
     }

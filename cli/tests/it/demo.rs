@@ -141,7 +141,18 @@ fn every_codec_learns_and_says_what_it_saves() {
 
 #[test]
 fn every_way_to_a_model_of_ones_own_is_compared_with_one_for_all_and_with_training_alone() {
-    let ways = ["fedper", "fedrep", "fedbn", "ditto:lambda=0.5", "pfedme", "apfl", "fine_tune", "elastic:alpha=0.3"];
+    let ways = [
+        "fedper",
+        "fedrep",
+        "fedbn",
+        "ditto:lambda=0.5",
+        "pfedme",
+        "apfl",
+        "fine_tune",
+        "elastic:alpha=0.3",
+        "lora:rank=2",
+        "lora:rank=2,adapters=shared",
+    ];
     let mut args = vec!["--rounds", "2", "--threads", "2"];
     ways.iter().for_each(|way| args.extend(["--personalize", way]));
     let ran = demo(&args);
@@ -159,6 +170,9 @@ fn every_way_to_a_model_of_ones_own_is_compared_with_one_for_all_and_with_traini
         assert!(lowest <= one["p10"].as_f64().unwrap() && one["p10"].as_f64() <= one["median"].as_f64(), "{one}");
         assert!(lowest < mean, "participants differ: {one}");
     }
+    // Beside 10 by 60, of rank 2: adapters are a quarter of the 610 parameters, and all that travels.
+    let shared: Vec<_> = ran.events().into_iter().filter(|event| event["event"] == "started").collect();
+    assert_eq!(shared[9]["parameters"], 2 * (60 + 10));
     let mean = |way: &str| served[names.iter().position(|name| *name == way).unwrap()]["mean"].as_f64().unwrap();
     assert!(mean("ditto:lambda=0.5") > mean("fed_avg"), "{served:?}");
     // A federation for each method; the one of ditto makes the model of FedAvg.
@@ -172,12 +186,41 @@ fn every_way_to_a_model_of_ones_own_is_compared_with_one_for_all_and_with_traini
 }
 
 #[test]
+fn every_round_tells_how_both_accuracies_are_distributed_and_nobodys_own() {
+    let args = ["--rounds", "2", "--personalize", "ditto"];
+    let secure = demo(&args);
+    let last = rounds(&secure).pop().unwrap();
+    for name in ["accuracy", "personal_accuracy"] {
+        let spread = &last["distributions"][name];
+        assert_eq!((&spread["participants"], &spread["resolution"]), (&5.into(), &0.05.into()), "{last}");
+        assert!(last["cohort_metrics"].as_object().unwrap().keys().all(|name| !name.contains(".below.")), "{last}");
+    }
+    // The own models of the last round are those that were compared: no quantile is farther off than it says.
+    let finished = secure.events().pop().unwrap();
+    let served = finished["personalization"]["served"].as_array().unwrap();
+    let ditto = served.iter().find(|served| served["way"] == "ditto").unwrap();
+    let accuracies: Vec<_> = ditto["accuracies"].as_array().unwrap().iter().map(|a| a.as_f64().unwrap()).collect();
+    for (name, part) in [("p10", 0.1), ("p25", 0.25), ("p50", 0.5), ("p75", 0.75), ("p90", 0.9)] {
+        let quantile = last["distributions"]["personal_accuracy"][name].as_f64().unwrap();
+        let below = |bound: f64| accuracies.iter().filter(|accuracy| **accuracy < bound).count() as f64 / 5.0;
+        assert!(below(quantile - 0.05) < part + 1e-9, "{name} is {quantile}: {accuracies:?}");
+        assert!(quantile + 0.05 > 1.0 || below(quantile + 0.05) > part - 1e-9, "{name} is {quantile}: {accuracies:?}");
+    }
+    let insecure = demo(&[&args[..], &["--insecure-aggregation"]].concat());
+    assert_eq!(rounds(&insecure).pop().unwrap()["distributions"], last["distributions"], "the sum is exact");
+    assert!(rounds(&demo(&["--rounds", "1"]))[0].get("distributions").is_none(), "only where it is asked for");
+}
+
+#[test]
 fn ways_that_cannot_be_are_refused_with_the_reason() {
     for (way, reason) in [
         ("ditto:lambda=0", "personalization.lambda"),
         ("fedper:personal=fc3.*", "matches no tensor"),
         ("fedper:personal=*", "match every tensor"),
         ("fedbn:personal=fc.weight", "no normalisation"),
+        ("lora:rank=11", "rank 11 is above 10"),
+        ("lora:layers=fc.bias", "matches no linear layer"),
+        ("lora:layers=*", "match every tensor"),
         ("dito", "unknown variant"),
     ] {
         let ran = run(&["--format", "json", "demo", "--participants", "5", "--rounds", "1", "--personalize", way]);
@@ -300,4 +343,20 @@ fn mnist_runs_where_it_is() {
         "0.01",
     ]);
     assert!(ran.events().last().unwrap()["accuracy"].as_f64().unwrap() > 0.6, "{ran}");
+}
+
+#[test]
+fn a_rule_over_groups_is_played_and_shown() {
+    let groups = ["--robust", "median,attackers=0.05,group_size=3", "--attack", "0.1"];
+    let ran = demo(&[&groups[..], &["--participants", "9", "--rounds", "2"]].concat());
+    for round in rounds(&ran) {
+        assert_eq!((&round["state"], &round["reported"]), (&"COMPLETED".into(), &9.into()), "{round}");
+        let groups = round["groups"].as_array().unwrap();
+        assert_eq!(groups.iter().map(|group| &group["members"]).collect::<Vec<_>>(), [3, 3, 3]);
+        assert!(groups.iter().all(|group| group["anomaly"].is_f64()), "{round}");
+    }
+    let refused = run(&["demo", "--participants", "9", "--robust", "median,attackers=0.2,group_size=3"]);
+    assert!(refused.stderr.contains("not even groups of 3 are"), "{refused}");
+    let alone = run(&["demo", "--participants", "9", "--robust", "median"]);
+    assert!(alone.stderr.contains("give group_size"), "{alone}");
 }

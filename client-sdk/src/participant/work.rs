@@ -529,7 +529,7 @@ impl Work {
                     let mut round = Round { trainer, job: &self.job, received, kept };
                     let Local { mut update, personal, evaluated, own } = personalizer.run(&mut round)?;
                     update.metrics.extend(own.metrics);
-                    (update, evaluated, (Some(personal), Some(own.model)))
+                    (update, evaluated, (personal, Some(own.model)))
                 }
                 None => {
                     let evaluated = trainer.evaluate(received, &self.job)?;

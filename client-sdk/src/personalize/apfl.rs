@@ -85,6 +85,6 @@ impl Method for Apfl {
         }
         let own = round.own(&mix(&local, narrow(next), shared))?;
         let personal = self.close(&local, next)?;
-        Ok(Local { update, personal, evaluated, own })
+        Ok(Local { update, personal: Some(personal), evaluated, own })
     }
 }

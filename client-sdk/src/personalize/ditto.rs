@@ -24,6 +24,6 @@ impl Method for Ditto {
         let pull = Constraints { anchor: Some(received), ..Constraints::default() };
         let solved = round.train_within(start, plan, 1, pull)?.parameters;
         let own = round.own(&solved)?;
-        Ok(Local { update, personal: PersonalTensors::new(solved), evaluated, own })
+        Ok(Local { update, personal: Some(PersonalTensors::new(solved)), evaluated, own })
     }
 }

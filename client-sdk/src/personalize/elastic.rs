@@ -27,6 +27,6 @@ impl Method for Elastic {
         }
         let model = round.own(&own)?;
         update.parameters = centre;
-        Ok(Local { update, personal: PersonalTensors::new(own), evaluated, own: model })
+        Ok(Local { update, personal: Some(PersonalTensors::new(own)), evaluated, own: model })
     }
 }

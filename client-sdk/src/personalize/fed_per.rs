@@ -1,10 +1,10 @@
 //! FedPer (Arivazhagan et al. 2019): base layers are shared, personal layers stay, both are trained together.
 
 use learning::partition::PatternError;
-use learning::{InitError, Initializer, Layout, Parameters, Partition, Patterns, TensorInit, WrongLayout, initialize};
-use wire::task::{Initial, ModelSpec};
+use learning::{InitError, Layout, Parameters, Partition, Patterns, WrongLayout, initialize};
+use wire::task::ModelSpec;
 
-use super::{Local, LocalError, Method, PersonalTensors, Round};
+use super::{Local, LocalError, Method, PersonalTensors, Round, inits};
 
 /// A model parted by the task's patterns.
 #[derive(Clone, Debug)]
@@ -46,19 +46,7 @@ impl FedPer {
     /// [`InitError`] for bounds that cannot be drawn from.
     pub fn initial(&self, model: &ModelSpec) -> Result<PersonalTensors, InitError> {
         let whole = self.partition.whole();
-        let inits: Vec<TensorInit> = whole
-            .tensors()
-            .iter()
-            .zip(&model.tensors)
-            .map(|(spec, declared)| {
-                let init = match declared.init {
-                    Initial::Zeros => Initializer::Zeros,
-                    Initial::Uniform { bound } => Initializer::Uniform { bound },
-                };
-                TensorInit { spec: spec.clone(), init }
-            })
-            .collect();
-        let parameters = initialize(whole.clone(), &inits, model.seed)?;
+        let parameters = initialize(whole.clone(), &inits(whole, model), model.seed)?;
         let (_, personal) = self.partition.split(&parameters).map_err(|_| InitError::Mismatch(0))?;
         Ok(PersonalTensors::new(personal))
     }
@@ -89,7 +77,7 @@ impl Method for FedPer {
         let own = round.own(&update.parameters)?;
         let (shared, personal) = self.split(&update.parameters)?;
         update.parameters = shared;
-        Ok(Local { update, personal, evaluated, own })
+        Ok(Local { update, personal: Some(personal), evaluated, own })
     }
 }
 
@@ -98,7 +86,7 @@ mod tests {
     use std::sync::Arc;
 
     use learning::TensorSpec;
-    use wire::task::TensorDeclaration;
+    use wire::task::{Initial, TensorDeclaration};
 
     use super::*;
 

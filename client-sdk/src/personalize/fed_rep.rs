@@ -35,6 +35,6 @@ impl Method for FedRep {
         let own = round.own(&update.parameters)?;
         let (shared, personal) = self.parts.split(&update.parameters)?;
         update.parameters = shared;
-        Ok(Local { update, personal, evaluated, own })
+        Ok(Local { update, personal: Some(personal), evaluated, own })
     }
 }

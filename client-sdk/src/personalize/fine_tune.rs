@@ -26,6 +26,6 @@ impl Method for FineTune {
             round.train_within(received, plan, 1, Constraints::default())?.parameters
         };
         let own = round.own(&tuned)?;
-        Ok(Local { update, personal: PersonalTensors::new(tuned), evaluated, own })
+        Ok(Local { update, personal: Some(PersonalTensors::new(tuned)), evaluated, own })
     }
 }

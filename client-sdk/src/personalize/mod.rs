@@ -13,6 +13,7 @@ mod fed_bn;
 pub mod fed_per;
 mod fed_rep;
 mod fine_tune;
+mod lora;
 mod own;
 mod pfedme;
 mod round;
@@ -24,12 +25,14 @@ use std::sync::Arc;
 use learning::checkpoint::{self, CheckpointError};
 use learning::parameters::LayoutError;
 use learning::partition::PatternError;
-use learning::{InitError, Layout, Parameters};
-use wire::task::{ModelSpec, Personalization};
+use learning::{AdapterError, Adapters, InitError, Initializer, Layout, Parameters, Patterns, TensorInit};
+use wire::Digest;
+use wire::task::{AdapterHome, Initial, ModelSpec, Personalization};
 use zeroize::{Zeroize, Zeroizing};
 
 pub use fed_per::FedPer;
 pub use own::{PersonalModel, PredictError};
+use round::narrow;
 pub(crate) use round::{Local, LocalError, Round};
 
 /// Tensors that never leave this device. Not printable, not copyable, not serializable; erased when dropped.
@@ -67,6 +70,9 @@ pub enum MethodError {
     /// The personal patterns do not part it.
     #[error(transparent)]
     Patterns(#[from] PatternError),
+    /// Its layers cannot have such adapters.
+    #[error(transparent)]
+    Adapters(#[from] AdapterError),
     /// The tensors kept are no model.
     #[error(transparent)]
     Layout(#[from] LayoutError),
@@ -109,23 +115,31 @@ impl Personalizer {
             [] => None,
             patterns => Some(FedPer::new(whole, patterns)?),
         };
-        let Some(method) = method.copied().or(parts.is_some().then_some(Personalization::FedPer {})) else {
+        let Some(method) = method.cloned().or(parts.is_some().then_some(Personalization::FedPer {})) else {
             return Ok(None);
         };
-        match parts {
-            Some(parts) => Self::parted(parts, method),
-            None => Self::beside(whole, method),
+        match (parts, method) {
+            (Some(parts), method) => Self::parted(parts, &method),
+            (None, Personalization::Lora { layers, rank, alpha, adapters, epochs, base_sha256 }) => {
+                let alpha = narrow(alpha.unwrap_or(f64::from(rank)));
+                let made = Adapters::new(whole, &Patterns::new(layers)?, rank, alpha)?;
+                Ok(match adapters {
+                    AdapterHome::Personal => Self::with_adapters(made, epochs, model),
+                    AdapterHome::Shared => Self::of_adapters(made, base_sha256, model),
+                })
+            }
+            (None, method) => Self::beside(whole, &method),
         }
         .map(Some)
     }
 
     /// Some tensors stay at home.
-    fn parted(parts: FedPer, how: Personalization) -> Result<Self, MethodError> {
-        let method: Box<dyn Method> = match how {
+    fn parted(parts: FedPer, how: &Personalization) -> Result<Self, MethodError> {
+        let method: Box<dyn Method> = match *how {
             Personalization::FedPer {} => Box::new(parts.clone()),
             Personalization::FedRep { head_epochs } => Box::new(fed_rep::FedRep::new(parts.clone(), head_epochs)),
             Personalization::FedBn {} => Box::new(fed_bn::FedBn::new(parts.clone())?),
-            other => return Err(MethodError::Parts(other.as_str())),
+            _ => return Err(MethodError::Parts(how.as_str())),
         };
         let partition = parts.partition();
         let (shared, kept) = (Arc::clone(partition.shared()), Arc::clone(partition.personal()));
@@ -133,9 +147,9 @@ impl Personalizer {
     }
 
     /// A whole model of one's own beside the shared one.
-    fn beside(whole: &Arc<Layout>, how: Personalization) -> Result<Self, MethodError> {
+    fn beside(whole: &Arc<Layout>, how: &Personalization) -> Result<Self, MethodError> {
         let mut kept = Arc::clone(whole);
-        let method: Box<dyn Method> = match how {
+        let method: Box<dyn Method> = match *how {
             Personalization::FineTune { epochs, learning_rate } => {
                 Box::new(fine_tune::FineTune { epochs, learning_rate })
             }
@@ -149,9 +163,27 @@ impl Personalizer {
                 Box::new(apfl)
             }
             Personalization::Elastic { alpha } => Box::new(elastic::Elastic { alpha }),
-            other => return Err(MethodError::Parts(other.as_str())),
+            _ => return Err(MethodError::Parts(how.as_str())),
         };
         Ok(Self { shared: Arc::clone(whole), kept, parts: None, method })
+    }
+
+    /// Adapters at home, beside the shared model.
+    fn with_adapters(adapters: Adapters, epochs: Option<u32>, model: &ModelSpec) -> Self {
+        let (shared, kept) = (Arc::clone(adapters.whole()), Arc::clone(adapters.layout()));
+        let method = Box::new(lora::PersonalLora { adapters, epochs, seed: model.seed });
+        Self { shared, kept, parts: None, method }
+    }
+
+    /// Adapters that are what is shared.
+    fn of_adapters(adapters: Adapters, base_sha256: Option<Digest>, model: &ModelSpec) -> Self {
+        let base = match base_sha256 {
+            Some(digest) => lora::Base::Brought(digest),
+            None => lora::Base::Drawn { inits: inits(adapters.whole(), model), seed: model.seed },
+        };
+        let shared = Arc::clone(adapters.layout());
+        let kept = Arc::clone(&shared);
+        Self { shared, kept, parts: None, method: Box::new(lora::SharedLora { adapters, base }) }
     }
 
     /// The layout of what is sent, summed and published.
@@ -179,4 +211,17 @@ impl Personalizer {
     pub(crate) fn run(&self, round: &mut Round<'_>) -> Result<Local, LocalError> {
         self.method.run(round)
     }
+}
+
+/// How the tensors of a task's model begin.
+fn inits(whole: &Layout, model: &ModelSpec) -> Vec<TensorInit> {
+    let tensors = whole.tensors().iter().zip(&model.tensors);
+    let inits = tensors.map(|(spec, declared)| {
+        let init = match declared.init {
+            Initial::Zeros => Initializer::Zeros,
+            Initial::Uniform { bound } => Initializer::Uniform { bound },
+        };
+        TensorInit { spec: spec.clone(), init }
+    });
+    inits.collect()
 }

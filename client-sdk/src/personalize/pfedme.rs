@@ -37,6 +37,6 @@ impl Method for PFedMe {
         let mut update = last.ok_or_else(|| TrainerError::refused("pfedme needs at least one local round"))?;
         update.parameters = shared;
         let model = round.own(&own)?;
-        Ok(Local { update, personal: PersonalTensors::new(own), evaluated, own: model })
+        Ok(Local { update, personal: Some(PersonalTensors::new(own)), evaluated, own: model })
     }
 }

@@ -1,6 +1,6 @@
 //! What a method of personalization works with in one round, and what it yields.
 
-use learning::{MetricValue, Parameters, WrongLayout};
+use learning::{Adapters, MetricValue, Parameters, WrongLayout};
 use wire::task::{PERSONAL_PREFIX, TrainingPlan};
 
 use super::PersonalTensors;
@@ -27,8 +27,8 @@ impl From<WrongLayout> for LocalError {
 pub(crate) struct Local {
     /// For the pipeline: in the layout of what was received.
     pub(crate) update: Trained,
-    /// For the journal.
-    pub(crate) personal: PersonalTensors,
+    /// For the journal; nothing where nothing but the own model stays at home.
+    pub(crate) personal: Option<PersonalTensors>,
     /// Of the model as it came.
     pub(crate) evaluated: Vec<(String, MetricValue)>,
     /// The device's own model, as the round leaves it.
@@ -85,16 +85,40 @@ impl Round<'_> {
         if self.job.cancel.is_cancelled() {
             return Err(TrainerError::failed("nobody waits for the result any more").into());
         }
+        let trained = self.trainer.train_within(model, &self.turn(plan, turn), constraints)?;
+        checked(trained, model)
+    }
+
+    /// Trains adapters, beside a base that stays as it is, as `plan` says.
+    pub(super) fn train_adapters(
+        &mut self,
+        base: &Parameters,
+        start: &Parameters,
+        plan: TrainingPlan,
+        turn: u64,
+        adapters: &Adapters,
+    ) -> Result<Trained, LocalError> {
+        if self.job.cancel.is_cancelled() {
+            return Err(TrainerError::failed("nobody waits for the result any more").into());
+        }
+        let trained = self.trainer.train_adapters(base, start, &self.turn(plan, turn), adapters)?;
+        checked(trained, start)
+    }
+
+    fn turn(&self, plan: TrainingPlan, turn: u64) -> TrainingJob {
         // Turns are far apart, so that the turns of one seed are not those of the next.
         let seed = self.job.seed.wrapping_add(turn.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        let job = TrainingJob { plan, seed, ..self.job.clone() };
-        let trained = self.trainer.train_within(model, &job, constraints)?;
-        if trained.parameters.layout() != model.layout() {
-            return Err(PipelineError::WrongLayout.into());
-        }
-        check_finite(&trained.parameters)?;
-        Ok(trained)
+        TrainingJob { plan, seed, ..self.job.clone() }
     }
+}
+
+/// What a trainer yields is in the layout of what it began with, and finite.
+fn checked(trained: Trained, start: &Parameters) -> Result<Trained, LocalError> {
+    if trained.parameters.layout() != start.layout() {
+        return Err(PipelineError::WrongLayout.into());
+    }
+    check_finite(&trained.parameters)?;
+    Ok(trained)
 }
 
 /// `share` of one model and the rest of another of the same layout.

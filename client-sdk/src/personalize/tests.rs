@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use learning::{MetricValue, Parameters, TensorSpec};
+use learning::{MetricValue, Parameters, TensorSpec, initialize};
 use wire::task::{Initial, TensorDeclaration, TrainingPlan};
 
 use super::round::narrow;
@@ -112,7 +112,7 @@ fn rounds(personalizer: &Personalizer, trainer: &mut Descent, received: &[f32], 
     for _ in 0..count {
         let mut round = Round { trainer, job: &job(), received: &received, kept: kept.as_ref() };
         let local = personalizer.run(&mut round).unwrap();
-        let record = local.personal.to_record().unwrap();
+        let record = local.personal.as_ref().unwrap().to_record().unwrap();
         kept = Some(PersonalTensors::from_record(&record, personalizer.kept()).unwrap());
         last = Some(local);
     }
@@ -141,12 +141,12 @@ fn fed_rep_trains_the_head_first_and_then_the_body_alone() {
     let local = rounds(&personalizer, &mut trainer, &[0.0; 3], 1);
     assert_eq!(trainer.seen, [(vec![true, true, false], 5), (vec![false, false, true], 2)]);
     close(local.update.parameters.values(), &[1.0 - LEFT, 2.0 * (1.0 - LEFT), 3.0 * (1.0 - LEFT)]);
-    close(local.personal.0.values(), &[4.0 * (1.0 - 0.75_f32.powi(5))]);
+    close(local.personal.as_ref().unwrap().0.values(), &[4.0 * (1.0 - 0.75_f32.powi(5))]);
     assert!((loss(&local.evaluated, "loss") - 15.0).abs() < 1e-6, "of the model as it came");
     assert!(loss(&local.own.metrics, "personal_loss") < 15.0 * f64::from(LEFT * LEFT) + 1e-6);
     // The head goes on where it was.
     let later = rounds(&personalizer, &mut Descent::to(&TARGET), &[0.0; 3], 2);
-    close(later.personal.0.values(), &[4.0 * (1.0 - 0.75_f32.powi(10))]);
+    close(later.personal.as_ref().unwrap().0.values(), &[4.0 * (1.0 - 0.75_f32.powi(10))]);
 }
 
 #[test]
@@ -164,13 +164,13 @@ fn fine_tuning_begins_with_what_was_received_each_time() {
     for count in [1, 3] {
         let local = rounds(&personalizer, &mut Descent::to(&TARGET), &[0.0; 4], count);
         close(local.update.parameters.values(), &TARGET.map(|target| target * (1.0 - LEFT)));
-        close(local.personal.0.values(), &TARGET.map(|target| target * (1.0 - 0.5_f32.powi(6))));
+        close(local.personal.as_ref().unwrap().0.values(), &TARGET.map(|target| target * (1.0 - 0.5_f32.powi(6))));
     }
     let plain = Personalization::FineTune { epochs: None, learning_rate: None };
     let mut trainer = Descent::to(&TARGET);
     let local = rounds(&self::personalizer(&[], plain), &mut trainer, &[0.0; 4], 1);
     assert_eq!(trainer.seen.len(), 1, "the update's own training tunes");
-    assert_eq!(local.personal.0.values(), local.update.parameters.values());
+    assert_eq!(local.personal.as_ref().unwrap().0.values(), local.update.parameters.values());
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn ditto_settles_between_the_own_optimum_and_the_received_model() {
         let local = rounds(&personalizer(&[], ditto), &mut Descent::to(&TARGET), &received, 5);
         // The minimum of ½|v - t|² + λ/2 |v - w|².
         let settled = TARGET.map(|target| (target + lambda * 2.0) / (1.0 + lambda));
-        close(local.personal.0.values(), &settled);
+        close(local.personal.as_ref().unwrap().0.values(), &settled);
         // The update is FedAvg's.
         close(local.update.parameters.values(), &TARGET.map(|target| target + (2.0 - target) * LEFT));
     }
@@ -192,7 +192,7 @@ fn pfedme_moves_the_shared_model_along_the_envelope() {
     let method = Personalization::PFedMe { lambda: 1.0, local_rounds: 1, steps: 60, rate: 0.5 };
     let local = rounds(&personalizer(&[], method), &mut Descent::to(&TARGET), &[0.0; 4], 1);
     // θ = (t + λ w) / (1 + λ) with w = 0, then w moves η λ (θ - w).
-    close(local.personal.0.values(), &TARGET.map(|target| target / 2.0));
+    close(local.personal.as_ref().unwrap().0.values(), &TARGET.map(|target| target / 2.0));
     close(local.update.parameters.values(), &TARGET.map(|target| target / 4.0));
     let method = Personalization::PFedMe { lambda: 1.0, local_rounds: 200, steps: 60, rate: 0.5 };
     let local = rounds(&personalizer(&[], method), &mut Descent::to(&TARGET), &[0.0; 4], 1);
@@ -216,8 +216,8 @@ fn apfl_takes_the_papers_steps_and_alpha_follows_its_gradient() {
         })
         .collect();
     close(local.update.parameters.values(), &shared);
-    close(&local.personal.0.values()[..4], &expected);
-    assert_eq!(local.personal.0.values()[4], 0.5);
+    close(&local.personal.as_ref().unwrap().0.values()[..4], &expected);
+    assert_eq!(local.personal.as_ref().unwrap().0.values()[4], 0.5);
     // And α' = α - rate ⟨v - w, mean of ∇f(α v + (1 - α) w)⟩.
     let gradient: f32 = (0..4)
         .map(|at| {
@@ -232,7 +232,7 @@ fn apfl_takes_the_papers_steps_and_alpha_follows_its_gradient() {
     let adaptive = personalizer(&[], Personalization::Apfl { alpha: 0.5, alpha_rate: 0.001 });
     let far = rounds(&adaptive, &mut Descent::to(&TARGET), &received, 1);
     assert!(gradient > 1.0);
-    close(&far.personal.0.values()[4..], &[0.5 - 0.001 * gradient]);
+    close(&far.personal.as_ref().unwrap().0.values()[4..], &[0.5 - 0.001 * gradient]);
     assert!(loss(&far.own.metrics, "personal_loss") < loss(&far.evaluated, "loss"));
 }
 
@@ -251,7 +251,7 @@ fn elastic_averaging_takes_the_papers_steps() {
                 x[at] -= e[at];
             }
         }
-        close(local.personal.0.values(), &x);
+        close(local.personal.as_ref().unwrap().0.values(), &x);
         close(local.own.model.0.values(), &x);
         let moved: Vec<f32> = centre.iter().zip(e).map(|(centre, e)| centre + e).collect();
         close(local.update.parameters.values(), &moved);
@@ -259,7 +259,7 @@ fn elastic_averaging_takes_the_papers_steps() {
     // The first round begins with what was received; at α = 1 it is FedAvg's.
     let rigid = personalizer(&[], Personalization::Elastic { alpha: 1.0 });
     let local = rounds(&rigid, &mut Descent::to(&TARGET), &centre, 2);
-    close(local.personal.0.values(), &centre);
+    close(local.personal.as_ref().unwrap().0.values(), &centre);
     close(local.update.parameters.values(), &TARGET.map(|target| target + (8.0 - target) * LEFT));
 }
 
@@ -288,6 +288,81 @@ fn nothing_is_measured_that_the_task_does_not_ask_for() {
     assert!(personalizer.run(&mut round).unwrap().own.metrics.is_empty());
 }
 
+fn lora(adapters: AdapterHome, base_sha256: Option<Digest>) -> Personalization {
+    let layers = vec!["fc*.weight".to_owned()];
+    Personalization::Lora { layers, rank: 2, alpha: Some(4.0), adapters, epochs: None, base_sha256 }
+}
+
+/// The task of `opposites`, its first model, and a job of one round.
+fn opposites_task() -> (ModelSpec, Parameters, TrainingJob) {
+    let architecture = Architecture::Mlp(Mlp { inputs: 2, hidden: vec![6], classes: 2 });
+    let first = architecture.initial(5).unwrap();
+    let specs = first.layout().tensors().iter();
+    let tensors = specs.map(|tensor| TensorDeclaration {
+        name: tensor.name.clone(),
+        shape: tensor.shape.clone(),
+        init: Initial::Uniform { bound: 0.4 },
+    });
+    let model = ModelSpec { tensors: tensors.collect(), ..model(&[]) };
+    let job = TrainingJob {
+        plan: TrainingPlan { epochs: 4, batch_size: 8, learning_rate: 0.3, ..TrainingPlan::default() },
+        architecture: Some(serde_json::to_value(&architecture).unwrap()),
+        metrics: vec!["accuracy".into(), "personal_accuracy".into()],
+        ..job()
+    };
+    (model, first, job)
+}
+
+#[test]
+fn shared_adapters_are_all_that_is_trained_and_sent() {
+    let (model, first, job) = opposites_task();
+    let personalizer =
+        Personalizer::new(first.layout(), &model, Some(&lora(AdapterHome::Shared, None))).unwrap().unwrap();
+    // Beside 6 x 2 and 2 x 6, of rank 2.
+    assert_eq!(personalizer.shared().len(), 2 * (2 * 2 + 6 * 2));
+    let patterns = Patterns::new(vec!["fc*.weight".into()]).unwrap();
+    let adapters = Adapters::new(first.layout(), &patterns, 2, 4.0).unwrap();
+    let base = initialize(Arc::clone(first.layout()), &inits(first.layout(), &model), model.seed).unwrap();
+    let mut shared = adapters.initial(model.seed).unwrap();
+    let [mut trainer, _] = opposites();
+    let mut last = 0.0;
+    for number in 0..15 {
+        let job = TrainingJob { seed: number, ..job.clone() };
+        let mut round = Round { trainer: &mut trainer, job: &job, received: &shared, kept: None };
+        let local = personalizer.run(&mut round).unwrap();
+        assert!(local.personal.is_none(), "nothing is kept but the own model");
+        let merged = adapters.merge(&base, &local.update.parameters).unwrap();
+        assert_eq!(local.own.model.0.values(), merged.values(), "beside the base, which has not moved");
+        last = loss(&local.own.metrics, "personal_accuracy");
+        shared = local.update.parameters;
+    }
+    assert!(last >= 0.9, "{last}");
+}
+
+#[test]
+fn a_base_that_the_app_brings_is_the_one_that_the_task_names() {
+    let (model, first, job) = opposites_task();
+    let digest = crate::pipeline::sha256(&checkpoint::write(&first).unwrap());
+    let run = |trainer: &mut CandleTrainer| {
+        let method = lora(AdapterHome::Shared, Some(digest));
+        let personalizer = Personalizer::new(first.layout(), &model, Some(&method)).unwrap().unwrap();
+        let received = Parameters::zeros(Arc::clone(personalizer.shared()));
+        personalizer
+            .run(&mut Round { trainer, job: &job, received: &received, kept: None })
+            .map(|local| local.evaluated)
+    };
+    let [without, other] = opposites();
+    let mut other = other.with_base(Parameters::zeros(Arc::clone(first.layout())));
+    for (trainer, reason) in [(&mut { without }, "with_base"), (&mut other, "another than the task's")] {
+        let error = run(trainer).err().unwrap().to_string();
+        assert!(error.contains(reason), "{error}");
+    }
+    let [trainer, _] = opposites();
+    let mut trainer = trainer.with_base(first.clone());
+    // Adapters of zeros change nothing.
+    assert_eq!(run(&mut trainer).unwrap(), trainer.evaluate(&first, &job).unwrap());
+}
+
 /// Two participants that call the same things by opposite names: whatever one model says, it is right for half of them.
 fn opposites() -> [CandleTrainer; 2] {
     let rows = |count: u16, flipped: bool| {
@@ -303,23 +378,9 @@ fn opposites() -> [CandleTrainer; 2] {
 
 /// Mean accuracies over both participants after some rounds of FedAvg: of the model as it comes, and of the own ones.
 fn accuracies(personal: &[&str], method: Personalization) -> (f64, f64) {
-    let architecture = Architecture::Mlp(Mlp { inputs: 2, hidden: vec![6], classes: 2 });
-    let first = architecture.initial(5).unwrap();
-    let specs = first.layout().tensors().iter();
-    let tensors = specs.map(|tensor| TensorDeclaration {
-        name: tensor.name.clone(),
-        shape: tensor.shape.clone(),
-        init: Initial::Uniform { bound: 0.4 },
-    });
-    let personal = personal.iter().map(|&pattern| pattern.into()).collect();
-    let model = ModelSpec { tensors: tensors.collect(), personal, ..model(&[]) };
+    let (model, first, job) = opposites_task();
+    let model = ModelSpec { personal: personal.iter().map(|&pattern| pattern.into()).collect(), ..model };
     let personalizer = Personalizer::new(first.layout(), &model, Some(&method)).unwrap().unwrap();
-    let job = TrainingJob {
-        plan: TrainingPlan { epochs: 4, batch_size: 8, learning_rate: 0.3, ..TrainingPlan::default() },
-        architecture: Some(serde_json::to_value(&architecture).unwrap()),
-        metrics: vec!["accuracy".into(), "personal_accuracy".into()],
-        ..job()
-    };
     let mut trainers = opposites();
     let mut kept = [(); 2].map(|()| personalizer.initial(&model).unwrap());
     let mut shared = match &personalizer.parts {
@@ -337,7 +398,7 @@ fn accuracies(personal: &[&str], method: Personalization) -> (f64, f64) {
             sum.iter_mut().zip(local.update.parameters.values()).for_each(|(sum, value)| *sum += value / 2.0);
             means.0 += loss(&local.evaluated, "accuracy") / 2.0;
             means.1 += loss(&local.own.metrics, "personal_accuracy") / 2.0;
-            *kept = Some(local.personal);
+            *kept = local.personal;
         }
         shared.values_mut().copy_from_slice(&sum);
     }
@@ -354,8 +415,9 @@ fn where_participants_differ_every_method_beats_the_one_model() {
         (vec![], Personalization::PFedMe { lambda: 0.05, local_rounds: 4, steps: 30, rate: 1.0 }),
         (vec![], Personalization::Apfl { alpha: 0.5, alpha_rate: 0.1 }),
         (vec![], Personalization::Elastic { alpha: 0.02 }),
+        (vec![], lora(AdapterHome::Personal, None)),
     ] {
-        let (one, own) = accuracies(&personal, method);
+        let (one, own) = accuracies(&personal, method.clone());
         assert!(own >= 0.9, "{method:?}: {own}");
         if personal.is_empty() {
             assert!(

@@ -7,6 +7,7 @@
 //!
 //! Nothing here knows rounds, plans or the network: parameters and examples go in, a difference comes out.
 
+mod adapted;
 mod batches;
 mod candle;
 mod config;
@@ -21,6 +22,7 @@ pub use candle_core::Device;
 use learning::Parameters;
 use learning::contribution::fed_nova::Reach;
 
+pub use self::adapted::{Beside, train_adapters};
 pub use self::config::{ConfigError, MAX_BATCH, MAX_EPOCHS, MAX_STEPS, SgdConfig};
 pub use self::constraints::Constraints;
 pub use self::device::{DeviceChoice, DeviceError};

@@ -144,18 +144,20 @@ async fn admit(
     let Some(row) = tx.round_attempt(round, attempt).await? else {
         return Ok(Err(Refusal::NoSuchRound));
     };
-    let assignment = tx.assignment(round, attempt, participant).await?;
-    let judged = place(assignment.map(|assignment| assignment.state))
-        .and_then(|()| open(row.round.state, RoundState::Collecting));
-    if let Err(refusal) = judged {
-        return Ok(Err(refusal));
-    }
-    if tx.message(round, attempt, MessageKind::Complaint, participant).await?.is_some() {
+    let is_open = open(row.round.state, RoundState::Collecting);
+    // Nobody complains where nothing is dealt.
+    let may_complain = is_open.is_ok() && row.round.limits.secure.is_some();
+    if may_complain && tx.message(round, attempt, MessageKind::Complaint, participant).await?.is_some() {
         return Ok(Err(Refusal::NotAssigned { why: "it complained, and sends no input in this session" }));
     }
     let (from, to) = ([AssignmentState::Assigned, AssignmentState::Working], AssignmentState::Reported);
-    if !tx.set_assignment_state(round, attempt, participant, &from, to, input.accepted_at, None).await? {
-        return Ok(Err(Refusal::NotAssigned { why: "the round does not wait for it any more" }));
+    if is_open.is_err()
+        || !tx.set_assignment_state(round, attempt, participant, &from, to, input.accepted_at, None).await?
+    {
+        // Its own place says more than the round's state.
+        let assignment = tx.assignment(round, attempt, participant).await?;
+        let gone = Refusal::NotAssigned { why: "the round does not wait for it any more" };
+        return Ok(Err(place(assignment.map(|assignment| assignment.state)).and(is_open).err().unwrap_or(gone)));
     }
     if let Some(signed) = signed {
         let (kind, received_at) = (MessageKind::Input, input.accepted_at);

@@ -161,7 +161,7 @@ async fn make(
     let is_first = base.parent == Some(0) && first.is_some_and(|first| first.sha256 == base.sha256);
     let version = if is_first { 0 } else { base_version };
     let base = Base { version, bytes: env.blobs.get(base.sha256).await?, optimizer_state };
-    let (model, names) = (model.clone(), spec.metrics.clone());
+    let (model, names) = (model.clone(), spec.travelling_metrics());
     blocking(move || step(&model, &terms, &names, sum, base)).await.map(Some)
 }
 

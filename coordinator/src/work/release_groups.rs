@@ -13,6 +13,7 @@ use learning::{MeanUpdate, NoisedSum};
 use secure_agg::rejection::Abort;
 use store::StoreError;
 use store::entity::admitted::Admitted;
+use store::entity::noised_sum::SumWork;
 use store::entity::session_message::{MessageKind, SessionMessage};
 
 use super::lease::Lease;
@@ -34,7 +35,7 @@ struct Group {
 
 /// What a group's sum turned out to be.
 enum Opened {
-    Mean(MeanUpdate),
+    Mean(MeanUpdate, SumWork),
     Garbage(String),
     Masked(Abort),
 }
@@ -49,10 +50,11 @@ pub(super) async fn release_groups(
 ) -> Result<Result<(), Withheld>, StepError> {
     let (groups_left, reported) = read(env, round).await?;
     let (mut means, mut members, mut garbage) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut masked, mut problems) = (None, Vec::new());
+    let (mut masked, mut problems, mut work) = (None, Vec::new(), None::<SumWork>);
     for Group { number, session, answers, inputs } in groups_left {
         match open_group(env, model, round, session, answers, &inputs).await? {
-            Opened::Mean(mean) => {
+            Opened::Mean(mean, of_group) => {
+                work = Some(work.map_or(of_group.clone(), |work| add(work, &of_group)));
                 means.push(mean);
                 members.push(inputs);
             }
@@ -88,8 +90,18 @@ pub(super) async fn release_groups(
     told.extend(garbage.iter().flat_map(|inputs| of_members((inputs, MAX_SCORE))));
     let inputs = members.concat();
     let left_out = reported.saturating_sub(u32::try_from(inputs.len()).unwrap_or(u32::MAX));
-    let combined = super::robust::Combined { sum, scores: told };
+    let combined = super::robust::Combined { sum, scores: told, work };
     store_combined(env, lease, round, robust, combined, &inputs, left_out).await.map(Ok)
+}
+
+/// What both took, by the devices of the first.
+fn add(work: SumWork, other: &SumWork) -> SumWork {
+    SumWork {
+        sum_ms: work.sum_ms.saturating_add(other.sum_ms),
+        unmask_ms: work.unmask_ms.saturating_add(other.unmask_ms),
+        keystream_bytes: work.keystream_bytes.saturating_add(other.keystream_bytes),
+        ..work
+    }
 }
 
 /// The groups that are left, and how many inputs there are in all.
@@ -135,11 +147,11 @@ async fn open_group(
     let sum = sum_up(env, &SumCache::default(), model, None, inputs).await?;
     let participants = u32::try_from(inputs.len()).unwrap_or(u32::MAX);
     blocking(move || {
-        let (exact, _) = open(sum, &plan, participants)?;
+        let (exact, work) = open(sum, &plan, participants)?;
         // The sum of a group is what the task lets the coordinator see; what is published is made of all of them.
         let sum: NoisedSum = exact.release_without_noise();
         Ok(match codec.decode(&sum) {
-            Ok(mean) => Opened::Mean(mean),
+            Ok(mean) => Opened::Mean(mean, work),
             Err(error) => Opened::Garbage(error.to_string()),
         })
     })

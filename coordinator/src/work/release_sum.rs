@@ -169,7 +169,7 @@ pub(super) async fn store_combined(
     lease: &Lease,
     round: &Round,
     robust: Robust,
-    Combined { sum, scores }: Combined,
+    Combined { sum, scores, work }: Combined,
     inputs: &[Admitted],
     left_out: u32,
 ) -> Result<(), StepError> {
@@ -179,7 +179,7 @@ pub(super) async fn store_combined(
     let now = env.clock.now();
     let participants = u32::try_from(inputs.len()).unwrap_or(u32::MAX);
     let (key, attempt) = (round.key, round.attempt);
-    let row = &NoisedSumRow { round: key, attempt, blob, participants, created_at: now, work: None };
+    let row = &NoisedSumRow { round: key, attempt, blob, participants, created_at: now, work };
     let scores = &scores;
     let stored = env
         .store

@@ -19,6 +19,7 @@ use learning::{Codec, ExactSum, MeanUpdate, NoisedSum};
 use secure_agg::modular::Modulus;
 use secure_agg::packing::{Unpacker, packed_len, unpack};
 use store::entity::admitted::Admitted;
+use store::entity::noised_sum::SumWork;
 use store::{BlobRead, StoreError, VerifiedRead};
 
 use super::sums::blocking;
@@ -42,6 +43,8 @@ pub(super) struct Combined {
     pub(super) sum: NoisedSum,
     /// How unusual each input is.
     pub(super) scores: Vec<(ParticipantId, f64)>,
+    /// What opening sums of groups took.
+    pub(super) work: Option<SumWork>,
 }
 
 /// What a rule looks at, and how to read it.
@@ -78,7 +81,7 @@ pub(super) async fn combine(
     updates.read_tails().await?;
     let (sum, scores) = updates.combine(robust.rule, attackers).await?;
     let scores = inputs.iter().map(|input| input.participant).zip(scores).collect();
-    Ok(Combined { sum, scores })
+    Ok(Combined { sum, scores, work: None })
 }
 
 /// Combines the means of groups, each of which has the same say; says how unusual each is. The sum is one of `codec`.

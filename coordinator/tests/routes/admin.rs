@@ -333,5 +333,40 @@ async fn personalization_that_does_not_fit_the_model_is_refused_with_the_reason(
         assert_eq!(field, "model.personal");
         assert!(detail.contains(reason), "{detail}");
     }
+    let with_adapters = |layers: &[&str], rank: u32, home: &str| {
+        let mut spec = with("lora", &[]);
+        spec["name"] = json!("adapters");
+        spec["personalization"] = json!({ "method": "lora", "layers": layers, "rank": rank, "adapters": home });
+        spec
+    };
+    for (layers, rank, field, reason) in [
+        (["v"], 1, "personalization.layers", "matches no tensor"),
+        (["b"], 1, "personalization.layers", "matches no linear layer"),
+        (["*"], 1, "personalization.layers", "match every tensor"),
+        (["w"], 3, "personalization.rank", "rank 3 is above 2"),
+    ] {
+        for home in ["personal", "shared"] {
+            let (got, detail) = problem(&create(&t, &with_adapters(&layers, rank, home)).await);
+            assert_eq!(got, field);
+            assert!(detail.contains(reason), "{detail}");
+        }
+    }
+    // Beside w of 3 by 2: A of 1 by 2 and B of 3 by 1 are what travels.
+    let created = create(&t, &with_adapters(&["w"], 1, "shared")).await;
+    assert_eq!(created.status, 201);
+    assert_eq!(created.json()["parameters"], 5);
+    let with_metrics = |metrics: serde_json::Value| {
+        let mut spec = with("fed_rep", &["w"]);
+        spec["metrics"] = metrics;
+        spec
+    };
+    for (metrics, reason) in [
+        (json!(["personal_accuracy", "accuracy.quantiles.3"]), "must divide 100"),
+        (json!(["personal_loss", "a.quantiles.1", "b.quantiles.1", "c.quantiles.1"]), "at most 256"),
+    ] {
+        let (field, detail) = problem(&create(&t, &with_metrics(metrics)).await);
+        assert_eq!(field, "metrics");
+        assert!(detail.contains(reason), "{detail}");
+    }
     assert_eq!(create(&t, &with("fed_rep", &["w"])).await.status, 201);
 }

@@ -107,6 +107,7 @@ async fn each_group_has_its_own_session_and_the_rule_sees_their_means() {
     let view = world.view(1).await;
     assert_eq!((view.state, view.cohort, view.reported, view.dropped), (RoundState::Completed, 12, 12, 0));
     assert!(anomalies(&view).iter().all(|score| score.is_some_and(|score| score < 10.0)), "{view:?}");
+    assert!(view.work.as_ref().is_some_and(|work| work.keystream_bytes > 0), "{view:?}");
     let session = view.secure_aggregation.unwrap();
     assert_eq!((session.threshold, session.advertised, session.unmasked), (2, 12, 12));
     // Twelve measured ten examples each; the least usual group of the four is not believed.

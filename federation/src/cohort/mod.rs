@@ -95,7 +95,8 @@ pub struct Candidate {
     pub last: Option<(u32, Timestamp)>,
     /// The training loss it volunteered last, if it volunteers any.
     pub loss: Option<CoarseLoss>,
-    /// How long its last participation took, from the draw to its input, in milliseconds.
+    /// How long its last participation took, from the draw to its input, in milliseconds; or at least, if the round did not
+    /// wait for it.
     pub duration_ms: Option<u64>,
 }
 

@@ -81,7 +81,7 @@ impl Criterion {
         if !(1..=64).contains(&self.attribute.len()) {
             return Err("attribute must be a name of 1 to 64 bytes");
         }
-        if (numbers().count() > 0) == !self.one_of.is_empty() {
+        if (numbers().count() > 0) != self.one_of.is_empty() {
             return Err("needs either one_of, for a text, or at_least and at_most or one of them, for a number");
         }
         if !numbers().all(f64::is_finite) {

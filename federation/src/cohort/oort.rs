@@ -9,14 +9,15 @@ use crate::id::ParticipantId;
 
 /// Guided participant selection (Lai, Zhu, Madhyastha and Chowdhury, OSDI 2021, algorithm 1).
 ///
-/// Part of the cohort explores: participants that never told a loss. The rest exploits: of those known, the ones with the
+/// Part of the cohort explores: participants that were never drawn. The rest exploits: of those known, the ones with the
 /// highest utility, with chance among them. Utility is statistical, |B|·sqrt(mean loss²), clipped against outliers and
 /// scaled to [0, 1], plus a bonus for a participation long ago, all times (T/t)^α for a participant that takes t, more than
 /// the preferred duration T.
 ///
 /// Where this departs from the paper: a participant volunteers one coarse mean loss, so |B| times that stands for the root
 /// mean square; T is a percentile of known durations, as in the authors' code, so it needs no unit; and participants that
-/// were drawn often enough are passed over only while there are others, so that a small federation does not run dry.
+/// were drawn often enough are passed over only while there are others, so that a small federation does not run dry; before
+/// them, those that were drawn and told no loss: they failed, or have nothing to go by.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -75,18 +76,20 @@ impl Selector for Oort {
         let (spent, fresh): (Vec<_>, Vec<_>) = candidates.iter().partition(spent);
         let (known, unknown): (Vec<&Candidate>, Vec<_>) = fresh.into_iter().partition(|one| one.loss.is_some());
         let wanted = self.explorers(count, history.round);
+        let (silent, untried): (Vec<_>, Vec<_>) = unknown.into_iter().partition(|one| one.participations > 0);
         // Whichever side has too few leaves its places to the other.
-        let exploring = wanted.max(count.saturating_sub(known.len())).min(unknown.len());
+        let exploring = wanted.max(count.saturating_sub(known.len())).min(untried.len());
         let exploiting = (count - exploring).min(known.len());
-        let mut chosen = self.explore(&unknown, preferred, exploring, rng);
+        let mut chosen = self.explore(&untried, preferred, exploring, rng);
         chosen.extend(self.exploit(&known, preferred, history.round, exploiting, rng));
+        chosen.extend(self.explore(&silent, preferred, (count - chosen.len()).min(silent.len()), rng));
         chosen.extend(least_drawn(spent, count - chosen.len(), rng));
         chosen
     }
 }
 
 impl Oort {
-    /// Places for participants that never told a loss.
+    /// Places for participants that were never drawn.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -123,7 +126,7 @@ impl Oort {
         }
     }
 
-    /// Those drawn before that never told a loss are likely to fail again: the oftener, the less they are tried.
+    /// Those drawn before that told no loss are likely to fail again: the oftener, the less they are tried.
     fn explore(
         &self,
         unknown: &[&Candidate],

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::TaskSpec;
 use super::check::Checks;
+use crate::id::Digest;
 
 /// Metrics of the participant's own model, as the round leaves it on the device, begin with this.
 pub const PERSONAL_PREFIX: &str = "personal_";
@@ -13,7 +14,7 @@ pub const PERSONAL_PREFIX: &str = "personal_";
 pub const BELOW: &str = ".below.";
 
 /// How a participant comes by a model of its own. Without it, `model.personal` alone means `fed_per`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "method", rename_all = "snake_case", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Personalization {
@@ -72,6 +73,37 @@ pub enum Personalization {
         /// α, above 0, at most 1: the smaller, the farther the own model may go.
         alpha: f64,
     },
+    /// Hu et al. 2021: low-rank adapters beside linear layers, in place of all their weights.
+    Lora {
+        /// Patterns (`fc*.weight`) of the matrices that have one.
+        layers: Vec<String>,
+        /// r: 1 to the shorter side of each of these matrices.
+        rank: u32,
+        /// α: adapters count α / r. Default: r.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        alpha: Option<f64>,
+        /// Whether they stay at home, or are what is learned together.
+        #[serde(default)]
+        adapters: AdapterHome,
+        /// Passes over the data for adapters that stay at home, 1 to 10000. Default: as `[training]` says.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        epochs: Option<u32>,
+        /// SHA-256 of the safetensors file that shared adapters stand beside; apps bring it. Default: what `model.seed` draws.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        base_sha256: Option<Digest>,
+    },
+}
+
+/// Where adapters are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum AdapterHome {
+    /// In each participant's journal, beside the received model, which is learned as without them.
+    #[default]
+    Personal,
+    /// They are what is sent, summed and published; what they stand beside never changes and never travels.
+    Shared,
 }
 
 fn one() -> u32 {
@@ -107,6 +139,7 @@ impl Personalization {
             Self::PFedMe { .. } => "pfedme",
             Self::Apfl { .. } => "apfl",
             Self::Elastic { .. } => "elastic",
+            Self::Lora { .. } => "lora",
         }
     }
 
@@ -116,14 +149,26 @@ impl Personalization {
         matches!(self, Self::FedPer {} | Self::FedRep { .. } | Self::FedBn {})
     }
 
+    /// Whether what is shared is adapters in place of the model's tensors.
+    #[must_use]
+    pub fn shares_adapters(&self) -> bool {
+        matches!(self, Self::Lora { adapters: AdapterHome::Shared, .. })
+    }
+
     /// Whether the update, and so the shared model, is bit for bit that of the task without the method.
     #[must_use]
     pub fn leaves_the_update_alone(&self) -> bool {
-        matches!(self, Self::FineTune { .. } | Self::Ditto { .. } | Self::Apfl { .. })
+        matches!(
+            self,
+            Self::FineTune { .. }
+                | Self::Ditto { .. }
+                | Self::Apfl { .. }
+                | Self::Lora { adapters: AdapterHome::Personal, .. }
+        )
     }
 
     /// What participants agree on: the name, a zero, and the numbers in the order above as 64-bit floats, largest byte first;
-    /// -1 for what was left out.
+    /// -1 for what was left out. With adapters follow, each with its length as u32, the patterns of layers and the base's digest.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let numbers = match *self {
@@ -138,10 +183,23 @@ impl Personalization {
             }
             Self::Apfl { alpha, alpha_rate } => vec![alpha, alpha_rate],
             Self::Elastic { alpha } => vec![alpha],
+            Self::Lora { rank, alpha, adapters, epochs, .. } => vec![
+                f64::from(rank),
+                alpha.unwrap_or(-1.0),
+                if adapters == AdapterHome::Shared { 1.0 } else { 0.0 },
+                epochs.map_or(-1.0, f64::from),
+            ],
         };
         let mut bytes = self.as_str().as_bytes().to_vec();
         bytes.push(0);
         bytes.extend(numbers.iter().flat_map(|number| number.to_be_bytes()));
+        if let Self::Lora { layers, base_sha256, .. } = self {
+            let base = base_sha256.as_ref().map(|digest| &digest.0[..]).unwrap_or_default();
+            for part in layers.iter().map(String::as_bytes).chain([base]) {
+                bytes.extend(u32::try_from(part.len()).unwrap_or(u32::MAX).to_be_bytes());
+                bytes.extend(part);
+            }
+        }
         bytes
     }
 
@@ -209,6 +267,28 @@ impl Personalization {
                 let holds = alpha_rate.is_finite() && alpha_rate >= 0.0;
                 checks.require(holds, "personalization.alpha_rate", "must be finite and at least 0");
             }
+            Self::Lora { ref layers, rank, alpha, adapters, epochs, base_sha256 } => {
+                let named = (1..=256).contains(&layers.len());
+                checks.require(
+                    named,
+                    "personalization.layers",
+                    "must be 1 to 256 patterns of the layers with adapters",
+                );
+                checks.require((1..=4096).contains(&rank), "personalization.rank", "must be between 1 and 4096");
+                positive(checks, "alpha", alpha.unwrap_or(1.0));
+                count(checks, "epochs", epochs);
+                let shared = adapters == AdapterHome::Shared;
+                checks.require(
+                    !(shared && epochs.is_some()),
+                    "personalization.epochs",
+                    "is of adapters that stay at home; shared ones are trained as [training] says",
+                );
+                checks.require(
+                    shared || base_sha256.is_none(),
+                    "personalization.base_sha256",
+                    "is of shared adapters; those at home stand beside the received model",
+                );
+            }
             Self::Elastic { alpha } => checks.require(
                 alpha > 0.0 && alpha <= 1.0,
                 "personalization.alpha",
@@ -245,6 +325,7 @@ impl TaskSpec {
                 });
             }
         }
+        self.check_distributions(checks);
         let Some(method) = &self.personalization else { return };
         if self.analytics.is_some() {
             checks.require(false, "personalization", "must be left out: an analysis has no model");
@@ -263,7 +344,7 @@ impl TaskSpec {
         }
         let is_reported = self.metrics.iter().any(|name| name.starts_with(PERSONAL_PREFIX));
         checks.require(
-            is_reported || self.privacy.is_private(),
+            is_reported || method.shares_adapters() || self.privacy.is_private(),
             "metrics",
             "must name a metric of the own models beside the shared one's, such as \"personal_accuracy\"",
         );

@@ -360,6 +360,14 @@ impl UpdateInspector {
         }
     }
 
+    /// Looks at the next words, like [`Self::push`] at each.
+    pub fn push_all(&mut self, words: &[u32]) {
+        match self {
+            Self::Plain(inspector) => inspector.push_all(words),
+            Self::Lanes(inspector) => words.iter().for_each(|&word| inspector.push(word)),
+        }
+    }
+
     /// Judges what has come.
     ///
     /// # Errors

@@ -43,6 +43,9 @@ pub enum ImplausibleUpdate {
     },
 }
 
+/// Words whose largest is looked for at once.
+const BLOCK: usize = 256;
+
 /// Takes an update word by word and keeps only its few last ones.
 #[derive(Clone, Debug)]
 pub struct Inspector {
@@ -76,6 +79,23 @@ impl Inspector {
             self.rest.push(word);
         }
         self.seen += 1;
+    }
+
+    /// Looks at the next words, like [`Self::push`] at each.
+    pub fn push_all(&mut self, words: &[u32]) {
+        let parameters = self.codec.params.parameters;
+        let (values, rest) = words.split_at(words.len().min(parameters.saturating_sub(self.seen)));
+        let unused = 32 - u32::from(self.codec.params.modulus_bits);
+        let size = |word: u32| ((word << unused).cast_signed() >> unused).unsigned_abs();
+        for values in values.chunks(BLOCK) {
+            let largest = values.iter().fold(0, |largest, &word| size(word).max(largest));
+            if i64::from(largest) > self.largest.1 {
+                let place = values.iter().position(|&word| size(word) == largest).unwrap_or_default();
+                self.largest = (self.seen + place, largest.into());
+            }
+            self.seen += values.len();
+        }
+        rest.iter().for_each(|&word| self.push(word));
     }
 
     /// Judges what has come.
@@ -128,6 +148,11 @@ mod tests {
     fn judge(codec: &Codec, words: &[u32]) -> Result<(), ImplausibleUpdate> {
         let mut inspector = codec.inspector();
         words.iter().for_each(|&word| inspector.push(word));
+        for size in [1, 2, words.len().max(1)] {
+            let mut at_once = codec.inspector();
+            words.chunks(size).for_each(|words| at_once.push_all(words));
+            assert_eq!(at_once.finish(), inspector.clone().finish(), "in pieces of {size}");
+        }
         inspector.finish()
     }
 

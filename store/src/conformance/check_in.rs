@@ -75,6 +75,10 @@ pub async fn candidates_are_those_ready_with_their_history(store: &Store) {
     result.unwrap();
 }
 
+async fn durations(tx: &mut dyn Transaction) -> Result<Vec<Option<u64>>> {
+    Ok(tx.candidates(task_id(1), NOW).await?.iter().map(|candidate| candidate.duration_ms).collect())
+}
+
 /// What a selector may go by: the loss of the newest check-in, and how long the last input took to come.
 pub async fn candidates_come_with_their_loss_and_speed(store: &Store) {
     let open = &collecting(store, 2).await;
@@ -84,6 +88,9 @@ pub async fn candidates_come_with_their_loss_and_speed(store: &Store) {
                 let loss = CoarseLoss::of(2.3);
                 tx.upsert_check_ins(&[CheckIn { loss, ..check_in(1) }, CheckIn { loss, ..check_in(2) }]).await?;
                 tx.upsert_check_ins(&[check_in(2)]).await?;
+                assert_eq!(durations(tx).await?, [], "they are at work");
+                assert_eq!(tx.drop_missing(open.key, 1, RoundState::Collecting, after(40)).await?, 2);
+                assert_eq!(durations(tx).await?, [Some(40), Some(40)], "as long at least as the round waited");
                 tx.insert_admitted(&Admitted { accepted_at: after(70), ..admitted(open, 1) }).await?;
                 tx.insert_admitted(&Admitted { accepted_at: after(-5), ..admitted(open, 2) }).await?;
                 let end = moved(open, RoundState::Cancelled, after(80));

@@ -83,7 +83,8 @@ pub trait Assignments {
     async fn revoke_pending(&mut self, participant: ParticipantId, at: Timestamp) -> Result<Vec<RoundKey>>;
 
     /// Records that everybody `phase` still waits for (see [`Assignments::tally`]) dropped out in it; says how many. In
-    /// SHARING and COLLECTING they are LATE from then on, and history is written; who reported stays REPORTED.
+    /// SHARING and COLLECTING they are LATE from then on, and history is written; who reported stays REPORTED. Who is late with
+    /// its input is known to take so long at least ([`Candidate::duration_ms`](federation::cohort::Candidate::duration_ms)).
     async fn drop_missing(&mut self, key: RoundKey, attempt: u32, phase: RoundState, at: Timestamp) -> Result<u32>;
 
     /// Records that a participant which has reported dropped out in `phase`. False if it has not reported, or dropped out

@@ -226,6 +226,23 @@ impl Assignments for SqliteTransaction {
             .time(at),
         )
         .await?;
+        // They are known to be no faster than this.
+        self.change(
+            query(
+                "UPDATE participation
+                 SET last_duration_ms = max(coalesce(last_duration_ms, 0), ?5 - assigned_at)
+                 FROM assignment
+                 WHERE assignment.task = ?1 AND assignment.number = ?2 AND assignment.attempt = ?3
+                   AND participation.task = ?1 AND participation.participant = assignment.participant
+                   AND assignment.participant IN (SELECT participant FROM unanswered
+                                                  WHERE task = ?1 AND number = ?2 AND attempt = ?3
+                                                    AND phase = ?4 AND phase = 'COLLECTING')",
+            )
+            .attempt(key, attempt)
+            .bind(phase.as_str())
+            .time(at),
+        )
+        .await?;
         self.count_changes(
             query(
                 "UPDATE assignment

@@ -227,6 +227,9 @@ pub struct RoundView {
     pub bytes_down: u64,
     /// Weighted means over the cohort, of the base model and of the training.
     pub metrics: BTreeMap<String, MetricView>,
+    /// How metrics are distributed over the participants of the cohort, where the task asks for it or has personalization.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub distributions: BTreeMap<String, DistributionView>,
     /// What the task's codec saves and costs, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compression: Option<CompressionView>,
@@ -266,6 +269,27 @@ pub struct GroupView {
     /// opened, and of a group that was left out because too few of it went on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anomaly: Option<f64>,
+}
+
+/// Quantiles of a metric over participants. They are read off a histogram of the cohort, which the sum of all updates holds:
+/// under secure aggregation nobody sees any single value.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DistributionView {
+    /// Participants that measured it.
+    pub participants: u64,
+    /// A tenth of them are below.
+    pub p10: f64,
+    /// A quarter.
+    pub p25: f64,
+    /// Half.
+    pub p50: f64,
+    /// Three quarters.
+    pub p75: f64,
+    /// Nine tenths.
+    pub p90: f64,
+    /// Width of the histogram's bins: no quantile is farther off than this.
+    pub resolution: f64,
 }
 
 /// One participant's place in a round.

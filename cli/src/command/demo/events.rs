@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use wire::inspect::{
-    CompressionView, EpsilonView, ModelVersionRef, PrivacyReport, RoundView, SessionView, SumWorkView,
+    CompressionView, DistributionView, EpsilonView, GroupView, ModelVersionRef, PrivacyReport, RoundView, SessionView,
+    SumWorkView,
 };
 use wire::task::Personalization;
 use wire::{AssignmentState, Digest, FailureReason, RoundState};
@@ -48,6 +49,9 @@ pub(super) struct RoundEvent {
     /// Whose updates the sum holds, and by whom it was opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) secure_aggregation: Option<SessionView>,
+    /// The groups of a cohort that was divided, and how unusual each was.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) groups: Vec<GroupView>,
     /// How the sum was computed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) work: Option<SumWorkView>,
@@ -55,6 +59,9 @@ pub(super) struct RoundEvent {
     pub(super) metrics: Option<Score>,
     /// Weighted means of what the cohort measured: the model it received on its own held-out data, and its training.
     pub(super) cohort_metrics: BTreeMap<String, f64>,
+    /// Quantiles over the cohort, where participants have models of their own.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) distributions: BTreeMap<String, DistributionView>,
     /// Spent of the privacy budget after this round; none without a mechanism, or before anything was released.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) epsilon: Option<EpsilonView>,
@@ -83,9 +90,11 @@ impl RoundEvent {
             dropped_why: round.dropped_why,
             dropped_in: round.dropped_in,
             secure_aggregation: round.secure_aggregation,
+            groups: round.groups,
             work: round.work,
             metrics,
             cohort_metrics: round.metrics.into_iter().map(|(name, metric)| (name, metric.value)).collect(),
+            distributions: round.distributions,
             epsilon: round.epsilon,
             compression: round.compression,
             model: round.model,

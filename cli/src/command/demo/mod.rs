@@ -33,6 +33,7 @@ mod pairs;
 mod personal;
 mod plan;
 mod privacy;
+mod robust;
 mod rounds;
 mod server;
 mod table;
@@ -45,6 +46,7 @@ use personal::{Served, Shards, Way};
 use plan::{DropPlan, TaskInput};
 pub(crate) use plan::{TrainingArgs, clip_range, max_weight};
 use privacy::PrivacyArg;
+use robust::RobustArg;
 use rounds::{Last, Rounds, blocking};
 use server::ServerArgs;
 use table::LiveTable;
@@ -85,6 +87,14 @@ pub(crate) struct Demo {
     /// norm=S, feedback=yes or no; for example top_k,k=1% or rotated,bits=2,keep=0.75,norm=2
     #[arg(long, value_name = "NAME,KEY=VALUE,…")]
     codec: Option<CodecArg>,
+    /// A robust rule instead of the mean: median, trimmed_mean, krum, multi_krum, geometric_median or norm_filter, with
+    /// attackers=PART, group_size=S (needed under secure aggregation), norm_factor=X; for example
+    /// median,attackers=0.05,group_size=5
+    #[arg(long, value_name = "RULE,KEY=VALUE,…")]
+    robust: Option<RobustArg>,
+    /// Part of the participants that are hostile: each sends its update times -10
+    #[arg(long, default_value_t = 0.0, value_name = "PART")]
+    attack: f64,
     #[command(flatten)]
     training: TrainingArgs,
     #[command(flatten)]
@@ -98,8 +108,8 @@ pub(crate) struct Demo {
     /// Train the same model on the pooled data as well, for comparison
     #[arg(long)]
     centralized: bool,
-    /// A model of one's own for each: fedper, fedrep, fedbn, ditto, pfedme, apfl, fine_tune or elastic, with the numbers of
-    /// [personalization], and personal=PATTERN+… for tensors that stay at home; for example ditto:lambda=0.1. Shows accuracy
+    /// A model of one's own for each: fedper, fedrep, fedbn, ditto, pfedme, apfl, fine_tune, lora or elastic, with the numbers of
+    /// [personalization], and personal=PATTERN+… for tensors that stay at home or layers=PATTERN+… for those with adapters; for example ditto:lambda=0.1. Shows accuracy
     /// on each participant's held-out data beside that of FedAvg and of training alone. Several: one after the other
     #[arg(long, value_name = "METHOD[:KEY=VALUE,…]", conflicts_with = "centralized")]
     personalize: Vec<Way>,
@@ -167,6 +177,12 @@ impl Demo {
         Ok(())
     }
 
+    /// How many participants are hostile.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a checked part of them")]
+    fn hostile(&self) -> u32 {
+        (f64::from(self.data.participants) * self.attack).round() as u32
+    }
+
     /// What participants are promised, if anything.
     fn promise(&self) -> Outcome<Option<PrivacySpec>> {
         let participants = self.data.participants;
@@ -189,6 +205,9 @@ impl Demo {
     fn check(&self) -> Outcome {
         if !(0.0..1.0).contains(&self.drop) {
             return Err(Failure::new(Exit::Usage, "--drop is a probability, at least 0 and below 1"));
+        }
+        if !(0.0..=1.0).contains(&self.attack) {
+            return Err(Failure::new(Exit::Usage, "--attack is a part of the participants, between 0 and 1"));
         }
         if self.drop > 0.0 && self.schedule.trains_ahead() {
             let detail =
@@ -240,8 +259,7 @@ impl Demo {
     /// Plays a federation for each way to a model of one's own, and one without unless one of them makes the same model.
     async fn compare(&self, folder: &Path, scene: &mut Scene, table: &LiveTable, output: Output) -> Outcome<World> {
         let shards = Shards::new(std::mem::take(&mut scene.shards));
-        let makes_fed_avg = |way: &&Way| way.method.leaves_the_update_alone();
-        let plain = self.personalize.iter().find(makes_fed_avg).is_none().then_some(None);
+        let plain = (!self.personalize.iter().any(Way::makes_fed_avg)).then_some(None);
         let ways = plain.into_iter().chain(self.personalize.iter().map(Some));
         let (mut served, mut fed_avg, mut world) = (Vec::new(), None, None::<World>);
         for (number, way) in ways.enumerate() {
@@ -256,7 +274,7 @@ impl Demo {
                 let (journals, task) = (folder.join(PARTICIPANTS), played.task.summary.id);
                 served.push(personal::personally(scene, &shards, way, &journals, task).await?);
             }
-            if fed_avg.is_none() && way.is_none_or(|way| makes_fed_avg(&way)) {
+            if fed_avg.is_none() && way.is_none_or(Way::makes_fed_avg) {
                 served.push(personal::globally(scene, &shards, &played.last.bytes).await?);
                 fed_avg = Some(self.finished(&folder, &played, None, None)?);
             }
@@ -288,7 +306,8 @@ impl Demo {
         let mut world = World::start(folder).await?;
         let drops = DropPlan { probability: self.drop, seed: scene.seed, secure: !self.insecure_aggregation };
         let private = self.privacy.is_some();
-        let settings = Settings { device, threads: scene.threads, drops, seed: scene.seed, private };
+        let hostile = self.hostile();
+        let settings = Settings { device, threads: scene.threads, drops, seed: scene.seed, private, hostile };
         world.enroll(shards, &folder.join(PARTICIPANTS), &settings, output).await?;
         let input = TaskInput {
             data: &self.data,
@@ -302,6 +321,7 @@ impl Demo {
             secure: !self.insecure_aggregation,
             privacy: self.promise()?,
             codec: self.codec.as_ref(),
+            robust: self.robust,
             way,
         };
         let mut spec = input.spec()?;
@@ -386,7 +406,7 @@ impl Demo {
             seed: scene.seed,
             updates_readable_by: task.updates_readable_by.clone(),
             privacy: report.cloned(),
-            personalization: task.spec.personalization,
+            personalization: task.spec.personalization.clone(),
         };
         output.event("started", &started);
         if let Some(way) = way {
@@ -400,9 +420,10 @@ impl Demo {
         let secure = &task.spec.secure_aggregation;
         output.line(match secure.enabled {
             true => format!(
-                "Updates      can be read by {}: sums alone are opened, while at most {} % of a cohort collude with the coordinator",
+                "Updates      can be read by {}: sums alone are opened, while at most {} % of a {} collude with the coordinator",
                 task.updates_readable_by,
-                100.0 * secure.max_corrupt_fraction
+                100.0 * secure.max_corrupt_fraction,
+                if task.spec.group_size().is_some() { "group" } else { "cohort" }
             ),
             false => format!("Updates      can be read by the {}: this demo runs without secure aggregation", task.updates_readable_by),
         });
@@ -411,6 +432,13 @@ impl Demo {
             "Training     {} epochs a round, batches of {}, learning rate {}; seed {}",
             plan.epochs, plan.batch_size, plan.learning_rate, scene.seed
         ));
+        if let Some(robust) = &self.robust {
+            output.line(format!("Rule         {}", robust.words()));
+        }
+        if self.hostile() > 0 {
+            let (hostile, all) = (self.hostile(), self.data.participants);
+            output.line(format!("Attack       {hostile} of {all} participants send their update times -10"));
+        }
         report.map(privacy::words).into_iter().flatten().for_each(|line| output.line(line));
         output.line("");
     }

@@ -16,6 +16,7 @@ use super::codec::CodecArg;
 use super::local::LocalArgs;
 use super::personal::Way;
 use super::privacy;
+use super::robust::RobustArg;
 use crate::data::{DataArgs, Source};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::task_file;
@@ -97,6 +98,8 @@ pub(super) struct TaskInput<'a> {
     pub(super) privacy: Option<PrivacySpec>,
     /// In which form updates are uploaded.
     pub(super) codec: Option<&'a CodecArg>,
+    /// What takes the place of the mean, if anything.
+    pub(super) robust: Option<RobustArg>,
     /// How participants come by models of their own, if they do.
     pub(super) way: Option<&'a Way>,
 }
@@ -136,19 +139,20 @@ impl TaskInput<'_> {
                 select_min: (!is_sampled && all_return).then_some(participants),
                 select_max: participants,
                 select_deadline_ms: DEADLINE_MS,
-                collect_min: (!is_sampled).then_some(1),
+                collect_min: (!is_sampled).then_some(self.robust.map_or(1, |robust| robust.collect_min(self.cohort))),
                 collect_max: (!is_sampled).then_some(self.cohort),
                 collect_deadline_ms: DEADLINE_MS,
                 aggregate_deadline_ms: DEADLINE_MS,
             },
             selection,
-            personalization: self.way.map(|way| way.method),
+            personalization: self.way.map(|way| way.method(self.architecture)),
             schedule: ScheduleSpec::default(),
             aggregation: AggregationSpec {
                 optimizer: self.optimizer,
                 clip_range: clip_range(self.data.data),
                 clip_norm: self.codec.and_then(CodecArg::clip_norm),
                 max_weight: max_weight(self.most_examples, participants),
+                robust: self.robust.map(|robust| robust.0),
                 ..AggregationSpec::default()
             },
             secure_aggregation: SecureAggregationSpec {

@@ -18,6 +18,7 @@ use wire::admin::{CreateEnrollmentToken, EnrollmentTokenReply, Role};
 use wire::{ParticipantId, route};
 
 use super::plan::{self, DropPlan};
+use super::robust::Suspect;
 use super::vanish::{Vanished, VanishingTransport};
 use crate::command::participant::{build_failure, default_name, failure};
 use crate::command::serve;
@@ -37,6 +38,8 @@ pub(super) struct Settings {
     pub(super) seed: u64,
     /// Whether they take no part without a promise of privacy.
     pub(super) private: bool,
+    /// How many of them are hostile: the first.
+    pub(super) hostile: u32,
 }
 
 /// The federation.
@@ -105,6 +108,7 @@ impl World {
                 drops: settings.drops,
                 seed: settings.seed,
                 private: settings.private,
+                is_hostile: index < settings.hostile,
                 gate: self.gate.subscribe(),
                 over: self.over.subscribe(),
                 stop: self.stop.subscribe(),
@@ -175,6 +179,7 @@ struct Life {
     drops: DropPlan,
     seed: u64,
     private: bool,
+    is_hostile: bool,
     gate: watch::Receiver<bool>,
     over: watch::Receiver<(u32, u32)>,
     stop: watch::Receiver<bool>,
@@ -225,6 +230,7 @@ impl Life {
         let (train, held_out) = (Arc::clone(&self.train), Arc::clone(&self.held_out));
         let trainer = CandleTrainer::new(train, held_out, self.device.clone());
         let trainer = SlottedTrainer { trainer, slots: Arc::clone(&self.slots) };
+        let trainer = Suspect { trainer, is_hostile: self.is_hostile };
         let (name, output) = (self.name.clone(), self.output);
         let mut builder = Participant::builder()
             .transport(transport)

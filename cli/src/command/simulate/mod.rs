@@ -117,16 +117,16 @@ impl Simulate {
         output.line("");
         let live = Live::new(output, self.population);
         let stopwatch = Stopwatch::start();
-        let mut enrolled = Duration::ZERO;
+        let (mut enrolled, mut enrolled_cpu) = (Duration::ZERO, None);
         let report = simulation::run(&experiment, &mut |progress| {
             if let Progress::Enrolled(_) = progress {
-                enrolled = stopwatch.elapsed();
+                (enrolled, enrolled_cpu) = (stopwatch.elapsed(), cpu_seconds());
             }
             live.show(&progress);
         })
         .map_err(failure)?;
         live.finish();
-        let took = stopwatch.elapsed();
+        let (took, cpu) = (stopwatch.elapsed(), cpu_seconds());
         if let Some(path) = &self.svg {
             let svg = chart::draw(&report, &description);
             std::fs::write(path, svg)
@@ -146,14 +146,17 @@ impl Simulate {
         };
         output.answer(&answer, || table::summary(&report));
         let worked = took.saturating_sub(enrolled);
-        let rate = report.trainings as f64 / worked.as_secs_f64().max(1e-9);
+        let rate = |seconds: f64| report.trainings as f64 / seconds.max(1e-9);
+        let of_cpu = cpu.zip(enrolled_cpu).map(|(all, before)| rate(all - before));
         output.note(format!(
-            "This machine: {} enrolments in {}, then {} trainings in {} on {} threads: {rate:.0} a second{}.",
+            "This machine: {} enrolments in {}, then {} trainings in {} on {} threads: {:.0} a second{}{}.",
             number(self.population.into()),
             duration(enrolled),
             number(report.trainings),
             duration(worked),
             experiment.threads,
+            rate(worked.as_secs_f64()),
+            of_cpu.map_or_else(String::new, |rate| format!(", {rate:.0} a second of its processors' time")),
             peak_memory()
                 .map_or_else(String::new, |bytes| format!("; {} of memory at most", crate::output::bytes(bytes))),
         ));
@@ -241,6 +244,15 @@ fn peak_memory() -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kilobytes * 1024)
+}
+
+/// What processors have spent on this process until now, in its threads and in the system for it, where the system tells.
+fn cpu_seconds() -> Option<f64> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // Behind the name, which may hold anything: fields 3 and on; 14 and 15 are hundredths of a second.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut hundredths = fields.split_whitespace().skip(11).map_while(|field| field.parse::<f64>().ok());
+    Some((hundredths.next()? + hundredths.next()?) / 100.0)
 }
 
 fn failure(error: SimulationError) -> Failure {

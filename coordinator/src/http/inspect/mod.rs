@@ -1,5 +1,6 @@
 //! What operators may look at. Nothing here changes anything.
 
+mod distribution;
 pub(super) mod models;
 pub(super) mod participants;
 pub(super) mod privacy;

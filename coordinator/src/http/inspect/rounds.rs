@@ -22,6 +22,7 @@ use wire::inspect::{
     SessionView, StatusChange, SumWorkView,
 };
 
+use super::distribution::distributions;
 use super::{PageQuery, page};
 use crate::http::app::App;
 use crate::http::authenticate::Viewer;
@@ -146,6 +147,7 @@ async fn view(
     let epsilon = charged.map(|sealed| super::privacy::epsilon(&sealed.row.total));
     let base = base.ok_or_else(|| StoreError::Corrupt(format!("round {} has no base model", round.key)))?;
     let metric = |metric: &RoundMetric| (metric.name.clone(), MetricView { value: metric.value, count: metric.count });
+    let (distributions, means) = distributions(&row.metrics);
     Ok(RoundView {
         task: round.key.task,
         number: round.key.number,
@@ -164,7 +166,8 @@ async fn view(
         work,
         bytes_up: traffic.up.values().sum(),
         bytes_down: row.bytes_down,
-        metrics: row.metrics.iter().filter(|metric| !is_codecs(metric)).map(metric).collect(),
+        metrics: means.into_iter().filter(|metric| !is_codecs(metric)).map(metric).collect(),
+        distributions,
         compression,
         buffer,
         epsilon,

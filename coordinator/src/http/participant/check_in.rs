@@ -468,7 +468,8 @@ fn assignment(task: TaskRow, base: ModelVersion, when: When) -> Result<Assignmen
     let session = terms.session_in(base.clip).map(|config| SessionTerms::from(&*config));
     let encoding = terms.encoding().clone();
     let report_loss = task.spec.reports_utility();
-    let TaskSpec { name, model, training, metrics, .. } = task.spec;
+    let metrics = task.spec.travelling_metrics();
+    let TaskSpec { name, model, training, .. } = task.spec;
     Ok(Assignment {
         task: task.id,
         task_name: name,

@@ -171,7 +171,7 @@ impl Inspection {
             Self::Words { broken: Some(_), .. } => {}
             Self::Words { unpacker, inspector, broken } => {
                 let looked = match inspector {
-                    Some(inspector) => unpacker.push(chunk, |word| inspector.push(word)),
+                    Some(inspector) => unpacker.push_slices(chunk, |words| inspector.push(words)),
                     None => unpacker.push(chunk, |_| ()),
                 };
                 *broken = looked.err();

@@ -117,13 +117,19 @@ fn explorers_come_from_those_unknown_and_places_nobody_fills_go_to_the_other_sid
 }
 
 #[test]
-fn whoever_never_answers_is_tried_less_and_less() {
-    let mut candidates: Vec<_> = (1..=2).map(fresh).collect();
-    candidates[0].participations = 9;
+fn whoever_never_answers_takes_no_explorers_place_and_is_tried_less_and_less() {
+    let silent = |id, participations| Candidate { loss: None, participations, ..known(id, 1.0, 10) };
+    let mut candidates: Vec<_> = (1..=4).map(fresh).collect();
+    candidates.extend([silent(11, 1), silent(12, 9), known(21, 1.0, 10), known(22, 1.0, 10)]);
     let explorer = Oort { exploration: 1.0, ..GREEDY };
-    let tried = (0..1000).filter(|&seed| drawn(&explorer, &candidates, 1, 1, seed).contains(&1)).count();
-    // Binomial(1000, 1/11): mean 91, deviation 9.1; six deviations.
-    assert!((37..=145).contains(&tried), "{tried}");
+    for seed in 0..20 {
+        let ids = |count| drawn(&explorer, &candidates, 1, count, seed);
+        assert!(ids(4).iter().all(|&id| id <= 4), "those never drawn first");
+        assert_eq!(ids(6), BTreeSet::from([1, 2, 3, 4, 21, 22]), "then those who answer");
+    }
+    let tried = (0..1000).filter(|&seed| drawn(&explorer, &candidates, 1, 7, seed).contains(&12)).count();
+    // Binomial(1000, (1/10) / (1/2 + 1/10)): mean 167, deviation 11.8; six deviations.
+    assert!((96..=238).contains(&tried), "{tried}");
 }
 
 #[test]

@@ -14,11 +14,13 @@ use client_sdk::PersonalModel;
 use client_sdk::journal::FileJournal;
 use client_sdk::learning::{Layout, Parameters, checkpoint};
 use client_sdk::models::Architecture;
+use client_sdk::train::{self, Device, SgdConfig};
 use datasets::Dataset;
 use wire::TaskId;
+use wire::task::TrainingPlan;
 
-use super::{Scene, blocking, centralized};
-use crate::command::model::Score;
+use super::{Scene, blocking};
+use crate::command::model::{Score, examples};
 use crate::command::participant::default_name;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Align, Table};
@@ -95,10 +97,30 @@ pub(super) async fn alone(scene: &Scene, shards: &Shards, rounds: u32) -> Outcom
         if held_out.is_empty() {
             return Ok(None);
         }
-        let score = centralized::train(&architecture, std::slice::from_ref(train), held_out, &plan, rounds, seed)?;
-        Ok(Some(score.accuracy))
+        let model = train_alone(&architecture, train, &plan, rounds, seed)?;
+        accuracy(&architecture, &model, held_out).map(Some)
     });
     Ok(Served::new("local_only", accuracies.await?))
+}
+
+/// As in a federation of one: what counts rounds counts them, and momentum begins anew in each.
+fn train_alone(
+    architecture: &Architecture,
+    data: &Dataset,
+    plan: &TrainingPlan,
+    rounds: u32,
+    seed: u64,
+) -> Outcome<Parameters> {
+    let mut model = architecture.initial(seed).map_err(Failure::because(Exit::Training, "the model's sizes"))?;
+    for round in 1..=rounds {
+        // There is no received model to be held to.
+        let plan = TrainingPlan { proximal_mu: 0.0, ..plan.in_round(round) };
+        let config = SgdConfig::following(&plan, seed.wrapping_add(round.into()));
+        let trained = train::train(architecture, &model, examples(data), &config, &Device::Cpu)
+            .map_err(Failure::because(Exit::Training, "training alone"))?;
+        model.values_mut().iter_mut().zip(&trained.delta).for_each(|(value, delta)| *value += delta);
+    }
+    Ok(model)
 }
 
 /// By the own models in the participants' journals, which nobody holds open any more.

@@ -14,7 +14,7 @@ use wire::task::Personalization;
 pub(crate) struct Way {
     /// As it was written, for people.
     label: String,
-    pub(in crate::command::demo) method: Personalization,
+    method: Personalization,
     /// Patterns of the tensors that it is about; none: those that suit the model.
     patterns: Vec<String>,
 }
@@ -44,6 +44,10 @@ impl FromStr for Way {
                 pair.split_once('=').ok_or_else(|| format!("`{pair}` is no KEY=VALUE, as lambda=0.1"))?;
             match key {
                 "personal" => patterns = value.split(AND).map(str::to_owned).collect(),
+                "layers" => {
+                    let layers: Vec<_> = value.split(AND).collect();
+                    fields.insert(key.to_owned(), layers.into());
+                }
                 _ => {
                     let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
                     fields.insert(key.to_owned(), value);
@@ -66,6 +70,8 @@ fn defaults(method: &str) -> Map<String, Value> {
         "ditto" => json!({ "lambda": 0.1 }),
         "pfedme" => json!({ "lambda": 1.0, "rate": 0.5 }),
         "elastic" => json!({ "alpha": 0.5 }),
+        // Layers are chosen for the model.
+        "lora" => json!({ "rank": 4, "layers": [] }),
         _ => json!({}),
     };
     if let Value::Object(fields) = fields { fields } else { Map::new() }
@@ -79,7 +85,28 @@ impl Way {
 
     /// Whether the versions of the task are models that can be evaluated as they are.
     pub(in crate::command::demo) fn publishes_the_whole_model(&self) -> bool {
-        !self.method.parts_the_model()
+        !self.method.parts_the_model() && !self.method.shares_adapters()
+    }
+
+    /// Whether the versions of the task are those that FedAvg makes.
+    pub(in crate::command::demo) fn makes_fed_avg(&self) -> bool {
+        self.method.leaves_the_update_alone()
+    }
+
+    /// The method, for this model.
+    pub(in crate::command::demo) fn method(&self, architecture: &Architecture) -> Personalization {
+        let mut method = self.method.clone();
+        if let Personalization::Lora { layers, .. } = &mut method
+            && layers.is_empty()
+        {
+            let patterns: &[&str] = match architecture {
+                Architecture::Linear(_) => &["fc.weight"],
+                Architecture::Mlp(_) | Architecture::Cnn(_) => &["fc*.weight"],
+                _ => &["gru.weight*", "fc.weight"],
+            };
+            *layers = patterns.iter().map(|&pattern| pattern.to_owned()).collect();
+        }
+        method
     }
 
     /// Patterns of the tensors that stay at home with this model.
@@ -120,6 +147,7 @@ mod tests {
             ("apfl", "apfl"),
             ("fine_tune", "fine_tune"),
             ("elastic", "elastic"),
+            ("lora", "lora"),
         ] {
             assert_eq!(way(text).method.as_str(), name);
         }
@@ -134,6 +162,11 @@ mod tests {
         assert_eq!(way("fedbn").personal(&mlp), ["*bias*"]);
         assert_eq!(way("fedrep").personal(&Architecture::Gru(Gru::with_vocabulary(5))), ["fc.*"]);
         assert!(way("ditto").personal(&mlp).is_empty());
+        let Personalization::Lora { layers, rank, .. } = way("lora:rank=2").method(&mlp) else { panic!("another") };
+        assert_eq!((layers, rank), (vec!["fc*.weight".to_owned()], 2));
+        let Personalization::Lora { layers, .. } = way("lora:layers=a+b").method(&mlp) else { panic!("another") };
+        assert_eq!(layers, ["a", "b"]);
+        assert!(way("lora").makes_fed_avg() && !way("lora:adapters=shared").publishes_the_whole_model());
     }
 
     #[test]

@@ -1,0 +1,140 @@
+//! `--robust` and `--attack`: a rule in the place of the mean, and participants that give it something to do.
+
+use std::borrow::Cow;
+use std::str::FromStr;
+
+use client_sdk::learning::{MetricValue, Parameters, Table};
+use client_sdk::train::Constraints;
+use client_sdk::{Trained, Trainer, TrainerError, TrainingJob};
+use federation::task::{RobustRule, RobustSpec};
+
+use super::pairs::{number, pairs};
+use crate::trainer::SlottedTrainer;
+
+/// What a hostile participant's update is multiplied with.
+const FLIP: f32 = -10.0;
+
+/// `RULE[,KEY=VALUE…]`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct RobustArg(pub(super) RobustSpec);
+
+impl FromStr for RobustArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (rule, rest) = text.split_once(',').map_or((text, None), |(rule, rest)| (rule, Some(rest)));
+        let rule = match rule.trim() {
+            "median" => RobustRule::Median,
+            "trimmed_mean" => RobustRule::TrimmedMean,
+            "krum" => RobustRule::Krum,
+            "multi_krum" => RobustRule::MultiKrum,
+            "geometric_median" => RobustRule::GeometricMedian,
+            "norm_filter" => RobustRule::NormFilter,
+            other => {
+                return Err(format!(
+                    "there is no rule `{other}`; there are median, trimmed_mean, krum, multi_krum, geometric_median and \
+                     norm_filter"
+                ));
+            }
+        };
+        let mut spec = RobustSpec { rule, attackers: 0.2, norm_factor: None, group_size: None };
+        for pair in rest.into_iter().flat_map(|rest| pairs(rest, "attackers=0.1")) {
+            let (key, value) = pair?;
+            match key {
+                "attackers" => spec.attackers = number(key, value)?,
+                "group_size" => spec.group_size = Some(number(key, value)?),
+                "norm_factor" => spec.norm_factor = Some(number(key, value)?),
+                _ => return Err(format!("there is no `{key}`; there are attackers, group_size and norm_factor")),
+            }
+        }
+        Ok(Self(spec))
+    }
+}
+
+impl RobustArg {
+    /// In a line of the demo.
+    pub(super) fn words(&self) -> String {
+        let RobustSpec { rule, attackers, group_size, .. } = self.0;
+        let rule = serde_json::to_value(rule).ok();
+        let rule = rule.as_ref().and_then(|rule| rule.as_str()).unwrap_or_default().replace('_', " ");
+        let of = group_size.map_or_else(|| "updates".to_owned(), |size| format!("means of groups of {size}"));
+        format!("{rule} of the {of}, against {} % of the participants", 100.0 * attackers)
+    }
+
+    /// Inputs without which a round fails: so many that the rule has enough of them whenever it can have.
+    pub(super) fn collect_min(&self, cohort: u32) -> u32 {
+        cohort - cohort / 4
+    }
+}
+
+/// A trainer whose owner may be hostile: then what it learned is sent tenfold, and the other way.
+pub(super) struct Suspect {
+    pub(super) trainer: SlottedTrainer,
+    pub(super) is_hostile: bool,
+}
+
+impl Suspect {
+    fn bend(&self, model: &Parameters, trained: Trained) -> Result<Trained, TrainerError> {
+        if !self.is_hostile {
+            return Ok(trained);
+        }
+        let pairs = model.values().iter().zip(trained.parameters.values());
+        let values = pairs.map(|(before, after)| before + FLIP * (after - before)).collect();
+        let layout = trained.parameters.layout().clone();
+        let parameters = Parameters::new(layout, values).map_err(|error| TrainerError::Failed(Box::new(error)))?;
+        Ok(Trained { parameters, ..trained })
+    }
+}
+
+impl Trainer for Suspect {
+    fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
+        let trained = self.trainer.train(model, job)?;
+        self.bend(model, trained)
+    }
+
+    fn train_within(
+        &mut self,
+        model: &Parameters,
+        job: &TrainingJob,
+        constraints: Constraints<'_>,
+    ) -> Result<Trained, TrainerError> {
+        let trained = self.trainer.train_within(model, job, constraints)?;
+        self.bend(model, trained)
+    }
+
+    fn evaluate(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
+        self.trainer.evaluate(model, job)
+    }
+
+    fn table(&mut self, job: &TrainingJob) -> Result<Cow<'_, Table>, TrainerError> {
+        self.trainer.table(job)
+    }
+
+    fn examples(&self) -> u64 {
+        self.trainer.examples()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_read_with_their_numbers() {
+        let arg: RobustArg = "trimmed_mean,attackers=0.05,group_size=5".parse().unwrap();
+        assert_eq!((arg.0.rule, arg.0.attackers, arg.0.group_size), (RobustRule::TrimmedMean, 0.05, Some(5)));
+        assert_eq!(arg.words(), "trimmed mean of the means of groups of 5, against 5 % of the participants");
+        assert_eq!(
+            "krum".parse::<RobustArg>().unwrap().words(),
+            "krum of the updates, against 20 % of the participants"
+        );
+        for (text, reason) in [
+            ("mode", "there is no rule `mode`"),
+            ("median,f=1", "there is no `f`"),
+            ("median,attackers=many", "a number is expected"),
+            ("median,5", "no KEY=VALUE"),
+        ] {
+            assert!(text.parse::<RobustArg>().unwrap_err().contains(reason), "{text}");
+        }
+    }
+}

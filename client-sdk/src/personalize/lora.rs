@@ -1,0 +1,94 @@
+//! Low-rank adapters (LoRA, Hu et al. 2021) beside linear layers: at home, beside the received model, or shared, beside a
+//! base that never changes and never travels.
+//!
+//! Personal: FedAvg's update, bit for bit, and adapters in the journal that make the received model one's own. Shared: the
+//! adapters are all that is trained, sent, summed and published; the base is drawn from the task's seed, or brought by the app.
+
+use std::sync::Arc;
+
+use learning::{Adapters, InitError, Layout, Parameters, TensorInit, checkpoint, initialize};
+use wire::Digest;
+
+use super::{Local, LocalError, Method, PersonalTensors, Round};
+use crate::pipeline::sha256;
+use crate::trainer::TrainerError;
+
+/// Adapters that stay at home.
+pub(super) struct PersonalLora {
+    pub(super) adapters: Adapters,
+    pub(super) epochs: Option<u32>,
+    /// Draws the first ones.
+    pub(super) seed: u64,
+}
+
+impl Method for PersonalLora {
+    fn run(&self, round: &mut Round<'_>) -> Result<Local, LocalError> {
+        let base = round.received;
+        let evaluated = round.evaluate(base)?;
+        let update = round.train(base)?;
+        let mut plan = round.job.plan.clone();
+        if let Some(epochs) = self.epochs {
+            (plan.epochs, plan.steps) = (epochs, None);
+        }
+        // There is no received adapter to be held to.
+        plan.proximal_mu = 0.0;
+        let first;
+        let start = match round.kept {
+            Some(kept) => &kept.0,
+            None => {
+                first = self.adapters.initial(self.seed).map_err(TrainerError::refused)?;
+                &first
+            }
+        };
+        let trained = round.train_adapters(base, start, plan, 1, &self.adapters)?.parameters;
+        let own = round.own(&self.adapters.merge(base, &trained)?)?;
+        Ok(Local { update, personal: Some(PersonalTensors::new(trained)), evaluated, own })
+    }
+}
+
+/// Adapters that are the shared model.
+pub(super) struct SharedLora {
+    pub(super) adapters: Adapters,
+    pub(super) base: Base,
+}
+
+/// What shared adapters stand beside.
+pub(super) enum Base {
+    /// The task's first values.
+    Drawn { inits: Vec<TensorInit>, seed: u64 },
+    /// The app's, with this digest.
+    Brought(Digest),
+}
+
+impl Base {
+    fn model(&self, whole: &Arc<Layout>, round: &mut Round<'_>) -> Result<Parameters, LocalError> {
+        match self {
+            Self::Drawn { inits, seed } => {
+                let drawn: Result<_, InitError> = initialize(Arc::clone(whole), inits, *seed);
+                Ok(drawn.map_err(TrainerError::refused)?)
+            }
+            Self::Brought(digest) => {
+                let model = round.trainer.base_model(round.job)?;
+                let file = checkpoint::write(&model).map_err(TrainerError::refused)?;
+                if model.layout() != whole || sha256(&file) != *digest {
+                    let problem =
+                        format!("the app's base model is another than the task's adapters are for ({digest})");
+                    return Err(TrainerError::refused(problem).into());
+                }
+                Ok(model)
+            }
+        }
+    }
+}
+
+impl Method for SharedLora {
+    fn run(&self, round: &mut Round<'_>) -> Result<Local, LocalError> {
+        let base = self.base.model(self.adapters.whole(), round)?;
+        let received = round.received;
+        let evaluated = round.evaluate(&self.adapters.merge(&base, received)?)?;
+        let plan = round.job.plan.clone();
+        let update = round.train_adapters(&base, received, plan, 0, &self.adapters)?;
+        let own = round.own(&self.adapters.merge(&base, &update.parameters)?)?;
+        Ok(Local { update, personal: None, evaluated, own })
+    }
+}

@@ -1,0 +1,98 @@
+//! Quantiles over participants, read off the points of a distribution that a round's sum holds.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use federation::task::below;
+use store::entity::round::RoundMetric;
+use wire::inspect::DistributionView;
+
+/// The distributions of a round, by metric, and what is left of its metrics: everything else.
+pub(super) fn distributions(metrics: &[RoundMetric]) -> (BTreeMap<String, DistributionView>, Vec<&RoundMetric>) {
+    let mut points: BTreeMap<&str, BTreeMap<u8, &RoundMetric>> = BTreeMap::new();
+    for metric in metrics {
+        if let Some((of, Some(bound))) = below(&metric.name) {
+            points.entry(of).or_default().insert(bound, metric);
+        }
+    }
+    points.retain(|_, points| step(points).is_some());
+    let views = points.iter().filter_map(|(of, points)| Some(((*of).to_owned(), view(points, step(points)?))));
+    let views = views.collect();
+    let told: BTreeSet<&str> = points.values().flat_map(|points| points.values().map(|point| &*point.name)).collect();
+    let rest = metrics.iter().filter(|metric| !told.contains(&*metric.name)).collect();
+    (views, rest)
+}
+
+/// Hundredths between points, if they are all points of a distribution; else they are single ones that a task asked for.
+fn step(points: &BTreeMap<u8, &RoundMetric>) -> Option<u8> {
+    let step = *points.keys().next()?;
+    let is_whole =
+        step <= 50 && 100 % step == 0 && (1..100 / step).map(|point| point * step).eq(points.keys().copied());
+    is_whole.then_some(step)
+}
+
+fn view(points: &BTreeMap<u8, &RoundMetric>, step: u8) -> DistributionView {
+    // A hostile participant may count itself below one point and not below the next: the curve never falls.
+    let mut curve = vec![(0.0, 0.0)];
+    let mut highest = 0.0_f64;
+    for (bound, point) in points {
+        highest = highest.max(point.value.clamp(0.0, 1.0));
+        curve.push((f64::from(*bound) / 100.0, highest));
+    }
+    curve.push((1.0, 1.0));
+    let quantile = |part: f64| {
+        let segments = curve.windows(2).find(|pair| pair[1].1 >= part);
+        segments.map_or(1.0, |pair| {
+            let ((from, less), (to, more)) = (pair[0], pair[1]);
+            if more > less { from + (to - from) * (part - less) / (more - less) } else { to }
+        })
+    };
+    DistributionView {
+        participants: points.values().map(|point| point.count).max().unwrap_or_default(),
+        p10: quantile(0.10),
+        p25: quantile(0.25),
+        p50: quantile(0.50),
+        p75: quantile(0.75),
+        p90: quantile(0.90),
+        resolution: f64::from(step) / 100.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(name: &str, value: f64) -> RoundMetric {
+        RoundMetric { name: name.to_owned(), value, count: 20 }
+    }
+
+    #[test]
+    fn quantiles_are_read_off_the_points() {
+        // A tenth below 25 %, half below 50 %, three quarters below 75 %.
+        let metrics = [
+            point("accuracy", 0.5),
+            point("accuracy.below.25", 0.1),
+            point("accuracy.below.75", 0.75),
+            point("accuracy.below.50", 0.5),
+            point("loss.below.30", 0.4),
+        ];
+        let (views, rest) = distributions(&metrics);
+        let view = &views["accuracy"];
+        assert_eq!((views.len(), view.participants, view.resolution), (1, 20, 0.25));
+        let expected = [0.25, 0.25 + 0.25 * 0.15 / 0.4, 0.5, 0.75, 0.9];
+        for (got, expected) in [view.p10, view.p25, view.p50, view.p75, view.p90].into_iter().zip(expected) {
+            assert!((got - expected).abs() < 1e-12, "{got} is not {expected}");
+        }
+        // A point that is part of no whole stays a metric.
+        let names: Vec<_> = rest.iter().map(|metric| &*metric.name).collect();
+        assert_eq!(names, ["accuracy", "loss.below.30"]);
+    }
+
+    #[test]
+    fn points_that_nobody_honest_makes_give_quantiles_in_order() {
+        let metrics = [point("a.below.25", 0.9), point("a.below.50", -3.0), point("a.below.75", 7.0)];
+        let (views, _) = distributions(&metrics);
+        let view = &views["a"];
+        assert!(view.p10 <= view.p25 && view.p25 <= view.p50 && view.p50 <= view.p75 && view.p75 <= view.p90);
+        assert!((0.0..=1.0).contains(&view.p10) && (0.0..=1.0).contains(&view.p90));
+    }
+}

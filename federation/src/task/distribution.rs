@@ -1,0 +1,127 @@
+//! How a metric is distributed over participants, told by points that are means of zeros and ones: under secure aggregation
+//! nobody sees any single participant's value, and the sum tells nobody's place among the others.
+
+use super::TaskSpec;
+use super::check::Checks;
+use super::personalization::{BELOW, PERSONAL_PREFIX};
+
+/// `NAME.quantiles` is how the metric `NAME`, a part of one such as an accuracy, is distributed over participants;
+/// `NAME.quantiles.S` the same in steps of S hundredths. It travels as `NAME.below.S`, `NAME.below.2S`, …
+pub const QUANTILES: &str = ".quantiles";
+/// Hundredths from one point to the next where nothing is said.
+pub const STEP: u8 = 5;
+/// Most means that travel in one update, points included.
+const MAX_TRAVELLING: usize = 256;
+/// The metric whose distribution every round of a task with personalization reports: of the model as it came, and of the own one.
+const ACCURACY: &str = "accuracy";
+
+/// The metric that `name` is the distribution of, and the hundredths between points; nothing if it is another's name.
+fn distribution(name: &str) -> Option<(&str, Option<u8>)> {
+    let (metric, step) = name.rsplit_once(QUANTILES)?;
+    let step = match step {
+        "" => Some(STEP),
+        step => step.strip_prefix('.').and_then(|step| step.parse().ok()),
+    };
+    Some((metric, step.filter(|step| (1..=50).contains(step) && 100 % step == 0)))
+}
+
+impl TaskSpec {
+    /// The names of the means that participants report, in the order they travel: the task's metrics, with the points of
+    /// distributions in place of these. With personalization those of the accuracies come along.
+    #[must_use]
+    pub fn travelling_metrics(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        let mut points = Vec::new();
+        for name in &self.metrics {
+            match distribution(name) {
+                Some((metric, Some(step))) => points.extend(grid(metric, step)),
+                _ => names.push(name.clone()),
+            }
+        }
+        for metric in [ACCURACY.to_owned(), format!("{PERSONAL_PREFIX}{ACCURACY}")] {
+            if self.brings_distributions() && self.metrics.contains(&metric) && !self.is_distributed(&metric) {
+                points.extend(grid(&metric, STEP));
+            }
+        }
+        for point in points {
+            if !names.contains(&point) {
+                names.push(point);
+            }
+        }
+        names
+    }
+
+    fn brings_distributions(&self) -> bool {
+        let is_personal = self.personalization.is_some() || !self.model.personal.is_empty();
+        is_personal && !self.privacy.is_private() && self.analytics.is_none()
+    }
+
+    /// Whether the task itself says how.
+    fn is_distributed(&self, metric: &str) -> bool {
+        self.metrics.iter().any(|name| distribution(name).is_some_and(|(own, _)| own == metric))
+    }
+
+    pub(super) fn check_distributions(&self, checks: &mut Checks) {
+        for name in &self.metrics {
+            let Some((metric, step)) = distribution(name) else { continue };
+            checks.require_with(step.is_some() && !metric.is_empty(), "metrics", || {
+                format!(
+                    "{name:?} must be NAME{QUANTILES}, or end in the hundredths between two points, which must divide 100: \
+                     \"accuracy{QUANTILES}.2\""
+                )
+            });
+            checks.require_with(!self.privacy.is_private(), "metrics", || {
+                format!("must not name {name:?} with [privacy]: it would be a release that no epsilon counts")
+            });
+        }
+        let travelling = self.travelling_metrics().len();
+        checks.require_with(travelling <= MAX_TRAVELLING, "metrics", || {
+            format!("make {travelling} means travel with every update, at most {MAX_TRAVELLING} may: take larger steps")
+        });
+    }
+}
+
+/// Every point of a distribution but the ends, which say nothing.
+fn grid(metric: &str, step: u8) -> impl Iterator<Item = String> {
+    (1..100 / step).map(move |point| format!("{metric}{BELOW}{}", point * step))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::Personalization;
+
+    fn task(metrics: &[&str], personalization: Option<Personalization>) -> TaskSpec {
+        let mut task: TaskSpec = serde_json::from_str(r#"{"name":"t"}"#).unwrap();
+        task.metrics = metrics.iter().map(|&name| name.to_owned()).collect();
+        task.personalization = personalization;
+        task
+    }
+
+    #[test]
+    fn a_distribution_travels_as_its_points() {
+        let names = task(&["loss", "accuracy.quantiles.25", "accuracy.below.50"], None).travelling_metrics();
+        assert_eq!(names, ["loss", "accuracy.below.50", "accuracy.below.25", "accuracy.below.75"]);
+        assert_eq!(task(&["accuracy.quantiles"], None).travelling_metrics().len(), 19);
+        assert_eq!(task(&["accuracy.quantiles.1"], None).travelling_metrics().len(), 99);
+        assert_eq!(task(&["loss", "accuracy"], None).travelling_metrics(), ["loss", "accuracy"]);
+    }
+
+    #[test]
+    fn personalization_brings_both_accuracies_distributions_unless_the_task_says_how() {
+        let elastic = Some(Personalization::Elastic { alpha: 0.5 });
+        let both = ["accuracy", "personal_accuracy"];
+        assert_eq!(task(&both, elastic.clone()).travelling_metrics().len(), 2 + 2 * 19);
+        let finer = ["accuracy", "personal_accuracy", "personal_accuracy.quantiles.2"];
+        assert_eq!(task(&finer, elastic.clone()).travelling_metrics().len(), 2 + 19 + 49);
+        assert_eq!(task(&["personal_loss"], elastic).travelling_metrics(), ["personal_loss"]);
+    }
+
+    #[test]
+    fn steps_that_do_not_part_the_whole_are_none() {
+        for name in ["accuracy.quantiles.3", "accuracy.quantiles.0", "accuracy.quantiles.100", "accuracy.quantiles.x"] {
+            assert!(matches!(distribution(name), Some((_, None))), "{name}");
+        }
+        assert_eq!(distribution("accuracy"), None);
+    }
+}

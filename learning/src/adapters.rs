@@ -1,0 +1,266 @@
+//! Low-rank adapters (LoRA, Hu et al. 2021): beside a matrix W that is left as it is, two thin ones that are trained.
+//!
+//! A layer computes with W + (α / r) B A, where A is r × inputs and B outputs × r. B begins at zero, so that training begins
+//! with W. Only the two are trained, sent and summed or kept: here is which they are, how they begin, and their arithmetic.
+
+use std::sync::Arc;
+
+use crate::initialize::{InitError, Initializer, TensorInit, initialize};
+use crate::parameters::{Layout, LayoutError, Parameters, TensorSpec, WrongLayout};
+use crate::partition::{PatternError, Patterns};
+
+/// Adapters of a model with matrices in the order of its layout, for each A and then B.
+#[derive(Clone, Debug)]
+pub struct Adapters {
+    whole: Arc<Layout>,
+    own: Arc<Layout>,
+    layers: Vec<Layer>,
+    rank: usize,
+    /// α / r.
+    scale: f32,
+}
+
+/// Keeps the draw of adapters apart from that of the model with the same seed.
+const ADAPTERS: u64 = u64::from_le_bytes(*b"adapters");
+
+#[derive(Clone, Copy, Debug)]
+struct Layer {
+    /// Its matrix, in the whole model.
+    index: usize,
+    outputs: usize,
+    inputs: usize,
+}
+
+/// Why a model cannot have such adapters.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AdapterError {
+    /// The patterns name no layers, or everything.
+    #[error(transparent)]
+    Patterns(#[from] PatternError),
+    /// A pattern that names tensors, but none that an adapter can stand beside.
+    #[error("pattern {0:?} matches no linear layer: adapters stand beside matrices, tensors of two dimensions")]
+    NoMatrix(String),
+    /// Thin matrices that are not thin.
+    #[error(
+        "rank {rank} is above {most}, the shorter side of {tensor:?} of {outputs} by {inputs}; an adapter has at most that"
+    )]
+    Rank {
+        /// The rank asked for.
+        rank: u32,
+        /// The matrix.
+        tensor: String,
+        /// Its rows.
+        outputs: u64,
+        /// Its columns.
+        inputs: u64,
+        /// The smaller of the two.
+        most: u64,
+    },
+    /// A rank of nothing.
+    #[error("the rank must be at least 1")]
+    NoRank,
+    /// The adapters are no model.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+}
+
+impl Adapters {
+    /// Beside the matrices of `whole` whose names match; tensors of other shapes that match as well are left alone.
+    ///
+    /// # Errors
+    /// [`AdapterError`]: patterns that match no matrix, or that match every tensor, and ranks above a matrix's shorter side.
+    pub fn new(whole: &Arc<Layout>, patterns: &Patterns, rank: u32, alpha: f32) -> Result<Self, AdapterError> {
+        let matching = whole.partition(patterns)?;
+        let is_matrix = |tensor: &TensorSpec| tensor.shape.len() == 2;
+        for pattern in patterns.as_slice() {
+            let alone = Patterns::new(vec![pattern.clone()])?;
+            if !matching.personal().tensors().iter().any(|tensor| is_matrix(tensor) && alone.matches(&tensor.name)) {
+                return Err(AdapterError::NoMatrix(pattern.clone()));
+            }
+        }
+        let Some(thin) = std::num::NonZeroU32::new(rank) else { return Err(AdapterError::NoRank) };
+        let (mut layers, mut tensors) = (Vec::new(), Vec::new());
+        for (index, tensor) in whole.tensors().iter().enumerate() {
+            let [outputs, inputs] = tensor.shape[..] else { continue };
+            if !patterns.matches(&tensor.name) {
+                continue;
+            }
+            let most = outputs.min(inputs);
+            if u64::from(rank) > most {
+                return Err(AdapterError::Rank { rank, tensor: tensor.name.clone(), outputs, inputs, most });
+            }
+            let thin = u64::from(thin.get());
+            tensors.push(TensorSpec { name: format!("{}.lora_a", tensor.name), shape: vec![thin, inputs] });
+            tensors.push(TensorSpec { name: format!("{}.lora_b", tensor.name), shape: vec![outputs, thin] });
+            // A checked layout's dimensions are below 2^28.
+            let size = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+            layers.push(Layer { index, outputs: size(outputs), inputs: size(inputs) });
+        }
+        let own = Arc::new(Layout::new(tensors)?);
+        let scale = alpha / rank as f32;
+        Ok(Self { whole: Arc::clone(whole), own, layers, rank: rank as usize, scale })
+    }
+
+    /// Of the whole model.
+    #[must_use]
+    pub fn whole(&self) -> &Arc<Layout> {
+        &self.whole
+    }
+
+    /// Of the adapters alone: `NAME.lora_a` and `NAME.lora_b` for each matrix.
+    #[must_use]
+    pub fn layout(&self) -> &Arc<Layout> {
+        &self.own
+    }
+
+    /// How they begin: A within ±1/√inputs, as a linear layer does, and B at zero.
+    #[must_use]
+    pub fn inits(&self) -> Vec<TensorInit> {
+        let inits = self.own.tensors().iter().enumerate().map(|(index, spec)| {
+            let init = match index % 2 {
+                #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
+                0 => Initializer::Uniform { bound: (1.0 / spec.shape[1] as f64).sqrt() as f32 },
+                _ => Initializer::Zeros,
+            };
+            TensorInit { spec: spec.clone(), init }
+        });
+        inits.collect()
+    }
+
+    /// The first ones that a task's seed draws; other bits than those of the task's model.
+    ///
+    /// # Errors
+    /// None but for a layout that is none.
+    pub fn initial(&self, seed: u64) -> Result<Parameters, InitError> {
+        initialize(Arc::clone(&self.own), &self.inits(), seed ^ ADAPTERS)
+    }
+
+    /// W + (α / r) B A for every matrix with an adapter, and everything else as in `base`.
+    ///
+    /// # Errors
+    /// [`WrongLayout`] if either is another model\'s.
+    pub fn merge(&self, base: &Parameters, adapters: &Parameters) -> Result<Parameters, WrongLayout> {
+        self.check(adapters)?;
+        if **base.layout() != *self.whole {
+            return Err(WrongLayout);
+        }
+        let mut merged = base.clone();
+        for (at, layer) in self.layers.iter().enumerate() {
+            let (a, b) = (adapters.tensor(2 * at), adapters.tensor(2 * at + 1));
+            let weight = &mut merged.values_mut()[self.whole.range(layer.index)];
+            for (row, b) in weight.chunks_exact_mut(layer.inputs).zip(b.chunks_exact(self.rank)) {
+                for (a, factor) in a.chunks_exact(layer.inputs).zip(b) {
+                    let factor = self.scale * factor;
+                    row.iter_mut().zip(a).for_each(|(weight, a)| *weight += factor * a);
+                }
+            }
+        }
+        Ok(merged)
+    }
+
+    /// The gradient of the adapters, flat, from that of the merged model: (α / r) Bᵀ G for A and (α / r) G Aᵀ for B.
+    ///
+    /// # Errors
+    /// [`WrongLayout`] if either is another model\'s.
+    pub fn gradient(&self, merged: &[f32], adapters: &Parameters) -> Result<Vec<f32>, WrongLayout> {
+        self.check(adapters)?;
+        if merged.len() != self.whole.len() {
+            return Err(WrongLayout);
+        }
+        let mut gradient = vec![0.0; self.own.len()];
+        for (at, layer) in self.layers.iter().enumerate() {
+            let (a, b) = (adapters.tensor(2 * at), adapters.tensor(2 * at + 1));
+            let (of_a, of_b) = gradient[self.own.range(2 * at).start..].split_at_mut(a.len());
+            let of_b = &mut of_b[..layer.outputs * self.rank];
+            let rows = merged[self.whole.range(layer.index)].chunks_exact(layer.inputs);
+            for (row, (b, of_b)) in rows.zip(b.chunks_exact(self.rank).zip(of_b.chunks_exact_mut(self.rank))) {
+                for (k, (b, of_b)) in b.iter().zip(of_b).enumerate() {
+                    let span = k * layer.inputs..(k + 1) * layer.inputs;
+                    let factor = self.scale * b;
+                    of_a[span.clone()].iter_mut().zip(row).for_each(|(of_a, g)| *of_a += factor * g);
+                    *of_b = self.scale * row.iter().zip(&a[span]).map(|(g, a)| g * a).sum::<f32>();
+                }
+            }
+        }
+        Ok(gradient)
+    }
+
+    fn check(&self, adapters: &Parameters) -> Result<(), WrongLayout> {
+        if **adapters.layout() == *self.own { Ok(()) } else { Err(WrongLayout) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whole() -> Arc<Layout> {
+        let tensor = |name: &str, shape: &[u64]| TensorSpec { name: name.into(), shape: shape.to_vec() };
+        let tensors = vec![tensor("fc1.weight", &[2, 3]), tensor("fc1.bias", &[2]), tensor("fc2.weight", &[2, 2])];
+        Arc::new(Layout::new(tensors).unwrap())
+    }
+
+    fn adapters(patterns: &[&str], rank: u32, alpha: f32) -> Result<Adapters, AdapterError> {
+        let patterns = Patterns::new(patterns.iter().map(|&pattern| pattern.into()).collect())?;
+        Adapters::new(&whole(), &patterns, rank, alpha)
+    }
+
+    fn filled(layout: &Arc<Layout>, values: &[f32]) -> Parameters {
+        Parameters::new(Arc::clone(layout), values.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn they_stand_beside_the_matrices_that_are_named() {
+        let adapters = adapters(&["fc1.*"], 2, 4.0).unwrap();
+        let names: Vec<_> =
+            adapters.layout().tensors().iter().map(|tensor| (&*tensor.name, &tensor.shape[..])).collect();
+        assert_eq!(names, [("fc1.weight.lora_a", &[2, 3][..]), ("fc1.weight.lora_b", &[2, 2][..])]);
+        let inits = adapters.inits();
+        assert!(matches!(inits[0].init, Initializer::Uniform { bound } if (bound - 0.577_350_3).abs() < 1e-6));
+        assert_eq!(inits[1].init, Initializer::Zeros);
+    }
+
+    #[test]
+    fn merging_adds_the_scaled_product_and_nothing_at_first() {
+        // α / r = 2; A = [1 2 3], B = [10, 20]ᵀ.
+        let adapters = adapters(&["fc1.weight"], 1, 2.0).unwrap();
+        let base = filled(&whole(), &[1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 7.0, 7.0, 5.0, 5.0, 5.0, 5.0]);
+        let own = filled(adapters.layout(), &[1.0, 2.0, 3.0, 10.0, 20.0]);
+        let merged = adapters.merge(&base, &own).unwrap();
+        assert_eq!(merged.values(), [21.0, 41.0, 61.0, 41.0, 81.0, 121.0, 7.0, 7.0, 5.0, 5.0, 5.0, 5.0]);
+        let first = adapters.initial(3).unwrap();
+        assert_eq!(adapters.merge(&base, &first).unwrap(), base);
+        assert_eq!(adapters.merge(&own, &base), Err(WrongLayout));
+    }
+
+    #[test]
+    fn the_gradient_is_that_of_the_merged_model() {
+        // A linear loss Σ G ∘ W: its gradient with regard to any parameter is a difference quotient, exactly.
+        let adapters = adapters(&["fc1.weight", "fc2.*"], 2, 3.0).unwrap();
+        let count = u8::try_from(adapters.layout().len()).unwrap();
+        let own = filled(adapters.layout(), &(0..count).map(|i| f32::from(i % 5) - 2.0).collect::<Vec<_>>());
+        let g: Vec<f32> = (0..12_u8).map(|i| f32::from(i % 7) - 3.0).collect();
+        let zero = Parameters::zeros(whole());
+        let loss = |own: &Parameters| -> f32 {
+            adapters.merge(&zero, own).unwrap().values().iter().zip(&g).map(|(w, g)| w * g).sum()
+        };
+        let gradient = adapters.gradient(&g, &own).unwrap();
+        for (at, gradient) in gradient.iter().enumerate() {
+            let mut moved = own.clone();
+            moved.values_mut()[at] += 1.0;
+            assert!((loss(&moved) - loss(&own) - gradient).abs() < 1e-3, "parameter {at}");
+        }
+        assert_eq!(adapters.gradient(&g[1..], &own), Err(WrongLayout));
+    }
+
+    #[test]
+    fn patterns_and_ranks_that_cannot_be_are_refused() {
+        let refused = |patterns: &[&str], rank| adapters(patterns, rank, 1.0).unwrap_err().to_string();
+        assert!(refused(&["fc3.*"], 1).contains("matches no tensor"));
+        assert!(refused(&["fc2.*", "fc1.bias"], 1).contains("\"fc1.bias\" matches no linear layer"));
+        assert!(refused(&["*"], 1).contains("match every tensor"));
+        assert!(refused(&["fc1.*"], 3).contains("rank 3 is above 2, the shorter side of \"fc1.weight\" of 2 by 3"));
+        assert_eq!(adapters(&["fc1.*"], 0, 1.0).unwrap_err(), AdapterError::NoRank);
+    }
+}

@@ -1,5 +1,5 @@
 //! FedNova and SCAFFOLD on the wire and in the journal: what is sent, what is kept, and which of it counts after a round failed.
-#![expect(clippy::unwrap_used, clippy::cast_precision_loss, reason = "a test")]
+#![expect(clippy::unwrap_used, reason = "a test")]
 
 mod support;
 

@@ -11,7 +11,8 @@ use learning::parameters::first_not_finite;
 use learning::privacy::{NoiseSampler, PrivateEncodeError};
 use learning::quantize::EncodeError;
 use learning::{
-    Encoded, FairnessError, MetricValue, Parameters, QFfl, QuantizedUpdate, Residual, Update, UpdateCodec, Upload,
+    Controls, Encoded, FairnessError, FedNova, FedNovaError, MetricValue, Parameters, QFfl, QuantizedUpdate, Residual,
+    Scaffold, ScaffoldError, Update, UpdateCodec, Upload,
 };
 use rand_chacha::ChaCha20Rng;
 use ring::digest;
@@ -23,6 +24,7 @@ use secure_agg::modular::{InvalidModulus, Modulus};
 use secure_agg::packing;
 use secure_agg::rejection::Refusal;
 use wire::Digest;
+use zeroize::Zeroizing;
 
 use crate::privacy::PrivateRound;
 
@@ -50,12 +52,25 @@ pub enum Weight<'a> {
     Examples(u64),
     /// The loss of the received model on the participant's own data: the worse, the more (q-FFL).
     Loss(&'a QFfl, f64),
+    /// Examples again; what is sent is divided by how far its steps go, and says so (FedNova).
+    Steps(&'a FedNova, f64, u64),
+    /// One, of a vector whose second half changes the control variate by what such steps tell (SCAFFOLD).
+    Controlled(&'a Scaffold, f64, Controls<'a>),
 }
 
 impl From<u64> for Weight<'_> {
     fn from(examples: u64) -> Self {
         Self::Examples(examples)
     }
+}
+
+/// An update that was checked and weighed.
+#[derive(Debug)]
+pub struct Weighed {
+    /// As the codec takes it.
+    pub update: Update,
+    /// See [`MaskedInput::control`].
+    pub control: Option<Box<Zeroizing<Vec<f32>>>>,
 }
 
 /// What hides the words of an update.
@@ -76,6 +91,8 @@ pub struct MaskedInput {
     pub signed: Option<SignedInput>,
     /// What the codec left out: to be kept once the input is taken.
     pub residual: Option<Residual>,
+    /// The control variate that it makes: to be kept until it is known whether the input was counted.
+    pub control: Option<Box<Zeroizing<Vec<f32>>>>,
 }
 
 /// The session's part of a masked input.
@@ -113,6 +130,12 @@ pub enum PipelineError {
     /// The update cannot be weighed by loss.
     #[error(transparent)]
     Fairness(#[from] FairnessError),
+    /// Its steps cannot be told.
+    #[error(transparent)]
+    Steps(#[from] FedNovaError),
+    /// It makes no control variate.
+    #[error(transparent)]
+    Control(#[from] ScaffoldError),
     /// The difference cannot be encoded.
     #[error(transparent)]
     Encode(#[from] EncodeError),
@@ -139,7 +162,8 @@ pub enum PipelineError {
 /// The privacy order: **check, clip, weigh, quantize, add noise, mask, pack**.
 ///
 /// `received` and `trained` are the shared part of the model before and after training; `metrics` are in the task's order.
-/// A weight by loss depends on the clipped length, so such an update is clipped where it is weighed.
+/// A weight by loss depends on the clipped length, and a control variate keeps what is sent of it, so such updates are clipped where
+/// they are weighed.
 /// Masks were agreed from the system's randomness when the session began.
 ///
 /// # Errors
@@ -152,7 +176,8 @@ pub fn masked_input<'a>(
     encoder: Encoder<'_>,
     cover: Cover<'_>,
 ) -> Result<MaskedInput, PipelineError> {
-    masked_update(&update(received, trained, weight, metrics)?, encoder, cover)
+    let Weighed { update, control } = update(received, trained, weight, metrics)?;
+    Ok(MaskedInput { control, ..masked_update(&update, encoder, cover)? })
 }
 
 /// The first half of [`masked_input`], **check and weigh**: for a participant that keeps its update for a later round.
@@ -164,14 +189,22 @@ pub fn update<'a>(
     trained: &Parameters,
     weight: impl Into<Weight<'a>>,
     metrics: Vec<MetricValue>,
-) -> Result<Update, PipelineError> {
+) -> Result<Weighed, PipelineError> {
     check_finite(trained)?;
     let between =
         |examples| Update::between(received, trained, examples, metrics).map_err(|_| PipelineError::WrongLayout);
-    match weight.into() {
-        Weight::Examples(examples) => between(examples),
-        Weight::Loss(rule, loss) => Ok(rule.contribution(loss, between(1)?)?),
-    }
+    let mut control = None;
+    let update = match weight.into() {
+        Weight::Examples(examples) => between(examples)?,
+        Weight::Loss(rule, loss) => rule.contribution(loss, between(1)?)?,
+        Weight::Steps(rule, reach, examples) => rule.normalize(reach, between(examples)?)?,
+        Weight::Controlled(rule, reach, controls) => {
+            let (update, kept) = rule.contribution(reach, controls, between(1)?)?;
+            control = Some(Box::new(Zeroizing::new(kept)));
+            update
+        }
+    };
+    Ok(Weighed { update, control })
 }
 
 /// The second half: **clip, quantize, add noise, mask, pack**.
@@ -247,7 +280,7 @@ fn noised(update: &Update, round: &PrivateRound, secrets: &mut ChaCha20Rng) -> R
 impl MaskedInput {
     fn new(body: Vec<u8>, signed: Option<SignedInput>) -> Self {
         let body = Bytes::from(body);
-        Self { sha256: sha256(&body), body, signed, residual: None }
+        Self { sha256: sha256(&body), body, signed, residual: None, control: None }
     }
 }
 

@@ -22,8 +22,8 @@ pub trait Trainer: Send {
     /// [`TrainerError`]: the participant gives up its place in this round; nothing is sent.
     fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError>;
 
-    /// Trains like [`Self::train`] within constraints, as some methods of personalization need it. The SDK's own trainer does;
-    /// one that does not say how refuses tasks with such a method, and takes part in all others.
+    /// Trains like [`Self::train`] within constraints, as some methods of personalization and the solver SCAFFOLD need it. The SDK's own trainer
+    /// does; one that does not say how refuses such tasks, and takes part in all others.
     ///
     /// # Errors
     /// [`TrainerError`], as for [`Self::train`].
@@ -37,8 +37,8 @@ pub trait Trainer: Send {
             return self.train(model, job);
         }
         Err(TrainerError::refused(
-            "the task's personalization pulls training towards another model or keeps tensors as they are: implement \
-             `Trainer::train_within`, or take the SDK's own trainer",
+            "the task's personalization or solver pulls training towards another model, keeps tensors as they are or corrects \
+             gradients: implement `Trainer::train_within`, or take the SDK's own trainer",
         ))
     }
 

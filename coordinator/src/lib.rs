@@ -23,6 +23,7 @@ mod analysis;
 mod ledger;
 mod optimizer;
 mod session;
+mod solver;
 mod wiring;
 
 use federation::id::Digest;

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use federation::id::{Digest, RoundKey};
-use federation::task::{Compression, Initial, Personalization, SpecError, TaskSpec};
+use federation::task::{Compression, Initial, Personalization, Solver, SpecError, TaskSpec};
 use learning::analytics::{Analysis, SumCodec, SumInspector};
 use learning::privacy::{PrivateCodec, PrivateInspector, PrivateMean};
 use learning::{
@@ -21,6 +21,7 @@ use wire::participant::{CodecTerms, Encoding, GroupTerms, application_digest, ro
 use crate::analysis;
 use crate::private::{self, Private};
 use crate::robust::Robust;
+use crate::solver;
 
 /// A task's arithmetic.
 #[derive(Clone, Debug)]
@@ -29,6 +30,10 @@ pub struct TaskModel {
     pub whole: Arc<Layout>,
     /// The tensors that are sent, summed and published: all of them unless some stay at home.
     pub shared: Arc<Layout>,
+    /// The same, and beside them what a solver publishes and sums (SCAFFOLD's control variate).
+    pub published: Arc<Layout>,
+    /// What the mean goes through before the model is stepped by it.
+    pub solver: Option<Solver>,
     /// How updates are integers.
     pub codec: UpdateCodec,
     /// Of the words.
@@ -60,13 +65,19 @@ impl TaskModel {
         let analysis = analysis::derive(spec, &encoding(spec, None))?.map(Arc::new);
         let layouts = analysis.as_deref().map_or_else(|| Layouts::new(spec), Layouts::of_sums);
         let Layouts { whole, shared, partition, adapters } = layouts?;
+        let solver = spec.training.solver();
+        let published = solver::published(solver, &shared).map_err(|error| wrong("training.solver", error))?;
         let private = Private::new(spec, shared.len() as u64)?.map(Arc::new);
         let encoding = encoding(spec, private.as_deref());
         let metrics = spec.travelling_metrics();
         let codec = match (&analysis, &private) {
             (Some(analysis), _) => UpdateCodec::Sums(analysis.codec().clone()),
             (None, Some(private)) => UpdateCodec::Private { codec: private.codec, noised: private.shares.is_some() },
-            (None, None) => UpdateCodec::Plain(Arc::new(plain_codec(&encoding, &shared, metrics.len())?)),
+            (None, None) => {
+                let codec = plain_codec(&encoding, &published, metrics.len() + solver::lanes(solver))?;
+                solver::check(&spec.training, codec.params())?;
+                UpdateCodec::Plain(Arc::new(codec))
+            }
         };
         let modulus = Modulus::new(codec.modulus_bits()).map_err(|error| wrong("aggregation.modulus_bits", error))?;
         let optimizer = crate::optimizer::spec(spec.aggregation.optimizer);
@@ -77,6 +88,8 @@ impl TaskModel {
         Ok(Self {
             whole,
             shared,
+            published,
+            solver,
             codec,
             modulus,
             optimizer,
@@ -132,7 +145,13 @@ impl TaskModel {
     pub fn first_version(&self, spec: &TaskSpec) -> Result<Vec<u8>, Vec<SpecError>> {
         match &self.analysis {
             Some(analysis) => analysis.initial().to_bytes().map_err(|error| wrong("analytics", error)),
-            None => checkpoint::write(&self.initial(spec)?).map_err(|error| wrong("model.tensors.init", error)),
+            None => {
+                let mut values = self.initial(spec)?.values().to_vec();
+                values.resize(self.published.len(), 0.0);
+                let first = Parameters::new(Arc::clone(&self.published), values);
+                let first = first.map_err(|error| wrong("training.solver", error))?;
+                checkpoint::write(&first).map_err(|error| wrong("model.tensors.init", error))
+            }
         }
     }
 
@@ -180,6 +199,7 @@ fn encoding(spec: &TaskSpec, private: Option<&Private>) -> Encoding {
         personalization: spec.personalization.clone(),
         staleness: spec.ahead().map(|ahead| ahead.staleness),
         groups: spec.group_size().map(|size| GroupTerms { size }),
+        solver: spec.training.solver(),
     }
 }
 

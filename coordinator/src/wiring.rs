@@ -25,6 +25,7 @@ use crate::observe;
 use crate::random::Random;
 use crate::seal::{SealError, Sealer};
 use crate::session::Sessions;
+use crate::solver::Mus;
 use crate::work::{Engine, Environment, WorkConfig};
 
 /// What a coordinator takes from the world around it.
@@ -131,6 +132,7 @@ impl Coordinator {
             desk: Desk::start(&store, config.http.check_ins_per_second, stopped.clone(), &tasks),
             bell: Bell::start(&store, stopped.clone(), &tasks),
             sessions: Sessions::default(),
+            mus: Mus::default(),
             sealer: Arc::clone(&sealer),
             inbox: Inbox::start(store.clone(), Arc::clone(&parts.clock), stopped.clone(), &tasks),
             uploads: Uploads::default(),

@@ -29,5 +29,7 @@ mod release_sum;
 mod robust;
 #[path = "work/select.rs"]
 mod select;
+#[path = "work/solver.rs"]
+mod solver;
 #[path = "work/sum_chunk.rs"]
 mod sum_chunk;

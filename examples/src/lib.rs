@@ -3,6 +3,8 @@
 //! A real coordinator is `tributary serve`; a real operator uses `tributary task create` and its siblings. Here both are a
 //! few lines, so that each example is one file that runs by itself.
 
+pub mod heterogeneity;
+
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};

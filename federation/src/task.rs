@@ -15,6 +15,7 @@ mod personalization;
 mod privacy;
 mod robust;
 mod schedule;
+mod solver;
 
 use std::fmt;
 use std::str::FromStr;
@@ -38,6 +39,7 @@ pub use personalization::{AdapterHome, BELOW, PERSONAL_PREFIX, Personalization, 
 pub use privacy::{Clip, OnBudgetEnd, PrivacyAccounting, PrivacyMechanism, PrivacySpec, PrivacyView, Sampling};
 pub use robust::{MAX_ROBUST_COHORT, RobustRule, RobustSpec};
 pub use schedule::{Ahead, MAX_STALENESS, Mode, Opening, ScheduleSpec, Staleness};
+pub use solver::{AdaptiveMu, Solver};
 
 /// Largest cohort a round may have.
 pub const MAX_COHORT: u32 = 65_536;
@@ -171,6 +173,12 @@ pub struct TrainingPlan {
     /// Weighs updates by loss. Default: by examples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fairness: Option<Fairness>,
+    /// What keeps participants together that take unequal steps on unlike data. Default: nothing, FedAvg.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub solver: Option<Solver>,
+    /// Adapts `proximal_mu` from round to round. Participants are told the μ of the round.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adaptive_mu: Option<AdaptiveMu>,
     /// Mini-batches whose gradients are averaged into one step, 1 to 1024.
     #[serde(skip_serializing_if = "is_one")]
     pub accumulate: u32,
@@ -207,6 +215,8 @@ impl Default for TrainingPlan {
             weight_decay: 0.0,
             proximal_mu: 0.0,
             fairness: None,
+            solver: None,
+            adaptive_mu: None,
             accumulate: 1,
             gradient_clip: None,
             schedule: None,

@@ -3,9 +3,9 @@
 use federation::cohort::{Cohort, Criterion, Oort, PowerOfChoice, Quotas, Stratified};
 use federation::round::{PhaseLimits, RoundLimits, SecureLimits};
 use federation::task::{
-    Better, Budget, Compression, Deployment, Draw, Fairness, GateSpec, Initial, MAX_COHORT, MAX_DEADLINE_MS, Over,
-    Personalization, PrivacyMechanism, RobustRule, RobustSpec, Schedule, SecureAggregationSpec, ServerOptimizer,
-    SpecError, Strategy, TaskSpec, TaskStatus, Warmup, is_name,
+    AdaptiveMu, Better, Budget, Compression, Deployment, Draw, Fairness, GateSpec, Initial, MAX_COHORT,
+    MAX_DEADLINE_MS, Over, Personalization, PrivacyMechanism, RobustRule, RobustSpec, Schedule, SecureAggregationSpec,
+    ServerOptimizer, Solver, SpecError, Strategy, TaskSpec, TaskStatus, Warmup, is_name,
 };
 
 const DEPLOYMENT: Deployment = Deployment { poll_interval_ms: 1_000 };
@@ -225,6 +225,92 @@ fn local_training_is_checked() {
     refuses(&["training.budget.steps"], |t| t.training.budget = Some(Budget { steps: Some(0), time_ms: None }));
     refuses(&["training.budget.time_ms"], |t| {
         t.training.budget = Some(Budget { steps: None, time_ms: Some(t.rounds.collect_deadline_ms) });
+    });
+}
+
+#[test]
+fn solvers_are_checked() {
+    let nova = |t: &mut TaskSpec| t.training.solver = Some(Solver::FedNova { steps: Some(10) });
+    let scaffold = |t: &mut TaskSpec| {
+        t.training.solver = Some(Solver::Scaffold { population: 30, steps: Some(10) });
+        t.aggregation.max_weight = 1;
+    };
+    for good in [nova, scaffold] {
+        let mut task = parse(SMALL);
+        good(&mut task);
+        assert_eq!(task.check(&DEPLOYMENT), Ok(()));
+        assert_eq!(task.training.solver(), task.training.solver);
+    }
+    let field = &["training.solver"];
+    // Epochs are not steps; what the plan says is.
+    refuses(field, |t| t.training.solver = Some(Solver::FedNova { steps: None }));
+    let mut task = parse(SMALL);
+    (task.training.solver, task.training.steps) = (Some(Solver::FedNova { steps: None }), Some(7));
+    assert_eq!(task.check(&DEPLOYMENT), Ok(()));
+    assert_eq!(task.training.solver(), Some(Solver::FedNova { steps: Some(7) }));
+    refuses(&["training.solver.population"], |t| {
+        scaffold(t);
+        t.training.solver = Some(Solver::Scaffold { population: 9, steps: Some(10) });
+    });
+    refuses(&["aggregation.max_weight"], |t| {
+        scaffold(t);
+        t.aggregation.max_weight = 100;
+    });
+    let proximal = |t: &mut TaskSpec| t.training.proximal_mu = 0.1;
+    let codec = |t: &mut TaskSpec| t.compression = Some(Compression::RandomK { k: 1, bits: 12, error_feedback: false });
+    let gate = |t: &mut TaskSpec| {
+        t.aggregation.gate = Some(GateSpec { metric: "loss".into(), max_fall: 0.1, better: Better::Lower });
+    };
+    let personal = |t: &mut TaskSpec| t.model.personal = vec!["w".into()];
+    for conflict in [proximal, codec, gate, personal] {
+        refuses(field, |t| {
+            scaffold(t);
+            conflict(t);
+        });
+    }
+    refuses(&["metrics"], |t| {
+        nova(t);
+        t.metrics = (0..16).map(|index| format!("m{index}")).collect();
+    });
+    for solver in [nova, scaffold] {
+        let robust = |t: &mut TaskSpec| {
+            t.secure_aggregation.enabled = false;
+            let rule = RobustRule::Median;
+            t.aggregation.robust = Some(RobustSpec { rule, attackers: 0.1, norm_factor: None, group_size: None });
+        };
+        refuses(field, |t| {
+            solver(t);
+            robust(t);
+        });
+        refuses(field, |t| {
+            solver(t);
+            t.aggregation.clip_norm = Some(1.0);
+            t.training.fairness = Some(Fairness { q: 1.0, loss_cap: 2.0, lipschitz: None });
+        });
+    }
+    let problem = |t: &mut TaskSpec| {
+        nova(t);
+        t.privacy.mechanism = PrivacyMechanism::CentralGaussian;
+    };
+    assert!(problems(problem).iter().any(|error| error.field == "training.solver"));
+}
+
+#[test]
+fn an_adaptive_mu_is_checked() {
+    let adaptive = |t: &mut TaskSpec| t.training.adaptive_mu = Some(AdaptiveMu::default());
+    let mut task = parse(SMALL);
+    adaptive(&mut task);
+    assert_eq!(task.check(&DEPLOYMENT), Ok(()));
+    refuses(&["training.adaptive_mu.step", "training.adaptive_mu.patience"], |t| {
+        t.training.adaptive_mu = Some(AdaptiveMu { step: 0.0, patience: 0, ..AdaptiveMu::default() });
+    });
+    refuses(&["metrics"], |t| {
+        adaptive(t);
+        t.metrics = vec!["accuracy".into()];
+    });
+    refuses(&["training.adaptive_mu"], |t| {
+        adaptive(t);
+        t.training.solver = Some(Solver::FedNova { steps: Some(10) });
     });
 }
 

@@ -8,7 +8,8 @@ use client_sdk::Dataset;
 use client_sdk::models::Architecture;
 use client_sdk::train::{self, Device as Processor, Evaluation};
 use federation::time::Timestamp;
-use learning::{Layout, checkpoint};
+use learning::Layout;
+use learning::contribution::scaffold;
 use wire::inspect::{RoundView, TaskView};
 use wire::task::{TaskStatus, TrainingPlan};
 use wire::{RoundState, TaskId, route};
@@ -259,7 +260,7 @@ impl Rounds {
         let (architecture, layout, test) =
             (self.architecture.clone(), Arc::clone(&self.layout), Arc::clone(&self.test));
         let job = pool.start(move || {
-            let parameters = checkpoint::read(&file, &layout).map_err(|error| error.to_string())?;
+            let parameters = scaffold::read_model(&file, &layout).map_err(|error| error.to_string())?;
             train::evaluate(&architecture, &parameters, test.examples(), &Processor::Cpu)
                 .map_err(|error| error.to_string())
         });

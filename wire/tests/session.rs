@@ -13,7 +13,7 @@ use secure_agg::IdentityVerifier as _;
 use secure_agg::params::SessionConfig;
 use wire::certificate::{Authority, PARTICIPANT_URN, chain_der, holder};
 use wire::participant::{CodecTerms, Encoding, GroupTerms, SessionTerms, application_digest};
-use wire::task::{Personalization, Staleness};
+use wire::task::{Personalization, Solver, Staleness};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 const ALICE: ParticipantId = ParticipantId(uuid::Uuid::from_u128(7));
@@ -126,6 +126,7 @@ fn encoding() -> Encoding {
         personalization: None,
         staleness: None,
         groups: None,
+        solver: None,
     }
 }
 
@@ -139,6 +140,10 @@ fn analysis(text: &str) -> Option<Analytics> {
 
 fn personal(method: Personalization) -> Encoding {
     Encoding { personalization: Some(method), ..encoding() }
+}
+
+fn solved(solver: Solver) -> Encoding {
+    Encoding { solver: Some(solver), ..encoding() }
 }
 
 #[test]
@@ -161,6 +166,10 @@ fn the_digest_covers_everything_that_gives_words_a_meaning() {
         application_digest(&Encoding { compression: top_k(7, 1), ..encoding() }, &metrics, None),
         application_digest(&Encoding { compression: top_k(7, 2), ..encoding() }, &metrics, None),
         application_digest(&Encoding { compression: top_k(8, 1), ..encoding() }, &metrics, None),
+        application_digest(&solved(Solver::FedNova { steps: Some(7) }), &metrics, None),
+        application_digest(&solved(Solver::FedNova { steps: Some(8) }), &metrics, None),
+        application_digest(&solved(Solver::Scaffold { population: 7, steps: Some(7) }), &metrics, None),
+        application_digest(&solved(Solver::Scaffold { population: 8, steps: Some(7) }), &metrics, None),
         application_digest(&personal(Personalization::FedPer {}), &metrics, None),
         application_digest(&personal(Personalization::Ditto { lambda: 0.5, epochs: None }), &metrics, None),
         application_digest(&personal(Personalization::Ditto { lambda: 0.5, epochs: Some(1) }), &metrics, None),

@@ -34,6 +34,7 @@ pub mod machine;
 mod persist;
 mod recall;
 mod renew;
+mod rule;
 mod session;
 mod share;
 pub mod snapshot;

@@ -1,20 +1,22 @@
-//! Brings back what stayed at home: personal tensors, and what the codec left out, if the task has any.
+//! Brings back what stayed at home: personal tensors, what the codec left out, and the control variate, if the task has any.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use learning::Residual;
 use secure_agg::client::Masking;
+use wire::participant::AbandonReason;
 use zeroize::Zeroizing;
 
 use super::ahead;
 use super::base::Base;
 use super::core::Core;
+use super::event::Event;
 use super::machine::{Action, State};
 use super::session::Session;
-use super::snapshot;
+use super::snapshot::{self, Control};
 use super::train::Train;
-use super::work::{Draws, Masks, NoiseSeed, Plan, Work};
+use super::work::{Draws, Kept, Masks, NoiseSeed, Plan, Work};
 use crate::journal::JournalError;
 use crate::personalize::PersonalTensors;
 use crate::seed::RoundSeeds;
@@ -36,6 +38,8 @@ enum Step {
     Residual(Option<PersonalTensors>),
     /// Has that, if there is any, and waits for the update that was trained ahead.
     Update(Option<Residual>),
+    /// Has neither, and waits for the control variate.
+    Control,
 }
 
 impl Recall {
@@ -62,6 +66,7 @@ impl Recall {
             Step::Personal => snapshot::personal(self.plan.place.task),
             Step::Residual(_) => snapshot::residual(self.plan.place.task),
             Step::Update(_) => snapshot::UPDATE.to_owned(),
+            Step::Control => snapshot::control(self.plan.place.task),
         }
     }
 
@@ -85,7 +90,16 @@ impl Recall {
             Step::Update(residual) => match ahead::recall(&self.plan, record) {
                 Ok(update) => {
                     let received = Base::Update(Box::new(update));
-                    Self { received, step: Step::Residual(None), ..self }.train(core, residual)
+                    Self { received, step: Step::Residual(None), ..self }.train(core, residual, None)
+                }
+                Err(error) => State::Finished(Err(error.into())),
+            },
+            Step::Control => match self.plan.control(record) {
+                Ok(Ok(control)) => self.train(core, None, control),
+                Ok(Err(reason)) => {
+                    let place = self.plan.place;
+                    core.events.push(Event::Refused { place, reason });
+                    core.give_up(place, AbandonReason::Refused, None)
                 }
                 Err(error) => State::Finished(Err(error.into())),
             },
@@ -94,6 +108,10 @@ impl Recall {
 
     /// The personal tensors are there.
     fn recalled(self, core: &mut Core, personal: Option<PersonalTensors>) -> State {
+        // Control variates go with neither of the others.
+        if self.plan.keeps_control() {
+            return State::Recall(Self { step: Step::Control, ..self });
+        }
         let state = Self { step: Step::Residual(personal), ..self };
         if state.plan.keeps_residual() { State::Recall(state) } else { state.remembered(core, None) }
     }
@@ -101,15 +119,15 @@ impl Recall {
     /// So is what the codec left out.
     fn remembered(self, core: &mut Core, residual: Option<Residual>) -> State {
         if self.plan.wanted().is_none() {
-            return self.train(core, residual);
+            return self.train(core, residual, None);
         }
         State::Recall(Self { step: Step::Update(residual), ..self })
     }
 
-    fn train(self, core: &mut Core, residual: Option<Residual>) -> State {
+    fn train(self, core: &mut Core, residual: Option<Residual>, control: Option<Control>) -> State {
         let personal = match self.step {
             Step::Residual(personal) => personal,
-            Step::Personal | Step::Update(_) => None,
+            Step::Personal | Step::Update(_) | Step::Control => None,
         };
         let name = core.identity.as_ref().map_or("", |identity| &identity.certified.name);
         let seeds = match core.settings.seed {
@@ -121,7 +139,13 @@ impl Recall {
             Some((session, masking)) => (Some(session), Some(Masks::new(masking, Arc::clone(&core.key)))),
             None => (None, None),
         };
-        let work = Arc::new(Work::new(Arc::clone(&self.plan), self.received, (personal, residual), draws, masks));
+        let work = Arc::new(Work::new(
+            Arc::clone(&self.plan),
+            self.received,
+            Kept { personal, residual, control },
+            draws,
+            masks,
+        ));
         State::Train(Train { plan: self.plan, deadline: self.deadline, work, session })
     }
 }

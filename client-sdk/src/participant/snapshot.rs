@@ -7,7 +7,7 @@
 //! A record carries the lowest version that can be understood: an SDK that is older says so instead of taking it for damaged.
 //! Version 1 has identities, updates without masks and rounds that are done; version 2 has sessions of secure aggregation;
 //! version 3 has ledgers of privacy; version 4 has updates whose codec left something out; version 5 has devices' own models;
-//! version 6 has updates that were trained ahead of rounds.
+//! version 6 has updates that were trained ahead of rounds; version 7 has control variates.
 
 use std::sync::Arc;
 
@@ -20,12 +20,14 @@ use crate::journal::JournalError;
 use crate::pipeline::sha256;
 
 mod at_home;
+mod control;
 mod held;
 mod own;
 mod privacy;
 mod round;
 
 pub(super) use at_home::AtHome;
+pub(super) use control::{Control, ControlRecord};
 pub(super) use held::{Held, HeldRecord, encode_nothing_held};
 pub(crate) use own::{OwnRecord, encode_own};
 pub(super) use privacy::{encode_account, restore};
@@ -44,7 +46,7 @@ pub const PRIVACY: &str = "privacy";
 
 const MAGIC: &[u8; 16] = b"tributary record";
 /// The newest version that is read and written.
-const VERSION: u16 = 6;
+const VERSION: u16 = 7;
 /// Records without sessions.
 const PLAIN: u16 = 1;
 /// Records with a session.
@@ -57,6 +59,8 @@ const RESIDUAL: u16 = 4;
 const OWN: u16 = 5;
 /// Updates that wait to be aggregated.
 const HELD: u16 = 6;
+/// Control variates.
+const CONTROL: u16 = 7;
 const MAX_HEADER_BYTES: usize = 1 << 20;
 
 /// Name of the record of a task's personal tensors.
@@ -69,6 +73,12 @@ pub fn personal(task: TaskId) -> String {
 #[must_use]
 pub fn own(task: TaskId) -> String {
     format!("own-{task}")
+}
+
+/// Name of the record of a task's control variate on this device.
+#[must_use]
+pub fn control(task: TaskId) -> String {
+    format!("control-{task}")
 }
 
 /// Name of the record of what a task's codec left out of the updates that were sent.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use learning::MetricValue;
-use wire::participant::{AbandonReason, Assignment, LossReport};
+use wire::participant::{AbandonReason, Assignment, Counted, LossReport};
 use wire::task::TRAINING_LOSS;
 use wire::{CoarseLoss, TaskId};
 use zeroize::Zeroizing;
@@ -13,15 +13,16 @@ use zeroize::Zeroizing;
 use super::ahead;
 use super::core::{Core, Uncharged, persist};
 use super::event::Event;
-use super::machine::{Action, State};
+use super::machine::{Action, Record, State};
 use super::session::Session;
-use super::snapshot::{self, AtHome, Pending};
+use super::snapshot::{self, AtHome, ControlRecord, Pending};
 use super::upload::Sending;
 use super::work::{Contribution, Made, Plan, Work, WorkError};
 use crate::journal::JournalError;
 use crate::personalize::PersonalTensors;
 use crate::pipeline::{MaskedInput, PipelineError};
 use crate::trainer::TrainerError;
+use crate::transport::Place;
 
 /// The trainer is at work.
 pub(super) struct Train {
@@ -74,6 +75,10 @@ impl Train {
             core.events.push(Event::Evaluated { place, metrics: evaluated });
             core.events.push(Event::Trained { place, metrics: trained, examples });
         }
+        let kept = match self.control(&input) {
+            Ok(kept) => kept,
+            Err(error) => return State::Finished(Err(error.into())),
+        };
         // An update that was trained ahead is forgotten before an input made of it can be sent.
         let (let_go, at_home) = match self.plan.wanted().map(|_| core.ahead.let_go()).transpose() {
             Ok(Some(let_go)) => let_go,
@@ -82,7 +87,7 @@ impl Train {
         };
         let (pending, signed) = self.pending(&input, at_home);
         let records = core.pending_record(&pending);
-        let records = records.map(|records| charged.into_iter().chain(let_go).chain(records).collect());
+        let records = records.map(|records| charged.into_iter().chain(let_go).chain(kept).chain(records).collect());
         persist(records, State::Upload(Sending::new(pending, signed)))
     }
 
@@ -99,6 +104,14 @@ impl Train {
         Ok(AtHome { personal, own, residual: None })
     }
 
+    /// The record of the control variate: as it counted, and as it will if this update does. Before the update is sent.
+    fn control(&self, input: &MaskedInput) -> Result<Option<Record>, JournalError> {
+        let Some(values) = &input.control else { return Ok(None) };
+        let Place { task, round, attempt } = self.plan.place;
+        let bytes = ControlRecord::encode(self.work.control(), Counted { round, attempt }, values)?;
+        Ok(Some(Record { name: snapshot::control(task), bytes }))
+    }
+
     /// The record of the device's own model.
     fn own(&self, own: &PersonalTensors) -> Result<Zeroizing<Vec<u8>>, JournalError> {
         let Assignment { round, task, model, .. } = &*self.plan.assignment;
@@ -109,7 +122,7 @@ impl Train {
     /// What is kept, and what is sent beside the body.
     fn pending(self, input: &MaskedInput, at_home: AtHome) -> (Pending, Option<Bytes>) {
         let place = self.plan.place;
-        let MaskedInput { body, sha256, signed, residual } = input;
+        let MaskedInput { body, sha256, signed, residual, .. } = input;
         let at_home = AtHome { residual: residual.as_ref().map(|residual| residual.to_record()), ..at_home };
         let (session, message) = match (self.session, signed) {
             (Some(session), Some(signed)) => (Some(session.advance(&signed.snapshot)), Some(signed.message.clone())),

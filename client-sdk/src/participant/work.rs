@@ -11,8 +11,8 @@ use learning::compress::BadResidual;
 use learning::contribution::staleness::discount;
 use learning::parameters::LayoutError;
 use learning::{
-    AnalyticsError, CheckpointError, CodecError, CodecSpec, Fairness, FairnessError, FixedClip, InitError, Layout,
-    MetricValue, Parameters, QFfl, QuantizationParams, Residual, TensorSpec, Update, checkpoint,
+    AnalyticsError, CheckpointError, CodecError, CodecSpec, FairnessError, FixedClip, InitError, Layout, MetricValue,
+    Parameters, QuantizationParams, Residual, TensorSpec, Update, checkpoint,
 };
 use rand::{CryptoRng, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
@@ -22,10 +22,12 @@ use wire::task::{Compression, below};
 use zeroize::Zeroizing;
 
 use super::base::{self, Base, BaseError};
-use super::snapshot::Held;
+use super::rule::Rule;
+use super::snapshot::{Control, ControlRecord, Held};
 use crate::identity::{IdentityError, SigningKey};
+use crate::journal::JournalError;
 use crate::personalize::{Local, LocalError, MethodError, PersonalTensors, Personalizer, Round};
-use crate::pipeline::{self, Cover, Encoder, MaskedInput, PipelineError, Weight};
+use crate::pipeline::{self, Cover, Encoder, MaskedInput, PipelineError, Weighed};
 use crate::privacy::{PrivateRound, TermsError};
 use crate::seed::RoundSeeds;
 use crate::trainer::{Cancel, Trained, Trainer, TrainerError, TrainingJob};
@@ -75,8 +77,13 @@ pub enum PlanError {
     /// Updates cannot be weighed by loss.
     #[error("updates cannot be weighed by loss: {0}")]
     Fairness(#[from] FairnessError),
-    /// Weights by loss would tell more than the terms of privacy allow.
-    #[error("updates are to be weighed by loss, which does not go with terms of privacy")]
+    /// It cannot be solved as the task says.
+    #[error("the task's solver cannot be followed: {0}")]
+    Solver(String),
+    /// Weights by loss or steps, and control variates, would tell more than the terms of privacy allow.
+    #[error(
+        "updates are to be weighed by loss or steps, or to change a control variate, which does not go with terms of privacy"
+    )]
     FairAndPrivate,
     /// The analysis cannot be, or comes with what no analysis has.
     #[error("the analysis cannot be computed: {0}")]
@@ -95,8 +102,9 @@ pub(super) struct Plan {
     /// None if every tensor is shared and nobody has a model of its own.
     personalizer: Option<Personalizer>,
     codec: UpdateCodec,
-    /// How loss weighs; none where examples do.
-    fairness: Option<QFfl>,
+    /// Of what is fetched and sent.
+    sent: Arc<Layout>,
+    rule: Rule,
     /// The update is for a later round to take.
     is_ahead: bool,
     /// The update that was trained ahead of this round, and what it counts for.
@@ -111,37 +119,38 @@ enum UpdateCodec {
 }
 
 impl UpdateCodec {
-    fn new(assignment: &Assignment, shared: &Layout) -> Result<Self, PlanError> {
+    fn new(assignment: &Assignment, sent: &Layout) -> Result<Self, PlanError> {
         if let Some(terms) = &assignment.privacy {
-            return Ok(Self::Private(Box::new(PrivateRound::new(assignment, terms, shared.len())?)));
+            return Ok(Self::Private(Box::new(PrivateRound::new(assignment, terms, sent.len())?)));
         }
         let encoding = &assignment.encoding;
         let spec = encoding.compression.as_ref().map(|terms| codec_spec(&terms.codec));
         let params = QuantizationParams {
-            parameters: shared.len(),
+            parameters: sent.len(),
             modulus_bits: encoding.modulus_bits,
             clip_range: encoding.clip_range,
             clip_norm: encoding.clip_norm,
             max_weight: encoding.max_weight,
             max_cohort: encoding.max_cohort,
-            metrics: assignment.metrics.len(),
+            metrics: assignment.metrics.len() + Rule::lanes(assignment),
         };
-        let codec = learning::UpdateCodec::new(spec.as_ref(), shared, params)?;
+        let codec = learning::UpdateCodec::new(spec.as_ref(), sent, params)?;
         if assignment.secure_aggregation.is_some() && !codec.is_summable() {
             return Err(PlanError::NotSummable);
         }
         Ok(Self::Plain(Box::new(codec)))
     }
 
-    fn fairness(&self, assignment: &Assignment) -> Result<Option<QFfl>, PlanError> {
-        let plan = &assignment.training;
-        let Some(fair) = &plan.fairness else { return Ok(None) };
-        if let Self::Sums(_) = self {
-            return Err(PlanError::Analytics("updates are to be weighed by loss, and it has none".to_owned()));
+    fn rule(&self, assignment: &Assignment) -> Result<Rule, PlanError> {
+        let asks = assignment.training.fairness.is_some() || assignment.encoding.solver.is_some();
+        match self {
+            Self::Plain(codec) => Rule::new(assignment, codec.params()),
+            Self::Sums(_) | Self::Private(_) if !asks => Ok(Rule::Examples),
+            Self::Sums(_) => {
+                Err(PlanError::Analytics("updates are to be weighed by loss or steps, and it has none".to_owned()))
+            }
+            Self::Private(_) => Err(PlanError::FairAndPrivate),
         }
-        let Self::Plain(codec) = self else { return Err(PlanError::FairAndPrivate) };
-        let fairness = Fairness { q: fair.q, lipschitz: fair.lipschitz(plan.learning_rate), loss_cap: fair.loss_cap };
-        Ok(Some(QFfl::new(fairness, codec.params())?))
     }
 
     /// Whether a session has room for its words, and where there is noise neither less nor more.
@@ -181,21 +190,22 @@ impl Plan {
         if assignment.cohort > encoding.max_cohort {
             return Err(PlanError::Cohort { cohort: assignment.cohort, room: encoding.max_cohort });
         }
+        let sent = Rule::sent(&assignment, shared)?;
         let codec = match &analysis {
             Some(analysis) => UpdateCodec::Sums(Arc::clone(analysis)),
-            None => UpdateCodec::new(&assignment, shared)?,
+            None => UpdateCodec::new(&assignment, &sent)?,
         };
-        let fairness = codec.fairness(&assignment)?;
+        let rule = codec.rule(&assignment)?;
         if let Some(terms) = &assignment.secure_aggregation {
             check_terms(&assignment, terms, &codec)?;
         }
-        let most = 8 + checkpoint::MAX_HEADER_BYTES + 4 * shared.len() as u64;
+        let most = 8 + checkpoint::MAX_HEADER_BYTES + 4 * sent.len() as u64;
         if analysis.is_none() && assignment.base.bytes > most {
             return Err(PlanError::ModelBytes { claimed: assignment.base.bytes, most });
         }
         let place = Place { task: assignment.task, round: assignment.round, attempt: assignment.attempt };
         let wanted = wanted(&assignment)?;
-        Ok(Self { place, assignment, whole, personalizer, codec, fairness, is_ahead: false, wanted })
+        Ok(Self { place, assignment, whole, personalizer, codec, sent, rule, is_ahead: false, wanted })
     }
 
     /// The same for a training whose update is kept for a later round.
@@ -221,8 +231,7 @@ impl Plan {
         if let UpdateCodec::Sums(analysis) = &self.codec {
             return Ok(Base::State(Box::new(analysis.read(file)?)));
         }
-        let shared = self.personalizer.as_ref().map_or(&self.whole, Personalizer::shared);
-        Ok(Base::Model(checkpoint::read(file, shared)?))
+        Ok(Base::Model(checkpoint::read(file, &self.sent)?))
     }
 
     /// What privacy asks of the round, if the task has a mechanism.
@@ -250,6 +259,17 @@ impl Plan {
     /// Whether the codec brings along what it left out before.
     pub(super) fn keeps_residual(&self) -> bool {
         !self.is_ahead && matches!(&self.codec, UpdateCodec::Plain(codec) if codec.keeps_residual())
+    }
+
+    /// Whether a control variate is kept.
+    pub(super) fn keeps_control(&self) -> bool {
+        self.rule.keeps_control()
+    }
+
+    /// The control variate that counts, from its record; nothing before the first that did.
+    pub(super) fn control(&self, record: Option<&[u8]>) -> Result<Result<Option<Control>, String>, JournalError> {
+        let record = record.map(|record| ControlRecord::decode(record, self.whole.len())).transpose()?;
+        Ok(ControlRecord::settle(record, self.assignment.counted))
     }
 
     /// What the codec left out of earlier updates.
@@ -343,6 +363,11 @@ pub enum WorkError {
     /// The task weighs by loss, and there is none.
     #[error("the task weighs updates by the loss of the received model; return a metric \"loss\" from evaluate")]
     NoLoss,
+    /// The task's solver asks how far the steps went, and it is not said.
+    #[error(
+        "the task's solver asks how far training went; return a metric \"train_reach\" from train, above 0 and finite"
+    )]
+    NoReach,
     /// The rows of this device are none for the analysis.
     #[error(transparent)]
     Rows(#[from] AnalyticsError),
@@ -416,12 +441,21 @@ pub(super) struct Draws {
     pub(super) noise: NoiseSeed,
 }
 
+/// What stayed at home and is needed again.
+#[derive(Default)]
+pub(super) struct Kept {
+    pub(super) personal: Option<PersonalTensors>,
+    pub(super) residual: Option<Residual>,
+    pub(super) control: Option<Control>,
+}
+
 /// Evaluate, train, encode, mask; or add up, encode, mask.
 pub struct Work {
     plan: Arc<Plan>,
     received: Base,
     personal: Option<PersonalTensors>,
     residual: Option<Residual>,
+    control: Option<Control>,
     job: TrainingJob,
     draws: Draws,
     /// None if the task is without secure aggregation.
@@ -451,7 +485,7 @@ impl Work {
     pub(super) fn new(
         plan: Arc<Plan>,
         received: Base,
-        (personal, residual): (Option<PersonalTensors>, Option<Residual>),
+        Kept { personal, residual, control }: Kept,
         draws: Draws,
         masks: Option<Masks>,
     ) -> Self {
@@ -466,7 +500,7 @@ impl Work {
             seed: draws.seeds.training,
             cancel: Cancel::default(),
         };
-        Self { plan, received, personal, residual, job, draws, masks }
+        Self { plan, received, personal, residual, control, job, draws, masks }
     }
 
     /// Does the work with `trainer`. Takes as long as the trainer does: run it where that hurts nobody.
@@ -521,32 +555,37 @@ impl Work {
     }
 
     fn train(&self, received: &Parameters, trainer: &mut dyn Trainer) -> Result<Contribution, WorkError> {
+        let rule = &self.plan.rule;
+        let received = rule.open(received, &self.plan.whole)?;
+        let control = self.control.as_ref().map_or(&[][..], |control| &control.values);
         // From here on the personal part goes one way and the shared part the other.
-        let (Trained { parameters: shared, examples, metrics: trained }, evaluated, (personal, own)) =
-            match &self.plan.personalizer {
-                Some(personalizer) => {
-                    let kept = self.personal.as_ref();
-                    let mut round = Round { trainer, job: &self.job, received, kept };
-                    let Local { mut update, personal, evaluated, own } = personalizer.run(&mut round)?;
-                    update.metrics.extend(own.metrics);
-                    (update, evaluated, (personal, Some(own.model)))
-                }
-                None => {
-                    let evaluated = trainer.evaluate(received, &self.job)?;
-                    (trainer.train(received, &self.job)?, evaluated, (None, None))
-                }
-            };
-        let metrics = self.in_order(&evaluated, &trained);
-        let weight = match &self.plan.fairness {
-            None => Weight::Examples(examples),
-            Some(rule) => Weight::Loss(rule, loss(&evaluated)?),
+        let (trained, evaluated, (personal, own)) = match &self.plan.personalizer {
+            Some(personalizer) => {
+                let kept = self.personal.as_ref();
+                let mut round = Round { trainer, job: &self.job, received: &received.model, kept };
+                let Local { mut update, personal, evaluated, own } = personalizer.run(&mut round)?;
+                update.metrics.extend(own.metrics);
+                (update, evaluated, (personal, Some(own.model)))
+            }
+            None => {
+                let evaluated = trainer.evaluate(&received.model, &self.job)?;
+                (rule.train(&received, control, &self.job, trainer)?, evaluated, (None, None))
+            }
         };
-        let update = pipeline::update(received, &shared, weight, metrics)?;
+        let metrics = self.in_order(&evaluated, &trained.metrics);
+        let weight = rule.weight(&trained, &evaluated, &received, control)?;
+        let Weighed { update, control } = pipeline::update(&received.model, &trained.parameters, weight, metrics)?;
         let made = match self.plan.is_ahead {
             true => Made::Update(Box::new(update)),
-            false => Made::Input(self.masked(&update)?),
+            false => Made::Input(MaskedInput { control, ..self.masked(&update)? }),
         };
+        let Trained { metrics: trained, examples, .. } = trained;
         Ok(Contribution { made, personal, own, evaluated, trained, examples })
+    }
+
+    /// The control variate that counted when the work began.
+    pub(super) fn control(&self) -> Option<&Control> {
+        self.control.as_ref()
     }
 
     fn masked(&self, update: &Update) -> Result<MaskedInput, WorkError> {
@@ -606,12 +645,6 @@ fn is_below(name: &str, find: impl Fn(&str) -> Option<MetricValue>) -> Option<Me
     let (metric, bound) = below(name)?;
     let value = find(metric)?.measured()?;
     Some(MetricValue { value: f64::from(u8::from(value < f64::from(bound?) / 100.0)), count: 1 })
-}
-
-/// The loss of the received model on the participant's own data.
-fn loss(evaluated: &[(String, MetricValue)]) -> Result<f64, WorkError> {
-    let loss = evaluated.iter().find(|(name, _)| name == "loss").and_then(|(_, value)| value.measured());
-    loss.ok_or(WorkError::NoLoss)
 }
 
 #[cfg(test)]

@@ -160,6 +160,7 @@ pub fn encoding() -> Encoding {
         personalization: None,
         staleness: None,
         groups: None,
+        solver: None,
     }
 }
 
@@ -288,6 +289,7 @@ impl World {
             report_loss: false,
             update: None,
             groups: None,
+            counted: None,
             cohort: self.devices as u32,
             deadline_at: Timestamp(0),
             remaining_ms: 1 << 40,

@@ -20,6 +20,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use client_sdk::entropy::Secrets;
 use client_sdk::identity::Identity;
+use client_sdk::learning::contribution::scaffold;
 use client_sdk::learning::{Layout, MetricValue, Parameters, TensorSpec, checkpoint};
 use client_sdk::participant::machine::{Input, Request, Settings};
 use client_sdk::transport::{Abandonment, Place, Transport, TransportError, Upload};
@@ -29,7 +30,7 @@ use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
 use ring::digest;
 use wire::participant::{
-    Announcement, Answer, Assignment, CheckInReply, CheckInRequest, DiscardReason, Encoding, EnrollReply,
+    Announcement, Answer, Assignment, CheckInReply, CheckInRequest, Counted, DiscardReason, Encoding, EnrollReply,
     EnrollRequest, HeldUpdate, ModelRef, PrivacyTerms, Question, Receipt, RenewRequest, TrainingReport,
 };
 use wire::problem::{Problem, ProblemType};
@@ -119,6 +120,12 @@ pub struct World {
     pub privacy: Option<PrivacyTerms>,
     /// Of the round under way; 0 stands for 1.
     pub attempt: u32,
+    /// Publishes a control variate (of zeros) with each version.
+    pub scaffold: bool,
+    /// Rounds that fail after their update was taken.
+    pub failing: Vec<u32>,
+    /// The last round that did not.
+    pub counted: Option<Counted>,
     /// Spoils each assignment.
     pub tweak: Option<fn(&mut Assignment)>,
     /// What the task asks of devices; whoever says no has to come back, and after the third time the task is over.
@@ -187,8 +194,20 @@ impl Coordinator {
         checkpoint::write(&parameters).unwrap()
     }
 
+    /// The file of a version.
+    pub fn file(world: &World, version: u32) -> Vec<u8> {
+        let file = Self::published(world.personal, version);
+        if !world.scaffold {
+            return file;
+        }
+        let model = checkpoint::read_layout(&file).unwrap();
+        let mut both = Parameters::zeros(Arc::new(scaffold::layout(&model).unwrap()));
+        both.values_mut()[..model.len()].fill(version as f32);
+        checkpoint::write(&both).unwrap()
+    }
+
     pub fn assignment(world: &World) -> Assignment {
-        let file = Self::published(world.personal, world.rounds_done);
+        let file = Self::file(world, world.rounds_done);
         Assignment {
             task: task(),
             task_name: "task".into(),
@@ -208,6 +227,7 @@ impl Coordinator {
                 personalization: None,
                 staleness: None,
                 groups: None,
+                solver: None,
             },
             metrics: vec!["loss".into(), "train_loss".into()],
             privacy: world.privacy.clone(),
@@ -215,6 +235,7 @@ impl Coordinator {
             report_loss: false,
             update: None,
             groups: None,
+            counted: world.counted,
             cohort: 1,
             deadline_at: Timestamp(0),
             remaining_ms: 600_000,
@@ -347,7 +368,7 @@ impl Transport for Coordinator {
         let begin = sink.len();
         let rest = self.go("fetch", |world, fault| {
             world.ranges.push(begin);
-            let mut file = Self::published(world.personal, model.version);
+            let mut file = Self::file(world, model.version);
             Ok(match fault {
                 Fault::Half => (file[begin..begin + (file.len() - begin) / 2].to_vec(), false),
                 Fault::Garbage => {
@@ -378,6 +399,9 @@ impl Transport for Coordinator {
                     world.accepted.insert(round, body);
                     *world.stored.entry(round).or_default() += 1;
                     world.rounds_done += 1;
+                    if !world.failing.contains(&round) {
+                        world.counted = Some(Counted { round, attempt: upload.place.attempt });
+                    }
                     Ok(receipt)
                 }
                 None => Err(Problem::new(ProblemType::PhaseClosed, "scripted").into()),

@@ -18,6 +18,7 @@ use crate::identity::Authority;
 use crate::random::Random;
 use crate::seal::Sealer;
 use crate::session::Sessions;
+use crate::solver::Mus;
 
 /// What every handler may use; shared by all requests.
 pub(crate) struct App {
@@ -39,6 +40,8 @@ pub(crate) struct App {
     pub(crate) bell: Bell,
     /// Sessions of secure aggregation, as far as they were read lately.
     pub(crate) sessions: Sessions,
+    /// How strongly the present rounds' local models are held.
+    pub(crate) mus: Mus,
     /// Seals what must not be read from a backup.
     pub(crate) sealer: Arc<Sealer>,
     /// Where masked inputs are admitted.

@@ -23,6 +23,7 @@ use crate::analysis;
 use crate::ledger::forget_tree;
 use crate::model::{Decoded, RoundTerms, TaskModel};
 use crate::optimizer::resume;
+use crate::solver::Version;
 
 /// A model that is not published yet.
 struct Made {
@@ -185,21 +186,28 @@ fn step(
         let published = |analysis::Next { bytes, metrics }| Made { bytes, optimizer_state: None, metrics, clip: None };
         return Ok(made.map(published).map_err(NoModel::Garbage));
     }
-    let Decoded { mean, within_clip, distortion } = match model.decode(&released, terms) {
+    let Decoded { mut mean, within_clip, distortion } = match model.decode(&released, terms) {
         Ok(decoded) => decoded,
         Err(error) => return garbage(&error),
     };
     drop(released);
     let unworkable = |what: &str, error: &dyn std::fmt::Display| StepError::Unworkable(format!("{what}: {error}"));
-    let mut parameters = checkpoint::read(&base.bytes, &model.shared)
+    let read = checkpoint::read(&base.bytes, &model.published)
         .map_err(|error| unworkable("the base model cannot be read", &error))?;
+    let mut version = Version::new(model.solver, read, &model.shared)
+        .map_err(|error| unworkable("the base model cannot be read", &error))?;
+    if let Err(error) = version.take(model.solver, &mut mean, model.encoding().clip_range) {
+        return garbage(&error);
+    }
     let state = resume(&model.optimizer, &model.shared, base.version, base.optimizer_state.as_ref())
         .map_err(|error| unworkable("the server optimizer cannot go on from the base model", &error))?;
     drop(base);
-    let state = match optimizer::step(&model.optimizer, state, &mut parameters, &mean) {
+    let state = match optimizer::step(&model.optimizer, state, &mut version.model, &mean) {
         Ok(state) => state,
         Err(error) => return garbage(&error),
     };
+    let parameters =
+        version.join(&model.published).map_err(|error| unworkable("the model cannot be put together", &error))?;
     let written = checkpoint::write(&parameters).and_then(|bytes| Ok((bytes, state::write(&state, &model.shared)?)));
     match written {
         Ok((bytes, optimizer_state)) => {

@@ -245,12 +245,14 @@ impl World {
             ChaCha20Rng::seed_from_u64(u64::from(number) << 32 | u64::try_from(participant.0.as_u128()).unwrap());
         let mut uniform = || f32::from(u16::try_from(rng.next_u32() >> 16).unwrap()) / 65_536.0 - 0.5;
         let delta = (0..self.model.shared.len()).map(|_| uniform()).collect();
-        let metrics = vec![
+        let mut metrics = vec![
             MetricValue { value: f64::from(1.0 + uniform()), count: 10 },
             MetricValue { value: f64::from(0.5 + uniform()), count: 10 },
         ];
-        let update = Update { delta, examples: 10 + u64::from(rng.next_u32() % 90), metrics };
         let UpdateCodec::Plain(codec) = &self.model.codec else { panic!("the world has no privacy") };
+        // Those that travel besides are not measured.
+        metrics.resize(codec.params().metrics, MetricValue::default());
+        let update = Update { delta, examples: 10 + u64::from(rng.next_u32() % 90), metrics };
         match codec.encode(&update, None, &self.codec_seed(number), &mut rng).unwrap().upload {
             Upload::Words(update) => secure_agg::packing::pack(&update.words, self.model.modulus).into(),
             Upload::Bytes(update) => update.0.into(),

@@ -50,6 +50,8 @@ impl TaskSpec {
             self.check_secure_aggregation(&mut checks, deployment);
         }
         self.check_fairness(&mut checks);
+        self.check_solver(&mut checks);
+        self.check_adaptive_mu(&mut checks);
         self.check_personalization(&mut checks);
         if self.privacy.is_private() {
             self.check_privacy(&mut checks);

@@ -9,9 +9,12 @@
 //! paper's step. Whoever did the full plan sends what it would send without FedNova; if all do, the step is FedAvg's.
 
 use crate::metrics::MetricValue;
-use crate::quantize::{MAX_METRIC_COUNT, MAX_METRIC_VALUE, MeanUpdate, QuantizationParams};
+use crate::quantize::{MAX_METRIC_COUNT, MeanUpdate, QuantizationParams};
 use crate::update::Update;
 
+/// Most times the reference's steps that an update may stand for: what a mean may be multiplied by at most, whatever its
+/// participants say of themselves.
+pub const MAX_RATIO: f64 = 64.0;
 /// Most local steps that are looked at.
 pub const MAX_STEPS: u32 = 1 << 24;
 
@@ -33,7 +36,9 @@ pub enum FedNovaError {
         proximal: f64,
     },
     /// Far more steps than the reference.
-    #[error("{ratio:.1} times the steps of the task's plan were taken; at most {MAX_METRIC_VALUE} times can be told")]
+    #[error(
+        "{ratio:.1} times the steps of the task's plan were taken; at most {MAX_RATIO} times can be told; a task of larger ones needs a larger `steps`"
+    )]
     Ratio {
         /// Own over reference.
         ratio: f64,
@@ -42,7 +47,7 @@ pub enum FedNovaError {
     #[error("FedNova needs max_weight of at most {MAX_METRIC_COUNT}, not {0}")]
     MaxWeight(u32),
     /// A mean that nobody normalized.
-    #[error("the mean does not say how many steps it is of")]
+    #[error("the mean does not say how many steps it is of, or says what its participants cannot have taken")]
     NotNormalized,
 }
 
@@ -122,7 +127,7 @@ impl FedNova {
     /// [`FedNovaError::Ratio`].
     pub fn normalize(&self, own: f64, mut update: Update) -> Result<Update, FedNovaError> {
         let ratio = own / self.reference;
-        if !(ratio > 0.0 && ratio <= MAX_METRIC_VALUE) {
+        if !(ratio > 0.0 && ratio <= MAX_RATIO) {
             return Err(FedNovaError::Ratio { ratio });
         }
         scale(&mut update.delta, 1.0 / ratio);
@@ -131,13 +136,15 @@ impl FedNova {
         Ok(update)
     }
 
-    /// The coordinator's half: takes the metric off, scales the mean by it, and returns `τ_eff` over the reference.
+    /// The coordinator's half: takes the metric off, scales the mean by it, and returns `τ_eff` over the reference. The metric
+    /// counts for what its update weighs, and is at most [`MAX_RATIO`]: a sum that is another one's was not made by this rule.
     ///
     /// # Errors
     /// [`FedNovaError::NotNormalized`]; the mean is then as it was.
     pub fn scale(mean: &mut MeanUpdate) -> Result<f64, FedNovaError> {
-        let steps = mean.metrics.last().and_then(|metric| metric.measured()).filter(|ratio| *ratio > 0.0);
-        let ratio = steps.ok_or(FedNovaError::NotNormalized)?;
+        let told = mean.metrics.last().filter(|metric| metric.count == mean.weight);
+        let ratio = told.and_then(|metric| metric.measured()).filter(|ratio| *ratio > 0.0 && *ratio <= MAX_RATIO);
+        let ratio = ratio.ok_or(FedNovaError::NotNormalized)?;
         mean.metrics.pop();
         scale(&mut mean.delta, ratio);
         Ok(ratio)
@@ -176,6 +183,12 @@ mod tests {
         assert_eq!(FedNova::scale(&mut mean), Ok(1.0));
         assert_eq!((mean.delta.as_slice(), mean.metrics.len()), ([0.5].as_slice(), 0));
         assert_eq!(FedNova::scale(&mut mean), Err(FedNovaError::NotNormalized));
+        // What somebody made up: another weight than the update's, or far more steps than anybody may say.
+        for (value, count) in [(1.0, 99), (64.5, 100), (0.0, 100), (-1.0, 100)] {
+            mean.metrics = vec![MetricValue { value, count }];
+            assert_eq!(FedNova::scale(&mut mean), Err(FedNovaError::NotNormalized), "{value} {count}");
+        }
+        assert_eq!(mean.delta, [0.5]);
     }
 
     #[test]

@@ -17,6 +17,7 @@
 
 use std::sync::Arc;
 
+use crate::checkpoint::{self, CheckpointError};
 use crate::clip::{self, FixedClip};
 use crate::parameters::{Layout, LayoutError, Parameters, TensorSpec, WrongLayout, WrongLength, first_not_finite};
 use crate::quantize::{MeanUpdate, QuantizationParams};
@@ -193,6 +194,20 @@ pub fn split(published: &Parameters, model: &Arc<Layout>) -> Result<(Parameters,
     Ok((own, control.to_vec()))
 }
 
+/// Reads the model of a published file, whether or not a control variate is beside it: for whoever uses the model.
+///
+/// # Errors
+/// Any [`CheckpointError`].
+pub fn read_model(bytes: &[u8], model: &Arc<Layout>) -> Result<Parameters, CheckpointError> {
+    let found = checkpoint::read_layout(bytes)?;
+    if !found.tensors().iter().any(|tensor| tensor.name.starts_with(CONTROL)) {
+        return checkpoint::read(bytes, model);
+    }
+    let published = checkpoint::read(bytes, &Arc::new(layout(model)?))?;
+    let split = split(&published, model).map_err(|error| CheckpointError::Malformed(error.to_string()))?;
+    Ok(split.0)
+}
+
 #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
 fn narrow(value: f64) -> f32 {
     value as f32
@@ -305,6 +320,10 @@ mod tests {
         let (own, control) = split(&published, &model).unwrap();
         assert_eq!((own.values(), &control[..]), (&[0.0, 1.0, 2.0, 3.0][..], &[4.0, 5.0, 6.0, 7.0][..]));
         assert!(split(&own, &model).is_err());
+        // Whoever uses the model reads either file.
+        for file in [&published, &own].map(|parameters| checkpoint::write(parameters).unwrap()) {
+            assert_eq!(read_model(&file, &model), Ok(own.clone()));
+        }
         let clash = Layout::new(vec![spec("w"), spec("control/w")]).unwrap();
         assert!(layout(&clash).is_err());
     }

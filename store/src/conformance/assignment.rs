@@ -33,6 +33,35 @@ pub async fn a_cohort_is_drawn_and_listed(store: &Store) {
     result.unwrap();
 }
 
+/// A round counts for those who are REPORTED in the attempt that was COMPLETED, and for nobody before that.
+pub async fn the_last_round_that_counted_is_found(store: &Store) {
+    let open = &collecting(store, 3).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                let (task, reporter, silent) = (open.key.task, participant_id(1), participant_id(2));
+                report(tx, open, &[1]).await?;
+                assert_eq!(tx.last_counted(task, reporter).await?, None, "it may still fail");
+                let mut done = open.clone();
+                advance(tx, &mut done, RoundState::Aggregating, after(5)).await?;
+                advance(tx, &mut done, RoundState::Completed, after(6)).await?;
+                assert_eq!(tx.last_counted(task, reporter).await?, Some((done.key.number, done.attempt)));
+                assert_eq!(tx.last_counted(task, silent).await?, None);
+                assert_eq!(tx.last_counted(super::sample::task_id(9), reporter).await?, None);
+                // A later one that did not end well does not count, whoever reported.
+                let later = &round(1, 2, 1);
+                tx.insert_round(later).await?;
+                tx.insert_assignments(&[assignment(later, 1), assignment(later, 2)]).await?;
+                let ended = moved(later, RoundState::Cancelled, after(9));
+                assert!(tx.transition_round(later, &ended).await?);
+                assert_eq!(tx.last_counted(task, reporter).await?, Some((1, 1)));
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
 /// A change that expects another state changes nothing; those that happened are remembered and counted.
 pub async fn states_change_by_compare_and_swap_with_history(store: &Store) {
     let open = &collecting(store, 3).await;

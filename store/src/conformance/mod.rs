@@ -44,6 +44,7 @@ macro_rules! conformance_tests {
             admitted::inputs_are_given_scores,
             assignment::a_cohort_is_drawn_and_listed,
             assignment::states_change_by_compare_and_swap_with_history,
+            assignment::the_last_round_that_counted_is_found,
             assignment::pending_ones_are_found_closed_and_revoked,
             assignment::who_drops_out_is_recorded_with_the_state_of_the_round,
             blob::bytes_come_back_and_are_verified,

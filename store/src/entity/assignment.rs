@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use federation::advance::Tally;
 use federation::groups::GroupTally;
-use federation::id::{ParticipantId, RoundKey};
+use federation::id::{ParticipantId, RoundKey, TaskId};
 use federation::round::{Assignment, AssignmentState, RoundState};
 use federation::time::Timestamp;
 
@@ -52,6 +52,9 @@ pub trait Assignments {
     /// SHARING or COLLECTING and the participant has not reported; or the attempt has a session, the participant has
     /// reported, and it has neither dropped out nor sent its UNMASKING message, which ends what it is asked for.
     async fn pending_assignment(&mut self, participant: ParticipantId) -> Result<Option<Assignment>>;
+
+    /// Number and attempt of the last COMPLETED round of the task for which this participant is REPORTED: whose sum holds its input.
+    async fn last_counted(&mut self, task: TaskId, participant: ParticipantId) -> Result<Option<(u32, u32)>>;
 
     /// Changes the state if it is one of `from` now, and writes history. False if it was not. Whoever drops out that way
     /// did so in the state that the round is in.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 use federation::advance::Tally;
 use federation::groups::GroupTally;
-use federation::id::{ParticipantId, RoundKey};
+use federation::id::{ParticipantId, RoundKey, TaskId};
 use federation::round::{Assignment, AssignmentState, RoundState};
 use federation::time::Timestamp;
 use sqlx::query;
@@ -392,6 +392,23 @@ impl Assignments for SqliteTransaction {
             .bind(phase.as_str()),
         )
         .await
+    }
+
+    async fn last_counted(&mut self, task: TaskId, participant: ParticipantId) -> Result<Option<(u32, u32)>> {
+        // From the last round backwards, and no further than to the first that is found.
+        let row = self
+            .find(
+                query(
+                    "SELECT a.number, a.attempt FROM round AS r CROSS JOIN assignment AS a
+                       ON a.task = r.task AND a.number = r.number AND a.attempt = r.attempt AND a.participant = ?2
+                     WHERE r.task = ?1 AND r.state = 'COMPLETED' AND a.state = 'REPORTED'
+                     ORDER BY r.number DESC, r.attempt DESC LIMIT 1",
+                )
+                .bind(task.0)
+                .bind(participant.0),
+            )
+            .await?;
+        row.map(|row| Ok((row.small("number")?, row.small("attempt")?))).transpose()
     }
 
     async fn count_by_state(&mut self, key: RoundKey, attempt: u32) -> Result<BTreeMap<AssignmentState, u32>> {

@@ -1,7 +1,7 @@
 //! What a participant is given to do.
 
 use federation::id::{Digest, TaskId};
-use federation::task::{Analytics, Compression, ModelSpec, Personalization, Staleness, TrainingPlan};
+use federation::task::{Analytics, Compression, ModelSpec, Personalization, Solver, Staleness, TrainingPlan};
 use federation::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +40,10 @@ pub struct Assignment {
     /// aggregation it may decline.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub report_loss: bool,
+    /// The last place of this participant in a round of the task that ended well with its update in the sum, where a solver needs
+    /// to know; nothing if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted: Option<Counted>,
     /// The update that the round wants, trained ahead of it: nothing is trained in the round, and `base` is what the update's
     /// age is counted to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -77,6 +81,17 @@ pub struct ModelRef {
     pub sha256: Digest,
     /// Size of the safetensors file.
     pub bytes: u64,
+}
+
+/// An attempt at a round of the task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Counted {
+    /// The round's number.
+    pub round: u32,
+    /// The round's attempt.
+    pub attempt: u32,
 }
 
 /// A codec, and what all who use it draw from.
@@ -139,6 +154,10 @@ pub struct Encoding {
     /// How the participant comes by a model of its own, and with it by its update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub personalization: Option<Personalization>,
+    /// What the update is besides the difference of two models: FedNova adds a word for how far its steps go, SCAFFOLD a second
+    /// half for the control variate, whose server's is in the file of the base. Its steps are always said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub solver: Option<Solver>,
     /// What an update counts for that was trained ahead of its round. The participant scales it, before it is quantized.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staleness: Option<Staleness>,

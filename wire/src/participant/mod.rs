@@ -7,7 +7,7 @@ mod masked_input;
 mod privacy;
 mod session;
 
-pub use assignment::{Assignment, CodecTerms, Encoding, GroupTerms, HeldUpdate, ModelRef};
+pub use assignment::{Assignment, CodecTerms, Counted, Encoding, GroupTerms, HeldUpdate, ModelRef};
 pub use check_in::{
     AbandonReason, AbandonRequest, CheckInReply, CheckInRequest, DiscardReason, Finding, LossReport, MAX_FINDINGS,
     Question, TrainingReport,

@@ -116,7 +116,8 @@ impl From<&SessionTerms> for SessionConfig {
 /// `[`CodecTerms::to_bytes`](super::CodecTerms::to_bytes), and with a method of personalization at the end
 /// `"personalization" || u32be(len) || `[`federation::task::Personalization::to_bytes`], and where the cohort is divided after that
 /// `"groups" || u32be(size)`, and where updates are trained ahead of rounds behind that `"staleness" || `
-/// [`federation::task::Staleness::to_bytes`].
+/// [`federation::task::Staleness::to_bytes`], and with a solver behind that `"solver" || u32be(len) || `
+/// [`federation::task::Solver::to_bytes`].
 #[must_use]
 pub fn application_digest(encoding: &Encoding, metrics: &[String], privacy: Option<&PrivacyTerms>) -> Digest {
     let mut text = b"tributary/application/1".to_vec();
@@ -168,6 +169,12 @@ pub fn application_digest(encoding: &Encoding, metrics: &[String], privacy: Opti
     if let Some(staleness) = &encoding.staleness {
         text.extend(b"staleness");
         text.extend(staleness.to_bytes());
+    }
+    if let Some(solver) = &encoding.solver {
+        let solver = solver.to_bytes();
+        text.extend(b"solver");
+        text.extend(length(solver.len()));
+        text.extend(solver);
     }
     let mut digest = Digest([0; 32]);
     digest.0.copy_from_slice(ring::digest::digest(&ring::digest::SHA256, &text).as_ref());

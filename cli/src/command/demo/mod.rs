@@ -28,7 +28,7 @@ use crate::{signal, task_file};
 mod centralized;
 pub(crate) mod codec;
 mod events;
-mod local;
+pub(crate) mod local;
 mod pairs;
 mod personal;
 mod plan;

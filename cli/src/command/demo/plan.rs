@@ -13,7 +13,7 @@ use wire::task::{
 };
 
 use super::codec::CodecArg;
-use super::local::LocalArgs;
+use super::local::{self, LocalArgs};
 use super::personal::Way;
 use super::privacy;
 use super::robust::RobustArg;
@@ -109,6 +109,8 @@ impl TaskInput<'_> {
     pub(super) fn spec(self) -> Outcome<TaskSpec> {
         let participants = self.data.participants;
         let selection = self.selection();
+        let training = local::complete(self.training.clone(), participants, self.most_examples);
+        let weight_cap = local::weight_cap(&training, max_weight(self.most_examples, participants));
         // Which cohort is waited for follows from how it is sampled.
         let is_sampled = self.privacy.as_ref().is_some_and(|privacy| privacy.sampling.is_some());
         // Whoever was in a tree once never returns.
@@ -132,7 +134,7 @@ impl TaskInput<'_> {
                 seed: self.data.seed(),
             },
             analytics: None,
-            training: self.training,
+            training,
             rounds: RoundsSpec {
                 count: self.rounds,
                 max_attempts: if is_sampled { MAX_DRAWS } else { MAX_ATTEMPTS },
@@ -151,7 +153,7 @@ impl TaskInput<'_> {
                 optimizer: self.optimizer,
                 clip_range: clip_range(self.data.data),
                 clip_norm: self.codec.and_then(CodecArg::clip_norm),
-                max_weight: max_weight(self.most_examples, participants),
+                max_weight: weight_cap,
                 robust: self.robust.map(|robust| robust.0),
                 ..AggregationSpec::default()
             },

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use client_sdk::models::{Architecture, Cnn, Gru, Linear, Mlp};
 use client_sdk::train::{self, Device, Examples};
 use datasets::Dataset;
+use learning::contribution::scaffold;
 use learning::{Layout, Parameters, checkpoint};
 
 use crate::data::DataArgs;
@@ -55,7 +56,7 @@ impl Score {
     /// Scores a model that was published as `safetensors`, on the CPU.
     pub(crate) fn of(architecture: &Architecture, safetensors: &[u8], data: &Dataset) -> Outcome<Self> {
         let layout = architecture.layout().map_err(Failure::because(Exit::Data, "the model's sizes"))?;
-        let parameters = checkpoint::read(safetensors, &Arc::new(layout))
+        let parameters = scaffold::read_model(safetensors, &Arc::new(layout))
             .map_err(Failure::because(Exit::Data, "the file does not hold this model"))?;
         Self::of_parameters(architecture, &parameters, data)
     }

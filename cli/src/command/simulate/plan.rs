@@ -133,7 +133,8 @@ pub(super) fn task(
         ..SelectionSpec::default()
     };
     task.aggregation.clip_range = demo::clip_range(simulate.data.data);
-    task.aggregation.max_weight = demo::max_weight(most_examples, drawn);
+    task.training = demo::local::complete(task.training, simulate.population, most_examples);
+    task.aggregation.max_weight = demo::local::weight_cap(&task.training, demo::max_weight(most_examples, drawn));
     task.secure_aggregation.enabled = !simulate.insecure_aggregation;
     task.metrics = vec!["train_loss".to_owned()];
     simulate.schedule.apply(&mut task, drawn, Duration::from_secs(simulate.deadline))?;

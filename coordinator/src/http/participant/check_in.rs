@@ -10,7 +10,7 @@ use axum::extract::State;
 use federation::id::{ParticipantId, RoundKey, TaskId};
 use federation::model_version::ModelVersion;
 use federation::round::{Assignment as Place, AssignmentState, Round, RoundState};
-use federation::task::{TaskSpec, TaskStatus, is_name};
+use federation::task::{Solver, TaskSpec, TaskStatus, is_name};
 use federation::time::Timestamp;
 use federation::training::{Claim, Standing, Training, standing};
 use secure_agg::messages::Advertise;
@@ -25,8 +25,8 @@ use store::entity::training::Buffered;
 use store::{StoreError, Transaction};
 use wire::certificate::Authority;
 use wire::participant::{
-    Assignment, CheckInReply, CheckInRequest, DiscardReason, Finding, HeldUpdate, Invitation, MAX_FINDINGS, ModelRef,
-    Question, SessionTerms,
+    Assignment, CheckInReply, CheckInRequest, Counted, DiscardReason, Finding, HeldUpdate, Invitation, MAX_FINDINGS,
+    ModelRef, Question, SessionTerms,
 };
 
 use super::answers::{decode, refused};
@@ -190,6 +190,10 @@ struct Work {
     base: ModelVersion,
     /// What the round aggregates, if it was trained ahead.
     update: Option<Buffered>,
+    /// Where μ adapts.
+    mu: Option<f64>,
+    /// Where a solver needs to know.
+    counted: Option<Counted>,
 }
 
 /// A training ahead of rounds.
@@ -211,7 +215,7 @@ async fn look(app: &App, participant: ParticipantId, request: &CheckInRequest, n
                 };
                 if let Some(place) = tx.pending_assignment(participant).await?
                     && name.is_none_or(|_| named.as_ref().is_some_and(|task| task.id == place.round.task))
-                    && let Some(work) = work(tx, place).await?
+                    && let Some(work) = work(app, tx, place).await?
                 {
                     return Ok(Found::Work(Box::new(work)));
                 }
@@ -282,12 +286,19 @@ fn claim(request: &CheckInRequest, task: TaskId) -> Option<Claim> {
     Some(Claim { serial: report.serial, is_ready: report.ready })
 }
 
-async fn work(tx: &mut (dyn Transaction + '_), place: Place) -> Result<Option<Work>, StoreError> {
+async fn work(app: &App, tx: &mut (dyn Transaction + '_), place: Place) -> Result<Option<Work>, StoreError> {
     let Some(task) = tx.task(place.round.task).await? else { return Ok(None) };
     let Some(round) = tx.round_attempt(place.round, place.attempt).await? else { return Ok(None) };
     let Some(base) = tx.model_version(task.id, round.round.base_version).await? else { return Ok(None) };
     let update = tx.buffered(place.round, place.attempt, place.participant).await?;
-    Ok(Some(Work { place, task, round, base, update }))
+    let plan = &task.spec.training;
+    let mu = app.mus.of_round(tx, plan, place.round).await?;
+    let counted = match plan.solver {
+        Some(Solver::Scaffold { .. }) => tx.last_counted(task.id, place.participant).await?,
+        Some(Solver::FedNova { .. }) | None => None,
+    };
+    let counted = counted.map(|(round, attempt)| Counted { round, attempt });
+    Ok(Some(Work { place, task, round, base, update, mu, counted }))
 }
 
 /// The rounds of these tasks that take keys now: those with secure aggregation that have not drawn yet.
@@ -418,7 +429,7 @@ pub(super) fn unwritten(error: InboxError) -> Error {
 }
 
 fn assigned(app: &App, participant: ParticipantId, work: Work) -> Result<CheckInReply> {
-    let Work { place, task, round, base, update } = work;
+    let Work { place, task, round, base, update, mu, counted } = work;
     // It was taken out of the queue when it was drawn; its next check-in must be written again.
     app.desk.forget(participant);
     if place.state == AssignmentState::Assigned {
@@ -437,7 +448,9 @@ fn assigned(app: &App, participant: ParticipantId, work: Work) -> Result<CheckIn
     let cohort = limits.groups.map_or(cohort, |groups| groups.size);
     let update = update.map(|update| HeldUpdate { serial: update.serial, version: update.base_version });
     let when = When { number: key.number, attempt, cohort, deadline_at, now };
-    Ok(CheckInReply::Assigned(Box::new(Assignment { update, groups, ..assignment(task, base, when)? })))
+    let mut assignment = Assignment { update, groups, counted, ..assignment(task, base, when)? };
+    assignment.training.proximal_mu = mu.unwrap_or(assignment.training.proximal_mu);
+    Ok(CheckInReply::Assigned(Box::new(assignment)))
 }
 
 /// A training ahead of rounds, as the participant is told.
@@ -484,6 +497,7 @@ fn assignment(task: TaskRow, base: ModelVersion, when: When) -> Result<Assignmen
         secure_aggregation: session,
         report_loss,
         update: None,
+        counted: None,
         cohort,
         groups: None,
         deadline_at,

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::str::FromStr;
 
-use client_sdk::learning::{MetricValue, Parameters, Table};
+use client_sdk::learning::{Adapters, MetricValue, Parameters, Table};
 use client_sdk::train::Constraints;
 use client_sdk::{Trained, Trainer, TrainerError, TrainingJob};
 use federation::task::{RobustRule, RobustSpec};
@@ -100,6 +100,21 @@ impl Trainer for Suspect {
     ) -> Result<Trained, TrainerError> {
         let trained = self.trainer.train_within(model, job, constraints)?;
         self.bend(model, trained)
+    }
+
+    fn train_adapters(
+        &mut self,
+        base: &Parameters,
+        start: &Parameters,
+        job: &TrainingJob,
+        adapters: &Adapters,
+    ) -> Result<Trained, TrainerError> {
+        let trained = self.trainer.train_adapters(base, start, job, adapters)?;
+        self.bend(start, trained)
+    }
+
+    fn base_model(&mut self, job: &TrainingJob) -> Result<Parameters, TrainerError> {
+        self.trainer.base_model(job)
     }
 
     fn evaluate(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {

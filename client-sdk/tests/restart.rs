@@ -4,6 +4,7 @@
 
 mod support;
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use client_sdk::clock::Now;
@@ -174,7 +175,9 @@ fn every_process_rounds_differently_so_only_the_journal_makes_bytes_equal() {
         device.run(|_| None);
         device.coordinator.world(|world| world.accepted[&1].clone())
     };
-    assert_ne!(first_body(1), first_body(2));
+    // A few parameters: two processes may round alike by chance, all of them do not.
+    let bodies: HashSet<_> = (1..=16).map(first_body).collect();
+    assert!(bodies.len() > 4, "{}", bodies.len());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Properties of the codec: exact sums, bounded error, no wrap, no bias, no order; and each of its refusals.
 #![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
+use learning::metrics::MAX_METRICS;
 use learning::quantize::{MAX_COHORT, MIN_LEVELS};
 use learning::{
     Codec, DecodeError, EncodeError, ExactSum, HeadroomError, MetricValue, NoisedSum, QuantizationParams,
@@ -278,7 +279,8 @@ fn refuses_parameters_that_are_none() {
     assert_eq!(error(QuantizationParams { max_cohort: 0, ..base }), HeadroomError::MaxCohort(0));
     let crowd = MAX_COHORT + 1;
     assert_eq!(error(QuantizationParams { max_cohort: crowd, ..base }), HeadroomError::MaxCohort(crowd));
-    assert_eq!(error(QuantizationParams { metrics: 33, ..base }), HeadroomError::Metrics(33));
+    let metrics = MAX_METRICS + 1;
+    assert_eq!(error(QuantizationParams { metrics, ..base }), HeadroomError::Metrics(metrics));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use rand_chacha::ChaCha20Rng;
 
 use super::*;
 use crate::ExactSum;
+use crate::metrics::MAX_METRICS;
 use crate::parameters::TensorSpec;
 use crate::quantize::HeadroomError;
 
@@ -281,7 +282,7 @@ fn codecs_that_do_not_fit_are_refused_with_the_reason() {
         assert!(bad(QuantizationParams { max_weight: 0, ..good }));
         assert!(bad(QuantizationParams { max_cohort: 0, ..good }));
         assert!(bad(QuantizationParams { clip_range: 0.0, ..good }));
-        assert!(bad(QuantizationParams { metrics: 33, ..good }));
+        assert!(bad(QuantizationParams { metrics: MAX_METRICS + 1, ..good }));
         let shorter = QuantizationParams { parameters: 530, ..good };
         assert!(matches!(UpdateCodec::new(Some(&spec), &layout, shorter), Err(CodecError::WrongLength(_))));
     }

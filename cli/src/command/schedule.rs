@@ -34,7 +34,7 @@ pub(super) struct ScheduleArgs {
     /// Versions that an update may be behind, where devices train ahead of rounds
     #[arg(long, value_name = "VERSIONS", value_parser = clap::value_parser!(u32).range(0..=1000))]
     max_staleness: Option<u32>,
-    /// From one round to the next in mode semi-sync, in virtual seconds [default: 60]
+    /// From one round to the next in mode semi-sync, in seconds (of virtual time in a simulation) [default: 60]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=2_592_000))]
     period: Option<u64>,
 }

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex};
 
 use client_sdk::journal::Journal;
 use client_sdk::journal::MemoryJournal;
-use client_sdk::learning::{MetricValue, Parameters};
+use client_sdk::learning::{Adapters, MetricValue, Parameters};
 use client_sdk::participant::snapshot;
 use client_sdk::train::Constraints;
 use client_sdk::{Participant, PersonalModel, SecurityPolicy, Trained, Trainer, TrainerError, TrainingJob};
 use support::{Coordinator, task};
 use wire::participant::Assignment;
-use wire::task::{Personalization, TrainingPlan};
+use wire::task::{AdapterHome, Personalization, TrainingPlan};
 
 /// A value whose bytes no header and no other weight has.
 const SECRET: f32 = 0.718_281_8;
@@ -176,6 +176,18 @@ impl Trainer for Marked {
         Ok(Trained { parameters, examples: 1, metrics: vec![] })
     }
 
+    fn train_adapters(
+        &mut self,
+        _: &Parameters,
+        start: &Parameters,
+        _: &TrainingJob,
+        _: &Adapters,
+    ) -> Result<Trained, TrainerError> {
+        let mut parameters = start.clone();
+        parameters.values_mut().fill(self.secret);
+        Ok(Trained { parameters, examples: 1, metrics: vec![] })
+    }
+
     fn evaluate(&mut self, _: &Parameters, _: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
         Ok(vec![])
     }
@@ -188,7 +200,7 @@ impl Trainer for Marked {
 /// One round with a method; what was uploaded, all that was sent, and what the journal keeps.
 async fn marked(parted: bool, secret: f32, tweak: fn(&mut Assignment)) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
     let coordinator = Coordinator::new(1);
-    coordinator.world(|world| (world.personal, world.tweak) = (parted, Some(tweak)));
+    coordinator.world(|world| (world.personal, world.matrix, world.tweak) = (parted, true, Some(tweak)));
     let journal = Arc::new(MemoryJournal::new());
     let mut participant = Participant::builder()
         .secure_aggregation(SecurityPolicy::optional())
@@ -208,7 +220,7 @@ async fn marked(parted: bool, secret: f32, tweak: fn(&mut Assignment)) -> (Vec<u
 async fn no_method_sends_a_byte_of_what_it_keeps() {
     // Whether tensors are parted, whether the update is the same whatever is kept, and how often the secret is in the record.
     type Case = (bool, bool, f32, fn(&mut Assignment));
-    let methods: [Case; 8] = [
+    let methods: [Case; 9] = [
         (true, true, 1.0, |a| a.encoding.personalization = Some(Personalization::FedPer {})),
         (true, true, 1.0, |a| a.encoding.personalization = Some(Personalization::FedRep { head_epochs: 2 })),
         (true, true, 1.0, |a| a.encoding.personalization = Some(Personalization::FedBn {})),
@@ -229,6 +241,16 @@ async fn no_method_sends_a_byte_of_what_it_keeps() {
         (false, false, 0.75, |a| {
             a.encoding.personalization = Some(Personalization::Elastic { alpha: 0.25 });
             a.training.epochs += 1;
+        }),
+        (false, true, 1.0, |a| {
+            a.encoding.personalization = Some(Personalization::Lora {
+                layers: vec!["base".into()],
+                rank: 1,
+                alpha: None,
+                adapters: AdapterHome::Personal,
+                epochs: None,
+                base_sha256: None,
+            });
         }),
     ];
     let contains = |bytes: &[u8], value: f32| bytes.windows(4).any(|window| window == value.to_le_bytes());

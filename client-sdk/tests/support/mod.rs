@@ -128,6 +128,8 @@ pub struct World {
     pub counted: Option<Counted>,
     /// Spoils each assignment.
     pub tweak: Option<fn(&mut Assignment)>,
+    /// Whether `base` is a matrix of three rows.
+    pub matrix: bool,
     /// What the task asks of devices; whoever says no has to come back, and after the third time the task is over.
     pub criteria: Vec<Criterion>,
     pub declined: u32,
@@ -196,7 +198,15 @@ impl Coordinator {
 
     /// The file of a version.
     pub fn file(world: &World, version: u32) -> Vec<u8> {
-        let file = Self::published(world.personal, version);
+        let mut file = Self::published(world.personal, version);
+        if world.matrix {
+            let flat = checkpoint::read_layout(&file).unwrap();
+            let mut tensors = flat.tensors().to_vec();
+            tensors[0].shape = vec![3, 1];
+            let mut model = Parameters::zeros(Arc::new(Layout::new(tensors).unwrap()));
+            model.values_mut().fill(version as f32);
+            file = checkpoint::write(&model).unwrap();
+        }
         if !world.scaffold {
             return file;
         }
@@ -208,12 +218,16 @@ impl Coordinator {
 
     pub fn assignment(world: &World) -> Assignment {
         let file = Self::file(world, world.rounds_done);
+        let mut model = model(world.personal);
+        if world.matrix {
+            model.tensors[0].shape = vec![3, 1];
+        }
         Assignment {
             task: task(),
             task_name: "task".into(),
             round: world.rounds_done + 1,
             attempt: world.attempt.max(1),
-            model: model(world.personal),
+            model,
             base: ModelRef { version: world.rounds_done, sha256: sha256(&file), bytes: file.len() as u64 },
             training: TrainingPlan::default(),
             encoding: Encoding {

@@ -75,15 +75,17 @@ pub(super) struct Suspect {
 
 impl Suspect {
     fn bend(&self, model: &Parameters, trained: Trained) -> Result<Trained, TrainerError> {
-        if !self.is_hostile {
-            return Ok(trained);
-        }
-        let pairs = model.values().iter().zip(trained.parameters.values());
-        let values = pairs.map(|(before, after)| before + FLIP * (after - before)).collect();
-        let layout = trained.parameters.layout().clone();
-        let parameters = Parameters::new(layout, values).map_err(|error| TrainerError::Failed(Box::new(error)))?;
-        Ok(Trained { parameters, ..trained })
+        if self.is_hostile { flipped(model, trained) } else { Ok(trained) }
     }
+}
+
+/// Ten times what was learned, the other way.
+fn flipped(model: &Parameters, trained: Trained) -> Result<Trained, TrainerError> {
+    let pairs = model.values().iter().zip(trained.parameters.values());
+    let values = pairs.map(|(before, after)| before + FLIP * (after - before)).collect();
+    let layout = trained.parameters.layout().clone();
+    let parameters = Parameters::new(layout, values).map_err(|error| TrainerError::Failed(Box::new(error)))?;
+    Ok(Trained { parameters, ..trained })
 }
 
 impl Trainer for Suspect {
@@ -132,7 +134,21 @@ impl Trainer for Suspect {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use client_sdk::learning::{Layout, TensorSpec};
+
     use super::*;
+
+    #[test]
+    fn a_hostile_participant_sends_ten_times_the_opposite_of_what_it_learned() {
+        let tensor = TensorSpec { name: "w".to_owned(), shape: vec![2] };
+        let layout = Arc::new(Layout::new(vec![tensor]).unwrap());
+        let with = |values: [f32; 2]| Parameters::new(Arc::clone(&layout), values.to_vec()).unwrap();
+        let trained = Trained { parameters: with([1.5, 1.0]), examples: 7, metrics: vec![] };
+        let bent = flipped(&with([1.0, 2.0]), trained).unwrap();
+        assert_eq!((bent.parameters.values(), bent.examples), (&[-4.0, 12.0][..], 7));
+    }
 
     #[test]
     fn rules_are_read_with_their_numbers() {

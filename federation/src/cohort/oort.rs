@@ -79,7 +79,10 @@ impl Selector for Oort {
         let (silent, untried): (Vec<_>, Vec<_>) = unknown.into_iter().partition(|one| one.participations > 0);
         // Whichever side has too few leaves its places to the other.
         let exploring = wanted.max(count.saturating_sub(known.len())).min(untried.len());
-        let exploiting = (count - exploring).min(known.len());
+        // An explorer's place that nobody untried takes is for somebody whose loss is not known any more: it would never be told
+        // again.
+        let retrying = wanted.min(count).saturating_sub(exploring).min(silent.len());
+        let exploiting = (count - exploring - retrying).min(known.len());
         let mut chosen = self.explore(&untried, preferred, exploring, rng);
         chosen.extend(self.exploit(&known, preferred, history.round, exploiting, rng));
         chosen.extend(self.explore(&silent, preferred, (count - chosen.len()).min(silent.len()), rng));

@@ -121,15 +121,26 @@ fn whoever_never_answers_takes_no_explorers_place_and_is_tried_less_and_less() {
     let silent = |id, participations| Candidate { loss: None, participations, ..known(id, 1.0, 10) };
     let mut candidates: Vec<_> = (1..=4).map(fresh).collect();
     candidates.extend([silent(11, 1), silent(12, 9), known(21, 1.0, 10), known(22, 1.0, 10)]);
-    let explorer = Oort { exploration: 1.0, ..GREEDY };
+    let (explorer, half) = (Oort { exploration: 1.0, ..GREEDY }, Oort { exploration: 0.5, ..GREEDY });
     for seed in 0..20 {
-        let ids = |count| drawn(&explorer, &candidates, 1, count, seed);
-        assert!(ids(4).iter().all(|&id| id <= 4), "those never drawn first");
-        assert_eq!(ids(6), BTreeSet::from([1, 2, 3, 4, 21, 22]), "then those who answer");
+        let ids = |oort: &Oort, count| drawn(oort, &candidates, 1, count, seed);
+        assert!(ids(&explorer, 4).iter().all(|&id| id <= 4), "those never drawn first");
+        assert_eq!(ids(&half, 6), BTreeSet::from([1, 2, 3, 4, 21, 22]), "then those who answer");
     }
-    let tried = (0..1000).filter(|&seed| drawn(&explorer, &candidates, 1, 7, seed).contains(&12)).count();
+    let tried = (0..1000).filter(|&seed| drawn(&half, &candidates, 1, 7, seed).contains(&12)).count();
     // Binomial(1000, (1/10) / (1/2 + 1/10)): mean 167, deviation 11.8; six deviations.
     assert!((96..=238).contains(&tried), "{tried}");
+}
+
+#[test]
+fn whoever_lost_its_loss_has_a_chance_to_tell_one_again_when_all_were_drawn() {
+    let candidates = (1..=8).chain(11..=18).map(|id| known(id, 4.0, 10));
+    let silent = |one: Candidate| if one.participant.0.as_u128() > 10 { Candidate { loss: None, ..one } } else { one };
+    let candidates: Vec<_> = candidates.map(silent).collect();
+    let quarter = Oort { exploration: 0.25, ..GREEDY };
+    for seed in 0..20 {
+        assert_eq!(drawn(&quarter, &candidates, 9, 8, seed).iter().filter(|&&id| id > 10).count(), 2);
+    }
 }
 
 #[test]

@@ -7,7 +7,8 @@ use client_sdk::models::{Architecture, Cnn, Gru, Linear, Mlp};
 use client_sdk::train::{self, Device, Examples};
 use datasets::Dataset;
 use learning::contribution::scaffold;
-use learning::{Layout, Parameters, checkpoint};
+use learning::parameters::LayoutError;
+use learning::{Layout, Parameters, TensorSpec, checkpoint};
 
 use crate::data::DataArgs;
 use crate::failure::{Exit, Failure, Outcome};
@@ -40,6 +41,7 @@ impl Evaluate {
             .map_err(Failure::because(Exit::Data, format!("cannot read {}", self.file.display())))?;
         let layout = checkpoint::read_layout(&bytes).map_err(Failure::because(Exit::Data, unreadable()))?;
         let test = self.data.load()?.test;
+        let layout = without_control(&layout).map_err(Failure::because(Exit::Data, unreadable()))?;
         let architecture = architecture_of(&layout).ok_or_else(|| {
             Failure::new(Exit::Data, format!("{}: its tensors are those of no ready model", unreadable()))
         })?;
@@ -77,6 +79,12 @@ pub(crate) fn examples(data: &Dataset) -> Examples<'_> {
         }
         Dataset::Text(data) => Examples::Text { inputs: &data.inputs, targets: &data.targets, length: data.length },
     }
+}
+
+/// What is the model's of a published file: SCAFFOLD's control variate is left out.
+fn without_control(layout: &Layout) -> Result<Layout, LayoutError> {
+    let is_models = |tensor: &&TensorSpec| !tensor.name.starts_with(scaffold::CONTROL);
+    Layout::new(layout.tensors().iter().filter(is_models).cloned().collect())
 }
 
 /// The ready model whose tensors these are, told by names and shapes; none if there is none.
@@ -120,6 +128,13 @@ fn same(candidate: &Architecture, layout: &Layout) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_control_variate_beside_a_model_does_not_hide_it() {
+        let linear = Architecture::Linear(Linear { inputs: 7, classes: 3 });
+        let published = scaffold::layout(&linear.layout().unwrap()).unwrap();
+        assert_eq!(architecture_of(&without_control(&published).unwrap()), Some(linear));
+    }
 
     #[test]
     fn a_model_is_told_by_its_tensors() {

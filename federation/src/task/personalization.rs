@@ -4,8 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::TaskSpec;
 use super::check::Checks;
+use super::{Over, Schedule, TaskSpec};
 use crate::id::Digest;
 
 /// Metrics of the participant's own model, as the round leaves it on the device, begin with this.
@@ -332,6 +332,19 @@ impl TaskSpec {
             return;
         }
         method.check(self.training.learning_rate, checks);
+        if matches!(method, Personalization::PFedMe { .. }) {
+            let plan = &self.training;
+            let by_steps = plan.schedule.as_ref().and_then(Schedule::over) == Some(Over::Steps)
+                || plan.warmup.as_ref().is_some_and(|warmup| warmup.over == Over::Steps);
+            for (field, given) in [("training.budget", plan.budget.is_some()), ("training.schedule", by_steps)] {
+                checks.require(
+                    !given,
+                    field,
+                    "counts steps of one training; personalization.method \"pfedme\" trains many times a few steps: leave it out, \
+                     or let a schedule go over rounds",
+                );
+            }
+        }
         let name = method.as_str();
         if method.parts_the_model() {
             checks.require_with(!self.model.personal.is_empty(), "model.personal", || {

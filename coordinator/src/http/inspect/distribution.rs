@@ -6,7 +6,11 @@ use federation::task::below;
 use store::entity::round::RoundMetric;
 use wire::inspect::DistributionView;
 
-/// The distributions of a round, by metric, and what is left of its metrics: everything else.
+/// Participants below whom there is no distribution: what it told would be about single ones.
+const FEWEST: u64 = 3;
+
+/// The distributions of a round, by metric, and what is left of its metrics: everything else. Of what fewer than
+/// [`FEWEST`] measured neither is told, nor their mean.
 pub(super) fn distributions(metrics: &[RoundMetric]) -> (BTreeMap<String, DistributionView>, Vec<&RoundMetric>) {
     let mut points: BTreeMap<&str, BTreeMap<u8, &RoundMetric>> = BTreeMap::new();
     for metric in metrics {
@@ -14,20 +18,31 @@ pub(super) fn distributions(metrics: &[RoundMetric]) -> (BTreeMap<String, Distri
             points.entry(of).or_default().insert(bound, metric);
         }
     }
-    points.retain(|_, points| step(points).is_some());
-    let views = points.iter().filter_map(|(of, points)| Some(((*of).to_owned(), view(points, step(points)?))));
-    let views = views.collect();
-    let told: BTreeSet<&str> = points.values().flat_map(|points| points.values().map(|point| &*point.name)).collect();
+    points.retain(|_, points| match step(points) {
+        Some(step) => {
+            points.retain(|bound, _| bound.is_multiple_of(step));
+            true
+        }
+        None => false,
+    });
+    let mut told: BTreeSet<&str> =
+        points.values().flat_map(|points| points.values().map(|point| &*point.name)).collect();
+    let mut views = BTreeMap::new();
+    for (of, points) in &points {
+        match step(points).map(|step| view(points, step)) {
+            Some(view) if view.participants >= FEWEST => drop(views.insert((*of).to_owned(), view)),
+            _ => drop(told.insert(of)),
+        }
+    }
     let rest = metrics.iter().filter(|metric| !told.contains(&*metric.name)).collect();
     (views, rest)
 }
 
-/// Hundredths between points, if they are all points of a distribution; else they are single ones that a task asked for.
+/// Hundredths between the points of a distribution: the finest that they have all of. Without one they are single ones that a
+/// task asked for, as may others be that lie between.
 fn step(points: &BTreeMap<u8, &RoundMetric>) -> Option<u8> {
-    let step = *points.keys().next()?;
-    let is_whole =
-        step <= 50 && 100 % step == 0 && (1..100 / step).map(|point| point * step).eq(points.keys().copied());
-    is_whole.then_some(step)
+    let has_all = |step: &u8| (1..100 / step).all(|point| points.contains_key(&(point * step)));
+    (1..=25).filter(|step| 100 % step == 0).find(has_all)
 }
 
 fn view(points: &BTreeMap<u8, &RoundMetric>, step: u8) -> DistributionView {
@@ -73,7 +88,8 @@ mod tests {
             point("accuracy.below.25", 0.1),
             point("accuracy.below.75", 0.75),
             point("accuracy.below.50", 0.5),
-            point("loss.below.30", 0.4),
+            point("accuracy.below.33", 0.2),
+            point("loss.below.50", 0.4),
         ];
         let (views, rest) = distributions(&metrics);
         let view = &views["accuracy"];
@@ -82,9 +98,19 @@ mod tests {
         for (got, expected) in [view.p10, view.p25, view.p50, view.p75, view.p90].into_iter().zip(expected) {
             assert!((got - expected).abs() < 1e-12, "{got} is not {expected}");
         }
-        // A point that is part of no whole stays a metric.
+        // A point that is part of no whole stays a metric; half of all is none, either.
         let names: Vec<_> = rest.iter().map(|metric| &*metric.name).collect();
-        assert_eq!(names, ["accuracy", "loss.below.30"]);
+        assert_eq!(names, ["accuracy", "accuracy.below.33", "loss.below.50"]);
+    }
+
+    #[test]
+    fn what_one_or_two_measured_is_nobodys_business() {
+        for count in 1..=3 {
+            let metrics = ["a", "a.below.25", "a.below.50", "a.below.75"];
+            let metrics = metrics.map(|name| RoundMetric { count, ..point(name, 0.5) });
+            let (views, rest) = distributions(&metrics);
+            assert_eq!((views.len(), rest.len()), if count < 3 { (0, 0) } else { (1, 1) });
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use candle_core::Device;
 use learning::contribution::fed_nova::Reach;
 use learning::{Adapters, Parameters};
+use wire::task::Precision;
 
 use super::batches::Batches;
 use super::config::SgdConfig;
@@ -36,6 +37,8 @@ pub fn train_adapters(
     go_on: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Trained, TrainError> {
     config.validate()?;
+    // The scale of losses in 16 bits is learned over steps, and there is a new learner in each.
+    let config = &SgdConfig { precision: Precision::F32, ..config.clone() };
     check(architecture, base, &examples)?;
     let others = |_| TrainError::Constraints("the adapters are another model's");
     let count = examples.count();

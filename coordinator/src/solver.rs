@@ -122,7 +122,9 @@ impl Mus {
         let losses = completed.filter_map(|row| row.metrics.iter().find(|metric| metric.name == adaptive.metric));
         let AdaptiveMu { step, patience, .. } = *adaptive;
         let rule = proximal::AdaptiveMu { start: plan.proximal_mu, step, patience };
-        let mu = rule.after(losses.map(|metric| metric.value));
+        // Above 1/η a step towards the start goes beyond it: the loss rises, and would raise μ for ever.
+        let most = (1.0 / f64::from(plan.learning_rate)).max(plan.proximal_mu.into());
+        let mu = rule.after(losses.map(|metric| metric.value)).min(most);
         self.lock().insert(round.task, (round.number, mu));
         Ok(Some(mu))
     }

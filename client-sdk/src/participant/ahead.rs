@@ -61,6 +61,11 @@ impl Ahead {
         is_training
     }
 
+    /// What takes effect at home whatever becomes of the update, to be written before it is forgotten.
+    pub(super) fn at_home_copies(&self) -> Vec<Record> {
+        self.held.as_ref().map(|(held, at_home)| at_home.copies(held.task)).unwrap_or_default()
+    }
+
     /// Forgets the update: what has to be written before anything is done with it that cannot be done twice, and what stays at
     /// home.
     pub(super) fn let_go(&mut self) -> Result<(Option<Record>, AtHome), JournalError> {

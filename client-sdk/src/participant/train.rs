@@ -80,6 +80,7 @@ impl Train {
             Err(error) => return State::Finished(Err(error.into())),
         };
         // An update that was trained ahead is forgotten before an input made of it can be sent.
+        let own_first = self.plan.wanted().map(|_| core.ahead.at_home_copies()).unwrap_or_default();
         let (let_go, at_home) = match self.plan.wanted().map(|_| core.ahead.let_go()).transpose() {
             Ok(Some(let_go)) => let_go,
             Ok(None) => (None, at_home),
@@ -87,7 +88,8 @@ impl Train {
         };
         let (pending, signed) = self.pending(&input, at_home);
         let records = core.pending_record(&pending);
-        let records = records.map(|records| charged.into_iter().chain(let_go).chain(kept).chain(records).collect());
+        let records = records
+            .map(|records| charged.into_iter().chain(own_first).chain(let_go).chain(kept).chain(records).collect());
         persist(records, State::Upload(Sending::new(pending, signed)))
     }
 

@@ -37,6 +37,15 @@ impl AtHome {
         personal.into_iter().chain(own).chain(residual)
     }
 
+    /// What takes effect even if the update is not in the sum, once more.
+    pub(in crate::participant) fn copies(&self, task: TaskId) -> Vec<Record> {
+        let parts = [(snapshot::personal(task), &self.personal), (snapshot::own(task), &self.own)];
+        let copy = |(name, bytes): (String, &Option<Zeroizing<Vec<u8>>>)| {
+            bytes.as_ref().map(|bytes| Record { name, bytes: bytes.clone() })
+        };
+        parts.into_iter().filter_map(copy).collect()
+    }
+
     /// Lengths of its parts.
     pub(super) fn lengths(&self) -> Lengths {
         let length = |part: &Option<Zeroizing<Vec<u8>>>| part.as_ref().map(|bytes| bytes.len());

@@ -44,6 +44,11 @@ impl Standings {
         matches!(standing, Standing::Ready { .. }).then_some(Buffered { participant, serial, base_version })
     }
 
+    /// Whether its training is not counted on any more: it took too long, or the update was drawn into a round.
+    pub(crate) fn was_drawn(&self, participant: ParticipantId, now: Timestamp) -> bool {
+        self.0.get(&participant).is_some_and(|(training, _)| training.expires_at <= now)
+    }
+
     /// Everybody who holds a finished update, of whatever age.
     pub(crate) fn holders(&self) -> Vec<ParticipantId> {
         let holds = |standing: &Standing| matches!(standing, Standing::Ready { .. } | Standing::Stale { .. });

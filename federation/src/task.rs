@@ -38,7 +38,7 @@ pub use optimizer::ServerOptimizer;
 pub use personalization::{AdapterHome, BELOW, PERSONAL_PREFIX, Personalization, below};
 pub use privacy::{Clip, OnBudgetEnd, PrivacyAccounting, PrivacyMechanism, PrivacySpec, PrivacyView, Sampling};
 pub use robust::{MAX_ROBUST_COHORT, RobustRule, RobustSpec};
-pub use schedule::{Ahead, MAX_STALENESS, Mode, Opening, ScheduleSpec, Staleness};
+pub use schedule::{Ahead, LEAST_WEIGHT, MAX_STALENESS, Mode, Opening, ScheduleSpec, Staleness};
 pub use solver::{AdaptiveMu, Solver};
 
 /// Largest cohort a round may have.

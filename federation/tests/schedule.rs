@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use federation::task::{Ahead, Deployment, MAX_STALENESS, Opening, SpecError, Staleness, TaskSpec};
+use federation::task::{Ahead, Deployment, LEAST_WEIGHT, MAX_STALENESS, Opening, SpecError, Staleness, TaskSpec};
 use federation::time::Timestamp;
 use proptest::prelude::*;
 
@@ -179,7 +179,7 @@ proptest! {
     #[test]
     fn weights_fall_with_age(a in 0.0..=1000.0_f64, p in 0.0..=10.0_f64, s in 0..MAX_STALENESS) {
         let rule = Staleness { a, p, max: MAX_STALENESS };
-        prop_assert!(rule.is_sound());
+        prop_assert_eq!(rule.is_sound(), rule.weight(MAX_STALENESS) >= LEAST_WEIGHT);
         let (now, older) = (rule.weight(s), rule.weight(s + 1));
         prop_assert!(now <= 1.0 && older <= now && older > 0.0, "{now} {older}");
         prop_assert_eq!(rule.weight(0), 1.0);

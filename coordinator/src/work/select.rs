@@ -48,7 +48,7 @@ pub(super) async fn draw_cohort(
         None => None,
     };
     let choose = |candidates: &[Candidate], count: u32| match &ahead {
-        Some(ahead) => oldest(ahead, candidates, count),
+        Some(ahead) => oldest(ahead, candidates, count, fresh_seed, now),
         None => select(&task.spec, round, &history, candidates, count, fresh_seed),
     };
     let mut cohort = match round.limits.secure {
@@ -313,10 +313,18 @@ fn select(
     spec.selection.strategy.selector().select(candidates, history, count as usize, rng)
 }
 
-/// The updates that were begun first, so that none grows too old by waiting; among equals in the order of names.
-fn oldest(ahead: &Standings, candidates: &[Candidate], count: u32) -> Vec<ParticipantId> {
+/// The updates that were begun first, so that none grows too old by waiting; among equals by chance. Whoever was drawn before
+/// and sent nothing comes last, or a few who never send would be drawn for ever.
+fn oldest(
+    ahead: &Standings,
+    candidates: &[Candidate],
+    count: u32,
+    fresh_seed: [u8; 32],
+    now: Timestamp,
+) -> Vec<ParticipantId> {
     let mut updates: Vec<_> = candidates.iter().filter_map(|candidate| ahead.ready(candidate.participant)).collect();
-    updates.sort_by_key(|update| update.base_version);
+    updates.shuffle(&mut ChaCha20Rng::from_seed(fresh_seed));
+    updates.sort_by_key(|update| (ahead.was_drawn(update.participant, now), update.base_version));
     updates.into_iter().take(count as usize).map(|update| update.participant).collect()
 }
 

@@ -14,6 +14,9 @@ use crate::task::check::{Checks, Deployment};
 use crate::task::{Clip, Sampling};
 use crate::time::Timestamp;
 
+/// What the oldest update must still count for. Were it next to nothing, a sum of one fresh update and many old ones would be
+/// the fresh one, and secure aggregation would hide nothing.
+pub const LEAST_WEIGHT: f64 = 0.1;
 /// Most versions that an update may be behind.
 pub const MAX_STALENESS: u32 = 1000;
 
@@ -104,10 +107,13 @@ impl Staleness {
         (1.0 + self.a * f64::from(staleness)).powf(-self.p)
     }
 
-    /// Whether the numbers are some by which weights are above 0 and at most 1.
+    /// Whether the numbers are some by which weights are at least [`LEAST_WEIGHT`] and at most 1.
     #[must_use]
     pub fn is_sound(&self) -> bool {
-        (0.0..=1000.0).contains(&self.a) && (0.0..=10.0).contains(&self.p) && self.max <= MAX_STALENESS
+        (0.0..=1000.0).contains(&self.a)
+            && (0.0..=10.0).contains(&self.p)
+            && self.max <= MAX_STALENESS
+            && self.weight(self.max) >= LEAST_WEIGHT
     }
 
     /// What participants agree on: a and p as 64-bit floats and the bound as 32-bit integer, largest byte first.
@@ -234,6 +240,13 @@ impl TaskSpec {
         checks.require((0.0..=1000.0).contains(&a), "schedule.staleness_a", "must be between 0 and 1000");
         checks.require((0.0..=10.0).contains(&p), "schedule.staleness_p", "must be between 0 and 10");
         checks.require(max <= MAX_STALENESS, "schedule.max_staleness", "must be at most 1000");
+        let oldest = ahead.staleness.weight(max);
+        checks.require_with(oldest >= LEAST_WEIGHT || oldest.is_nan(), "schedule.max_staleness", || {
+            format!(
+                "lets an update count for {oldest:.2e}; the oldest must count for {LEAST_WEIGHT} at least, or a sum shows the fresh \
+                 ones alone: lower it, or staleness_a or staleness_p"
+            )
+        });
         let deadline_ms = self.schedule.training_deadline_ms;
         checks.require_with(
             deadline_ms.is_none_or(|deadline_ms| deadlines.contains(&deadline_ms)),
@@ -260,7 +273,14 @@ impl TaskSpec {
                 strategy.as_str()
             )
         });
+        let require = &self.selection.require;
         for (field, given, why) in [
+            (
+                "selection.require",
+                require.min_gap_ms > 0 || require.min_gap_rounds > 0 || require.max_participations > 0,
+                "lets somebody with a finished update wait outside of rounds, and its place with it: min_gap_ms, min_gap_rounds and \
+                 max_participations are for cohorts that are drawn anew",
+            ),
             (
                 "analytics",
                 self.analytics.is_some(),

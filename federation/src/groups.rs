@@ -50,7 +50,10 @@ pub fn advance_groups(round: &Round, tally: &Tally, groups: &[GroupTally], now: 
     let Some(limits) = round.limits.groups.filter(|_| in_session) else {
         return Verdict { decision: advance(round, tally, now), lost: Vec::new() };
     };
-    let group = of_group(round, &limits, tally);
+    // What lost groups have sent is in no sum.
+    let healthy = groups.iter().filter(|facts| facts.complaints == 0);
+    let reported: u32 = healthy.map(|facts| facts.tally.reported).sum();
+    let group = of_group(round, &limits, reported);
     let decisions: Vec<_> = groups.iter().map(|facts| decide(&group, facts, now)).collect();
     let lost: Vec<_> = (0..)
         .zip(&decisions)
@@ -81,9 +84,9 @@ pub fn advance_groups(round: &Round, tally: &Tally, groups: &[GroupTally], now: 
 
 /// The round as one of its groups sees it. Once as many inputs are in as the task wants, no group that has enough waits for
 /// more.
-fn of_group(round: &Round, limits: &GroupLimits, tally: &Tally) -> Round {
+fn of_group(round: &Round, limits: &GroupLimits, reported: u32) -> Round {
     let mut group = round.clone();
-    let is_full = tally.reported >= round.limits.collect.max;
+    let is_full = reported >= round.limits.collect.max;
     group.cohort = limits.size;
     group.limits.collect.min = limits.collect_min;
     group.limits.collect.max = if is_full { limits.collect_min } else { limits.size };

@@ -232,7 +232,7 @@ fn what_is_too_old_is_thrown_away_and_trained_again() {
 #[test]
 fn a_coordinator_cannot_make_an_update_count_for_more_or_have_another() {
     type Spoil = fn(&mut Assignment);
-    let spoils: [(&str, Spoil); 6] = [
+    let spoils: [(&str, Spoil); 7] = [
         ("newer than the round", |it| it.update.iter_mut().for_each(|update| update.version = it.base.version + 1)),
         ("older than the task allows", |it| {
             it.base.version += 9;
@@ -240,6 +240,12 @@ fn a_coordinator_cannot_make_an_update_count_for_more_or_have_another() {
         ("does not say what one counts for", |it| it.encoding.staleness = None),
         ("rule for old ones", |it| it.encoding.staleness.iter_mut().for_each(|rule| rule.p = -1.0)),
         ("does not hold", |it| it.update.iter_mut().for_each(|update| update.serial += 1)),
+        // Some were told to learn next to nothing: the round's members agree on one plan.
+        ("not trained as the round says", |it| {
+            if it.update.is_some() {
+                it.training.learning_rate *= 1000.0;
+            }
+        }),
         ("does not hold", |it| {
             it.base.version += 1;
             it.update.iter_mut().for_each(|update| update.version += 1);

@@ -242,6 +242,10 @@ fn an_assignment_that_the_terms_do_not_cover_is_refused() {
         hub.world(|world| world.tweak = Some(|a| a.encoding.groups = Some(GroupTerms { size: 4 })));
     });
     refused_at_assignment("another cohort", |hub| hub.world(|world| world.tweak = Some(|a| a.cohort = 2)));
+    // Were others told to stand still, the sum would be the update of whoever was not.
+    refused_at_assignment("training", |hub| hub.world(|world| world.tweak = Some(|a| a.training.learning_rate = 1e-9)));
+    refused_at_assignment("training", |hub| hub.world(|world| world.tweak = Some(|a| a.training.proximal_mu = 1e9)));
+    refused_at_assignment("training", |hub| hub.world(|world| world.tweak = Some(|a| a.base.version += 1)));
 }
 
 #[test]

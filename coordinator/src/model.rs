@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use federation::id::{Digest, RoundKey};
-use federation::task::{Compression, Initial, Personalization, Solver, SpecError, TaskSpec};
+use federation::model_version::ModelVersion;
+use federation::task::{Compression, Initial, Personalization, Solver, SpecError, TaskSpec, TrainingPlan};
 use learning::analytics::{Analysis, SumCodec, SumInspector};
 use learning::privacy::{PrivateCodec, PrivateInspector, PrivateMean};
 use learning::{
@@ -16,7 +17,7 @@ use secure_agg::SUITE_CHACHA20;
 use secure_agg::modular::Modulus;
 use secure_agg::params::{InvalidConfig, SessionConfig, VectorShape};
 use store::entity::task::TaskRow;
-use wire::participant::{CodecTerms, Encoding, GroupTerms, application_digest, rotation_seed};
+use wire::participant::{CodecTerms, Encoding, GroupTerms, application_digest, rotation_seed, round_digest};
 
 use crate::analysis;
 use crate::private::{self, Private};
@@ -104,13 +105,15 @@ impl TaskModel {
         })
     }
 
-    /// What sessions are like in a round whose clipping norm is `clip`: participants agree on it, too.
+    /// What sessions are like in a round that starts from `base` and trains by `plan`: participants agree on both, and on the
+    /// clipping norm of the base.
     #[must_use]
-    pub fn session_in(&self, clip: Option<f64>) -> Option<Arc<SessionConfig>> {
+    pub fn session_in(&self, base: &ModelVersion, plan: &TrainingPlan) -> Option<SessionConfig> {
         let session = self.session.as_ref()?;
-        let (Some(private), Some(clip)) = (&self.private, clip) else { return Some(Arc::clone(session)) };
-        let application = application_digest(&self.encoding, &self.metrics, Some(&private.terms(clip))).0;
-        Some(Arc::new(SessionConfig { application, ..(**session).clone() }))
+        let terms = self.private.as_ref().map(|private| private.terms(base.clip.unwrap_or(private.initial_clip())));
+        let application = application_digest(&self.encoding, &self.metrics, terms.as_ref());
+        let application = round_digest(&application, base.version, plan).0;
+        Some(SessionConfig { application, ..(**session).clone() })
     }
 
     /// How updates of the task become integers, as participants are told.

@@ -96,37 +96,53 @@ impl Version {
     }
 }
 
+/// How a task trains in a round: with the μ of that round, where it adapts.
+///
+/// # Errors
+/// [`StoreError`].
+pub(crate) async fn plan_of_round(
+    tx: &mut (dyn Transaction + '_),
+    plan: &TrainingPlan,
+    round: RoundKey,
+) -> Result<TrainingPlan, StoreError> {
+    let Some(adaptive) = &plan.adaptive_mu else { return Ok(plan.clone()) };
+    let rows = tx.rounds(round.task, Some(round.number), LOOK_BACK).await?;
+    let completed = rows.iter().rev().filter(|row| row.round.state == RoundState::Completed);
+    let losses = completed.filter_map(|row| row.metrics.iter().find(|metric| metric.name == adaptive.metric));
+    let AdaptiveMu { step, patience, .. } = *adaptive;
+    let rule = proximal::AdaptiveMu { start: plan.proximal_mu, step, patience };
+    // Above 1/η a step towards the start goes beyond it: the loss rises, and would raise μ for ever.
+    let most = (1.0 / plan.learning_rate).max(plan.proximal_mu);
+    let mu = rule.after(losses.map(|metric| metric.value)).min(most);
+    Ok(TrainingPlan { proximal_mu: mu, ..plan.clone() })
+}
+
 /// The μ of each task's present round: it follows from what is stored, and is asked for by every participant of the round.
 #[derive(Default)]
 pub(crate) struct Mus(Mutex<HashMap<TaskId, (u32, f64)>>);
 
 impl Mus {
-    /// μ of a round, for a task whose μ adapts.
+    /// [`plan_of_round`], read once for each round.
     ///
     /// # Errors
     /// [`StoreError`].
-    pub(crate) async fn of_round(
+    pub(crate) async fn plan_of_round(
         &self,
         tx: &mut (dyn Transaction + '_),
         plan: &TrainingPlan,
         round: RoundKey,
-    ) -> Result<Option<f64>, StoreError> {
-        let Some(adaptive) = &plan.adaptive_mu else { return Ok(None) };
+    ) -> Result<TrainingPlan, StoreError> {
+        if plan.adaptive_mu.is_none() {
+            return Ok(plan.clone());
+        }
         if let Some(&(number, mu)) = self.lock().get(&round.task)
             && number == round.number
         {
-            return Ok(Some(mu));
+            return Ok(TrainingPlan { proximal_mu: mu, ..plan.clone() });
         }
-        let rows = tx.rounds(round.task, Some(round.number), LOOK_BACK).await?;
-        let completed = rows.iter().rev().filter(|row| row.round.state == RoundState::Completed);
-        let losses = completed.filter_map(|row| row.metrics.iter().find(|metric| metric.name == adaptive.metric));
-        let AdaptiveMu { step, patience, .. } = *adaptive;
-        let rule = proximal::AdaptiveMu { start: plan.proximal_mu, step, patience };
-        // Above 1/η a step towards the start goes beyond it: the loss rises, and would raise μ for ever.
-        let most = (1.0 / f64::from(plan.learning_rate)).max(plan.proximal_mu.into());
-        let mu = rule.after(losses.map(|metric| metric.value)).min(most);
-        self.lock().insert(round.task, (round.number, mu));
-        Ok(Some(mu))
+        let plan = plan_of_round(tx, plan, round).await?;
+        self.lock().insert(round.task, (round.number, plan.proximal_mu));
+        Ok(plan)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<TaskId, (u32, f64)>> {

@@ -12,8 +12,10 @@ use rcgen::{
 use secure_agg::IdentityVerifier as _;
 use secure_agg::params::SessionConfig;
 use wire::certificate::{Authority, PARTICIPANT_URN, chain_der, holder};
-use wire::participant::{CodecTerms, Encoding, GroupTerms, SessionTerms, application_digest};
-use wire::task::{Personalization, Solver, Staleness};
+use wire::participant::{
+    CodecTerms, Encoding, GroupTerms, SessionTerms, application_digest, round_digest, training_digest,
+};
+use wire::task::{Personalization, Solver, Staleness, TrainingPlan};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 const ALICE: ParticipantId = ParticipantId(uuid::Uuid::from_u128(7));
@@ -186,6 +188,58 @@ fn the_digest_covers_everything_that_gives_words_a_meaning() {
         assert_ne!(*other, base, "{number}");
         assert!(!others[..number].contains(other), "{number}");
     }
+}
+
+/// Each field of a plan, and a value that is not its default.
+const CHANGES: [(&str, &str); 17] = [
+    ("epochs", "2"),
+    ("steps", "7"),
+    ("batch_size", "7"),
+    ("learning_rate", "0.30000000000000004"),
+    ("momentum", "0.5"),
+    ("weight_decay", "0.5"),
+    ("proximal_mu", "0.5"),
+    ("fairness", r#"{"q":1.0,"loss_cap":2.0}"#),
+    ("solver", r#"{"name":"fed_nova"}"#),
+    ("adaptive_mu", r#"{"metric":"loss"}"#),
+    ("accumulate", "2"),
+    ("gradient_clip", "0.5"),
+    ("schedule", r#"{"kind":"step","every":2,"factor":0.5}"#),
+    ("warmup", r#"{"length":2}"#),
+    ("budget", r#"{"steps":3}"#),
+    ("budget", r#"{"steps":4}"#),
+    ("precision", r#""bf16""#),
+];
+
+fn plan(field: &str, value: &str) -> TrainingPlan {
+    serde_json::from_str(&format!("{{\"{field}\":{value}}}")).unwrap_or_else(|error| panic!("{field}: {error}"))
+}
+
+#[test]
+fn the_digest_of_a_round_covers_its_version_and_how_it_trains() {
+    let (application, plain) = (Digest([7; 32]), TrainingPlan::default());
+    let base = round_digest(&application, 3, &plain);
+    assert_eq!(
+        base.to_string(),
+        "9ad250bd2a57e079d6b7f618cab071e3b51c2a836831f2e00c34441efb6d832e",
+        "a known answer, of another implementation as well"
+    );
+    let mut seen = vec![base, round_digest(&application, 4, &plain), round_digest(&Digest([8; 32]), 3, &plain)];
+    let mut trainings = vec![training_digest(&plain)];
+    for (field, value) in CHANGES {
+        let plan = plan(field, value);
+        for (digest, seen) in
+            [(round_digest(&application, 3, &plan), &mut seen), (training_digest(&plan), &mut trainings)]
+        {
+            assert!(!seen.contains(&digest), "{field}");
+            seen.push(digest);
+        }
+        let read_back: TrainingPlan = serde_json::from_slice(&serde_json::to_vec(&plan).unwrap()).unwrap();
+        assert_eq!(round_digest(&application, 3, &read_back), round_digest(&application, 3, &plan), "{field}");
+    }
+    // Nobody adds a field that participants do not agree on.
+    let fields = serde_json::to_value(plan("solver", r#"{"name":"fed_nova"}"#)).unwrap();
+    assert!(fields.as_object().unwrap().keys().all(|key| CHANGES.iter().any(|(field, _)| field == key)));
 }
 
 #[test]

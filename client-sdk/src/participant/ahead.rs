@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use learning::{Parameters, Update, checkpoint};
 use wire::TaskId;
-use wire::participant::{Assignment, DiscardReason, TrainingReport};
+use wire::participant::{Assignment, DiscardReason, TrainingReport, training_digest};
 use zeroize::Zeroizing;
 
 use super::check_in::CheckIn;
@@ -130,7 +130,8 @@ fn plan(core: &Core, assignment: Box<Assignment>) -> Result<Plan, String> {
 /// Keeps a finished update, and what stays at home of the same training.
 pub(super) fn keep(core: &mut Core, plan: &Plan, update: &Update, at_home: AtHome) -> State {
     let place = plan.place;
-    let held = Held { task: place.task, serial: place.attempt, version: plan.assignment.base.version };
+    let trained = training_digest(&plan.assignment.training);
+    let held = Held { task: place.task, serial: place.attempt, version: plan.assignment.base.version, trained };
     core.ahead.under_way = None;
     match record(plan, held, update, at_home) {
         Ok((record, at_home)) => {

@@ -111,7 +111,9 @@ impl CheckIn {
             }
         };
         if plan.wanted().is_some_and(|wanted| !core.ahead.holds(wanted)) {
-            let error = "the round wants an update that this device does not hold".to_owned();
+            let error =
+                "the round wants an update that this device does not hold, or that was not trained as the round says"
+                    .to_owned();
             core.events.push(Event::TrainingFailed { place, error });
             return core.give_up(place, AbandonReason::TrainingFailed, None);
         }

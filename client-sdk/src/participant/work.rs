@@ -17,7 +17,7 @@ use learning::{
 use rand::{CryptoRng, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
 use secure_agg::client::Masking;
-use wire::participant::{Assignment, HeldUpdate, SessionTerms, application_digest};
+use wire::participant::{Assignment, HeldUpdate, SessionTerms, application_digest, round_digest, training_digest};
 use wire::task::{Compression, below};
 use zeroize::Zeroizing;
 
@@ -301,7 +301,8 @@ fn wanted(assignment: &Assignment) -> Result<Option<(Held, f64)>, PlanError> {
     if staleness > rule.max {
         return Err(PlanError::Staleness("it is older than the task allows"));
     }
-    Ok(Some((Held { task: assignment.task, serial, version }, rule.weight(staleness))))
+    let trained = training_digest(&assignment.training);
+    Ok(Some((Held { task: assignment.task, serial, version, trained }, rule.weight(staleness))))
 }
 
 fn layout(assignment: &Assignment) -> Result<Layout, LayoutError> {
@@ -337,7 +338,8 @@ fn check_terms(assignment: &Assignment, terms: &SessionTerms, codec: &UpdateCode
     ];
     // Last, since it would hide what is different.
     let application = application_digest(encoding, &assignment.metrics, assignment.privacy.as_ref());
-    let digest = [("encoding", terms.application == application)];
+    let application = round_digest(&application, assignment.base.version, &assignment.training);
+    let digest = [("encoding or training", terms.application == application)];
     match checks.into_iter().chain(codec.fits(terms)).chain(digest).find(|(_, holds)| !holds) {
         Some((what, _)) => Err(PlanError::Terms(what)),
         None => Ok(()),

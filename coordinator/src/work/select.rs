@@ -24,6 +24,7 @@ use crate::ahead::Standings;
 use crate::model::TaskModel;
 use crate::robust::Robust;
 use crate::session::{Verified, encode_all, round_name};
+use crate::solver::plan_of_round;
 
 /// Rounds that a strategy learns from.
 const LOOK_BACK: u32 = 4096;
@@ -160,10 +161,11 @@ async fn open_sessions(
     let model = TaskModel::new(&task.spec).map_err(|_| unworkable(&"the task cannot work as it is stored"))?;
     let base = tx.model_version(task.id, round.base_version).await?;
     let base = base.ok_or_else(|| unworkable(&"the base model has no row"))?;
-    let config = model.session_in(base.clip);
+    let plan = plan_of_round(tx, &task.spec.training, round.key).await?;
+    let config = model.session_in(&base, &plan);
     let config = config.ok_or_else(|| unworkable(&"a round with a session, of a task without"))?;
     let name = round_name(round.key, round.attempt);
-    let begin = || CollectKeys::new(name.clone(), base.sha256.0, (*config).clone()).map_err(|error| unworkable(&error));
+    let begin = || CollectKeys::new(name.clone(), base.sha256.0, config.clone()).map_err(|error| unworkable(&error));
     let is_divided = round.limits.groups.is_some();
     let mut division = ChaCha20Rng::from_seed(seed);
     // Apart from the draw, and never from the task's own seed: who shares a group is nobody's to foresee.

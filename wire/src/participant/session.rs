@@ -5,6 +5,7 @@
 
 use federation::id::{Digest, TaskId};
 use federation::round::RoundState;
+use federation::task::TrainingPlan;
 use secure_agg::params::{SessionConfig, VectorShape};
 use serde::{Deserialize, Serialize};
 
@@ -64,7 +65,7 @@ pub struct SessionTerms {
     pub input_bound: u64,
     /// Kept free for noise in the sum.
     pub noise_margin: u64,
-    /// [`application_digest`].
+    /// [`round_digest`].
     pub application: Digest,
 }
 
@@ -107,8 +108,8 @@ impl From<&SessionTerms> for SessionConfig {
     }
 }
 
-/// Digest of what gives the words of an update their meaning: encoding, names of the metrics and terms of privacy. It is a
-/// part of the session's id, so participants that were told different ones cannot be aggregated.
+/// Digest of what gives the words of an update their meaning: encoding, names of the metrics and terms of privacy. With
+/// [`round_digest`] it is a part of the session's id, so participants that were told different ones cannot be aggregated.
 ///
 /// `SHA-256("tributary/application/1" || bits || f32be(clip) || [1 || f32be(norm)] or [0] || u32be(max_weight) ||
 /// u32be(max_cohort) || u32be(metrics) || for each: u32be(len) || name)`, and with privacy before the end
@@ -176,8 +177,39 @@ pub fn application_digest(encoding: &Encoding, metrics: &[String], privacy: Opti
         text.extend(length(solver.len()));
         text.extend(solver);
     }
+    sha256(&text)
+}
+
+/// Digest of what participants do in a round: what the words mean ([`application_digest`]), the number of the version that the
+/// round starts from, by which the age of updates is counted, and how they train, with the μ of the round. A coordinator that tells
+/// one participant to learn and all others to stand still would find the one's update in the sum; with this digest in the
+/// session's id there is no such sum. The version's bytes are in that id by a digest of their own.
+///
+/// `SHA-256("tributary/round/1" || application || u32be(version) || u32be(len) || plan)`; the plan is its JSON as this crate writes
+/// it: no spaces, keys in the order of [`TrainingPlan`](federation::task::TrainingPlan)'s fields, numbers in their shortest form.
+#[must_use]
+pub fn round_digest(application: &Digest, version: u32, training: &TrainingPlan) -> Digest {
+    let plan = plan_digest_input(training);
+    let length = u32::try_from(plan.len()).unwrap_or(u32::MAX).to_be_bytes();
+    sha256(&[b"tributary/round/1".as_slice(), &application.0, &version.to_be_bytes(), &length, &plan].concat())
+}
+
+/// Digest of how somebody trains, and nothing else.
+///
+/// `SHA-256("tributary/training/1" || plan)`, the plan as in [`round_digest`].
+#[must_use]
+pub fn training_digest(training: &TrainingPlan) -> Digest {
+    sha256(&[b"tributary/training/1".as_slice(), &plan_digest_input(training)].concat())
+}
+
+fn plan_digest_input(training: &TrainingPlan) -> Vec<u8> {
+    // Numbers, names and enumerations: there is nothing in it that JSON does not have.
+    serde_json::to_vec(training).unwrap_or_default()
+}
+
+fn sha256(text: &[u8]) -> Digest {
     let mut digest = Digest([0; 32]);
-    digest.0.copy_from_slice(ring::digest::digest(&ring::digest::SHA256, &text).as_ref());
+    digest.0.copy_from_slice(ring::digest::digest(&ring::digest::SHA256, text).as_ref());
     digest
 }
 

@@ -6,7 +6,7 @@
 
 use learning::MetricValue;
 use serde::{Deserialize, Serialize};
-use wire::TaskId;
+use wire::{Digest, TaskId};
 use zeroize::Zeroizing;
 
 use super::at_home::Lengths;
@@ -22,6 +22,8 @@ pub(in crate::participant) struct Held {
     pub(in crate::participant) serial: u32,
     /// The version it started from.
     pub(in crate::participant) version: u32,
+    /// How it was trained: a round that agrees on another plan does not get it.
+    pub(in crate::participant) trained: Digest,
 }
 
 /// The update itself.
@@ -87,7 +89,7 @@ mod tests {
     #[test]
     fn an_update_comes_back_and_every_damage_is_found() {
         let task = "00000000-0000-0000-0000-000000000001".parse().unwrap();
-        let held = Held { task, serial: 3, version: 9 };
+        let held = Held { task, serial: 3, version: 9, trained: Digest([7; 32]) };
         let metrics = vec![MetricValue { value: 0.1, count: 3 }];
         let at_home = AtHome { personal: Some(Zeroizing::new(b"head".to_vec())), ..AtHome::NOTHING };
         let delta = Zeroizing::new(b"what training changed".to_vec());

@@ -10,7 +10,7 @@ use axum::extract::State;
 use federation::id::{ParticipantId, RoundKey, TaskId};
 use federation::model_version::ModelVersion;
 use federation::round::{Assignment as Place, AssignmentState, Round, RoundState};
-use federation::task::{Solver, TaskSpec, TaskStatus, is_name};
+use federation::task::{Solver, TaskSpec, TaskStatus, TrainingPlan, is_name};
 use federation::time::Timestamp;
 use federation::training::{Claim, Standing, Training, standing};
 use secure_agg::messages::Advertise;
@@ -37,6 +37,7 @@ use crate::http::extract::Json;
 use crate::http::problem::{Error, Result};
 use crate::model::{TaskModel, next_round};
 use crate::session::round_name;
+use crate::solver::Mus;
 
 /// When to come back to a coordinator that is shutting down: not before, and spread as otherwise.
 const RESTART: Duration = Duration::from_secs(2);
@@ -191,7 +192,8 @@ struct Work {
     /// What the round aggregates, if it was trained ahead.
     update: Option<Buffered>,
     /// Where μ adapts.
-    mu: Option<f64>,
+    /// How it trains in this round.
+    plan: TrainingPlan,
     /// Where a solver needs to know.
     counted: Option<Counted>,
 }
@@ -241,7 +243,7 @@ async fn look(app: &App, participant: ParticipantId, request: &CheckInRequest, n
                     }
                 }
                 let joinable = tasks.iter().zip(ready).filter_map(|(task, may_join)| may_join.then_some(task));
-                let invitations = invitations(tx, joinable, participant).await?;
+                let invitations = invitations(&app.mus, tx, joinable, participant).await?;
                 let awaited = invitations.iter().find(|invitation| has_keys_for(request, invitation)).cloned();
                 if let (None, Some(invitation)) = (&awaited, invitations.into_iter().next()) {
                     return Ok(Found::Invited(Box::new(invitation)));
@@ -292,17 +294,18 @@ async fn work(app: &App, tx: &mut (dyn Transaction + '_), place: Place) -> Resul
     let Some(base) = tx.model_version(task.id, round.round.base_version).await? else { return Ok(None) };
     let update = tx.buffered(place.round, place.attempt, place.participant).await?;
     let plan = &task.spec.training;
-    let mu = app.mus.of_round(tx, plan, place.round).await?;
+    let plan = app.mus.plan_of_round(tx, plan, place.round).await?;
     let counted = match plan.solver {
         Some(Solver::Scaffold { .. }) => tx.last_counted(task.id, place.participant).await?,
         Some(Solver::FedNova { .. }) | None => None,
     };
     let counted = counted.map(|(round, attempt)| Counted { round, attempt });
-    Ok(Some(Work { place, task, round, base, update, mu, counted }))
+    Ok(Some(Work { place, task, round, base, update, plan, counted }))
 }
 
 /// The rounds of these tasks that take keys now: those with secure aggregation that have not drawn yet.
 async fn invitations<'a>(
+    mus: &Mus,
     tx: &mut (dyn Transaction + '_),
     tasks: impl Iterator<Item = &'a TaskRow> + Send,
     participant: ParticipantId,
@@ -319,15 +322,16 @@ async fn invitations<'a>(
             continue;
         }
         let base = tx.model_version(task.id, round.base_version).await?;
-        let session =
-            TaskModel::new(&task.spec).ok().and_then(|model| model.session_in(base.and_then(|base| base.clip)));
+        let plan = mus.plan_of_round(tx, &task.spec.training, round.key).await?;
+        let model = TaskModel::new(&task.spec).ok();
+        let config = model.zip(base).and_then(|(model, base)| model.session_in(&base, &plan));
         let config =
-            session.ok_or_else(|| StoreError::Corrupt(format!("task {} cannot work as it is stored", task.id)))?;
+            config.ok_or_else(|| StoreError::Corrupt(format!("task {} cannot work as it is stored", task.id)))?;
         invitations.push(Invitation {
             task: task.id,
             round: row.round.key.number,
             attempt: row.round.attempt,
-            terms: SessionTerms::from(&*config),
+            terms: SessionTerms::from(&config),
         });
     }
     Ok(invitations)
@@ -429,7 +433,7 @@ pub(super) fn unwritten(error: InboxError) -> Error {
 }
 
 fn assigned(app: &App, participant: ParticipantId, work: Work) -> Result<CheckInReply> {
-    let Work { place, task, round, base, update, mu, counted } = work;
+    let Work { place, task, round, base, update, plan, counted } = work;
     // It was taken out of the queue when it was drawn; its next check-in must be written again.
     app.desk.forget(participant);
     if place.state == AssignmentState::Assigned {
@@ -448,8 +452,7 @@ fn assigned(app: &App, participant: ParticipantId, work: Work) -> Result<CheckIn
     let cohort = limits.groups.map_or(cohort, |groups| groups.size);
     let update = update.map(|update| HeldUpdate { serial: update.serial, version: update.base_version });
     let when = When { number: key.number, attempt, cohort, deadline_at, now };
-    let mut assignment = Assignment { update, groups, counted, ..assignment(task, base, when)? };
-    assignment.training.proximal_mu = mu.unwrap_or(assignment.training.proximal_mu);
+    let assignment = Assignment { update, groups, counted, ..assignment(task, base, plan, when)? };
     Ok(CheckInReply::Assigned(Box::new(assignment)))
 }
 
@@ -461,7 +464,8 @@ fn to_train(app: &App, participant: ParticipantId, train: Train) -> Result<Check
     let cohort = task.spec.draw(least).cohort;
     let (attempt, deadline_at, now) = (training.serial, training.expires_at, app.now());
     let when = When { number, attempt, cohort, deadline_at, now };
-    Ok(CheckInReply::Train(Box::new(assignment(task, base, when)?)))
+    let plan = task.spec.training.clone();
+    Ok(CheckInReply::Train(Box::new(assignment(task, base, plan, when)?)))
 }
 
 /// Where and until when something is to be done.
@@ -473,16 +477,16 @@ struct When {
     now: Timestamp,
 }
 
-fn assignment(task: TaskRow, base: ModelVersion, when: When) -> Result<Assignment> {
+fn assignment(task: TaskRow, base: ModelVersion, training: TrainingPlan, when: When) -> Result<Assignment> {
     let When { number, attempt, cohort, deadline_at, now } = when;
     let terms = TaskModel::new(&task.spec).map_err(|_| Error::fault("a task cannot work as it is stored"))?;
     let TaskModel { private, .. } = &terms;
     let privacy = private.as_ref().map(|private| private.terms(base.clip.unwrap_or(private.initial_clip())));
-    let session = terms.session_in(base.clip).map(|config| SessionTerms::from(&*config));
+    let session = terms.session_in(&base, &training).map(|config| SessionTerms::from(&config));
     let encoding = terms.encoding().clone();
     let report_loss = task.spec.reports_utility();
     let metrics = task.spec.travelling_metrics();
-    let TaskSpec { name, model, training, .. } = task.spec;
+    let TaskSpec { name, model, .. } = task.spec;
     Ok(Assignment {
         task: task.id,
         task_name: name,

@@ -1,0 +1,92 @@
+//! What a participant is told to do.
+
+use federation::id::ParticipantId;
+use federation::model_version::ModelVersion;
+use federation::round::{AssignmentState, Round, RoundState};
+use federation::task::{TaskSpec, TrainingPlan};
+use federation::time::Timestamp;
+use store::entity::task::TaskRow;
+use wire::participant::{Assignment, CheckInReply, HeldUpdate, ModelRef, SessionTerms};
+
+use super::look::{Train, Work};
+use crate::admission::Fact;
+use crate::http::app::App;
+use crate::http::problem::{Error, Result};
+use crate::model::{TaskModel, next_round};
+
+pub(super) fn assigned(app: &App, participant: ParticipantId, work: Work) -> Result<CheckInReply> {
+    let Work { place, task, round, base, update, plan, counted } = work;
+    // It was taken out of the queue when it was drawn; its next check-in must be written again.
+    app.desk.forget(participant);
+    if place.state == AssignmentState::Assigned {
+        app.inbox.note(Fact::Working { round: place.round, attempt: place.attempt, participant });
+    }
+    let now = app.now();
+    // A round that closed in between has no time left.
+    let mut deadline_at = round.round.deadline_at().unwrap_or(now);
+    if round.round.state == RoundState::Sharing {
+        // Training comes after the shares.
+        deadline_at = deadline_at.plus(round.round.limits.collect.deadline());
+    }
+    let Round { key, attempt, limits, cohort, .. } = round.round;
+    let groups = limits.groups.map(|groups| groups.count);
+    // Whom its update is added up with.
+    let cohort = limits.groups.map_or(cohort, |groups| groups.size);
+    let update = update.map(|update| HeldUpdate { serial: update.serial, version: update.base_version });
+    let when = When { number: key.number, attempt, cohort, deadline_at, now };
+    let assignment = Assignment { update, groups, counted, ..assignment(task, base, plan, when)? };
+    Ok(CheckInReply::Assigned(Box::new(assignment)))
+}
+
+/// A training ahead of rounds, as the participant is told.
+pub(super) fn to_train(app: &App, participant: ParticipantId, train: Train) -> Result<CheckInReply> {
+    let Train { training, task, base } = train;
+    app.desk.forget(participant);
+    let (number, least) = (next_round(&task).number, task.spec.round_limits().select.min);
+    let cohort = task.spec.draw(least).cohort;
+    let (attempt, deadline_at, now) = (training.serial, training.expires_at, app.now());
+    let when = When { number, attempt, cohort, deadline_at, now };
+    let plan = task.spec.training.clone();
+    Ok(CheckInReply::Train(Box::new(assignment(task, base, plan, when)?)))
+}
+
+/// Where and until when something is to be done.
+struct When {
+    number: u32,
+    attempt: u32,
+    cohort: u32,
+    deadline_at: Timestamp,
+    now: Timestamp,
+}
+
+fn assignment(task: TaskRow, base: ModelVersion, training: TrainingPlan, when: When) -> Result<Assignment> {
+    let When { number, attempt, cohort, deadline_at, now } = when;
+    let terms = TaskModel::new(&task.spec).map_err(|_| Error::fault("a task cannot work as it is stored"))?;
+    let TaskModel { private, .. } = &terms;
+    let privacy = private.as_ref().map(|private| private.terms(base.clip.unwrap_or(private.initial_clip())));
+    let session = terms.session_in(&base, &training).map(|config| SessionTerms::from(&config));
+    let encoding = terms.encoding().clone();
+    let report_loss = task.spec.reports_utility();
+    let metrics = task.spec.travelling_metrics();
+    let TaskSpec { name, model, .. } = task.spec;
+    Ok(Assignment {
+        task: task.id,
+        task_name: name,
+        round: number,
+        attempt,
+        model,
+        base: ModelRef { version: base.version, sha256: base.sha256, bytes: base.bytes },
+        training,
+        encoding,
+        metrics,
+        privacy,
+        secure_aggregation: session,
+        report_loss,
+        update: None,
+        counted: None,
+        cohort,
+        groups: None,
+        deadline_at,
+        remaining_ms: u64::try_from(deadline_at.since(now).as_millis()).unwrap_or(u64::MAX),
+    })
+}

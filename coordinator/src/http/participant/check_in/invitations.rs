@@ -1,0 +1,83 @@
+//! Rounds that take keys before they draw, and the keys that come.
+
+use federation::id::{ParticipantId, RoundKey};
+use federation::round::RoundState;
+use secure_agg::messages::Advertise;
+use secure_agg::params::SessionConfig;
+use secure_agg::rejection::Rejection;
+use secure_agg::server::CollectKeys;
+use store::entity::check_in::CheckInKeys;
+use store::entity::task::TaskRow;
+use store::{StoreError, Transaction};
+use wire::certificate::Authority;
+use wire::participant::{CheckInRequest, Invitation, SessionTerms};
+
+use crate::http::app::App;
+use crate::http::participant::answers::{decode, refused};
+use crate::http::problem::{Error, Result};
+use crate::model::{TaskModel, next_round};
+use crate::session::round_name;
+use crate::solver::Mus;
+
+/// The rounds of these tasks that take keys now: those with secure aggregation that have not drawn yet.
+pub(super) async fn invitations<'a>(
+    mus: &Mus,
+    tx: &mut (dyn Transaction + '_),
+    tasks: impl Iterator<Item = &'a TaskRow> + Send,
+    participant: ParticipantId,
+) -> Result<Vec<Invitation>, StoreError> {
+    let mut invitations = Vec::new();
+    for task in tasks.filter(|task| task.spec.secure_aggregation.enabled) {
+        let Some(row) = tx.round(next_round(task)).await? else { continue };
+        let round = &row.round;
+        if round.state != RoundState::Selecting {
+            continue;
+        }
+        // Whoever was not sampled is not in this round, whatever happens.
+        if round.limits.sampled.is_some() && !tx.is_sampled(round.key, round.attempt, participant).await? {
+            continue;
+        }
+        let base = tx.model_version(task.id, round.base_version).await?;
+        let plan = mus.plan_of_round(tx, &task.spec.training, round.key).await?;
+        let model = TaskModel::new(&task.spec).ok();
+        let config = model.zip(base).and_then(|(model, base)| model.session_in(&base, &plan));
+        let config =
+            config.ok_or_else(|| StoreError::Corrupt(format!("task {} cannot work as it is stored", task.id)))?;
+        invitations.push(Invitation {
+            task: task.id,
+            round: row.round.key.number,
+            attempt: row.round.attempt,
+            terms: SessionTerms::from(&config),
+        });
+    }
+    Ok(invitations)
+}
+
+pub(super) fn has_keys_for(request: &CheckInRequest, invitation: &Invitation) -> bool {
+    request.keys.as_ref().is_some_and(|keys| {
+        (keys.task, keys.round, keys.attempt) == (invitation.task, invitation.round, invitation.attempt)
+    })
+}
+
+/// Has the protocol judge the keys that came with a check-in. Only good ones are kept, so a roster can be made of them
+/// without asking again.
+pub(super) fn judge(
+    app: &App,
+    participant: ParticipantId,
+    invitation: &Invitation,
+    request: &CheckInRequest,
+) -> Result<CheckInKeys> {
+    let Some(keys) = &request.keys else { return Err(Error::fault("keys were found and are gone")) };
+    let advertise: Advertise = decode(&keys.advertisement.0)?;
+    if advertise.body.client_id.as_slice() != participant.0.as_bytes() {
+        return Err(refused(Rejection::Certificate));
+    }
+    let key = RoundKey { task: invitation.task, number: invitation.round };
+    let name = round_name(key, invitation.attempt);
+    // Which model the round starts from makes no difference to keys.
+    let phase = CollectKeys::new(name, [0; 32], SessionConfig::from(&invitation.terms)).map_err(Error::fault)?;
+    let authority = Authority::new(app.authority.certificate().to_vec(), app.now());
+    phase.admit(advertise, &authority).map_err(refused)?;
+    let advertisement = keys.advertisement.0.clone().into();
+    Ok(CheckInKeys { round: keys.round, attempt: keys.attempt, advertisement })
+}

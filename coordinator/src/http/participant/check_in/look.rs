@@ -1,0 +1,189 @@
+//! What there is for a participant that asks.
+
+use federation::id::{ParticipantId, TaskId};
+use federation::model_version::ModelVersion;
+use federation::round::Assignment as Place;
+use federation::task::{Solver, TaskStatus, TrainingPlan};
+use federation::time::Timestamp;
+use federation::training::{Claim, Standing, Training, standing};
+use store::entity::participant::ParticipantRow;
+use store::entity::round::RoundRow;
+use store::entity::task::TaskRow;
+use store::entity::training::Buffered;
+use store::{StoreError, Transaction};
+use wire::participant::{CheckInRequest, Counted, DiscardReason, Finding, Invitation, MAX_FINDINGS, Question};
+
+use super::invitations::{has_keys_for, invitations};
+use crate::http::app::App;
+use crate::http::problem::Result;
+
+/// What there is for a participant.
+pub(super) enum Found {
+    Work(Box<Work>),
+    /// The task it has data for is over.
+    Over(TaskId),
+    /// It was told to train ahead of rounds.
+    Train(Box<Train>),
+    /// The finished update that it holds, of this task and training, is of no use.
+    Discard(TaskId, u32, DiscardReason),
+    /// Tasks want to know whether this is a device for them.
+    Asked(Vec<Question>),
+    /// A round wants keys before it draws.
+    Invited(Box<Invitation>),
+    /// Nothing yet, in these tasks.
+    Nothing {
+        tasks: Vec<TaskId>,
+        /// The round that it gave keys for, and that has not drawn yet.
+        awaited: Option<Box<Invitation>>,
+    },
+}
+
+pub(super) struct Work {
+    pub(super) place: Place,
+    pub(super) task: TaskRow,
+    pub(super) round: RoundRow,
+    pub(super) base: ModelVersion,
+    /// What the round aggregates, if it was trained ahead.
+    pub(super) update: Option<Buffered>,
+    /// How it trains in this round.
+    pub(super) plan: TrainingPlan,
+    /// Where a solver needs to know.
+    pub(super) counted: Option<Counted>,
+}
+
+/// A training ahead of rounds.
+pub(super) struct Train {
+    pub(super) training: Training,
+    pub(super) task: TaskRow,
+    pub(super) base: ModelVersion,
+}
+
+pub(super) async fn look(
+    app: &App,
+    participant: ParticipantId,
+    request: &CheckInRequest,
+    now: Timestamp,
+) -> Result<Found> {
+    let name = request.task.as_deref();
+    let examples = request.examples;
+    app.store
+        .read("look_for_work", |tx| {
+            Box::pin(async move {
+                let named = match name {
+                    Some(name) => tx.task_by_name(name).await?,
+                    None => None,
+                };
+                if let Some(place) = tx.pending_assignment(participant).await?
+                    && name.is_none_or(|_| named.as_ref().is_some_and(|task| task.id == place.round.task))
+                    && let Some(work) = work(app, tx, place).await?
+                {
+                    return Ok(Found::Work(Box::new(work)));
+                }
+                let tasks = match (name, named) {
+                    (Some(_), Some(task)) if task.status.is_terminal() => return Ok(Found::Over(task.id)),
+                    (Some(_), Some(task)) => vec![task],
+                    // Nobody has created it yet; that is the operators' business, the participant just waits.
+                    (Some(_), None) => Vec::new(),
+                    (None, _) => {
+                        let row = tx.participant(participant).await?;
+                        suitable(tx.active_tasks().await?, row.as_ref(), examples)
+                    }
+                };
+                let (tasks, questions) = sift(tasks, &request.findings);
+                if !questions.is_empty() {
+                    return Ok(Found::Asked(questions));
+                }
+                let mut ready = Vec::with_capacity(tasks.len());
+                for task in &tasks {
+                    match trained_ahead(tx, task, participant, request, now).await? {
+                        Ok(may_join) => ready.push(may_join),
+                        Err(found) => return Ok(found),
+                    }
+                }
+                let joinable = tasks.iter().zip(ready).filter_map(|(task, may_join)| may_join.then_some(task));
+                let invitations = invitations(&app.mus, tx, joinable, participant).await?;
+                let awaited = invitations.iter().find(|invitation| has_keys_for(request, invitation)).cloned();
+                if let (None, Some(invitation)) = (&awaited, invitations.into_iter().next()) {
+                    return Ok(Found::Invited(Box::new(invitation)));
+                }
+                let tasks = tasks.iter().map(|task| task.id).collect();
+                Ok(Found::Nothing { tasks, awaited: awaited.map(Box::new) })
+            })
+        })
+        .await
+}
+
+/// Whether the participant may join the task's next round, or what it is told instead: where participants train ahead, only
+/// those join who hold an update that is not too old.
+async fn trained_ahead(
+    tx: &mut (dyn Transaction + '_),
+    task: &TaskRow,
+    participant: ParticipantId,
+    request: &CheckInRequest,
+    now: Timestamp,
+) -> Result<std::result::Result<bool, Found>> {
+    let Some(ahead) = task.spec.ahead() else { return Ok(Ok(true)) };
+    let training = tx.training(task.id, participant).await?;
+    let claim = claim(request, task.id);
+    let discard = |reason| Ok(Err(Found::Discard(task.id, claim.map_or(0, |claim| claim.serial), reason)));
+    match (standing(training.as_ref(), claim, task.model_version, ahead.staleness, now), training) {
+        (Standing::Ready { .. }, _) => Ok(Ok(true)),
+        (Standing::Stale { .. }, _) => discard(DiscardReason::TooStale),
+        (Standing::Unknown, _) => discard(DiscardReason::Unknown),
+        (Standing::Training, Some(training)) => {
+            let base = tx.model_version(task.id, training.base_version).await?;
+            let base =
+                base.ok_or_else(|| StoreError::Corrupt(format!("a training of task {} has no base", task.id)))?;
+            Ok(Err(Found::Train(Box::new(Train { training, task: task.clone(), base }))))
+        }
+        (Standing::Training | Standing::Resting | Standing::Free, _) => Ok(Ok(false)),
+    }
+}
+
+/// What the participant says of its training for this task.
+pub(super) fn claim(request: &CheckInRequest, task: TaskId) -> Option<Claim> {
+    let report = request.training.filter(|report| report.task == task)?;
+    Some(Claim { serial: report.serial, is_ready: report.ready })
+}
+
+async fn work(app: &App, tx: &mut (dyn Transaction + '_), place: Place) -> Result<Option<Work>, StoreError> {
+    let Some(task) = tx.task(place.round.task).await? else { return Ok(None) };
+    let Some(round) = tx.round_attempt(place.round, place.attempt).await? else { return Ok(None) };
+    let Some(base) = tx.model_version(task.id, round.round.base_version).await? else { return Ok(None) };
+    let update = tx.buffered(place.round, place.attempt, place.participant).await?;
+    let plan = &task.spec.training;
+    let plan = app.mus.plan_of_round(tx, plan, place.round).await?;
+    let counted = match plan.solver {
+        Some(Solver::Scaffold { .. }) => tx.last_counted(task.id, place.participant).await?,
+        Some(Solver::FedNova { .. }) | None => None,
+    };
+    let counted = counted.map(|(round, attempt)| Counted { round, attempt });
+    Ok(Some(Work { place, task, round, base, update, plan, counted }))
+}
+
+/// The tasks that would take this participant at all; whether it is its turn is decided when a cohort is drawn.
+fn suitable(mut tasks: Vec<TaskRow>, participant: Option<&ParticipantRow>, examples: u64) -> Vec<TaskRow> {
+    let Some(participant) = participant else { return Vec::new() };
+    let suits = |task: &TaskRow| {
+        let require = &task.spec.selection.require;
+        task.status == TaskStatus::Active
+            && examples >= require.min_examples
+            && require.labels.iter().all(|(name, value)| participant.labels.get(name) == Some(value))
+    };
+    tasks.retain(suits);
+    tasks
+}
+
+/// Leaves the tasks that want nothing of devices or were told that this is one for them, and asks where nothing was told.
+fn sift(mut tasks: Vec<TaskRow>, findings: &[Finding]) -> (Vec<TaskRow>, Vec<Question>) {
+    let mut questions = Vec::new();
+    tasks.retain(|task| {
+        let criteria = &task.spec.selection.on_device;
+        let found = findings.iter().find(|finding| finding.task == task.id);
+        if !criteria.is_empty() && found.is_none() && findings.len() + questions.len() < MAX_FINDINGS {
+            questions.push(Question { task: task.id, criteria: criteria.clone() });
+        }
+        criteria.is_empty() || found.is_some_and(|finding| finding.eligible)
+    });
+    (tasks, questions)
+}

@@ -1,0 +1,189 @@
+//! `POST /v1/check-in`: long-poll for work.
+//!
+//! A participant whose poll is open is checked in; when it is sent away it stays so until it should have come back.
+
+mod assignment;
+mod invitations;
+mod look;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::extract::State;
+use federation::id::{ParticipantId, TaskId};
+use federation::task::is_name;
+use store::entity::check_in::{CheckIn, CheckInKeys};
+use wire::participant::{CheckInReply, CheckInRequest, MAX_FINDINGS};
+
+use self::assignment::{assigned, to_train};
+use self::invitations::judge;
+use self::look::{Found, claim, look};
+use crate::admission::{Fact, InboxError, Offer, Waiting};
+use crate::http::app::App;
+use crate::http::authenticate::Participant;
+use crate::http::extract::Json;
+use crate::http::problem::{Error, Result};
+
+/// When to come back to a coordinator that is shutting down: not before, and spread as otherwise.
+const RESTART: Duration = Duration::from_secs(2);
+
+/// In a request's extensions, beside [`crate::http::Connection`]: whoever asks keeps time itself, as a simulation does. Its
+/// check-in counts as a poll that is held open for as long as it asked, but is answered at once; it asks again when a
+/// [`store::WakeEvent`] would have called it.
+#[derive(Clone, Copy, Debug)]
+pub struct KeepsTime;
+
+pub(in crate::http) async fn check_in(
+    participant: Participant,
+    State(app): State<Arc<App>>,
+    keeps_time: Option<Extension<KeepsTime>>,
+    Json(request): Json<CheckInRequest>,
+) -> Result<Json<CheckInReply>> {
+    metrics::counter!("tributary_polls_total").increment(1);
+    if request.task.as_deref().is_some_and(|name| !is_name(name)) {
+        return Err(Error::InvalidValue("task must be 1 to 64 letters, digits, '-', '_' or '.'".to_owned()));
+    }
+    if request.findings.len() > MAX_FINDINGS {
+        return Err(Error::InvalidValue(format!("findings must be about at most {MAX_FINDINGS} tasks")));
+    }
+    let asked = Duration::from_millis(request.wait_ms);
+    let wait = if keeps_time.is_some() { asked } else { asked.min(app.settings.poll_max) };
+    let place = app.desk.wait(participant.id);
+    let mut leaving = Leaving {
+        app: &app,
+        participant: participant.id,
+        examples: request.examples,
+        place: &place,
+        tasks: Vec::new(),
+    };
+    let end = tokio::time::sleep(wait);
+    tokio::pin!(end);
+    loop {
+        // Armed before the facts are read: what changes in between is not missed.
+        let called = place.called();
+        tokio::pin!(called);
+        called.as_mut().enable();
+        match look(&app, participant.id, &request, app.now()).await? {
+            Found::Work(work) => {
+                leaving.tasks.clear();
+                return assigned(&app, participant.id, *work).map(Json);
+            }
+            Found::Over(task) => {
+                leaving.tasks.clear();
+                return Ok(Json(CheckInReply::TaskOver { task }));
+            }
+            Found::Train(train) => {
+                leaving.tasks.clear();
+                return to_train(&app, participant.id, *train).map(Json);
+            }
+            Found::Discard(task, serial, reason) => {
+                leaving.tasks.clear();
+                metrics::counter!("tributary_updates_discarded_total", "reason" => reason.as_str()).increment(1);
+                return Ok(Json(CheckInReply::Discard { task, serial, reason }));
+            }
+            Found::Invited(invitation) => {
+                leaving.tasks.clear();
+                return Ok(Json(CheckInReply::Invited(invitation)));
+            }
+            Found::Asked(questions) => {
+                leaving.tasks.clear();
+                return Ok(Json(CheckInReply::Asked { questions }));
+            }
+            Found::Nothing { tasks, awaited } => {
+                withdraw(&app, participant.id, &request);
+                let keys = match awaited {
+                    Some(invitation) => Some((invitation.task, judge(&app, participant.id, &invitation, &request)?)),
+                    None => None,
+                };
+                write(&app, participant.id, &tasks, keys, &request, wait).await?;
+                leaving.tasks = tasks;
+            }
+        }
+        if keeps_time.is_some() || wait.is_zero() {
+            break;
+        }
+        tokio::select! {
+            () = called => {}
+            () = &mut end => break,
+            () = app.shutdown.cancelled() => break,
+        }
+    }
+    leaving.tasks.clear();
+    let pause = app.desk.come_back(wait, &app.random);
+    let after = if app.shutdown.is_cancelled() { RESTART + pause } else { pause };
+    Ok(Json(CheckInReply::ComeBack { after_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX) }))
+}
+
+/// Notices that a participant hung up in the middle of a poll: it is not ready any more, and must not be drawn.
+struct Leaving<'a> {
+    app: &'a App,
+    participant: ParticipantId,
+    examples: u64,
+    place: &'a Waiting,
+    /// Where it is checked in; none once the poll is answered.
+    tasks: Vec<TaskId>,
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        // It may have come back over another connection before this one was found dead.
+        if self.tasks.is_empty() || !self.place.is_only_one() {
+            return;
+        }
+        self.app.desk.forget(self.participant);
+        let (participant, examples, now) = (self.participant, self.examples, self.app.now());
+        for task in self.tasks.drain(..) {
+            let gone = CheckIn {
+                participant,
+                task,
+                examples,
+                checked_in_at: now,
+                expires_at: now,
+                loss: None,
+                keys: None,
+                training: None,
+            };
+            self.app.inbox.note(Fact::CheckIn(gone));
+        }
+    }
+}
+
+/// Takes back what is written for tasks that this is no device for any more.
+fn withdraw(app: &App, participant: ParticipantId, request: &CheckInRequest) {
+    for finding in request.findings.iter().filter(|finding| !finding.eligible) {
+        if let Some(gone) = app.desk.withdraw(participant, finding.task, app.now()) {
+            app.inbox.note(Fact::CheckIn(gone));
+        }
+    }
+}
+
+/// Writes the check-ins that are due and waits until they are durable.
+async fn write(
+    app: &App,
+    participant: ParticipantId,
+    tasks: &[TaskId],
+    keys: Option<(TaskId, CheckInKeys)>,
+    request: &CheckInRequest,
+    wait: Duration,
+) -> Result<()> {
+    let now = app.now();
+    let away = wait + app.desk.away_max();
+    for task in tasks {
+        let keys = keys.as_ref().filter(|(of, _)| of == task).map(|(_, keys)| keys.clone());
+        let loss = request.loss.filter(|report| report.task == *task).map(|report| report.level);
+        let offer = Offer { examples: request.examples, loss, training: claim(request, *task) };
+        if let Some(check_in) = app.desk.due(participant, *task, offer, keys, away, now) {
+            app.inbox.submit(Fact::CheckIn(check_in.clone())).await.map_err(unwritten)?;
+            app.desk.remember(check_in, now);
+        }
+    }
+    Ok(())
+}
+
+pub(in crate::http::participant) fn unwritten(error: InboxError) -> Error {
+    match error {
+        InboxError::Store(error) => Error::Store(error),
+        InboxError::Closed => Error::ShuttingDown,
+    }
+}

@@ -89,6 +89,8 @@ fn numbers_out_of_range_are_refused() {
         ("concurrency = 9", "concurrency"),
         ("concurrency = 65537", "concurrency"),
         ("max_staleness = 1001", "max_staleness"),
+        // 1 / (1 + 100)^0.5 is just below a tenth.
+        ("max_staleness = 100", "max_staleness"),
         ("staleness_a = -0.1", "staleness_a"),
         ("staleness_a = nan", "staleness_a"),
         ("staleness_a = inf", "staleness_a"),

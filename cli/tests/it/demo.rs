@@ -230,6 +230,15 @@ fn ways_that_cannot_be_are_refused_with_the_reason() {
 }
 
 #[test]
+fn nothing_is_played_before_every_way_can_be() {
+    let ways = ["--personalize", "fedper", "--personalize", "ditto:lambda=0"];
+    let ran = run(&[&["--format", "json", "demo", "--participants", "5", "--rounds", "1"][..], &ways].concat());
+    assert_ne!(ran.code, 0, "{ran}");
+    assert!(ran.stderr.contains("--personalize ditto:lambda=0: personalization.lambda"), "{ran}");
+    assert!(!ran.stdout.contains("started"), "{ran}");
+}
+
+#[test]
 fn codecs_that_cannot_be_are_refused_with_the_reason() {
     for (codec, reason) in [
         ("top_k,k=1%", "cannot be added under masks"),

@@ -216,6 +216,13 @@ impl Plan {
         Ok(Self { is_ahead: true, ..Self::new(assignment)? })
     }
 
+    /// The round that schedules count. Ahead of rounds it follows from the version: which round a training is for is told to each
+    /// participant alone, while all members of a session agree on how old their versions may be. Told a late round, everybody
+    /// but one would learn next to nothing.
+    fn counted_round(&self) -> u32 {
+        if self.is_ahead { self.assignment.base.version.saturating_add(1) } else { self.assignment.round }
+    }
+
     /// The update that the round wants instead of a training.
     pub(super) fn wanted(&self) -> Option<Held> {
         self.wanted.map(|(held, _)| held)
@@ -495,7 +502,7 @@ impl Work {
         let job = TrainingJob {
             task: assignment.task_name.clone(),
             round: assignment.round,
-            plan: assignment.training.in_round(assignment.round),
+            plan: assignment.training.in_round(plan.counted_round()),
             architecture: assignment.model.architecture.clone(),
             analytics: assignment.encoding.analytics.clone(),
             metrics: assignment.metrics.clone(),

@@ -454,11 +454,14 @@ impl Transport for Coordinator {
 #[derive(Clone, Default)]
 pub struct Nudge {
     pub seen: Arc<Mutex<Vec<Vec<f32>>>>,
+    /// Learning rates it was told.
+    pub rates: Arc<Mutex<Vec<f64>>>,
 }
 
 impl Trainer for Nudge {
-    fn train(&mut self, model: &Parameters, _: &TrainingJob) -> Result<Trained, TrainerError> {
+    fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
         self.seen.lock().unwrap().push(model.values().to_vec());
+        self.rates.lock().unwrap().push(job.plan.learning_rate);
         let mut parameters = model.clone();
         // Not a multiple of any quantum: rounding has something to decide.
         parameters.values_mut().iter_mut().for_each(|value| *value += 1.0 / 3.0);

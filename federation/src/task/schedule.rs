@@ -237,11 +237,12 @@ impl TaskSpec {
             )
         });
         let Staleness { a, p, max } = ahead.staleness;
-        checks.require((0.0..=1000.0).contains(&a), "schedule.staleness_a", "must be between 0 and 1000");
-        checks.require((0.0..=10.0).contains(&p), "schedule.staleness_p", "must be between 0 and 10");
-        checks.require(max <= MAX_STALENESS, "schedule.max_staleness", "must be at most 1000");
+        let in_range = [(0.0..=1000.0).contains(&a), (0.0..=10.0).contains(&p), max <= MAX_STALENESS];
+        checks.require(in_range[0], "schedule.staleness_a", "must be between 0 and 1000");
+        checks.require(in_range[1], "schedule.staleness_p", "must be between 0 and 10");
+        checks.require(in_range[2], "schedule.max_staleness", "must be at most 1000");
         let oldest = ahead.staleness.weight(max);
-        checks.require_with(oldest >= LEAST_WEIGHT || oldest.is_nan(), "schedule.max_staleness", || {
+        checks.require_with(in_range.contains(&false) || oldest >= LEAST_WEIGHT, "schedule.max_staleness", || {
             format!(
                 "lets an update count for {oldest:.2e}; the oldest must count for {LEAST_WEIGHT} at least, or a sum shows the fresh \
                  ones alone: lower it, or staleness_a or staleness_p"

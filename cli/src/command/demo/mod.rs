@@ -10,7 +10,7 @@ use std::time::Duration;
 use client_sdk::models::Architecture;
 use client_sdk::train::DeviceChoice;
 use datasets::Dataset;
-use federation::task::PrivacySpec;
+use federation::task::{Deployment, PrivacySpec, TaskSpec};
 use wire::admin::CreateTask;
 use wire::inspect::{PrivacyReport, TaskView};
 use wire::route;
@@ -259,6 +259,7 @@ impl Demo {
     /// Plays a federation for each way to a model of one's own, and one without unless one of them makes the same model.
     async fn compare(&self, folder: &Path, scene: &mut Scene, table: &LiveTable, output: Output) -> Outcome<World> {
         let shards = Shards::new(std::mem::take(&mut scene.shards));
+        self.check_ways(scene, &shards)?;
         let plain = (!self.personalize.iter().any(Way::makes_fed_avg)).then_some(None);
         let ways = plain.into_iter().chain(self.personalize.iter().map(Some));
         let (mut served, mut fed_avg, mut world) = (Vec::new(), None, None::<World>);
@@ -291,24 +292,8 @@ impl Demo {
         world.ok_or_else(nothing)
     }
 
-    /// One federation, from its start to the end of its last round.
-    async fn play(
-        &self,
-        folder: &Path,
-        scene: &Scene,
-        shards: Vec<(Dataset, Dataset)>,
-        way: Option<&Way>,
-        table: &LiveTable,
-        output: Output,
-    ) -> Outcome<Played> {
-        let device = self.device.open().map_err(Failure::because(Exit::Device, format!("{:?}", self.device)))?;
-        let most_examples = shards.iter().map(|(train, _)| train.len()).max().unwrap_or(1);
-        let mut world = World::start(folder).await?;
-        let drops = DropPlan { probability: self.drop, seed: scene.seed, secure: !self.insecure_aggregation };
-        let private = self.privacy.is_some();
-        let hostile = self.hostile();
-        let settings = Settings { device, threads: scene.threads, drops, seed: scene.seed, private, hostile };
-        world.enroll(shards, &folder.join(PARTICIPANTS), &settings, output).await?;
+    /// What all participants of a federation are told to do.
+    fn task(&self, scene: &Scene, most_examples: usize, way: Option<&Way>) -> Outcome<TaskSpec> {
         let input = TaskInput {
             data: &self.data,
             architecture: &scene.architecture,
@@ -326,6 +311,42 @@ impl Demo {
         };
         let mut spec = input.spec()?;
         self.schedule.apply(&mut spec, self.drawn(), TRAINING)?;
+        Ok(spec)
+    }
+
+    /// Nobody waits for some ways to be played and then hears that another cannot be.
+    fn check_ways(&self, scene: &Scene, shards: &Shards) -> Outcome {
+        // What a coordinator imposes beyond the task itself it says itself.
+        let deployment = Deployment { poll_interval_ms: 1 };
+        for way in &self.personalize {
+            let spec = self.task(scene, largest(shards), Some(way))?;
+            spec.check(&deployment).map_err(|errors| {
+                let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
+                Failure::new(Exit::Usage, format!("--personalize {}: {}", way.label(), errors.join("; ")))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// One federation, from its start to the end of its last round.
+    async fn play(
+        &self,
+        folder: &Path,
+        scene: &Scene,
+        shards: Vec<(Dataset, Dataset)>,
+        way: Option<&Way>,
+        table: &LiveTable,
+        output: Output,
+    ) -> Outcome<Played> {
+        let device = self.device.open().map_err(Failure::because(Exit::Device, format!("{:?}", self.device)))?;
+        let most_examples = largest(&shards);
+        let spec = self.task(scene, most_examples, way)?;
+        let mut world = World::start(folder).await?;
+        let drops = DropPlan { probability: self.drop, seed: scene.seed, secure: !self.insecure_aggregation };
+        let private = self.privacy.is_some();
+        let hostile = self.hostile();
+        let settings = Settings { device, threads: scene.threads, drops, seed: scene.seed, private, hostile };
+        world.enroll(shards, &folder.join(PARTICIPANTS), &settings, output).await?;
         if let Some(file) = &self.task_file {
             task_file::write(file, &spec)?;
         }
@@ -493,6 +514,11 @@ impl Demo {
             output.line("To look around, add --inspect: the coordinator then stays, and `tributary round show demo 1` tells more.");
         }
     }
+}
+
+/// Training examples of the participant that has most.
+fn largest(shards: &[(Dataset, Dataset)]) -> usize {
+    shards.iter().map(|(train, _)| train.len()).max().unwrap_or(1)
 }
 
 async fn central(scene: &Scene, shards: Vec<Dataset>, rounds: u32) -> Outcome<Score> {

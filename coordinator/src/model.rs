@@ -7,6 +7,7 @@ use std::sync::Arc;
 use federation::id::{Digest, RoundKey};
 use federation::task::{Compression, Initial, Personalization, Solver, SpecError, TaskSpec};
 use learning::analytics::{Analysis, SumCodec, SumInspector};
+use learning::contribution::scaffold;
 use learning::privacy::{PrivateCodec, PrivateInspector, PrivateMean};
 use learning::{
     AdapterError, Adapters, Codec, CodecError, CodecSpec, Distortion, Initializer, Layout, MeanUpdate, NoisedSum,
@@ -66,7 +67,8 @@ impl TaskModel {
         let layouts = analysis.as_deref().map_or_else(|| Layouts::new(spec), Layouts::of_sums);
         let Layouts { whole, shared, partition, adapters } = layouts?;
         let solver = spec.training.solver();
-        let published = solver::published(solver, &shared).map_err(|error| wrong("training.solver", error))?;
+        let has_control = solver.is_some_and(|solver| solver.has_control());
+        let published = scaffold::published(&shared, has_control).map_err(|error| wrong("training.solver", error))?;
         let private = Private::new(spec, shared.len() as u64)?.map(Arc::new);
         let encoding = encoding(spec, private.as_deref());
         let metrics = spec.travelling_metrics();
@@ -74,7 +76,8 @@ impl TaskModel {
             (Some(analysis), _) => UpdateCodec::Sums(analysis.codec().clone()),
             (None, Some(private)) => UpdateCodec::Private { codec: private.codec, noised: private.shares.is_some() },
             (None, None) => {
-                let codec = plain_codec(&encoding, &published, metrics.len() + solver::lanes(solver))?;
+                let metrics = metrics.len() + solver.map_or(0, |solver| solver.extra_metrics());
+                let codec = plain_codec(&encoding, &published, metrics)?;
                 solver::check(&spec.training, codec.params())?;
                 UpdateCodec::Plain(Arc::new(codec))
             }

@@ -5,13 +5,13 @@
 use std::sync::Arc;
 
 use federation::id::{Digest, RoundKey};
-use federation::task::{Compression, Initial, Personalization, Solver, SpecError, TaskSpec};
+use federation::task::{Compression, Personalization, Solver, SpecError, TaskSpec};
 use learning::analytics::{Analysis, SumCodec, SumInspector};
 use learning::contribution::scaffold;
 use learning::privacy::{PrivateCodec, PrivateInspector, PrivateMean};
 use learning::{
-    AdapterError, Adapters, Codec, CodecError, CodecSpec, Distortion, Initializer, Layout, MeanUpdate, NoisedSum,
-    OptimizerSpec, Parameters, Partition, Patterns, QuantizationParams, TensorInit, TensorSpec, checkpoint,
+    AdapterError, Adapters, Codec, CodecError, CodecSpec, Distortion, Layout, MeanUpdate, NoisedSum, OptimizerSpec,
+    Parameters, Partition, Patterns, QuantizationParams, TensorSpec, checkpoint,
 };
 use secure_agg::SUITE_CHACHA20;
 use secure_agg::modular::Modulus;
@@ -166,18 +166,7 @@ impl TaskModel {
         if let Some(adapters) = &self.adapters {
             return adapters.initial(spec.model.seed).map_err(|error| wrong("personalization", error));
         }
-        let inits: Vec<_> = spec
-            .model
-            .tensors
-            .iter()
-            .map(|tensor| TensorInit {
-                spec: tensor_spec(tensor),
-                init: match tensor.init {
-                    Initial::Zeros => Initializer::Zeros,
-                    Initial::Uniform { bound } => Initializer::Uniform { bound },
-                },
-            })
-            .collect();
+        let inits = learning::initialize::declared(&self.whole, spec.model.bounds());
         let whole = learning::initialize(Arc::clone(&self.whole), &inits, spec.model.seed)
             .map_err(|error| wrong("model.tensors.init", error))?;
         match &self.partition {
@@ -261,10 +250,8 @@ impl Layouts {
 /// The adapters of a task that has some.
 fn adapters(method: &Personalization, whole: &Arc<Layout>) -> Result<Option<Adapters>, Vec<SpecError>> {
     let Personalization::Lora { layers, rank, alpha, .. } = method else { return Ok(None) };
-    #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
-    let alpha = alpha.unwrap_or(f64::from(*rank)) as f32;
     let made = Patterns::new(layers.clone()).map_err(AdapterError::from);
-    let made = made.and_then(|patterns| Adapters::new(whole, &patterns, *rank, alpha));
+    let made = made.and_then(|patterns| Adapters::new(whole, &patterns, *rank, *alpha));
     made.map(Some).map_err(|error| match error {
         AdapterError::Rank { .. } | AdapterError::NoRank => wrong("personalization.rank", error),
         _ => wrong("personalization.layers", error),

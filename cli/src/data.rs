@@ -132,7 +132,7 @@ pub(crate) fn architecture(source: Source, model: Option<Model>, test: &Dataset)
     match (test, model) {
         (Dataset::Text(data), Model::Gru) => Ok(Architecture::Gru(Gru::with_vocabulary(size(data.vocabulary)?))),
         (Dataset::Text(_), _) => misfit("text takes the model gru"),
-        (Dataset::Labelled(_), Model::Gru) => misfit("gru predicts characters; use it with --data text"),
+        (Dataset::Labelled(_), Model::Gru) => misfit("gru predicts characters, and these data are no text"),
         (Dataset::Labelled(data), _) => {
             let (inputs, classes) = (size(data.width)?, size(data.classes)?);
             match model {

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use federation::id::{Digest, RoundKey};
 use federation::model_version::ModelVersion;
-use federation::task::{Compression, Initial, Personalization, Solver, SpecError, TaskSpec, TrainingPlan};
+use federation::task::{Compression, Personalization, Solver, SpecError, TaskSpec, TrainingPlan};
 use learning::analytics::{Analysis, SumCodec, SumInspector};
+use learning::contribution::scaffold;
 use learning::privacy::{PrivateCodec, PrivateInspector, PrivateMean};
 use learning::{
-    AdapterError, Adapters, Codec, CodecError, CodecSpec, Distortion, Initializer, Layout, MeanUpdate, NoisedSum,
-    OptimizerSpec, Parameters, Partition, Patterns, QuantizationParams, TensorInit, TensorSpec, checkpoint,
+    AdapterError, Adapters, Codec, CodecError, CodecSpec, Distortion, Layout, MeanUpdate, NoisedSum, OptimizerSpec,
+    Parameters, Partition, Patterns, QuantizationParams, TensorSpec, checkpoint,
 };
 use secure_agg::SUITE_CHACHA20;
 use secure_agg::modular::Modulus;
@@ -67,7 +68,8 @@ impl TaskModel {
         let layouts = analysis.as_deref().map_or_else(|| Layouts::new(spec), Layouts::of_sums);
         let Layouts { whole, shared, partition, adapters } = layouts?;
         let solver = spec.training.solver();
-        let published = solver::published(solver, &shared).map_err(|error| wrong("training.solver", error))?;
+        let has_control = solver.is_some_and(|solver| solver.has_control());
+        let published = scaffold::published(&shared, has_control).map_err(|error| wrong("training.solver", error))?;
         let private = Private::new(spec, shared.len() as u64)?.map(Arc::new);
         let encoding = encoding(spec, private.as_deref());
         let metrics = spec.travelling_metrics();
@@ -75,7 +77,8 @@ impl TaskModel {
             (Some(analysis), _) => UpdateCodec::Sums(analysis.codec().clone()),
             (None, Some(private)) => UpdateCodec::Private { codec: private.codec, noised: private.shares.is_some() },
             (None, None) => {
-                let codec = plain_codec(&encoding, &published, metrics.len() + solver::lanes(solver))?;
+                let metrics = metrics.len() + solver.map_or(0, |solver| solver.extra_metrics());
+                let codec = plain_codec(&encoding, &published, metrics)?;
                 solver::check(&spec.training, codec.params())?;
                 UpdateCodec::Plain(Arc::new(codec))
             }
@@ -166,18 +169,7 @@ impl TaskModel {
         if let Some(adapters) = &self.adapters {
             return adapters.initial(spec.model.seed).map_err(|error| wrong("personalization", error));
         }
-        let inits: Vec<_> = spec
-            .model
-            .tensors
-            .iter()
-            .map(|tensor| TensorInit {
-                spec: tensor_spec(tensor),
-                init: match tensor.init {
-                    Initial::Zeros => Initializer::Zeros,
-                    Initial::Uniform { bound } => Initializer::Uniform { bound },
-                },
-            })
-            .collect();
+        let inits = learning::initialize::declared(&self.whole, spec.model.bounds());
         let whole = learning::initialize(Arc::clone(&self.whole), &inits, spec.model.seed)
             .map_err(|error| wrong("model.tensors.init", error))?;
         match &self.partition {
@@ -261,10 +253,8 @@ impl Layouts {
 /// The adapters of a task that has some.
 fn adapters(method: &Personalization, whole: &Arc<Layout>) -> Result<Option<Adapters>, Vec<SpecError>> {
     let Personalization::Lora { layers, rank, alpha, .. } = method else { return Ok(None) };
-    #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
-    let alpha = alpha.unwrap_or(f64::from(*rank)) as f32;
     let made = Patterns::new(layers.clone()).map_err(AdapterError::from);
-    let made = made.and_then(|patterns| Adapters::new(whole, &patterns, *rank, alpha));
+    let made = made.and_then(|patterns| Adapters::new(whole, &patterns, *rank, *alpha));
     made.map(Some).map_err(|error| match error {
         AdapterError::Rank { .. } | AdapterError::NoRank => wrong("personalization.rank", error),
         _ => wrong("personalization.layers", error),

@@ -8,24 +8,11 @@ use federation::id::{RoundKey, TaskId};
 use federation::round::RoundState;
 use federation::task::{AdaptiveMu, Solver, SpecError, TrainingPlan};
 use learning::contribution::{Scaffold, fed_nova, scaffold};
-use learning::{FedNova, Layout, LayoutError, MeanUpdate, Parameters, QuantizationParams, proximal};
+use learning::{FedNova, Layout, MeanUpdate, Parameters, QuantizationParams, proximal};
 use store::{StoreError, Transaction};
 
 /// Rounds whose losses μ is made of.
 const LOOK_BACK: u32 = 100_000;
-
-/// Metrics of an update beside the task's own.
-pub(crate) fn lanes(solver: Option<Solver>) -> usize {
-    usize::from(matches!(solver, Some(Solver::FedNova { .. })))
-}
-
-/// What is published, sent and summed where this is the model.
-pub(crate) fn published(solver: Option<Solver>, model: &Arc<Layout>) -> Result<Arc<Layout>, LayoutError> {
-    match solver {
-        Some(Solver::Scaffold { .. }) => scaffold::layout(model).map(Arc::new),
-        Some(Solver::FedNova { .. }) | None => Ok(Arc::clone(model)),
-    }
-}
 
 /// Whether participants will be able to follow it.
 ///
@@ -57,13 +44,11 @@ impl Version {
     /// # Errors
     /// What is wrong with it.
     pub(crate) fn new(solver: Option<Solver>, read: Parameters, model: &Arc<Layout>) -> Result<Self, String> {
-        match solver {
-            Some(Solver::Scaffold { .. }) => {
-                let (model, control) = scaffold::split(&read, model).map_err(|error| error.to_string())?;
-                Ok(Self { model, control: Some(control) })
-            }
-            Some(Solver::FedNova { .. }) | None => Ok(Self { model: read, control: None }),
+        if !solver.is_some_and(|solver| solver.has_control()) {
+            return Ok(Self { model: read, control: None });
         }
+        let (model, control) = scaffold::split(&read, model).map_err(|error| error.to_string())?;
+        Ok(Self { model, control: Some(control) })
     }
 
     /// Takes off the mean what is not the optimizer's: afterwards it is one of the model, with the task's metrics.

@@ -10,6 +10,7 @@ pub mod cohort;
 pub mod groups;
 pub mod id;
 pub mod model_version;
+pub mod quantile;
 pub mod round;
 pub mod task;
 pub mod time;

@@ -151,6 +151,16 @@ pub enum Initial {
     },
 }
 
+impl ModelSpec {
+    /// The bound of each tensor's initial values, in order; nothing where they are zero.
+    pub fn bounds(&self) -> impl Iterator<Item = Option<f32>> {
+        self.tensors.iter().map(|tensor| match tensor.init {
+            Initial::Zeros => None,
+            Initial::Uniform { bound } => Some(bound),
+        })
+    }
+}
+
 /// How a participant trains. The SDK's own trainer follows it; an app's trainer is shown it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

@@ -66,11 +66,12 @@ pub enum AdapterError {
 }
 
 impl Adapters {
-    /// Beside the matrices of `whole` whose names match; tensors of other shapes that match as well are left alone.
+    /// Beside the matrices of `whole` whose names match; tensors of other shapes that match as well are left alone. `alpha` is
+    /// `rank` where nothing is said.
     ///
     /// # Errors
     /// [`AdapterError`]: patterns that match no matrix, or that match every tensor, and ranks above a matrix's shorter side.
-    pub fn new(whole: &Arc<Layout>, patterns: &Patterns, rank: u32, alpha: f32) -> Result<Self, AdapterError> {
+    pub fn new(whole: &Arc<Layout>, patterns: &Patterns, rank: u32, alpha: Option<f64>) -> Result<Self, AdapterError> {
         let matching = whole.partition(patterns)?;
         let is_matrix = |tensor: &TensorSpec| tensor.shape.len() == 2;
         for pattern in patterns.as_slice() {
@@ -98,6 +99,8 @@ impl Adapters {
             layers.push(Layer { index, outputs: size(outputs), inputs: size(inputs) });
         }
         let own = Arc::new(Layout::new(tensors)?);
+        #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
+        let alpha = alpha.unwrap_or(f64::from(rank)) as f32;
         let scale = alpha / rank as f32;
         Ok(Self { whole: Arc::clone(whole), own, layers, rank: rank as usize, scale })
     }
@@ -201,9 +204,9 @@ mod tests {
         Arc::new(Layout::new(tensors).unwrap())
     }
 
-    fn adapters(patterns: &[&str], rank: u32, alpha: f32) -> Result<Adapters, AdapterError> {
+    fn adapters(patterns: &[&str], rank: u32, alpha: f64) -> Result<Adapters, AdapterError> {
         let patterns = Patterns::new(patterns.iter().map(|&pattern| pattern.into()).collect())?;
-        Adapters::new(&whole(), &patterns, rank, alpha)
+        Adapters::new(&whole(), &patterns, rank, Some(alpha))
     }
 
     fn filled(layout: &Arc<Layout>, values: &[f32]) -> Parameters {
@@ -232,6 +235,12 @@ mod tests {
         let first = adapters.initial(3).unwrap();
         assert_eq!(adapters.merge(&base, &first).unwrap(), base);
         assert_eq!(adapters.merge(&own, &base), Err(WrongLayout));
+    }
+
+    #[test]
+    fn an_alpha_that_is_not_said_is_the_rank() {
+        let patterns = Patterns::new(vec!["fc1.weight".into()]).unwrap();
+        assert_eq!(Adapters::new(&whole(), &patterns, 2, None).unwrap().scale, 1.0);
     }
 
     #[test]

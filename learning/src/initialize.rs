@@ -58,6 +58,14 @@ pub enum InitError {
     NoFanIn(String),
 }
 
+/// Initializers of `layout` as tasks declare them: for each tensor the bound it is drawn within, or nothing, where it is zero.
+/// Fewer bounds than tensors give as few initializers, which [`initialize`] does not take.
+pub fn declared(layout: &Layout, bounds: impl Iterator<Item = Option<f32>>) -> Vec<TensorInit> {
+    let tensors = layout.tensors().iter().cloned().zip(bounds);
+    let init = |bound: Option<f32>| bound.map_or(Initializer::Zeros, |bound| Initializer::Uniform { bound });
+    tensors.map(|(spec, bound)| TensorInit { spec, init: init(bound) }).collect()
+}
+
 /// Draws the first values of `layout`; the same arguments give the same bits on every device.
 ///
 /// # Errors
@@ -122,6 +130,15 @@ mod tests {
 
     fn tensor(name: &str, shape: &[u64], init: Initializer) -> TensorInit {
         TensorInit { spec: TensorSpec { name: name.into(), shape: shape.to_vec() }, init }
+    }
+
+    #[test]
+    fn what_tasks_declare_is_drawn_within_bounds_or_zero() {
+        let expected = [tensor("a", &[2], Initializer::Uniform { bound: 0.5 }), tensor("b", &[3], Initializer::Zeros)];
+        let layout = layout_of(&expected);
+        assert_eq!(declared(&layout, [Some(0.5), None].into_iter()), expected);
+        let short = declared(&layout, [Some(0.5)].into_iter());
+        assert_eq!(initialize(layout, &short, 1), Err(InitError::Mismatch(1)));
     }
 
     fn layout_of(inits: &[TensorInit]) -> Arc<Layout> {

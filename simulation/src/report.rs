@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use federation::quantile::quantile;
 use serde::Serialize;
 use wire::{Digest, FailureReason, RoundState};
 
@@ -170,13 +171,6 @@ impl WaitingLedger {
             idle_share: if self.engaged > 0.0 { total / self.engaged } else { 0.0 },
         }
     }
-}
-
-/// The value at this part of a sorted list, the nearest rank; none of an empty one.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rank is within the list")]
-fn quantile<T: Copy>(sorted: &[T], part: f64) -> Option<T> {
-    let rank = (part * sorted.len() as f64).ceil() as usize;
-    sorted.get(rank.saturating_sub(1)).copied()
 }
 
 #[cfg(test)]

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use wire::inspect::{AssignmentView, DistributionView, RoundView, TaskView};
+use wire::inspect::{RoundView, TaskView};
 use wire::task::TaskStatus;
 use wire::{RoundState, TaskId, route};
 
-use crate::command::demo::codec;
 use crate::command::privacy::figure;
-use crate::command::privacy::ledger::spent;
 use crate::command::task;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Align, Output, Table, bytes, duration, when};
+use crate::output::{Align, Output, Table, bytes, duration};
 use crate::server::{Server, ServerArgs};
+
+mod show;
 
 /// How long one request waits for a change.
 const WAIT: Duration = Duration::from_secs(20);
@@ -71,7 +71,7 @@ impl RoundCommand {
             Self::Show { task, round, attempt, server } => {
                 let server = Server::new(&server)?;
                 let task = server.task(&task).await?;
-                show(&server, task, round, attempt, output).await
+                show::show(&server, task, round, attempt, output).await
             }
             Self::Watch { task, round, server } => {
                 let server = Server::new(&server)?;
@@ -124,111 +124,6 @@ fn state(round: &RoundView) -> String {
 fn metrics(round: &RoundView) -> String {
     let words: Vec<_> = round.metrics.iter().map(|(name, metric)| format!("{name} {:.4}", metric.value)).collect();
     words.join(", ")
-}
-
-/// A round with its cohort, as `round show` answers.
-#[derive(serde::Serialize)]
-struct RoundWithCohort {
-    #[serde(flatten)]
-    round: RoundView,
-    assignments: Vec<AssignmentView>,
-}
-
-async fn show(server: &Server, task: TaskId, number: u32, attempt: Option<u32>, output: Output) -> Outcome {
-    let query: Vec<_> = attempt.map(|attempt| ("attempt", attempt.to_string())).into_iter().collect();
-    let round: RoundView = server.get(&route::fill(route::ROUND, &[&task, &number]), &query).await?;
-    let path = route::fill(route::ASSIGNMENTS, &[&task, &number]);
-    let assignments: Vec<AssignmentView> = server.list_where(&path, &query, usize::MAX).await?;
-    let answer = RoundWithCohort { round, assignments };
-    output.answer(&answer, || words(&answer));
-    Ok(())
-}
-
-fn words(answer: &RoundWithCohort) -> String {
-    let round = &answer.round;
-    let model = |version: u32, sha256: &dyn std::fmt::Display| format!("version {version}, sha256 {sha256}");
-    let mut lines = vec![
-        format!("Round       {} (attempt {}) of task {}", round.number, round.attempt, round.task),
-        format!("State       {}", state(round)),
-        format!("Cohort      {} drawn, {} reported, {} dropped", round.cohort, round.reported, round.dropped),
-        format!("Bytes       {} up, {} down", bytes(round.bytes_up), bytes(round.bytes_down)),
-        format!("Metrics     {}", metrics(round)),
-        format!("Base        {}", model(round.base.version, &round.base.sha256)),
-    ];
-    for (name, spread) in &round.distributions {
-        let DistributionView { participants, p10, p25, p50, p75, p90, resolution } = spread;
-        lines.push(format!(
-            "Spread      {name} over {participants}: 10 % below {p10:.3}, 25 % {p25:.3}, half {p50:.3}, 75 % {p75:.3}, 90 % \
-             {p90:.3}, each to {resolution}"
-        ));
-    }
-    if let Some(compression) = &round.compression {
-        lines.push(format!("Uploads     by {}", codec::words(compression)));
-    }
-    if let Some(epsilon) = &round.epsilon {
-        lines.push(format!("Privacy     {} after this round", spent(epsilon)));
-    }
-    if let Some(session) = &round.secure_aggregation {
-        lines.push(format!(
-            "Secrecy     of {}: {} shares open a sum, {} may collude; each masks with {} it draws, {} must stay",
-            session.advertised, session.threshold, session.tolerated_corrupt, session.out_degree, session.min_out
-        ));
-        lines.push(format!(
-            "Took part   U1 {} advertised, U2 {} shared, U3 {} included, U4 {} signed, U5 {} unmasked",
-            session.advertised, session.shared, session.included, session.signed, session.unmasked
-        ));
-    }
-    if let Some(work) = &round.work {
-        lines.push(format!(
-            "Sum         by {} in {:.3} s; masks off by {} in {:.3} s, {} of keystream",
-            work.sum_device,
-            work.sum_seconds,
-            work.unmask_device,
-            work.unmask_seconds,
-            bytes(work.keystream_bytes)
-        ));
-    }
-    if let Some(made) = &round.model {
-        lines.push(format!("Made        {}", model(made.version, &made.sha256)));
-    }
-    let mut phases = Table::new(&[
-        ("PHASE", Align::Left),
-        ("BEGAN", Align::Left),
-        ("TOOK", Align::Right),
-        ("COUNT", Align::Right),
-        ("MIN", Align::Right),
-        ("MAX", Align::Right),
-        ("UP", Align::Right),
-        ("DOWN", Align::Right),
-    ]);
-    let some = |count: Option<u32>| count.map(|count| count.to_string()).unwrap_or_default();
-    for phase in &round.phases {
-        let took = phase.ended_at.map(|end| duration(end.since(phase.started_at)));
-        phases.row(vec![
-            phase.state.to_string(),
-            when(phase.started_at),
-            took.unwrap_or_else(|| "…".to_owned()),
-            some(phase.count),
-            some(phase.min),
-            some(phase.max),
-            bytes(phase.bytes_up),
-            bytes(phase.bytes_down),
-        ]);
-    }
-    let mut cohort = Table::new(&[
-        ("PARTICIPANT", Align::Left),
-        ("STATE", Align::Left),
-        ("UP", Align::Right),
-        ("SETS", Align::Left),
-        ("DROPPED IN", Align::Left),
-    ]);
-    for one in &answer.assignments {
-        let why = one.detail.as_deref().map(|detail| format!(" ({detail})")).unwrap_or_default();
-        let up = one.bytes_up.map(bytes).unwrap_or_default();
-        let dropped_in = one.dropped_in.map(|phase| phase.to_string()).unwrap_or_default();
-        cohort.row(vec![one.name.clone(), format!("{}{why}", one.state), up, one.sets.join(" "), dropped_in]);
-    }
-    format!("{}\n\n{}\n{}", lines.join("\n"), phases.render(""), cohort.render("Nobody is drawn yet."))
 }
 
 /// Follows rounds as they change.

@@ -186,6 +186,28 @@ fn every_way_to_a_model_of_ones_own_is_compared_with_one_for_all_and_with_traini
 }
 
 #[test]
+fn adapters_learn_at_home_and_together() {
+    let args = ["--rounds", "6", "--personalize", "lora:rank=4,epochs=5"];
+    let ran = demo(&[&args[..], &["--personalize", "lora:rank=4,adapters=shared"]].concat());
+    let finished = ran.events().pop().unwrap();
+    let mean = |at: usize| finished["personalization"]["served"][at]["mean"].as_f64().unwrap();
+    assert!(mean(2) > 0.85 && mean(2) > mean(1), "beside the shared model, and better than alone: {finished}");
+    assert!(mean(3) > 0.4, "beside a model of zeros that nobody trains: {finished}");
+}
+
+#[test]
+fn every_solver_learns() {
+    let plain = versions(&demo(&["--rounds", "4"]));
+    for solver in [&["--solver", "fed_nova"][..], &["--solver", "scaffold"], &["--proximal-mu", "0.5", "--adaptive-mu"]]
+    {
+        let ran = demo(&[&["--rounds", "4"], solver].concat());
+        let finished = ran.events().pop().unwrap();
+        assert!(finished["accuracy"].as_f64().unwrap() > 0.5, "{solver:?}: {finished}");
+        assert_ne!(versions(&ran), plain, "{solver:?} changes what is learned");
+    }
+}
+
+#[test]
 fn every_round_tells_how_both_accuracies_are_distributed_and_nobodys_own() {
     let args = ["--rounds", "2", "--personalize", "ditto"];
     let secure = demo(&args);

@@ -40,6 +40,34 @@ fn a_command_line_that_cannot_be_understood() {
 }
 
 #[test]
+fn ways_to_train_that_are_none() {
+    for (flag, value, words) in [
+        ("--personalize", "dito", "unknown variant `dito`, expected one of `fed_per`"),
+        ("--personalize", "ditto:lamda=1", "unknown field `lamda`"),
+        ("--personalize", "ditto:lambda", "`lambda` is no KEY=VALUE, such as lambda=0.1"),
+        ("--personalize", "ditto:lambda=", "invalid type: string \"\""),
+        ("--personalize", "fedper:lambda=1", "unknown field `lambda`"),
+        ("--personalize", "ditto:personal=fc.*", "no tensor stays at home"),
+        ("--solver", "fednova", "unknown variant `fednova`, expected `fed_nova` or `scaffold`"),
+        ("--solver", "fed_nova,step=7", "unknown field `step`, expected"),
+        ("--solver", "fed_nova,steps", "`steps` is no KEY=VALUE"),
+        ("--solver", "scaffold,steps=many", "invalid type: string \"many\""),
+        ("--adaptive-mu", "metrics=loss", "unknown field `metrics`"),
+        ("--adaptive-mu", "patience", "`patience` is no KEY=VALUE"),
+        ("--mode", "whenever", "sync, semi-sync, buffered"),
+        ("--mode", "semi_sync", "sync, semi-sync, buffered"),
+    ] {
+        let ran = fails(&["demo", flag, value], 2, words);
+        assert!(ran.stderr.contains(flag), "the flag is named: {ran}");
+    }
+    for flag in ["--personalize", "--solver", "--mode"] {
+        fails(&["demo", flag], 2, "a value is required");
+    }
+    fails(&["demo", "--period", "5"], 2, "--period does not go with this --mode");
+    fails(&["demo", "--mode", "buffered", "--drop", "0.1"], 2, "--drop plans who vanishes");
+}
+
+#[test]
 fn a_configuration_that_cannot_work() {
     let folder = tempfile::tempdir().unwrap();
     let unknown = written(folder.path(), "unknown.toml", "[http]\nlisten_on = \"127.0.0.1:1\"\n");

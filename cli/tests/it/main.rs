@@ -9,5 +9,6 @@ mod killed;
 mod operator;
 mod privacy;
 mod processes;
+mod shown;
 mod simulate;
 mod support;

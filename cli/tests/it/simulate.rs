@@ -59,6 +59,8 @@ fn what_cannot_be_simulated_is_refused_with_what_can() {
         (&["--mode", "buffered", "--selector", "oort"], "selection.strategy"),
         (&["--selector", "dowsing"], "uniform"),
         (&["--trace", "never"], "always and day"),
+        (&["--data", "text"], "synthetic, mnist"),
+        (&["--model", "gru"], "no text"),
         (&["--cohort", "50"], "above --population"),
         (&["--dropout", "0.9"], "between 0 and 0.8"),
         (&["--until-accuracy", "2"], "between 0 and 1"),

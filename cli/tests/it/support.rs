@@ -101,18 +101,25 @@ impl Served {
     }
 
     fn at(listen: &str, folder: &Path) -> Self {
-        let mut child = tributary()
-            .args(["--format", "json", "serve", "--dev", "--listen", listen, "--data-dir"])
-            .arg(folder)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let mut command = tributary();
+        command.args(["--format", "json", "serve", "--dev", "--listen", listen, "--data-dir"]).arg(folder);
+        Self::until(command, "serving")
+    }
+
+    /// The demo's, which stays when the rounds are over.
+    pub(crate) fn demo(folder: &Path, args: &[&str]) -> Self {
+        let mut command = tributary();
+        command.args(["--format", "json", "demo", "--inspect", "--dir"]).arg(folder).args(args);
+        Self::until(command, "inspecting")
+    }
+
+    /// Reads events until the one that says where the coordinator is.
+    fn until(mut command: Command, stays: &str) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let process = Background(child);
-        let event: Value = serde_json::from_str(&line).unwrap();
-        assert_eq!(event["event"], "serving");
+        let mut events = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
+        let event = events.find(|event| event["event"] == stays).expect("it ended before");
         let text = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
         Self { process, url: text("url"), ca: text("ca"), token: text("token") }
     }
@@ -124,13 +131,19 @@ impl Served {
 
     /// The same with another token.
     pub(crate) fn operate_as(&self, token: &str, args: &[&str]) -> Ran {
-        finish(
-            tributary()
-                .args(["--format", "json"])
-                .args(args)
-                .env("TRIBUTARY_SERVER", &self.url)
-                .env("TRIBUTARY_CA", &self.ca)
-                .env("TRIBUTARY_TOKEN", token),
-        )
+        finish(self.command(token).args(["--format", "json"]).args(args))
+    }
+
+    /// What a person sees of an operator's command that succeeds.
+    pub(crate) fn read(&self, args: &[&str]) -> String {
+        let ran = finish(self.command(&self.token).args(args));
+        assert_eq!(ran.code, 0, "{args:?}: {ran}");
+        ran.stdout
+    }
+
+    fn command(&self, token: &str) -> Command {
+        let mut command = tributary();
+        command.env("TRIBUTARY_SERVER", &self.url).env("TRIBUTARY_CA", &self.ca).env("TRIBUTARY_TOKEN", token);
+        command
     }
 }

@@ -24,19 +24,6 @@ pub(super) enum Rule {
 }
 
 impl Rule {
-    /// Metrics of an update beside the task's own.
-    pub(super) fn lanes(assignment: &Assignment) -> usize {
-        usize::from(matches!(assignment.encoding.solver, Some(Solver::FedNova { .. })))
-    }
-
-    /// What is fetched, sent and summed where this is the shared part of the model.
-    pub(super) fn sent(assignment: &Assignment, shared: &Arc<Layout>) -> Result<Arc<Layout>, PlanError> {
-        match assignment.encoding.solver {
-            Some(Solver::Scaffold { .. }) => Ok(Arc::new(scaffold::layout(shared)?)),
-            Some(Solver::FedNova { .. }) | None => Ok(Arc::clone(shared)),
-        }
-    }
-
     /// Of a task whose updates have this plain encoding.
     pub(super) fn new(assignment: &Assignment, params: &QuantizationParams) -> Result<Self, PlanError> {
         let plan = &assignment.training;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use learning::analytics::{Analysis, AnalyticsState};
 use learning::compress::BadResidual;
+use learning::contribution::scaffold;
 use learning::contribution::staleness::discount;
 use learning::parameters::LayoutError;
 use learning::{
@@ -132,7 +133,7 @@ impl UpdateCodec {
             clip_norm: encoding.clip_norm,
             max_weight: encoding.max_weight,
             max_cohort: encoding.max_cohort,
-            metrics: assignment.metrics.len() + Rule::lanes(assignment),
+            metrics: assignment.metrics.len() + encoding.solver.map_or(0, |solver| solver.extra_metrics()),
         };
         let codec = learning::UpdateCodec::new(spec.as_ref(), sent, params)?;
         if assignment.secure_aggregation.is_some() && !codec.is_summable() {
@@ -190,7 +191,7 @@ impl Plan {
         if assignment.cohort > encoding.max_cohort {
             return Err(PlanError::Cohort { cohort: assignment.cohort, room: encoding.max_cohort });
         }
-        let sent = Rule::sent(&assignment, shared)?;
+        let sent = scaffold::published(shared, encoding.solver.is_some_and(|solver| solver.has_control()))?;
         let codec = match &analysis {
             Some(analysis) => UpdateCodec::Sums(Arc::clone(analysis)),
             None => UpdateCodec::new(&assignment, &sent)?,

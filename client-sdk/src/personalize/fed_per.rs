@@ -1,10 +1,11 @@
 //! FedPer (Arivazhagan et al. 2019): base layers are shared, personal layers stay, both are trained together.
 
+use learning::initialize::declared;
 use learning::partition::PatternError;
 use learning::{InitError, Layout, Parameters, Partition, Patterns, WrongLayout, initialize};
 use wire::task::ModelSpec;
 
-use super::{Local, LocalError, Method, PersonalTensors, Round, inits};
+use super::{Local, LocalError, Method, PersonalTensors, Round};
 
 /// A model parted by the task's patterns.
 #[derive(Clone, Debug)]
@@ -46,7 +47,7 @@ impl FedPer {
     /// [`InitError`] for bounds that cannot be drawn from.
     pub fn initial(&self, model: &ModelSpec) -> Result<PersonalTensors, InitError> {
         let whole = self.partition.whole();
-        let parameters = initialize(whole.clone(), &inits(whole, model), model.seed)?;
+        let parameters = initialize(whole.clone(), &declared(whole, model.bounds()), model.seed)?;
         let (_, personal) = self.partition.split(&parameters).map_err(|_| InitError::Mismatch(0))?;
         Ok(PersonalTensors::new(personal))
     }

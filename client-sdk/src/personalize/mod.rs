@@ -23,16 +23,16 @@ mod tests;
 use std::sync::Arc;
 
 use learning::checkpoint::{self, CheckpointError};
+use learning::initialize::declared;
 use learning::parameters::LayoutError;
 use learning::partition::PatternError;
-use learning::{AdapterError, Adapters, InitError, Initializer, Layout, Parameters, Patterns, TensorInit};
+use learning::{AdapterError, Adapters, InitError, Layout, Parameters, Patterns};
 use wire::Digest;
-use wire::task::{AdapterHome, Initial, ModelSpec, Personalization};
+use wire::task::{AdapterHome, ModelSpec, Personalization};
 use zeroize::{Zeroize, Zeroizing};
 
 pub use fed_per::FedPer;
 pub use own::{PersonalModel, PredictError};
-use round::narrow;
 pub(crate) use round::{Local, LocalError, Round};
 
 /// Tensors that never leave this device. Not printable, not copyable, not serializable; erased when dropped.
@@ -121,7 +121,6 @@ impl Personalizer {
         match (parts, method) {
             (Some(parts), method) => Self::parted(parts, &method),
             (None, Personalization::Lora { layers, rank, alpha, adapters, epochs, base_sha256 }) => {
-                let alpha = narrow(alpha.unwrap_or(f64::from(rank)));
                 let made = Adapters::new(whole, &Patterns::new(layers)?, rank, alpha)?;
                 Ok(match adapters {
                     AdapterHome::Personal => Self::with_adapters(made, epochs, model),
@@ -179,7 +178,7 @@ impl Personalizer {
     fn of_adapters(adapters: Adapters, base_sha256: Option<Digest>, model: &ModelSpec) -> Self {
         let base = match base_sha256 {
             Some(digest) => lora::Base::Brought(digest),
-            None => lora::Base::Drawn { inits: inits(adapters.whole(), model), seed: model.seed },
+            None => lora::Base::Drawn { inits: declared(adapters.whole(), model.bounds()), seed: model.seed },
         };
         let shared = Arc::clone(adapters.layout());
         let kept = Arc::clone(&shared);
@@ -211,17 +210,4 @@ impl Personalizer {
     pub(crate) fn run(&self, round: &mut Round<'_>) -> Result<Local, LocalError> {
         self.method.run(round)
     }
-}
-
-/// How the tensors of a task's model begin.
-fn inits(whole: &Layout, model: &ModelSpec) -> Vec<TensorInit> {
-    let tensors = whole.tensors().iter().zip(&model.tensors);
-    let inits = tensors.map(|(spec, declared)| {
-        let init = match declared.init {
-            Initial::Zeros => Initializer::Zeros,
-            Initial::Uniform { bound } => Initializer::Uniform { bound },
-        };
-        TensorInit { spec: spec.clone(), init }
-    });
-    inits.collect()
 }

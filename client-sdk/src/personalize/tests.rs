@@ -321,8 +321,8 @@ fn shared_adapters_are_all_that_is_trained_and_sent() {
     // Beside 6 x 2 and 2 x 6, of rank 2.
     assert_eq!(personalizer.shared().len(), 2 * (2 * 2 + 6 * 2));
     let patterns = Patterns::new(vec!["fc*.weight".into()]).unwrap();
-    let adapters = Adapters::new(first.layout(), &patterns, 2, 4.0).unwrap();
-    let base = initialize(Arc::clone(first.layout()), &inits(first.layout(), &model), model.seed).unwrap();
+    let adapters = Adapters::new(first.layout(), &patterns, 2, Some(4.0)).unwrap();
+    let base = initialize(Arc::clone(first.layout()), &declared(first.layout(), model.bounds()), model.seed).unwrap();
     let mut shared = adapters.initial(model.seed).unwrap();
     let [mut trainer, _] = opposites();
     let mut last = 0.0;

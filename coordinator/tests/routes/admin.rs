@@ -370,3 +370,41 @@ async fn personalization_that_does_not_fit_the_model_is_refused_with_the_reason(
     }
     assert_eq!(create(&t, &with("fed_rep", &["w"])).await.status, 201);
 }
+
+#[tokio::test]
+async fn codecs_and_rules_that_do_not_fit_are_refused_with_the_key_to_mend() {
+    let t = TestCoordinator::start().await;
+    let (compression, rule) = ("compression", "aggregation");
+    let robust = |rule: Value| json!({ "robust": rule });
+    let hidden = [
+        (compression, json!({ "codec": "top_k", "k": 1 }), "compression.codec", "cannot be added under masks"),
+        (compression, json!({ "codec": "int8" }), "compression.codec", "cannot be added under masks"),
+        (compression, json!({ "codec": "random_k", "k": 4 }), "compression.k", "k must be 1 to 3"),
+        (compression, json!({ "codec": "random_k", "k": 0 }), "compression.k", "k must be 1 to 3"),
+        (rule, robust(json!({ "rule": "median", "attackers": 0.05 })), "aggregation.robust", "give group_size"),
+        (
+            rule,
+            robust(json!({ "rule": "median", "attackers": 0.05, "group_size": 3 })),
+            "aggregation.robust",
+            "median needs at least 3",
+        ),
+    ];
+    let open = [
+        (compression, json!({ "codec": "top_k", "k": 4 }), "compression.k", "k must be 1 to 3"),
+        (compression, json!({ "codec": "top_k", "k": 0 }), "compression.k", "k must be 1 to 3"),
+        (
+            rule,
+            robust(json!({ "rule": "trimmed_mean", "attackers": 0.4 })),
+            "aggregation.robust",
+            "trimmed_mean needs at least",
+        ),
+    ];
+    let hidden = hidden.into_iter().map(|case| (secure::spec(4), case));
+    let open = open.into_iter().map(|case| (small_task(), case));
+    for (mut spec, (section, value, field, reason)) in hidden.chain(open) {
+        spec[section] = value;
+        let (got, detail) = problem(&create(&t, &spec).await);
+        assert_eq!(got, field, "{spec}: {detail}");
+        assert!(detail.contains(reason), "{detail}");
+    }
+}

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Candidate, History, Selector, weighted};
 use crate::id::ParticipantId;
+use crate::quantile::quantile;
 
 /// Guided participant selection (Lai, Zhu, Madhyastha and Chowdhury, OSDI 2021, algorithm 1).
 ///
@@ -165,7 +166,9 @@ impl Oort {
     /// The utility of each, at least 0.
     fn utilities(&self, known: &[&Candidate], preferred: Option<u64>, round: u32) -> Vec<f64> {
         let statistical: Vec<_> = known.iter().map(|one| statistical_utility(one)).collect();
-        let top = quantile(&statistical, self.clip_quantile);
+        let mut sorted = statistical.clone();
+        sorted.sort_by(f64::total_cmp);
+        let top = quantile(&sorted, self.clip_quantile).unwrap_or_default();
         let scale = if top > 0.0 { top } else { 1.0 };
         let now = f64::from(round.max(1));
         known
@@ -184,20 +187,6 @@ impl Oort {
 #[expect(clippy::cast_precision_loss, reason = "a weight")]
 fn statistical_utility(candidate: &Candidate) -> f64 {
     candidate.loss.map_or(0.0, |loss| candidate.examples as f64 * loss.value())
-}
-
-/// The value below or at which this part of `values` lies; 0 of none.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_precision_loss,
-    reason = "a position in a list, clamped"
-)]
-fn quantile(values: &[f64], part: f64) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let position = (sorted.len() as f64 * part).ceil() as usize;
-    sorted.get(position.clamp(1, sorted.len().max(1)) - 1).copied().unwrap_or(0.0)
 }
 
 /// Of those drawn often already, the ones drawn least; chance decides between equals.

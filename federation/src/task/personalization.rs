@@ -218,94 +218,106 @@ impl Personalization {
         Ok(())
     }
 
+    /// `learning_rate`: of `[training]`.
     fn check(&self, learning_rate: f64, checks: &mut Checks) {
-        let count = |checks: &mut Checks, name: &str, value: Option<u32>| {
-            checks.require_with(
-                value.is_none_or(|value| (1..=10_000).contains(&value)),
-                &format!("personalization.{name}"),
-                || "must be between 1 and 10000".to_owned(),
-            );
-        };
-        let positive = |checks: &mut Checks, name: &str, value: f64| {
-            let holds = value.is_finite() && value > 0.0;
-            checks.require(holds, &format!("personalization.{name}"), "must be positive and finite");
-        };
         match *self {
             Self::FedPer {} | Self::FedBn {} => {}
-            Self::FedRep { head_epochs } => count(checks, "head_epochs", Some(head_epochs)),
+            Self::FedRep { head_epochs } => count("head_epochs", Some(head_epochs), checks),
             Self::FineTune { epochs, learning_rate } => {
-                count(checks, "epochs", epochs);
-                positive(checks, "learning_rate", learning_rate.unwrap_or(1.0));
+                count("epochs", epochs, checks);
+                positive("learning_rate", learning_rate, checks);
             }
             Self::Ditto { lambda, epochs } => {
-                positive(checks, "lambda", lambda);
-                count(checks, "epochs", epochs);
+                count("epochs", epochs, checks);
                 check_pull(lambda, learning_rate, checks);
             }
             Self::PFedMe { lambda, local_rounds, steps, rate } => {
-                positive(checks, "lambda", lambda);
-                count(checks, "local_rounds", Some(local_rounds));
-                count(checks, "steps", Some(steps));
-                positive(checks, "rate", rate);
+                count("local_rounds", Some(local_rounds), checks);
+                count("steps", Some(steps), checks);
                 check_pull(lambda, learning_rate, checks);
-                checks.require_with(
-                    lambda * rate <= 1.0 || !(lambda * rate).is_finite(),
-                    "personalization.rate",
-                    || {
-                        format!(
-                            "is {rate}; times lambda = {lambda} it must be at most 1, or the shared model overshoots"
-                        )
-                    },
-                );
+                check_envelope(lambda, rate, checks);
             }
-            Self::Apfl { alpha, alpha_rate } => {
-                checks.require(
-                    (0.05..=0.95).contains(&alpha),
-                    "personalization.alpha",
-                    "must be between 0.05 and 0.95: at 0 the own model never learns, at 1 nothing is shared",
-                );
-                let holds = alpha_rate.is_finite() && alpha_rate >= 0.0;
-                checks.require(holds, "personalization.alpha_rate", "must be finite and at least 0");
-            }
+            Self::Apfl { alpha, alpha_rate } => check_mixture(alpha, alpha_rate, checks),
+            Self::Elastic { alpha } => check_spring(alpha, checks),
             Self::Lora { ref layers, rank, alpha, adapters, epochs, base_sha256 } => {
-                let named = (1..=256).contains(&layers.len());
-                checks.require(
-                    named,
-                    "personalization.layers",
-                    "must be 1 to 256 patterns of the layers with adapters",
-                );
-                checks.require((1..=4096).contains(&rank), "personalization.rank", "must be between 1 and 4096");
-                positive(checks, "alpha", alpha.unwrap_or(1.0));
-                count(checks, "epochs", epochs);
-                let shared = adapters == AdapterHome::Shared;
-                checks.require(
-                    !(shared && epochs.is_some()),
-                    "personalization.epochs",
-                    "is of adapters that stay at home; shared ones are trained as [training] says",
-                );
-                checks.require(
-                    shared || base_sha256.is_none(),
-                    "personalization.base_sha256",
-                    "is of shared adapters; those at home stand beside the received model",
-                );
+                check_adapters(layers, rank, alpha, checks);
+                count("epochs", epochs, checks);
+                check_home(adapters, epochs.is_some(), base_sha256.is_some(), checks);
             }
-            Self::Elastic { alpha } => checks.require(
-                alpha > 0.0 && alpha <= 1.0,
-                "personalization.alpha",
-                "must be above 0 and at most 1: at 0 nothing would be shared, above 1 the models swing past each other",
-            ),
         }
     }
 }
 
+/// Of passes, rounds and steps.
+fn count(name: &str, value: Option<u32>, checks: &mut Checks) {
+    let holds = value.is_none_or(|value| (1..=10_000).contains(&value));
+    checks.require(holds, &format!("personalization.{name}"), "must be between 1 and 10000");
+}
+
+fn positive(name: &str, value: Option<f64>, checks: &mut Checks) {
+    let holds = value.is_none_or(|value| value.is_finite() && value > 0.0);
+    checks.require(holds, &format!("personalization.{name}"), "must be positive and finite");
+}
+
 /// A step moves the own model learning_rate λ of the way to the shared one: beyond twice the way it never settles.
 fn check_pull(lambda: f64, learning_rate: f64, checks: &mut Checks) {
+    positive("lambda", Some(lambda), checks);
     let step = lambda * learning_rate;
     checks.require_with(step < 2.0 || !step.is_finite(), "personalization.lambda", || {
         format!(
             "is {lambda}; times training.learning_rate = {learning_rate} it must be below 2, or the own model swings"
         )
     });
+}
+
+/// A step moves the shared model η λ of the way to the own one.
+fn check_envelope(lambda: f64, rate: f64, checks: &mut Checks) {
+    positive("rate", Some(rate), checks);
+    let step = lambda * rate;
+    checks.require_with(step <= 1.0 || !step.is_finite(), "personalization.rate", || {
+        format!("is {rate}; times lambda = {lambda} it must be at most 1, or the shared model overshoots")
+    });
+}
+
+fn check_mixture(alpha: f64, alpha_rate: f64, checks: &mut Checks) {
+    checks.require(
+        (0.05..=0.95).contains(&alpha),
+        "personalization.alpha",
+        "must be between 0.05 and 0.95: at 0 the own model never learns, at 1 nothing is shared",
+    );
+    let holds = alpha_rate.is_finite() && alpha_rate >= 0.0;
+    checks.require(holds, "personalization.alpha_rate", "must be finite and at least 0");
+}
+
+fn check_spring(alpha: f64, checks: &mut Checks) {
+    checks.require(
+        alpha > 0.0 && alpha <= 1.0,
+        "personalization.alpha",
+        "must be above 0 and at most 1: at 0 nothing would be shared, above 1 the models swing past each other",
+    );
+}
+
+/// Whether the model has such layers, and so large, is `learning`'s to check.
+fn check_adapters(layers: &[String], rank: u32, alpha: Option<f64>, checks: &mut Checks) {
+    let named = (1..=256).contains(&layers.len());
+    checks.require(named, "personalization.layers", "must be 1 to 256 patterns of the layers with adapters");
+    checks.require((1..=4096).contains(&rank), "personalization.rank", "must be between 1 and 4096");
+    positive("alpha", alpha, checks);
+}
+
+/// What is only of adapters at home, and what only of shared ones.
+fn check_home(adapters: AdapterHome, has_epochs: bool, has_base: bool, checks: &mut Checks) {
+    let shared = adapters == AdapterHome::Shared;
+    checks.require(
+        !(shared && has_epochs),
+        "personalization.epochs",
+        "is of adapters that stay at home; shared ones are trained as [training] says",
+    );
+    checks.require(
+        shared || !has_base,
+        "personalization.base_sha256",
+        "is of shared adapters; those at home stand beside the received model",
+    );
 }
 
 /// The metric that `name` counts the participants below a bound of, and the bound in hundredths; nothing if it is another's name.

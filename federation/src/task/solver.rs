@@ -47,6 +47,22 @@ impl Solver {
         }
     }
 
+    /// Metrics of an update beside the task's own.
+    #[must_use]
+    pub fn extra_metrics(&self) -> usize {
+        match self {
+            // How far its steps went.
+            Self::FedNova { .. } => 1,
+            Self::Scaffold { .. } => 0,
+        }
+    }
+
+    /// Whether a control variate is published, sent and summed beside the model, and participants keep one.
+    #[must_use]
+    pub fn has_control(&self) -> bool {
+        matches!(self, Self::Scaffold { .. })
+    }
+
     /// What participants agree on: the name, a zero, the steps, and the population (0 where it has none), as 32-bit numbers,
     /// largest byte first.
     #[must_use]

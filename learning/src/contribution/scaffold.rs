@@ -59,6 +59,14 @@ pub fn layout(model: &Layout) -> Result<Layout, LayoutError> {
     Layout::new(model.tensors().iter().cloned().chain(control).collect())
 }
 
+/// The layout of what is published, sent and summed for a model that may have a control variate beside it.
+///
+/// # Errors
+/// As of [`layout`], if it has.
+pub fn published(model: &Arc<Layout>, has_control: bool) -> Result<Arc<Layout>, LayoutError> {
+    if has_control { layout(model).map(Arc::new) } else { Ok(Arc::clone(model)) }
+}
+
 /// Control variates times `ρ₀`, flat, in the model's order.
 #[derive(Clone, Copy)]
 pub struct Controls<'a> {

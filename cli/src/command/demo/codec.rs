@@ -7,7 +7,7 @@ use std::str::FromStr;
 use wire::inspect::CompressionView;
 use wire::task::Compression;
 
-use super::pairs::{number, pairs};
+use super::pairs::{named, number};
 use crate::output::bytes;
 
 /// `NAME[,KEY=VALUE…]`.
@@ -48,8 +48,8 @@ impl FromStr for CodecArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, rest) = text.split_once(',').map_or((text, None), |(name, rest)| (name, Some(rest)));
-        let (name, percent) = match name.trim() {
+        let (name, pairs) = named(text, "k=1%");
+        let (name, percent) = match name {
             "rotated" => (Name::Rotated, 100.0),
             "random_k" => (Name::RandomK, 10.0),
             "low_rank" => (Name::LowRank, 100.0),
@@ -63,7 +63,7 @@ impl FromStr for CodecArg {
         };
         let k = Amount::Percent(percent);
         let mut arg = Self { name, k, bits: None, keep: 1.0, rank: RANK, feedback: None, norm: None };
-        for pair in rest.into_iter().flat_map(|rest| pairs(rest, "k=1%")) {
+        for pair in pairs {
             let (key, value) = pair?;
             match key {
                 "k" => arg.k = amount(value)?,

@@ -2,22 +2,22 @@
 //!
 //! Values are those of the task file, written `NAME,KEY=VALUE,…`; what does not fit is said when the task is created.
 
-use std::str::FromStr;
-
 use clap::ValueEnum as _;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use wire::task::{AdaptiveMu, Budget, Precision, Schedule, Solver, TrainingPlan, Warmup};
+
+use super::pairs::{field, named, pairs};
 
 /// What participants do at each step; left out: what they did before there was a choice.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct LocalArgs {
     /// What keeps participants together that take unequal steps on unlike data: fed_nova, or scaffold; with steps=N (an update's
     /// unit) and for scaffold population=N
-    #[arg(long, value_name = "NAME,KEY=VALUE,…", value_parser = parse::<SolverArg>)]
+    #[arg(long, value_name = "NAME,KEY=VALUE,…", value_parser = kind::<SolverArg>)]
     solver: Option<SolverArg>,
     /// FedProx's rule for --proximal-mu: up while a loss rises, down while it falls; metric=NAME, step=S, patience=N
-    #[arg(long, value_name = "KEY=VALUE,…", num_args = 0..=1, default_missing_value = "patience=5", value_parser = parse::<AdaptiveMu>)]
+    #[arg(long, value_name = "KEY=VALUE,…", num_args = 0..=1, default_missing_value = "patience=5", value_parser = fields::<AdaptiveMu>)]
     adaptive_mu: Option<AdaptiveMu>,
     /// Mini-batches whose gradients are averaged into one step
     #[arg(long, default_value_t = 1)]
@@ -27,13 +27,13 @@ pub(crate) struct LocalArgs {
     gradient_clip: Option<f64>,
     /// How the learning rate changes: step,every=N,factor=F, exponential,factor=F, or cosine,length=N,floor=F; each over=rounds or
     /// over=steps
-    #[arg(long, value_name = "KIND,KEY=VALUE,…", value_parser = parse::<Schedule>)]
+    #[arg(long, value_name = "KIND,KEY=VALUE,…", value_parser = kind::<Schedule>)]
     schedule: Option<Schedule>,
     /// How long the learning rate rises: length=N, over=rounds or over=steps
-    #[arg(long, value_name = "KEY=VALUE,…", value_parser = parse::<Warmup>)]
+    #[arg(long, value_name = "KEY=VALUE,…", value_parser = fields::<Warmup>)]
     warmup: Option<Warmup>,
     /// When a device stops and sends what it has: steps=N, time_ms=T
-    #[arg(long, value_name = "KEY=VALUE,…", value_parser = parse::<Budget>)]
+    #[arg(long, value_name = "KEY=VALUE,…", value_parser = fields::<Budget>)]
     budget: Option<Budget>,
     /// Numbers to compute with, where the device has them
     #[arg(long, value_enum, default_value_t = PrecisionArg::F32)]
@@ -111,22 +111,29 @@ pub(crate) fn weight_cap(plan: &TrainingPlan, most: u32) -> u32 {
     if matches!(plan.solver, Some(Solver::Scaffold { .. })) { 1 } else { most }
 }
 
-/// What a task file would hold for `KEY=VALUE,…`; a first word without `=` is the `kind`.
-pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    let mut map = Map::new();
-    for (index, word) in text.split(',').map(str::trim).enumerate() {
-        let (key, value) = match word.split_once('=') {
-            Some((key, value)) => (key, value),
-            None if index == 0 => ("kind", word),
-            None => return Err(format!("`{word}` is no KEY=VALUE, such as length=10")),
-        };
-        map.insert(key.to_owned(), number(value).unwrap_or_else(|| value.into()));
-    }
-    serde_json::from_value(Value::Object(map)).map_err(|error| error.to_string())
+/// Such a pair, for whom gave none.
+const EXAMPLE: &str = "length=10";
+
+/// What a task file would hold for `KEY=VALUE,…`.
+fn fields<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    table(pairs(text, EXAMPLE), Map::new())
 }
 
-fn number(text: &str) -> Option<Value> {
-    u64::from_str(text).map(Value::from).ok().or_else(|| f64::from_str(text).ok().map(Value::from))
+/// The same for `KIND,KEY=VALUE,…`.
+fn kind<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+    let (kind, pairs) = named(text, EXAMPLE);
+    table(pairs, Map::from_iter([("kind".to_owned(), kind.into())]))
+}
+
+fn table<'a, T: DeserializeOwned>(
+    pairs: impl Iterator<Item = Result<(&'a str, &'a str), String>>,
+    mut table: Map<String, Value>,
+) -> Result<T, String> {
+    for pair in pairs {
+        let (key, value) = pair?;
+        table.insert(key.to_owned(), field(value));
+    }
+    serde_json::from_value(Value::Object(table)).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -191,13 +198,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_schedule_is_said() {
+    fn what_makes_no_sense_is_said() {
         for (words, expected) in [
             (["--schedule=triangle"], "triangle"),
             (["--schedule=cosine"], "length"),
             (["--schedule=cosine,length=x"], "x"),
             (["--warmup=length=3,rounds"], "rounds"),
             (["--budget=hours=1"], "hours"),
+            (["--budget=inf"], "no KEY=VALUE"),
+            (["--adaptive-mu=patience"], "no KEY=VALUE"),
+            (["--solver=fednova"], "unknown variant `fednova`, expected `fed_nova` or `scaffold`"),
+            (["--solver=steps=7"], "unknown variant `steps=7`"),
+            (["--solver=fed_nova,step=7"], "unknown field `step`"),
+            (["--solver=fed_nova,steps"], "`steps` is no KEY=VALUE"),
+            (["--solver=fed_nova,steps="], "invalid type: string"),
+            (["--solver=fed_nova,steps=inf"], "invalid type: string"),
         ] {
             let error = plan(&words).unwrap_err();
             assert!(error.contains(expected), "{error}");

@@ -8,7 +8,7 @@ use client_sdk::train::Constraints;
 use client_sdk::{Trained, Trainer, TrainerError, TrainingJob};
 use federation::task::{RobustRule, RobustSpec};
 
-use super::pairs::{number, pairs};
+use super::pairs::{named, number};
 use crate::trainer::SlottedTrainer;
 
 /// What a hostile participant's update is multiplied with.
@@ -22,8 +22,8 @@ impl FromStr for RobustArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (rule, rest) = text.split_once(',').map_or((text, None), |(rule, rest)| (rule, Some(rest)));
-        let rule = match rule.trim() {
+        let (rule, pairs) = named(text, "attackers=0.1");
+        let rule = match rule {
             "median" => RobustRule::Median,
             "trimmed_mean" => RobustRule::TrimmedMean,
             "krum" => RobustRule::Krum,
@@ -38,7 +38,7 @@ impl FromStr for RobustArg {
             }
         };
         let mut spec = RobustSpec { rule, attackers: 0.2, norm_factor: None, group_size: None };
-        for pair in rest.into_iter().flat_map(|rest| pairs(rest, "attackers=0.1")) {
+        for pair in pairs {
             let (key, value) = pair?;
             match key {
                 "attackers" => spec.attackers = number(key, value)?,

@@ -22,12 +22,30 @@ const TASK: &str = "simulation";
 /// How long a round waits for participants, and for its own work.
 const PATIENCE_MS: u64 = 24 * 3600 * 1000;
 
+/// A source of data that any number of devices can be dealt from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Pool {
+    /// The federated Synthetic(α, β) benchmark of Li et al. 2020, generated
+    Synthetic,
+    /// MNIST or anything in its IDX format, from --data-dir
+    Mnist,
+}
+
+impl From<Pool> for Source {
+    fn from(pool: Pool) -> Self {
+        match pool {
+            Pool::Synthetic => Self::Synthetic,
+            Pool::Mnist => Self::Mnist,
+        }
+    }
+}
+
 /// Which data.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct SimulatedData {
-    /// What to train on: synthetic or mnist
+    /// What to train on
     #[arg(long, value_enum, default_value = "synthetic")]
-    data: Source,
+    data: Pool,
     /// Folder with the data's files
     #[arg(long, env = "TRIBUTARY_DATA_DIR", value_name = "DIR", required_if_eq("data", "mnist"))]
     data_dir: Option<PathBuf>,
@@ -60,18 +78,18 @@ impl SimulatedData {
     pub(super) fn deal(&self, population: u32, seed: u64) -> Outcome<Dealt> {
         let data_failure = |error: simulation::SimulationError| Failure::new(Exit::Data, error);
         match self.data {
-            Source::Synthetic => {
+            Pool::Synthetic => {
                 let sample = Dataset::Labelled(synthetic::shard(0, self.alpha, self.beta, seed)?.1);
                 let data = Synthetic::new(self.alpha, self.beta, seed, population).map_err(data_failure)?;
                 Ok(Dealt {
                     data: Arc::new(data),
                     description: format!("Synthetic({}, {})", self.alpha, self.beta),
                     most_examples: synthetic::MAX_EXAMPLES,
-                    source: self.data,
+                    source: self.data.into(),
                     sample,
                 })
             }
-            Source::Mnist => {
+            Pool::Mnist => {
                 let dir =
                     self.data_dir.as_deref().ok_or_else(|| Failure::new(Exit::Usage, "mnist needs --data-dir"))?;
                 let (pool, test) = idx::load_mnist(dir, seed)?;
@@ -79,10 +97,13 @@ impl SimulatedData {
                 let sample = Dataset::Labelled(test.subset(&[0]));
                 let examples = self.examples as usize;
                 let data = Drawn::new(pool, test, self.partition, examples, seed).map_err(data_failure)?;
-                Ok(Dealt { data: Arc::new(data), description, most_examples: examples, source: self.data, sample })
-            }
-            Source::Text => {
-                Err(Failure::new(Exit::Usage, "--data text: devices are simulated with synthetic or mnist"))
+                Ok(Dealt {
+                    data: Arc::new(data),
+                    description,
+                    most_examples: examples,
+                    source: self.data.into(),
+                    sample,
+                })
             }
         }
     }
@@ -132,7 +153,7 @@ pub(super) fn task(
         seed: Some(simulate.seed),
         ..SelectionSpec::default()
     };
-    task.aggregation.clip_range = demo::clip_range(simulate.data.data);
+    task.aggregation.clip_range = demo::clip_range(simulate.data.data.into());
     task.training = demo::local::complete(task.training, simulate.population, most_examples);
     task.aggregation.max_weight = demo::local::weight_cap(&task.training, demo::max_weight(most_examples, drawn));
     task.secure_aggregation.enabled = !simulate.insecure_aggregation;

@@ -7,3 +7,4 @@ mod check_in;
 mod enroll;
 mod masked_input;
 mod parameters;
+mod proximal;

@@ -9,6 +9,8 @@ use client_sdk::models::Architecture;
 use serde_json::{Map, Value, json};
 use wire::task::Personalization;
 
+use crate::command::demo::pairs::{field, pairs};
+
 /// `METHOD[:KEY=VALUE,…]`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Way {
@@ -34,14 +36,13 @@ impl FromStr for Way {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (name, settings) = text.split_once(':').unwrap_or((text, ""));
+        let (name, settings) = text.split_once(':').map_or((text, None), |(name, rest)| (name, Some(rest)));
         let name = name.trim().replace('-', "_").to_lowercase();
         let name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(name.as_str(), |(_, name)| name);
         let mut fields = defaults(name);
         let mut patterns = Vec::new();
-        for pair in settings.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
-            let (key, value) =
-                pair.split_once('=').ok_or_else(|| format!("`{pair}` is no KEY=VALUE, as lambda=0.1"))?;
+        for pair in settings.into_iter().flat_map(|settings| pairs(settings, "lambda=0.1")) {
+            let (key, value) = pair?;
             match key {
                 "personal" => patterns = value.split(AND).map(str::to_owned).collect(),
                 "layers" => {
@@ -49,8 +50,7 @@ impl FromStr for Way {
                     fields.insert(key.to_owned(), layers.into());
                 }
                 _ => {
-                    let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
-                    fields.insert(key.to_owned(), value);
+                    fields.insert(key.to_owned(), field(value));
                 }
             }
         }

@@ -1,0 +1,236 @@
+//! `tributary round show`: all that the coordinator tells of one round. What a round has nothing of is not printed.
+
+use wire::inspect::{
+    AssignmentView, BufferView, DistributionView, EpsilonView, GroupView, ModelVersionRef, RoundView, SessionView,
+    SumWorkView,
+};
+use wire::{RoundState, TaskId, route};
+
+use super::{metrics, state};
+use crate::command::demo::codec;
+use crate::command::privacy::ledger::spent;
+use crate::failure::Outcome;
+use crate::output::{Align, Output, Table, bytes, duration, when};
+use crate::server::Server;
+
+/// A round with its cohort.
+#[derive(serde::Serialize)]
+struct RoundWithCohort {
+    #[serde(flatten)]
+    round: RoundView,
+    assignments: Vec<AssignmentView>,
+}
+
+pub(super) async fn show(server: &Server, task: TaskId, number: u32, attempt: Option<u32>, output: Output) -> Outcome {
+    let query: Vec<_> = attempt.map(|attempt| ("attempt", attempt.to_string())).into_iter().collect();
+    let round: RoundView = server.get(&route::fill(route::ROUND, &[&task, &number]), &query).await?;
+    let path = route::fill(route::ASSIGNMENTS, &[&task, &number]);
+    let assignments: Vec<AssignmentView> = server.list_where(&path, &query, usize::MAX).await?;
+    let answer = RoundWithCohort { round, assignments };
+    output.answer(&answer, || words(&answer));
+    Ok(())
+}
+
+fn words(RoundWithCohort { round, assignments }: &RoundWithCohort) -> String {
+    let mut parts = vec![head(round), phases(round)];
+    if !round.groups.is_empty() {
+        parts.push(groups(&round.groups, assignments));
+    }
+    parts.push(cohort(assignments));
+    parts.join("\n")
+}
+
+/// A line for each fact about the round as a whole.
+fn head(round: &RoundView) -> String {
+    let mut lines = vec![
+        format!("Round       {} (attempt {}) of task {}", round.number, round.attempt, round.task),
+        format!("State       {}", state(round)),
+        format!("Cohort      {} drawn, {} reported, {} dropped", round.cohort, round.reported, round.dropped),
+        format!("Bytes       {} up, {} down", bytes(round.bytes_up), bytes(round.bytes_down)),
+        format!("Metrics     {}", metrics(round)),
+        format!("Base        {}", model(&round.base)),
+    ];
+    lines.extend(round.distributions.iter().map(|(name, of)| spread(name, of)));
+    lines.extend(round.buffer.iter().map(buffer));
+    lines.extend(round.compression.iter().map(|compression| format!("Uploads     by {}", codec::words(compression))));
+    lines.extend(round.epsilon.iter().map(privacy));
+    if let Some(session) = &round.secure_aggregation {
+        lines.extend(secrecy(session, round.groups.first()));
+    }
+    lines.extend(round.work.iter().map(sum));
+    lines.extend(round.model.iter().map(|made| format!("Made        {}", model(made))));
+    if let Some(to) = round.rolled_back_to {
+        let base = round.base.version;
+        lines.push(format!("Rolled back to version {to}, made once more: version {base} did not pass the task's gate"));
+    }
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+fn model(ModelVersionRef { version, sha256 }: &ModelVersionRef) -> String {
+    format!("version {version}, sha256 {sha256}")
+}
+
+fn spread(name: &str, of: &DistributionView) -> String {
+    let DistributionView { participants, p10, p25, p50, p75, p90, resolution } = of;
+    format!(
+        "Spread      {name} over {participants}: 10 % below {p10:.3}, 25 % {p25:.3}, half {p50:.3}, 75 % {p75:.3}, 90 % \
+         {p90:.3}, each to {resolution}"
+    )
+}
+
+fn buffer(buffer: &BufferView) -> String {
+    let BufferView { updates, oldest_version, newest_version, mean_staleness, max_staleness, mean_weight, .. } = buffer;
+    let mode = buffer.mode.as_str();
+    format!(
+        "Buffer      {updates} updates trained ahead of the round ({mode}), from versions {oldest_version} to {newest_version}: \
+         {mean_staleness:.2} versions behind on average, {max_staleness} at most; an update counts for {mean_weight:.3}"
+    )
+}
+
+fn privacy(epsilon: &EpsilonView) -> String {
+    format!("Privacy     {} after this round", spent(epsilon))
+}
+
+/// `group`: one of a cohort that was divided, where every group has such a session of its own.
+fn secrecy(session: &SessionView, group: Option<&GroupView>) -> [String; 2] {
+    let SessionView { threshold, out_degree, min_out, tolerated_corrupt, advertised, .. } = session;
+    let of = group.map_or_else(|| advertised.to_string(), |group| format!("{} in each group", group.members));
+    [
+        format!(
+            "Secrecy     of {of}: {threshold} shares open a sum, {tolerated_corrupt} may collude; each masks with {out_degree} it \
+             draws, {min_out} must stay"
+        ),
+        format!(
+            "Took part   U1 {advertised} advertised, U2 {} shared, U3 {} included, U4 {} signed, U5 {} unmasked",
+            session.shared, session.included, session.signed, session.unmasked
+        ),
+    ]
+}
+
+fn sum(work: &SumWorkView) -> String {
+    format!(
+        "Sum         by {} in {:.3} s; masks off by {} in {:.3} s, {} of keystream",
+        work.sum_device,
+        work.sum_seconds,
+        work.unmask_device,
+        work.unmask_seconds,
+        bytes(work.keystream_bytes)
+    )
+}
+
+fn phases(round: &RoundView) -> String {
+    let mut table = Table::new(&[
+        ("PHASE", Align::Left),
+        ("BEGAN", Align::Left),
+        ("TOOK", Align::Right),
+        ("COUNT", Align::Right),
+        ("MIN", Align::Right),
+        ("MAX", Align::Right),
+        ("UP", Align::Right),
+        ("DOWN", Align::Right),
+    ]);
+    let some = |count: Option<u32>| count.map(|count| count.to_string()).unwrap_or_default();
+    for phase in &round.phases {
+        let took = phase.ended_at.map(|end| duration(end.since(phase.started_at)));
+        table.row(vec![
+            phase.state.to_string(),
+            when(phase.started_at),
+            took.unwrap_or_else(|| "…".to_owned()),
+            some(phase.count),
+            some(phase.min),
+            some(phase.max),
+            bytes(phase.bytes_up),
+            bytes(phase.bytes_down),
+        ]);
+    }
+    table.render("")
+}
+
+fn groups(groups: &[GroupView], assignments: &[AssignmentView]) -> String {
+    let mut table = Table::new(&[
+        ("GROUP", Align::Right),
+        ("MEMBERS", Align::Right),
+        ("REPORTED", Align::Right),
+        ("LEFT OUT IN", Align::Left),
+        ("ANOMALY", Align::Right),
+    ]);
+    for &GroupView { group, members, reported, anomaly } in groups {
+        table.row(vec![
+            group.to_string(),
+            members.to_string(),
+            reported.to_string(),
+            left_out_in(group, assignments).map(|phase| phase.to_string()).unwrap_or_default(),
+            score(anomaly),
+        ]);
+    }
+    table.render("")
+}
+
+/// The phase that a group did not get through: of one that is in the sum, not everybody has dropped out.
+fn left_out_in(group: u32, assignments: &[AssignmentView]) -> Option<RoundState> {
+    let members = assignments.iter().filter(|one| one.group == Some(group));
+    let dropped: Option<Vec<_>> = members.map(|one| one.dropped_in).collect();
+    dropped?.into_iter().max()
+}
+
+/// How unusual something was: 1 is usual.
+fn score(anomaly: Option<f64>) -> String {
+    anomaly.map(|score| format!("{score:.2}")).unwrap_or_default()
+}
+
+fn cohort(assignments: &[AssignmentView]) -> String {
+    let has_groups = assignments.iter().any(|one| one.group.is_some());
+    let has_scores = assignments.iter().any(|one| one.anomaly.is_some());
+    let mut columns = vec![("PARTICIPANT", Align::Left), ("STATE", Align::Left), ("UP", Align::Right)];
+    columns.extend(has_groups.then_some(("GROUP", Align::Right)));
+    columns.extend(has_scores.then_some(("ANOMALY", Align::Right)));
+    columns.extend([("SETS", Align::Left), ("DROPPED IN", Align::Left)]);
+    let mut table = Table::new(&columns);
+    for one in assignments {
+        let why = one.detail.as_deref().map(|detail| format!(" ({detail})")).unwrap_or_default();
+        let mut row =
+            vec![one.name.clone(), format!("{}{why}", one.state), one.bytes_up.map(bytes).unwrap_or_default()];
+        row.extend(has_groups.then(|| one.group.map(|group| group.to_string()).unwrap_or_default()));
+        row.extend(has_scores.then(|| score(one.anomaly)));
+        row.push(one.sets.join(" "));
+        row.push(one.dropped_in.map(|phase| phase.to_string()).unwrap_or_default());
+        table.row(row);
+    }
+    table.render("Nobody is drawn yet.")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A group whose three members ended like this.
+    fn members(group: u32, dropped_in: [Option<RoundState>; 3]) -> impl Iterator<Item = AssignmentView> {
+        let member = move |(at, dropped_in): (u32, Option<RoundState>)| -> Value {
+            json!({
+                "participant": format!("00000000-0000-0000-0000-0000000000{group}{at}"), "name": format!("p{group}{at}"),
+                "state": "REPORTED", "dropped_in": dropped_in, "group": group, "history": [],
+            })
+        };
+        (0..).zip(dropped_in).map(move |one| serde_json::from_value(member(one)).unwrap())
+    }
+
+    #[test]
+    fn a_group_is_left_out_where_the_last_of_it_was_dropped() {
+        let (share, sign) = (Some(RoundState::Sharing), Some(RoundState::Confirming));
+        let cohort: Vec<_> = members(0, [None; 3]).chain(members(1, [share, sign, sign])).collect();
+        let cohort: Vec<_> = cohort.into_iter().chain(members(2, [share, None, share])).collect();
+        let phases: Vec<_> = (0..4).map(|group| left_out_in(group, &cohort)).collect();
+        assert_eq!(phases, [None, sign, None, None]);
+
+        let view = |group, anomaly| GroupView { group, members: 3, reported: 3, anomaly };
+        let shown = groups(&[view(0, Some(1.0)), view(1, None), view(2, Some(2.5))], &cohort);
+        let rows: Vec<Vec<_>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(
+            rows[1..],
+            [vec!["0", "3", "3", "1.00"], vec!["1", "3", "3", "CONFIRMING"], vec!["2", "3", "3", "2.50"]]
+        );
+    }
+}

@@ -11,17 +11,20 @@ use client_sdk::conditions::Readiness;
 use client_sdk::identity::SigningKey;
 use client_sdk::journal::{Journal, MemoryJournal};
 use client_sdk::learning::{Codec, ExactSum, QuantizationParams};
-use client_sdk::participant::machine::{Action, Input, Machine, Saved, Settings};
+use client_sdk::participant::machine::{Action, Input, Machine, Request, Saved, Settings};
 use client_sdk::participant::snapshot;
 use client_sdk::transport::Transport as _;
 use client_sdk::{Event, Outcome, SecurityPolicy, Trainer as _};
 use futures_util::FutureExt as _;
 use secure_agg::modular::Modulus;
 use secure_agg::packing;
+use secure_agg::params::{SessionConfig, VectorShape};
 use support::{Coordinator, Nudge, answer, in_the_clear, secrets, task};
-use wire::Timestamp;
-use wire::participant::{Assignment, DiscardReason, TrainingReport};
-use wire::task::{Over, Schedule};
+use wire::participant::{
+    Assignment, CheckInReply, CheckInRequest, DiscardReason, Question, SessionTerms, TrainingReport,
+};
+use wire::task::{Over, Schedule, Staleness};
+use wire::{Criterion, TaskId, Timestamp};
 use zeroize::Zeroizing;
 
 const ROUNDS: u32 = 3;
@@ -311,4 +314,185 @@ fn a_training_that_is_given_up_is_told_with_the_next_check_in() {
     device.perform(action);
     let said = device.coordinator.world(|world| world.reports.last().copied());
     assert_eq!(said, Some(Some(TrainingReport { task: task(), serial: 1, ready: false })));
+}
+
+/// Goes on until it checks in, and yields what it says.
+fn until_check_in(device: &mut Device, machine: &mut Machine, mut input: Input) -> CheckInRequest {
+    for _ in 0..MOST {
+        match device.poll(machine, input) {
+            Action::Send(Request::CheckIn(request)) => return request,
+            Action::Finished(_) => panic!("it is over"),
+            action => input = device.perform(action),
+        }
+    }
+    panic!("it does not check in");
+}
+
+/// One that holds a finished update, and has said so.
+fn with_update(change: impl FnOnce(&mut support::World)) -> (Device, Machine) {
+    let mut device = Device::new(change);
+    let mut machine = device.start();
+    let mut input = Input::Tick;
+    loop {
+        let request = until_check_in(&mut device, &mut machine, input);
+        if request.training.is_some_and(|report| report.ready) {
+            return (device, machine);
+        }
+        input = device.perform(Action::Send(Request::CheckIn(request)));
+    }
+}
+
+fn told(reply: CheckInReply) -> Input {
+    Input::CheckedIn(Ok(reply))
+}
+
+fn other_task() -> TaskId {
+    "00000000-0000-0000-0000-00000000000c".parse().unwrap()
+}
+
+/// A training of another task.
+fn another(device: &Device) -> Box<Assignment> {
+    let mut assignment = device.coordinator.world(|world| Coordinator::assignment(world));
+    (assignment.task, assignment.attempt) = (other_task(), 4);
+    assignment.encoding.staleness = Some(Staleness { a: 1.0, p: 1.0, max: 3 });
+    Box::new(assignment)
+}
+
+#[test]
+fn an_update_is_let_go_with_its_task() {
+    for (over, expected) in [(task(), false), (other_task(), true)] {
+        let (mut device, mut machine) = with_update(|world| world.personal = true);
+        let mut input = told(CheckInReply::TaskOver { task: over });
+        loop {
+            match device.poll(&mut machine, input) {
+                Action::Finished(result) => break assert_eq!(result.unwrap(), Outcome::TaskOver { task: over }),
+                action => input = device.perform(action),
+            }
+        }
+        let discarded = Event::Discarded { task: task(), serial: 1, reason: DiscardReason::Unknown };
+        assert_eq!(device.events.contains(&discarded), !expected);
+        assert_eq!(
+            device.journal.load(&snapshot::personal(task())).unwrap().is_some(),
+            !expected,
+            "what is personal stays"
+        );
+        let mut again = device.start();
+        let said = until_check_in(&mut device, &mut again, Input::Tick).training;
+        assert_eq!(said.is_some(), expected, "{said:?}");
+    }
+}
+
+#[test]
+fn an_update_is_let_go_before_a_training_for_another_task() {
+    let (mut device, mut machine) = with_update(|_| {});
+    let assignment = another(&device);
+    let Action::Persist(records) = device.poll(&mut machine, told(CheckInReply::Train(assignment))) else {
+        panic!("it holds two updates");
+    };
+    assert_eq!(records[0].name, snapshot::UPDATE);
+    let input = device.perform(Action::Persist(records));
+    let Action::Fetch { task, .. } = device.poll(&mut machine, input) else { panic!("it does not train") };
+    assert_eq!(task, other_task());
+    machine.set_readiness(Readiness::NotReady { ask_again: Duration::from_secs(60) });
+    let Action::WaitUntil(until) = device.poll(&mut machine, Input::Tick) else { panic!("it goes on") };
+    machine.set_readiness(Readiness::Ready);
+    device.now = until;
+    let said = until_check_in(&mut device, &mut machine, Input::Tick).training;
+    assert_eq!(
+        said,
+        Some(TrainingReport { task: other_task(), serial: 4, ready: false }),
+        "that nothing came of it is not hidden"
+    );
+}
+
+#[test]
+fn nothing_is_trained_ahead_for_a_session_that_would_be_declined() {
+    let policy = SecurityPolicy::default();
+    let floors = [
+        ("min_cohort", SecurityPolicy { min_cohort: 4, ..policy }),
+        ("max_corrupt", SecurityPolicy { min_tolerated_corrupt: 0.2, ..policy }),
+        ("min_included", SecurityPolicy { min_included: 4, ..policy }),
+    ];
+    for (limit, security) in floors {
+        let mut device = Device::new(|_| {});
+        device.settings.security = security;
+        let mut machine = device.start();
+        until_check_in(&mut device, &mut machine, Input::Tick);
+        let mut assignment = another(&device);
+        assignment.secure_aggregation = Some(SessionTerms::from(&SessionConfig {
+            suite: 1,
+            min_cohort: 3,
+            max_cohort: 10,
+            max_corrupt: 100_000,
+            max_dropout: 300_000,
+            min_included: 3,
+            model: VectorShape { words: 8, modulus_bits: 32, input_bound: 1 << 20, noise_margin: 0 },
+            scalars: VectorShape::NONE,
+            application: [0; 32],
+        }));
+        let said = until_check_in(&mut device, &mut machine, told(CheckInReply::Train(assignment))).training;
+        assert_eq!(said, Some(TrainingReport { task: other_task(), serial: 4, ready: false }));
+        let refused = |event: &Event| matches!(event, Event::Refused { reason, .. } if reason.contains(limit));
+        assert!(device.events.iter().any(refused), "{limit}: {:?}", device.events);
+        assert!(device.trainer.seen.lock().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn nothing_is_trained_ahead_for_a_task_that_wants_other_devices() {
+    let mut device = Device::new(|_| {});
+    let mut machine = device.start();
+    until_check_in(&mut device, &mut machine, Input::Tick);
+    let criterion = Criterion { attribute: "examples".into(), at_least: Some(8.0), ..Criterion::default() };
+    let question = Question { task: other_task(), criteria: vec![criterion] };
+    let asked = told(CheckInReply::Asked { questions: vec![question] });
+    let said = until_check_in(&mut device, &mut machine, asked);
+    assert!(!said.findings[0].eligible);
+    let assignment = another(&device);
+    let said = until_check_in(&mut device, &mut machine, told(CheckInReply::Train(assignment))).training;
+    assert_eq!(said, Some(TrainingReport { task: other_task(), serial: 4, ready: false }));
+    assert!(device.trainer.seen.lock().unwrap().is_empty());
+}
+
+/// In the clear a round that failed is not spent, and each of its attempts is charged.
+#[test]
+fn the_serial_of_a_training_is_no_attempt_that_was_charged() {
+    let (mut device, mut machine) = with_update(|world| {
+        world.privacy = Some(support::private::terms("central_gaussian"));
+        world.attempt = 2;
+    });
+    let mut input = Input::Tick;
+    let request = loop {
+        let request = until_check_in(&mut device, &mut machine, input);
+        if request.training.is_some_and(|report| !report.ready) {
+            break request;
+        }
+        input = device.perform(Action::Send(Request::CheckIn(request)));
+    };
+    assert_eq!(request.training.unwrap().serial, 1);
+    assert_eq!(machine.privacy_spent()[0].releases, 1, "attempt 2 at round 1");
+    device.coordinator.world(|world| (world.rounds_done, world.attempt) = (0, 3));
+    let mut assignment = another(&device);
+    (assignment.task, assignment.attempt) = (task(), 2);
+    let action = device.poll(&mut machine, told(CheckInReply::Train(assignment)));
+    assert!(matches!(action, Action::Fetch { .. }), "{:?}", device.events);
+}
+
+#[test]
+fn what_a_codec_left_out_is_sent_with_a_later_update_and_once_whenever_it_dies() {
+    let fresh = || Device::new(|world| world.codec = Some(support::one_of_five()));
+    let actions = fresh().run(MOST, |_| None);
+    for at in 0..actions {
+        for effect in EFFECTS {
+            let mut device = fresh();
+            let what = format!("killed at {at}, effect {effect:?}");
+            assert!(device.run(MOST, |number| (number == at).then_some(effect)) < MOST, "{what}");
+            let (sent, left) = support::sent_and_left(&device.coordinator, &device.journal);
+            // Each value was nudged by a third in each of three updates; three of the five were sent once.
+            assert_eq!(sent.iter().filter(|value| **value > 0.0).count(), 3, "{what}: {sent:?}");
+            for (sent, left) in sent.iter().zip(&left) {
+                assert!((sent + left - 1.0).abs() < 1e-5, "{what}: {sent} + {left}");
+            }
+        }
+    }
 }

@@ -10,17 +10,14 @@ use std::time::Duration;
 use client_sdk::clock::Now;
 use client_sdk::identity::SigningKey;
 use client_sdk::journal::{Journal, MemoryJournal};
-use client_sdk::learning::{CodecSpec, ExactSum, Layout, QuantizationParams, Residual, TensorSpec, UpdateCodec};
 use client_sdk::participant::machine::{Action, Input, Machine, Saved};
 use client_sdk::participant::snapshot;
 use client_sdk::transport::Transport;
 use client_sdk::{Outcome, Trainer};
 use futures_util::FutureExt;
 use rcgen::PublicKeyData;
-use support::{Coordinator, Fault, Nudge, answer, in_the_clear, model, secrets, task};
+use support::{Coordinator, Fault, Nudge, answer, in_the_clear, secrets};
 use wire::Timestamp;
-use wire::participant::{Assignment, CodecTerms, Encoding};
-use wire::task::Compression;
 use zeroize::Zeroizing;
 
 /// What becomes of the action during which a process dies.
@@ -225,38 +222,11 @@ fn the_personal_part_advances_once_per_round_whenever_it_dies() {
     }
 }
 
-/// The largest of five values in each round; the rest waits.
-fn one_of_five(assignment: &mut Assignment) {
-    let codec = Compression::TopK { k: 1, error_feedback: true };
-    assignment.encoding.compression = Some(CodecTerms { codec, seed: 1 });
-}
-
-/// What the coordinator makes of the updates of all rounds, and what is left in the journal.
-fn sent_and_left(device: &Device) -> (Vec<f32>, Vec<f32>) {
-    let specs = model(false).tensors.into_iter().map(|t| TensorSpec { name: t.name, shape: t.shape }).collect();
-    let layout = Layout::new(specs).unwrap();
-    let Encoding { modulus_bits, clip_range, clip_norm, max_weight, max_cohort, .. } =
-        device.coordinator.world(|world| Coordinator::assignment(world).encoding);
-    let (parameters, metrics) = (layout.len(), 2);
-    let params =
-        QuantizationParams { parameters, modulus_bits, clip_range, clip_norm, max_weight, max_cohort, metrics };
-    let codec = UpdateCodec::new(Some(&CodecSpec::TopK { k: 1, error_feedback: true }), &layout, params).unwrap();
-    let mut sent = vec![0.0; layout.len()];
-    for body in device.coordinator.world(|world| world.accepted.values().cloned().collect::<Vec<_>>()) {
-        assert_eq!(body.len(), codec.upload_bytes());
-        let sum = ExactSum::new(codec.expand(&body).unwrap(), modulus_bits, 1).unwrap().release_without_noise();
-        let mean = codec.decode(&sum, &[0; 32]).unwrap().mean;
-        sent.iter_mut().zip(mean.delta).for_each(|(total, value)| *total += value);
-    }
-    let record = device.journal.load(&snapshot::residual(task())).unwrap().unwrap();
-    (sent, Residual::from_record(&record, layout.len()).unwrap().values().to_vec())
-}
-
 #[test]
 fn what_a_codec_left_out_is_sent_later_and_once_whenever_it_dies() {
     let fresh = || {
         let device = fresh(false);
-        device.coordinator.world(|world| world.tweak = Some(one_of_five));
+        device.coordinator.world(|world| world.codec = Some(support::one_of_five()));
         device
     };
     let actions = fresh().run(|_| None);
@@ -265,7 +235,7 @@ fn what_a_codec_left_out_is_sent_later_and_once_whenever_it_dies() {
             let mut device = fresh();
             device.run(|number| (number == at).then_some(effect));
             check(&device.coordinator, &format!("killed at {at}, effect {effect:?}"));
-            let (sent, left) = sent_and_left(&device);
+            let (sent, left) = support::sent_and_left(&device.coordinator, &device.journal);
             // Each value was nudged by a third in each of three rounds; three of the five were sent once.
             assert_eq!(sent.iter().filter(|value| **value > 0.0).count(), 3, "{sent:?}");
             for (sent, left) in sent.iter().zip(&left) {

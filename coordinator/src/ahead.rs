@@ -5,12 +5,15 @@
 use std::collections::BTreeMap;
 
 use federation::id::ParticipantId;
+use federation::round::{Round, RoundState};
 use federation::task::Ahead;
 use federation::time::Timestamp;
 use federation::training::{Standing, Training, standing};
 use store::entity::task::TaskRow;
 use store::entity::training::Buffered;
 use store::{StoreError, Transaction};
+
+use crate::model::next_round;
 
 /// Where everybody stands who has a training that is not over.
 pub(crate) struct Standings(BTreeMap<ParticipantId, (Training, Standing)>);
@@ -67,10 +70,15 @@ impl Standings {
     }
 
     /// How many participants train, or hold an update that waits to be aggregated: if more trained than rounds can take, every
-    /// update would be as old as may be.
-    pub(crate) fn busy_count(&self) -> u32 {
-        let is_busy = |standing| matches!(standing, Standing::Training | Standing::Ready { .. });
-        count(self.0.values().filter(|(_, standing)| is_busy(*standing)))
+    /// update would be as old as may be. One is not counted once a round has opened, `last_opened`, after the time for its
+    /// training was over: perhaps no round may take it, and its place would never be free.
+    pub(crate) fn busy_count(&self, last_opened: Timestamp) -> u32 {
+        let is_busy = |(training, standing): &&(Training, Standing)| match standing {
+            Standing::Training => true,
+            Standing::Ready { .. } => last_opened < training.expires_at,
+            Standing::Free | Standing::Resting | Standing::Stale { .. } | Standing::Unknown => false,
+        };
+        count(self.0.values().filter(is_busy))
     }
 
     /// When the first of those who train is not counted on any more, or one who gave up may be told to train again.
@@ -79,6 +87,24 @@ impl Standings {
         let training = self.0.values().filter(|(_, standing)| lapses(*standing));
         training.map(|(training, _)| training.expires_at).min()
     }
+}
+
+/// When the last round of the task opened, or the task was created.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn last_opened(tx: &mut (dyn Transaction + '_), task: &TaskRow) -> Result<Timestamp, StoreError> {
+    let last = tx.rounds(task.id, None, 1).await?;
+    Ok(last.first().map_or(task.created_at, |row| row.round.opened_at))
+}
+
+/// The number of the round that may take an update whose training begins now; none if the task has no such round left. `latest`
+/// is the latest attempt at the task's next round: once it has drawn its cohort it takes no more.
+pub(crate) fn filled_next(task: &TaskRow, latest: Option<&Round>) -> Option<u32> {
+    let is_drawn = latest.is_some_and(|round| !round.state.is_terminal() && round.state != RoundState::Selecting);
+    let drawn = u32::from(is_drawn);
+    let is_left = task.rounds_completed.saturating_add(drawn) < task.spec.rounds.count;
+    is_left.then(|| next_round(task).number.saturating_add(drawn))
 }
 
 fn count(these: impl Iterator) -> u32 {

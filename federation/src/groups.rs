@@ -59,27 +59,38 @@ pub fn advance_groups(round: &Round, tally: &Tally, groups: &[GroupTally], now: 
         .zip(&decisions)
         .filter_map(|(at, decision)| if let Decision::Abort(reason) = decision { Some((at, *reason)) } else { None })
         .collect();
-    let left = groups.len() - lost.len();
-    let left_inputs = |count: fn(&Tally) -> u32| -> u32 {
+    let left = u32::try_from(groups.len() - lost.len()).unwrap_or(u32::MAX);
+    let of_left = |count: fn(&Tally) -> u32| -> u32 {
         let alive = groups.iter().zip(&decisions).filter(|(_, decision)| !matches!(decision, Decision::Abort(_)));
         alive.map(|(facts, _)| count(&facts.tally)).sum()
     };
-    let least = round.limits.collect.min;
-    let decision = if left < limits.needed as usize {
+    let (inputs, coming) = match round.state {
+        // Whoever deals may send one.
+        RoundState::Sharing => (of_left(|tally| tally.answered), of_left(|tally| tally.pending)),
+        RoundState::Collecting => (of_left(|tally| tally.reported), of_left(|tally| tally.pending)),
+        _ => (of_left(|tally| tally.reported), 0),
+    };
+    let decision = if !is_enough(round, left, inputs.saturating_add(coming)) {
         Decision::Abort(lost.first().map_or(FailureReason::QuorumLost, |(_, reason)| *reason))
-    } else if round.state == RoundState::Collecting && left_inputs(|tally| tally.reported + tally.pending) < least {
-        Decision::Abort(FailureReason::QuorumLost)
     } else if let Some(&other) =
         decisions.iter().find(|decision| matches!(decision, Decision::Rebase | Decision::Wait(_)))
     {
         other
-    } else if round.state == RoundState::Collecting && left_inputs(|tally| tally.reported) < least {
-        Decision::Abort(FailureReason::TooFewInputs)
+    } else if !is_enough(round, left, inputs) {
+        let is_sharing = round.state == RoundState::Sharing;
+        Decision::Abort(if is_sharing { FailureReason::TooFewShares } else { FailureReason::TooFewInputs })
     } else {
         // Those that are not lost agree on what comes next.
         decisions.into_iter().find(|decision| matches!(decision, Decision::Close(_))).unwrap_or(Decision::Done)
     };
     Verdict { decision, lost }
+}
+
+/// Whether a round can do with the groups that are left and the inputs they hold: groups enough for its rule, and as many inputs
+/// as the task wants in a sum. In whichever phase the others were lost.
+#[must_use]
+pub fn is_enough(round: &Round, groups: u32, inputs: u32) -> bool {
+    groups >= round.limits.groups.map_or(1, |limits| limits.needed) && inputs >= round.limits.collect.min
 }
 
 /// The round as one of its groups sees it. Once as many inputs are in as the task wants, no group that has enough waits for
@@ -182,6 +193,33 @@ mod tests {
         assert_eq!(collecting([(3, 2), (3, 2), (3, 2), (3, 2)], LATE), confirming);
         assert_eq!(collecting([(3, 2), (3, 2), (2, 3), (3, 2)], LATE), Decision::Abort(FailureReason::TooFewInputs));
         assert_eq!(collecting([(3, 0), (3, 0), (2, 0), (4, 1)], START), Decision::Abort(FailureReason::QuorumLost));
+    }
+
+    #[test]
+    fn inputs_that_are_lost_later_count_no_more() {
+        for (state, answers, expected) in [
+            (RoundState::Confirming, 4, Decision::Close(RoundState::Unmasking)),
+            (RoundState::Unmasking, 4, Decision::Close(RoundState::Aggregating)),
+            (RoundState::Confirming, 3, Decision::Abort(FailureReason::QuorumLost)),
+            (RoundState::Unmasking, 3, Decision::Abort(FailureReason::QuorumLost)),
+        ] {
+            let of_group = |reported, answered| GroupTally {
+                tally: Tally { reported, answered, ..Tally::default() },
+                complaints: 0,
+            };
+            // Without the second group as many inputs are left as the task wants, or one fewer.
+            let groups = [of_group(4, 4), of_group(5, 2), of_group(4, 4), of_group(answers, answers)];
+            let verdict = advance_groups(&round(state), &Tally::default(), &groups, START);
+            assert_eq!(verdict.decision, expected, "{state}");
+            assert_eq!(verdict.lost, [(1, FailureReason::QuorumLost)]);
+        }
+    }
+
+    #[test]
+    fn no_input_is_asked_for_where_too_few_can_come() {
+        let sharing = |counts, now| verdict(RoundState::Sharing, counts, now).decision;
+        assert_eq!(sharing([(3, 2), (3, 2), (2, 3), (3, 2)], LATE), Decision::Abort(FailureReason::TooFewShares));
+        assert_eq!(sharing([(3, 0), (3, 0), (2, 0), (4, 1)], START), Decision::Abort(FailureReason::QuorumLost));
     }
 
     #[test]

@@ -140,6 +140,20 @@ fn every_codec_learns_and_says_what_it_saves() {
 }
 
 #[test]
+fn what_codecs_leave_out_of_updates_that_were_trained_ahead_is_not_lost() {
+    for (codec, secure) in [("top_k,k=10%", false), ("random_k,k=30%,feedback=yes", true)] {
+        let mut args = vec!["--codec", codec, "--mode", "buffered", "--participants", "9", "--rounds", "6"];
+        if !secure {
+            args.push("--insecure-aggregation");
+        }
+        let ran = demo(&args);
+        assert_eq!(rounds(&ran).iter().filter(|round| round["state"] == "COMPLETED").count(), 6, "{ran}");
+        let finished = ran.events().pop().unwrap();
+        assert!(finished["accuracy"].as_f64().unwrap() > 0.3, "{codec}: {finished}");
+    }
+}
+
+#[test]
 fn every_way_to_a_model_of_ones_own_is_compared_with_one_for_all_and_with_training_alone() {
     let ways = [
         "fedper",

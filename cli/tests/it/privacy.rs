@@ -339,6 +339,14 @@ fn a_demo_whose_participants_add_the_noise_has_a_figure_for_the_coordinator() {
 }
 
 #[test]
+fn a_demo_whose_participants_train_ahead_keeps_its_promise_without_amplification() {
+    let buffered = ["--mode", "buffered", "--participants", "16", "--cohort", "8"];
+    for privacy in ["epsilon=8,delta=1e-5", "epsilon=8,delta=1e-5,mechanism=central_gaussian"] {
+        keeps_its_promise(&demo(&[&["--privacy", privacy], &buffered[..]].concat()));
+    }
+}
+
+#[test]
 fn people_are_told_what_is_promised_and_what_was_spent() {
     let args =
         ["--privacy", "noise=4,delta=1e-5,mechanism=distributed_skellam", "--participants", "6", "--rounds", "1"];

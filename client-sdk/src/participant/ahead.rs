@@ -15,7 +15,7 @@ use super::core::{Core, persist};
 use super::event::Event;
 use super::fetch::Fetch;
 use super::machine::{Record, State};
-use super::session::SessionError;
+use super::session;
 use super::snapshot::{self, AtHome, Held, HeldRecord};
 use super::work::Plan;
 use crate::clock::Now;
@@ -83,20 +83,23 @@ impl CheckIn {
         let remaining = Duration::from_millis(assignment.remaining_ms);
         let (version, is_secure) = (assignment.base.version, assignment.secure_aggregation.is_some());
         core.events.push(Event::ToTrain { place, version, remaining, is_secure });
-        match plan(core, assignment) {
+        let then = match plan(core, assignment) {
             Ok(plan) => {
                 core.ahead.under_way = Some(place);
-                core.ahead.gone = None;
                 let deadline = now.elapsed.saturating_add(remaining);
                 State::Fetch(Fetch::new(Arc::new(plan), deadline, None))
             }
             Err(reason) => {
-                core.ahead.gone = Some((place.task, place.attempt));
                 core.events.push(Event::Refused { place, reason: reason.clone() });
                 let attempts = self.attempts.again(core, now, "train ahead of a round", &reason, None);
                 State::CheckIn(Self { attempts })
             }
-        }
+        };
+        // There is room for one update, and the coordinator was told of this one: it does not count on it. Kept any longer, it
+        // would hide what becomes of the training.
+        let then = core.throw_away(DiscardReason::Unknown, then);
+        core.ahead.gone = core.ahead.under_way.is_none().then_some((place.task, place.attempt));
+        then
     }
 
     /// Told that the update is of no use any more.
@@ -105,25 +108,41 @@ impl CheckIn {
             let attempts = self.attempts.again(core, now, "check in", &"another update was to be thrown away", None);
             return State::CheckIn(Self { attempts });
         }
-        core.events.push(Event::Discarded { task, serial, reason });
-        match core.ahead.let_go() {
+        core.throw_away(reason, State::CheckIn(Self::default()))
+    }
+}
+
+impl Core {
+    /// Throws the finished update away, if there is one, before it goes on.
+    fn throw_away(&mut self, reason: DiscardReason, then: State) -> State {
+        let Some((Held { task, serial, .. }, _)) = self.ahead.held else { return then };
+        self.events.push(Event::Discarded { task, serial, reason });
+        match self.ahead.let_go() {
             // What was trained at home holds all the same. If it dies in between, all of this is repeated.
-            Ok((record, at_home)) => {
-                let records = at_home.records(task).chain(record).collect();
-                persist(Ok(records), State::CheckIn(Self::default()))
-            }
+            Ok((record, at_home)) => persist(Ok(at_home.records(task).chain(record).collect()), then),
             Err(error) => State::Finished(Err(error.into())),
+        }
+    }
+
+    /// Throws the finished update away if this task, which is over, has one.
+    pub(super) fn task_over(&mut self, task: TaskId, then: State) -> State {
+        match self.ahead.held {
+            Some((held, _)) if held.task == task => self.throw_away(DiscardReason::Unknown, then),
+            _ => then,
         }
     }
 }
 
 /// What is refused in a round is not trained for.
 fn plan(core: &Core, assignment: Box<Assignment>) -> Result<Plan, String> {
-    if assignment.secure_aggregation.is_none() && core.settings.security.required {
-        return Err(SessionError::Uncovered.to_string());
+    session::accept(core, assignment.secure_aggregation.as_ref()).map_err(|error| error.to_string())?;
+    if core.is_ineligible(assignment.task) {
+        return Err("what the task asks of devices does not hold any more".to_owned());
     }
     let plan = Plan::ahead(assignment).map_err(|error| error.to_string())?;
-    core.account.check(plan.place, plan.private()).map_err(|refusal| refusal.to_string())?;
+    // At no attempt yet: the serial of the training may be the number of one that was charged.
+    let place = Place { attempt: 0, ..plan.place };
+    core.account.check(place, plan.private()).map_err(|refusal| refusal.to_string())?;
     Ok(plan)
 }
 

@@ -14,7 +14,7 @@ use super::event::{Event, Outcome};
 use super::fetch::Fetch;
 use super::machine::{Action, Request, State};
 use super::recall::Recall;
-use super::session::{Session, SessionError};
+use super::session::{Session, SessionError, accept};
 use super::share::Share;
 use super::work::Plan;
 use crate::clock::Now;
@@ -56,7 +56,8 @@ impl CheckIn {
                 return State::CheckIn(Self { attempts });
             }
             Ok(CheckInReply::TaskOver { task }) => {
-                return core.forget_keys(State::Finished(Ok(Outcome::TaskOver { task })));
+                let over = core.forget_keys(State::Finished(Ok(Outcome::TaskOver { task })));
+                return core.task_over(task, over);
             }
             Err(error) => error,
         };
@@ -138,8 +139,7 @@ fn of_session(core: &Core, assignment: &Assignment, session: Option<Session>) ->
         (Some(_), Some(_)) => Err(Refusal::Different { what: "configuration" }.into()),
         (Some(_), None) => Err(SessionError::NoKeys),
         (None, Some(_)) => Err(SessionError::Downgraded),
-        (None, None) if core.settings.security.required => Err(SessionError::Uncovered),
-        (None, None) => Ok(None),
+        (None, None) => accept(core, None).map(|()| None),
     }
 }
 

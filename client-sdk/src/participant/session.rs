@@ -151,6 +151,16 @@ pub(super) fn round(place: Place) -> Round {
     Round::new(place.task.0.as_bytes(), place.round.into(), place.attempt)
 }
 
+/// Whether this participant would take part in a round on these terms, or in one without a session where there are none.
+pub(super) fn accept(core: &Core, terms: Option<&SessionTerms>) -> Result<(), SessionError> {
+    let Some(terms) = terms else {
+        return if core.settings.security.required { Err(SessionError::Uncovered) } else { Ok(()) };
+    };
+    core.settings.security.floors().accept(&SessionConfig::from(terms))?;
+    let identity = core.identity.as_deref().ok_or(SessionError::NotEnrolled)?;
+    Chain::of(identity).map(drop)
+}
+
 /// Makes keys for an attempt.
 pub(super) fn advertise(core: &mut Core, place: Place, terms: SessionTerms) -> Result<Session, SessionError> {
     core.check_fresh(place)?;

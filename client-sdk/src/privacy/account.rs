@@ -135,12 +135,13 @@ impl Account {
         if let Some(most) = self.policy.max_delta.filter(|most| now.delta > *most) {
             return Err(Refusal::Delta { delta: now.delta, most });
         }
+        let release = Release { round: place.round.into(), attempt: place.attempt, ..round.release };
         match account {
             Some(account) => {
                 account.promise.holds(now)?;
-                self.room(account, place, &round.release)
+                self.room(account, place, &release)
             }
-            None => self.first(place.task, now, &round.release),
+            None => self.first(place.task, now, &release),
         }
     }
 

@@ -20,10 +20,14 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use client_sdk::entropy::Secrets;
 use client_sdk::identity::Identity;
-use client_sdk::journal::MemoryJournal;
+use client_sdk::journal::{Journal, MemoryJournal};
 use client_sdk::learning::contribution::scaffold;
-use client_sdk::learning::{Layout, MetricValue, Parameters, TensorSpec, checkpoint};
+use client_sdk::learning::{
+    CodecSpec, ExactSum, Layout, MetricValue, Parameters, QuantizationParams, Residual, TensorSpec, UpdateCodec,
+    checkpoint,
+};
 use client_sdk::participant::machine::{Input, Request, Settings};
+use client_sdk::participant::snapshot;
 use client_sdk::transport::{Abandonment, Place, Transport, TransportError, Upload};
 use client_sdk::{Event, Participant, SecurityPolicy, Trained, Trainer, TrainerError, TrainingJob};
 use futures_util::FutureExt as _;
@@ -31,11 +35,11 @@ use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
 use ring::digest;
 use wire::participant::{
-    Announcement, Answer, Assignment, CheckInReply, CheckInRequest, Counted, DiscardReason, Encoding, EnrollReply,
-    EnrollRequest, HeldUpdate, ModelRef, PrivacyTerms, Question, Receipt, RenewRequest, TrainingReport,
+    Announcement, Answer, Assignment, CheckInReply, CheckInRequest, CodecTerms, Counted, DiscardReason, Encoding,
+    EnrollReply, EnrollRequest, HeldUpdate, ModelRef, PrivacyTerms, Question, Receipt, RenewRequest, TrainingReport,
 };
 use wire::problem::{Problem, ProblemType};
-use wire::task::{Initial, ModelSpec, Staleness, TensorDeclaration, TrainingPlan};
+use wire::task::{Compression, Initial, ModelSpec, Staleness, TensorDeclaration, TrainingPlan};
 use wire::{Criterion, Digest, ParticipantId, TaskId, Timestamp};
 
 pub fn sha256(bytes: &[u8]) -> Digest {
@@ -115,6 +119,32 @@ pub fn model(personal: bool) -> ModelSpec {
     }
 }
 
+/// The largest of five values in each round; the rest waits.
+pub fn one_of_five() -> CodecTerms {
+    CodecTerms { codec: Compression::TopK { k: 1, error_feedback: true }, seed: 1 }
+}
+
+/// What the coordinator makes of the updates of all rounds, and what is left in the journal.
+pub fn sent_and_left(coordinator: &Coordinator, journal: &dyn Journal) -> (Vec<f32>, Vec<f32>) {
+    let specs = model(false).tensors.into_iter().map(|t| TensorSpec { name: t.name, shape: t.shape }).collect();
+    let layout = Layout::new(specs).unwrap();
+    let Encoding { modulus_bits, clip_range, clip_norm, max_weight, max_cohort, .. } =
+        coordinator.world(|world| Coordinator::assignment(world).encoding);
+    let (parameters, metrics) = (layout.len(), 2);
+    let params =
+        QuantizationParams { parameters, modulus_bits, clip_range, clip_norm, max_weight, max_cohort, metrics };
+    let codec = UpdateCodec::new(Some(&CodecSpec::TopK { k: 1, error_feedback: true }), &layout, params).unwrap();
+    let mut sent = vec![0.0; layout.len()];
+    for body in coordinator.world(|world| world.accepted.values().cloned().collect::<Vec<_>>()) {
+        assert_eq!(body.len(), codec.upload_bytes());
+        let sum = ExactSum::new(codec.expand(&body).unwrap(), modulus_bits, 1).unwrap().release_without_noise();
+        let mean = codec.decode(&sum, &[0; 32]).unwrap().mean;
+        sent.iter_mut().zip(mean.delta).for_each(|(total, value)| *total += value);
+    }
+    let record = journal.load(&snapshot::residual(task())).unwrap().unwrap();
+    (sent, Residual::from_record(&record, layout.len()).unwrap().values().to_vec())
+}
+
 /// What happens to a request instead of its normal course.
 #[derive(Clone, Debug)]
 pub enum Fault {
@@ -151,6 +181,8 @@ pub struct World {
     pub counted: Option<Counted>,
     /// Spoils each assignment.
     pub tweak: Option<fn(&mut Assignment)>,
+    /// How updates are compressed.
+    pub codec: Option<CodecTerms>,
     /// Whether `base` is a matrix of three rows.
     pub matrix: bool,
     /// What the task asks of devices; whoever says no has to come back, and after the third time the task is over.
@@ -260,7 +292,7 @@ impl Coordinator {
                 max_weight: if world.privacy.is_some() { 1 } else { 100 },
                 max_cohort: if world.privacy.is_some() { 3 } else { 10 },
                 analytics: None,
-                compression: None,
+                compression: world.codec.clone(),
                 personalization: None,
                 staleness: None,
                 groups: None,

@@ -4,7 +4,7 @@
 //! that arrives at the last moment is either in the tally or refused, never lost between the two.
 
 use federation::advance::Decision;
-use federation::groups::{Verdict, advance_groups};
+use federation::groups::{GroupTally, Verdict, advance_groups, is_enough};
 use federation::id::{ParticipantId, RoundKey};
 use federation::round::{AssignmentState, FailureReason, Round, RoundState};
 use federation::task::TaskStatus;
@@ -100,7 +100,8 @@ async fn decide(
     let Some(row) = tx.round(key).await? else { return Ok(Outcome::Nothing) };
     let round = row.round;
     let tally = tally(tx, &task, &round, now).await?;
-    let Verdict { decision, lost } = advance_groups(&round, &tally, &groups_of(tx, &round).await?, now);
+    let groups = groups_of(tx, &round).await?;
+    let Verdict { decision, lost } = advance_groups(&round, &tally, &groups, now);
     if complaint(tx, &round).await? {
         return failed(tx, sealer, &task, &round, FailureReason::BadShares, now).await;
     }
@@ -113,7 +114,7 @@ async fn decide(
         }
         Decision::Close(RoundState::Completed) => Ok(Outcome::Nothing),
         Decision::Close(next) if round.limits.secure.is_some() => {
-            match close_sessions(tx, &round, next, &lost, now).await? {
+            match close_sessions(tx, &round, next, (&groups, &lost), now).await? {
                 Ok(outcome) => Ok(outcome),
                 Err(abort) => aborted(tx, sealer, &task, &round, &abort, now).await,
             }
@@ -148,7 +149,7 @@ async fn close_collection(
     if !tx.transition_round(round, &after).await? {
         return Ok(Outcome::Nothing);
     }
-    let missing = tx.drop_missing(round.key, round.attempt, RoundState::Collecting, now).await?;
+    let missing = tx.drop_missing(round.key, round.attempt, RoundState::Collecting, &[], now).await?;
     tx.end_reported_trainings(round.key, round.attempt).await?;
     Ok(Outcome::Closed { round: after, missing })
 }
@@ -159,7 +160,7 @@ async fn close_sessions(
     tx: &mut dyn Transaction,
     round: &Round,
     next: RoundState,
-    lost: &[(u32, FailureReason)],
+    (groups, lost): (&[GroupTally], &[(u32, FailureReason)]),
     now: Timestamp,
 ) -> Result<Result<Outcome, Abort>, StepError> {
     let (key, attempt) = (round.key, round.attempt);
@@ -189,10 +190,9 @@ async fn close_sessions(
         };
         phases.push(phase);
     }
-    let needed = round.limits.groups.map_or(1, |groups| groups.needed as usize);
     match last {
-        // More than the rule can do without.
-        Some(abort) if phases.iter().flatten().count() < needed => return Ok(Err(abort)),
+        // More than the rule or the sum can do without.
+        Some(abort) if !can_go_on(round, &phases, groups) => return Ok(Err(abort)),
         _ => {}
     }
     let after = Round { state: next, state_since: now, ..round.clone() };
@@ -205,11 +205,18 @@ async fn close_sessions(
         tx.clear_messages(key, attempt, &[MessageKind::Shares]).await?;
         tx.end_reported_trainings(key, attempt).await?;
     }
-    let mut missing = tx.drop_missing(key, attempt, round.state, now).await?;
-    for group in left_out {
-        missing += tx.drop_group(key, attempt, group, round.state, now).await?;
-    }
+    let missing = tx.drop_missing(key, attempt, round.state, &left_out, now).await?;
     Ok(Ok(Outcome::Closed { round: after, missing }))
+}
+
+/// Whether the groups that have a phase to go on with are enough; a round without groups has one.
+fn can_go_on(round: &Round, phases: &[Option<Phase>], groups: &[GroupTally]) -> bool {
+    let left = || phases.iter().zip(groups).filter(|(phase, _)| phase.is_some());
+    let inputs = left().map(|(_, facts)| match round.state {
+        RoundState::Sharing => facts.tally.answered,
+        _ => facts.tally.reported,
+    });
+    is_enough(round, u32::try_from(left().count()).unwrap_or(u32::MAX), inputs.sum())
 }
 
 async fn close_one(

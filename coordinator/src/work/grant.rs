@@ -14,7 +14,7 @@ use store::{Transaction, WakeEvent};
 use super::lease::Lease;
 use super::situation::{Situation, next_round};
 use super::{Environment, StepError};
-use crate::ahead::Standings;
+use crate::ahead::{Standings, filled_next, last_opened};
 
 /// Grants what places there are.
 pub(super) async fn grant(env: &Environment, lease: &mut Lease, situation: &Situation) -> Result<(), StepError> {
@@ -51,13 +51,12 @@ async fn insert(
 ) -> Result<Vec<ParticipantId>, StepError> {
     let Some(task) = tx.task(id).await? else { return Ok(Vec::new()) };
     let Some(ahead) = task.spec.ahead() else { return Ok(Vec::new()) };
-    if task.status != TaskStatus::Active {
-        return Ok(Vec::new());
-    }
+    let latest = tx.round(next_round(&task)).await?;
+    let number = filled_next(&task, latest.as_ref().map(|row| &row.round));
+    let Some(number) = number.filter(|_| task.status == TaskStatus::Active) else { return Ok(Vec::new()) };
     let standings = Standings::read(tx, &task, &ahead, now).await?;
-    let places = free_places(&standings, &ahead);
-    let candidates = waiting(tx, &task, &standings, now).await?;
-    let number = next_round(&task).number;
+    let places = free_places(&standings, &ahead, last_opened(tx, &task).await?);
+    let candidates = waiting(tx, &task, &standings, number, now).await?;
     let seed = task.spec.selection.seed.map_or(fresh_seed, |seed| draw_seed(seed, now));
     let rng = &mut ChaCha20Rng::from_seed(seed);
     let history = History { round: number, utilities: Vec::new() };
@@ -69,18 +68,18 @@ async fn insert(
 }
 
 /// How many more may be told to train.
-pub(super) fn free_places(standings: &Standings, ahead: &Ahead) -> u32 {
-    ahead.concurrency.saturating_sub(standings.busy_count())
+pub(super) fn free_places(standings: &Standings, ahead: &Ahead, last_opened: Timestamp) -> u32 {
+    ahead.concurrency.saturating_sub(standings.busy_count(last_opened))
 }
 
-/// Who is there, meets the requirements and has nothing to do, in the order of names.
+/// Who is there, meets the requirements for the round of this number and has nothing to do, in the order of names.
 pub(super) async fn waiting(
     tx: &mut dyn Transaction,
     task: &TaskRow,
     standings: &Standings,
+    number: u32,
     now: Timestamp,
 ) -> Result<Vec<Candidate>, StepError> {
-    let number = next_round(task).number;
     let mut candidates = tx.candidates(task.id, now).await?;
     candidates.retain(|candidate| {
         standings.is_free(candidate.participant) && task.spec.selection.require.check(candidate, number, now).is_ok()

@@ -3,7 +3,7 @@
 //! Every group has a session of its own, so what opens one sum opens no other. Inputs stay on disk until here: a group's are
 //! folded into one accumulator, whose masks come off in memory, and what remains of a group is its mean. A group whose masks
 //! cannot be restored is left out. One whose sum honest participants cannot have made is left out as well, and is one fewer for
-//! the rule to stand. The round fails if too few are left for the rule.
+//! the rule to stand. The round fails if too few are left for the rule, or too few inputs for the task.
 
 use std::sync::Arc;
 
@@ -73,10 +73,17 @@ pub(super) async fn release_groups(
     // Each hostile participant may have spoiled a group of its own; those that show are out already.
     let attackers = robust.spec.attackers_among(drawn).saturating_sub(u32::try_from(garbage.len()).unwrap_or(u32::MAX));
     let left = u32::try_from(means.len()).unwrap_or(u32::MAX);
-    if let Err(error) = robust.rule.check(left.max(1), attackers) {
+    let inputs = u32::try_from(members.iter().map(Vec::len).sum::<usize>()).unwrap_or(u32::MAX);
+    let least = round.limits.collect.min;
+    let too_few = match robust.rule.check(left.max(1), attackers) {
+        Err(error) => Some(error.to_string()),
+        Ok(()) if inputs < least => Some(format!("{inputs} inputs are left where {least} are wanted")),
+        Ok(()) => None,
+    };
+    if let Some(too_few) = too_few {
         return Ok(Err(match (masked, problems.pop()) {
             (Some(abort), _) => Withheld::Masked(abort),
-            (None, problem) => Withheld::Garbage(problem.unwrap_or_else(|| error.to_string())),
+            (None, problem) => Withheld::Garbage(problem.unwrap_or(too_few)),
         }));
     }
     if means.is_empty() {

@@ -15,7 +15,7 @@ use store::entity::task::TaskRow;
 
 use super::StepError;
 use super::grant::{free_places, waiting};
-use crate::ahead::Standings;
+use crate::ahead::{Standings, filled_next, last_opened};
 pub(super) use crate::model::next_round;
 
 /// A task, its present round and how far that has come.
@@ -108,17 +108,16 @@ async fn ahead_now(
 ) -> Result<Option<AheadNow>, StepError> {
     let Some(ahead) = task.spec.ahead() else { return Ok(None) };
     let standings = Standings::read(tx, task, &ahead, now).await?;
-    // Nobody is told to train for rounds that will not be.
-    let filled = latest.is_some_and(|row| !row.round.state.is_terminal() && row.round.state != RoundState::Selecting);
-    let rounds_left = task.spec.rounds.count.saturating_sub(task.rounds_completed).saturating_sub(u32::from(filled));
-    let places = free_places(&standings, &ahead);
-    let grantable = if task.status == TaskStatus::Active && rounds_left > 0 && places > 0 {
-        u32::try_from(waiting(tx, task, &standings, now).await?.len()).unwrap_or(u32::MAX).min(places)
-    } else {
-        0
+    let last_opened = last_opened(tx, task).await?;
+    let places = free_places(&standings, &ahead, last_opened);
+    let grantable = match filled_next(task, latest.map(|row| &row.round)) {
+        Some(number) if task.status == TaskStatus::Active && places > 0 => {
+            let waiting = waiting(tx, task, &standings, number, now).await?;
+            u32::try_from(waiting.len()).unwrap_or(u32::MAX).min(places)
+        }
+        // Nobody is told to train for rounds that will not be.
+        _ => 0,
     };
-    let last = tx.rounds(task.id, None, 1).await?;
-    let last_opened = last.first().map_or(task.created_at, |row| row.round.opened_at);
     Ok(Some(AheadNow { ready: standings.ready_count(), grantable, lapse: standings.first_lapse(), last_opened }))
 }
 

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use wire::participant::{Assignment, CheckInReply, DiscardReason, HeldUpdate};
 use wire::task::{Mode, Staleness};
 
+use crate::support::private::{Derived, assert_variance, charged_variance, mechanism};
 use crate::support::secure::{Member, World};
 
 /// Five participants of whom four train at a time; three updates make a round.
@@ -54,8 +55,8 @@ async fn grant(world: &World) -> Vec<(usize, u32)> {
     told
 }
 
-/// These finish their trainings, and the round they fill runs through.
-async fn aggregate(world: &mut World, number: u32, finished: &[(usize, u32)]) {
+/// These finish their trainings, and are drawn into the round they fill.
+async fn draw(world: &mut World, number: u32, finished: &[(usize, u32)]) {
     for &(at, serial) in finished {
         says(world, at, serial, true);
         waits(&world.members[at], world).await;
@@ -66,6 +67,12 @@ async fn aggregate(world: &mut World, number: u32, finished: &[(usize, u32)]) {
         world.members[at].join(&world.t).await;
     }
     world.t.work().await;
+    assert_eq!(world.state(number).await, RoundState::Sharing);
+}
+
+/// These finish their trainings, and the round they fill runs through.
+async fn aggregate(world: &mut World, number: u32, finished: &[(usize, u32)]) {
+    draw(world, number, finished).await;
     let drawn = |at: usize| finished.iter().any(|(member, _)| *member == at);
     world.assign(drawn).await;
     for &(at, serial) in finished {
@@ -173,6 +180,75 @@ async fn places_are_free_again_when_a_training_is_given_up_or_nobody_counts_on_i
     if let Some((late, serial)) = told[1..].iter().find(|(at, _)| !trains(*at)).copied() {
         says(&mut world, late, serial, true);
         waits(&world.members[late], &world).await;
+    }
+}
+
+#[tokio::test]
+async fn a_training_is_for_a_round_that_has_not_drawn() {
+    for rounds in [2, 1] {
+        let mut world = World::with(5, |spec| {
+            spec["schedule"] = four_at_a_time();
+            spec["selection"]["cohort"]["count"] = json!(3);
+            spec["rounds"]["count"] = json!(rounds);
+        })
+        .await;
+        let told = grant(&world).await;
+        draw(&mut world, 1, &told[..3]).await;
+        let idle = (0..5).find(|at| told.iter().all(|(member, _)| member != at)).unwrap();
+        let later = grant(&world).await;
+        if rounds == 2 {
+            assert_eq!(later.len(), 2, "the fourth still trains, and a place is free");
+            for &(at, _) in &later {
+                assert_eq!(told_to_train(&world.members[at], &world).await.round, 2);
+            }
+            continue;
+        }
+        assert_eq!(later, [], "no round can take what they would train");
+        waits(&world.members[idle], &world).await;
+        // Unless the last one fails.
+        world.time_out().await;
+        world.assert_failed(1, FailureReason::TooFewShares).await;
+        world.t.advance(std::time::Duration::from_secs(1));
+        assert!(grant(&world).await.contains(&(idle, 1)));
+        assert_eq!(told_to_train(&world.members[idle], &world).await.round, 1);
+    }
+}
+
+/// Noise is for as many as a round takes, and the ledger has one release a round, however old the updates are.
+#[tokio::test]
+async fn a_private_buffer_releases_what_the_ledger_says() {
+    for name in ["central_gaussian", "distributed_skellam"] {
+        let mut world = World::with(12, |spec| {
+            mechanism(spec, name);
+            spec["schedule"] = json!({ "mode": "buffered", "concurrency": 12, "max_staleness": 2 });
+            spec["selection"]["cohort"]["count"] = json!(6);
+        })
+        .await;
+        let told = grant(&world).await;
+        assert_eq!(told.len(), 12, "{name}");
+        let terms = told_to_train(&world.members[told[0].0], &world).await.privacy;
+        let terms = terms.expect("it knows before it trains what its update will be protected by");
+        aggregate(&mut world, 1, &told[..6]).await;
+        let place = world.members[told[0].0].place.clone().unwrap();
+        assert_eq!((place.privacy.as_ref(), place.cohort), (Some(&terms), 6), "{name}: the same terms");
+        // The others are one version behind now.
+        aggregate(&mut world, 2, &told[6..]).await;
+        assert_eq!(world.view(2).await.buffer.unwrap().max_staleness, 1);
+        let report = world.ledger().await;
+        assert_eq!(report.releases.len(), 2, "{name}: {report:?}");
+        assert!(report.releases.iter().all(|row| row.published && row.participants == 6), "{name}: {report:?}");
+        let last = &told[6..];
+        let derived = Derived::new(&place, &terms);
+        let residual = world.residual(2, |at| last.iter().any(|(member, _)| *member == at)).await;
+        let charged = charged_variance(&report.releases[1].parameters);
+        match derived.shares {
+            None => assert_variance(&residual, charged),
+            // What colluders may tell is there, and not counted on.
+            Some(_) => assert!(charged > 0.0),
+        }
+        let sensitivity = report.releases[1].parameters["sum"]["sensitivity"].as_f64().unwrap();
+        assert!((sensitivity - derived.codec.sensitivity()).abs() < 1e-9, "{name}");
+        assert_eq!(report.spent.published, report.releases[1].total.published);
     }
 }
 

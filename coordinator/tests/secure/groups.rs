@@ -194,6 +194,81 @@ async fn with_too_few_groups_for_the_rule_the_round_fails() {
 }
 
 #[tokio::test]
+async fn with_too_few_inputs_left_the_round_fails_in_any_phase() {
+    for (phase, reason) in [
+        (RoundState::Sharing, FailureReason::TooFewShares),
+        (RoundState::Collecting, FailureReason::TooFewInputs),
+        (RoundState::Confirming, FailureReason::TooFewConfirmations),
+        (RoundState::Unmasking, FailureReason::TooFewUnmaskShares),
+    ] {
+        // Three groups would be enough for the rule, but they have sent nine inputs.
+        let more = |spec: &mut Value| {
+            groups_of_three(spec);
+            spec["rounds"]["collect_min"] = json!(10);
+        };
+        let mut world = World::with(12, more).await;
+        let (view, _) = lose(&mut world, 1, phase, 1).await;
+        assert_eq!((view.state, view.failure), (RoundState::Failed, Some(reason)), "{phase}");
+        assert_eq!(world.released(1).await, None, "{phase}");
+    }
+}
+
+#[tokio::test]
+async fn inputs_of_a_group_whose_sum_is_garbage_do_not_count() {
+    let more = |spec: &mut Value| {
+        groups_of_three(spec);
+        spec["rounds"]["collect_min"] = json!(10);
+    };
+    let mut world = World::with(12, more).await;
+    world.up_to(1, RoundState::Collecting).await;
+    let mut garbage = words(&world.model, world.members[0].id, 1);
+    garbage[3] = 0u32.wrapping_sub(1_000_000);
+    world.members[0].send_words(&world.t, garbage).await;
+    world.act(RoundState::Collecting, |at| at != 0).await;
+    world.act(RoundState::Confirming, |_| true).await;
+    world.act(RoundState::Unmasking, |_| true).await;
+    world.assert_failed(1, FailureReason::GarbageSum).await;
+}
+
+#[tokio::test]
+async fn nobody_has_a_say_in_another_group() {
+    let mut world = world(12).await;
+    world.up_to(1, RoundState::Sharing).await;
+    let groups = groups(&world, 1).await;
+    // Both are the first of their sessions, so nothing but the session tells them apart.
+    let (own, other) = (groups[0][0], groups[1][0]);
+    let dealt = world.members[own].deal(&world.t).await;
+    let signed_anew = Signed::sign(dealt.body.clone(), &world.members[other].signer).unwrap();
+    for message in [&dealt, &signed_anew] {
+        let reply = world.members[other].say(&world.t, Answer::KeyShares, &message.encode()).await;
+        reply.problem(ProblemType::SessionRejected);
+    }
+    assert_eq!(world.members[own].say(&world.t, Answer::KeyShares, &dealt.encode()).await.status, 204);
+    world.act(RoundState::Sharing, |at| at != own).await;
+
+    let path = world.members[own].announcement(Announcement::Delivery, 0);
+    world.t.get(&world.members[other].who, &path).await.problem(ProblemType::Forbidden);
+    let signed = world.members[own].mask(&world.t, &world.model).await;
+    let (input, who) = (&world.members[own], &world.members[other]);
+    world.t.send(&who.who, who.upload(&input.masked, &signed)).await.problem(ProblemType::SessionRejected);
+    assert_eq!(world.t.send(&input.who, input.upload(&input.masked, &signed)).await.status, 200);
+    world.act(RoundState::Collecting, |at| at != own).await;
+
+    for (phase, what) in [(RoundState::Confirming, Answer::Consistency), (RoundState::Unmasking, Answer::UnmaskShares)]
+    {
+        let said = match what {
+            Answer::Consistency => world.members[own].sign(&world.t).await,
+            _ => world.members[own].reveal(&world.t).await,
+        };
+        world.members[other].say(&world.t, what, &said).await.problem(ProblemType::SessionRejected);
+        assert_eq!(world.members[own].say(&world.t, what, &said).await.status, 204, "{phase}");
+        world.act(phase, |at| at != own).await;
+    }
+    assert_eq!(world.state(1).await, RoundState::Completed);
+    assert_median(&world, 1, &groups).await;
+}
+
+#[tokio::test]
 async fn one_hostile_participant_moves_the_median_no_farther_than_honest_groups_go() {
     let mut world = world(12).await;
     world.up_to(1, RoundState::Collecting).await;

@@ -30,13 +30,17 @@ async fn trainings(world: &World) -> Vec<(Training, Option<Claim>)> {
 }
 
 async fn finish(world: &World, trainings: &[Training]) {
+    finish_with(world, trainings, 10).await;
+}
+
+async fn finish_with(world: &World, trainings: &[Training], examples: u64) {
     let now = world.clock.now();
     let rows: Vec<_> = trainings
         .iter()
         .map(|training| CheckIn {
             participant: training.participant,
             task: world.task,
-            examples: 10,
+            examples,
             checked_in_at: now,
             expires_at: now.plus(Duration::from_secs(3600)),
             loss: None,
@@ -110,6 +114,70 @@ async fn the_oldest_updates_are_taken_first_and_each_once() {
     engine.step_all().await.unwrap();
     let updates = buffer(&world, 2).await;
     assert!(updates.len() == 3 && updates.iter().all(|update| update.base_version == 0), "{updates:?}");
+}
+
+#[tokio::test]
+async fn an_update_that_no_round_may_take_keeps_its_place_no_longer_than_a_training() {
+    let world = World::with(6, |spec| {
+        let schedule = serde_json::json!({ "mode": "buffered", "concurrency": 3 });
+        spec.schedule = serde_json::from_value(schedule).unwrap();
+        spec.selection.cohort = federation::cohort::Cohort::Count(3);
+        spec.selection.require.min_examples = 10;
+    })
+    .await;
+    let engine = world.engine(1);
+    world.check_in_all().await;
+    engine.step_all().await.unwrap();
+    let told = of(&trainings(&world).await);
+    assert_eq!(told.len(), 3);
+    // They have fewer examples now than the task wants of whom it draws.
+    finish_with(&world, &told, 5).await;
+    engine.step_all().await.unwrap();
+    assert_eq!(world.present().await.unwrap().state, RoundState::Selecting, "nobody can be drawn");
+    assert_eq!(of(&trainings(&world).await).len(), 3, "all places are taken");
+    world.clock.advance(Duration::from_secs(600));
+    let waits = |who: &&ParticipantId| told.iter().all(|training| training.participant != **who);
+    let mut others: Vec<_> = world.participants.iter().filter(waits).copied().collect();
+    others.sort_unstable();
+    world.check_in(&others).await;
+    // The round fails, and is tried again.
+    let settle = async || {
+        for _ in 0..4 {
+            engine.step_all().await.unwrap();
+            world.clock.advance(Duration::from_secs(1));
+        }
+    };
+    settle().await;
+    let open = of(&trainings(&world).await);
+    assert_eq!(open.len(), 6, "the others train: {open:?}");
+    let fresh: Vec<_> = open.into_iter().filter(|training| others.contains(&training.participant)).collect();
+    finish(&world, &fresh).await;
+    settle().await;
+    let mut drawn = world.pending().await;
+    drawn.sort_unstable();
+    assert_eq!(drawn, others);
+}
+
+/// However long it waits: or a period that is longer than a training would have everybody train.
+#[tokio::test]
+async fn an_update_that_waits_for_its_round_keeps_its_place() {
+    let world = buffered().await;
+    let engine = world.engine(1);
+    world.check_in_all().await;
+    engine.step_all().await.unwrap();
+    let told = of(&trainings(&world).await);
+    finish(&world, &told[..2]).await;
+    let holds = |who: &ParticipantId| told[..2].iter().any(|training| training.participant == *who);
+    let others: Vec<_> = world.participants.iter().filter(|who| !holds(who)).copied().collect();
+    for _ in 0..3 {
+        world.clock.advance(Duration::from_secs(600));
+        world.check_in(&others).await;
+        engine.step_all().await.unwrap();
+        let now = world.clock.now();
+        let open = of(&trainings(&world).await);
+        let training = open.iter().filter(|training| now < training.expires_at && !holds(&training.participant));
+        assert_eq!(training.count(), 2, "{open:?}");
+    }
 }
 
 #[tokio::test]

@@ -89,7 +89,7 @@ pub async fn candidates_come_with_their_loss_and_speed(store: &Store) {
                 tx.upsert_check_ins(&[CheckIn { loss, ..check_in(1) }, CheckIn { loss, ..check_in(2) }]).await?;
                 tx.upsert_check_ins(&[check_in(2)]).await?;
                 assert_eq!(durations(tx).await?, [], "they are at work");
-                assert_eq!(tx.drop_missing(open.key, 1, RoundState::Collecting, after(40)).await?, 2);
+                assert_eq!(tx.drop_missing(open.key, 1, RoundState::Collecting, &[], after(40)).await?, 2);
                 assert_eq!(durations(tx).await?, [Some(40), Some(40)], "as long at least as the round waited");
                 tx.insert_admitted(&Admitted { accepted_at: after(70), ..admitted(open, 1) }).await?;
                 tx.insert_admitted(&Admitted { accepted_at: after(-5), ..admitted(open, 2) }).await?;

@@ -125,11 +125,11 @@ pub async fn the_missing_drop_out_in_their_phase(store: &Store) {
                 let mut now = open.clone();
                 send(tx, &now, Shares, &[1, 2, 3, 4, 5]).await?;
                 for idle in [RoundState::Selecting, Aggregating, RoundState::Failed] {
-                    assert_eq!(tx.drop_missing(key, 1, idle, after(2)).await?, 0);
+                    assert_eq!(tx.drop_missing(key, 1, idle, &[], after(2)).await?, 0);
                 }
-                assert_eq!(tx.drop_missing(key, 2, Sharing, after(2)).await?, 0);
-                assert_eq!(tx.drop_missing(key, 1, Sharing, after(2)).await?, 1);
-                assert_eq!(tx.drop_missing(key, 1, Sharing, after(3)).await?, 0);
+                assert_eq!(tx.drop_missing(key, 2, Sharing, &[], after(2)).await?, 0);
+                assert_eq!(tx.drop_missing(key, 1, Sharing, &[], after(2)).await?, 1);
+                assert_eq!(tx.drop_missing(key, 1, Sharing, &[], after(3)).await?, 0);
                 let history = tx.assignment_history(key, 1, id(6)).await?;
                 assert_eq!(
                     history.iter().map(|c| (c.state, c.at)).collect::<Vec<_>>(),
@@ -138,15 +138,15 @@ pub async fn the_missing_drop_out_in_their_phase(store: &Store) {
 
                 advance(tx, &mut now, Collecting, after(3)).await?;
                 report(tx, &now, &[1, 2, 3, 4]).await?;
-                assert_eq!(tx.drop_missing(key, 1, Collecting, after(4)).await?, 1);
+                assert_eq!(tx.drop_missing(key, 1, Collecting, &[], after(4)).await?, 1);
                 advance(tx, &mut now, Confirming, after(4)).await?;
                 send(tx, &now, Consistency, &[1, 2, 3]).await?;
                 // The phase is named, so it matters not whether the round has left it.
                 advance(tx, &mut now, RoundState::Unmasking, after(5)).await?;
-                assert_eq!(tx.drop_missing(key, 1, Confirming, after(5)).await?, 1);
+                assert_eq!(tx.drop_missing(key, 1, Confirming, &[], after(5)).await?, 1);
                 send(tx, &now, Unmasking, &[1, 2]).await?;
-                assert_eq!(tx.drop_missing(key, 1, RoundState::Unmasking, after(6)).await?, 1);
-                assert_eq!(tx.drop_missing(key, 1, RoundState::Unmasking, after(6)).await?, 0);
+                assert_eq!(tx.drop_missing(key, 1, RoundState::Unmasking, &[], after(6)).await?, 1);
+                assert_eq!(tx.drop_missing(key, 1, RoundState::Unmasking, &[], after(6)).await?, 0);
 
                 let found = tx.assignments(key, 1, None, 9).await?;
                 let places: Vec<_> =
@@ -220,11 +220,11 @@ pub async fn a_participant_is_needed_until_it_has_answered_everything(store: &St
                 send(tx, &now, Shares, &[1, 2, 3, 4]).await?;
                 assert_eq!(needed(tx, &everybody).await?, everybody);
                 assert_eq!(tx.pending_assignment(participant_id(1)).await?, Some(assignment(open, 1)));
-                tx.drop_missing(open.key, 1, RoundState::Sharing, after(2)).await?;
+                tx.drop_missing(open.key, 1, RoundState::Sharing, &[], after(2)).await?;
                 advance(tx, &mut now, RoundState::Collecting, after(2)).await?;
                 report(tx, &now, &[1, 2, 3]).await?;
                 assert_eq!(needed(tx, &everybody).await?, [1, 2, 3, 4]);
-                tx.drop_missing(open.key, 1, RoundState::Collecting, after(3)).await?;
+                tx.drop_missing(open.key, 1, RoundState::Collecting, &[], after(3)).await?;
                 advance(tx, &mut now, RoundState::Confirming, after(3)).await?;
                 assert_eq!(needed(tx, &everybody).await?, [1, 2, 3]);
                 send(tx, &now, Consistency, &[1, 2]).await?;
@@ -233,7 +233,7 @@ pub async fn a_participant_is_needed_until_it_has_answered_everything(store: &St
                 assert_eq!(needed(tx, &everybody).await?, [1, 2], "who did not sign is asked for nothing");
                 send(tx, &now, Unmasking, &[1]).await?;
                 assert_eq!(needed(tx, &everybody).await?, [2]);
-                tx.drop_missing(open.key, 1, RoundState::Unmasking, after(5)).await?;
+                tx.drop_missing(open.key, 1, RoundState::Unmasking, &[], after(5)).await?;
                 assert_eq!(needed(tx, &everybody).await?, [0_u8; 0]);
                 Ok(())
             })
@@ -298,13 +298,18 @@ pub async fn groups_are_counted_and_left_out_on_their_own(store: &Store) {
                 report(tx, &now, &[1, 2, 3]).await?;
                 send(tx, &now, Complaint, &[4]).await?;
                 assert_eq!(tx.group_tallies(key, 1).await?, [facts(0, 0, 2, 0), facts(2, 0, 1, 1)]);
-                assert_eq!(tx.drop_group(key, 1, 1, RoundState::Collecting, after(2)).await?, 3);
-                assert_eq!(tx.drop_group(key, 1, 1, RoundState::Collecting, after(3)).await?, 0);
-                advance(tx, &mut now, RoundState::Confirming, after(3)).await?;
+                assert_eq!(tx.drop_missing(key, 1, RoundState::Collecting, &[1], after(7)).await?, 3);
+                assert_eq!(tx.drop_missing(key, 1, RoundState::Collecting, &[1], after(8)).await?, 0);
+                advance(tx, &mut now, RoundState::Confirming, after(8)).await?;
                 assert_eq!(tx.group_tallies(key, 1).await?, [facts(2, 0, 2, 0), facts(0, 0, 1, 1)]);
                 let states = BTreeMap::from([(AssignmentState::Reported, 3), (AssignmentState::Late, 2)]);
                 assert_eq!(tx.count_by_state(key, 1).await?, states);
                 assert_eq!(tx.count_dropped_by_phase(key, 1).await?, BTreeMap::from([(RoundState::Collecting, 3)]));
+                let end = Round { state: RoundState::Cancelled, state_since: after(9), ..now.clone() };
+                assert!(tx.transition_round(&now, &end).await?);
+                check_in(tx, &[2, 4, 5]).await?;
+                let known: Vec<_> = tx.candidates(key.task, NOW).await?.iter().map(|one| one.duration_ms).collect();
+                assert_eq!(known, [Some(2), Some(7), Some(7)], "who was late with its input took so long at least");
                 Ok(())
             })
         })

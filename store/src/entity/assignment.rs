@@ -85,10 +85,18 @@ pub trait Assignments {
     /// that the round is in, or in CONFIRMING if that is COLLECTING still: its input is in the sum. Says in which rounds.
     async fn revoke_pending(&mut self, participant: ParticipantId, at: Timestamp) -> Result<Vec<RoundKey>>;
 
-    /// Records that everybody `phase` still waits for (see [`Assignments::tally`]) dropped out in it; says how many. In
-    /// SHARING and COLLECTING they are LATE from then on, and history is written; who reported stays REPORTED. Who is late with
-    /// its input is known to take so long at least ([`Candidate::duration_ms`](federation::cohort::Candidate::duration_ms)).
-    async fn drop_missing(&mut self, key: RoundKey, attempt: u32, phase: RoundState, at: Timestamp) -> Result<u32>;
+    /// Records that everybody `phase` still waits for (see [`Assignments::tally`]), and everybody in one of the `groups` that
+    /// are left out in it, dropped out, unless it did before; says how many. Who has not reported is LATE from then on, and
+    /// history is written; who has stays REPORTED. Who is late with its input is known to take so long at least
+    /// ([`Candidate::duration_ms`](federation::cohort::Candidate::duration_ms)).
+    async fn drop_missing(
+        &mut self,
+        key: RoundKey,
+        attempt: u32,
+        phase: RoundState,
+        groups: &[u32],
+        at: Timestamp,
+    ) -> Result<u32>;
 
     /// Records that a participant which has reported dropped out in `phase`. False if it has not reported, or dropped out
     /// before.
@@ -118,17 +126,6 @@ pub trait Assignments {
     /// The same for each group of a cohort that is divided, in their order: whom the state waits for, who answered, who
     /// reported, and who sent a COMPLAINT message. Empty for a cohort that is not.
     async fn group_tallies(&mut self, key: RoundKey, attempt: u32) -> Result<Vec<GroupTally>>;
-
-    /// Records that a group was left out in `phase`: whoever had not reported is LATE, and history is written; who reported
-    /// stays REPORTED, but dropped out, unless it did before. Says how many it were.
-    async fn drop_group(
-        &mut self,
-        key: RoundKey,
-        attempt: u32,
-        group: u32,
-        phase: RoundState,
-        at: Timestamp,
-    ) -> Result<u32>;
 
     /// How many of the cohort are in each state; states nobody is in are left out.
     async fn count_by_state(&mut self, key: RoundKey, attempt: u32) -> Result<BTreeMap<AssignmentState, u32>>;

@@ -213,17 +213,29 @@ impl Assignments for SqliteTransaction {
         Ok(pending.iter().map(|assignment| assignment.round).collect())
     }
 
-    async fn drop_missing(&mut self, key: RoundKey, attempt: u32, phase: RoundState, at: Timestamp) -> Result<u32> {
+    async fn drop_missing(
+        &mut self,
+        key: RoundKey,
+        attempt: u32,
+        phase: RoundState,
+        groups: &[u32],
+        at: Timestamp,
+    ) -> Result<u32> {
+        let groups = json(groups)?;
         self.change(
             query(
                 "INSERT INTO assignment_change (task, number, attempt, participant, state, at)
-                 SELECT task, number, attempt, participant, 'LATE', ?5 FROM unanswered
-                 WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND phase = ?4 AND phase IN ('SHARING', 'COLLECTING')
+                 SELECT task, number, attempt, participant, 'LATE', ?5 FROM assignment
+                 WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND state IN ('ASSIGNED', 'WORKING')
+                   AND (cohort_group IN (SELECT value FROM json_each(?6))
+                        OR participant IN (SELECT participant FROM unanswered
+                                           WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND phase = ?4))
                  ORDER BY participant",
             )
             .attempt(key, attempt)
             .bind(phase.as_str())
-            .time(at),
+            .time(at)
+            .bind(groups.clone()),
         )
         .await?;
         // They are known to be no faster than this.
@@ -251,12 +263,15 @@ impl Assignments for SqliteTransaction {
                      detail = iif(state = 'REPORTED', detail, NULL),
                      state = iif(state = 'REPORTED', state, 'LATE')
                  WHERE task = ?1 AND number = ?2 AND attempt = ?3
-                   AND participant IN (SELECT participant FROM unanswered
-                                       WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND phase = ?4)",
+                   AND state IN ('ASSIGNED', 'WORKING', 'REPORTED') AND dropped_in IS NULL
+                   AND (cohort_group IN (SELECT value FROM json_each(?6))
+                        OR participant IN (SELECT participant FROM unanswered
+                                           WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND phase = ?4))",
             )
             .attempt(key, attempt)
             .bind(phase.as_str())
-            .time(at),
+            .time(at)
+            .bind(groups),
         )
         .await
     }
@@ -353,45 +368,6 @@ impl Assignments for SqliteTransaction {
             let tally = Tally { pending, answered, reported, ..Tally::default() };
             Ok(GroupTally { tally, complaints: row.small("complaints")? })
         })
-    }
-
-    async fn drop_group(
-        &mut self,
-        key: RoundKey,
-        attempt: u32,
-        group: u32,
-        phase: RoundState,
-        at: Timestamp,
-    ) -> Result<u32> {
-        self.change(
-            query(
-                "INSERT INTO assignment_change (task, number, attempt, participant, state, at)
-                 SELECT task, number, attempt, participant, 'LATE', ?5 FROM assignment
-                 WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND cohort_group = ?4
-                   AND state IN ('ASSIGNED', 'WORKING')
-                 ORDER BY participant",
-            )
-            .attempt(key, attempt)
-            .bind(group)
-            .time(at),
-        )
-        .await?;
-        self.count_changes(
-            query(
-                "UPDATE assignment
-                 SET dropped_in = coalesce(dropped_in, ?6),
-                     state_since = iif(state = 'REPORTED', state_since, ?5),
-                     detail = iif(state = 'REPORTED', detail, NULL),
-                     state = iif(state = 'REPORTED', state, 'LATE')
-                 WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND cohort_group = ?4
-                   AND (state IN ('ASSIGNED', 'WORKING') OR state = 'REPORTED' AND dropped_in IS NULL)",
-            )
-            .attempt(key, attempt)
-            .bind(group)
-            .time(at)
-            .bind(phase.as_str()),
-        )
-        .await
     }
 
     async fn last_counted(&mut self, task: TaskId, participant: ParticipantId) -> Result<Option<(u32, u32)>> {

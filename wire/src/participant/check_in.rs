@@ -126,7 +126,7 @@ pub enum CheckInReply {
 pub enum DiscardReason {
     /// More versions were published since its training began than the task allows.
     TooStale,
-    /// The coordinator gave no such training, or its update is in a sum already.
+    /// No round expects it: the coordinator gave no such training, its update is in a sum already, or its task is over.
     Unknown,
 }
 

@@ -1,6 +1,7 @@
 //! What participants ask.
 
 mod abandon;
+mod ahead;
 mod announcements;
 mod answers;
 mod check_in;

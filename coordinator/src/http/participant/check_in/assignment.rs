@@ -8,11 +8,12 @@ use federation::time::Timestamp;
 use store::entity::task::TaskRow;
 use wire::participant::{Assignment, CheckInReply, HeldUpdate, ModelRef, SessionTerms};
 
-use super::look::{Train, Work};
+use super::ahead::Train;
+use super::look::Work;
 use crate::admission::Fact;
 use crate::http::app::App;
 use crate::http::problem::{Error, Result};
-use crate::model::{TaskModel, next_round};
+use crate::model::TaskModel;
 
 pub(super) fn assigned(app: &App, participant: ParticipantId, work: Work) -> Result<CheckInReply> {
     let Work { place, task, round, base, update, plan, counted } = work;
@@ -40,10 +41,9 @@ pub(super) fn assigned(app: &App, participant: ParticipantId, work: Work) -> Res
 
 /// A training ahead of rounds, as the participant is told.
 pub(super) fn to_train(app: &App, participant: ParticipantId, train: Train) -> Result<CheckInReply> {
-    let Train { training, task, base } = train;
+    let Train { training, task, number, base } = train;
     app.desk.forget(participant);
-    let (number, least) = (next_round(&task).number, task.spec.round_limits().select.min);
-    let cohort = task.spec.draw(least).cohort;
+    let cohort = task.spec.draw(task.spec.round_limits().select.min).cohort;
     let (attempt, deadline_at, now) = (training.serial, training.expires_at, app.now());
     let when = When { number, attempt, cohort, deadline_at, now };
     let plan = task.spec.training.clone();

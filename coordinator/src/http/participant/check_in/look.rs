@@ -5,14 +5,15 @@ use federation::model_version::ModelVersion;
 use federation::round::Assignment as Place;
 use federation::task::{Solver, TaskStatus, TrainingPlan};
 use federation::time::Timestamp;
-use federation::training::{Claim, Standing, Training, standing};
 use store::entity::participant::ParticipantRow;
 use store::entity::round::RoundRow;
 use store::entity::task::TaskRow;
 use store::entity::training::Buffered;
 use store::{StoreError, Transaction};
-use wire::participant::{CheckInRequest, Counted, DiscardReason, Finding, Invitation, MAX_FINDINGS, Question};
+use wire::participant::{CheckInRequest, Counted, DiscardReason, Invitation, Question};
 
+use super::ahead::{Train, trained_ahead};
+use super::ask::sift;
 use super::invitations::{has_keys_for, invitations};
 use crate::http::app::App;
 use crate::http::problem::Result;
@@ -51,13 +52,6 @@ pub(super) struct Work {
     pub(super) counted: Option<Counted>,
 }
 
-/// A training ahead of rounds.
-pub(super) struct Train {
-    pub(super) training: Training,
-    pub(super) task: TaskRow,
-    pub(super) base: ModelVersion,
-}
-
 pub(super) async fn look(
     app: &App,
     participant: ParticipantId,
@@ -89,61 +83,25 @@ pub(super) async fn look(
                         suitable(tx.active_tasks().await?, row.as_ref(), examples)
                     }
                 };
-                let (tasks, questions) = sift(tasks, &request.findings);
+                let (tasks, questions) = sift(tasks, request, participant, now);
                 if !questions.is_empty() {
                     return Ok(Found::Asked(questions));
                 }
-                let mut ready = Vec::with_capacity(tasks.len());
-                for task in &tasks {
-                    match trained_ahead(tx, task, participant, request, now).await? {
-                        Ok(may_join) => ready.push(may_join),
-                        Err(found) => return Ok(found),
-                    }
-                }
-                let joinable = tasks.iter().zip(ready).filter_map(|(task, may_join)| may_join.then_some(task));
+                let tasks = match trained_ahead(tx, tasks, participant, request, now).await? {
+                    Ok(tasks) => tasks,
+                    Err(found) => return Ok(found),
+                };
+                let joinable = tasks.iter().filter(|(_, may_join)| *may_join).map(|(task, _)| task);
                 let invitations = invitations(&app.mus, tx, joinable, participant).await?;
                 let awaited = invitations.iter().find(|invitation| has_keys_for(request, invitation)).cloned();
                 if let (None, Some(invitation)) = (&awaited, invitations.into_iter().next()) {
                     return Ok(Found::Invited(Box::new(invitation)));
                 }
-                let tasks = tasks.iter().map(|task| task.id).collect();
+                let tasks = tasks.iter().map(|(task, _)| task.id).collect();
                 Ok(Found::Nothing { tasks, awaited: awaited.map(Box::new) })
             })
         })
         .await
-}
-
-/// Whether the participant may join the task's next round, or what it is told instead: where participants train ahead, only
-/// those join who hold an update that is not too old.
-async fn trained_ahead(
-    tx: &mut (dyn Transaction + '_),
-    task: &TaskRow,
-    participant: ParticipantId,
-    request: &CheckInRequest,
-    now: Timestamp,
-) -> Result<std::result::Result<bool, Found>> {
-    let Some(ahead) = task.spec.ahead() else { return Ok(Ok(true)) };
-    let training = tx.training(task.id, participant).await?;
-    let claim = claim(request, task.id);
-    let discard = |reason| Ok(Err(Found::Discard(task.id, claim.map_or(0, |claim| claim.serial), reason)));
-    match (standing(training.as_ref(), claim, task.model_version, ahead.staleness, now), training) {
-        (Standing::Ready { .. }, _) => Ok(Ok(true)),
-        (Standing::Stale { .. }, _) => discard(DiscardReason::TooStale),
-        (Standing::Unknown, _) => discard(DiscardReason::Unknown),
-        (Standing::Training, Some(training)) => {
-            let base = tx.model_version(task.id, training.base_version).await?;
-            let base =
-                base.ok_or_else(|| StoreError::Corrupt(format!("a training of task {} has no base", task.id)))?;
-            Ok(Err(Found::Train(Box::new(Train { training, task: task.clone(), base }))))
-        }
-        (Standing::Training | Standing::Resting | Standing::Free, _) => Ok(Ok(false)),
-    }
-}
-
-/// What the participant says of its training for this task.
-pub(super) fn claim(request: &CheckInRequest, task: TaskId) -> Option<Claim> {
-    let report = request.training.filter(|report| report.task == task)?;
-    Some(Claim { serial: report.serial, is_ready: report.ready })
 }
 
 async fn work(app: &App, tx: &mut (dyn Transaction + '_), place: Place) -> Result<Option<Work>, StoreError> {
@@ -172,18 +130,4 @@ fn suitable(mut tasks: Vec<TaskRow>, participant: Option<&ParticipantRow>, examp
     };
     tasks.retain(suits);
     tasks
-}
-
-/// Leaves the tasks that want nothing of devices or were told that this is one for them, and asks where nothing was told.
-fn sift(mut tasks: Vec<TaskRow>, findings: &[Finding]) -> (Vec<TaskRow>, Vec<Question>) {
-    let mut questions = Vec::new();
-    tasks.retain(|task| {
-        let criteria = &task.spec.selection.on_device;
-        let found = findings.iter().find(|finding| finding.task == task.id);
-        if !criteria.is_empty() && found.is_none() && findings.len() + questions.len() < MAX_FINDINGS {
-            questions.push(Question { task: task.id, criteria: criteria.clone() });
-        }
-        criteria.is_empty() || found.is_some_and(|finding| finding.eligible)
-    });
-    (tasks, questions)
 }

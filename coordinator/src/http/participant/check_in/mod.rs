@@ -2,6 +2,8 @@
 //!
 //! A participant whose poll is open is checked in; when it is sent away it stays so until it should have come back.
 
+mod ahead;
+mod ask;
 mod assignment;
 mod invitations;
 mod look;
@@ -16,9 +18,10 @@ use federation::task::is_name;
 use store::entity::check_in::{CheckIn, CheckInKeys};
 use wire::participant::{CheckInReply, CheckInRequest, MAX_FINDINGS};
 
+use self::ahead::claim;
 use self::assignment::{assigned, to_train};
 use self::invitations::judge;
-use self::look::{Found, claim, look};
+use self::look::{Found, look};
 use crate::admission::{Fact, InboxError, Offer, Waiting};
 use crate::http::app::App;
 use crate::http::authenticate::Participant;

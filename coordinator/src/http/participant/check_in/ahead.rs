@@ -1,0 +1,117 @@
+//! Training ahead of rounds: whose update waits, and who is to train.
+
+use federation::id::{ParticipantId, TaskId};
+use federation::model_version::ModelVersion;
+use federation::task::Ahead;
+use federation::time::Timestamp;
+use federation::training::{Claim, Standing, Training, standing};
+use store::entity::task::TaskRow;
+use store::{StoreError, Transaction};
+use wire::participant::{CheckInRequest, DiscardReason};
+
+use super::look::Found;
+use crate::ahead::filled_next;
+use crate::http::problem::Result;
+use crate::model::next_round;
+
+/// A training ahead of rounds.
+pub(super) struct Train {
+    pub(super) training: Training,
+    pub(super) task: TaskRow,
+    /// The round that may take the update.
+    pub(super) number: u32,
+    pub(super) base: ModelVersion,
+}
+
+/// Of these tasks those that the participant may do something for now, each with whether it may join the next round; or what it
+/// is told instead. Where participants train ahead, only those join who hold an update that is not too old.
+pub(super) async fn trained_ahead(
+    tx: &mut (dyn Transaction + '_),
+    tasks: Vec<TaskRow>,
+    participant: ParticipantId,
+    request: &CheckInRequest,
+    now: Timestamp,
+) -> Result<std::result::Result<Vec<(TaskRow, bool)>, Found>> {
+    let held = match update_held(tx, participant, request, now).await? {
+        Ok(held) => held.filter(|held| tasks.iter().any(|task| task.id == held.task)),
+        Err(found) => return Ok(Err(found)),
+    };
+    let mut open = Vec::with_capacity(tasks.len());
+    let mut is_before = true;
+    for task in tasks {
+        let is_held = held.as_ref().is_some_and(|held| held.task == task.id);
+        is_before &= !is_held;
+        let may_join = match task.spec.ahead() {
+            None => true,
+            Some(_) if is_held => true,
+            // It holds one update at a time: what it trained now for this task would take the place of that.
+            Some(_) if held.as_ref().is_some_and(|held| !(held.is_overdue && is_before)) => continue,
+            Some(ahead) => match to_train(tx, &task, &ahead, participant, request, now).await? {
+                Some(train) => return Ok(Err(Found::Train(Box::new(train)))),
+                None => false,
+            },
+        };
+        open.push((task, may_join));
+    }
+    Ok(Ok(open))
+}
+
+/// A finished update that rounds may aggregate.
+struct UpdateHeld {
+    task: TaskId,
+    /// No round has taken it in the time that its training might have taken. Then tasks that are older than its own may have the
+    /// participant, and no others: of several buffers that lack an update each, one is filled.
+    is_overdue: bool,
+}
+
+/// The finished update that the participant says it holds; or that it is of no use any more.
+async fn update_held(
+    tx: &mut (dyn Transaction + '_),
+    participant: ParticipantId,
+    request: &CheckInRequest,
+    now: Timestamp,
+) -> Result<std::result::Result<Option<UpdateHeld>, Found>> {
+    let Some(report) = request.training.filter(|report| report.ready) else { return Ok(Ok(None)) };
+    let task = tx.task(report.task).await?.filter(|task| !task.status.is_terminal());
+    let of_no_use = |reason| Ok(Err(Found::Discard(report.task, report.serial, reason)));
+    let Some((task, ahead)) = task.and_then(|task| task.spec.ahead().map(|ahead| (task, ahead))) else {
+        return of_no_use(DiscardReason::Unknown);
+    };
+    let training = tx.training(task.id, participant).await?;
+    match standing(training.as_ref(), claim(request, task.id), task.model_version, ahead.staleness, now) {
+        Standing::Ready { .. } => {
+            let end = training.map(|training| training.granted_at.plus(ahead.training_deadline));
+            Ok(Ok(Some(UpdateHeld { task: task.id, is_overdue: end.is_some_and(|end| end <= now) })))
+        }
+        Standing::Stale { .. } => of_no_use(DiscardReason::TooStale),
+        Standing::Unknown | Standing::Training | Standing::Resting | Standing::Free => {
+            of_no_use(DiscardReason::Unknown)
+        }
+    }
+}
+
+/// The training that the participant was given in this task and still owes.
+async fn to_train(
+    tx: &mut (dyn Transaction + '_),
+    task: &TaskRow,
+    ahead: &Ahead,
+    participant: ParticipantId,
+    request: &CheckInRequest,
+    now: Timestamp,
+) -> Result<Option<Train>> {
+    let training = tx.training(task.id, participant).await?;
+    let stands = standing(training.as_ref(), claim(request, task.id), task.model_version, ahead.staleness, now);
+    let Some(training) = training.filter(|_| stands == Standing::Training) else { return Ok(None) };
+    let latest = tx.round(next_round(task)).await?;
+    // Rounds may have run out since: it waits whether the last one fails.
+    let Some(number) = filled_next(task, latest.as_ref().map(|row| &row.round)) else { return Ok(None) };
+    let base = tx.model_version(task.id, training.base_version).await?;
+    let base = base.ok_or_else(|| StoreError::Corrupt(format!("a training of task {} has no base", task.id)))?;
+    Ok(Some(Train { training, task: task.clone(), number, base }))
+}
+
+/// What the participant says of its training for this task.
+pub(super) fn claim(request: &CheckInRequest, task: TaskId) -> Option<Claim> {
+    let report = request.training.filter(|report| report.task == task)?;
+    Some(Claim { serial: report.serial, is_ready: report.ready })
+}

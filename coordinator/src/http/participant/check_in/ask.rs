@@ -1,0 +1,128 @@
+//! Asking what tasks want of devices.
+
+use federation::id::{ParticipantId, TaskId};
+use federation::time::Timestamp;
+use store::entity::task::TaskRow;
+use wire::Digest;
+use wire::participant::{CheckInRequest, MAX_FINDINGS, Question};
+
+/// How long a participant is asked about the same tasks, where there are more than it can tell about at once.
+const ASKED_FOR_MS: i64 = 600_000;
+
+/// Leaves the tasks that want nothing of devices or were told that this is one for them, and asks where nothing was told: if that
+/// is more than can be told at once, each in its turn.
+pub(super) fn sift(
+    mut tasks: Vec<TaskRow>,
+    request: &CheckInRequest,
+    participant: ParticipantId,
+    now: Timestamp,
+) -> (Vec<TaskRow>, Vec<Question>) {
+    let found = |task: TaskId| request.findings.iter().find(|finding| finding.task == task);
+    let asks = |task: &&TaskRow| !task.spec.selection.on_device.is_empty() && found(task.id).is_none();
+    let mut asking: Vec<_> = tasks.iter().filter(asks).collect();
+    let room = MAX_FINDINGS.saturating_sub(request.findings.len());
+    if asking.len() > room {
+        // Whose update it holds it must be able to join.
+        let holds = |task| request.training.is_some_and(|report| report.ready && report.task == task);
+        asking.sort_by_cached_key(|task| (!holds(task.id), turn(participant, task.id, now)));
+        asking.truncate(room);
+    }
+    let question = |task: &TaskRow| Question { task: task.id, criteria: task.spec.selection.on_device.clone() };
+    let questions = asking.into_iter().map(question).collect();
+    tasks.retain(|task| {
+        task.spec.selection.on_device.is_empty() || found(task.id).is_some_and(|finding| finding.eligible)
+    });
+    (tasks, questions)
+}
+
+/// Puts tasks in an order that is another for each participant, and another after a while, so that all are asked about by and
+/// by. It follows from the time alone: nobody has to remember who was asked what.
+fn turn(participant: ParticipantId, task: TaskId, now: Timestamp) -> Digest {
+    let while_of = now.0.div_euclid(ASKED_FOR_MS);
+    crate::digest(&[&while_of.to_be_bytes()[..], participant.0.as_bytes(), task.0.as_bytes()].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use federation::task::TaskStatus;
+    use uuid::Uuid;
+    use wire::participant::{Finding, TrainingReport};
+
+    use super::*;
+
+    const TASKS: u128 = 100;
+
+    fn id(n: u128) -> TaskId {
+        TaskId(Uuid::from_u128(n))
+    }
+
+    fn tasks() -> Vec<TaskRow> {
+        let spec = serde_json::json!({
+            "name": "t",
+            "model": { "tensors": [{ "name": "w", "shape": [3] }] },
+            "selection": { "on_device": [{ "attribute": "language", "one_of": ["de"] }] },
+        });
+        let task = |n| TaskRow {
+            id: id(n),
+            spec: serde_json::from_value(spec.clone()).unwrap(),
+            status: TaskStatus::Active,
+            parameters: 3,
+            created_at: Timestamp(0),
+            rounds_completed: 0,
+            rounds_forfeited: 0,
+            model_version: 0,
+        };
+        (0..TASKS).map(task).collect()
+    }
+
+    fn request(findings: &[TaskId], held: Option<TaskId>) -> CheckInRequest {
+        CheckInRequest {
+            task: None,
+            examples: 10,
+            wait_ms: 0,
+            keys: None,
+            loss: None,
+            findings: findings.iter().map(|&task| Finding { task, eligible: true }).collect(),
+            training: held.map(|task| TrainingReport { task, serial: 1, ready: true }),
+        }
+    }
+
+    /// Which tasks are asked about in the nth while.
+    fn asked(request: &CheckInRequest, participant: u128, nth: i64) -> Vec<TaskId> {
+        let participant = ParticipantId(Uuid::from_u128(participant));
+        let (_, questions) = sift(tasks(), request, participant, Timestamp(nth * ASKED_FOR_MS + 7));
+        questions.into_iter().map(|question| question.task).collect()
+    }
+
+    #[test]
+    fn of_more_tasks_than_can_be_told_of_each_has_its_turn() {
+        let nothing = request(&[], None);
+        let mut times = vec![0; TASKS as usize];
+        for nth in 0..100 {
+            let now = asked(&nothing, 1, nth);
+            assert_eq!(now.len(), MAX_FINDINGS);
+            assert_eq!(now, asked(&nothing, 1, nth), "the same for a while");
+            now.iter().for_each(|task| times[task.0.as_u128() as usize] += 1);
+        }
+        assert!(times.iter().all(|times| (10..60).contains(times)), "{times:?}");
+        let sets: BTreeSet<_> = (1..=10).map(|participant| asked(&nothing, participant, 0)).collect();
+        assert_eq!(sets.len(), 10, "not everybody is asked by the same tasks");
+    }
+
+    #[test]
+    fn what_was_told_leaves_room_for_the_rest() {
+        let told = asked(&request(&[], None), 1, 0);
+        let more = asked(&request(&told[..20], None), 1, 0);
+        assert_eq!(more, told[20..]);
+        assert_eq!(asked(&request(&told, None), 1, 0), []);
+    }
+
+    #[test]
+    fn the_task_of_a_finished_update_is_always_asked_about() {
+        for nth in 0..10 {
+            assert!(asked(&request(&[], Some(id(99))), 1, nth).contains(&id(99)));
+        }
+    }
+}

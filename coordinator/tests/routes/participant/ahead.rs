@@ -1,0 +1,162 @@
+//! Training ahead of rounds by participants that take part in whatever task there is.
+
+use std::time::Duration;
+
+use federation::id::{ParticipantId, TaskId};
+use serde_json::{Value, json};
+use wire::participant::{CheckInReply, DiscardReason};
+use wire::route;
+
+use crate::support::{TestCoordinator, Who, input, small_task};
+
+/// A participant with a journal that has room for one update.
+struct Device {
+    id: ParticipantId,
+    who: Who,
+    held: Option<(TaskId, u32)>,
+    /// Trainings it has finished, and updates that were aggregated.
+    trained: Vec<TaskId>,
+    sent: Vec<TaskId>,
+}
+
+impl Device {
+    async fn new(t: &TestCoordinator, name: &str) -> Self {
+        let (id, who) = t.enroll(name).await;
+        Self { id, who, held: None, trained: Vec::new(), sent: Vec::new() }
+    }
+
+    async fn check_in(&self, t: &TestCoordinator) -> CheckInReply {
+        let training = self.held.map(|(task, serial)| json!({ "task": task, "serial": serial, "ready": true }));
+        let body = json!({ "examples": 10, "wait_ms": 0, "training": training });
+        t.post(&self.who, route::CHECK_IN, &body).await.read()
+    }
+
+    /// Checks in once and does what it is told.
+    async fn go(&mut self, t: &TestCoordinator) {
+        match self.check_in(t).await {
+            CheckInReply::Train(assignment) => {
+                self.trained.push(assignment.task);
+                self.held = Some((assignment.task, assignment.attempt));
+            }
+            CheckInReply::Assigned(assignment) => {
+                let update = assignment.update.expect("it was trained ahead");
+                assert_eq!(self.held.take(), Some((assignment.task, update.serial)), "it holds what the round wants");
+                let reply = t.send(&self.who, t.upload(&assignment, self.id, &input([1, 2, 3]))).await;
+                assert_eq!(reply.status, 200, "{}", String::from_utf8_lossy(&reply.body));
+                self.sent.push(assignment.task);
+            }
+            CheckInReply::Discard { task, serial, .. } => assert_eq!(self.held.take(), Some((task, serial))),
+            CheckInReply::ComeBack { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A buffer of two.
+fn buffered(name: &str) -> Value {
+    let mut spec = small_task();
+    spec["name"] = json!(name);
+    spec["schedule"] = json!({ "mode": "buffered", "concurrency": 2 });
+    spec["rounds"]["count"] = json!(1);
+    spec
+}
+
+async fn set_status(t: &TestCoordinator, name: &str, action: &str) {
+    let reply = t.post(&t.operator, &format!("/v1/tasks/{name}/{action}"), &json!({})).await;
+    assert!(reply.status.is_success(), "{}", String::from_utf8_lossy(&reply.body));
+}
+
+#[tokio::test]
+async fn of_two_buffers_both_are_filled_by_devices_that_hold_one_update_at_a_time() {
+    let t = TestCoordinator::start().await;
+    let one = t.create_task(&buffered("one")).await;
+    t.advance(Duration::from_secs(1));
+    let tasks = [one, t.create_task(&buffered("two")).await];
+    let (mut quick, mut slow) = (Device::new(&t, "quick").await, Device::new(&t, "slow").await);
+    for turn in 0..60 {
+        t.work().await;
+        quick.go(&t).await;
+        // It is still at its training while the other waits with a finished update.
+        if turn % 4 == 3 {
+            slow.go(&t).await;
+        }
+    }
+    for device in [&quick, &slow] {
+        assert_eq!(
+            (device.trained.len(), device.sent.len()),
+            (2, 2),
+            "nothing is trained in vain: {:?}",
+            device.trained
+        );
+        assert!(tasks.iter().all(|task| device.sent.contains(task)), "{:?}", device.sent);
+    }
+}
+
+#[tokio::test]
+async fn of_two_buffers_that_lack_an_update_each_the_older_tasks_is_filled_first() {
+    let t = TestCoordinator::start().await;
+    let one = t.create_task(&buffered("one")).await;
+    set_status(&t, "one", "pause").await;
+    t.advance(Duration::from_secs(1));
+    let two = t.create_task(&buffered("two")).await;
+    let mut devices = [Device::new(&t, "a").await, Device::new(&t, "b").await];
+    for (device, task, other) in [(0, two, "two"), (1, one, "one")] {
+        for _ in 0..3 {
+            devices[device].go(&t).await;
+            t.work().await;
+        }
+        assert_eq!(devices[device].held, Some((task, 1)));
+        set_status(&t, other, "pause").await;
+        set_status(&t, if other == "two" { "one" } else { "two" }, "resume").await;
+    }
+    set_status(&t, "one", "resume").await;
+    for minutes in [0, 11] {
+        t.advance(Duration::from_secs(60 * minutes));
+        for _ in 0..12 {
+            for device in &mut devices {
+                device.go(&t).await;
+            }
+            t.work().await;
+        }
+        let sent = devices.each_ref().map(|device| device.sent.clone());
+        let expected = if minutes == 0 { vec![] } else { vec![one, two] };
+        assert_eq!(sent, [expected.clone(), expected], "after {minutes} minutes");
+    }
+}
+
+#[tokio::test]
+async fn an_update_of_a_task_that_is_over_is_thrown_away() {
+    let t = TestCoordinator::start().await;
+    let one = t.create_task(&buffered("one")).await;
+    let mut device = Device::new(&t, "a").await;
+    device.go(&t).await;
+    t.work().await;
+    device.go(&t).await;
+    assert_eq!(device.held, Some((one, 1)));
+    set_status(&t, "one", "cancel").await;
+    let discard = CheckInReply::Discard { task: one, serial: 1, reason: DiscardReason::Unknown };
+    assert_eq!(device.check_in(&t).await, discard);
+    // Nobody knows the task.
+    device.held = Some((TaskId(uuid::Uuid::from_u128(7)), 1));
+    assert!(matches!(device.check_in(&t).await, CheckInReply::Discard { reason: DiscardReason::Unknown, .. }));
+}
+
+#[tokio::test]
+async fn an_update_of_a_task_that_rests_keeps_nobody_from_another() {
+    let t = TestCoordinator::start().await;
+    let one = t.create_task(&buffered("one")).await;
+    let mut device = Device::new(&t, "a").await;
+    device.go(&t).await;
+    t.work().await;
+    device.go(&t).await;
+    let two = t.create_task(&buffered("two")).await;
+    device.go(&t).await;
+    t.work().await;
+    device.go(&t).await;
+    assert_eq!(device.held, Some((one, 1)), "it waits for a round of the first");
+    set_status(&t, "one", "pause").await;
+    device.go(&t).await;
+    t.work().await;
+    device.go(&t).await;
+    assert_eq!(device.held, Some((two, 1)));
+}

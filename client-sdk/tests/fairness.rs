@@ -3,14 +3,11 @@
 
 mod support;
 
-use std::sync::{Arc, Mutex};
-
-use client_sdk::journal::MemoryJournal;
 use client_sdk::learning::{Codec, Fairness, MetricValue, Parameters, QFfl, QuantizationParams, Update};
-use client_sdk::{Event, Participant, SecurityPolicy, Trained, Trainer, TrainerError, TrainingJob};
+use client_sdk::{Trained, Trainer, TrainerError, TrainingJob};
 use secure_agg::modular::Modulus;
 use secure_agg::packing;
-use support::Coordinator;
+use support::{Coordinator, failures};
 use wire::participant::Assignment;
 
 /// Moves everything by a fixed step; its loss of whatever it received is the one given, if any.
@@ -42,23 +39,7 @@ fn fair(assignment: &mut Assignment) {
 async fn run(loss: Option<f64>, tweak: fn(&mut Assignment)) -> (Coordinator, Vec<String>) {
     let coordinator = Coordinator::new(1);
     coordinator.world(|world| world.tweak = Some(tweak));
-    let errors = Arc::new(Mutex::new(Vec::new()));
-    let seen = Arc::clone(&errors);
-    let mut participant = Participant::builder()
-        .secure_aggregation(SecurityPolicy::optional())
-        .transport(coordinator.clone())
-        .enrollment_token("token")
-        .journal(MemoryJournal::new())
-        .trainer(Fixed(loss))
-        .on_event(move |event| {
-            if let Event::TrainingFailed { error, .. } = event {
-                seen.lock().unwrap().push(error.clone());
-            }
-        })
-        .build()
-        .unwrap();
-    participant.run(std::future::pending()).await.unwrap();
-    let errors = errors.lock().unwrap().clone();
+    let errors = failures(&coordinator, Fixed(loss)).await;
     (coordinator, errors)
 }
 

@@ -1,14 +1,12 @@
 //! What a trainer may get wrong: a local error each time, the place is given up, and nothing is sent.
-#![expect(clippy::unwrap_used, reason = "a test")]
 
 mod support;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use client_sdk::journal::MemoryJournal;
 use client_sdk::learning::{Layout, MetricValue, Parameters, TensorSpec};
-use client_sdk::{Event, Participant, SecurityPolicy, Trained, Trainer, TrainerError, TrainingJob};
-use support::Coordinator;
+use client_sdk::{Trained, Trainer, TrainerError, TrainingJob};
+use support::{Coordinator, failures};
 
 type Metrics = Vec<(String, MetricValue)>;
 
@@ -37,23 +35,7 @@ async fn run(
     trainer: impl FnMut(&Parameters) -> Result<Trained, TrainerError> + Send + 'static,
 ) -> (Coordinator, Vec<String>) {
     let coordinator = Coordinator::new(1);
-    let errors = Arc::new(Mutex::new(Vec::new()));
-    let seen = Arc::clone(&errors);
-    let mut participant = Participant::builder()
-        .secure_aggregation(SecurityPolicy::optional())
-        .transport(coordinator.clone())
-        .enrollment_token("token")
-        .journal(MemoryJournal::new())
-        .trainer(By(trainer))
-        .on_event(move |event| {
-            if let Event::TrainingFailed { error, .. } = event {
-                seen.lock().unwrap().push(error.clone());
-            }
-        })
-        .build()
-        .unwrap();
-    participant.run(std::future::pending()).await.unwrap();
-    let errors = errors.lock().unwrap().clone();
+    let errors = failures(&coordinator, By(trainer)).await;
     (coordinator, errors)
 }
 

@@ -20,11 +20,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use client_sdk::entropy::Secrets;
 use client_sdk::identity::Identity;
+use client_sdk::journal::MemoryJournal;
 use client_sdk::learning::contribution::scaffold;
 use client_sdk::learning::{Layout, MetricValue, Parameters, TensorSpec, checkpoint};
 use client_sdk::participant::machine::{Input, Request, Settings};
 use client_sdk::transport::{Abandonment, Place, Transport, TransportError, Upload};
-use client_sdk::{SecurityPolicy, Trained, Trainer, TrainerError, TrainingJob};
+use client_sdk::{Event, Participant, SecurityPolicy, Trained, Trainer, TrainerError, TrainingJob};
 use futures_util::FutureExt as _;
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
@@ -52,6 +53,28 @@ pub fn participant() -> ParticipantId {
 /// For tasks without secure aggregation, which no participant takes unless it is told to.
 pub fn in_the_clear() -> Settings {
     Settings { security: SecurityPolicy::optional(), ..Settings::default() }
+}
+
+/// Runs a participant with this trainer until the task is over; what it says went wrong in training.
+pub async fn failures(coordinator: &Coordinator, trainer: impl Trainer + 'static) -> Vec<String> {
+    let errors = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&errors);
+    let mut participant = Participant::builder()
+        .secure_aggregation(SecurityPolicy::optional())
+        .transport(coordinator.clone())
+        .enrollment_token("token")
+        .journal(MemoryJournal::new())
+        .trainer(trainer)
+        .on_event(move |event| {
+            if let Event::TrainingFailed { error, .. } = event {
+                seen.lock().unwrap().push(error.clone());
+            }
+        })
+        .build()
+        .unwrap();
+    participant.run(std::future::pending()).await.unwrap();
+    let errors = errors.lock().unwrap();
+    errors.clone()
 }
 
 /// Randomness that a test can repeat.

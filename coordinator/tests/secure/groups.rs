@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use coordinator::work::{NoFailPoint, StepError};
 use federation::round::{AssignmentState, FailureReason, RoundState};
 use learning::{ExactSum, NoisedSum};
 use secure_agg::codec::Message as _;
@@ -16,7 +15,7 @@ use wire::problem::ProblemType;
 use wire::route;
 
 use crate::support::die_at::DieAt;
-use crate::support::secure::{LEASE, World, words};
+use crate::support::secure::{World, words};
 
 const SIZE: usize = 3;
 const PHASES: [RoundState; 4] =
@@ -270,30 +269,6 @@ async fn garbage_that_was_dealt_costs_its_group_alone() {
     assert_median(&world, 1, &groups[1..]).await;
 }
 
-/// Runs the only round; whenever the coordinator dies, another takes over once the lease has expired.
-async fn run(world: &mut World, die_at: Arc<DieAt>) -> (Vec<String>, usize) {
-    let mut engine = world.engine(die_at, 1);
-    let mut deaths = 0;
-    for pass in 0..200 {
-        match engine.step_all().await {
-            Ok(_) => {}
-            Err(StepError::Stopped(_)) => {
-                deaths += 1;
-                world.restart().await;
-                world.t.advance(LEASE);
-                engine = world.engine(Arc::new(NoFailPoint), 1_000 + pass);
-                continue;
-            }
-            Err(error) => panic!("{error}"),
-        }
-        if !world.act_once(1).await {
-            assert_eq!(world.state(1).await, RoundState::Completed);
-            return (world.digests().await, deaths);
-        }
-    }
-    panic!("the round does not come to an end");
-}
-
 #[tokio::test]
 async fn killed_between_any_two_writes_the_groups_sums_are_released_once() {
     let small = |spec: &mut Value| {
@@ -302,12 +277,12 @@ async fn killed_between_any_two_writes_the_groups_sums_are_released_once() {
     };
     let counter = DieAt::never();
     let mut calm = World::on_disk(9, small).await;
-    run(&mut calm, Arc::clone(&counter)).await;
+    calm.outlive(Arc::clone(&counter)).await;
     let points: usize = counter.reached.lock().unwrap().values().sum();
     // A part of them: the others differ from these in nothing that groups have to do with.
     for n in (0..points).skip(2).step_by(4) {
         let mut world = World::on_disk(9, small).await;
-        let (digests, deaths) = run(&mut world, DieAt::nth(n)).await;
+        let (digests, deaths) = world.outlive(DieAt::nth(n)).await;
         assert_eq!((digests.len(), deaths), (2, 1), "killed at point {n}");
         let groups = groups(&world, 1).await;
         assert_median(&world, 1, &groups).await;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use coordinator::work::{NoFailPoint, StepError};
+use coordinator::work::StepError;
 use federation::round::{FailureReason, RoundState};
 use serde_json::json;
 use wire::participant::CheckInReply;
@@ -17,35 +17,11 @@ async fn world() -> World {
     World::on_disk(3, |spec| spec["rounds"]["count"] = json!(1)).await
 }
 
-/// Runs the only round. Whenever the coordinator dies, another takes over once the lease has expired.
-async fn run(world: &mut World, die_at: Arc<DieAt>) -> (Vec<String>, usize) {
-    let mut engine = world.engine(die_at, 1);
-    let mut deaths = 0;
-    for pass in 0..100 {
-        match engine.step_all().await {
-            Ok(_) => {}
-            Err(StepError::Stopped(_)) => {
-                deaths += 1;
-                world.restart().await;
-                world.t.advance(LEASE);
-                engine = world.engine(Arc::new(NoFailPoint), 1_000 + pass);
-                continue;
-            }
-            Err(error) => panic!("{error}"),
-        }
-        if !world.act_once(1).await {
-            assert_eq!(world.state(1).await, RoundState::Completed);
-            return (world.digests().await, deaths);
-        }
-    }
-    panic!("the round does not come to an end");
-}
-
 #[tokio::test]
 async fn killed_between_any_two_writes_the_same_sum_is_released() {
     let mut calm = world().await;
     let counter = DieAt::never();
-    let (expected, _) = run(&mut calm, Arc::clone(&counter)).await;
+    let (expected, _) = calm.outlive(Arc::clone(&counter)).await;
     assert_eq!(calm.released(1).await, Some(calm.plain(1, |_| true)));
     let reached = counter.reached.lock().unwrap().clone();
     for (point, times) in [
@@ -67,7 +43,7 @@ async fn killed_between_any_two_writes_the_same_sum_is_released() {
     }
     for n in 0..reached.values().sum() {
         let mut world = world().await;
-        let (digests, deaths) = run(&mut world, DieAt::nth(n)).await;
+        let (digests, deaths) = world.outlive(DieAt::nth(n)).await;
         assert_eq!((digests, deaths), (expected.clone(), 1), "killed at point {n}");
         assert_eq!(world.released(1).await, Some(world.plain(1, |_| true)), "killed at point {n}");
     }

@@ -12,7 +12,7 @@ use coordinator::config::Config;
 use coordinator::model::TaskModel;
 use coordinator::random::Random;
 use coordinator::seal::Sealer;
-use coordinator::work::{Engine, Environment, FailPoint, WorkConfig};
+use coordinator::work::{Engine, Environment, FailPoint, NoFailPoint, StepError, WorkConfig};
 use federation::id::{ParticipantId, RoundKey, TaskId};
 use federation::round::{FailureReason, RoundState};
 use federation::task::TaskSpec;
@@ -34,6 +34,7 @@ use wire::inspect::{AssignmentView, Page, RoundView};
 use wire::participant::{Announcement, Answer, Assignment, CheckInReply, Invitation};
 use wire::route;
 
+use super::die_at::DieAt;
 use super::{Reply, TestCoordinator, Who, config, private, sha256, who};
 
 /// Longer than any phase of [`spec`].
@@ -554,6 +555,31 @@ impl World {
             return true;
         }
         false
+    }
+
+    /// Runs the only round. Whenever the coordinator dies, another takes over once the lease has expired. The models' digests,
+    /// and how often one died.
+    pub(crate) async fn outlive(&mut self, die_at: Arc<DieAt>) -> (Vec<String>, usize) {
+        let mut engine = self.engine(die_at, 1);
+        let mut deaths = 0;
+        for pass in 0..200 {
+            match engine.step_all().await {
+                Ok(_) => {}
+                Err(StepError::Stopped(_)) => {
+                    deaths += 1;
+                    self.restart().await;
+                    self.t.advance(LEASE);
+                    engine = self.engine(Arc::new(NoFailPoint), 1_000 + pass);
+                    continue;
+                }
+                Err(error) => panic!("{error}"),
+            }
+            if !self.act_once(1).await {
+                assert_eq!(self.state(1).await, RoundState::Completed);
+                return (self.digests().await, deaths);
+            }
+        }
+        panic!("the round does not come to an end");
     }
 
     /// Every published version's digest.

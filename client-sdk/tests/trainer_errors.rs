@@ -1,5 +1,4 @@
 //! What a trainer may get wrong: a local error each time, the place is given up, and nothing is sent.
-#![expect(clippy::unwrap_used, reason = "a test")]
 
 mod support;
 

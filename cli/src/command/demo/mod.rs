@@ -450,8 +450,12 @@ impl Demo {
         });
         let plan = &scene.training;
         output.line(format!(
-            "Training     {} epochs a round, batches of {}, learning rate {}; seed {}",
-            plan.epochs, plan.batch_size, plan.learning_rate, scene.seed
+            "Training     {} epoch{} a round, batches of {}, learning rate {}; seed {}",
+            plan.epochs,
+            if plan.epochs == 1 { "" } else { "s" },
+            plan.batch_size,
+            plan.learning_rate,
+            scene.seed
         ));
         if let Some(robust) = &self.robust {
             output.line(format!("Rule         {}", robust.words()));

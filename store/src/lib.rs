@@ -76,7 +76,7 @@ impl Store {
     pub async fn open(config: StoreConfig) -> Result<Self> {
         let rows = match config.database {
             Database::SqliteFile(path) => SqliteBackend::open_file(&path).await?,
-            Database::SqliteMemory => SqliteBackend::open_memory().await?,
+            Database::SqliteMemory => SqliteBackend::open_memory()?,
         };
         let blobs: Arc<dyn BlobStore> = match config.blobs {
             Blobs::Disk(folder) => Arc::new(DiskBlobs::open(folder, config.clock).await?),

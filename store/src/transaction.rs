@@ -194,7 +194,7 @@ mod tests {
     }
 
     async fn try_with(busy: u32) -> Result<u32> {
-        let flaky = Flaky { database: SqliteBackend::open_memory().await?, busy: busy.into() };
+        let flaky = Flaky { database: SqliteBackend::open_memory()?, busy: busy.into() };
         let mut runs = 0;
         run(&flaky, "test", Mode::Write, |tx| {
             runs += 1;

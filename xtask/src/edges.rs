@@ -10,41 +10,67 @@ pub(crate) struct Allowed {
     pub(crate) never: &'static [&'static str],
 }
 
-const IO: &[&str] = &["tokio", "axum", "hyper", "reqwest", "sqlx", "rustls"];
+const IO: &[&str] = &["tokio", "axum", "hyper", "reqwest", "rusqlite", "sqlx", "rustls"];
 
 /// The table, one line for each member of the workspace.
 pub(crate) const TABLE: &[Allowed] = &[
-    Allowed { package: "secure-agg", ours: &[], never: &["tokio", "serde_json", "sqlx", "axum", "hyper", "reqwest"] },
-    Allowed { package: "learning", ours: &[], never: &["tokio", "axum", "sqlx", "ring", "chacha20", "x25519-dalek"] },
-    Allowed { package: "federation", ours: &[], never: &["tokio", "axum", "sqlx", "ring", "chacha20", "x25519-dalek"] },
+    Allowed {
+        package: "secure-agg",
+        ours: &[],
+        never: &["tokio", "serde_json", "rusqlite", "sqlx", "axum", "hyper", "reqwest"],
+    },
+    Allowed {
+        package: "learning",
+        ours: &[],
+        never: &["tokio", "axum", "rusqlite", "sqlx", "ring", "chacha20", "x25519-dalek"],
+    },
+    Allowed {
+        package: "federation",
+        ours: &[],
+        never: &["tokio", "axum", "rusqlite", "sqlx", "ring", "chacha20", "x25519-dalek"],
+    },
     Allowed { package: "datasets", ours: &[], never: IO },
     Allowed { package: "wire", ours: &["federation", "secure-agg"], never: IO },
-    Allowed { package: "aggregation", ours: &["secure-agg"], never: &["tokio", "axum", "hyper", "reqwest", "sqlx"] },
+    Allowed {
+        package: "aggregation",
+        ours: &["secure-agg"],
+        never: &["tokio", "axum", "hyper", "reqwest", "rusqlite", "sqlx"],
+    },
     Allowed { package: "store", ours: &["federation"], never: &["axum", "hyper", "reqwest"] },
     Allowed {
         package: "client-sdk",
         ours: &["wire", "secure-agg", "learning"],
-        never: &["sqlx", "axum", "openssl", "mimalloc"],
+        never: &["rusqlite", "sqlx", "axum", "openssl", "mimalloc"],
     },
     Allowed {
         package: "coordinator",
         ours: &["aggregation", "federation", "learning", "secure-agg", "store", "wire"],
-        never: &["sqlx", "candle-core", "candle-nn", "cudarc", "wgpu"],
+        never: &["rusqlite", "sqlx", "candle-core", "candle-nn", "cudarc", "wgpu"],
     },
     Allowed {
         package: "simulation",
         ours: &["client-sdk", "coordinator", "datasets", "federation", "learning", "secure-agg", "store", "wire"],
-        never: &["hyper", "hyper-util", "reqwest", "rustls", "tokio-rustls", "sqlx", "candle-core", "candle-nn"],
+        never: &[
+            "hyper",
+            "hyper-util",
+            "reqwest",
+            "rustls",
+            "tokio-rustls",
+            "rusqlite",
+            "sqlx",
+            "candle-core",
+            "candle-nn",
+        ],
     },
     Allowed {
         package: "tributary",
         ours: &["client-sdk", "coordinator", "datasets", "federation", "learning", "simulation", "wire"],
-        never: &["sqlx", "candle-core", "candle-nn"],
+        never: &["rusqlite", "sqlx", "candle-core", "candle-nn"],
     },
     Allowed {
         package: "examples",
         ours: &["client-sdk", "coordinator", "datasets", "federation", "learning", "wire"],
-        never: &["sqlx"],
+        never: &["rusqlite", "sqlx"],
     },
     Allowed { package: "xtask", ours: &[], never: IO },
 ];

@@ -2,11 +2,10 @@
 
 use async_trait::async_trait;
 use federation::id::{ParticipantId, RoundKey};
-use sqlx::query;
-use sqlx::sqlite::SqliteRow;
 
 use super::SqliteTransaction;
 use super::row::{Bind as _, Columns as _, each, integer, json, json_ids};
+use super::statement::{SqliteRow, query};
 use crate::entity::admitted::{Admitted, AdmittedInputs, Insertion};
 use crate::error::{Result, StoreError};
 

@@ -8,11 +8,10 @@ use federation::groups::GroupTally;
 use federation::id::{ParticipantId, RoundKey, TaskId};
 use federation::round::{Assignment, AssignmentState, RoundState};
 use federation::time::Timestamp;
-use sqlx::query;
-use sqlx::sqlite::SqliteRow;
 
 use super::SqliteTransaction;
 use super::row::{Bind as _, Columns as _, each, json, json_names};
+use super::statement::{SqliteRow, query};
 use crate::entity::assignment::{AssignmentChange, Assignments};
 use crate::entity::session_message::MessageKind;
 use crate::error::Result;

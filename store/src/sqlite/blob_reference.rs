@@ -4,10 +4,10 @@ use std::collections::HashSet;
 
 use async_trait::async_trait;
 use federation::id::Digest;
-use sqlx::query;
 
 use super::SqliteTransaction;
 use super::row::Columns as _;
+use super::statement::query;
 use crate::entity::blob_reference::BlobReferences;
 use crate::error::Result;
 

@@ -5,11 +5,10 @@ use bytes::Bytes;
 use federation::cohort::{Candidate, CoarseLoss};
 use federation::id::{ParticipantId, TaskId};
 use federation::time::Timestamp;
-use sqlx::query;
-use sqlx::sqlite::SqliteRow;
 
 use super::SqliteTransaction;
 use super::row::{Bind as _, Columns as _, each, json, json_ids};
+use super::statement::{SqliteRow, query};
 use crate::entity::check_in::{CheckIn, CheckInKeys, CheckIns};
 use crate::error::{Result, StoreError};
 

@@ -1,6 +1,6 @@
 //! What SQLite says, in the words of [`StoreError`].
 
-use sqlx::Error;
+use rusqlite::Error;
 
 use crate::error::StoreError;
 
@@ -15,21 +15,16 @@ const NOT_A_DATABASE: i32 = 26;
 const IO_SHARED_MEMORY_SIZE: i32 = 10 | (19 << 8);
 
 pub(super) fn translate(error: Error) -> StoreError {
-    match error {
-        Error::Io(error) => error.into(),
-        Error::ColumnDecode { index, source } => StoreError::Corrupt(format!("column {index}: {source}")),
-        Error::Database(error) => {
-            let code = error.code().and_then(|code| code.parse::<i32>().ok()).unwrap_or(0);
-            let message = || error.message().to_owned();
-            match code & 0xff {
-                _ if code == IO_SHARED_MEMORY_SIZE => StoreError::Full,
-                BUSY | LOCKED => StoreError::Busy,
-                FULL => StoreError::Full,
-                CONSTRAINT => StoreError::Conflict(message()),
-                CORRUPT | NOT_A_DATABASE => StoreError::Corrupt(message()),
-                _ => StoreError::fault(error),
-            }
-        }
-        error => StoreError::fault(error),
+    let Error::SqliteFailure(failure, message) = &error else { return StoreError::fault(error) };
+    let message = || message.clone().unwrap_or_else(|| failure.to_string());
+    match failure.extended_code {
+        IO_SHARED_MEMORY_SIZE => StoreError::Full,
+        code => match code & 0xff {
+            BUSY | LOCKED => StoreError::Busy,
+            FULL => StoreError::Full,
+            CONSTRAINT => StoreError::Conflict(message()),
+            CORRUPT | NOT_A_DATABASE => StoreError::Corrupt(message()),
+            _ => StoreError::fault(error),
+        },
     }
 }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use federation::time::Timestamp;
-use sqlx::query;
 use uuid::Uuid;
 
 use super::SqliteTransaction;
 use super::row::Bind as _;
+use super::statement::query;
 use crate::entity::lease::Leases;
 use crate::error::Result;
 

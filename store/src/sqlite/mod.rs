@@ -1,4 +1,7 @@
 //! Rows in SQLite: one connection writes, several read beside it (write-ahead log), every commit is flushed.
+//!
+//! Statements run on the thread that asks: a look-up takes a few microseconds, a fraction of what it costs to have another
+//! thread do it. What may wait for a disk, or takes long, runs on a thread that may block ([`Loan::run_beside`]).
 
 mod admitted;
 mod assignment;
@@ -20,6 +23,7 @@ mod schema;
 mod secret;
 mod session;
 mod session_message;
+mod statement;
 mod task;
 mod token;
 mod training;
@@ -28,12 +32,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::TryStreamExt as _;
-use sqlx::sqlite::{SqliteArguments, SqliteConnectOptions, SqliteJournalMode, SqliteRow, SqliteSynchronous};
-use sqlx::{ConnectOptions as _, Sqlite};
+use rusqlite::{Connection, OpenFlags};
 
 use self::error::translate;
 use self::pool::{Loan, Pool};
+use self::statement::{Query, SqliteRow};
 use crate::error::{Result, StoreError};
 use crate::transaction::{Backend, Mode, OpenTransaction, Transaction};
 
@@ -43,9 +46,6 @@ const READERS: usize = 4;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// More than this crate has statements, so that each is prepared once per connection.
 const STATEMENTS: usize = 256;
-
-/// A query with its arguments.
-type Query<'q> = sqlx::query::Query<'q, Sqlite, SqliteArguments>;
 
 /// A database file, or one in memory.
 pub(crate) struct SqliteBackend {
@@ -59,43 +59,41 @@ pub(crate) struct SqliteBackend {
 impl SqliteBackend {
     /// Opens or creates the file, and migrates it.
     pub(crate) async fn open_file(path: &Path) -> Result<Self> {
+        let path = path.to_owned();
+        tokio::task::spawn_blocking(move || Self::open_file_now(&path)).await.map_err(StoreError::fault)?
+    }
+
+    fn open_file_now(path: &Path) -> Result<Self> {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder)?;
         }
-        let options = options().filename(path);
-        let mut writer = options
-            .clone()
-            .create_if_missing(true)
-            .journal_mode(SqliteJournalMode::Wal)
-            .synchronous(SqliteSynchronous::Full)
-            .connect()
-            .await
-            .map_err(translate)?;
-        schema::migrate(&mut writer).await?;
+        let open =
+            |access| Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(translate);
+        let writer = prepare(open(OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?)?;
+        writer.execute_batch("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL").map_err(translate)?;
+        schema::migrate(&writer)?;
         let mut readers = Vec::with_capacity(READERS);
         for _ in 0..READERS {
-            readers.push(options.clone().read_only(true).connect().await.map_err(translate)?);
+            readers.push(prepare(open(OpenFlags::SQLITE_OPEN_READ_ONLY)?)?);
         }
-        Ok(Self { writer: Pool::new(vec![writer]), readers: Pool::new(readers), reads_alone: false })
+        Ok(Self { writer: Pool::new(vec![writer], true), readers: Pool::new(readers, true), reads_alone: false })
     }
 
     /// A new database that goes with the process.
-    pub(crate) async fn open_memory() -> Result<Self> {
-        let mut connection = options().in_memory(true).connect().await.map_err(translate)?;
-        schema::migrate(&mut connection).await?;
-        let pool = Pool::new(vec![connection]);
+    pub(crate) fn open_memory() -> Result<Self> {
+        let connection = prepare(Connection::open_in_memory().map_err(translate)?)?;
+        schema::migrate(&connection)?;
+        let pool = Pool::new(vec![connection], false);
         Ok(Self { writer: pool.clone(), readers: pool, reads_alone: true })
     }
 }
 
-fn options() -> SqliteConnectOptions {
-    SqliteConnectOptions::new()
-        .foreign_keys(true)
-        .busy_timeout(BUSY_TIMEOUT)
-        .statement_cache_capacity(STATEMENTS)
-        // What is deleted is overwritten: shares, sealed messages and seeds of noise must not linger in free pages.
-        .pragma("secure_delete", "ON")
-        .disable_statement_logging()
+fn prepare(connection: Connection) -> Result<Connection> {
+    connection.busy_timeout(BUSY_TIMEOUT).map_err(translate)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    // What is deleted is overwritten: shares, sealed messages and seeds of noise must not linger in free pages.
+    connection.execute_batch("PRAGMA foreign_keys = ON; PRAGMA secure_delete = ON").map_err(translate)?;
+    Ok(connection)
 }
 
 #[async_trait]
@@ -107,29 +105,26 @@ impl Backend for SqliteBackend {
             Mode::Write => (&self.writer, "BEGIN IMMEDIATE"),
         };
         let mut loan = pool.lend().await?;
-        match mode {
-            Mode::Read if self.reads_alone => loan.begin_nothing().await,
-            _ => loan.begin(statement).await?,
+        if mode == Mode::Write || !self.reads_alone {
+            loan.begin(statement, mode == Mode::Write).await?;
         }
         Ok(Box::new(SqliteTransaction { loan, mode, busy: false }))
     }
 
     #[cfg(feature = "conformance")]
     async fn limit_pages(&self, pages: u32) -> Result<()> {
-        let mut loan = self.writer.lend().await?;
-        let statement = sqlx::AssertSqlSafe(format!("PRAGMA max_page_count = {pages}"));
-        sqlx::query(statement).execute(loan.connection()?).await.map_err(translate)?;
-        Ok(())
+        let statement = format!("PRAGMA max_page_count = {pages}");
+        self.writer.lend().await?.run(|connection| connection.execute_batch(&statement).map_err(translate))
     }
 
     #[cfg(feature = "conformance")]
     async fn revert_schema(&self) -> Result<()> {
-        schema::revert(self.writer.lend().await?.connection()?).await
+        self.writer.lend().await?.run(schema::revert)
     }
 
     #[cfg(feature = "conformance")]
     async fn migrate_schema(&self) -> Result<()> {
-        schema::migrate(self.writer.lend().await?.connection()?).await
+        self.writer.lend().await?.run(schema::migrate)
     }
 }
 
@@ -141,16 +136,18 @@ struct SqliteTransaction {
 }
 
 impl SqliteTransaction {
-    /// Runs a query that changes rows; returns how many.
+    /// Runs a query that changes any number of rows; returns how many.
     async fn change(&mut self, query: Query<'_>) -> Result<u64> {
         self.check_writable()?;
-        let result = query.execute(self.loan.connection()?).await;
-        Ok(self.note(result)?.rows_affected())
+        let result = self.loan.ask_beside(query, |connection, query| query.execute(connection)).await;
+        self.note(result)
     }
 
     /// Runs a query that changes exactly one row or none; returns whether it did.
     async fn change_one(&mut self, query: Query<'_>) -> Result<bool> {
-        match self.change(query).await? {
+        self.check_writable()?;
+        let result = self.loan.run(|connection| query.execute(connection));
+        match self.note(result)? {
             0 => Ok(false),
             1 => Ok(true),
             rows => Err(StoreError::Corrupt(format!("a change of one row touched {rows}"))),
@@ -170,37 +167,49 @@ impl SqliteTransaction {
 
     /// Runs a query that must change exactly one row.
     async fn insert(&mut self, query: Query<'_>) -> Result<()> {
-        match self.change(query).await? {
-            1 => Ok(()),
-            rows => Err(StoreError::Corrupt(format!("an insertion of one row added {rows}"))),
+        if self.change_one(query).await? {
+            Ok(())
+        } else {
+            Err(StoreError::Corrupt("an insertion of one row added none".to_owned()))
         }
     }
 
     /// The one row of a query, if there is one.
     async fn find(&mut self, query: Query<'_>) -> Result<Option<SqliteRow>> {
-        let result = query.fetch_optional(self.loan.connection()?).await;
+        let result = self.loan.run(|connection| query.first(connection));
         self.note(result)
     }
 
     /// Every row of a query.
     async fn list(&mut self, query: Query<'_>) -> Result<Vec<SqliteRow>> {
-        let result = query.fetch_all(self.loan.connection()?).await;
+        let list = |connection: &Connection, query: &Query<'_>| {
+            let mut rows = Vec::new();
+            query.for_each(connection, |row| {
+                rows.push(row);
+                Ok(())
+            })?;
+            Ok(rows)
+        };
+        let result = self.loan.ask_beside(query, list).await;
         self.note(result)
     }
 
     /// Every row of a query, each read and let go before the next one comes: for rows that are large together.
-    async fn collect<T>(&mut self, query: Query<'_>, read: impl Fn(&SqliteRow) -> Result<T>) -> Result<Vec<T>> {
-        let mut rows = query.fetch(self.loan.connection()?);
-        let mut collected = Vec::new();
-        let failed = loop {
-            match rows.try_next().await {
-                Ok(Some(row)) => collected.push(read(&row)?),
-                Ok(None) => return Ok(collected),
-                Err(error) => break error,
-            }
+    async fn collect<T: Send + 'static>(
+        &mut self,
+        query: Query<'_>,
+        read: impl Fn(&SqliteRow) -> Result<T> + Send + 'static,
+    ) -> Result<Vec<T>> {
+        let collect = move |connection: &Connection, query: &Query<'_>| {
+            let mut collected = Vec::new();
+            query.for_each(connection, |row| {
+                collected.push(read(&row)?);
+                Ok(())
+            })?;
+            Ok(collected)
         };
-        drop(rows);
-        self.note(Err(failed))
+        let result = self.loan.ask_beside(query, collect).await;
+        self.note(result)
     }
 
     /// A database in memory reads through its writer, which would let a change pass and then forget it.
@@ -211,12 +220,9 @@ impl SqliteTransaction {
         }
     }
 
-    fn note<T>(&mut self, result: sqlx::Result<T>) -> Result<T> {
-        result.map_err(|error| {
-            let error = translate(error);
-            self.busy |= matches!(error, StoreError::Busy);
-            error
-        })
+    fn note<T>(&mut self, result: Result<T>) -> Result<T> {
+        self.busy |= matches!(result, Err(StoreError::Busy));
+        result
     }
 }
 
@@ -229,10 +235,10 @@ impl OpenTransaction for SqliteTransaction {
     }
 
     async fn commit(mut self: Box<Self>) -> Result<()> {
-        self.loan.commit().await
+        self.loan.commit(self.mode == Mode::Write).await
     }
 
     async fn rollback(mut self: Box<Self>) -> Result<()> {
-        self.loan.rollback().await
+        self.loan.rollback()
     }
 }

@@ -3,11 +3,10 @@
 use async_trait::async_trait;
 use federation::id::TaskId;
 use federation::model_version::ModelVersion;
-use sqlx::query;
-use sqlx::sqlite::SqliteRow;
 
 use super::SqliteTransaction;
 use super::row::{Bind as _, Columns as _, each, integer};
+use super::statement::{SqliteRow, query};
 use crate::entity::model_version::ModelVersions;
 use crate::error::{Result, StoreError};
 

@@ -2,11 +2,10 @@
 
 use async_trait::async_trait;
 use federation::id::RoundKey;
-use sqlx::query;
-use sqlx::sqlite::SqliteRow;
 
 use super::SqliteTransaction;
 use super::row::{Bind as _, Columns as _, integer};
+use super::statement::{SqliteRow, query};
 use crate::entity::noised_sum::{NoisedSumRow, NoisedSums, SumWork};
 use crate::error::Result;
 

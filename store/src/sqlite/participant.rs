@@ -3,11 +3,10 @@
 use async_trait::async_trait;
 use federation::id::{Digest, ParticipantId};
 use federation::time::Timestamp;
-use sqlx::query;
-use sqlx::sqlite::SqliteRow;
 
 use super::SqliteTransaction;
 use super::row::{Bind as _, Columns as _, each, json, json_ids};
+use super::statement::{SqliteRow, query};
 use crate::entity::participant::{ParticipantRow, Participants};
 use crate::error::Result;
 

@@ -1,134 +1,149 @@
 //! Connections that are lent out one caller at a time, and come back without a transaction.
-//!
-//! sqlx's own pool and transactions are not used: when SQLite ends a transaction by itself, as it does on a full disk,
-//! sqlx still counts it as open and the connection can never begin another.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sqlx::SqliteConnection;
+use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::error::translate;
+use super::statement::Query;
 use crate::error::{Result, StoreError};
 
 /// Lends connections.
 #[derive(Clone)]
 pub(super) struct Pool {
-    idle: Arc<Mutex<Vec<Slot>>>,
+    idle: Arc<Mutex<Vec<Connection>>>,
     permits: Arc<Semaphore>,
-}
-
-struct Slot {
-    connection: SqliteConnection,
-    /// Whether a transaction may be open.
-    open: bool,
+    /// Whether the database is a file: who commits, or reads much of it, may have to wait for a disk.
+    may_block: bool,
 }
 
 /// A connection that is lent; returned when dropped.
 pub(super) struct Loan {
-    slot: Option<Slot>,
+    held: Option<Held>,
+    /// Whether a transaction has begun, whatever became of it.
+    begun: bool,
+    may_block: bool,
+}
+
+/// A connection on its way: wherever it is dropped, it goes back to its pool without a transaction, and before its permit.
+struct Held {
+    connection: Option<Connection>,
     pool: Pool,
-    /// Held until the connection is back among the idle ones.
-    permit: Option<OwnedSemaphorePermit>,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Pool {
-    pub(super) fn new(connections: Vec<SqliteConnection>) -> Self {
+    pub(super) fn new(connections: Vec<Connection>, may_block: bool) -> Self {
         let permits = Arc::new(Semaphore::new(connections.len()));
-        let idle = connections.into_iter().map(|connection| Slot { connection, open: false }).collect();
-        Self { idle: Arc::new(Mutex::new(idle)), permits }
+        Self { idle: Arc::new(Mutex::new(connections)), permits, may_block }
     }
 
     /// Waits for a connection, in the order of asking.
     pub(super) async fn lend(&self) -> Result<Loan> {
         let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(StoreError::fault)?;
-        let slot = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        if slot.is_none() {
+        let connection = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        if connection.is_none() {
             return Err(StoreError::fault("a permit without a connection"));
         }
-        Ok(Loan { slot, pool: self.clone(), permit: Some(permit) })
+        let held = Held { connection, pool: self.clone(), _permit: permit };
+        Ok(Loan { held: Some(held), begun: false, may_block: self.may_block })
     }
+}
 
-    fn take_back(&self, slot: Slot) {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(slot);
+impl Held {
+    fn connection(&self) -> Result<&Connection> {
+        self.connection.as_ref().ok_or_else(given_back)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            roll_back(&connection);
+            self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        }
     }
 }
 
 impl Loan {
-    /// The connection.
-    pub(super) fn connection(&mut self) -> Result<&mut SqliteConnection> {
-        self.slot().map(|slot| &mut slot.connection)
+    /// Begins a transaction. One that `locks` may have to wait for another process that writes.
+    pub(super) async fn begin(&mut self, statement: &'static str, locks: bool) -> Result<()> {
+        self.begun = true;
+        let begin = move |connection: &Connection| connection.execute_batch(statement).map_err(translate);
+        if locks { self.run_beside(begin).await } else { self.run(begin) }
     }
 
-    /// Begins a transaction, after ending whatever was left open.
-    pub(super) async fn begin(&mut self, statement: &'static str) -> Result<()> {
-        let slot = self.slot()?;
-        if slot.open {
-            roll_back(slot).await;
-        }
-        slot.open = true;
-        sqlx::query(statement).execute(&mut slot.connection).await.map_err(translate)?;
-        Ok(())
-    }
-
-    /// Goes on without a transaction, after ending whatever was left open.
-    pub(super) async fn begin_nothing(&mut self) {
-        if let Some(slot) = self.slot.as_mut().filter(|slot| slot.open) {
-            roll_back(slot).await;
-        }
-    }
-
-    /// Makes the transaction durable. If that fails it is rolled back.
-    pub(super) async fn commit(&mut self) -> Result<()> {
-        let slot = self.slot()?;
-        if !slot.open {
+    /// Makes the transaction durable, if one was begun. If that fails it is rolled back.
+    pub(super) async fn commit(&mut self, changes: bool) -> Result<()> {
+        if !std::mem::take(&mut self.begun) {
             return Ok(());
         }
-        let result = sqlx::query("COMMIT").execute(&mut slot.connection).await;
-        match result {
-            Ok(_) => slot.open = false,
-            Err(_) => roll_back(slot).await,
-        }
-        result.map(|_| ()).map_err(translate)
+        let commit = |connection: &Connection| {
+            let result = connection.execute_batch("COMMIT").map_err(translate);
+            roll_back(connection);
+            result
+        };
+        if changes { self.run_beside(commit).await } else { self.run(commit) }
     }
 
     /// Undoes the transaction.
-    pub(super) async fn rollback(&mut self) -> Result<()> {
-        let slot = self.slot()?;
-        if slot.open {
-            roll_back(slot).await;
-        }
-        Ok(())
+    pub(super) fn rollback(&mut self) -> Result<()> {
+        self.begun = false;
+        self.run(|connection| {
+            roll_back(connection);
+            Ok(())
+        })
     }
 
-    fn slot(&mut self) -> Result<&mut Slot> {
-        self.slot.as_mut().ok_or_else(|| StoreError::fault("a connection that was given back"))
+    /// Does something with the connection here and now: what finds or changes a few rows takes microseconds, less than
+    /// another thread needs to hear of it.
+    pub(super) fn run<T>(&mut self, work: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+        self.held.as_ref().ok_or_else(given_back)?.connection().and_then(work)
+    }
+
+    /// Does something that may take a while: on a thread that may block, if the database is a file. Nothing is lost if the
+    /// caller gives up meanwhile; the connection comes back when the thread is done.
+    pub(super) async fn run_beside<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        if !self.may_block {
+            return self.run(work);
+        }
+        let held = self.held.take().ok_or_else(given_back)?;
+        let done = tokio::task::spawn_blocking(move || {
+            let result = held.connection().and_then(work);
+            (held, result)
+        });
+        let (held, result) = done.await.map_err(StoreError::fault)?;
+        self.held = Some(held);
+        result
+    }
+
+    /// The same for what a query asks.
+    pub(super) async fn ask_beside<T: Send + 'static>(
+        &mut self,
+        query: Query<'_>,
+        work: impl FnOnce(&Connection, &Query<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        if !self.may_block {
+            return self.run(|connection| work(connection, &query));
+        }
+        let query = query.into_owned();
+        self.run_beside(move |connection| work(connection, &query)).await
     }
 }
 
-impl Drop for Loan {
-    fn drop(&mut self) {
-        let Some(mut slot) = self.slot.take() else { return };
-        let (pool, permit) = (self.pool.clone(), self.permit.take());
-        // Without a runtime, the next to borrow the connection ends the transaction.
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) if slot.open => {
-                runtime.spawn(async move {
-                    roll_back(&mut slot).await;
-                    pool.take_back(slot);
-                    drop(permit);
-                });
-            }
-            _ => {
-                pool.take_back(slot);
-                drop(permit);
-            }
-        }
-    }
+fn given_back() -> StoreError {
+    StoreError::fault("a connection that was given back")
 }
 
-/// Ends the transaction if one is open. The one way to fail is that none is, because SQLite has ended it by itself.
-async fn roll_back(slot: &mut Slot) {
-    let _ = sqlx::query("ROLLBACK").execute(&mut slot.connection).await;
-    slot.open = false;
+/// Ends the transaction if one is open. SQLite may have ended it by itself, as it does on a full disk.
+fn roll_back(connection: &Connection) {
+    if !connection.is_autocommit()
+        && let Err(error) = connection.execute_batch("ROLLBACK")
+    {
+        tracing::warn!(%error, "could not roll a transaction back");
+    }
 }

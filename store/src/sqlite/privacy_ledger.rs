@@ -2,11 +2,10 @@
 
 use async_trait::async_trait;
 use federation::id::{RoundKey, TaskId};
-use sqlx::query;
-use sqlx::sqlite::SqliteRow;
 
 use super::SqliteTransaction;
 use super::row::{Bind as _, Columns as _, each, integer};
+use super::statement::{SqliteRow, query};
 use crate::entity::privacy_ledger::{PrivacyLedger, PrivacyRow};
 use crate::error::{Result, StoreError};
 

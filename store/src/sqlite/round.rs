@@ -6,11 +6,10 @@ use async_trait::async_trait;
 use federation::id::{RoundKey, TaskId};
 use federation::round::{Round, RoundState};
 use federation::time::Timestamp;
-use sqlx::query;
-use sqlx::sqlite::SqliteRow;
 
 use super::SqliteTransaction;
 use super::row::{Bind as _, Columns as _, each, integer, json};
+use super::statement::{SqliteRow, query};
 use crate::entity::round::{RoundChange, RoundMetric, RoundRow, Rounds};
 use crate::entity::session_message::MessageKind;
 use crate::error::{Result, StoreError};

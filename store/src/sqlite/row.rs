@@ -5,14 +5,12 @@ use std::str::FromStr;
 
 use federation::id::{Digest, ParticipantId, RoundKey, TaskId};
 use federation::time::Timestamp;
+use rusqlite::types::Value;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use sqlx::Row as _;
-use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
 
-use super::Query;
-use super::error::translate;
+use super::statement::{Query, SqliteRow};
 use crate::error::{Result, StoreError};
 
 /// Every one of `rows`, read by `read`.
@@ -22,21 +20,48 @@ pub(super) fn each<T>(rows: &[SqliteRow], read: impl Fn(&SqliteRow) -> Result<T>
 
 /// Reads columns by name.
 pub(super) trait Columns {
-    fn uuid(&self, column: &str) -> Result<Uuid>;
-    fn text(&self, column: &str) -> Result<String>;
+    fn optional_uuid(&self, column: &str) -> Result<Option<Uuid>>;
     fn optional_text(&self, column: &str) -> Result<Option<String>>;
-    fn bytes(&self, column: &str) -> Result<Vec<u8>>;
     fn optional_bytes(&self, column: &str) -> Result<Option<Vec<u8>>>;
-    fn small(&self, column: &str) -> Result<u32>;
-    fn optional_small(&self, column: &str) -> Result<Option<u32>>;
-    fn large(&self, column: &str) -> Result<u64>;
-    fn flag(&self, column: &str) -> Result<bool>;
     fn optional_integer(&self, column: &str) -> Result<Option<i64>>;
     fn optional_real(&self, column: &str) -> Result<Option<f64>>;
     fn optional_digest(&self, column: &str) -> Result<Option<Digest>>;
 
+    fn uuid(&self, column: &str) -> Result<Uuid> {
+        self.optional_uuid(column)?.ok_or_else(|| missing(column))
+    }
+
+    fn text(&self, column: &str) -> Result<String> {
+        self.optional_text(column)?.ok_or_else(|| missing(column))
+    }
+
+    fn bytes(&self, column: &str) -> Result<Vec<u8>> {
+        self.optional_bytes(column)?.ok_or_else(|| missing(column))
+    }
+
+    fn integer(&self, column: &str) -> Result<i64> {
+        self.optional_integer(column)?.ok_or_else(|| missing(column))
+    }
+
+    fn small(&self, column: &str) -> Result<u32> {
+        self.optional_small(column)?.ok_or_else(|| missing(column))
+    }
+
+    fn optional_small(&self, column: &str) -> Result<Option<u32>> {
+        let small = |value| u32::try_from(value).map_err(|_| damaged(column, "does not fit 32 bits"));
+        self.optional_integer(column)?.map(small).transpose()
+    }
+
+    fn large(&self, column: &str) -> Result<u64> {
+        u64::try_from(self.integer(column)?).map_err(|_| damaged(column, "is negative"))
+    }
+
+    fn flag(&self, column: &str) -> Result<bool> {
+        Ok(self.integer(column)? != 0)
+    }
+
     fn time(&self, column: &str) -> Result<Timestamp> {
-        self.optional_time(column)?.ok_or_else(|| damaged(column, "is NULL"))
+        Ok(Timestamp(self.integer(column)?))
     }
 
     fn optional_time(&self, column: &str) -> Result<Option<Timestamp>> {
@@ -44,7 +69,7 @@ pub(super) trait Columns {
     }
 
     fn digest(&self, column: &str) -> Result<Digest> {
-        self.optional_digest(column)?.ok_or_else(|| damaged(column, "is NULL"))
+        self.optional_digest(column)?.ok_or_else(|| missing(column))
     }
 
     fn named<T: FromStr<Err: Display>>(&self, column: &str) -> Result<T> {
@@ -67,56 +92,56 @@ pub(super) trait Columns {
 }
 
 impl Columns for SqliteRow {
-    fn uuid(&self, column: &str) -> Result<Uuid> {
-        self.try_get(column).map_err(translate)
-    }
-
-    fn text(&self, column: &str) -> Result<String> {
-        self.try_get(column).map_err(translate)
+    fn optional_uuid(&self, column: &str) -> Result<Option<Uuid>> {
+        let id = |bytes| Uuid::from_slice(bytes).map_err(|_| damaged(column, "is not an id of 16 bytes"));
+        blob(self, column)?.map(id).transpose()
     }
 
     fn optional_text(&self, column: &str) -> Result<Option<String>> {
-        self.try_get(column).map_err(translate)
-    }
-
-    fn bytes(&self, column: &str) -> Result<Vec<u8>> {
-        self.try_get(column).map_err(translate)
+        match self.value(column)? {
+            Value::Null => Ok(None),
+            Value::Text(text) => Ok(Some(text.clone())),
+            _ => Err(damaged(column, "is no text")),
+        }
     }
 
     fn optional_bytes(&self, column: &str) -> Result<Option<Vec<u8>>> {
-        self.try_get(column).map_err(translate)
-    }
-
-    fn small(&self, column: &str) -> Result<u32> {
-        self.try_get(column).map_err(translate)
-    }
-
-    fn optional_small(&self, column: &str) -> Result<Option<u32>> {
-        self.try_get(column).map_err(translate)
-    }
-
-    fn large(&self, column: &str) -> Result<u64> {
-        let value: i64 = self.try_get(column).map_err(translate)?;
-        u64::try_from(value).map_err(|_| damaged(column, "is negative"))
-    }
-
-    fn flag(&self, column: &str) -> Result<bool> {
-        self.try_get::<i64, _>(column).map(|value| value != 0).map_err(translate)
+        Ok(blob(self, column)?.map(<[u8]>::to_vec))
     }
 
     fn optional_integer(&self, column: &str) -> Result<Option<i64>> {
-        self.try_get(column).map_err(translate)
+        match self.value(column)? {
+            Value::Null => Ok(None),
+            Value::Integer(value) => Ok(Some(*value)),
+            _ => Err(damaged(column, "is no integer")),
+        }
     }
 
     fn optional_real(&self, column: &str) -> Result<Option<f64>> {
-        self.try_get(column).map_err(translate)
+        match self.value(column)? {
+            Value::Null => Ok(None),
+            Value::Real(value) => Ok(Some(*value)),
+            _ => Err(damaged(column, "is no real number")),
+        }
     }
 
     fn optional_digest(&self, column: &str) -> Result<Option<Digest>> {
-        let bytes: Option<&[u8]> = self.try_get(column).map_err(translate)?;
-        let digest = bytes.map(|bytes| bytes.try_into().map(Digest)).transpose();
+        let digest = |bytes: &[u8]| bytes.try_into().map(Digest);
+        let digest = blob(self, column)?.map(digest).transpose();
         digest.map_err(|_| damaged(column, "is not a digest of 32 bytes"))
     }
+}
+
+fn blob<'r>(row: &'r SqliteRow, column: &str) -> Result<Option<&'r [u8]>> {
+    match row.value(column)? {
+        Value::Null => Ok(None),
+        Value::Blob(bytes) => Ok(Some(bytes)),
+        _ => Err(damaged(column, "is no blob")),
+    }
+}
+
+fn missing(column: &str) -> StoreError {
+    damaged(column, "is NULL")
 }
 
 fn damaged(column: &str, problem: impl Display) -> StoreError {
@@ -133,7 +158,7 @@ pub(super) trait Bind<'q>: Sized {
 
 impl<'q> Bind<'q> for Query<'q> {
     fn digest(self, digest: Digest) -> Self {
-        self.bind(digest.0.to_vec())
+        Query::bind(self, digest)
     }
 
     fn time(self, at: Timestamp) -> Self {

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use federation::id::{ParticipantId, RoundKey};
-use sqlx::query;
 
 use super::SqliteTransaction;
 use super::row::{Bind as _, Columns as _, each, json, json_ids};
+use super::statement::query;
 use crate::entity::sampled::Sampled;
 use crate::error::Result;
 

@@ -1,6 +1,6 @@
 //! SQLite's migrations, embedded.
 
-use sqlx::{Connection as _, Row as _, SqliteConnection};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::error::translate;
 use crate::error::Result;
@@ -41,21 +41,18 @@ const MIGRATIONS: &[Migration] = &[
 ];
 
 /// Takes every missing step.
-pub(super) async fn migrate(connection: &mut SqliteConnection) -> Result<()> {
-    let found = version(connection).await?;
+pub(super) fn migrate(connection: &Connection) -> Result<()> {
+    let found = version(connection)?;
     for step in missing(MIGRATIONS, found)? {
-        let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(translate)?;
+        let transaction = begin(connection)?;
         // Somebody else may have taken the step since we looked.
-        if version(&mut transaction).await? < step.version {
-            sqlx::raw_sql(step.up).execute(&mut *transaction).await.map_err(translate)?;
-            sqlx::query("INSERT INTO schema_version (version, name) VALUES (?1, ?2)")
-                .bind(step.version)
-                .bind(step.name)
-                .execute(&mut *transaction)
-                .await
+        if version(&transaction)? < step.version {
+            transaction.execute_batch(step.up).map_err(translate)?;
+            transaction
+                .execute("INSERT INTO schema_version (version, name) VALUES (?1, ?2)", (step.version, step.name))
                 .map_err(translate)?;
         }
-        transaction.commit().await.map_err(translate)?;
+        transaction.commit().map_err(translate)?;
         tracing::info!(
             version = step.version,
             "migrated the database to schema version {} ({})",
@@ -68,29 +65,28 @@ pub(super) async fn migrate(connection: &mut SqliteConnection) -> Result<()> {
 
 /// Takes every step back.
 #[cfg(feature = "conformance")]
-pub(super) async fn revert(connection: &mut SqliteConnection) -> Result<()> {
+pub(super) fn revert(connection: &Connection) -> Result<()> {
     for step in MIGRATIONS.iter().rev() {
-        let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(translate)?;
-        sqlx::raw_sql(step.down).execute(&mut *transaction).await.map_err(translate)?;
-        sqlx::query("DELETE FROM schema_version WHERE version = ?1")
-            .bind(step.version)
-            .execute(&mut *transaction)
-            .await
-            .map_err(translate)?;
-        transaction.commit().await.map_err(translate)?;
+        let transaction = begin(connection)?;
+        transaction.execute_batch(step.down).map_err(translate)?;
+        transaction.execute("DELETE FROM schema_version WHERE version = ?1", [step.version]).map_err(translate)?;
+        transaction.commit().map_err(translate)?;
     }
     Ok(())
 }
 
+/// Takes the write lock, so that no two take a step at once.
+fn begin(connection: &Connection) -> Result<Transaction<'_>> {
+    Transaction::new_unchecked(connection, TransactionBehavior::Immediate).map_err(translate)
+}
+
 /// The newest step taken; 0 for an empty database.
-async fn version(connection: &mut SqliteConnection) -> Result<u32> {
-    sqlx::raw_sql("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER PRIMARY KEY, name TEXT NOT NULL) STRICT")
-        .execute(&mut *connection)
-        .await
+fn version(connection: &Connection) -> Result<u32> {
+    connection
+        .execute_batch(
+            "CREATE TABLE IF NOT EXISTS schema_version (version INTEGER PRIMARY KEY, name TEXT NOT NULL) STRICT",
+        )
         .map_err(translate)?;
-    let row = sqlx::query("SELECT coalesce(max(version), 0) AS version FROM schema_version")
-        .fetch_one(connection)
-        .await
-        .map_err(translate)?;
-    row.try_get("version").map_err(translate)
+    let newest = "SELECT coalesce(max(version), 0) FROM schema_version";
+    connection.query_row(newest, (), |row| row.get(0)).map_err(translate)
 }

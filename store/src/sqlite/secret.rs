@@ -2,10 +2,10 @@
 
 use async_trait::async_trait;
 use federation::id::RoundKey;
-use sqlx::query;
 
 use super::SqliteTransaction;
 use super::row::{Bind as _, Columns as _};
+use super::statement::query;
 use crate::entity::secret::Secrets;
 use crate::error::{Result, StoreError};
 

@@ -4,10 +4,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use federation::id::RoundKey;
 use federation::time::Timestamp;
-use sqlx::query;
 
 use super::SqliteTransaction;
 use super::row::{Bind as _, Columns as _};
+use super::statement::query;
 use crate::entity::session::Sessions;
 use crate::error::Result;
 

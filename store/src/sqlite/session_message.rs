@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use federation::id::{ParticipantId, RoundKey};
-use sqlx::query;
-use sqlx::sqlite::SqliteRow;
 
 use super::SqliteTransaction;
 use super::row::{Bind as _, Columns as _, each, integer, json_names};
+use super::statement::{SqliteRow, query};
 use crate::entity::session_message::{MessageInsertion, MessageKind, SessionMessage, SessionMessages};
 use crate::error::{Result, StoreError};
 

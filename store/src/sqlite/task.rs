@@ -4,11 +4,10 @@ use async_trait::async_trait;
 use federation::id::TaskId;
 use federation::task::TaskStatus;
 use federation::time::Timestamp;
-use sqlx::query;
-use sqlx::sqlite::SqliteRow;
 
 use super::SqliteTransaction;
 use super::row::{Bind as _, Columns as _, each, integer, json, json_names};
+use super::statement::{SqliteRow, query};
 use crate::entity::task::{TaskChange, TaskRow, Tasks};
 use crate::error::Result;
 

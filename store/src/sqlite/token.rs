@@ -3,11 +3,10 @@
 use async_trait::async_trait;
 use federation::id::{Digest, ParticipantId, TokenId};
 use federation::time::Timestamp;
-use sqlx::query;
-use sqlx::sqlite::SqliteRow;
 
 use super::SqliteTransaction;
 use super::row::{Bind as _, Columns as _, each, json};
+use super::statement::{SqliteRow, query};
 use crate::entity::token::{EnrollmentToken, OperatorToken, TakenToken, Tokens};
 use crate::error::Result;
 
@@ -117,7 +116,6 @@ impl Tokens for SqliteTransaction {
 }
 
 fn read_enrollment(row: &SqliteRow) -> Result<EnrollmentToken> {
-    let used_by: Option<uuid::Uuid> = sqlx::Row::try_get(row, "used_by").map_err(super::error::translate)?;
     Ok(EnrollmentToken {
         id: TokenId(row.uuid("id")?),
         secret_sha256: row.digest("secret_sha256")?,
@@ -126,7 +124,7 @@ fn read_enrollment(row: &SqliteRow) -> Result<EnrollmentToken> {
         created_at: row.time("created_at")?,
         expires_at: row.time("expires_at")?,
         used_at: row.optional_time("used_at")?,
-        used_by: used_by.map(ParticipantId),
+        used_by: row.optional_uuid("used_by")?.map(ParticipantId),
     })
 }
 

@@ -4,11 +4,10 @@ use async_trait::async_trait;
 use federation::id::{ParticipantId, RoundKey, TaskId};
 use federation::time::Timestamp;
 use federation::training::{Claim, Training};
-use sqlx::query;
-use sqlx::sqlite::SqliteRow;
 
 use super::SqliteTransaction;
 use super::row::{Bind as _, Columns as _, each, json, json_ids};
+use super::statement::{SqliteRow, query};
 use crate::entity::training::{Buffered, Trainings};
 use crate::error::Result;
 

@@ -1,5 +1,6 @@
-//! What versions 4 to 6 of the SDK kept on the device still loads: what a codec left out, the device's own model, an update that
-//! waits for a round. `tests/snapshots/v4` to `v6` were written once, by the ignored test below, and are never written again.
+//! What versions 4 to 6 of the SDK kept on the device still loads: what a codec left out, the device's own model, an update
+//! that waits for a round. `tests/snapshots/v4` to `v6` were written once, by the ignored test below, and are never written
+//! again; `v7` is read in `solvers.rs`.
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 mod support;

@@ -142,14 +142,14 @@ fn every_codec_learns_and_says_what_it_saves() {
 #[test]
 fn what_codecs_leave_out_of_updates_that_were_trained_ahead_is_not_lost() {
     for (codec, secure) in [("top_k,k=10%", false), ("random_k,k=30%,feedback=yes", true)] {
-        let mut args = vec!["--codec", codec, "--mode", "buffered", "--participants", "9", "--rounds", "6"];
+        let mut args = vec!["--codec", codec, "--mode", "buffered", "--participants", "9", "--rounds", "20"];
         if !secure {
             args.push("--insecure-aggregation");
         }
         let ran = demo(&args);
-        assert_eq!(rounds(&ran).iter().filter(|round| round["state"] == "COMPLETED").count(), 6, "{ran}");
+        assert_eq!(rounds(&ran).iter().filter(|round| round["state"] == "COMPLETED").count(), 20, "{ran}");
         let finished = ran.events().pop().unwrap();
-        assert!(finished["accuracy"].as_f64().unwrap() > 0.3, "{codec}: {finished}");
+        assert!(finished["accuracy"].as_f64().unwrap() > 0.4, "{codec}: {finished}");
     }
 }
 

@@ -187,7 +187,10 @@ impl Demo {
     fn promise(&self) -> Outcome<Option<PrivacySpec>> {
         let participants = self.data.participants;
         let cohort = self.drawn();
-        let spec = |arg: &PrivacyArg| arg.spec(cohort, participants, self.rounds, !self.insecure_aggregation);
+        let spec = |arg: &PrivacyArg| {
+            let arg = if self.schedule.trains_ahead() { arg.clone().ahead() } else { arg.clone() };
+            arg.spec(cohort, participants, self.rounds, !self.insecure_aggregation)
+        };
         self.privacy.as_ref().map(spec).transpose()
     }
 

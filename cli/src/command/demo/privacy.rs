@@ -118,6 +118,15 @@ fn drawn(value: &str) -> Result<Drawn, String> {
 }
 
 impl PrivacyArg {
+    /// The same where participants train ahead of rounds: who is in one depends on who has finished, so usually none is sampled.
+    pub(super) fn ahead(self) -> Self {
+        let sampling = match self.sampling {
+            Drawn::Usual => Drawn::Anyhow,
+            asked => asked,
+        };
+        Self { sampling, ..self }
+    }
+
     /// `[privacy]` of a task that draws `cohort` of `population` participants for each of `rounds` rounds.
     ///
     /// # Errors

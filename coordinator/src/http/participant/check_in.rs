@@ -35,7 +35,7 @@ use crate::http::app::App;
 use crate::http::authenticate::Participant;
 use crate::http::extract::Json;
 use crate::http::problem::{Error, Result};
-use crate::model::{TaskModel, next_round};
+use crate::model::next_round;
 use crate::session::round_name;
 
 /// When to come back to a coordinator that is shutting down: not before, and spread as otherwise.
@@ -215,7 +215,7 @@ async fn look(app: &App, participant: ParticipantId, request: &CheckInRequest, n
                 };
                 if let Some(place) = tx.pending_assignment(participant).await?
                     && name.is_none_or(|_| named.as_ref().is_some_and(|task| task.id == place.round.task))
-                    && let Some(work) = work(app, tx, place).await?
+                    && let Some(work) = work(app, tx, place, named.as_ref()).await?
                 {
                     return Ok(Found::Work(Box::new(work)));
                 }
@@ -241,7 +241,7 @@ async fn look(app: &App, participant: ParticipantId, request: &CheckInRequest, n
                     }
                 }
                 let joinable = tasks.iter().zip(ready).filter_map(|(task, may_join)| may_join.then_some(task));
-                let invitations = invitations(tx, joinable, participant).await?;
+                let invitations = invitations(app, tx, joinable, participant).await?;
                 let awaited = invitations.iter().find(|invitation| has_keys_for(request, invitation)).cloned();
                 if let (None, Some(invitation)) = (&awaited, invitations.into_iter().next()) {
                     return Ok(Found::Invited(Box::new(invitation)));
@@ -286,11 +286,24 @@ fn claim(request: &CheckInRequest, task: TaskId) -> Option<Claim> {
     Some(Claim { serial: report.serial, is_ready: report.ready })
 }
 
-async fn work(app: &App, tx: &mut (dyn Transaction + '_), place: Place) -> Result<Option<Work>, StoreError> {
-    let Some(task) = tx.task(place.round.task).await? else { return Ok(None) };
+/// The work of a place. `named` is its task if the participant named it.
+async fn work(
+    app: &App,
+    tx: &mut (dyn Transaction + '_),
+    place: Place,
+    named: Option<&TaskRow>,
+) -> Result<Option<Work>, StoreError> {
+    let task = match named {
+        Some(task) => Some(task.clone()),
+        None => tx.task(place.round.task).await?,
+    };
+    let Some(task) = task else { return Ok(None) };
     let Some(round) = tx.round_attempt(place.round, place.attempt).await? else { return Ok(None) };
     let Some(base) = tx.model_version(task.id, round.round.base_version).await? else { return Ok(None) };
-    let update = tx.buffered(place.round, place.attempt, place.participant).await?;
+    let update = match task.spec.ahead() {
+        Some(_) => tx.buffered(place.round, place.attempt, place.participant).await?,
+        None => None,
+    };
     let plan = &task.spec.training;
     let mu = app.mus.of_round(tx, plan, place.round).await?;
     let counted = match plan.solver {
@@ -303,6 +316,7 @@ async fn work(app: &App, tx: &mut (dyn Transaction + '_), place: Place) -> Resul
 
 /// The rounds of these tasks that take keys now: those with secure aggregation that have not drawn yet.
 async fn invitations<'a>(
+    app: &App,
     tx: &mut (dyn Transaction + '_),
     tasks: impl Iterator<Item = &'a TaskRow> + Send,
     participant: ParticipantId,
@@ -319,8 +333,7 @@ async fn invitations<'a>(
             continue;
         }
         let base = tx.model_version(task.id, round.base_version).await?;
-        let session =
-            TaskModel::new(&task.spec).ok().and_then(|model| model.session_in(base.and_then(|base| base.clip)));
+        let session = app.models.of(task).ok().and_then(|model| model.session_in(base.and_then(|base| base.clip)));
         let config =
             session.ok_or_else(|| StoreError::Corrupt(format!("task {} cannot work as it is stored", task.id)))?;
         invitations.push(Invitation {
@@ -448,7 +461,7 @@ fn assigned(app: &App, participant: ParticipantId, work: Work) -> Result<CheckIn
     let cohort = limits.groups.map_or(cohort, |groups| groups.size);
     let update = update.map(|update| HeldUpdate { serial: update.serial, version: update.base_version });
     let when = When { number: key.number, attempt, cohort, deadline_at, now };
-    let mut assignment = Assignment { update, groups, counted, ..assignment(task, base, when)? };
+    let mut assignment = Assignment { update, groups, counted, ..assignment(app, task, base, when)? };
     assignment.training.proximal_mu = mu.unwrap_or(assignment.training.proximal_mu);
     Ok(CheckInReply::Assigned(Box::new(assignment)))
 }
@@ -461,7 +474,7 @@ fn to_train(app: &App, participant: ParticipantId, train: Train) -> Result<Check
     let cohort = task.spec.draw(least).cohort;
     let (attempt, deadline_at, now) = (training.serial, training.expires_at, app.now());
     let when = When { number, attempt, cohort, deadline_at, now };
-    Ok(CheckInReply::Train(Box::new(assignment(task, base, when)?)))
+    Ok(CheckInReply::Train(Box::new(assignment(app, task, base, when)?)))
 }
 
 /// Where and until when something is to be done.
@@ -473,11 +486,10 @@ struct When {
     now: Timestamp,
 }
 
-fn assignment(task: TaskRow, base: ModelVersion, when: When) -> Result<Assignment> {
+fn assignment(app: &App, task: TaskRow, base: ModelVersion, when: When) -> Result<Assignment> {
     let When { number, attempt, cohort, deadline_at, now } = when;
-    let terms = TaskModel::new(&task.spec).map_err(|_| Error::fault("a task cannot work as it is stored"))?;
-    let TaskModel { private, .. } = &terms;
-    let privacy = private.as_ref().map(|private| private.terms(base.clip.unwrap_or(private.initial_clip())));
+    let terms = app.models.of(&task).map_err(|_| Error::fault("a task cannot work as it is stored"))?;
+    let privacy = terms.private.as_ref().map(|private| private.terms(base.clip.unwrap_or(private.initial_clip())));
     let session = terms.session_in(base.clip).map(|config| SessionTerms::from(&*config));
     let encoding = terms.encoding().clone();
     let report_loss = task.spec.reports_utility();

@@ -185,10 +185,8 @@ fn moved(start: &Parameters, trained: &train::Trained, job: &TrainingJob) -> Res
     if job.cancel.is_cancelled() {
         return Err(TrainerError::failed("nobody waits for the result any more"));
     }
-    let mut parameters = start.clone();
-    for (value, delta) in parameters.values_mut().iter_mut().zip(&trained.delta) {
-        *value += delta;
-    }
+    let values = start.values().iter().zip(&trained.delta).map(|(value, delta)| value + delta).collect();
+    let parameters = Parameters::new(Arc::clone(start.layout()), values).map_err(TrainerError::failed)?;
     let train_loss = MetricValue { value: trained.mean_loss, count: trained.examples };
     let reach = MetricValue { value: trained.reach, count: trained.steps };
     let metrics = vec![("train_loss".to_owned(), train_loss), (REACH.to_owned(), reach)];

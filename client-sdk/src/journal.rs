@@ -93,6 +93,17 @@ pub trait Journal: Send + Sync {
     /// # Errors
     /// [`JournalError`]; the old record is still there.
     fn save(&self, name: &str, bytes: &[u8]) -> Result<(), JournalError>;
+
+    /// The same for a record in two parts, which spares a journal that can write one behind the other a copy of an update.
+    ///
+    /// # Errors
+    /// As [`Journal::save`].
+    fn save_parts(&self, name: &str, parts: [&[u8]; 2]) -> Result<(), JournalError> {
+        match parts {
+            [bytes, []] => self.save(name, bytes),
+            parts => self.save(name, &Zeroizing::new(parts.concat())),
+        }
+    }
 }
 
 impl<J: Journal + ?Sized> Journal for Arc<J> {
@@ -102,6 +113,10 @@ impl<J: Journal + ?Sized> Journal for Arc<J> {
 
     fn save(&self, name: &str, bytes: &[u8]) -> Result<(), JournalError> {
         (**self).save(name, bytes)
+    }
+
+    fn save_parts(&self, name: &str, parts: [&[u8]; 2]) -> Result<(), JournalError> {
+        (**self).save_parts(name, parts)
     }
 }
 
@@ -177,11 +192,15 @@ impl Journal for FileJournal {
     }
 
     fn save(&self, name: &str, bytes: &[u8]) -> Result<(), JournalError> {
+        self.save_parts(name, [bytes, &[]])
+    }
+
+    fn save_parts(&self, name: &str, parts: [&[u8]; 2]) -> Result<(), JournalError> {
         let _writing = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         let path = self.path(name);
         let draft = self.folder.join(format!("{name}.draft"));
         let failed = |error| JournalError::io(format!("write {}", path.display()), error);
-        let written = write_durably(&draft, bytes).and_then(|()| fs::rename(&draft, &path));
+        let written = write_durably(&draft, parts).and_then(|()| fs::rename(&draft, &path));
         if let Err(error) = written {
             // Half a draft is worth nothing and may be what filled the disk.
             let _ = fs::remove_file(&draft);
@@ -191,9 +210,11 @@ impl Journal for FileJournal {
     }
 }
 
-fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn write_durably(path: &Path, parts: [&[u8]; 2]) -> io::Result<()> {
     let mut file = private_file().create(true).truncate(true).open(path)?;
-    file.write_all(bytes)?;
+    for part in parts {
+        file.write_all(part)?;
+    }
     file.sync_all()
 }
 
@@ -284,7 +305,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_full_disk_is_said_so() {
-        let error = write_durably(Path::new("/dev/full"), b"x").unwrap_err();
+        let error = write_durably(Path::new("/dev/full"), [b"x", b""]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     }
 

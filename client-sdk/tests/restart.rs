@@ -76,9 +76,9 @@ impl Device {
             }
             Action::Train(work) => Input::Trained(work.run(&mut self.trainer)),
             Action::Load(name) => Input::Loaded(self.journal.load(&name)),
-            Action::Persist(records) => {
-                Input::Persisted(records.iter().try_for_each(|record| self.journal.save(&record.name, &record.bytes)))
-            }
+            Action::Persist(records) => Input::Persisted(
+                records.iter().try_for_each(|record| self.journal.save(&record.name, &record.content())),
+            ),
             Action::WaitUntil(moment) => {
                 self.now = self.now.max(moment);
                 Input::Tick
@@ -106,7 +106,7 @@ impl Device {
                     match (effect, action) {
                         (Effect::None, _) => {}
                         (Effect::Partial, Action::Persist(records)) => {
-                            self.journal.save(&records[0].name, &records[0].bytes).unwrap();
+                            self.journal.save(&records[0].name, &records[0].content()).unwrap();
                         }
                         (_, action) => drop(self.perform(action)),
                     }

@@ -21,8 +21,10 @@ struct Secrets {
 
 /// The session in a record of a round, if it has one.
 fn session(record: &[u8]) -> Option<&[u8]> {
-    let header_bytes = u32::from_le_bytes(record[18..22].try_into().unwrap()) as usize;
-    let (header, parts) = record[22..].split_at(header_bytes);
+    // Since version 8 length and digest of an update may come before the header.
+    let rest = &record[if record[16] < 8 { 18 } else { 18 + 40 }..];
+    let header_bytes = u32::from_le_bytes(rest[..4].try_into().unwrap()) as usize;
+    let (header, parts) = rest[4..].split_at(header_bytes);
     let header: serde_json::Value = serde_json::from_slice(header).unwrap();
     let bytes = usize::try_from(header.get("snapshot_bytes")?.as_u64().unwrap()).unwrap();
     Some(&parts[..bytes])

@@ -210,7 +210,7 @@ fn an_app_that_stops_after_the_input_leaves_the_rest_to_the_next_process() {
     let now = client_sdk::clock::Now { elapsed: std::time::Duration::MAX, wall: support::cohort::TODAY };
     let mut action = devices[0].machine.poll(Input::Shutdown, now);
     while let Action::Persist(records) = &action {
-        let saved = records.iter().try_for_each(|record| devices[0].journal.save(&record.name, &record.bytes));
+        let saved = records.iter().try_for_each(|record| devices[0].journal.save(&record.name, &record.content()));
         action = devices[0].machine.poll(Input::Persisted(saved), now);
     }
     assert!(matches!(action, Action::Finished(Ok(Outcome::Stopped))));

@@ -21,6 +21,7 @@ mod admission;
 mod ahead;
 mod analysis;
 mod ledger;
+mod models;
 mod optimizer;
 mod session;
 mod solver;

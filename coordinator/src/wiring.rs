@@ -21,6 +21,7 @@ use crate::admission::{Bell, Desk, Inbox, Uploads};
 use crate::config::Config;
 use crate::http::{App, Identities, Limiter, Listener, Rate, Rates, ServeSettings, Settings};
 use crate::identity::{Authority, AuthorityError, ServerKey};
+use crate::models::Models;
 use crate::observe;
 use crate::random::Random;
 use crate::seal::{SealError, Sealer};
@@ -132,6 +133,7 @@ impl Coordinator {
             desk: Desk::start(&store, config.http.check_ins_per_second, stopped.clone(), &tasks),
             bell: Bell::start(&store, stopped.clone(), &tasks),
             sessions: Sessions::default(),
+            models: Models::default(),
             mus: Mus::default(),
             sealer: Arc::clone(&sealer),
             inbox: Inbox::start(store.clone(), Arc::clone(&parts.clock), stopped.clone(), &tasks),

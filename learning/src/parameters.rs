@@ -150,10 +150,17 @@ pub struct WrongLength {
 #[error("these parameters belong to a model with other tensors")]
 pub struct WrongLayout;
 
+/// Values that are looked at together.
+const FINITE_BLOCK: usize = 256;
+
 /// Index of the first value that is NaN or infinite.
 #[must_use]
 pub fn first_not_finite(values: &[f32]) -> Option<usize> {
-    values.iter().position(|value| !value.is_finite())
+    // Whole blocks without a branch, which is several times as fast; the first bad one is then searched.
+    let good =
+        values.chunks(FINITE_BLOCK).take_while(|block| block.iter().fold(true, |all, value| all & value.is_finite()));
+    let start = values.len().min(good.count() * FINITE_BLOCK);
+    values[start..].iter().position(|value| !value.is_finite()).map(|index| start + index)
 }
 
 impl Parameters {
@@ -253,5 +260,13 @@ mod tests {
     fn finds_the_first_value_that_is_not_finite() {
         assert_eq!(first_not_finite(&[0.0, f32::MAX]), None);
         assert_eq!(first_not_finite(&[0.0, f32::NEG_INFINITY, f32::NAN]), Some(1));
+        assert_eq!(first_not_finite(&[]), None);
+        for index in [0, 255, 256, 511, 512, 599] {
+            let mut values = vec![1.0; 600];
+            assert_eq!(first_not_finite(&values), None);
+            values[index] = f32::NAN;
+            values[599] = f32::INFINITY;
+            assert_eq!(first_not_finite(&values), Some(index));
+        }
     }
 }

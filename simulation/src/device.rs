@@ -283,6 +283,6 @@ impl Journal {
 
     fn load(&self, name: &str) -> Option<Zeroizing<Vec<u8>>> {
         let (records, index) = self.0.get(name)?;
-        records.get(*index).map(|record| record.bytes.clone())
+        records.get(*index).map(Record::content)
     }
 }

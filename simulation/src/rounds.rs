@@ -259,7 +259,8 @@ impl Rounds {
         let file = network.download(&route::model_parameters(self.task, version)).await?;
         let (architecture, layout, test) =
             (self.architecture.clone(), Arc::clone(&self.layout), Arc::clone(&self.test));
-        let job = pool.start(move || {
+        // Nobody waits for it before the next round is over.
+        let job = pool.start(Moment(u64::MAX), move || {
             let parameters = scaffold::read_model(&file, &layout).map_err(|error| error.to_string())?;
             train::evaluate(&architecture, &parameters, test.examples(), &Processor::Cpu)
                 .map_err(|error| error.to_string())

@@ -257,7 +257,7 @@ impl World {
         let device = &mut self.devices[index as usize];
         let (now, readiness) = (VirtualClock::at(at), device.readiness(at));
         let mut participant = device.lend();
-        let job = self.pool.start(move || {
+        let job = self.pool.start(at, move || {
             let advance = participant.advance(happens(), now, readiness);
             (participant, advance)
         });

@@ -72,7 +72,7 @@ impl Ahead {
         let Some((held, at_home)) = self.held.take() else { return Ok((None, AtHome::NOTHING)) };
         self.gone = Some((held.task, held.serial));
         let bytes = snapshot::encode_nothing_held()?;
-        Ok((Some(Record { name: snapshot::UPDATE.to_owned(), bytes }), at_home))
+        Ok((Some(Record::new(snapshot::UPDATE.to_owned(), bytes)), at_home))
     }
 }
 
@@ -167,7 +167,7 @@ fn record(plan: &Plan, held: Held, update: &Update, at_home: AtHome) -> Result<(
     let delta = Zeroizing::new(checkpoint::write(&delta).map_err(|error| corrupt(&error))?);
     let record = HeldRecord { held, examples: update.examples, metrics: update.metrics.clone(), delta, at_home };
     let bytes = record.encode()?;
-    Ok((Record { name: snapshot::UPDATE.to_owned(), bytes }, record.at_home))
+    Ok((Record::new(snapshot::UPDATE.to_owned(), bytes), record.at_home))
 }
 
 /// The update that a round wants, from its record.

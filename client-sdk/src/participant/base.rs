@@ -11,7 +11,7 @@ use super::work::PlanError;
 /// The published file, read.
 pub(super) enum Base {
     /// The shared part of the model.
-    Model(Parameters),
+    Model(Arc<Parameters>),
     /// What an analysis knows so far.
     State(Box<AnalyticsState>),
     /// None is needed: the update was trained ahead of the round, and is in the journal.

@@ -95,7 +95,7 @@ impl Core {
     pub(super) fn save_identity(&mut self, then: State) -> State {
         let certified = self.identity.as_ref().map(|identity| identity.certified.clone());
         let bytes = IdentityRecord { key: Arc::clone(&self.key), certified }.encode();
-        persist(bytes.map(|bytes| vec![Record { name: snapshot::IDENTITY.to_owned(), bytes }]), then)
+        persist(bytes.map(|bytes| vec![Record::new(snapshot::IDENTITY.to_owned(), bytes)]), then)
     }
 
     /// A request of a participant that has a certificate.
@@ -146,7 +146,10 @@ impl Core {
             let surplus = self.released.len().saturating_sub(MOST_RELEASED);
             self.released.drain(..surplus);
         }
-        round_record(pending.encode(self.beside()))
+        let bytes = pending.encode(self.beside())?;
+        let mut record = Record::new(snapshot::ROUND.to_owned(), bytes);
+        record.body = pending.body.clone();
+        Ok(vec![record])
     }
 
     /// Charges the update of this round, if a mechanism makes it private. Yields what has to be kept before the update is.
@@ -157,7 +160,7 @@ impl Core {
             return Ok(None);
         }
         let bytes = snapshot::encode_account(&self.account).map_err(Uncharged::Journal)?;
-        Ok(Some(Record { name: snapshot::PRIVACY.to_owned(), bytes }))
+        Ok(Some(Record::new(snapshot::PRIVACY.to_owned(), bytes)))
     }
 
     fn beside(&self) -> Beside<'_> {
@@ -271,7 +274,7 @@ impl Core {
 }
 
 fn round_record(bytes: Result<Zeroizing<Vec<u8>>, JournalError>) -> Result<Vec<Record>, JournalError> {
-    Ok(vec![Record { name: snapshot::ROUND.to_owned(), bytes: bytes? }])
+    Ok(vec![Record::new(snapshot::ROUND.to_owned(), bytes?)])
 }
 
 /// Writes records, then goes on.

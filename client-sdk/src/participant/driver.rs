@@ -228,7 +228,10 @@ impl Participant {
                 droppable(Box::pin(async { Input::Loaded(blocking(load).await) }))
             }
             Action::Persist(records) => {
-                let save = move || records.iter().try_for_each(|record| journal.save(&record.name, &record.bytes));
+                let save = move || {
+                    let mut records = records.iter();
+                    records.try_for_each(|record| journal.save_parts(&record.name, record.parts()))
+                };
                 let answer = Box::pin(async { Input::Persisted(blocking(save).await) });
                 Some(Running { answer, may_drop: false })
             }

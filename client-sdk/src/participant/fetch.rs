@@ -3,19 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use wire::Digest;
 use wire::participant::AbandonReason;
 use wire::problem::ProblemType;
 
 use super::core::{Attempts, Core};
 use super::delivery::AwaitDelivery;
 use super::event::Event;
-use super::machine::{Action, State};
+use super::machine::{Action, ModelFile, State};
 use super::recall::Recall;
 use super::session::Session;
 use super::work::Plan;
 use crate::clock::Now;
-use crate::pipeline::sha256;
 use crate::transport::TransportError;
 use crate::transport::retry::{Verdict, judge};
 
@@ -49,20 +47,21 @@ impl Fetch {
 
     pub(super) fn fetched(self, core: &mut Core, have: Vec<u8>, result: Result<(), TransportError>, now: Now) -> State {
         match result {
-            Ok(()) => self.came(core, &have, sha256(&have), now),
+            Ok(()) => self.came(core, &ModelFile::new(have.into()), now),
             Err(error) => self.failed(core, have, &error, now),
         }
     }
 
-    /// A whole file with its digest, if it is the one.
-    pub(super) fn came(self, core: &mut Core, file: &[u8], digest: Digest, now: Now) -> State {
+    /// A whole file, if it is the one.
+    pub(super) fn came(self, core: &mut Core, file: &ModelFile, now: Now) -> State {
         let base = &self.plan.assignment.base;
-        if file.len() as u64 != base.bytes {
-            let (got, expected) = (file.len(), base.bytes);
+        let got = file.bytes().len() as u64;
+        if got != base.bytes {
+            let expected = base.bytes;
             let error = TransportError::Protocol(format!("the model has {got} bytes instead of {expected}"));
             return self.wrong(core, &error, now);
         }
-        if digest != base.sha256 {
+        if file.sha256() != base.sha256 {
             let error = TransportError::Protocol("the model's bytes do not match its digest".to_owned());
             return self.wrong(core, &error, now);
         }

@@ -15,7 +15,7 @@ use secure_agg::client::Client;
 use wire::participant::{
     Announcement, Answer, CheckInReply, CheckInRequest, EnrollReply, EnrollRequest, ModelRef, Receipt, RenewRequest,
 };
-use wire::{Attributes, Digest, ParticipantId, TaskId};
+use wire::{Attributes, ParticipantId, TaskId};
 use zeroize::Zeroizing;
 
 use super::abandon::Abandon;
@@ -30,6 +30,7 @@ use super::error::ParticipantError;
 use super::event::{Event, Outcome};
 use super::exchange::Say;
 use super::fetch::Fetch;
+pub use super::model_file::ModelFile;
 use super::persist::Persist;
 use super::recall::Recall;
 use super::renew::Renew;
@@ -45,7 +46,6 @@ use crate::conditions::Readiness;
 use crate::entropy::Secrets;
 use crate::identity::{Identity, IdentityError, SigningKey};
 use crate::journal::JournalError;
-use crate::pipeline::sha256;
 use crate::privacy::{PrivacyPolicy, PrivacySpent};
 use crate::transport::retry::RetryPolicy;
 use crate::transport::{Abandonment, Place, TransportError, Upload};
@@ -122,8 +122,27 @@ pub enum Request {
 pub struct Record {
     /// Its name.
     pub name: String,
-    /// Its content.
-    pub bytes: Zeroizing<Vec<u8>>,
+    bytes: Zeroizing<Vec<u8>>,
+    /// What comes behind: an update on its way, the very bytes that are sent; empty in other records.
+    pub(super) body: Bytes,
+}
+
+impl Record {
+    pub(super) fn new(name: String, bytes: Zeroizing<Vec<u8>>) -> Self {
+        Self { name, bytes, body: Bytes::new() }
+    }
+
+    /// Its content: the one part behind the other. See [`crate::journal::Journal::save_parts`].
+    #[must_use]
+    pub fn parts(&self) -> [&[u8]; 2] {
+        [&self.bytes, &self.body]
+    }
+
+    /// Its content in one piece.
+    #[must_use]
+    pub fn content(&self) -> Zeroizing<Vec<u8>> {
+        Zeroizing::new(self.parts().concat())
+    }
 }
 
 /// What has happened since the last poll.
@@ -165,33 +184,6 @@ pub enum Input {
     Unidentified(TransportError),
     /// The app is going away: finish what was begun to be written, give up the rest.
     Shutdown,
-}
-
-/// A model version's file and its digest, which is computed once: for many participants in one process that start from the
-/// same version.
-pub struct ModelFile {
-    pub(super) bytes: Bytes,
-    pub(super) sha256: Digest,
-}
-
-impl ModelFile {
-    /// Whatever came; a participant that asked for another version finds that it is not.
-    #[must_use]
-    pub fn new(bytes: Bytes) -> Self {
-        Self { sha256: sha256(&bytes), bytes }
-    }
-
-    /// Its bytes.
-    #[must_use]
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// Their SHA-256.
-    #[must_use]
-    pub fn sha256(&self) -> Digest {
-        self.sha256
-    }
 }
 
 /// What a participant is told once.
@@ -439,7 +431,7 @@ impl State {
             (Self::Renew(state), Input::Renewed(result)) => state.renewed(core, result, now),
             (Self::CheckIn(state), Input::CheckedIn(result)) => state.checked_in(core, result, now),
             (Self::Fetch(state), Input::Fetched { have, result }) => state.fetched(core, have, result, now),
-            (Self::Fetch(state), Input::Given(file)) => state.came(core, &file.bytes, file.sha256, now),
+            (Self::Fetch(state), Input::Given(file)) => state.came(core, &file, now),
             (Self::Recall(state), Input::Loaded(result)) => state.loaded(core, result),
             (Self::Train(state), Input::Trained(result)) => state.trained(core, result),
             (Self::Upload(state), Input::Uploaded(result)) => state.uploaded(core, result, now),

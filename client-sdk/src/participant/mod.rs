@@ -31,6 +31,7 @@ mod exchange;
 mod fetch;
 mod invited;
 pub mod machine;
+mod model_file;
 mod persist;
 mod recall;
 mod renew;

@@ -4,10 +4,13 @@
 //! whose lengths the header gives, and SHA-256 of all that; numbers are little-endian. Fields are added to headers, never
 //! renamed or removed; `tests/snapshots` holds a record of every version.
 //!
+//! In version 8 an update on its way comes last, behind the digest, and its length (u64) and SHA-256 lie between the version and
+//! the length of the header: an update is hashed once to be sent, and need be neither copied nor hashed again to be kept.
+//!
 //! A record carries the lowest version that can be understood: an SDK that is older says so instead of taking it for damaged.
 //! Version 1 has identities, updates without masks and rounds that are done; version 2 has sessions of secure aggregation;
 //! version 3 has ledgers of privacy; version 4 has updates whose codec left something out; version 5 has devices' own models;
-//! version 6 has updates that were trained ahead of rounds; version 7 has control variates.
+//! version 6 has updates that were trained ahead of rounds; version 7 has control variates; version 8 has updates behind the digest.
 
 use std::sync::Arc;
 
@@ -46,7 +49,7 @@ pub const PRIVACY: &str = "privacy";
 
 const MAGIC: &[u8; 16] = b"tributary record";
 /// The newest version that is read and written.
-const VERSION: u16 = 7;
+const VERSION: u16 = 8;
 /// Records without sessions.
 const PLAIN: u16 = 1;
 /// Records with a session.
@@ -61,6 +64,10 @@ const OWN: u16 = 5;
 const HELD: u16 = 6;
 /// Control variates.
 const CONTROL: u16 = 7;
+/// Updates on their way, behind the digest.
+const BEHIND: u16 = 8;
+/// Of version 8: length and digest of what is behind the digest.
+const BEHIND_BYTES: usize = 8 + 32;
 const MAX_HEADER_BYTES: usize = 1 << 20;
 
 /// Name of the record of a task's personal tensors.
@@ -144,16 +151,38 @@ fn encode(
     header: &impl Serialize,
     parts: &[&[u8]],
 ) -> Result<Zeroizing<Vec<u8>>, JournalError> {
+    encode_before(name, version, &[], header, parts)
+}
+
+/// A record up to its digest, behind which a body comes that has this length and SHA-256.
+fn encode_before_body(
+    name: &str,
+    (length, digest): (usize, Digest),
+    header: &impl Serialize,
+    parts: &[&[u8]],
+) -> Result<Zeroizing<Vec<u8>>, JournalError> {
+    let mut behind = [0; BEHIND_BYTES];
+    behind[..8].copy_from_slice(&(length as u64).to_le_bytes());
+    behind[8..].copy_from_slice(&digest.0);
+    encode_before(name, BEHIND, &behind, header, parts)
+}
+
+fn encode_before(
+    name: &str,
+    version: u16,
+    behind: &[u8],
+    header: &impl Serialize,
+    parts: &[&[u8]],
+) -> Result<Zeroizing<Vec<u8>>, JournalError> {
     let header = serde_json::to_vec(header).map_err(|error| JournalError::corrupt(name, error))?;
     let length = u32::try_from(header.len()).map_err(|error| JournalError::corrupt(name, error))?;
-    let parts_bytes: usize = parts.iter().map(|part| part.len()).sum();
+    let (version, length) = (version.to_le_bytes(), length.to_le_bytes());
+    let content = [&MAGIC[..], &version, behind, &length, &header];
+    let content = content.iter().chain(parts);
     // The exact size at once: a growing vector would leave copies of keys behind.
-    let mut record = Zeroizing::new(Vec::with_capacity(MAGIC.len() + 2 + 4 + header.len() + parts_bytes + 32));
-    record.extend_from_slice(MAGIC);
-    record.extend_from_slice(&version.to_le_bytes());
-    record.extend_from_slice(&length.to_le_bytes());
-    record.extend_from_slice(&header);
-    for part in parts {
+    let bytes = content.clone().map(|part| part.len()).sum::<usize>() + 32;
+    let mut record = Zeroizing::new(Vec::with_capacity(bytes));
+    for part in content {
         record.extend_from_slice(part);
     }
     let digest = sha256(&record);
@@ -166,17 +195,32 @@ fn decode<'a, H: for<'de> Deserialize<'de>>(
     record: &'a [u8],
 ) -> Result<(H, Parts<'a>), JournalError> {
     let corrupt = |detail: &str| JournalError::corrupt(name, detail);
+    let changed = || corrupt("its bytes are not those that were written");
     let rest = record.strip_prefix(MAGIC).ok_or_else(|| corrupt("it does not begin like a record"))?;
-    let (version, _) = rest.split_first_chunk().ok_or_else(|| corrupt("it is cut off"))?;
+    let (version, rest) = rest.split_first_chunk().ok_or_else(|| corrupt("it is cut off"))?;
     let version = u16::from_le_bytes(*version);
     if version > VERSION {
         return Err(JournalError::TooNew { name: name.to_owned(), version, newest: VERSION });
     }
+    let mut begins = MAGIC.len() + 2;
+    let (mut record, mut body) = (record, None);
+    if version >= BEHIND {
+        let (length, rest) = rest.split_first_chunk().ok_or_else(|| corrupt("it is cut off"))?;
+        let digest = rest.first_chunk().ok_or_else(|| corrupt("it is cut off"))?;
+        let length = usize::try_from(u64::from_le_bytes(*length)).ok();
+        let end = length.and_then(|length| record.len().checked_sub(length)).ok_or_else(|| corrupt("it is cut off"))?;
+        let (before, behind) = record.split_at(end);
+        if sha256(behind) != Digest(*digest) {
+            return Err(changed());
+        }
+        (record, body) = (before, Some(behind));
+        begins += BEHIND_BYTES;
+    }
     let (content, digest) = record.split_last_chunk().ok_or_else(|| corrupt("it is cut off"))?;
     if sha256(content) != Digest(*digest) {
-        return Err(corrupt("its bytes are not those that were written"));
+        return Err(changed());
     }
-    let mut parts = Parts { name, rest: content.get(MAGIC.len() + 2..).unwrap_or_default() };
+    let mut parts = Parts { name, rest: content.get(begins..).unwrap_or_default(), body };
     let length = parts.take(4)?.first_chunk().map_or(usize::MAX, |bytes| u32::from_le_bytes(*bytes) as usize);
     if length > MAX_HEADER_BYTES {
         return Err(corrupt("its header is too long"));
@@ -189,6 +233,8 @@ fn decode<'a, H: for<'de> Deserialize<'de>>(
 struct Parts<'a> {
     name: &'static str,
     rest: &'a [u8],
+    /// What is behind the digest.
+    body: Option<&'a [u8]>,
 }
 
 impl<'a> Parts<'a> {
@@ -199,12 +245,25 @@ impl<'a> Parts<'a> {
         Ok(part)
     }
 
+    /// The update on its way: behind the digest or, in older records, the next part.
+    fn body(&mut self, bytes: usize) -> Result<&'a [u8], JournalError> {
+        match self.body.take() {
+            Some(body) if body.len() == bytes => Ok(body),
+            Some(_) => Err(JournalError::corrupt(self.name, "the update in it has another length")),
+            None => self.take(bytes),
+        }
+    }
+
     fn secret(&mut self, bytes: usize) -> Result<Zeroizing<Vec<u8>>, JournalError> {
         self.take(bytes).map(|part| Zeroizing::new(part.to_vec()))
     }
 
     fn end(&self) -> Result<(), JournalError> {
-        if self.rest.is_empty() { Ok(()) } else { Err(JournalError::corrupt(self.name, "something is appended to it")) }
+        if self.rest.is_empty() && self.body.is_none() {
+            Ok(())
+        } else {
+            Err(JournalError::corrupt(self.name, "something is appended to it"))
+        }
     }
 }
 

@@ -111,7 +111,7 @@ impl Train {
         let Some(values) = &input.control else { return Ok(None) };
         let Place { task, round, attempt } = self.plan.place;
         let bytes = ControlRecord::encode(self.work.control(), Counted { round, attempt }, values)?;
-        Ok(Some(Record { name: snapshot::control(task), bytes }))
+        Ok(Some(Record::new(snapshot::control(task), bytes)))
     }
 
     /// The record of the device's own model.

@@ -23,6 +23,7 @@ use wire::task::{Compression, below};
 use zeroize::Zeroizing;
 
 use super::base::{self, Base, BaseError};
+use super::model_file::ModelFile;
 use super::rule::Rule;
 use super::snapshot::{Control, ControlRecord, Held};
 use crate::identity::{IdentityError, SigningKey};
@@ -235,11 +236,11 @@ impl Plan {
     }
 
     /// Reads the published part of the model, or the state of the analysis.
-    pub(super) fn read_model(&self, file: &[u8]) -> Result<Base, BaseError> {
+    pub(super) fn read_model(&self, file: &ModelFile) -> Result<Base, BaseError> {
         if let UpdateCodec::Sums(analysis) = &self.codec {
-            return Ok(Base::State(Box::new(analysis.read(file)?)));
+            return Ok(Base::State(Box::new(analysis.read(file.bytes())?)));
         }
-        Ok(Base::Model(checkpoint::read(file, &self.sent)?))
+        Ok(Base::Model(file.parameters(&self.sent)?))
     }
 
     /// What privacy asks of the round, if the task has a mechanism.

@@ -21,6 +21,7 @@ pub use candle_core::Device;
 
 use learning::Parameters;
 use learning::contribution::fed_nova::Reach;
+use learning::parameters::first_not_finite;
 
 pub use self::adapted::{Beside, train_adapters};
 pub use self::config::{ConfigError, MAX_BATCH, MAX_EPOCHS, MAX_STEPS, SgdConfig};
@@ -180,11 +181,13 @@ pub fn train_while(
         }
         score.add(batch);
     }
-    let values = learner.values()?;
-    if !values.iter().all(|value| value.is_finite()) {
+    let mut delta = learner.values()?;
+    if first_not_finite(&delta).is_some() {
         return Err(diverged(tried));
     }
-    let delta = values.iter().zip(start.values()).map(|(end, start)| end - start).collect();
+    for (value, start) in delta.iter_mut().zip(start.values()) {
+        *value -= start;
+    }
     let (mean_loss, reach) = (score.mean().0, reach.distance());
     Ok(Trained { delta, mean_loss, steps, reach, examples: count as u64 })
 }

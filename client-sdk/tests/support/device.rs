@@ -172,7 +172,7 @@ impl Device {
             (_, Action::Finished(result)) => self.ended = Some(result),
             (None, action) => self.input = Some(self.perform(action)),
             (Some(Effect::Partial), Action::Persist(records)) => {
-                self.journal.save(&records[0].name, &records[0].bytes).unwrap();
+                self.journal.save(&records[0].name, &records[0].content()).unwrap();
             }
             (Some(Effect::None), _) => {}
             (Some(_), action) => drop(self.perform(action)),
@@ -205,7 +205,7 @@ impl Device {
                     _ => None,
                 }));
                 let rounds = records.iter().filter(|record| record.name == snapshot::ROUND);
-                self.records.extend(rounds.map(|record| record.bytes.clone()));
+                self.records.extend(rounds.map(|record| record.content()));
                 return;
             }
             _ => return,
@@ -227,9 +227,9 @@ impl Device {
             }
             Action::Train(work) => Input::Trained(work.run(&mut self.trainer)),
             Action::Load(name) => Input::Loaded(self.journal.load(&name)),
-            Action::Persist(records) => {
-                Input::Persisted(records.iter().try_for_each(|record| self.journal.save(&record.name, &record.bytes)))
-            }
+            Action::Persist(records) => Input::Persisted(
+                records.iter().try_for_each(|record| self.journal.save(&record.name, &record.content())),
+            ),
             Action::WaitUntil(moment) => {
                 self.now = self.now.max(moment);
                 Input::Tick

@@ -9,7 +9,8 @@ use secure_agg::modular::Modulus;
 use store::entity::admitted::Admitted;
 use store::{Store, StoreError};
 
-use crate::model::{TaskModel, UpdateCodec};
+use crate::model::UpdateCodec;
+use crate::models::Models;
 use crate::session::{Session, Sessions};
 
 /// Why a masked input is not admitted. The participant is told.
@@ -111,7 +112,7 @@ pub(crate) struct Ticket {
 /// The store's; a refusal is the inner error.
 pub(crate) async fn enter(
     store: &Store,
-    sessions: &Sessions,
+    (models, sessions): (&Models, &Sessions),
     round: RoundKey,
     attempt: u32,
     participant: ParticipantId,
@@ -126,7 +127,7 @@ pub(crate) async fn enter(
                 let Some(task) = tx.task(round.task).await? else {
                     return Ok(Err(Refusal::NoSuchRound));
                 };
-                let Ok(model) = TaskModel::new(&task.spec) else {
+                let Ok(model) = models.of(&task) else {
                     return Err(StoreError::Corrupt(format!("task {} cannot work as it is stored", task.id)));
                 };
                 let (bytes, codec, modulus) = (model.packed_len(), model.codec.clone(), model.modulus);

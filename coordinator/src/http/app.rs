@@ -15,6 +15,7 @@ use super::limits::Limiter;
 use super::problem::{Error, Result};
 use crate::admission::{Bell, Desk, Inbox, Uploads};
 use crate::identity::Authority;
+use crate::models::Models;
 use crate::random::Random;
 use crate::seal::Sealer;
 use crate::session::Sessions;
@@ -40,6 +41,8 @@ pub(crate) struct App {
     pub(crate) bell: Bell,
     /// Sessions of secure aggregation, as far as they were read lately.
     pub(crate) sessions: Sessions,
+    /// The arithmetic of tasks.
+    pub(crate) models: Models,
     /// How strongly the present rounds' local models are held.
     pub(crate) mus: Mus,
     /// Seals what must not be read from a backup.

@@ -330,7 +330,8 @@ async fn pause_if_hopeless(
     if max == 0 || round.key != next_round(task) {
         return Ok(false);
     }
-    let in_a_row = failures(tx, task).await?.map_or(0, |failures| failures.count);
+    let latest = tx.round(next_round(task)).await?;
+    let in_a_row = failures(tx, task, latest.as_ref()).await?.map_or(0, |failures| failures.count);
     if !in_a_row.is_multiple_of(max) {
         return Ok(false);
     }

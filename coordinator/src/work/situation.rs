@@ -74,7 +74,7 @@ impl Situation {
     ) -> Result<Option<Self>, StepError> {
         let Some(task) = tx.task(task).await? else { return Ok(None) };
         let latest = tx.round(next_round(&task)).await?;
-        let failures = failures(tx, &task).await?;
+        let failures = failures(tx, &task, latest.as_ref()).await?;
         let (unfolded, released, complained) = (0, false, false);
         let ahead = ahead_now(tx, &task, latest.as_ref(), now).await?;
         let (tally, groups) = (Tally::default(), Vec::new());
@@ -121,13 +121,21 @@ async fn ahead_now(
     Ok(Some(AheadNow { ready: standings.ready_count(), grantable, lapse: standings.first_lapse(), last_opened }))
 }
 
-/// Attempts that failed in a row until now. The number of a spent round is not used again, so they may have several.
-pub(super) async fn failures(tx: &mut dyn Transaction, task: &TaskRow) -> Result<Option<Failures>, StepError> {
+/// Attempts that failed in a row until now, the `latest` at the next round among them. The number of a spent round is not used
+/// again, so they may have several.
+pub(super) async fn failures(
+    tx: &mut dyn Transaction,
+    task: &TaskRow,
+    latest: Option<&RoundRow>,
+) -> Result<Option<Failures>, StepError> {
     let mut found: Option<Failures> = None;
     let next = next_round(task).number;
     for number in (next.saturating_sub(LOOK_BACK).max(1)..=next).rev() {
-        let row = tx.round(RoundKey { task: task.id, number }).await?;
-        match row.map(|row| row.round) {
+        let round = match number == next {
+            true => latest.map(|row| row.round.clone()),
+            false => tx.round(RoundKey { task: task.id, number }).await?.map(|row| row.round),
+        };
+        match round {
             Some(round) if round.state == RoundState::Failed => {
                 let failures = found.get_or_insert(Failures { count: 0, last_at: round.state_since });
                 failures.count = failures.count.saturating_add(round.attempt);

@@ -147,3 +147,27 @@ fn roll_back(connection: &Connection) {
         tracing::warn!(%error, "could not roll a transaction back");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn whoever_gives_up_while_a_thread_works_loses_no_connection() {
+        let pool = Pool::new(vec![Connection::open_in_memory().unwrap()], true);
+        let mut loan = pool.lend().await.unwrap();
+        loan.begin("BEGIN IMMEDIATE", true).await.unwrap();
+        let (tell, told) = std::sync::mpsc::channel::<()>();
+        let work = loan.run_beside(move |_| {
+            told.recv().unwrap();
+            Ok(())
+        });
+        assert!(work.now_or_never().is_none(), "the thread has begun, and nobody waits for it any more");
+        drop(loan);
+        tell.send(()).unwrap();
+        let mut next = pool.lend().await.unwrap();
+        assert!(next.run(|connection| Ok(connection.is_autocommit())).unwrap(), "no transaction is left open");
+    }
+}

@@ -31,9 +31,9 @@ impl AtHome {
 
     /// What takes effect.
     pub(in crate::participant) fn records(self, task: TaskId) -> impl Iterator<Item = Record> {
-        let personal = self.personal.map(|bytes| Record { name: snapshot::personal(task), bytes });
-        let own = self.own.map(|bytes| Record { name: snapshot::own(task), bytes });
-        let residual = self.residual.map(|bytes| Record { name: snapshot::residual(task), bytes });
+        let personal = self.personal.map(|bytes| Record::new(snapshot::personal(task), bytes));
+        let own = self.own.map(|bytes| Record::new(snapshot::own(task), bytes));
+        let residual = self.residual.map(|bytes| Record::new(snapshot::residual(task), bytes));
         personal.into_iter().chain(own).chain(residual)
     }
 
@@ -41,7 +41,7 @@ impl AtHome {
     pub(in crate::participant) fn copies(&self, task: TaskId) -> Vec<Record> {
         let parts = [(snapshot::personal(task), &self.personal), (snapshot::own(task), &self.own)];
         let copy = |(name, bytes): (String, &Option<Zeroizing<Vec<u8>>>)| {
-            bytes.as_ref().map(|bytes| Record { name, bytes: bytes.clone() })
+            bytes.as_ref().map(|bytes| Record::new(name, bytes.clone()))
         };
         parts.into_iter().filter_map(copy).collect()
     }

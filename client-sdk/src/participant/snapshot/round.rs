@@ -8,7 +8,7 @@ use wire::{Digest, ParticipantId, RoundKey};
 use zeroize::Zeroizing;
 
 use super::at_home::Lengths;
-use super::{AtHome, PLAIN, ROUND, SESSION, decode, encode};
+use super::{AtHome, PLAIN, ROUND, SESSION, decode, encode, encode_before_body};
 use crate::journal::JournalError;
 use crate::participant::session::{self, Session};
 use crate::transport::Place;
@@ -110,14 +110,14 @@ impl RoundRecord {
         let state = match state {
             State::Done { place, given_up } => RoundState::Done { place, given_up },
             State::Pending { place, sha256, body_bytes, at_home } => {
-                let body = Bytes::copy_from_slice(parts.take(body_bytes)?);
+                let body = Bytes::copy_from_slice(parts.body(body_bytes)?);
                 let at_home = AtHome::read(&mut parts, at_home)?;
                 RoundState::Pending(Pending { place, sha256, body, at_home, session: None })
             }
             State::Session { place, terms, model, members, snapshot_bytes, upload, at_home } => {
                 let session = Session { place, terms, model, members, snapshot: parts.secret(snapshot_bytes)? };
                 check(&session)?;
-                let body = upload.as_ref().map(|upload| parts.take(upload.body_bytes)).transpose()?;
+                let body = upload.as_ref().map(|upload| parts.body(upload.body_bytes)).transpose()?;
                 let body = body.map(Bytes::copy_from_slice);
                 let at_home = AtHome::read(&mut parts, at_home)?;
                 match (upload, body) {
@@ -144,15 +144,17 @@ fn check(session: &Session) -> Result<(), JournalError> {
 }
 
 impl Pending {
+    /// The record up to the body, which comes behind it.
     pub(in crate::participant) fn encode(&self, beside: Beside<'_>) -> Result<Zeroizing<Vec<u8>>, JournalError> {
         let Self { place, sha256, body, at_home, session } = self;
-        if let Some(session) = session {
-            return session_parts(session, Some((*sha256, body)), at_home, beside);
-        }
-        let lengths = at_home.lengths();
-        let state = State::Pending { place: *place, sha256: *sha256, body_bytes: body.len(), at_home: lengths };
+        let body_bytes = body.len();
+        let state = match session {
+            Some(session) => session_state(session, Some(Upload { sha256: *sha256, body_bytes }), at_home),
+            None => State::Pending { place: *place, sha256: *sha256, body_bytes, at_home: at_home.lengths() },
+        };
+        let snapshot = session.as_ref().map_or(&[][..], |session| &session.snapshot);
         let [personal, residual, own] = at_home.parts();
-        encode(ROUND, lengths.version(PLAIN), &beside.header(state), &[body, personal, residual, own])
+        encode_before_body(ROUND, (body_bytes, *sha256), &beside.header(state), &[snapshot, personal, residual, own])
     }
 }
 
@@ -162,30 +164,22 @@ pub(in crate::participant) fn encode_session(
     at_home: &AtHome,
     beside: Beside<'_>,
 ) -> Result<Zeroizing<Vec<u8>>, JournalError> {
-    session_parts(session, None, at_home, beside)
+    let version = at_home.lengths().version(SESSION);
+    let [personal, residual, own] = at_home.parts();
+    let state = session_state(session, None, at_home);
+    encode(ROUND, version, &beside.header(state), &[&session.snapshot, personal, residual, own])
 }
 
-fn session_parts(
-    session: &Session,
-    upload: Option<(Digest, &Bytes)>,
-    at_home: &AtHome,
-    beside: Beside<'_>,
-) -> Result<Zeroizing<Vec<u8>>, JournalError> {
-    let (sha256, body) = upload.unzip();
-    let body = body.map(|body| &body[..]).unwrap_or_default();
-    let lengths = at_home.lengths();
-    let state = State::Session {
+fn session_state(session: &Session, upload: Option<Upload>, at_home: &AtHome) -> State {
+    State::Session {
         place: session.place,
         terms: session.terms.clone(),
         model: session.model,
         members: session.members.clone(),
         snapshot_bytes: session.snapshot.len(),
-        upload: sha256.map(|sha256| Upload { sha256, body_bytes: body.len() }),
-        at_home: lengths,
-    };
-    let [personal, residual, own] = at_home.parts();
-    let parts = [&session.snapshot, body, personal, residual, own];
-    encode(ROUND, lengths.version(SESSION), &beside.header(state), &parts)
+        upload,
+        at_home: at_home.lengths(),
+    }
 }
 
 /// Nothing of the round is left but that it was.
@@ -209,6 +203,11 @@ mod tests {
 
     const NOTHING: Beside<'static> = Beside { released: &[], charges: 0 };
 
+    /// As the journal keeps it.
+    fn whole(pending: &Pending, beside: Beside<'_>) -> Vec<u8> {
+        [&pending.encode(beside).unwrap()[..], &pending.body].concat()
+    }
+
     fn pending() -> Pending {
         let body = Bytes::from_static(b"masked input");
         let at_home = AtHome { personal: Some(Zeroizing::new(b"stays".to_vec())), ..AtHome::NOTHING };
@@ -218,8 +217,7 @@ mod tests {
     #[test]
     fn updates_come_back() {
         let released = [RoundKey { task: place().task, number: 2 }];
-        let record =
-            RoundRecord::decode(&pending().encode(Beside { released: &released, charges: 7 }).unwrap()).unwrap();
+        let record = RoundRecord::decode(&whole(&pending(), Beside { released: &released, charges: 7 })).unwrap();
         let RoundState::Pending(back) = record.state else { panic!("another record") };
         assert_eq!((back.place, &back.body[..]), (place(), &b"masked input"[..]));
         assert_eq!(back.at_home.personal.unwrap().as_slice(), b"stays");
@@ -230,10 +228,9 @@ mod tests {
     #[test]
     fn residuals_come_back_in_records_that_older_ones_do_not_read() {
         let mut pending = pending();
-        assert_eq!(pending.encode(NOTHING).unwrap()[MAGIC.len()], 1);
         pending.at_home.residual = Some(Zeroizing::new(b"left out".to_vec()));
-        let record = pending.encode(NOTHING).unwrap();
-        assert_eq!(record[MAGIC.len()], 4);
+        let record = whole(&pending, NOTHING);
+        assert_eq!(record[MAGIC.len()], 8);
         let RoundState::Pending(back) = RoundRecord::decode(&record).unwrap().state else { panic!("another record") };
         assert_eq!(back.at_home.personal.as_ref().unwrap().as_slice(), b"stays");
         assert_eq!(back.at_home.residual.as_ref().unwrap().as_slice(), b"left out");
@@ -246,8 +243,7 @@ mod tests {
     fn the_own_model_comes_back_and_takes_effect_however_the_round_ends() {
         let mut pending = pending();
         pending.at_home.own = Some(Zeroizing::new(b"own model".to_vec()));
-        let record = pending.encode(NOTHING).unwrap();
-        assert_eq!(record[MAGIC.len()], 5);
+        let record = whole(&pending, NOTHING);
         let RoundState::Pending(back) = RoundRecord::decode(&record).unwrap().state else { panic!("another record") };
         assert_eq!(back.at_home.own.as_ref().unwrap().as_slice(), b"own model");
         let names: Vec<_> = back.at_home.not_sent().records(place().task).map(|record| record.name).collect();
@@ -264,12 +260,12 @@ mod tests {
 
     #[test]
     fn every_damage_is_found() {
-        let record = pending().encode(NOTHING).unwrap();
+        let record = whole(&pending(), NOTHING);
         for length in 0..record.len() {
             assert!(RoundRecord::decode(&record[..length]).is_err(), "cut at {length}");
         }
         for position in 0..record.len() {
-            let mut damaged = record.to_vec();
+            let mut damaged = record.clone();
             damaged[position] ^= 1;
             assert!(RoundRecord::decode(&damaged).is_err(), "bit flipped at {position}");
         }
@@ -282,6 +278,6 @@ mod tests {
         let mut record = encode_done(place(), None, NOTHING).unwrap().to_vec();
         record[MAGIC.len()] = 9;
         let error = RoundRecord::decode(&record).map(|_| ()).unwrap_err();
-        assert!(matches!(error, JournalError::TooNew { version: 9, newest: 7, .. }), "{error}");
+        assert!(matches!(error, JournalError::TooNew { version: 9, newest: 8, .. }), "{error}");
     }
 }

@@ -35,7 +35,8 @@ impl Core {
     /// Parameters in a vector of `size`, taken from `start` as `places` say, in the flat vector's order.
     pub(super) fn new(places: Vec<Place>, size: usize, start: &[f32], config: &SgdConfig) -> Self {
         let mut parameters = Buffer::zeros(size);
-        for_each_index(&places, |flat, internal| parameters[internal] = start[flat]);
+        let internal_values = &mut *parameters;
+        for_each_index(&places, |flat, internal| internal_values[internal] = start[flat]);
         let optimizer = Optimizer::new(config, &parameters);
         Self { arch: Arch::new(), parameters, gradient: Buffer::zeros(size), sum: Buffer::zeros(0), places, optimizer }
     }
@@ -44,9 +45,10 @@ impl Core {
     pub(super) fn constrain(&mut self, constraints: &Flat<'_>) {
         let size = self.parameters.len();
         let spread = |flat: &[f32]| {
-            let mut internal_values = Buffer::zeros(size);
+            let mut spread = Buffer::zeros(size);
+            let internal_values = &mut *spread;
             for_each_index(&self.places, |flat_index, internal| internal_values[internal] = flat[flat_index]);
-            internal_values
+            spread
         };
         let anchor = constraints.anchor.map(spread);
         let free = (!constraints.free.is_empty()).then(|| spread(&constraints.free));

@@ -53,7 +53,7 @@ pub(in crate::http) async fn masked_input(
         return Err(Refusal::TooLarge { limit }.into());
     }
     let round = RoundKey { task, number };
-    let ticket = enter(&app.store, &app.sessions, round, attempt, participant, sha256).await??;
+    let ticket = enter(&app.store, (&app.models, &app.sessions), round, attempt, participant, sha256).await??;
     let signed = signed_input(&ticket, participant, &headers)?;
     check_length(&ticket, announced, limit)?;
     let turn = app.uploads.begin(participant);

@@ -10,7 +10,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
-use federation::id::RoundKey;
+use federation::id::{RoundKey, TaskId};
 use federation::model_version::ModelVersion;
 use federation::round::RoundState;
 use http::{HeaderMap, StatusCode, header};
@@ -32,7 +32,12 @@ pub(in crate::http) async fn parameters(
     Path((task, version)): Path<(String, u32)>,
     headers: HeaderMap,
 ) -> Result<Response> {
-    let task = app.task(&task).await?.id;
+    // Machines name a task by its id, which needs no look-up but where nothing is found.
+    let named = task;
+    let task: TaskId = match named.parse() {
+        Ok(id) => id,
+        Err(_) => app.task(&named).await?.id,
+    };
     let (model, charged) = app
         .store
         .read("find_parameters", |tx| {
@@ -54,7 +59,10 @@ pub(in crate::http) async fn parameters(
             })
         })
         .await?;
-    let model = model.ok_or_else(|| Error::NotFound(format!("the task has no model version {version}")))?;
+    let Some(model) = model else {
+        app.task(&named).await?;
+        return Err(Error::NotFound(format!("the task has no model version {version}")));
+    };
     let etag = format!("\"{}\"", model.sha256);
     if names(&headers, header::IF_NONE_MATCH, &etag) {
         return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, etag)]).into_response());

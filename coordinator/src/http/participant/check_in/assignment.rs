@@ -13,7 +13,6 @@ use super::look::Work;
 use crate::admission::Fact;
 use crate::http::app::App;
 use crate::http::problem::{Error, Result};
-use crate::model::TaskModel;
 
 pub(super) fn assigned(app: &App, participant: ParticipantId, work: Work) -> Result<CheckInReply> {
     let Work { place, task, round, base, update, plan, counted } = work;
@@ -35,7 +34,7 @@ pub(super) fn assigned(app: &App, participant: ParticipantId, work: Work) -> Res
     let cohort = limits.groups.map_or(cohort, |groups| groups.size);
     let update = update.map(|update| HeldUpdate { serial: update.serial, version: update.base_version });
     let when = When { number: key.number, attempt, cohort, deadline_at, now };
-    let assignment = Assignment { update, groups, counted, ..assignment(task, base, plan, when)? };
+    let assignment = Assignment { update, groups, counted, ..assignment(app, task, base, plan, when)? };
     Ok(CheckInReply::Assigned(Box::new(assignment)))
 }
 
@@ -47,7 +46,7 @@ pub(super) fn to_train(app: &App, participant: ParticipantId, train: Train) -> R
     let (attempt, deadline_at, now) = (training.serial, training.expires_at, app.now());
     let when = When { number, attempt, cohort, deadline_at, now };
     let plan = task.spec.training.clone();
-    Ok(CheckInReply::Train(Box::new(assignment(task, base, plan, when)?)))
+    Ok(CheckInReply::Train(Box::new(assignment(app, task, base, plan, when)?)))
 }
 
 /// Where and until when something is to be done.
@@ -59,11 +58,10 @@ struct When {
     now: Timestamp,
 }
 
-fn assignment(task: TaskRow, base: ModelVersion, training: TrainingPlan, when: When) -> Result<Assignment> {
+fn assignment(app: &App, task: TaskRow, base: ModelVersion, training: TrainingPlan, when: When) -> Result<Assignment> {
     let When { number, attempt, cohort, deadline_at, now } = when;
-    let terms = TaskModel::new(&task.spec).map_err(|_| Error::fault("a task cannot work as it is stored"))?;
-    let TaskModel { private, .. } = &terms;
-    let privacy = private.as_ref().map(|private| private.terms(base.clip.unwrap_or(private.initial_clip())));
+    let terms = app.models.of(&task).map_err(|_| Error::fault("a task cannot work as it is stored"))?;
+    let privacy = terms.private.as_ref().map(|private| private.terms(base.clip.unwrap_or(private.initial_clip())));
     let session = terms.session_in(&base, &training).map(|config| SessionTerms::from(&config));
     let encoding = terms.encoding().clone();
     let report_loss = task.spec.reports_utility();

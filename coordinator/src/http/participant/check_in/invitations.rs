@@ -15,13 +15,12 @@ use wire::participant::{CheckInRequest, Invitation, SessionTerms};
 use crate::http::app::App;
 use crate::http::participant::answers::{decode, refused};
 use crate::http::problem::{Error, Result};
-use crate::model::{TaskModel, next_round};
+use crate::model::next_round;
 use crate::session::round_name;
-use crate::solver::Mus;
 
 /// The rounds of these tasks that take keys now: those with secure aggregation that have not drawn yet.
 pub(super) async fn invitations<'a>(
-    mus: &Mus,
+    app: &App,
     tx: &mut (dyn Transaction + '_),
     tasks: impl Iterator<Item = &'a TaskRow> + Send,
     participant: ParticipantId,
@@ -38,8 +37,8 @@ pub(super) async fn invitations<'a>(
             continue;
         }
         let base = tx.model_version(task.id, round.base_version).await?;
-        let plan = mus.plan_of_round(tx, &task.spec.training, round.key).await?;
-        let model = TaskModel::new(&task.spec).ok();
+        let plan = app.mus.plan_of_round(tx, &task.spec.training, round.key).await?;
+        let model = app.models.of(task).ok();
         let config = model.zip(base).and_then(|(model, base)| model.session_in(&base, &plan));
         let config =
             config.ok_or_else(|| StoreError::Corrupt(format!("task {} cannot work as it is stored", task.id)))?;

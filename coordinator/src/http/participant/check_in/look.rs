@@ -69,7 +69,7 @@ pub(super) async fn look(
                 };
                 if let Some(place) = tx.pending_assignment(participant).await?
                     && name.is_none_or(|_| named.as_ref().is_some_and(|task| task.id == place.round.task))
-                    && let Some(work) = work(app, tx, place).await?
+                    && let Some(work) = work(app, tx, place, named.as_ref()).await?
                 {
                     return Ok(Found::Work(Box::new(work)));
                 }
@@ -92,7 +92,7 @@ pub(super) async fn look(
                     Err(found) => return Ok(found),
                 };
                 let joinable = tasks.iter().filter(|(_, may_join)| *may_join).map(|(task, _)| task);
-                let invitations = invitations(&app.mus, tx, joinable, participant).await?;
+                let invitations = invitations(app, tx, joinable, participant).await?;
                 let awaited = invitations.iter().find(|invitation| has_keys_for(request, invitation)).cloned();
                 if let (None, Some(invitation)) = (&awaited, invitations.into_iter().next()) {
                     return Ok(Found::Invited(Box::new(invitation)));
@@ -104,11 +104,24 @@ pub(super) async fn look(
         .await
 }
 
-async fn work(app: &App, tx: &mut (dyn Transaction + '_), place: Place) -> Result<Option<Work>, StoreError> {
-    let Some(task) = tx.task(place.round.task).await? else { return Ok(None) };
+/// The work of a place. `named` is its task if the participant named it.
+async fn work(
+    app: &App,
+    tx: &mut (dyn Transaction + '_),
+    place: Place,
+    named: Option<&TaskRow>,
+) -> Result<Option<Work>, StoreError> {
+    let task = match named {
+        Some(task) => Some(task.clone()),
+        None => tx.task(place.round.task).await?,
+    };
+    let Some(task) = task else { return Ok(None) };
     let Some(round) = tx.round_attempt(place.round, place.attempt).await? else { return Ok(None) };
     let Some(base) = tx.model_version(task.id, round.round.base_version).await? else { return Ok(None) };
-    let update = tx.buffered(place.round, place.attempt, place.participant).await?;
+    let update = match task.spec.ahead() {
+        Some(_) => tx.buffered(place.round, place.attempt, place.participant).await?,
+        None => None,
+    };
     let plan = &task.spec.training;
     let plan = app.mus.plan_of_round(tx, plan, place.round).await?;
     let counted = match plan.solver {

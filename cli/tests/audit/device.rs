@@ -113,7 +113,7 @@ impl Device {
                 Action::Load(name) => Input::Loaded(Ok(self.journal.get(&name).cloned())),
                 Action::Persist(records) => {
                     for record in records.iter() {
-                        self.journal.insert(record.name.clone(), record.bytes.clone());
+                        self.journal.insert(record.name.clone(), record.content());
                     }
                     Input::Persisted(Ok(()))
                 }

@@ -129,12 +129,8 @@ async fn a_newer_schema_is_refused() {
     let config = in_folder(folder.path());
     let Database::SqliteFile(path) = config.database.clone() else { unreachable!() };
     drop(Store::open(config.clone()).await.unwrap());
-    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&path);
-    let mut connection = sqlx::ConnectOptions::connect(&options).await.unwrap();
-    sqlx::raw_sql("INSERT INTO schema_version (version, name) VALUES (1000, 'future')")
-        .execute(&mut connection)
-        .await
-        .unwrap();
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection.execute_batch("INSERT INTO schema_version (version, name) VALUES (1000, 'future')").unwrap();
     let error = Store::open(config).await.err().unwrap();
     assert!(matches!(&error, StoreError::Schema(told) if told.contains("1000")), "{error}");
 }
@@ -185,17 +181,16 @@ async fn what_is_cleared_or_deleted_leaves_no_trace_in_the_file() {
     let store = Store::open(config).await.unwrap();
     store::conformance::session_message::remember(&store, &bytes).await;
     store::conformance::secret::remember(&store, &bytes).await;
-    assert!(markers_in_files(&path, MARKER).await > 4_500, "it was there");
+    assert!(markers_in_files(&path, MARKER) > 4_500, "it was there");
     store::conformance::session_message::forget(&store).await;
     store::conformance::secret::forget(&store).await;
-    assert_eq!(markers_in_files(&path, MARKER).await, 0);
+    assert_eq!(markers_in_files(&path, MARKER), 0);
 }
 
 /// How often `marker` occurs in the files of a database, once its log is merged.
-async fn markers_in_files(path: &Path, marker: &[u8]) -> usize {
-    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
-    let mut connection = sqlx::ConnectOptions::connect(&options).await.unwrap();
-    sqlx::raw_sql("PRAGMA wal_checkpoint(TRUNCATE)").execute(&mut connection).await.unwrap();
+fn markers_in_files(path: &Path, marker: &[u8]) -> usize {
+    let connection = rusqlite::Connection::open(path).unwrap();
+    connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
     let files =
         std::fs::read_dir(path.parent().unwrap()).unwrap().map(|entry| std::fs::read(entry.unwrap().path()).unwrap());
     files.map(|bytes| bytes.windows(marker.len()).filter(|window| *window == marker).count()).sum()

@@ -6,7 +6,6 @@ use coordinator::work::{NoFailPoint, StepError};
 use federation::id::RoundKey;
 use federation::round::{FailureReason, RoundState};
 use serde_json::{Value, json};
-use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
 
 use crate::support::die_at::DieAt;
 use crate::support::private::{assert_variance, charged_variance, in_the_clear, mechanism};
@@ -224,11 +223,10 @@ async fn local_updates_that_were_seen_one_by_one_are_charged() {
 }
 
 /// Writes rows as somebody with the database in hand would.
-async fn by_hand(world: &World, statements: &str) {
+fn by_hand(world: &World, statements: &str) {
     let path = world.folder.as_ref().unwrap().path().join("rows.db");
-    let mut hand = SqliteConnection::connect(&format!("sqlite:{}", path.display())).await.unwrap();
-    sqlx::raw_sql(AssertSqlSafe(format!("PRAGMA foreign_keys = OFF; {statements}"))).execute(&mut hand).await.unwrap();
-    hand.close().await.unwrap();
+    let hand = rusqlite::Connection::open(path).unwrap();
+    hand.execute_batch(&format!("PRAGMA foreign_keys = OFF; {statements}")).unwrap();
 }
 
 async fn post(world: &World, action: &str) {
@@ -264,8 +262,7 @@ async fn rows_that_were_edited_removed_moved_or_added_are_found() {
     by_hand(
         &world,
         "CREATE TABLE kept AS SELECT * FROM privacy_ledger; CREATE TABLE kept_head AS SELECT * FROM privacy_head",
-    )
-    .await;
+    );
     let restore = "DELETE FROM privacy_ledger; INSERT INTO privacy_ledger SELECT * FROM kept; \
                    DELETE FROM privacy_head; INSERT INTO privacy_head SELECT * FROM kept_head";
     for (statements, says) in [
@@ -296,9 +293,9 @@ async fn rows_that_were_edited_removed_moved_or_added_are_found() {
             "row 2",
         ),
     ] {
-        by_hand(&world, statements).await;
+        by_hand(&world, statements);
         assert_untrusted(&world, says).await;
-        by_hand(&world, restore).await;
+        by_hand(&world, restore);
         assert_eq!(world.ledger().await.releases.len(), 2);
     }
     post(&world, "resume").await;
@@ -322,13 +319,13 @@ async fn nothing_is_released_while_the_ledger_cannot_be_trusted() {
     act(&mut world, 2).await;
     world.t.work().await;
     act(&mut world, 2).await;
-    by_hand(&world, "CREATE TABLE kept_head AS SELECT * FROM privacy_head; DELETE FROM privacy_head").await;
+    by_hand(&world, "CREATE TABLE kept_head AS SELECT * FROM privacy_head; DELETE FROM privacy_head");
     for _ in 0..2 {
         let stuck = world.t.inner.engine.step_all().await;
         assert!(matches!(&stuck, Err(StepError::Unworkable(why)) if why.contains("removed or added")), "{stuck:?}");
         assert_eq!((world.released(2).await, world.rows().await.len()), (None, 1));
     }
-    by_hand(&world, "INSERT INTO privacy_head SELECT * FROM kept_head").await;
+    by_hand(&world, "INSERT INTO privacy_head SELECT * FROM kept_head");
     world.t.work().await;
     assert_eq!(world.state(2).await, RoundState::Completed);
     assert_eq!(world.rows().await.len(), 2);

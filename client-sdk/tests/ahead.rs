@@ -267,13 +267,14 @@ fn a_coordinator_cannot_make_an_update_count_for_more_or_have_another() {
 /// Told a late round all by itself, a participant would learn next to nothing by a schedule that falls.
 #[test]
 fn schedules_follow_the_version_not_the_round_that_one_is_told() {
+    let falls: fn(&mut Assignment) =
+        |it| it.training.schedule = Some(Schedule::Exponential { factor: 0.5, over: Over::Rounds });
     let late: fn(&mut Assignment) = |it| {
         it.training.schedule = Some(Schedule::Exponential { factor: 0.5, over: Over::Rounds });
-        if it.update.is_none() {
-            it.round += 1000;
-        }
+        it.round += 1000;
     };
-    let mut device = Device::new(|world| (world.tweak, world.rounds) = (Some(late), 2));
+    let mut device =
+        Device::new(|world| (world.tweak, world.tweak_training, world.rounds) = (Some(falls), Some(late), 2));
     device.run(MOST, |_| None);
     assert_eq!(device.coordinator.world(|world| world.sent.len()), 2, "{:?}", device.events);
     assert_eq!(*device.trainer.rates.lock().unwrap(), [0.1, 0.05]);

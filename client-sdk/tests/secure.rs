@@ -18,6 +18,7 @@ use support::device::{
 use wire::RoundState;
 use wire::participant::{Announcement, GroupTerms, SessionTerms};
 use wire::problem::ProblemType;
+use wire::task::Initial;
 
 #[test]
 fn every_sum_is_that_of_its_survivors_whoever_drops_out_when() {
@@ -246,6 +247,15 @@ fn an_assignment_that_the_terms_do_not_cover_is_refused() {
     refused_at_assignment("training", |hub| hub.world(|world| world.tweak = Some(|a| a.training.learning_rate = 1e-9)));
     refused_at_assignment("training", |hub| hub.world(|world| world.tweak = Some(|a| a.training.proximal_mu = 1e9)));
     refused_at_assignment("training", |hub| hub.world(|world| world.tweak = Some(|a| a.base.version += 1)));
+    // Nor by a model of which next to nothing learns.
+    refused_at_assignment("model", |hub| {
+        hub.world(|world| world.tweak = Some(|a| a.model.tensors[0].init = Initial::Uniform { bound: 0.0 }));
+    });
+    refused_at_assignment("model", |hub| hub.world(|world| world.tweak = Some(|a| a.model.seed += 1)));
+    refused_at_assignment("model", |hub| {
+        hub.world(|world| world.tweak = Some(|a| a.model.architecture = Some(serde_json::json!("another"))));
+    });
+    refused_at_assignment("model", |hub| hub.world(|world| world.tweak = Some(|a| a.task_name.push('2'))));
 }
 
 #[test]

@@ -18,7 +18,9 @@ use secure_agg::SUITE_CHACHA20;
 use secure_agg::modular::Modulus;
 use secure_agg::params::{InvalidConfig, SessionConfig, VectorShape};
 use store::entity::task::TaskRow;
-use wire::participant::{CodecTerms, Encoding, GroupTerms, application_digest, rotation_seed, round_digest};
+use wire::participant::{
+    CodecTerms, Encoding, GroupTerms, application_digest, rotation_seed, round_digest, training_digest,
+};
 
 use crate::analysis;
 use crate::private::{self, Private};
@@ -108,14 +110,15 @@ impl TaskModel {
         })
     }
 
-    /// What sessions are like in a round that starts from `base` and trains by `plan`: participants agree on both, and on the
-    /// clipping norm of the base.
+    /// What sessions are like in a round of the task that starts from `base` and trains by `plan`: participants agree on both, on
+    /// the model and on the clipping norm of the base.
     #[must_use]
-    pub fn session_in(&self, base: &ModelVersion, plan: &TrainingPlan) -> Option<SessionConfig> {
+    pub fn session_in(&self, spec: &TaskSpec, base: &ModelVersion, plan: &TrainingPlan) -> Option<SessionConfig> {
         let session = self.session.as_ref()?;
         let terms = self.private.as_ref().map(|private| private.terms(base.clip.unwrap_or(private.initial_clip())));
         let application = application_digest(&self.encoding, &self.metrics, terms.as_ref());
-        let application = round_digest(&application, base.version, plan).0;
+        let training = training_digest(&application, &spec.name, &spec.model, plan);
+        let application = round_digest(&training, base.version).0;
         Some(SessionConfig { application, ..(**session).clone() })
     }
 

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use federation::time::Clock;
 
-pub use crate::blob::{BlobRead, BlobStore, BlobWriter, VerifiedRead};
+pub use crate::blob::{BlobRead, BlobStore, BlobWriter, VerifiedRead, with_files};
 use crate::blob::{DiskBlobs, MemoryBlobs};
 pub use crate::error::{Result, StoreError};
 use crate::sqlite::SqliteBackend;
@@ -87,8 +87,8 @@ impl Store {
 
     /// Runs `body` in a transaction that may change rows: `store.transact("name", |tx| Box::pin(async move { … }))`.
     ///
-    /// If `body` returns `Ok`, its changes are durable when this returns; otherwise, or if this future is dropped, none of
-    /// them is kept. When another writer is in the way, `body` runs again, so it must have no effect outside of `tx`. It
+    /// If `body` returns `Ok`, its changes are durable when this returns; otherwise, or if this future is dropped before it
+    /// commits, none of them is kept; if it is dropped while it commits, all or none. When another writer is in the way, `body` runs again, so it must have no effect outside of `tx`. It
     /// holds the only write lock: do not wait for anything else inside, and never start a transaction in a transaction.
     ///
     /// # Errors

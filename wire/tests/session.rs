@@ -15,7 +15,7 @@ use wire::certificate::{Authority, PARTICIPANT_URN, chain_der, holder};
 use wire::participant::{
     CodecTerms, Encoding, GroupTerms, SessionTerms, application_digest, round_digest, training_digest,
 };
-use wire::task::{Personalization, Solver, Staleness, TrainingPlan};
+use wire::task::{ModelSpec, Personalization, Solver, Staleness, TrainingPlan};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 const ALICE: ParticipantId = ParticipantId(uuid::Uuid::from_u128(7));
@@ -215,27 +215,47 @@ fn plan(field: &str, value: &str) -> TrainingPlan {
     serde_json::from_str(&format!("{{\"{field}\":{value}}}")).unwrap_or_else(|error| panic!("{field}: {error}"))
 }
 
+/// Another model in one respect each.
+fn models() -> Vec<ModelSpec> {
+    let text = |change: fn(&mut serde_json::Value)| {
+        let tensors = serde_json::json!([{ "name": "a", "shape": [2] }, { "name": "b", "shape": [2] }]);
+        let mut model = serde_json::json!({ "tensors": tensors });
+        change(&mut model);
+        serde_json::from_value(model).unwrap()
+    };
+    vec![
+        text(|_| ()),
+        text(|model| model["personal"] = serde_json::json!(["b"])),
+        text(|model| model["seed"] = serde_json::json!(8)),
+        text(|model| model["architecture"] = serde_json::json!({ "kind": "linear" })),
+        text(|model| model["tensors"].as_array_mut().unwrap().reverse()),
+        text(|model| model["tensors"][1]["shape"] = serde_json::json!([1, 2])),
+        text(|model| model["tensors"][1]["init"] = serde_json::json!({ "uniform": { "bound": 0.5 } })),
+    ]
+}
+
 #[test]
-fn the_digest_of_a_round_covers_its_version_and_how_it_trains() {
-    let (application, plain) = (Digest([7; 32]), TrainingPlan::default());
-    let base = round_digest(&application, 3, &plain);
+fn the_digest_of_a_round_covers_its_version_its_model_and_how_it_trains() {
+    let (application, plain, models) = (Digest([7; 32]), TrainingPlan::default(), models());
+    let training = |plan: &TrainingPlan| training_digest(&application, "digits", &models[0], plan);
+    let base = round_digest(&training(&plain), 3);
     assert_eq!(
         base.to_string(),
-        "9ad250bd2a57e079d6b7f618cab071e3b51c2a836831f2e00c34441efb6d832e",
+        "13e7889b37c3293bd9d7088e41185a3983d26839de28c1312479c9880e152531",
         "a known answer, of another implementation as well"
     );
-    let mut seen = vec![base, round_digest(&application, 4, &plain), round_digest(&Digest([8; 32]), 3, &plain)];
-    let mut trainings = vec![training_digest(&plain)];
+    assert_ne!(round_digest(&training(&plain), 4), base);
+    let mut seen = vec![training(&plain), training_digest(&Digest([8; 32]), "digits", &models[0], &plain)];
+    seen.push(training_digest(&application, "digit", &models[0], &plain));
+    seen.extend(models[1..].iter().map(|model| training_digest(&application, "digits", model, &plain)));
     for (field, value) in CHANGES {
         let plan = plan(field, value);
-        for (digest, seen) in
-            [(round_digest(&application, 3, &plan), &mut seen), (training_digest(&plan), &mut trainings)]
-        {
-            assert!(!seen.contains(&digest), "{field}");
-            seen.push(digest);
-        }
+        seen.push(training(&plan));
         let read_back: TrainingPlan = serde_json::from_slice(&serde_json::to_vec(&plan).unwrap()).unwrap();
-        assert_eq!(round_digest(&application, 3, &read_back), round_digest(&application, 3, &plan), "{field}");
+        assert_eq!(training(&read_back), training(&plan), "{field}");
+    }
+    for (number, digest) in seen.iter().enumerate() {
+        assert!(!seen[..number].contains(digest), "{number}");
     }
     // Nobody adds a field that participants do not agree on.
     let fields = serde_json::to_value(plan("solver", r#"{"name":"fed_nova"}"#)).unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use learning::{Parameters, Update, checkpoint};
 use wire::TaskId;
-use wire::participant::{Assignment, DiscardReason, TrainingReport, training_digest};
+use wire::participant::{Assignment, DiscardReason, TrainingReport};
 use zeroize::Zeroizing;
 
 use super::check_in::CheckIn;
@@ -17,7 +17,7 @@ use super::fetch::Fetch;
 use super::machine::{Record, State};
 use super::session;
 use super::snapshot::{self, AtHome, Held, HeldRecord};
-use super::work::Plan;
+use super::work::{Plan, told};
 use crate::clock::Now;
 use crate::journal::JournalError;
 use crate::transport::Place;
@@ -149,7 +149,7 @@ fn plan(core: &Core, assignment: Box<Assignment>) -> Result<Plan, String> {
 /// Keeps a finished update, and what stays at home of the same training.
 pub(super) fn keep(core: &mut Core, plan: &Plan, update: &Update, at_home: AtHome) -> State {
     let place = plan.place;
-    let trained = training_digest(&plan.assignment.training);
+    let trained = told(&plan.assignment);
     let held = Held { task: place.task, serial: place.attempt, version: plan.assignment.base.version, trained };
     core.ahead.under_way = None;
     match record(plan, held, update, at_home) {

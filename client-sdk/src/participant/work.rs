@@ -18,6 +18,7 @@ use learning::{
 use rand::{CryptoRng, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
 use secure_agg::client::Masking;
+use wire::Digest;
 use wire::participant::{Assignment, HeldUpdate, SessionTerms, application_digest, round_digest, training_digest};
 use wire::task::{Compression, below};
 use zeroize::Zeroizing;
@@ -218,11 +219,12 @@ impl Plan {
         Ok(Self { is_ahead: true, ..Self::new(assignment)? })
     }
 
-    /// The round that schedules count. Ahead of rounds it follows from the version: which round a training is for is told to each
-    /// participant alone, while all members of a session agree on how old their versions may be. Told a late round, everybody
+    /// The round that schedules count. Where participants train ahead it follows from the version: which round a training is for is
+    /// told to each alone, while all members of a session agree on how old their versions may be. Told a late round, everybody
     /// but one would learn next to nothing.
     fn counted_round(&self) -> u32 {
-        if self.is_ahead { self.assignment.base.version.saturating_add(1) } else { self.assignment.round }
+        let Assignment { encoding, base, round, .. } = &*self.assignment;
+        if encoding.staleness.is_some() { base.version.saturating_add(1) } else { *round }
     }
 
     /// The update that the round wants instead of a training.
@@ -310,7 +312,7 @@ fn wanted(assignment: &Assignment) -> Result<Option<(Held, f64)>, PlanError> {
     if staleness > rule.max {
         return Err(PlanError::Staleness("it is older than the task allows"));
     }
-    let trained = training_digest(&assignment.training);
+    let trained = told(assignment);
     Ok(Some((Held { task: assignment.task, serial, version, trained }, rule.weight(staleness))))
 }
 
@@ -331,6 +333,13 @@ fn codec_spec(compression: &Compression) -> CodecSpec {
     }
 }
 
+/// What the participant is told that decides its update.
+pub(super) fn told(assignment: &Assignment) -> Digest {
+    let Assignment { task_name, model, training, encoding, metrics, privacy, .. } = assignment;
+    let application = application_digest(encoding, metrics, privacy.as_ref());
+    training_digest(&application, task_name, model, training)
+}
+
 /// What the participants agree on must be what each of them is told to do: length, modulus and headroom of the sum, and by
 /// the digest everything that gives its words their meaning.
 fn check_terms(assignment: &Assignment, terms: &SessionTerms, codec: &UpdateCodec) -> Result<(), PlanError> {
@@ -346,9 +355,8 @@ fn check_terms(assignment: &Assignment, terms: &SessionTerms, codec: &UpdateCode
         ),
     ];
     // Last, since it would hide what is different.
-    let application = application_digest(encoding, &assignment.metrics, assignment.privacy.as_ref());
-    let application = round_digest(&application, assignment.base.version, &assignment.training);
-    let digest = [("encoding or training", terms.application == application)];
+    let application = round_digest(&told(assignment), assignment.base.version);
+    let digest = [("encoding, model or training", terms.application == application)];
     match checks.into_iter().chain(codec.fits(terms)).chain(digest).find(|(_, holds)| !holds) {
         Some((what, _)) => Err(PlanError::Terms(what)),
         None => Ok(()),
@@ -503,7 +511,7 @@ impl Work {
         let assignment = &plan.assignment;
         let job = TrainingJob {
             task: assignment.task_name.clone(),
-            round: assignment.round,
+            round: plan.counted_round(),
             plan: assignment.training.in_round(plan.counted_round()),
             architecture: assignment.model.architecture.clone(),
             analytics: assignment.encoding.analytics.clone(),

@@ -31,7 +31,7 @@ use secure_agg::{modular, packing, upload};
 use wire::certificate::{Authority, PARTICIPANT_URN, chain_der};
 use wire::participant::{
     Announcement, Answer, Assignment, CheckInReply, CheckInRequest, Encoding, EnrollReply, EnrollRequest, Invitation,
-    ModelRef, PrivacyTerms, Receipt, RenewRequest, SessionTerms, application_digest, round_digest,
+    ModelRef, PrivacyTerms, Receipt, RenewRequest, SessionTerms, application_digest, round_digest, training_digest,
 };
 use wire::problem::{Problem, ProblemType};
 use wire::task::TrainingPlan;
@@ -254,6 +254,7 @@ impl World {
     pub fn config(&self) -> SessionConfig {
         let encoding = self.encoding();
         let application = application_digest(&encoding, &metrics(), self.privacy.as_ref());
+        let training = training_digest(&application, "task", &model(self.personal), &TrainingPlan::default());
         SessionConfig {
             suite: 1,
             min_cohort: 3,
@@ -263,7 +264,7 @@ impl World {
             min_included: self.privacy.as_ref().map_or(0, |terms| terms.smallest_cohort as u16),
             model: self.shape(),
             scalars: VectorShape::NONE,
-            application: round_digest(&application, self.round - 1, &TrainingPlan::default()).0,
+            application: round_digest(&training, self.round - 1).0,
         }
     }
 

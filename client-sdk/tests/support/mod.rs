@@ -181,6 +181,8 @@ pub struct World {
     pub counted: Option<Counted>,
     /// Spoils each assignment.
     pub tweak: Option<fn(&mut Assignment)>,
+    /// Spoils what it is told to train ahead of rounds.
+    pub tweak_training: Option<fn(&mut Assignment)>,
     /// How updates are compressed.
     pub codec: Option<CodecTerms>,
     /// Whether `base` is a matrix of three rows.
@@ -318,6 +320,12 @@ impl Coordinator {
         assignment: &mut Assignment,
     ) -> Option<CheckInReply> {
         assignment.encoding.staleness = Some(Staleness { a: 1.0, p: 1.0, max: 3 });
+        let tweak = world.tweak_training;
+        let train = |serial, assignment: &Assignment| {
+            let mut assignment = Assignment { attempt: serial, ..assignment.clone() };
+            tweak.iter().for_each(|tweak| tweak(&mut assignment));
+            Some(CheckInReply::Train(Box::new(assignment)))
+        };
         let given = world.training.filter(|(serial, _)| report.is_none_or(|report| report.serial == *serial));
         match (report, given) {
             (Some(report), Some((serial, _))) if report.ready && world.discards > 0 => {
@@ -333,13 +341,11 @@ impl Coordinator {
                 assignment.update = Some(HeldUpdate { serial, version });
                 None
             }
-            (None, Some((serial, version))) if version == world.rounds_done => {
-                Some(CheckInReply::Train(Box::new(Assignment { attempt: serial, ..assignment.clone() })))
-            }
+            (None, Some((serial, version))) if version == world.rounds_done => train(serial, assignment),
             _ => {
                 let serial = world.training.map_or(1, |(serial, _)| serial + 1);
                 world.training = Some((serial, world.rounds_done));
-                Some(CheckInReply::Train(Box::new(Assignment { attempt: serial, ..assignment.clone() })))
+                train(serial, assignment)
             }
         }
     }

@@ -83,14 +83,15 @@ impl Lease {
                 return done;
             }
             let now = env.clock.now();
-            let renewed = env
-                .store
-                .transact("renew lease", |tx| {
-                    Box::pin(async move {
-                        Ok::<_, StepError>(tx.renew_lease(&self.name, self.holder, now, self.ttl).await?)
-                    })
-                })
-                .await;
+            let renewal = env.store.transact("renew lease", |tx| {
+                Box::pin(
+                    async move { Ok::<_, StepError>(tx.renew_lease(&self.name, self.holder, now, self.ttl).await?) },
+                )
+            });
+            let renewed = match first(&mut work, renewal).await {
+                Ok(done) => return done,
+                Err(renewed) => renewed,
+            };
             match renewed {
                 Ok(true) => {}
                 Ok(false) => return Err(StepError::LeaseLost(self.name.clone())),
@@ -98,5 +99,36 @@ impl Lease {
                 Err(error) => tracing::warn!(lease = self.name, %error, "could not renew a lease"),
             }
         }
+    }
+}
+
+/// What `work` yields, or as an error what `other` does before. Both go on meanwhile: `work` may hold what `other` waits for, the
+/// connection that writes, and would hold it for ever if nobody polled it.
+async fn first<T, U>(work: impl Future<Output = T>, other: impl Future<Output = U>) -> Result<T, U> {
+    tokio::select! {
+        biased;
+        done = work => Ok(done),
+        other = other => Err(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_holds_the_writer_goes_on_while_another_waits_for_it() {
+        let writer = Semaphore::new(1);
+        let mut work = pin!(async {
+            let _held = writer.acquire().await;
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            7
+        });
+        assert!(tokio::time::timeout(Duration::from_secs(1), &mut work).await.is_err(), "it is in the middle");
+        let renewal = async { writer.acquire().await.is_ok() };
+        let ended = tokio::time::timeout(Duration::from_secs(60), first(&mut work, renewal)).await;
+        assert_eq!(ended, Ok(Ok(7)));
     }
 }

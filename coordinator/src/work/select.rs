@@ -162,7 +162,7 @@ async fn open_sessions(
     let base = tx.model_version(task.id, round.base_version).await?;
     let base = base.ok_or_else(|| unworkable(&"the base model has no row"))?;
     let plan = plan_of_round(tx, &task.spec.training, round.key).await?;
-    let config = model.session_in(&base, &plan);
+    let config = model.session_in(&task.spec, &base, &plan);
     let config = config.ok_or_else(|| unworkable(&"a round with a session, of a task without"))?;
     let name = round_name(round.key, round.attempt);
     let begin = || CollectKeys::new(name.clone(), base.sha256.0, config.clone()).map_err(|error| unworkable(&error));

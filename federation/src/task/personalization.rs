@@ -185,7 +185,8 @@ impl Personalization {
             Self::Elastic { alpha } => vec![alpha],
             Self::Lora { rank, alpha, adapters, epochs, .. } => vec![
                 f64::from(rank),
-                alpha.unwrap_or(-1.0),
+                // What is left out means this.
+                alpha.unwrap_or(f64::from(rank)),
                 if adapters == AdapterHome::Shared { 1.0 } else { 0.0 },
                 epochs.map_or(-1.0, f64::from),
             ],

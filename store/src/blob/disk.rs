@@ -16,7 +16,6 @@ use bytes::Bytes;
 use federation::id::Digest;
 use federation::time::{Clock, Timestamp};
 use ring::digest::{Context, SHA256};
-use tokio::task::spawn_blocking;
 
 use super::{BlobRead, BlobStore, BlobWriter, check_expected, finish_digest, sha256};
 use crate::error::{Result, StoreError};
@@ -361,5 +360,5 @@ fn from_system(at: SystemTime) -> Timestamp {
 }
 
 async fn blocking<T: Send + 'static>(act: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    spawn_blocking(act).await.map_err(StoreError::fault)?
+    super::with_files(act).await?
 }

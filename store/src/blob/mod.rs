@@ -15,11 +15,31 @@ use bytes::Bytes;
 use federation::id::Digest;
 use federation::time::Timestamp;
 use ring::digest::{Context, SHA256};
+use tokio::sync::Semaphore;
 
 pub(crate) use self::disk::DiskBlobs;
 pub(crate) use self::memory::MemoryBlobs;
 pub use self::verified::VerifiedRead;
-use crate::error::Result;
+use crate::error::{Result, StoreError};
+
+/// Jobs that read or write files of blobs at once. A process may have few threads that block (`tributary serve` has 16), and a
+/// statement that waits for the database's disk must find one free among them, however much is uploaded.
+const FILES_AT_ONCE: usize = 11;
+static ROOM: Semaphore = Semaphore::const_new(FILES_AT_ONCE);
+
+/// Reads or writes files on a thread that may block, once there is room.
+///
+/// # Errors
+/// A fault if `act` panics.
+pub async fn with_files<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    let room = ROOM.acquire().await.map_err(StoreError::fault)?;
+    let done = tokio::task::spawn_blocking(move || {
+        // Until the thread is done, even if nobody waits for it any more.
+        let _room = room;
+        act()
+    });
+    done.await.map_err(StoreError::fault)
+}
 
 /// A place for blobs.
 #[async_trait]

@@ -5,7 +5,7 @@
 
 use federation::id::{Digest, TaskId};
 use federation::round::RoundState;
-use federation::task::TrainingPlan;
+use federation::task::{ModelSpec, TrainingPlan};
 use secure_agg::params::{SessionConfig, VectorShape};
 use serde::{Deserialize, Serialize};
 
@@ -180,31 +180,36 @@ pub fn application_digest(encoding: &Encoding, metrics: &[String], privacy: Opti
     sha256(&text)
 }
 
-/// Digest of what participants do in a round: what the words mean ([`application_digest`]), the number of the version that the
-/// round starts from, by which the age of updates is counted, and how they train, with the μ of the round. A coordinator that tells
-/// one participant to learn and all others to stand still would find the one's update in the sum; with this digest in the
-/// session's id there is no such sum. The version's bytes are in that id by a digest of their own.
+/// Digest of what decides an update besides data, version and chance: what the words mean ([`application_digest`]), which task and
+/// model it is, what of the model stays at home, and how it is trained, with the μ of the round. A coordinator that tells one
+/// participant to learn and all others to stand still, by their plans or by a model whose gradients vanish, would find the one's
+/// update in the sum; with this digest in the session's id ([`round_digest`]) there is no such sum.
 ///
-/// `SHA-256("tributary/round/1" || application || u32be(version) || u32be(len) || plan)`; the plan is its JSON as this crate writes
-/// it: no spaces, keys in the order of [`TrainingPlan`](federation::task::TrainingPlan)'s fields, numbers in their shortest form.
+/// `SHA-256("tributary/training/1" || application || for task name, model and plan: u32be(len) || bytes)`; model and plan are their
+/// JSON as this crate writes it: no spaces, keys in the order of the fields of [`ModelSpec`] and [`TrainingPlan`], those of
+/// `architecture` sorted, numbers in their shortest form.
 #[must_use]
-pub fn round_digest(application: &Digest, version: u32, training: &TrainingPlan) -> Digest {
-    let plan = plan_digest_input(training);
-    let length = u32::try_from(plan.len()).unwrap_or(u32::MAX).to_be_bytes();
-    sha256(&[b"tributary/round/1".as_slice(), &application.0, &version.to_be_bytes(), &length, &plan].concat())
+pub fn training_digest(application: &Digest, task: &str, model: &ModelSpec, plan: &TrainingPlan) -> Digest {
+    let mut text = [b"tributary/training/1".as_slice(), &application.0].concat();
+    for part in [task.as_bytes(), &json(model), &json(plan)] {
+        text.extend(u32::try_from(part.len()).unwrap_or(u32::MAX).to_be_bytes());
+        text.extend(part);
+    }
+    sha256(&text)
 }
 
-/// Digest of how somebody trains, and nothing else.
+/// Digest of what participants do in a round: [`training_digest`], and the number of the version that the round starts from, by
+/// which the age of updates is counted. The version's bytes are in the session's id by a digest of their own.
 ///
-/// `SHA-256("tributary/training/1" || plan)`, the plan as in [`round_digest`].
+/// `SHA-256("tributary/round/1" || training || u32be(version))`.
 #[must_use]
-pub fn training_digest(training: &TrainingPlan) -> Digest {
-    sha256(&[b"tributary/training/1".as_slice(), &plan_digest_input(training)].concat())
+pub fn round_digest(training: &Digest, version: u32) -> Digest {
+    sha256(&[b"tributary/round/1".as_slice(), &training.0, &version.to_be_bytes()].concat())
 }
 
-fn plan_digest_input(training: &TrainingPlan) -> Vec<u8> {
-    // Numbers, names and enumerations: there is nothing in it that JSON does not have.
-    serde_json::to_vec(training).unwrap_or_default()
+fn json(told: &impl Serialize) -> Vec<u8> {
+    // Numbers, names, lists and enumerations: there is nothing in them that JSON does not have.
+    serde_json::to_vec(told).unwrap_or_default()
 }
 
 fn sha256(text: &[u8]) -> Digest {

@@ -22,8 +22,14 @@ pub(in crate::participant) struct Held {
     pub(in crate::participant) serial: u32,
     /// The version it started from.
     pub(in crate::participant) version: u32,
-    /// How it was trained: a round that agrees on another plan does not get it.
+    /// What the device was told to do: a round that agrees on anything else does not get it.
+    #[serde(default = "untold")]
     pub(in crate::participant) trained: Digest,
+}
+
+/// Of a record that does not say it: no round gets that update.
+fn untold() -> Digest {
+    Digest([0; 32])
 }
 
 /// The update itself.
@@ -85,6 +91,18 @@ pub(in crate::participant) fn encode_nothing_held() -> Result<Zeroizing<Vec<u8>>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_update_that_does_not_say_how_it_was_trained_is_one_that_no_round_gets() {
+        let task = "00000000-0000-0000-0000-000000000001".parse().unwrap();
+        let held = Held { task, serial: 3, version: 9, trained: Digest([7; 32]) };
+        let at_home = AtHome::NOTHING.lengths();
+        let update = UpdateHeader { held, examples: 60, metrics: Vec::new(), delta_bytes: 2, at_home };
+        let mut header = serde_json::to_value(Header { update: Some(update) }).unwrap();
+        header["update"].as_object_mut().unwrap().remove("trained").unwrap();
+        let back = HeldRecord::decode(&encode(UPDATE, HELD, &header, &[b"ab"]).unwrap()).unwrap().unwrap();
+        assert_eq!(back.held, Held { trained: Digest([0; 32]), ..held });
+    }
 
     #[test]
     fn an_update_comes_back_and_every_damage_is_found() {

@@ -153,7 +153,7 @@ async fn stream(
         let Range { start, end } = bytes;
         // Made here: what a thread that reads files has made stays with it when it is freed elsewhere.
         let room = vec![0; usize::try_from(end - start).unwrap_or(PIECE).min(PIECE)];
-        let piece = tokio::task::spawn_blocking(move || fill(room, blob, start)).await??;
+        let piece = store::with_files(move || fill(room, blob, start)).await??;
         meter.sent += piece.len() as u64;
         let rest = start + piece.len() as u64..end;
         Ok::<_, anyhow::Error>(Some((piece, (blobs, rest, meter))))

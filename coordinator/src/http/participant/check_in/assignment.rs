@@ -62,7 +62,7 @@ fn assignment(app: &App, task: TaskRow, base: ModelVersion, training: TrainingPl
     let When { number, attempt, cohort, deadline_at, now } = when;
     let terms = app.models.of(&task).map_err(|_| Error::fault("a task cannot work as it is stored"))?;
     let privacy = terms.private.as_ref().map(|private| private.terms(base.clip.unwrap_or(private.initial_clip())));
-    let session = terms.session_in(&base, &training).map(|config| SessionTerms::from(&config));
+    let session = terms.session_in(&task.spec, &base, &training).map(|config| SessionTerms::from(&config));
     let encoding = terms.encoding().clone();
     let report_loss = task.spec.reports_utility();
     let metrics = task.spec.travelling_metrics();

@@ -5,24 +5,34 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex, PoisonError};
-
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
 
 use crate::SimulationError;
 use crate::clock::Moment;
 
-/// Threads that compute.
+/// Threads that compute. They end with it, once they have finished what they have begun.
+///
+/// Not a general thread pool: those have no order of urgency, and their idle threads look for work where the world needs the
+/// core.
 pub(crate) struct Pool {
-    threads: ThreadPool,
-    waiting: Arc<Mutex<Waiting>>,
+    waiting: Arc<Waiting>,
+    threads: Vec<JoinHandle<()>>,
 }
 
-/// What no thread has begun, by when it is needed and then as it was asked for.
+/// What no thread has begun.
 #[derive(Default)]
 struct Waiting {
-    work: BTreeMap<(Moment, u64), Box<dyn FnOnce() + Send>>,
+    work: Mutex<Work>,
+    changed: Condvar,
+}
+
+/// By when it is needed and then as it was asked for.
+#[derive(Default)]
+struct Work {
+    by_urgency: BTreeMap<(Moment, u64), Box<dyn FnOnce() + Send>>,
     started: u64,
+    is_over: bool,
 }
 
 /// Something that is being computed.
@@ -31,9 +41,13 @@ pub(crate) struct Job<T>(Receiver<T>);
 impl Pool {
     /// So many threads, at least one.
     pub(crate) fn new(threads: usize) -> Result<Self, SimulationError> {
-        let builder = ThreadPoolBuilder::new().num_threads(threads.max(1)).thread_name(|n| format!("training-{n}"));
-        let threads = builder.build().map_err(|error| SimulationError::Threads(error.to_string()))?;
-        Ok(Self { threads, waiting: Arc::default() })
+        let mut pool = Self { waiting: Arc::default(), threads: Vec::with_capacity(threads) };
+        for number in 0..threads.max(1) {
+            let waiting = Arc::clone(&pool.waiting);
+            let thread = Builder::new().name(format!("training-{number}")).spawn(move || waiting.work_off());
+            pool.threads.push(thread.map_err(|error| SimulationError::Threads(error.to_string()))?);
+        }
+        Ok(pool)
     }
 
     /// Begins to compute what is needed at the moment `at`.
@@ -45,26 +59,47 @@ impl Pool {
                 let _ = sender.send(result);
             }
         };
-        let waiting = Arc::clone(&self.waiting);
-        {
-            let mut waiting = lock(&waiting);
-            waiting.started += 1;
-            let number = waiting.started;
-            waiting.work.insert((at, number), Box::new(work));
-        }
-        // As many are spawned as wait, so each finds one: the most urgent.
-        self.threads.spawn_fifo(move || {
-            let next = lock(&waiting).work.pop_first();
-            if let Some((_, work)) = next {
-                work();
-            }
-        });
+        let mut waiting = self.waiting.lock();
+        waiting.started += 1;
+        let number = waiting.started;
+        waiting.by_urgency.insert((at, number), Box::new(work));
+        drop(waiting);
+        self.waiting.changed.notify_one();
         Job(receiver)
     }
 }
 
-fn lock(waiting: &Mutex<Waiting>) -> std::sync::MutexGuard<'_, Waiting> {
-    waiting.lock().unwrap_or_else(PoisonError::into_inner)
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.waiting.lock().is_over = true;
+        self.waiting.changed.notify_all();
+        for thread in self.threads.drain(..) {
+            // Its work never panics: see `start`.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Waiting {
+    fn lock(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does the most urgent until it is over.
+    fn work_off(&self) {
+        let idle = |work: &mut Work| work.by_urgency.is_empty() && !work.is_over;
+        loop {
+            let mut work = self.changed.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
+            if work.is_over {
+                return;
+            }
+            let next = work.by_urgency.pop_first();
+            drop(work);
+            if let Some((_, next)) = next {
+                next();
+            }
+        }
+    }
 }
 
 impl<T> Job<T> {

@@ -3,6 +3,8 @@
 //! Client half: scale the whole update so that its norm is at most the bound. Server half: nothing but the same bound,
 //! which it puts into the task; there is no state to carry from round to round.
 
+use pulp::Arch;
+
 /// A fixed norm bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FixedClip {
@@ -44,17 +46,24 @@ const LANES: usize = 8;
 /// The L2 norm. It is finite exactly when every value is: no square of an `f32` overflows an `f64`.
 #[must_use]
 pub fn norm(values: &[f32]) -> f64 {
-    let mut lanes = [0.0_f64; LANES];
-    let mut chunks = values.chunks_exact(LANES);
-    for chunk in &mut chunks {
-        for (lane, &value) in lanes.iter_mut().zip(chunk) {
-            *lane += f64::from(value) * f64::from(value);
-        }
-    }
-    for (lane, &value) in lanes.iter_mut().zip(chunks.remainder()) {
-        *lane += f64::from(value) * f64::from(value);
-    }
-    lanes.iter().fold(0.0, |sum, lane| sum + lane).sqrt()
+    let (chunks, rest) = values.as_chunks::<LANES>();
+    let chunks = chunks.iter();
+    Arch::new().dispatch(
+        // It consumes `chunks`: one that could be called again would be compiled for the oldest processor.
+        #[inline(always)]
+        || {
+            let mut lanes = [0.0_f64; LANES];
+            for chunk in chunks {
+                for (lane, &value) in lanes.iter_mut().zip(chunk) {
+                    *lane += f64::from(value) * f64::from(value);
+                }
+            }
+            for (lane, &value) in lanes.iter_mut().zip(rest) {
+                *lane += f64::from(value) * f64::from(value);
+            }
+            lanes.iter().fold(0.0, |sum, lane| sum + lane).sqrt()
+        },
+    )
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ pub use error::{DecodeError, EncodeError, HeadroomError};
 pub use inspect::{ImplausibleUpdate, Inspector};
 pub use limbs::{MAX_COUNT as MAX_METRIC_COUNT, MAX_VALUE as MAX_METRIC_VALUE};
 
+use pulp::Arch;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -194,24 +195,39 @@ impl Codec {
     /// random bits and dropping the fraction rounds up with exactly the fraction's probability. The random bits are drawn
     /// from the first: eight of them say whether the fraction overflows but once in 256 times.
     fn round(&self, delta: &[f32], factor: f64, weight: u32, words: &mut [u32], rng: &mut impl Rng) {
-        const BLOCK: usize = 1024;
         // w B <= W B <= 2^31 - 1, exact; the fixed point value stays below 2^63.
         let limit = f64::from(weight) * f64::from(self.levels);
         let scale = factor * (limit / f64::from(self.params.clip_range));
-        let mask = self.mask();
-        let mut noise = [0_u8; BLOCK];
+        let (mask, arch) = (self.mask(), Arch::new());
+        let (mut noise, mut sums, mut unsure) = ([0_u8; BLOCK], [0_u64; BLOCK], [false; BLOCK / LINE]);
         for (values, words) in delta.chunks(BLOCK).zip(words.chunks_mut(BLOCK)) {
-            let noise = &mut noise[..values.len()];
+            let (noise, sums) = (&mut noise[..values.len()], &mut sums[..values.len()]);
             rng.fill_bytes(noise);
-            for ((&value, word), &noise) in values.iter().zip(words).zip(&*noise) {
-                let exact = (f64::from(value) * scale).clamp(-limit, limit) * 4_294_967_296.0;
-                #[expect(clippy::cast_possible_truncation, reason = "below 2^63; digits past 2^-32 are dropped")]
-                let fixed = exact as i64;
-                let mut random = i64::from(noise) << 24;
-                if ((fixed + random) >> 24) & 0xff == 0xff {
-                    random |= i64::from(rng.next_u32() >> 8);
+            arch.dispatch(
+                #[inline(always)]
+                || {
+                    for ((sum, &value), &noise) in sums.iter_mut().zip(values).zip(&*noise) {
+                        // Not `clamp`, whose check of its bounds would stay in the loop.
+                        let exact = (f64::from(value) * scale).min(limit).max(-limit);
+                        *sum = fixed(exact).wrapping_add(u64::from(noise) << 24);
+                    }
+                },
+            );
+            arch.dispatch(
+                #[inline(always)]
+                || {
+                    for (word, &sum) in words.iter_mut().zip(&*sums) {
+                        *word = rounded(sum, mask);
+                    }
+                    for (unsure, line) in unsure.iter_mut().zip(sums.chunks(LINE)) {
+                        *unsure = line.iter().fold(false, |any, &sum| any | is_unsure(sum));
+                    }
+                },
+            );
+            for ((sums, words), _) in sums.chunks(LINE).zip(words.chunks_mut(LINE)).zip(unsure).filter(|(_, any)| *any) {
+                for (&sum, word) in sums.iter().zip(words).filter(|(sum, _)| is_unsure(**sum)) {
+                    *word = rounded(sum.wrapping_add(u64::from(rng.next_u32() >> 8)), mask);
                 }
-                *word = to_word((fixed + random) >> 32, mask);
             }
         }
     }
@@ -221,6 +237,36 @@ impl Codec {
     }
 }
 
+/// Values whose random bits are drawn at once.
+const BLOCK: usize = 1024;
+/// Values among which one that is not rounded yet is looked for at once.
+const LINE: usize = 32;
+
+/// The integer of fixed point.
+#[inline(always)]
+fn rounded(sum: u64, mask: u32) -> u32 {
+    to_word((sum >> 32).cast_signed(), mask)
+}
+
+/// Whether the random bits that were not drawn yet could carry into the integer.
+#[inline(always)]
+fn is_unsure(sum: u64) -> bool {
+    (sum >> 24) & 0xff == 0xff
+}
+
+/// A number below 2^31 as fixed point, the nearest with 32 fractional bits, in two's complement.
+///
+/// In steps that every processor has for several numbers at once, which a conversion to 64 bits is not: 1.5 * 2^52 added to
+/// a number below 2^51 leaves the nearest integer in the sum's low bits.
+#[inline(always)]
+fn fixed(value: f64) -> u64 {
+    const SHIFT: f64 = 6_755_399_441_055_744.0;
+    let bits = |shifted: f64| shifted.to_bits().wrapping_sub(SHIFT.to_bits());
+    let integer = value + SHIFT;
+    let fraction = (value - (integer - SHIFT)) * 4_294_967_296.0;
+    (bits(integer) << 32).wrapping_add(bits(fraction + SHIFT))
+}
+
 /// Largest absolute value a sum modulo 2^b can have and be read back.
 pub(crate) fn half(modulus_bits: u8) -> u32 {
     u32::MAX >> (33 - u32::from(modulus_bits))
@@ -228,6 +274,7 @@ pub(crate) fn half(modulus_bits: u8) -> u32 {
 
 /// The residue modulo 2^b.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "reduction modulo 2^32 is meant")]
+#[inline(always)]
 pub(crate) fn to_word(value: i64, mask: u32) -> u32 {
     value as u32 & mask
 }

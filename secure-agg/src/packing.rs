@@ -159,6 +159,17 @@ impl Unpacker {
     /// As [`Self::push`].
     pub fn push_slices(&mut self, bytes: &[u8], mut sink: impl FnMut(&[u32])) -> Result<(), PackingError> {
         let (mut words, mut held) = ([0; SLICE], 0);
+        let mut bytes = bytes;
+        if self.modulus.bits() == 32 && self.held == 0 && bytes.len() <= self.expected - self.taken {
+            // Nothing to shift: words are packed as they are, and no bits are left over.
+            let (fours, rest) = bytes.as_chunks::<4>();
+            for fours in fours.chunks(SLICE) {
+                words.iter_mut().zip(fours).for_each(|(word, four)| *word = u32::from_le_bytes(*four));
+                sink(&words[..fours.len()]);
+            }
+            self.taken += fours.as_flattened().len();
+            bytes = rest;
+        }
         let pushed = self.push(bytes, |word| {
             words[held] = word;
             held += 1;

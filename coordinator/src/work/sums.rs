@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::io::Read as _;
+use std::iter;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -70,60 +71,92 @@ pub(super) async fn sum_up(
             let shape = Shape::new(model.codec.len(), model.modulus.bits())?;
             let sum = env.aggregator.begin(shape)?;
             match partial {
-                Some(partial) => add(env, sum, partial.blob).await?,
+                Some(partial) => add(env, sum, None, iter::once(partial.blob)).await?,
                 None => sum,
             }
         }
     };
-    for input in inputs {
-        sum = match model.codec.expanding() {
-            Some(codec) => add_expanded(env, sum, codec, input.sha256).await?,
-            None => add(env, sum, input.sha256).await?,
-        };
+    for group in groups(inputs) {
+        sum = add(env, sum, model.codec.expanding(), group.iter().map(|input| input.sha256)).await?;
     }
     Ok(sum)
 }
 
-/// Adds one stored upload of a codec that is not summable: read whole, since it is small, and expanded to words.
-async fn add_expanded(
+/// Inputs that are opened at once, so that files run out for nobody.
+const AT_ONCE: usize = 32;
+/// Bytes after which no other is taken into a group: a thread cannot be told to stop before it has added its group.
+const GROUP_BYTES: u64 = 64 << 20;
+
+/// Inputs that one thread adds, in order: a thread for each would take longer to start than to add a small model.
+fn groups(mut inputs: &[Admitted]) -> impl Iterator<Item = &[Admitted]> {
+    iter::from_fn(move || {
+        let mut bytes = 0;
+        let fits = |input: &&Admitted| {
+            let first = bytes == 0;
+            bytes += input.bytes;
+            first || bytes <= GROUP_BYTES
+        };
+        let size = inputs.iter().take(AT_ONCE).take_while(fits).count();
+        let (group, rest) = inputs.split_at(size);
+        inputs = rest;
+        (size > 0).then_some(group)
+    })
+}
+
+/// Adds stored blobs, one after another. Whether one has its digest is known at its end only: after any error the sum is
+/// gone, so that nobody goes on with one that holds bytes of a damaged blob.
+async fn add(
     env: &Environment,
     mut sum: Sum,
-    codec: &Arc<UpdateCodec>,
-    blob: Digest,
+    expanding: Option<&Arc<UpdateCodec>>,
+    blobs: impl Iterator<Item = Digest>,
 ) -> Result<Sum, StepError> {
-    let mut stored = VerifiedRead::new(env.blobs.open(blob).await?, blob);
-    let codec = Arc::clone(codec);
+    let mut stored = Vec::new();
+    for blob in blobs {
+        stored.push((blob, VerifiedRead::new(env.blobs.open(blob).await?, blob)));
+    }
+    let expanding = expanding.cloned();
     blocking(move || {
-        let mut bytes = Vec::with_capacity(codec.upload_bytes());
-        let most = codec.upload_bytes() as u64 + 1;
-        (&mut stored).take(most).read_to_end(&mut bytes).map_err(StoreError::from)?;
-        // It was checked when it was admitted.
-        let words = codec
-            .expand(&bytes)
-            .map_err(|error| StoreError::Corrupt(format!("blob {blob} is no update of its task: {error}")))?;
-        sum.merge(&words)?;
+        for (blob, read) in stored {
+            match &expanding {
+                Some(codec) => add_expanded(&mut *sum, codec, blob, read)?,
+                None => add_packed(&mut *sum, blob, read)?,
+            }
+        }
         Ok(sum)
     })
     .await
 }
 
-/// Adds one stored vector as it is read. Whether it has its digest is known at its end only: after any error the sum is
-/// gone, so that nobody goes on with one that holds bytes of a damaged blob.
-async fn add(env: &Environment, mut sum: Sum, blob: Digest) -> Result<Sum, StepError> {
-    let mut packed = VerifiedRead::new(env.blobs.open(blob).await?, blob);
-    blocking(move || {
-        let length = packed.size();
-        match sum.add_stream(&mut packed, length) {
-            Ok(()) => Ok(sum),
-            // Its length and padding were checked when it was admitted.
-            Err(AggregationError::Packing(error)) => {
-                Err(StoreError::Corrupt(format!("blob {blob} is no vector of its task: {error}")).into())
-            }
-            Err(AggregationError::Read(error)) => Err(error.downcast().unwrap_or_else(StoreError::from).into()),
-            Err(error) => Err(error.into()),
+/// Adds an upload of a codec that is not summable: read whole, since it is small, and expanded to words.
+fn add_expanded(
+    sum: &mut dyn Accumulator,
+    codec: &UpdateCodec,
+    blob: Digest,
+    stored: VerifiedRead,
+) -> Result<(), StepError> {
+    let mut bytes = Vec::with_capacity(codec.upload_bytes());
+    let most = codec.upload_bytes() as u64 + 1;
+    stored.take(most).read_to_end(&mut bytes).map_err(StoreError::from)?;
+    // It was checked when it was admitted.
+    let words = codec
+        .expand(&bytes)
+        .map_err(|error| StoreError::Corrupt(format!("blob {blob} is no update of its task: {error}")))?;
+    Ok(sum.merge(&words)?)
+}
+
+/// Adds a vector as it is read.
+fn add_packed(sum: &mut dyn Accumulator, blob: Digest, mut packed: VerifiedRead) -> Result<(), StepError> {
+    let length = packed.size();
+    match sum.add_stream(&mut packed, length) {
+        Ok(()) => Ok(()),
+        // Its length and padding were checked when it was admitted.
+        Err(AggregationError::Packing(error)) => {
+            Err(StoreError::Corrupt(format!("blob {blob} is no vector of its task: {error}")).into())
         }
-    })
-    .await
+        Err(AggregationError::Read(error)) => Err(error.downcast().unwrap_or_else(StoreError::from).into()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Runs what would hold up other requests on a thread of its own, which ends with it: an allocator keeps what a thread has
@@ -142,5 +175,37 @@ pub(super) async fn blocking<T: Send + 'static>(
         Ok(Ok(outcome)) => outcome,
         Ok(Err(panic)) => resume_unwind(panic),
         Err(error) => Err(cannot(&error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use federation::id::{ParticipantId, TaskId};
+    use federation::time::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn groups_are_in_order_and_bounded_and_hold_one_at_least() {
+        let round = RoundKey { task: TaskId(uuid::Uuid::from_bytes([1; 16])), number: 1 };
+        let input = |bytes| Admitted {
+            round,
+            attempt: 1,
+            participant: ParticipantId(uuid::Uuid::from_bytes([2; 16])),
+            sha256: Digest([3; 32]),
+            bytes,
+            accepted_at: Timestamp(0),
+            folded: false,
+        };
+        let sizes = |bytes: &[u64]| {
+            let inputs: Vec<_> = bytes.iter().copied().map(input).collect();
+            assert!(groups(&inputs).flatten().eq(&inputs));
+            groups(&inputs).map(<[_]>::len).collect::<Vec<_>>()
+        };
+        assert_eq!(sizes(&[]), [0; 0]);
+        assert_eq!(sizes(&[1; 70]), [32, 32, 6]);
+        let large = GROUP_BYTES;
+        assert_eq!(sizes(&[large + 1, large + 1, 1]), [1, 1, 1]);
+        assert_eq!(sizes(&[1, large - 1, 1, large]), [2, 1, 1]);
     }
 }

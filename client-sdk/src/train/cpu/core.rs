@@ -35,8 +35,7 @@ impl Core {
     /// Parameters in a vector of `size`, taken from `start` as `places` say, in the flat vector's order.
     pub(super) fn new(places: Vec<Place>, size: usize, start: &[f32], config: &SgdConfig) -> Self {
         let mut parameters = Buffer::zeros(size);
-        let internal_values = &mut *parameters;
-        for_each_index(&places, |flat, internal| internal_values[internal] = start[flat]);
+        for_each_tile(&places, |tile| tile.spread(start, &mut parameters));
         let optimizer = Optimizer::new(config, &parameters);
         Self { arch: Arch::new(), parameters, gradient: Buffer::zeros(size), sum: Buffer::zeros(0), places, optimizer }
     }
@@ -46,8 +45,7 @@ impl Core {
         let size = self.parameters.len();
         let spread = |flat: &[f32]| {
             let mut spread = Buffer::zeros(size);
-            let internal_values = &mut *spread;
-            for_each_index(&self.places, |flat_index, internal| internal_values[internal] = flat[flat_index]);
+            for_each_tile(&self.places, |tile| tile.spread(flat, &mut spread));
             spread
         };
         let anchor = constraints.anchor.map(spread);
@@ -91,7 +89,7 @@ impl Core {
 
     fn flatten(&self, internal_values: &[f32]) -> Vec<f32> {
         let mut values = vec![0.0; self.places.iter().map(Place::length).sum()];
-        for_each_index(&self.places, |flat, internal| values[flat] = internal_values[internal]);
+        for_each_tile(&self.places, |tile| tile.flatten(internal_values, &mut values));
         values
     }
 }
@@ -107,36 +105,90 @@ impl Place {
     }
 }
 
-/// Elements of an output's row in the flat vector that are visited before those of the next output: a cache line.
+/// Numbers in a cache line: rows and columns of a whole tile.
 const LINE: usize = 16;
 
-/// Calls `visit(flat, internal)` for the two indices of each parameter, in an order that is kind to caches in both.
-#[inline(always)]
-fn for_each_index(places: &[Place], mut visit: impl FnMut(usize, usize)) {
+/// A part of a tensor that is copied at once: a row of it lies together in the flat vector, a column among the parameters.
+struct Tile {
+    /// Where it begins in the flat vector, and how far apart its rows are there.
+    flat: (usize, usize),
+    /// Where it begins among the parameters, and how far apart its columns are there.
+    internal: (usize, usize),
+    rows: usize,
+    columns: usize,
+}
+
+impl Tile {
+    /// Copies it from the flat vector to the parameters.
+    fn spread(&self, flat: &[f32], internal: &mut [f32]) {
+        let ((from, from_step), (to, to_step)) = (self.flat, self.internal);
+        transpose(&flat[from..], from_step, &mut internal[to..], to_step, self.rows, self.columns);
+    }
+
+    /// Copies it back.
+    fn flatten(&self, internal: &[f32], flat: &mut [f32]) {
+        let ((from, from_step), (to, to_step)) = (self.internal, self.flat);
+        transpose(&internal[from..], from_step, &mut flat[to..], to_step, self.columns, self.rows);
+    }
+}
+
+/// `to[column][row] = from[row][column]`, where rows of `from` and of `to` are so many numbers apart.
+fn transpose(from: &[f32], from_step: usize, to: &mut [f32], to_step: usize, rows: usize, columns: usize) {
+    if (rows, columns) == (LINE, LINE) {
+        // As everywhere, but by whole lines and with indices that need no check.
+        let mut lines = [[0.0; LINE]; LINE];
+        for (line, row) in lines.iter_mut().zip(from.chunks(from_step)) {
+            line.copy_from_slice(&row[..LINE]);
+        }
+        for (column, row) in to.chunks_mut(to_step).take(LINE).enumerate() {
+            for (value, line) in row[..LINE].iter_mut().zip(&lines) {
+                *value = line[column];
+            }
+        }
+        return;
+    }
+    if (from_step, columns) == (1, 1) {
+        return to[..rows].copy_from_slice(&from[..rows]);
+    }
+    if (to_step, rows) == (1, 1) {
+        return to[..columns].copy_from_slice(&from[..columns]);
+    }
+    for row in 0..rows {
+        for column in 0..columns {
+            to[column * to_step + row] = from[row * from_step + column];
+        }
+    }
+}
+
+/// Calls `visit` for tiles that hold each parameter once, in an order that is kind to caches on both sides.
+fn for_each_tile(places: &[Place], mut visit: impl FnMut(&Tile)) {
     let mut first = 0;
     for &place in places {
+        let plain = |start, length| Tile { flat: (first, length), internal: (start, 1), rows: 1, columns: length };
         match place {
-            Place::Weights { dense, channels } => for_each_weight(dense, channels, first, &mut visit),
-            Place::Bias(dense) => (0..dense.outputs).for_each(|index| visit(first + index, dense.bias + index)),
-            Place::Plain { start, length } => (0..length).for_each(|index| visit(first + index, start + index)),
+            Place::Weights { dense, channels } => for_each_tile_of(dense, channels, first, &mut visit),
+            Place::Bias(dense) => visit(&plain(dense.bias, dense.outputs)),
+            Place::Plain { start, length } => visit(&plain(start, length)),
         }
         first += place.length();
     }
 }
 
-/// The same for a weight matrix that begins at `first` in the flat vector.
-#[inline(always)]
-fn for_each_weight(dense: Dense, channels: usize, first: usize, visit: &mut impl FnMut(usize, usize)) {
+/// The same for a weight matrix that begins at `first` in the flat vector: a row is an output, a column an input.
+fn for_each_tile_of(dense: Dense, channels: usize, first: usize, visit: &mut impl FnMut(&Tile)) {
     let positions = dense.inputs / channels;
-    for output in (0..dense.outputs).step_by(dense.width) {
-        let columns = dense.width.min(dense.outputs - output);
+    for output in (0..dense.outputs).step_by(LINE) {
+        // Panels hold a whole number of lines.
+        let (panel, column) = (output / dense.width, output % dense.width);
+        let panel = dense.weights + panel * dense.width * dense.inputs + column;
         for channel in 0..channels {
-            for start in (0..positions).step_by(LINE) {
-                for position in start..positions.min(start + LINE) {
-                    let flat = first + output * dense.inputs + channel * positions + position;
-                    let row = output * dense.inputs + (position * channels + channel) * dense.width;
-                    (0..columns).for_each(|c| visit(flat + c * dense.inputs, dense.weights + row + c));
-                }
+            for position in (0..positions).step_by(LINE) {
+                visit(&Tile {
+                    flat: (first + output * dense.inputs + channel * positions + position, dense.inputs),
+                    internal: (panel + (position * channels + channel) * dense.width, channels * dense.width),
+                    rows: LINE.min(dense.outputs - output),
+                    columns: LINE.min(positions - position),
+                });
             }
         }
     }

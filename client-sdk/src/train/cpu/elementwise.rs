@@ -1,4 +1,8 @@
-//! Passes over whole buffers: bias, ReLU, the optimizer's step. Compiled for the instructions the CPU has.
+//! Passes over whole buffers: bias, ReLU, the optimizer's step. Compiled for the instructions the CPU has: by `dispatch`,
+//! which can do that for closures that consume what they work on; those that could be called again are wrapped in a function
+//! of its own, which is compiled for the oldest processor.
+
+use std::iter;
 
 use learning::FixedClip;
 use learning::clip::norm;
@@ -9,10 +13,11 @@ use super::buffer::Buffer;
 
 /// Adds `row` to each of `rows`.
 pub(super) fn add_to_rows(arch: Arch, row: &[f32], rows: &mut [f32]) {
+    let rows = rows.chunks_exact_mut(row.len());
     arch.dispatch(
         #[inline(always)]
         || {
-            for target in rows.chunks_exact_mut(row.len()) {
+            for target in rows {
                 for (target, &value) in target.iter_mut().zip(row) {
                     *target += value;
                 }
@@ -23,10 +28,11 @@ pub(super) fn add_to_rows(arch: Arch, row: &[f32], rows: &mut [f32]) {
 
 /// Adds each of `rows` to `sum`.
 pub(super) fn add_rows(arch: Arch, rows: &[f32], sum: &mut [f32]) {
+    let rows = rows.chunks_exact(sum.len());
     arch.dispatch(
         #[inline(always)]
         || {
-            for row in rows.chunks_exact(sum.len()) {
+            for row in rows {
                 for (sum, &value) in sum.iter_mut().zip(row) {
                     *sum += value;
                 }
@@ -52,7 +58,7 @@ pub(super) fn mask(arch: Arch, gradient: &mut [f32], outputs: &[f32]) {
     arch.dispatch(
         #[inline(always)]
         || {
-            for (gradient, &output) in gradient.iter_mut().zip(outputs) {
+            for (gradient, &output) in iter::zip(gradient, outputs) {
                 *gradient = if output == 0.0 { 0.0 } else { *gradient };
             }
         },
@@ -146,7 +152,7 @@ impl Optimizer {
                     *velocity = momentum * *velocity + *gradient;
                     *gradient = *velocity;
                 }
-                for (parameter, &gradient) in parameters.iter_mut().zip(&*gradient) {
+                for (parameter, &gradient) in iter::zip(parameters, &*gradient) {
                     *parameter -= learning_rate * gradient;
                 }
             },

@@ -224,7 +224,8 @@ impl Codec {
                     }
                 },
             );
-            for ((sums, words), _) in sums.chunks(LINE).zip(words.chunks_mut(LINE)).zip(unsure).filter(|(_, any)| *any) {
+            for ((sums, words), _) in sums.chunks(LINE).zip(words.chunks_mut(LINE)).zip(unsure).filter(|(_, any)| *any)
+            {
                 for (&sum, word) in sums.iter().zip(words).filter(|(sum, _)| is_unsure(**sum)) {
                     *word = rounded(sum.wrapping_add(u64::from(rng.next_u32() >> 8)), mask);
                 }
@@ -283,4 +284,22 @@ pub(crate) fn to_word(value: i64, mask: u32) -> u32 {
 pub(crate) fn lift(word: u32, modulus_bits: u8) -> i64 {
     let word = i64::from(word);
     if word >> (modulus_bits - 1) == 0 { word } else { word - (1_i64 << modulus_bits) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fixed_point_is_the_nearest() {
+        let unit = 2.0_f64.powi(-32);
+        let most = 2.0_f64.powi(31) - 1.0;
+        let near = [0.0, unit, 0.5, 1.0 - unit, 1.0, 12_345.678_9, most];
+        let between = (0..1000).map(|i| most * (f64::from(i) / 1000.0).powi(9));
+        for value in near.into_iter().chain(between).flat_map(|value| [value, -value, value + 0.5 * unit]) {
+            #[expect(clippy::cast_possible_truncation, reason = "whole and below 2^63")]
+            let nearest = (value / unit).round_ties_even() as i64;
+            assert_eq!(fixed(value).cast_signed(), nearest, "{value}");
+        }
+    }
 }

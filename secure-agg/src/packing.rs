@@ -244,11 +244,16 @@ mod tests {
                 .map(|word| modulus.reduce(word.wrapping_mul(7_654_321)))
                 .collect();
             let packed = pack(&words, modulus);
-            let (mut unpacker, mut unpacked) = (Unpacker::new(words.len(), modulus), Vec::new());
-            for piece in packed.chunks(1001) {
-                unpacker.push_slices(piece, |words| unpacked.extend_from_slice(words)).unwrap();
+            for piece in [1001, 1024, packed.len()] {
+                let (mut unpacker, mut unpacked) = (Unpacker::new(words.len(), modulus), Vec::new());
+                for piece in packed.chunks(piece) {
+                    unpacker.push_slices(piece, |words| unpacked.extend_from_slice(words)).unwrap();
+                }
+                assert_eq!((&unpacked, unpacker.finish()), (&words, Ok(())));
             }
-            assert_eq!((unpacked, unpacker.finish()), (words, Ok(())));
+            let longer = [&packed[..], &[0; 4]].concat();
+            let refused = Unpacker::new(words.len(), modulus).push_slices(&longer, |words| assert!(words.is_empty()));
+            assert_eq!(refused, Err(PackingError::Length { expected: packed.len(), got: longer.len() }));
         }
     }
 

@@ -130,4 +130,28 @@ mod tests {
         assert!(first.finish().is_some());
         assert_eq!(told.try_iter().collect::<String>(), "abxcd");
     }
+
+    #[test]
+    fn a_panic_is_told_to_whoever_waits_and_ends_nothing_else() {
+        let pool = Pool::new(2).unwrap();
+        let jobs: Vec<_> = (0..50).map(|n| pool.start(Moment(n), move || assert!(n % 3 != 0))).collect();
+        for (n, job) in jobs.into_iter().enumerate() {
+            assert_eq!(job.finish().is_some(), n % 3 != 0);
+        }
+    }
+
+    #[test]
+    fn what_has_begun_is_finished_before_the_pool_is_gone() {
+        let pool = Pool::new(1).unwrap();
+        let ((begin, begun), (tell, told)) = (channel::<()>(), channel());
+        let job = pool.start(Moment(1), move || {
+            tell.send(()).unwrap();
+            begun.recv().is_ok()
+        });
+        told.recv().unwrap();
+        let ended = std::thread::spawn(move || drop(pool));
+        begin.send(()).unwrap();
+        ended.join().unwrap();
+        assert_eq!(job.finish(), Some(true));
+    }
 }

@@ -9,9 +9,9 @@ pub(crate) const GIVE_BACK: &[(&str, &str)] = &[("MIMALLOC_PURGE_DELAY", "0"), (
 /// Likewise.
 pub(crate) const KEEP: &[(&str, &str)] = &[("MIMALLOC_PURGE_DELAY", "-1")];
 
-/// Threads of a coordinator that read and write blobs: more would wait for the same disk and keep more memory. What finds
-/// none free waits for its turn.
-pub(crate) const FILE_THREADS: usize = 16;
+/// Threads of a coordinator's runtime that may block, for statements that wait for the database: more would keep more memory.
+/// What finds none free waits for its turn. Files of blobs have threads of their own (`store::with_files`).
+pub(crate) const BLOCKING_THREADS: usize = 16;
 
 /// Replaces this process by one with these options; returns if it is one, or if that cannot be done.
 #[cfg(unix)]

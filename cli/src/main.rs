@@ -39,7 +39,7 @@ fn main() -> ExitCode {
     let stream = cli.command.is_stream();
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if matches!(cli.command, Command::Serve(_)) {
-        runtime.max_blocking_threads(lean::FILE_THREADS);
+        runtime.max_blocking_threads(lean::BLOCKING_THREADS);
     }
     let outcome = match runtime.enable_all().build() {
         Ok(runtime) => {

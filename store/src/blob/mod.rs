@@ -5,6 +5,7 @@
 //! blob whose row is about to be written is spared. Storing a blob that exists already makes it young again.
 
 mod disk;
+mod files;
 mod memory;
 mod verified;
 
@@ -15,31 +16,12 @@ use bytes::Bytes;
 use federation::id::Digest;
 use federation::time::Timestamp;
 use ring::digest::{Context, SHA256};
-use tokio::sync::Semaphore;
 
 pub(crate) use self::disk::DiskBlobs;
+pub use self::files::with_files;
 pub(crate) use self::memory::MemoryBlobs;
 pub use self::verified::VerifiedRead;
 use crate::error::{Result, StoreError};
-
-/// Jobs that read or write files of blobs at once. A process may have few threads that block (`tributary serve` has 16), and a
-/// statement that waits for the database's disk must find one free among them, however much is uploaded.
-const FILES_AT_ONCE: usize = 11;
-static ROOM: Semaphore = Semaphore::const_new(FILES_AT_ONCE);
-
-/// Reads or writes files on a thread that may block, once there is room.
-///
-/// # Errors
-/// A fault if `act` panics.
-pub async fn with_files<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-    let room = ROOM.acquire().await.map_err(StoreError::fault)?;
-    let done = tokio::task::spawn_blocking(move || {
-        // Until the thread is done, even if nobody waits for it any more.
-        let _room = room;
-        act()
-    });
-    done.await.map_err(StoreError::fault)
-}
 
 /// A place for blobs.
 #[async_trait]
@@ -126,7 +108,7 @@ fn finish_digest(context: Context) -> Digest {
 
 fn check_expected(actual: Digest, expected: Option<Digest>) -> Result<()> {
     match expected {
-        Some(expected) if expected != actual => Err(crate::error::StoreError::Conflict(format!(
+        Some(expected) if expected != actual => Err(StoreError::Conflict(format!(
             "the bytes have SHA-256 {actual}, not the expected {expected}: they were changed or cut off on the way"
         ))),
         _ => Ok(()),

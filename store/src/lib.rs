@@ -88,8 +88,9 @@ impl Store {
     /// Runs `body` in a transaction that may change rows: `store.transact("name", |tx| Box::pin(async move { … }))`.
     ///
     /// If `body` returns `Ok`, its changes are durable when this returns; otherwise, or if this future is dropped before it
-    /// commits, none of them is kept; if it is dropped while it commits, all or none. When another writer is in the way, `body` runs again, so it must have no effect outside of `tx`. It
-    /// holds the only write lock: do not wait for anything else inside, and never start a transaction in a transaction.
+    /// commits, none of them is kept; if it is dropped while it commits, all or none. When another writer is in the way,
+    /// `body` runs again, so it must have no effect outside of `tx`. It holds the only write lock: do not wait for anything
+    /// else inside, and never start a transaction in a transaction.
     ///
     /// # Errors
     /// What `body` returns; [`StoreError::Busy`] when every try met another writer; what committing may meet.

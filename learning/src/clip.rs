@@ -3,7 +3,7 @@
 //! Client half: scale the whole update so that its norm is at most the bound. Server half: nothing but the same bound,
 //! which it puts into the task; there is no state to carry from round to round.
 
-use pulp::Arch;
+use crate::vectorized::vectorized;
 
 /// A fixed norm bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,9 +47,7 @@ const LANES: usize = 8;
 #[must_use]
 pub fn norm(values: &[f32]) -> f64 {
     let (chunks, rest) = values.as_chunks::<LANES>();
-    let chunks = chunks.iter();
-    Arch::new().dispatch(
-        // It consumes `chunks`: one that could be called again would be compiled for the oldest processor.
+    vectorized(
         #[inline(always)]
         || {
             let mut lanes = [0.0_f64; LANES];

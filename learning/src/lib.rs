@@ -22,6 +22,7 @@ pub mod proximal;
 pub mod quantize;
 pub mod robust;
 pub mod update;
+mod vectorized;
 
 pub use adapters::{AdapterError, Adapters};
 pub use analytics::{Analysis, AnalyticsError, AnalyticsSpec, SumCodec, Table};

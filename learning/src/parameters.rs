@@ -6,8 +6,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use pulp::Arch;
 use serde::{Deserialize, Serialize};
+
+use crate::vectorized::vectorized;
 
 /// Most tensors a model may have.
 pub const MAX_TENSORS: usize = 4096;
@@ -158,11 +159,12 @@ const FINITE_BLOCK: usize = 256;
 #[must_use]
 pub fn first_not_finite(values: &[f32]) -> Option<usize> {
     // Whole blocks without a branch, which is several times as fast; the first bad one is then searched.
-    let blocks = values.chunks(FINITE_BLOCK);
-    let good = Arch::new().dispatch(
-        // It consumes `blocks`: one that could be called again would be compiled for the oldest processor.
+    let good = vectorized(
         #[inline(always)]
-        || blocks.take_while(|block| block.iter().fold(true, |all, value| all & value.is_finite())).count(),
+        || {
+            let is_good = |block: &&[f32]| block.iter().fold(true, |all, value| all & value.is_finite());
+            values.chunks(FINITE_BLOCK).take_while(is_good).count()
+        },
     );
     let start = values.len().min(good * FINITE_BLOCK);
     values[start..].iter().position(|value| !value.is_finite()).map(|index| start + index)

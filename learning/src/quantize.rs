@@ -20,7 +20,6 @@ pub use error::{DecodeError, EncodeError, HeadroomError};
 pub use inspect::{ImplausibleUpdate, Inspector};
 pub use limbs::{MAX_COUNT as MAX_METRIC_COUNT, MAX_VALUE as MAX_METRIC_VALUE};
 
-use pulp::Arch;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +27,7 @@ use crate::clip::{self, FixedClip};
 use crate::metrics::MAX_METRICS;
 use crate::parameters::{MAX_PARAMETERS, WrongLength, first_not_finite};
 use crate::update::Update;
+use crate::vectorized::vectorized;
 use limbs::Limbs;
 
 /// Largest cohort a codec can be asked for.
@@ -198,12 +198,12 @@ impl Codec {
         // w B <= W B <= 2^31 - 1, exact; the fixed point value stays below 2^63.
         let limit = f64::from(weight) * f64::from(self.levels);
         let scale = factor * (limit / f64::from(self.params.clip_range));
-        let (mask, arch) = (self.mask(), Arch::new());
+        let mask = self.mask();
         let (mut noise, mut sums, mut unsure) = ([0_u8; BLOCK], [0_u64; BLOCK], [false; BLOCK / LINE]);
         for (values, words) in delta.chunks(BLOCK).zip(words.chunks_mut(BLOCK)) {
             let (noise, sums) = (&mut noise[..values.len()], &mut sums[..values.len()]);
             rng.fill_bytes(noise);
-            arch.dispatch(
+            vectorized(
                 #[inline(always)]
                 || {
                     for ((sum, &value), &noise) in sums.iter_mut().zip(values).zip(&*noise) {
@@ -213,7 +213,7 @@ impl Codec {
                     }
                 },
             );
-            arch.dispatch(
+            vectorized(
                 #[inline(always)]
                 || {
                     for (word, &sum) in words.iter_mut().zip(&*sums) {

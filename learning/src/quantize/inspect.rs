@@ -3,9 +3,8 @@
 //! [`Codec::decode`] refuses a sum that honest participants cannot have made, and with it everybody's work. Whoever can read
 //! single updates refuses the one that is to blame instead.
 
-use pulp::Arch;
-
 use super::{Codec, lift};
+use crate::vectorized::vectorized;
 
 /// Why an encoded update is none that [`Codec::encode`] could have yielded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -89,13 +88,10 @@ impl Inspector {
         let (values, rest) = words.split_at(words.len().min(parameters.saturating_sub(self.seen)));
         let unused = 32 - u32::from(self.codec.params.modulus_bits);
         let size = |word: u32| ((word << unused).cast_signed() >> unused).unsigned_abs();
-        let arch = Arch::new();
         for values in values.chunks(BLOCK) {
-            let words = values.iter();
-            // It consumes `words`: one that could be called again would be compiled for the oldest processor.
-            let largest = arch.dispatch(
+            let largest = vectorized(
                 #[inline(always)]
-                || words.fold(0, |largest, &word| size(word).max(largest)),
+                || values.iter().fold(0, |largest, &word| size(word).max(largest)),
             );
             if i64::from(largest) > self.largest.1 {
                 let place = values.iter().position(|&word| size(word) == largest).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! What the coordinator costs: `tributary serve` as its own process, participants over real TLS, figures beside limits that
 //! are measured in the same run.
 //!
-//! `cargo bench -p tributary --bench coordinator [-- empty-round | check-ins | memory [UPLOADS AT ONCE, 16]]`
+//! `cargo bench -p tributary --bench coordinator [-- empty-round | check-ins | memory [UPLOADS AT ONCE, 16] | far [MILLISECONDS EACH WAY, 2000]]`
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -11,6 +11,7 @@
 
 mod check_ins;
 mod empty_round;
+mod far;
 mod memory;
 mod server;
 
@@ -30,6 +31,10 @@ async fn main() -> Outcome {
     }
     if wanted("memory") {
         memory::run(asked.iter().find_map(|argument| argument.parse().ok()).unwrap_or(16)).await?;
+    }
+    if wanted("far") {
+        let one_way = asked.iter().find_map(|argument| argument.parse().ok()).unwrap_or(2000);
+        far::run(std::time::Duration::from_millis(one_way)).await?;
     }
     Ok(())
 }

@@ -15,8 +15,8 @@ use crate::Outcome;
 /// `tributary serve --dev` in a folder of its own; killed when dropped.
 pub(crate) struct Server {
     child: Child,
-    url: String,
-    ca_pem: String,
+    pub(crate) url: String,
+    pub(crate) ca_pem: String,
     token: String,
     operator: reqwest::Client,
     pub(crate) folder: tempfile::TempDir,
@@ -40,18 +40,17 @@ impl Server {
         Ok(Self { child, url: text("url"), ca_pem, token: text("token"), operator, folder })
     }
 
-    /// Creates a task with a model of `parameters` numbers in which all of `cohort` take part.
+    /// Creates a task with a model of `parameters` numbers in which all of `cohort` take part: what the coordinator itself costs,
+    /// without the phases of secure aggregation.
     pub(crate) async fn create_task(&self, parameters: usize, cohort: u32, rounds: u32) -> Outcome {
-        let spec = json!({
-            "name": "bench",
-            "model": { "tensors": [{ "name": "w", "shape": [parameters] }] },
-            "rounds": { "count": rounds, "select_max": cohort },
-            "selection": { "cohort": { "count": cohort } },
-            "metrics": [],
-            // What the coordinator itself costs, without the protocol's own phases.
-            "secure_aggregation": { "enabled": false },
-        });
+        let mut spec = spec(parameters, cohort, rounds);
+        spec["secure_aggregation"] = json!({ "enabled": false });
         self.post(route::TASKS, &json!({ "spec": spec })).await.map(drop)
+    }
+
+    /// The same with secure aggregation.
+    pub(crate) async fn create_secure_task(&self, parameters: usize, cohort: u32, rounds: u32) -> Outcome {
+        self.post(route::TASKS, &json!({ "spec": spec(parameters, cohort, rounds) })).await.map(drop)
     }
 
     /// The rounds so far, newest first.
@@ -74,12 +73,16 @@ impl Server {
         if status.is_success() { Ok(serde_json::from_str(&body)?) } else { Err(body.into()) }
     }
 
-    pub(crate) async fn enroll(&self, name: &str) -> Outcome<Device> {
+    pub(crate) async fn enrollment_token(&self, name: &str) -> Outcome<String> {
         let token = self.post(route::ENROLLMENT_TOKENS, &json!({ "name": name })).await?;
+        Ok(token["token"].as_str().unwrap().to_owned())
+    }
+
+    pub(crate) async fn enroll(&self, name: &str) -> Outcome<Device> {
         let transport = HttpsTransport::new(&self.url, &self.ca_pem)?;
         let key = Arc::new(SigningKey::generate()?);
         let request = EnrollRequest {
-            token: token["token"].as_str().unwrap().to_owned(),
+            token: self.enrollment_token(name).await?,
             csr_pem: key.signing_request()?,
             name: None,
             labels: std::collections::BTreeMap::new(),
@@ -116,6 +119,16 @@ impl Server {
     pub(crate) fn forget_peak(&self) -> Outcome {
         Ok(std::fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5")?)
     }
+}
+
+fn spec(parameters: usize, cohort: u32, rounds: u32) -> Value {
+    json!({
+        "name": "bench",
+        "model": { "tensors": [{ "name": "w", "shape": [parameters] }] },
+        "rounds": { "count": rounds, "select_max": cohort },
+        "selection": { "cohort": { "count": cohort } },
+        "metrics": [],
+    })
 }
 
 impl Drop for Server {

@@ -86,7 +86,7 @@ impl CheckIn {
         let then = match plan(core, assignment) {
             Ok(plan) => {
                 core.ahead.under_way = Some(place);
-                let deadline = now.elapsed.saturating_add(remaining);
+                let deadline = core.deadline(remaining, now);
                 State::Fetch(Fetch::new(Arc::new(plan), deadline, None))
             }
             Err(reason) => {

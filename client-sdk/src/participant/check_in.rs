@@ -95,7 +95,7 @@ impl CheckIn {
         let (remaining, cohort) = (Duration::from_millis(assignment.remaining_ms), assignment.cohort);
         let is_secure = assignment.secure_aggregation.is_some();
         core.events.push(Event::Assigned { place, cohort, remaining, is_secure });
-        let deadline = now.elapsed.saturating_add(remaining);
+        let deadline = core.deadline(remaining, now);
         let session = core.session.take().filter(|session| session.place == place);
         let session = match of_session(core, &assignment, session) {
             Ok(session) => session,

@@ -14,7 +14,7 @@ use super::session::{Session, SessionError};
 use super::snapshot::AtHome;
 use super::unmask::Unmask;
 use crate::clock::Now;
-use crate::transport::TransportError;
+use crate::transport::{Place, TransportError};
 
 /// The input was sent.
 pub(super) struct Confirm {
@@ -36,6 +36,15 @@ impl Confirm {
     /// After a restart: says again what was signed.
     pub(super) fn resume(session: Session, at_home: AtHome, signed: impl Into<Bytes>) -> Self {
         Self { session, at_home, step: Step::Sign(Say::new(Answer::Consistency, signed)) }
+    }
+
+    /// Whether the signature is on its way.
+    pub(super) fn is_signing(&self) -> bool {
+        matches!(self.step, Step::Sign(_))
+    }
+
+    pub(super) fn place(&self) -> Place {
+        self.session.place
     }
 
     pub(super) fn action(&mut self, core: &Core, now: Now) -> Action {

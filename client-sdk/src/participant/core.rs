@@ -62,6 +62,8 @@ pub(super) struct Core {
     pub(super) attributes: Attributes,
     /// Not before, on the clock that never jumps: a calendar that does must not make a participant renew all the time.
     pub(super) next_renewal: Duration,
+    /// Least time that a request and its answer take on this line.
+    pub(super) round_trip: Duration,
     /// For pauses, shuffling and rounding.
     pub(super) rng: ChaCha20Rng,
     /// For keys, shares, masks and the noise of private updates, and nothing else.
@@ -104,6 +106,12 @@ impl Core {
             Some(identity) => Action::Send(request(identity.certified.participant)),
             None => Action::Finished(Err(ParticipantError::NotEnrolled)),
         }
+    }
+
+    /// When to leave what the coordinator waits for this long. It counted from when it sent its answer, and what is sent at the
+    /// last moment has yet to arrive: both ways come off.
+    pub(super) fn deadline(&self, remaining: Duration, now: Now) -> Duration {
+        now.elapsed.saturating_add(remaining.saturating_sub(self.round_trip))
     }
 
     pub(super) fn is_renewal_due(&self, now: Now) -> bool {

@@ -4,6 +4,7 @@
 //! polls a little at a time loses nothing.
 
 use std::future::Future;
+use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use wire::{Attributes, TaskId};
 
+use super::early::{Early, RoundTrip};
 use super::error::ParticipantError;
 use super::event::{Event, Outcome};
 use super::machine::{Action, Input, Machine, Request};
@@ -38,11 +40,16 @@ pub enum Progress {
     Finished(Result<Outcome, ParticipantError>),
 }
 
+/// What comes of an action.
+pub(super) type Answer = Pin<Box<dyn Future<Output = Input> + Send>>;
+
 /// An action under way.
 struct Running {
-    answer: Pin<Box<dyn Future<Output = Input> + Send>>,
+    answer: Answer,
     /// Whether a shutdown may drop it: a half-written record is finished first.
     may_drop: bool,
+    /// When it began, of a request that is answered at once.
+    since: Option<Duration>,
 }
 
 /// A participant of a federation. See the [crate] for how to make one.
@@ -63,6 +70,8 @@ pub struct Participant {
 #[derive(Default)]
 pub(super) struct Slot {
     running: Option<Running>,
+    early: Early,
+    round_trip: RoundTrip,
     shutdown: bool,
 }
 
@@ -115,7 +124,13 @@ impl Participant {
                     }
                     tokio::time::sleep_until(until).await;
                 }
-                action => self.running.running = self.start(action),
+                action => {
+                    self.running.running = match self.running.early.take(&action) {
+                        Some(answer) => Some(Running { answer, may_drop: true, since: None }),
+                        None => self.start(action),
+                    };
+                    self.follow();
+                }
             }
         }
     }
@@ -162,8 +177,18 @@ impl Participant {
                 continue;
             }
             let until = left.map_or(end, |left| end.min(tokio::time::Instant::now() + left));
-            match tokio::time::timeout_at(until, &mut running.answer).await {
+            let early = &mut self.running.early;
+            let answer = poll_fn(|context| {
+                early.advance(context);
+                running.answer.as_mut().poll(context)
+            });
+            match tokio::time::timeout_at(until, answer).await {
                 Ok(input) => {
+                    let now = self.clock.now().elapsed;
+                    if let Some(took) = running.since.map(|since| now.saturating_sub(since)) {
+                        self.running.round_trip.measured(took);
+                        self.machine.set_round_trip(self.running.round_trip.least());
+                    }
                     self.running.running = None;
                     return Some(input);
                 }
@@ -203,12 +228,22 @@ impl Participant {
         Ok(())
     }
 
+    /// Makes the requests that the machine will ask for next.
+    fn follow(&mut self) {
+        let mut early = std::mem::take(&mut self.running.early);
+        early.follow(&self.machine, |action| self.start(action).map(|running| running.answer));
+        self.running.early = early;
+    }
+
     fn start(&self, action: Action) -> Option<Running> {
         let transport = Arc::clone(&self.transport);
         let journal = Arc::clone(&self.journal);
-        let droppable = |answer| Some(Running { answer, may_drop: true });
+        let droppable = |answer| Some(Running { answer, may_drop: true, since: None });
         match action {
-            Action::Send(request) => droppable(Box::pin(send(transport, request))),
+            Action::Send(request) => {
+                let since = RoundTrip::is_measured_by(&request).then(|| self.clock.now().elapsed);
+                Some(Running { answer: Box::pin(send(transport, request)), may_drop: true, since })
+            }
             Action::Fetch { task, model, mut have } => droppable(Box::pin(async move {
                 let result = transport.fetch_model(task, &model, &mut have).await;
                 Input::Fetched { have, result }
@@ -233,7 +268,7 @@ impl Participant {
                     records.try_for_each(|record| journal.save_parts(&record.name, record.parts()))
                 };
                 let answer = Box::pin(async { Input::Persisted(blocking(save).await) });
-                Some(Running { answer, may_drop: false })
+                Some(Running { answer, may_drop: false, since: None })
             }
             Action::WaitUntil(_) | Action::Finished(_) => None,
         }

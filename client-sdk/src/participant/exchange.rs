@@ -57,6 +57,10 @@ impl Ask {
             return wait;
         }
         self.asked_at = now.elapsed;
+        self.request(core, place)
+    }
+
+    pub(super) fn request(&self, core: &Core, place: Place) -> Action {
         let (what, wait) = (self.what, core.settings.wait);
         core.send(|participant| Request::Announcement { what, place, participant, wait })
     }

@@ -37,12 +37,13 @@ impl Fetch {
         Self { plan, deadline, session, have: Vec::new(), wrong_files: 0, attempts: Attempts::default() }
     }
 
+    /// Whether shares were dealt before.
+    pub(super) fn has_session(&self) -> bool {
+        self.session.is_some()
+    }
+
     pub(super) fn action(&mut self, now: Now) -> Action {
-        self.attempts.wait(now).unwrap_or_else(|| {
-            let assignment = &self.plan.assignment;
-            let have = std::mem::take(&mut self.have);
-            Action::Fetch { task: assignment.task, model: assignment.base.clone(), have }
-        })
+        self.attempts.wait(now).unwrap_or_else(|| self.plan.fetch(std::mem::take(&mut self.have)))
     }
 
     pub(super) fn fetched(self, core: &mut Core, have: Vec<u8>, result: Result<(), TransportError>, now: Now) -> State {

@@ -242,8 +242,8 @@ pub struct Saved {
 
 /// A participant without I/O.
 pub struct Machine {
-    core: Core,
-    state: State,
+    pub(super) core: Core,
+    pub(super) state: State,
 }
 
 /// One of the states; each has its file.
@@ -316,6 +316,7 @@ impl Machine {
             questions: Vec::new(),
             attributes: Attributes::new(),
             next_renewal: Duration::ZERO,
+            round_trip: Duration::ZERO,
             rng: ChaCha20Rng::from_seed(entropy),
             secrets,
             events: Vec::new(),
@@ -352,6 +353,12 @@ impl Machine {
     /// Tells how many training examples there are.
     pub fn set_examples(&mut self, examples: u64) {
         self.core.examples = examples;
+    }
+
+    /// Tells how long a request and its answer take at least on this line: what has to arrive by a deadline sets out so much
+    /// earlier.
+    pub fn set_round_trip(&mut self, least: Duration) {
+        self.core.round_trip = least;
     }
 
     /// Who the participant is, once it is enrolled. Replaced on renewal.

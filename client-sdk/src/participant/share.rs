@@ -49,6 +49,11 @@ impl Share {
         State::Share(Self { plan, deadline, session, step })
     }
 
+    /// Whether the shares are on their way.
+    pub(super) fn is_dealing(&self) -> bool {
+        matches!(self.step, Step::Deal(_))
+    }
+
     pub(super) fn action(&mut self, core: &Core, now: Now) -> Action {
         match &mut self.step {
             Step::Roster(ask) => ask.action(core, self.plan.place, now),

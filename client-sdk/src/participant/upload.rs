@@ -12,7 +12,7 @@ use super::machine::{Action, Request, State};
 use super::snapshot::Pending;
 use crate::clock::Now;
 use crate::transport::retry::{Verdict, judge};
-use crate::transport::{TransportError, Upload};
+use crate::transport::{Place, TransportError, Upload};
 
 /// An update waits for its receipt.
 pub(super) struct Sending {
@@ -25,6 +25,11 @@ pub(super) struct Sending {
 impl Sending {
     pub(super) fn new(pending: Pending, signed: Option<Bytes>) -> Self {
         Self { pending, signed, attempts: Attempts::default() }
+    }
+
+    /// Where the sum has yet to be opened once the update is in.
+    pub(super) fn session_place(&self) -> Option<Place> {
+        self.pending.session.as_ref().map(|session| session.place)
     }
 
     pub(super) fn action(&self, core: &Core, now: Now) -> Action {

@@ -24,6 +24,7 @@ use wire::task::{Compression, below};
 use zeroize::Zeroizing;
 
 use super::base::{self, Base, BaseError};
+use super::machine::Action;
 use super::model_file::ModelFile;
 use super::rule::Rule;
 use super::snapshot::{Control, ControlRecord, Held};
@@ -180,6 +181,11 @@ impl UpdateCodec {
 }
 
 impl Plan {
+    /// Fetches the version to start from, behind the bytes that are there already.
+    pub(super) fn fetch(&self, have: Vec<u8>) -> Action {
+        Action::Fetch { task: self.assignment.task, model: self.assignment.base.clone(), have }
+    }
+
     /// Checks everything that can be checked before a byte of the model has come.
     pub(super) fn new(assignment: Box<Assignment>) -> Result<Self, PlanError> {
         let analysis = base::analysis(&assignment)?;

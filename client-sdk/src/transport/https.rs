@@ -34,7 +34,8 @@ use crate::identity::Identity;
 
 /// Largest JSON answer: an assignment with the most and longest tensor names stays below.
 const MAX_ANSWER_BYTES: usize = 8 << 20;
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// For three round trips: TCP, TLS, and one that was lost.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// For an answer to a small request, and for the next piece of a large one.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Slowest upload that is still waited for, in bytes per second.

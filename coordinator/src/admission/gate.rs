@@ -186,9 +186,12 @@ pub(crate) async fn take_seat(
                 if row.round.limits.secure.is_none() {
                     return Ok(Err(Refusal::NoSession));
                 }
-                let assignment = tx.assignment(round, attempt, participant).await?;
-                if let Err(refusal) = place(assignment.map(|assignment| assignment.state)) {
-                    return Ok(Err(refusal));
+                // Before the draw nobody has a place yet.
+                if state != RoundState::Selecting {
+                    let assignment = tx.assignment(round, attempt, participant).await?;
+                    if let Err(refusal) = place(assignment.map(|assignment| assignment.state)) {
+                        return Ok(Err(refusal));
+                    }
                 }
                 // A session lasts from the draw to the release of the sum.
                 if state.is_terminal() || state == RoundState::Aggregating || state == RoundState::Selecting {

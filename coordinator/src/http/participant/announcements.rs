@@ -108,9 +108,15 @@ async fn announce(
         let rung = listener.rung();
         tokio::pin!(rung);
         rung.as_mut().enable();
-        let seat = take_seat(&app.store, &app.sessions, round, query.attempt, caller).await??;
-        if let Some(message) = message(app, &seat, round, query.attempt, what).await? {
-            return Ok(told(app, &seat, round, query.attempt, message));
+        match take_seat(&app.store, &app.sessions, round, query.attempt, caller).await? {
+            Ok(seat) => {
+                if let Some(message) = message(app, &seat, round, query.attempt, what).await? {
+                    return Ok(told(app, &seat, round, query.attempt, message));
+                }
+            }
+            // Whoever is far away asks for the roster together with the check-in that may get it a place.
+            Err(Refusal::PhaseClosed { state: RoundState::Selecting, .. }) => {}
+            Err(refusal) => return Err(refusal.into()),
         }
         if wait.is_zero() {
             return Ok(StatusCode::NO_CONTENT.into_response());

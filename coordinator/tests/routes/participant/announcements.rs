@@ -9,6 +9,7 @@ use secure_agg::messages::{Agreement, Delivery, Roster, Survivors};
 use wire::headers::MEDIA_SECURE_AGG;
 use wire::participant::Announcement;
 use wire::problem::ProblemType;
+use wire::route;
 
 use crate::support::secure::World;
 use crate::support::{TestCoordinator, small_task};
@@ -92,6 +93,25 @@ async fn whoever_waits_is_called_the_moment_it_is_time() {
         let (reply, ()) = tokio::join!(wait, finish);
         assert_eq!(reply.status, 200, "{what:?}");
     }
+}
+
+#[tokio::test]
+async fn the_roster_may_be_asked_for_before_the_draw_that_makes_it() {
+    let mut world = World::new(4).await;
+    world.join(|at| at < 3).await;
+    let mut last = world.members.pop().unwrap();
+    let (t, first) = (&world.t, &world.members[0]);
+    let path = |wait_ms| route::announcement(Announcement::Roster, world.task, 1, first.id, 1, wait_ms);
+    assert_eq!(t.get(&first.who, &path(0)).await.status, 204, "not yet");
+    let path = path(60_000);
+    let draw = async {
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        last.join(t).await;
+        t.work().await;
+    };
+    let (reply, ()) = tokio::join!(t.get(&first.who, &path), draw);
+    assert_eq!(reply.status, 200, "{}", String::from_utf8_lossy(&reply.body));
+    assert_eq!(Roster::decode(&reply.body).unwrap().entries.len(), 4);
 }
 
 #[tokio::test]

@@ -20,6 +20,7 @@ pub mod work;
 mod admission;
 mod ahead;
 mod analysis;
+mod files;
 mod ledger;
 mod models;
 mod optimizer;

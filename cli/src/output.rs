@@ -4,7 +4,7 @@
 //! Everything a command says goes through [`Output`]; nothing else writes to stdout. A reader that went away (`| head`)
 //! is no error.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 
 use serde::Serialize;
 
@@ -51,7 +51,7 @@ struct Event<'a, T> {
 impl Output {
     /// Writes to the process's stdout and stderr.
     pub(crate) fn new(format: Format) -> Self {
-        Self { format, terminal: std::io::stdout().is_terminal() }
+        Self { format, terminal: io::stdout().is_terminal() }
     }
 
     /// Whether a person looks at a terminal, so that lines may be drawn anew.
@@ -81,9 +81,33 @@ impl Output {
         }
     }
 
+    /// An event for programs, a line for people, that must not get lost: says so if it cannot be written.
+    pub(crate) fn must_tell<T: Serialize>(self, event: &str, data: &T, words: impl AsRef<str>) -> io::Result<()> {
+        let line = match self.format {
+            Format::Json => json(&Event { event, data }),
+            Format::Text => words.as_ref().to_owned(),
+        };
+        Self::must_print(&line)
+    }
+
+    /// The command's answer, like [`Self::answer`], that must not get lost: says so if it cannot be written.
+    pub(crate) fn must_answer<T: Serialize>(self, data: &T, words: impl FnOnce() -> String) -> io::Result<()> {
+        let answer = match self.format {
+            Format::Json => json(&Envelope { schema_version: SCHEMA_VERSION, status: "ok", data }),
+            Format::Text => words(),
+        };
+        Self::must_print(answer.trim_end_matches('\n'))
+    }
+
+    fn must_print(line: &str) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        writeln!(out, "{line}")?;
+        out.flush()
+    }
+
     /// Something a person should know that is no part of the answer.
     pub(crate) fn note(self, words: impl AsRef<str>) {
-        let _ = writeln!(std::io::stderr().lock(), "{}", words.as_ref());
+        let _ = writeln!(io::stderr().lock(), "{}", words.as_ref());
     }
 
     /// Why the command ends badly: always to stderr, and for programs also as an envelope (or an event, in a stream).
@@ -119,5 +143,5 @@ fn json<T: Serialize>(value: &T) -> String {
 
 fn print(line: &str) {
     // A closed pipe means that nobody wants to read on.
-    let _ = writeln!(std::io::stdout().lock(), "{line}");
+    let _ = writeln!(io::stdout().lock(), "{line}");
 }

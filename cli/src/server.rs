@@ -106,7 +106,12 @@ impl Server {
 
     /// `POST` without a body, whose answer (if any) does not matter.
     pub(crate) async fn act(&self, path: &str) -> Outcome {
-        self.send(self.request(Method::POST, path, &[]).timeout(TIMEOUT)).await.map(|_| ())
+        self.act_with(path, &[]).await
+    }
+
+    /// The same with a query.
+    pub(crate) async fn act_with(&self, path: &str, query: &[(&str, String)]) -> Outcome {
+        self.send(self.request(Method::POST, path, query).timeout(TIMEOUT)).await.map(|_| ())
     }
 
     /// A request whose answer is read as it comes, from byte `from` on if it still has this entity tag.

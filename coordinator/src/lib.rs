@@ -20,7 +20,9 @@ pub mod work;
 mod admission;
 mod ahead;
 mod analysis;
+mod files;
 mod ledger;
+mod lock;
 mod models;
 mod optimizer;
 mod session;
@@ -30,7 +32,11 @@ mod wiring;
 use federation::id::Digest;
 
 pub use aggregation::device::{DeviceReport, Verdict};
-pub use wiring::{Coordinator, Parts, Running, StartError, SystemClock, devices, migrate};
+pub use http::TokenError;
+pub use lock::LockError;
+pub use wiring::{
+    Coordinator, Parts, Running, StartError, SystemClock, create_operator_token_offline, devices, migrate,
+};
 
 /// SHA-256.
 pub(crate) fn digest(bytes: &[u8]) -> Digest {

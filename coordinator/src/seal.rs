@@ -4,13 +4,13 @@
 //! ChaCha20-Poly1305 (RFC 8439) with a random nonce; what is sealed is bound to its place, so that nobody can move one
 //! participant's answer to another's row.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use ring::hmac;
 use zeroize::Zeroizing;
 
+use crate::files::write_new;
 use crate::random::Random;
 
 const KEY_BYTES: usize = 32;
@@ -134,29 +134,6 @@ impl Sealer {
     }
 }
 
-/// All of it or nothing: a process that dies in here leaves a draft, not half a key with which none would start again.
-fn write_new(path: &Path, key: &[u8]) -> std::io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    std::fs::create_dir_all(folder)?;
-    let draft = path.with_extension("draft");
-    match std::fs::remove_file(&draft) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(&draft)?;
-    file.write_all(key)?;
-    file.sync_all()?;
-    std::fs::rename(&draft, path)?;
-    // A rename survives a power cut only once its folder is on disk.
-    #[cfg(unix)]
-    std::fs::File::open(folder)?.sync_all()?;
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,7 +163,7 @@ mod tests {
         let path = folder.path().join("data/seal.key");
         // What a process left that died while it made the key.
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path.with_extension("draft"), "half").unwrap();
+        std::fs::write(path.with_file_name("seal.key.draft"), "half").unwrap();
         let sealed = Sealer::open(&path, &Random::from_seed(1)).unwrap().seal(b"", b"x");
         let again = Sealer::open(&path, &Random::from_seed(2)).unwrap();
         assert_eq!(again.open_sealed(b"", &sealed).map(|plain| plain.to_vec()), Ok(b"x".to_vec()));

@@ -1,5 +1,6 @@
 //! The only file that chooses implementations: which database, which blobs, which device, which clock and randomness.
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use aggregation::Aggregator;
 use aggregation::device::{DeviceChoice, DeviceReport, select};
 use axum::Router;
+use federation::task::is_name;
 use federation::time::{Clock, Timestamp};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
@@ -19,8 +21,9 @@ use wire::admin::{OperatorTokenReply, Role};
 
 use crate::admission::{Bell, Desk, Inbox, Uploads};
 use crate::config::Config;
-use crate::http::{App, Identities, Limiter, Listener, Rate, Rates, ServeSettings, Settings};
+use crate::http::{App, Identities, Limiter, Listener, Rate, Rates, ServeSettings, Settings, TokenError};
 use crate::identity::{Authority, AuthorityError, ServerKey};
+use crate::lock::{LockError, Locks};
 use crate::models::Models;
 use crate::observe;
 use crate::random::Random;
@@ -67,6 +70,9 @@ pub enum StartError {
     /// No randomness.
     #[error("the operating system gives no randomness")]
     Randomness,
+    /// Another coordinator works on the same data.
+    #[error(transparent)]
+    Locked(#[from] LockError),
     /// Rows or blobs cannot be opened.
     #[error("cannot open the store: {0}")]
     Store(#[from] StoreError),
@@ -101,6 +107,8 @@ pub struct Coordinator {
     /// Rows and blobs.
     pub store: Store,
     app: Arc<App>,
+    /// Keeps other coordinators from the same data.
+    locks: Locks,
     /// Tells requests that wait to stop waiting.
     stopping: CancellationToken,
     /// Tells the writers that nothing will be handed in any more.
@@ -124,6 +132,7 @@ impl Coordinator {
     /// [`StartError`].
     pub async fn assemble(config: &Config, parts: Parts) -> Result<Self, StartError> {
         let metrics = observe::recorder();
+        let locks = locks(config, &parts)?;
         let store = Store::open(store_config(config, &parts)).await?;
         let aggregator = aggregator(config)?;
         let authority = authority(config, &parts)?;
@@ -157,7 +166,7 @@ impl Coordinator {
         };
         let engine = Engine::new(environment);
         let router = crate::http::router(Arc::clone(&app));
-        Ok(Self { router, engine, store, app, stopping, stopped, tasks })
+        Ok(Self { router, engine, store, app, locks, stopping, stopped, tasks })
     }
 
     /// Opens everything, listens, serves, and works in the background if the configuration says so.
@@ -166,7 +175,7 @@ impl Coordinator {
     /// [`StartError`].
     pub async fn start(config: &Config, parts: Parts) -> Result<Running, StartError> {
         let coordinator = Self::assemble(config, parts).await?;
-        // An embedded store has one process: whatever lease is left is of one that died.
+        // The locks say that this is the only process: whatever lease is left is of one that died.
         coordinator.store.transact("clear_leases", |tx| Box::pin(async move { tx.clear_leases().await })).await?;
         let app = &coordinator.app;
         let key = server_key(config, app)?;
@@ -205,26 +214,44 @@ impl Coordinator {
         crate::http::issue_operator_token(&self.store, &self.app.random, self.app.now(), name, role).await
     }
 
-    /// An admin's token if there is no operator token at all yet, so that somebody can make others.
+    /// An admin's token if there is no operator token at all yet, so that somebody can make others. It is good once it was
+    /// shown, and when this returns.
     ///
     /// # Errors
-    /// The store's.
-    pub async fn first_operator_token(&self) -> Result<Option<OperatorTokenReply>, StoreError> {
-        let found =
-            self.store.read("find_tokens", |tx| Box::pin(async move { tx.operator_tokens(None, 1).await })).await;
-        match found {
-            Ok(tokens) if tokens.is_empty() => self.create_operator_token("first", Role::Admin).await.map(Some),
-            Ok(_) => Ok(None),
-            Err(error) => Err(error),
+    /// [`TokenError`]: the next start makes another.
+    pub async fn first_operator_token(
+        &self,
+        show: impl FnOnce(&OperatorTokenReply) -> io::Result<()>,
+    ) -> Result<Option<OperatorTokenReply>, TokenError> {
+        let (any, admins) = self
+            .store
+            .read("find_tokens", |tx| {
+                Box::pin(async move {
+                    let any = !tx.operator_tokens(None, 1).await?.is_empty();
+                    Ok::<_, StoreError>((any, tx.live_operator_tokens(Role::Admin.as_str()).await?))
+                })
+            })
+            .await?;
+        if any {
+            if admins == 0 {
+                tracing::warn!(
+                    "every admin token is revoked; `tributary token create --role admin --name NAME --offline` makes one \
+                     while the coordinator does not run"
+                );
+            }
+            return Ok(None);
         }
+        let (random, whose) = (&self.app.random, ("first", Role::Admin));
+        crate::http::issue_shown_operator_token(&self.store, random, self.app.now(), whose, show).await.map(Some)
     }
 
-    /// Stops what runs beside the router, with everything written that was handed in.
+    /// Stops what runs beside the router, with everything written that was handed in; then another may have the data.
     pub async fn stop(&self) {
         self.stopping.cancel();
         self.stopped.cancel();
         self.tasks.close();
         self.tasks.wait().await;
+        self.locks.release();
     }
 }
 
@@ -288,10 +315,37 @@ pub fn devices(config: &Config) -> Result<Vec<DeviceReport>, StartError> {
 /// Brings the database to the newest schema.
 ///
 /// # Errors
-/// [`StartError::Store`].
+/// [`StartError::Locked`], [`StartError::Store`].
 pub async fn migrate(config: &Config, parts: Parts) -> Result<(), StartError> {
+    let _locks = locks(config, &parts)?;
     Store::open(store_config(config, &parts)).await?;
     Ok(())
+}
+
+/// Makes an operator's token in the database of a coordinator that does not run, for whoever may write that file. It is good
+/// once it was shown, and when this returns.
+///
+/// # Errors
+/// [`TokenError`].
+pub async fn create_operator_token_offline(
+    config: &Config,
+    parts: Parts,
+    (name, role): (&str, Role),
+    show: impl FnOnce(&OperatorTokenReply) -> io::Result<()>,
+) -> Result<OperatorTokenReply, TokenError> {
+    if !is_name(name) {
+        return Err(TokenError::Name(name.to_owned()));
+    }
+    // Tokens are rows alone.
+    let store_config = StoreConfig { blobs: Blobs::Memory, ..store_config(config, &parts) };
+    match &store_config.database {
+        Database::SqliteFile(path) if path.exists() => {}
+        Database::SqliteFile(path) => return Err(TokenError::NoDatabase(path.clone())),
+        Database::SqliteMemory => return Err(TokenError::NoDatabase(":memory:".into())),
+    }
+    let _locks = locks(config, &parts)?;
+    let store = Store::open(store_config).await?;
+    crate::http::issue_shown_operator_token(&store, &parts.random, parts.clock.now(), (name, role), show).await
 }
 
 fn store_config(config: &Config, parts: &Parts) -> StoreConfig {
@@ -305,6 +359,20 @@ fn store_config(config: &Config, parts: &Parts) -> StoreConfig {
         None => Blobs::Memory,
     };
     StoreConfig { database, blobs, clock: Arc::clone(&parts.clock) }
+}
+
+/// Keeps other coordinators from this database and these blobs.
+fn locks(config: &Config, parts: &Parts) -> Result<Locks, LockError> {
+    let store = store_config(config, parts);
+    let mut paths = Vec::new();
+    if let Database::SqliteFile(mut path) = store.database {
+        path.as_mut_os_string().push(".lock");
+        paths.push(path);
+    }
+    if let Blobs::Disk(folder) = store.blobs {
+        paths.push(folder.join("coordinator.lock"));
+    }
+    Locks::take(&paths, parts.clock.now())
 }
 
 fn aggregator(config: &Config) -> Result<Arc<dyn Aggregator>, StartError> {

@@ -26,10 +26,33 @@ impl Timestamp {
     }
 }
 
+/// For people: the second in UTC, as RFC 3339 writes it (2026-11-23T01:05:04Z).
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}ms", self.0)
+        let seconds = self.0.div_euclid(1000);
+        let (year, month, day) = date(seconds.div_euclid(DAY_S));
+        let time = seconds.rem_euclid(DAY_S);
+        let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
     }
+}
+
+const DAY_S: i64 = 24 * 3600;
+
+/// Year, month and day of a day counted from 1970-01-01, in the Gregorian calendar (H. Hinnant, "chrono-compatible low-level
+/// date algorithms", `civil_from_days`).
+fn date(day: i64) -> (i64, i64, i64) {
+    /// Days of 400 years, after which the calendar repeats.
+    const ERA: i64 = 146_097;
+    // Years begin in March here, so that the leap day is their last.
+    let day = day + 719_468;
+    let of_era = day.rem_euclid(ERA);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    let year = year_of_era + 400 * day.div_euclid(ERA) + i64::from(month <= 2);
+    (year, month, of_year - (153 * from_march + 2) / 5 + 1)
 }
 
 /// Where the time comes from.
@@ -66,5 +89,25 @@ impl MockClock {
 impl Clock for MockClock {
     fn now(&self) -> Timestamp {
         Timestamp(self.0.load(std::sync::atomic::Ordering::SeqCst))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_are_told_a_date() {
+        for (at, told) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (-1, "1969-12-31T23:59:59Z"),
+            (951_782_400_000, "2000-02-29T00:00:00Z"),
+            (4_107_542_399_999, "2100-02-28T23:59:59Z"),
+            (1_750_000_000_500, "2025-06-15T15:06:40Z"),
+        ] {
+            assert_eq!(Timestamp(at).to_string(), told);
+        }
+        // The ends of time are far outside of every calendar; they are printed all the same.
+        assert!(Timestamp(i64::MAX).to_string().ends_with('Z') && Timestamp(i64::MIN).to_string().ends_with('Z'));
     }
 }

@@ -1,10 +1,12 @@
 //! `tributary serve`: hosts a coordinator until ctrl-c or SIGTERM.
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use coordinator::config::Config;
-use coordinator::{Coordinator, Parts, Running, StartError};
+use coordinator::{Coordinator, Parts, Running, StartError, TokenError};
+use wire::admin::OperatorTokenReply;
 
 use crate::command::log_level;
 use crate::failure::{Exit, Failure, Outcome};
@@ -56,11 +58,13 @@ impl Serve {
         // Listened for from the beginning: a signal that comes while things open must not be lost.
         let mut stop = std::pin::pin!(signal::shutdown());
         let running = start(&config).await?;
-        let first = running
-            .coordinator()
-            .first_operator_token()
-            .await
-            .map_err(Failure::because(Exit::Io, "cannot make the first operator token"))?;
+        let first = match running.coordinator().first_operator_token(|first| show(output, first)).await {
+            Ok(first) => first,
+            Err(error) => {
+                running.shutdown().await;
+                return Err(token_failure(&error));
+            }
+        };
         let serving = Serving {
             url: running.url().to_owned(),
             ca: config.identity.ca_certificate_file.clone(),
@@ -75,13 +79,18 @@ impl Serve {
     }
 }
 
+/// Shows the first token before it is good: told after `serving`, it could be lost with everything it opens.
+fn show(output: Output, first: &OperatorTokenReply) -> io::Result<()> {
+    let words = format!("Admin token  {}  (shown this once)", first.token);
+    output.must_tell("first_token", &serde_json::json!({ "token": first.token }), words)
+}
+
 fn announce(output: Output, serving: &Serving) {
     output.event("serving", serving);
     output.line(format!("Serving at   {}", serving.url));
     output.line(format!("CA           {}", serving.ca.display()));
     match &serving.token {
         Some(token) => {
-            output.line(format!("Admin token  {token}  (shown this once)"));
             output.line("");
             output.line(format!("  export TRIBUTARY_SERVER={} TRIBUTARY_CA={}", serving.url, serving.ca.display()));
             output.line(format!("  export TRIBUTARY_TOKEN={token}"));
@@ -103,9 +112,19 @@ pub(crate) async fn start(config: &Config) -> Outcome<Running> {
 pub(super) fn start_failure(error: &StartError) -> Failure {
     let exit = match error {
         StartError::Randomness => Exit::Internal,
-        StartError::Store(_) | StartError::Listen { .. } => Exit::Io,
+        StartError::Locked(_) | StartError::Store(_) | StartError::Listen { .. } => Exit::Io,
         StartError::Authority(_) | StartError::Seal(_) | StartError::Tls(_) => Exit::Configuration,
         StartError::Device(_) => Exit::Device,
+    };
+    Failure::new(exit, crate::failure::chain(error))
+}
+
+/// Why there is no operator token.
+pub(super) fn token_failure(error: &TokenError) -> Failure {
+    let exit = match error {
+        TokenError::Name(_) => Exit::Usage,
+        TokenError::NoDatabase(_) => Exit::NotFound,
+        TokenError::Show(_) | TokenError::Store(_) | TokenError::Locked(_) => Exit::Io,
     };
     Failure::new(exit, crate::failure::chain(error))
 }

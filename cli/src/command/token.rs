@@ -1,15 +1,17 @@
 //! `tributary token`: tokens of operators, and one-time tokens with which participants enrol.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
+use coordinator::Parts;
 use wire::TokenId;
 use wire::admin::{
     CreateEnrollmentToken, CreateOperatorToken, EnrollmentTokenReply, OperatorTokenReply, OperatorTokenView, Role,
 };
 use wire::route;
 
-use crate::command::parse_id;
-use crate::failure::Outcome;
+use crate::command::{parse_id, serve};
+use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Align, Output, Table, when};
 use crate::server::{Server, ServerArgs};
 
@@ -27,6 +29,9 @@ pub(crate) enum TokenCommand {
     Revoke {
         /// Id of the token, as `list` shows it
         id: String,
+        /// Also the last admin token, after which `create --offline` alone makes another
+        #[arg(long)]
+        force: bool,
         #[command(flatten)]
         server: ServerArgs,
     },
@@ -50,8 +55,25 @@ pub(crate) struct Create {
     /// Hours in which the token can be used
     #[arg(long, value_name = "HOURS", requires = "enrollment", value_parser = clap::value_parser!(u64).range(1..=720))]
     valid_for: Option<u64>,
+    /// Write it into the database of a coordinator that does not run: for whoever may write that file, and has no token
+    #[arg(long, requires = "place", conflicts_with_all = ["enrollment", "server", "ca", "token"])]
+    offline: bool,
     #[command(flatten)]
-    server: ServerArgs,
+    place: Place,
+    #[command(flatten)]
+    server: Option<ServerArgs>,
+}
+
+/// Where the database of a coordinator is.
+#[derive(clap::Args)]
+#[group(id = "place", multiple = false)]
+struct Place {
+    /// With --offline: the coordinator's TOML file
+    #[arg(long, value_name = "FILE", requires = "offline")]
+    config: Option<PathBuf>,
+    /// With --offline: the folder of `serve --dev`
+    #[arg(long, value_name = "DIR", requires = "offline")]
+    data_dir: Option<PathBuf>,
 }
 
 fn parse_role(text: &str) -> Result<Role, String> {
@@ -77,9 +99,10 @@ impl TokenCommand {
                 output.answer(&tokens, || table(&tokens));
                 Ok(())
             }
-            Self::Revoke { id, server } => {
+            Self::Revoke { id, force, server } => {
                 let id: TokenId = parse_id("token", &id)?;
-                Server::new(&server)?.act(&route::fill(route::OPERATOR_TOKEN_REVOKE, &[&id])).await?;
+                let query: &[(&str, String)] = if force { &[("force", true.to_string())] } else { &[] };
+                Server::new(&server)?.act_with(&route::fill(route::OPERATOR_TOKEN_REVOKE, &[&id]), query).await?;
                 output.answer(&serde_json::json!({ "id": id }), || format!("Token {id} is revoked."));
                 Ok(())
             }
@@ -89,11 +112,15 @@ impl TokenCommand {
 
 impl Create {
     async fn run(self, output: Output) -> Outcome {
-        let server = Server::new(&self.server)?;
+        if self.offline {
+            return self.run_offline(output).await;
+        }
+        let missing = || Failure::new(Exit::Usage, "say which coordinator: --server, --ca and --token, or --offline");
+        let server = Server::new(self.server.as_ref().ok_or_else(missing)?)?;
         if let (Some(role), Some(name)) = (self.role, self.name.clone()) {
             let body = CreateOperatorToken { name, role };
             let made: OperatorTokenReply = server.post(route::OPERATOR_TOKENS, &body, None).await?;
-            output.answer(&made, || format!("{}\n(token {}; it is not shown again)", made.token, made.id));
+            output.answer(&made, || words(&made));
             return Ok(());
         }
         let labels: BTreeMap<_, _> = self.labels.into_iter().collect();
@@ -105,6 +132,30 @@ impl Create {
         });
         Ok(())
     }
+}
+
+impl Create {
+    async fn run_offline(self, output: Output) -> Outcome {
+        let config = match (&self.place.config, &self.place.data_dir) {
+            (Some(file), _) => serve::load(file)?,
+            (None, Some(folder)) if folder.is_dir() => serve::dev_config(folder)?,
+            (None, folder) => {
+                let folder = folder.clone().unwrap_or_default();
+                return Err(Failure::new(Exit::NotFound, format!("there is no folder {}", folder.display())));
+            }
+        };
+        let (Some(role), Some(name)) = (self.role, &self.name) else {
+            return Err(Failure::new(Exit::Usage, "give --role and --name"));
+        };
+        let parts = Parts::system().map_err(|error| serve::start_failure(&error))?;
+        let show = |made: &OperatorTokenReply| output.must_answer(made, || words(made));
+        let made = coordinator::create_operator_token_offline(&config, parts, (name, role), show).await;
+        made.map(drop).map_err(|error| serve::token_failure(&error))
+    }
+}
+
+fn words(made: &OperatorTokenReply) -> String {
+    format!("{}\n(token {}; it is not shown again)", made.token, made.id)
 }
 
 fn table(tokens: &[OperatorTokenView]) -> String {

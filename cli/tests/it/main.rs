@@ -5,6 +5,7 @@
 
 mod demo;
 mod exit_codes;
+mod first_start;
 mod killed;
 mod operator;
 mod privacy;

@@ -16,7 +16,8 @@ mod serve;
 mod tls;
 mod trace;
 
-pub(crate) use admin::operator_tokens::issue as issue_operator_token;
+pub use admin::operator_tokens::TokenError;
+pub(crate) use admin::operator_tokens::{issue as issue_operator_token, issue_shown as issue_shown_operator_token};
 pub(crate) use app::{App, Settings};
 pub use authenticate::Connection;
 pub(crate) use authenticate::Identities;

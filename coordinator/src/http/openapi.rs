@@ -267,7 +267,7 @@ fn admin_operations() -> Vec<Operation> {
             admin,
             Content::Nothing,
             (204, Content::Nothing),
-            &[],
+            &[("query", "force", false, "true: also the last admin token, after which nobody can make another here")],
         ),
     ]
 }

@@ -1,6 +1,5 @@
 //! Our certificate authority: one Ed25519 key that vouches for the server and its participants.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use rcgen::{
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject as _};
 use time::OffsetDateTime;
 
+use crate::files::Draft;
 use crate::random::Random;
 
 /// What the URI of a participant's certificate begins with; its id follows.
@@ -132,24 +132,36 @@ impl Authority {
             (true, true) => Self::read(certificate_file, key_file),
             (false, false) => {
                 let authority = Self::generate(random, now)?;
-                // The key first: a certificate without its key would be an authority that can never sign.
-                write_new(key_file, &authority.issuer.key().serialize_pem(), 0o600)?;
-                write_new(certificate_file, &authority.certificate_pem, 0o644)?;
+                let draft = |path: &Path, text: &str, mode| {
+                    Draft::write(path, text.as_bytes(), mode).map_err(|source| io(path, source))
+                };
+                // Both are on disk before either has its name. With the key's name the pair is made: what is missing then is
+                // the other name.
+                let certificate = draft(certificate_file, &authority.certificate_pem, 0o644)?;
+                let key = draft(key_file, &authority.issuer.key().serialize_pem(), 0o600)?;
+                key.keep().map_err(|source| io(key_file, source))?;
+                certificate.keep().map_err(|source| io(certificate_file, source))?;
                 Ok(authority)
             }
             (true, false) => {
                 Err(AuthorityError::Half { present: certificate_file.to_owned(), missing: key_file.to_owned() })
             }
-            (false, true) => {
-                Err(AuthorityError::Half { present: key_file.to_owned(), missing: certificate_file.to_owned() })
-            }
+            (false, true) => match Draft::left(certificate_file) {
+                // A first start died between the two names.
+                Some(draft) => {
+                    let authority = Self::read(draft.path(), key_file)?;
+                    draft.keep().map_err(|source| io(certificate_file, source))?;
+                    Ok(authority)
+                }
+                None => {
+                    Err(AuthorityError::Half { present: key_file.to_owned(), missing: certificate_file.to_owned() })
+                }
+            },
         }
     }
 
     fn read(certificate_file: &Path, key_file: &Path) -> Result<Self, AuthorityError> {
-        let read = |path: &Path| {
-            std::fs::read_to_string(path).map_err(|source| AuthorityError::Io { path: path.to_owned(), source })
-        };
+        let read = |path: &Path| std::fs::read_to_string(path).map_err(|source| io(path, source));
         let unreadable = |path: &Path, what, source| AuthorityError::Unreadable { path: path.to_owned(), what, source };
         let key = KeyPair::from_pem(&read(key_file)?).map_err(|source| unreadable(key_file, "private key", source))?;
         let certificate_pem = read(certificate_file)?;
@@ -251,6 +263,10 @@ impl Authority {
     }
 }
 
+fn io(path: &Path, source: std::io::Error) -> AuthorityError {
+    AuthorityError::Io { path: path.to_owned(), source }
+}
+
 fn params(random: &Random, now: Timestamp, lifetime: Duration, common_name: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
@@ -267,21 +283,6 @@ fn params(random: &Random, now: Timestamp, lifetime: Duration, common_name: &str
 /// Out of the calendar's range only if the clock is; then the epoch, so that such a certificate is never valid.
 fn date(at: Timestamp) -> OffsetDateTime {
     OffsetDateTime::from_unix_timestamp(at.0.div_euclid(1000)).unwrap_or(OffsetDateTime::UNIX_EPOCH)
-}
-
-fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), AuthorityError> {
-    let io = |source| AuthorityError::Io { path: path.to_owned(), source };
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).map_err(io)?;
-    }
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
-    #[cfg(not(unix))]
-    let _ = mode;
-    let mut file = options.open(path).map_err(io)?;
-    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(io)
 }
 
 #[cfg(test)]
@@ -357,5 +358,22 @@ mod tests {
         }
         std::fs::remove_file(&key).unwrap();
         assert!(matches!(open(), Err(AuthorityError::Half { missing, .. }) if missing == key));
+    }
+
+    #[test]
+    fn a_first_start_that_died_between_the_two_names_is_finished() {
+        let folder = tempfile::tempdir().unwrap();
+        let (certificate, key) = (folder.path().join("ca.pem"), folder.path().join("ca-key.pem"));
+        let draft = folder.path().join("ca.pem.draft");
+        let open = || Authority::open(&certificate, &key, &Random::from_seed(1), NOW);
+        // Drafts without a name are nobody's authority.
+        std::fs::write(&draft, "half").unwrap();
+        std::fs::write(folder.path().join("ca-key.pem.draft"), "half").unwrap();
+        let first = open().unwrap();
+        std::fs::rename(&certificate, &draft).unwrap();
+        assert_eq!(open().unwrap().certificate_pem(), first.certificate_pem());
+        assert!(certificate.exists() && !draft.exists());
+        std::fs::remove_file(&certificate).unwrap();
+        assert!(matches!(open(), Err(AuthorityError::Half { missing, .. }) if missing == certificate));
     }
 }

@@ -65,12 +65,36 @@ async fn a_revoked_token_is_refused_at_once() {
 }
 
 #[tokio::test]
+async fn the_last_admin_token_is_revoked_by_force_only() {
+    let t = TestCoordinator::start().await;
+    let made = t.post(&t.admin, route::OPERATOR_TOKENS, &json!({ "name": "eve", "role": "admin" })).await.json();
+    let eve = Who::Token(made["token"].as_str().unwrap().to_owned());
+    let tokens = t.get(&eve, route::OPERATOR_TOKENS).await.json();
+    let id = |name: &str| {
+        let found = tokens["items"].as_array().unwrap().iter().find(|token| token["name"] == name).unwrap();
+        found["id"].as_str().unwrap().to_owned()
+    };
+    let revoke = |id: &str| route::fill(route::OPERATOR_TOKEN_REVOKE, &[&id]);
+    assert_eq!(t.post(&eve, &revoke(&id("admin")), &json!({})).await.status, 204);
+    let detail = t.post(&eve, &revoke(&id("eve")), &json!({})).await.problem(ProblemType::Conflict);
+    assert!(detail.contains("last admin token") && detail.contains("force=true"), "{detail}");
+    assert_eq!(t.get(&eve, route::OPERATOR_TOKENS).await.status, 200, "it is good as before");
+    // Whoever is no admin may go, and what is no token, or is revoked already, is no admin.
+    assert_eq!(t.post(&eve, &revoke(&id("operator")), &json!({})).await.status, 204);
+    assert_eq!(t.post(&eve, &revoke(&id("admin")), &json!({})).await.status, 204);
+    assert_eq!(t.post(&eve, &format!("{}?force=true", revoke(&id("eve"))), &json!({})).await.status, 204);
+    t.get(&eve, route::OPERATOR_TOKENS).await.problem(ProblemType::Unauthenticated);
+}
+
+#[tokio::test]
 async fn an_expired_certificate_is_told_so() {
     let t = TestCoordinator::start().await;
     let (_, a) = t.enroll("a").await;
     t.advance(Duration::from_secs(7 * 24 * 3600));
     let detail = t.post(&a, route::CHECK_IN, &json!({ "examples": 1 })).await.problem(ProblemType::CertificateExpired);
-    assert!(detail.contains("enrol anew"), "{detail}");
+    assert!(detail.contains("enrol anew") && !detail.contains("ms"), "{detail}");
+    // The test's clock begins at 1,750,000,000 s; certificates last a week.
+    assert!(detail.contains("2025-06-22T15:06:40Z"), "{detail}");
 }
 
 #[tokio::test]

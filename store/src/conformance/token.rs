@@ -108,7 +108,11 @@ pub async fn operator_tokens_are_found_listed_and_revoked(store: &Store) {
                 assert_eq!(tx.operator_token_by_secret(digest(2)).await?, Some(operator(2)));
                 assert_eq!(tx.operator_token_by_secret(digest(9)).await?, None);
                 assert_eq!(tx.operator_tokens(Some(token_id(1)), 1).await?, [operator(2)]);
+                let role = operator(2).role;
+                assert_eq!(tx.live_operator_tokens(&role).await?, 3);
+                assert_eq!(tx.live_operator_tokens("another").await?, 0);
                 assert!(tx.revoke_operator_token(token_id(2), after(5)).await?);
+                assert_eq!(tx.live_operator_tokens(&role).await?, 2);
                 assert!(!tx.revoke_operator_token(token_id(2), after(6)).await?);
                 let revoked = OperatorToken { revoked_at: Some(after(5)), ..operator(2) };
                 assert_eq!(tx.operator_token_by_secret(digest(2)).await?, Some(revoked));

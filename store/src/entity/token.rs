@@ -95,6 +95,9 @@ pub trait Tokens {
     /// Operator tokens in the order of their ids.
     async fn operator_tokens(&mut self, cursor: Option<TokenId>, limit: u32) -> Result<Vec<OperatorToken>>;
 
+    /// How many operator tokens with this role are not revoked.
+    async fn live_operator_tokens(&mut self, role: &str) -> Result<u32>;
+
     /// Revokes an operator token. False if there is none, or it is revoked already.
     async fn revoke_operator_token(&mut self, id: TokenId, at: Timestamp) -> Result<bool>;
 }

@@ -107,6 +107,15 @@ impl Tokens for SqliteTransaction {
         each(&rows, read_operator)
     }
 
+    async fn live_operator_tokens(&mut self, role: &str) -> Result<u32> {
+        let counted = self
+            .find(
+                query("SELECT count(*) AS live FROM operator_token WHERE role = ?1 AND revoked_at IS NULL").bind(role),
+            )
+            .await?;
+        counted.map_or(Ok(0), |row| row.small("live"))
+    }
+
     async fn revoke_operator_token(&mut self, id: TokenId, at: Timestamp) -> Result<bool> {
         self.change_one(
             query("UPDATE operator_token SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL").bind(id.0).time(at),

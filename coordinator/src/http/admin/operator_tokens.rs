@@ -1,5 +1,7 @@
 //! `GET` and `POST /v1/operator-tokens`, `POST …/{token}/revoke`.
 
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -7,6 +9,7 @@ use federation::id::TokenId;
 use federation::task::is_name;
 use federation::time::Timestamp;
 use http::StatusCode;
+use serde::Deserialize;
 use store::entity::token::OperatorToken;
 use store::{Store, StoreError};
 use wire::admin::{CreateOperatorToken, OperatorTokenReply, OperatorTokenView, Role};
@@ -18,7 +21,28 @@ use crate::http::authenticate::Admin;
 use crate::http::extract::{Json, Path, Query};
 use crate::http::inspect::{PageQuery, page};
 use crate::http::problem::{Error, Result};
+use crate::lock::LockError;
 use crate::random::Random;
+
+/// Why there is no new operator token.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    /// The name is none.
+    #[error("a name is 1 to 64 letters, digits, '-', '_' or '.', not {0:?}")]
+    Name(String),
+    /// There is no database in which it could be kept.
+    #[error("there is no database at {0}: a coordinator's first start makes it, and the first admin token")]
+    NoDatabase(PathBuf),
+    /// It could not be shown, and was therefore not stored.
+    #[error("the token could not be shown, so it was not stored: {0}")]
+    Show(#[source] io::Error),
+    /// It could not be stored; whatever was shown is worth nothing.
+    #[error("the token could not be stored: {0}")]
+    Store(#[from] StoreError),
+    /// Another process works on the data.
+    #[error(transparent)]
+    Locked(#[from] LockError),
+}
 
 pub(in crate::http) async fn list(
     _: Admin,
@@ -66,6 +90,30 @@ pub(crate) async fn issue(
     name: &str,
     role: Role,
 ) -> std::result::Result<OperatorTokenReply, StoreError> {
+    let (row, reply) = draw(random, now, name, role);
+    keep(store, &row).await?;
+    Ok(reply)
+}
+
+/// Makes a token, has it shown, and only then stores it: one that is stored and that nobody has seen would be an operator
+/// whom nobody can be, and in whose name the first start makes no other.
+///
+/// # Errors
+/// [`TokenError::Show`], and nothing is stored; [`TokenError::Store`], and what was shown is worth nothing.
+pub(crate) async fn issue_shown(
+    store: &Store,
+    random: &Random,
+    now: Timestamp,
+    (name, role): (&str, Role),
+    show: impl FnOnce(&OperatorTokenReply) -> io::Result<()>,
+) -> std::result::Result<OperatorTokenReply, TokenError> {
+    let (row, reply) = draw(random, now, name, role);
+    show(&reply).map_err(TokenError::Show)?;
+    keep(store, &row).await?;
+    Ok(reply)
+}
+
+fn draw(random: &Random, now: Timestamp, name: &str, role: Role) -> (OperatorToken, OperatorTokenReply) {
     let token = secret(random);
     let row = OperatorToken {
         id: TokenId(random.uuid()),
@@ -75,24 +123,47 @@ pub(crate) async fn issue(
         created_at: now,
         revoked_at: None,
     };
-    let row_ref = &row;
-    store
-        .transact("create_operator_token", |tx| Box::pin(async move { tx.insert_operator_token(row_ref).await }))
-        .await?;
-    Ok(OperatorTokenReply { id: row.id, token })
+    let id = row.id;
+    (row, OperatorTokenReply { id, token })
+}
+
+async fn keep(store: &Store, row: &OperatorToken) -> std::result::Result<(), StoreError> {
+    store.transact("create_operator_token", |tx| Box::pin(async move { tx.insert_operator_token(row).await })).await
+}
+
+/// What may be said about a revocation.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::http) struct Revocation {
+    /// Also if nobody can make tokens any more afterwards.
+    force: bool,
 }
 
 pub(in crate::http) async fn revoke(
     Admin(bearer): Admin,
     State(app): State<Arc<App>>,
     Path(token): Path<TokenId>,
+    Query(Revocation { force }): Query<Revocation>,
 ) -> Result<StatusCode> {
     let now = app.now();
     // Asked for twice, the second time finds it done; a token that never was is taken for one that is revoked.
     app.store
-        .transact("revoke_operator_token", |tx| Box::pin(async move { tx.revoke_operator_token(token, now).await }))
-        .await
-        .map_err(Error::Store)?;
+        .transact("revoke_operator_token", |tx| {
+            Box::pin(async move {
+                let admins = tx.live_operator_tokens(Role::Admin.as_str()).await?;
+                tx.revoke_operator_token(token, now).await?;
+                let left = tx.live_operator_tokens(Role::Admin.as_str()).await?;
+                if left == 0 && admins > 0 && !force {
+                    return Err(Error::Conflict(
+                        "this is the last admin token: without it nobody can make or revoke tokens; make another first, or \
+                         send force=true"
+                            .to_owned(),
+                    ));
+                }
+                Ok(())
+            })
+        })
+        .await?;
     tracing::info!(%token, "operator token {token} revoked by {}", bearer.name);
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,0 +1,138 @@
+//! One coordinator works on a data folder at a time: locks on the files it would share, which die with its process.
+//!
+//! Two on one database would take each other's leases, two on one folder of blobs would collect each other's blobs as garbage.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use federation::time::Timestamp;
+
+/// Longest text about a holder that is read and told.
+const HOLDER_MAX: u64 = 300;
+
+/// Why a lock was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Another process has it.
+    #[error(
+        "another coordinator works on this data ({path} is locked by {holder}); stop it first, or give this one a \
+         database and a folder of blobs of its own"
+    )]
+    Held {
+        /// The file that is locked.
+        path: PathBuf,
+        /// Process, host and since when, as far as they are known.
+        holder: String,
+    },
+    /// The file cannot be made or locked.
+    #[error("cannot lock {path}: {source}")]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Locks that are held until they are released, or dropped, or the process ends in whatever way.
+#[derive(Debug)]
+pub(crate) struct Locks(Vec<File>);
+
+impl Locks {
+    /// Locks every one of these files, which are made if they are missing, with their folders; or none.
+    ///
+    /// # Errors
+    /// [`LockError`].
+    pub(crate) fn take(paths: &[PathBuf], now: Timestamp) -> Result<Self, LockError> {
+        let holder = format!("process {} on {}, since {now}", std::process::id(), host());
+        paths.iter().map(|path| lock(path, &holder)).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Lets others have them.
+    pub(crate) fn release(&self) {
+        for file in &self.0 {
+            if let Err(error) = file.unlock() {
+                tracing::warn!(%error, "could not release a lock; it ends with this process");
+            }
+        }
+    }
+}
+
+fn lock(path: &Path, holder: &str) -> Result<File, LockError> {
+    let io = |source| LockError::Io { path: path.to_owned(), source };
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(io)?;
+    }
+    // Not truncated when it is opened: it may name whoever holds it.
+    let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(io)?;
+    match file.try_lock() {
+        Ok(()) => {
+            // The lock is what counts. On a full disk it names nobody.
+            if let Err(error) = write(&mut file, holder) {
+                tracing::warn!(%error, path = %path.display(), "the lock cannot say who holds it");
+            }
+            Ok(file)
+        }
+        Err(TryLockError::WouldBlock) => Err(LockError::Held { path: path.to_owned(), holder: read(&mut file) }),
+        Err(TryLockError::Error(source)) => Err(io(source)),
+    }
+}
+
+fn write(file: &mut File, holder: &str) -> io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    writeln!(file, "{holder}")
+}
+
+fn read(file: &mut File) -> String {
+    let mut holder = String::new();
+    match file.take(HOLDER_MAX).read_to_string(&mut holder) {
+        Ok(_) if !holder.trim().is_empty() => holder.trim().to_owned(),
+        _ => "a process that left no name".to_owned(),
+    }
+}
+
+/// The machine's name, where the system tells it in a file: folders are shared between machines, numbers of processes are not.
+fn host() -> String {
+    ["/proc/sys/kernel/hostname", "/etc/hostname"]
+        .into_iter()
+        .filter_map(|path| std::fs::read_to_string(path).ok())
+        .map(|name| name.trim().to_owned())
+        .find(|name| !name.is_empty())
+        .unwrap_or_else(|| "a host without a name".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_is_told_who_the_first_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = [folder.path().join("a/one.lock"), folder.path().join("b/two.lock")];
+        let first = Locks::take(&paths, Timestamp(1_750_000_000_000)).unwrap();
+        let refused = Locks::take(&paths[1..], Timestamp(1_750_000_001_000)).unwrap_err();
+        let told = refused.to_string();
+        let (pid, since) = (std::process::id().to_string(), Timestamp(1_750_000_000_000).to_string());
+        for part in ["two.lock", &pid, &host(), &since] {
+            assert!(told.contains(part), "{part} is missing in {told}");
+        }
+        first.release();
+        let second = Locks::take(&paths, Timestamp(1_750_000_002_000)).unwrap();
+        let told = Locks::take(&paths, Timestamp(0)).unwrap_err().to_string();
+        assert!(told.contains(&Timestamp(1_750_000_002_000).to_string()) && !told.contains(&since), "{told}");
+        drop(second);
+        Locks::take(&paths, Timestamp(0)).unwrap();
+    }
+
+    #[test]
+    fn who_cannot_lock_all_locks_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, two) = (folder.path().join("one.lock"), folder.path().join("two.lock"));
+        let first = Locks::take(std::slice::from_ref(&two), Timestamp(0)).unwrap();
+        assert!(Locks::take(&[one.clone(), two], Timestamp(0)).is_err());
+        Locks::take(&[one], Timestamp(0)).unwrap();
+        first.release();
+    }
+}

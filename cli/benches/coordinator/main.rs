@@ -1,7 +1,7 @@
 //! What the coordinator costs: `tributary serve` as its own process, participants over real TLS, figures beside limits that
 //! are measured in the same run.
 //!
-//! `cargo bench -p tributary --bench coordinator [-- empty-round | check-ins | memory [UPLOADS AT ONCE, 16]]`
+//! `cargo bench -p tributary --bench coordinator [-- empty-round | check-ins | memory [UPLOADS AT ONCE, 16] | unread]`
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -13,8 +13,10 @@ mod check_ins;
 mod empty_round;
 mod memory;
 mod server;
+mod unread;
 
-type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+type Error = Box<dyn std::error::Error + Send + Sync>;
+type Outcome<T = ()> = Result<T, Error>;
 
 #[tokio::main]
 async fn main() -> Outcome {
@@ -30,6 +32,9 @@ async fn main() -> Outcome {
     }
     if wanted("memory") {
         memory::run(asked.iter().find_map(|argument| argument.parse().ok()).unwrap_or(16)).await?;
+    }
+    if wanted("unread") {
+        unread::run().await?;
     }
     Ok(())
 }

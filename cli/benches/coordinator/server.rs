@@ -40,6 +40,14 @@ impl Server {
         Ok(Self { child, url: text("url"), ca_pem, token: text("token"), operator, folder })
     }
 
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.url)
+    }
+
+    pub(crate) fn ca_pem(&self) -> &str {
+        &self.ca_pem
+    }
+
     /// Creates a task with a model of `parameters` numbers in which all of `cohort` take part.
     pub(crate) async fn create_task(&self, parameters: usize, cohort: u32, rounds: u32) -> Outcome {
         let spec = json!({
@@ -86,8 +94,9 @@ impl Server {
         };
         let certified = Certified::from(transport.enroll(&request).await?);
         let participant = certified.participant;
-        transport.identify(&Identity { key, certified })?;
-        Ok(Device { transport, participant })
+        let identity = Identity { key, certified };
+        transport.identify(&identity)?;
+        Ok(Device { transport, participant, identity })
     }
 
     pub(crate) async fn enroll_many(&self, count: u32) -> Outcome<Vec<Device>> {
@@ -130,6 +139,7 @@ impl Drop for Server {
 pub(crate) struct Device {
     pub(crate) transport: HttpsTransport,
     participant: ParticipantId,
+    pub(crate) identity: Identity,
 }
 
 impl Device {

@@ -3,6 +3,7 @@
 mod admin;
 mod app;
 mod authenticate;
+mod drain;
 mod extract;
 mod inspect;
 mod limits;

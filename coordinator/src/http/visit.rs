@@ -18,6 +18,7 @@ use wire::problem::{Problem, ProblemType};
 use wire::route;
 
 use super::authenticate::Connection;
+use super::drain::lend;
 use super::limits::Key;
 use super::places::{Bounds, Crowded, Place, Places};
 use super::serve::ServeSettings;
@@ -181,7 +182,11 @@ impl Visit {
 
     /// Answers a request.
     pub(super) async fn answer(self: Arc<Self>, router: Router, request: Request<Body>) -> Response<Body> {
+        let (request, rest) = lend(request);
         let response = self.judge(router, request).await;
+        if let Some(rest) = rest {
+            rest.drain().await;
+        }
         self.count(response)
     }
 

@@ -21,7 +21,9 @@ use wire::admin::{OperatorTokenReply, Role};
 
 use crate::admission::{Bell, Desk, Inbox, Uploads};
 use crate::config::Config;
-use crate::http::{App, Identities, Limiter, Listener, Rate, Rates, ServeSettings, Settings, TokenError};
+use crate::http::{
+    App, Crowds, Held, Identities, Limiter, Listener, Looker, Rate, Rates, ServeSettings, Settings, TokenError,
+};
 use crate::identity::{Authority, AuthorityError, ServerKey};
 use crate::lock::{LockError, Locks};
 use crate::models::Models;
@@ -120,8 +122,11 @@ pub struct Coordinator {
 pub struct Running {
     address: SocketAddr,
     url: String,
+    health_address: Option<SocketAddr>,
     coordinator: Coordinator,
+    looker: Looker,
     served: JoinHandle<()>,
+    health_served: Option<JoinHandle<()>>,
     worked: Option<JoinHandle<()>>,
 }
 
@@ -181,23 +186,26 @@ impl Coordinator {
         let key = server_key(config, app)?;
         let tls = crate::http::server_config(key, app.authority.certificate())
             .map_err(|error| StartError::Tls(error.to_string()))?;
-        let wanted = config.http.listen;
-        let listen = |source| StartError::Listen { address: wanted, source };
-        let settings = ServeSettings {
-            header_timeout: Duration::from_millis(config.http.header_timeout_ms),
-            shutdown_timeout: Duration::from_millis(config.http.shutdown_timeout_ms),
-            connections_max: usize::try_from(config.http.connections_max).unwrap_or(usize::MAX),
+        let (listener, address) = listen(config.http.listen, Some(tls), serve_settings(config)).await?;
+        let health = match config.http.health_listen {
+            Some(wanted) => Some(listen(wanted, None, health_settings(config)).await?),
+            None => None,
         };
-        let listener = Listener::bind(wanted, tls, settings).await.map_err(listen)?;
-        let address = listener.address().map_err(listen)?;
+        let (health, health_address) = health.unzip();
+        let looker = listener.looker();
         let served = tokio::spawn(listener.serve(coordinator.router.clone(), coordinator.stopping.clone()));
+        // To the very end: whoever looks must see that requests are still being finished.
+        let health_served = health.map(|listener| {
+            let router = crate::http::health_router(Arc::clone(app));
+            tokio::spawn(listener.serve(router, coordinator.stopped.clone()))
+        });
         let worked = config.work.enabled.then(|| {
             let (engine, stopping) = (coordinator.engine.clone(), coordinator.stopping.clone());
             tokio::spawn(async move { engine.run(stopping).await })
         });
         let url = url(config, address);
         tracing::info!(%address, url, "serving at {url}");
-        Ok(Running { address, url, coordinator, served, worked })
+        Ok(Running { address, url, health_address, coordinator, looker, served, health_served, worked })
     }
 
     /// The authority's certificate in PEM: what peers must trust.
@@ -262,6 +270,18 @@ impl Running {
         self.address
     }
 
+    /// Where it answers for its health in the clear, if it was asked to.
+    #[must_use]
+    pub fn health_address(&self) -> Option<SocketAddr> {
+        self.health_address
+    }
+
+    /// The connections that it holds now.
+    #[must_use]
+    pub fn held(&self) -> Held {
+        self.looker.held()
+    }
+
     /// The URL under which its certificate is good.
     #[must_use]
     pub fn url(&self) -> &str {
@@ -301,7 +321,21 @@ impl Running {
             tracing::error!(%error, "background work ended badly: {error}");
         }
         self.coordinator.stop().await;
+        if let Some(Err(error)) = async { Some(self.health_served?.await) }.await {
+            tracing::error!(%error, "the listener for health ended badly: {error}");
+        }
     }
+}
+
+async fn listen(
+    address: SocketAddr,
+    tls: Option<rustls::ServerConfig>,
+    settings: ServeSettings,
+) -> Result<(Listener, SocketAddr), StartError> {
+    let refused = |source| StartError::Listen { address, source };
+    let listener = Listener::bind(address, tls, settings).await.map_err(refused)?;
+    let bound = listener.address().map_err(refused)?;
+    Ok((listener, bound))
 }
 
 /// Every device that this build knows, and what became of it when one was chosen.
@@ -433,6 +467,46 @@ fn settings(config: &Config) -> Settings {
         poll_max: config.http.poll_max(),
         certificate_lifetime: config.identity.certificate_lifetime(),
     }
+}
+
+/// Connections of operators, and such that have only just come.
+const OPERATORS_MAX: usize = 256;
+const ARRIVING_MAX: usize = 1024;
+/// Connections to the listener for health.
+const HEALTH_MAX: usize = 32;
+
+fn serve_settings(config: &Config) -> ServeSettings {
+    let http = &config.http;
+    let count = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
+    ServeSettings {
+        header_timeout: Duration::from_millis(http.header_timeout_ms),
+        unread_timeout: Duration::from_millis(http.unread_timeout_ms),
+        stranger_lifetime: Duration::from_millis(http.stranger_lifetime_ms),
+        request_timeout: Duration::from_millis(http.request_timeout_ms),
+        shutdown_timeout: Duration::from_millis(http.shutdown_timeout_ms),
+        crowds: Crowds {
+            arriving: ARRIVING_MAX,
+            operators: OPERATORS_MAX,
+            members: count(http.connections_max),
+            each_member: count(http.connections_per_participant),
+            strangers: count(http.strangers_max),
+            each_address: count(http.strangers_per_address),
+        },
+        unsent_max_bytes: count(http.unsent_max_bytes),
+    }
+}
+
+fn health_settings(config: &Config) -> ServeSettings {
+    // Nobody has credentials there.
+    let crowds = Crowds {
+        arriving: HEALTH_MAX,
+        operators: 0,
+        members: 0,
+        each_member: 0,
+        strangers: HEALTH_MAX,
+        each_address: HEALTH_MAX,
+    };
+    ServeSettings { crowds, ..serve_settings(config) }
 }
 
 fn url(config: &Config, address: SocketAddr) -> String {

@@ -4,110 +4,17 @@
 
 mod support;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use coordinator::config::Config;
-use coordinator::random::Random;
-use coordinator::{Coordinator, Parts, Running, SystemClock};
-use federation::time::{Clock as _, MockClock, Timestamp};
 use futures_util::StreamExt as _;
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use wire::admin::Role;
-use wire::headers::{ATTEMPT, CONTENT_SHA256, MEDIA_MASKED_INPUT};
-use wire::participant::{Assignment, CheckInReply, EnrollReply, Receipt};
+use wire::participant::Receipt;
 use wire::problem::{Problem, ProblemType};
-use wire::{ParticipantId, route};
+use wire::route;
 
-use support::{config, input, key_and_csr, sha256, small_task};
-
-struct Server {
-    running: Running,
-    clock: Arc<MockClock>,
-    token: String,
-}
-
-/// Starts a real server whose clock is a month behind: whatever certificate it issues for a week has long expired by the
-/// clock that the handshake sees.
-async fn serve(config: &Config) -> Server {
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let month_ms = 30 * 24 * 3600 * 1000;
-    let clock = Arc::new(MockClock::new(Timestamp(SystemClock.now().0 - month_ms)));
-    let running =
-        Coordinator::start(config, Parts { clock: clock.clone(), random: Random::from_seed(1) }).await.unwrap();
-    let token = running.create_operator_token("test", Role::Admin).await.unwrap().token;
-    Server { running, clock, token }
-}
-
-impl Server {
-    fn client(&self, identity: Option<&str>) -> reqwest::Client {
-        self.builder(identity).build().unwrap()
-    }
-
-    fn builder(&self, identity: Option<&str>) -> reqwest::ClientBuilder {
-        let ca = reqwest::Certificate::from_pem(self.running.ca_pem().as_bytes()).unwrap();
-        let mut builder = reqwest::Client::builder().tls_certs_only([ca]).https_only(true);
-        if let Some(pem) = identity {
-            builder = builder.identity(reqwest::Identity::from_pem(pem.as_bytes()).unwrap());
-        }
-        builder
-    }
-
-    fn url(&self, path: &str) -> String {
-        format!("{}{path}", self.running.url())
-    }
-
-    async fn operate(&self, path: &str, body: &Value) -> Value {
-        let request = self.client(None).post(self.url(path)).bearer_auth(&self.token).json(body);
-        let reply = request.send().await.unwrap();
-        assert!(reply.status().is_success(), "{}", reply.status());
-        reply.json().await.unwrap()
-    }
-
-    /// A participant's id and its key with certificate.
-    async fn enroll(&self) -> (ParticipantId, String) {
-        let token = self.operate(route::ENROLLMENT_TOKENS, &json!({})).await["token"].clone();
-        let (key, csr) = key_and_csr();
-        let body = json!({ "token": token, "csr_pem": csr });
-        let reply = self.client(None).post(self.url(route::ENROLL)).json(&body).send().await.unwrap();
-        let reply: EnrollReply = reply.json().await.unwrap();
-        (reply.participant, key + &reply.certificate_pem)
-    }
-
-    /// What the first of two participants is given to do.
-    async fn assigned(&self, a: &reqwest::Client, b: &reqwest::Client) -> Assignment {
-        loop {
-            self.check_in(b).await;
-            match self.check_in(a).await.json().await.unwrap() {
-                CheckInReply::Assigned(work) => return *work,
-                _ => tokio::time::sleep(Duration::from_millis(5)).await,
-            }
-        }
-    }
-
-    fn upload(
-        &self,
-        client: &reqwest::Client,
-        work: &Assignment,
-        id: ParticipantId,
-        body: &[u8],
-    ) -> reqwest::RequestBuilder {
-        client
-            .put(self.url(&route::masked_input(work.task, work.round, id)))
-            .header("content-type", MEDIA_MASKED_INPUT)
-            .header(ATTEMPT, work.attempt)
-            .header(CONTENT_SHA256, sha256(body).to_string())
-            .body(body.to_vec())
-    }
-
-    async fn check_in(&self, client: &reqwest::Client) -> reqwest::Response {
-        let body = json!({ "task": "small", "examples": 10 });
-        client.post(self.url(route::CHECK_IN)).json(&body).send().await.unwrap()
-    }
-}
+use support::server::serve;
+use support::{config, input, sha256, small_task};
 
 async fn kind(response: reqwest::Response) -> Option<ProblemType> {
     response.json::<Problem>().await.unwrap().problem_type()
@@ -151,9 +58,6 @@ async fn whoever_shakes_hands_and_says_nothing_is_not_waited_for() {
     let mut config = config();
     config.http.header_timeout_ms = 200;
     let server = serve(&config).await;
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(server.running.ca_pem().as_bytes()).unwrap()).unwrap();
-    let roots = Arc::new(roots);
     for (protocol, said) in [
         ("http/1.1", ""),
         ("http/1.1", "GET /healthz HTTP/1.1\r\nhost"),
@@ -162,11 +66,7 @@ async fn whoever_shakes_hands_and_says_nothing_is_not_waited_for() {
         ("h2", ""),
         ("h2", "PRI * "),
     ] {
-        let mut tls = rustls::ClientConfig::builder().with_root_certificates(Arc::clone(&roots)).with_no_client_auth();
-        tls.alpn_protocols = vec![protocol.into()];
-        let stream = tokio::net::TcpStream::connect(server.running.address()).await.unwrap();
-        let name = "localhost".try_into().unwrap();
-        let mut stream = tokio_rustls::TlsConnector::from(Arc::new(tls)).connect(name, stream).await.unwrap();
+        let mut stream = server.shake_hands(protocol, None).await;
         stream.write_all(said.as_bytes()).await.unwrap();
         stream.flush().await.unwrap();
         let mut answer = Vec::new();

@@ -20,12 +20,12 @@ const ROUNDS: u32 = 5;
 pub(crate) async fn run(one_way: Duration) -> Outcome {
     let server = Server::start()?;
     server.create_secure_task(PARAMETERS, PARTICIPANTS, ROUNDS).await?;
-    let url = delayed(&server.url, one_way).await?;
+    let url = delayed(&server.url(""), one_way).await?;
     let mut running = Vec::new();
     for index in 0..PARTICIPANTS {
         let mut participant = Participant::builder()
             .server(&url)
-            .ca_pem(&server.ca_pem)
+            .ca_pem(server.ca_pem())
             .enrollment_token(server.enrollment_token(&format!("device-{index:04}")).await?)
             .task("bench")
             .journal(MemoryJournal::new())

@@ -1,7 +1,8 @@
 //! What the coordinator costs: `tributary serve` as its own process, participants over real TLS, figures beside limits that
 //! are measured in the same run.
 //!
-//! `cargo bench -p tributary --bench coordinator [-- empty-round | check-ins | memory [UPLOADS AT ONCE, 16] | far [MILLISECONDS EACH WAY, 2000]]`
+//! `cargo bench -p tributary --bench coordinator [-- empty-round | check-ins | memory [UPLOADS AT ONCE, 16] | unread | far [MILLISECONDS
+//! EACH WAY, 2000]]`
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -14,8 +15,10 @@ mod empty_round;
 mod far;
 mod memory;
 mod server;
+mod unread;
 
-type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+type Error = Box<dyn std::error::Error + Send + Sync>;
+type Outcome<T = ()> = Result<T, Error>;
 
 #[tokio::main]
 async fn main() -> Outcome {
@@ -35,6 +38,9 @@ async fn main() -> Outcome {
     if wanted("far") {
         let one_way = asked.iter().find_map(|argument| argument.parse().ok()).unwrap_or(2000);
         far::run(std::time::Duration::from_millis(one_way)).await?;
+    }
+    if wanted("unread") {
+        unread::run().await?;
     }
     Ok(())
 }

@@ -15,8 +15,8 @@ use crate::Outcome;
 /// `tributary serve --dev` in a folder of its own; killed when dropped.
 pub(crate) struct Server {
     child: Child,
-    pub(crate) url: String,
-    pub(crate) ca_pem: String,
+    url: String,
+    ca_pem: String,
     token: String,
     operator: reqwest::Client,
     pub(crate) folder: tempfile::TempDir,
@@ -38,6 +38,14 @@ impl Server {
         let operator =
             reqwest::Client::builder().tls_certs_only([reqwest::Certificate::from_pem(ca_pem.as_bytes())?]).build()?;
         Ok(Self { child, url: text("url"), ca_pem, token: text("token"), operator, folder })
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.url)
+    }
+
+    pub(crate) fn ca_pem(&self) -> &str {
+        &self.ca_pem
     }
 
     /// Creates a task with a model of `parameters` numbers in which all of `cohort` take part: what the coordinator itself costs,
@@ -89,8 +97,9 @@ impl Server {
         };
         let certified = Certified::from(transport.enroll(&request).await?);
         let participant = certified.participant;
-        transport.identify(&Identity { key, certified })?;
-        Ok(Device { transport, participant })
+        let identity = Identity { key, certified };
+        transport.identify(&identity)?;
+        Ok(Device { transport, participant, identity })
     }
 
     pub(crate) async fn enroll_many(&self, count: u32) -> Outcome<Vec<Device>> {
@@ -143,6 +152,7 @@ impl Drop for Server {
 pub(crate) struct Device {
     pub(crate) transport: HttpsTransport,
     participant: ParticipantId,
+    pub(crate) identity: Identity,
 }
 
 impl Device {

@@ -14,6 +14,10 @@ use super::require;
 pub struct HttpConfig {
     /// Address and port; port 0 takes a free one.
     pub listen: SocketAddr,
+    /// Where `/healthz`, `/readyz` and `/metrics` are answered, too, without TLS and whatever the other listener is busy with;
+    /// for addresses that only whoever looks after the service can reach.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub health_listen: Option<SocketAddr>,
     /// DNS names and addresses the server certificate is issued for; the first is used in the URL that is printed.
     pub public_names: Vec<String>,
     /// A certificate chain in PEM to present instead of one of our own authority; needs `key_file`.
@@ -34,8 +38,21 @@ pub struct HttpConfig {
     pub header_timeout_ms: u64,
     /// How long a shutdown waits for what was accepted.
     pub shutdown_timeout_ms: u64,
-    /// Connections held at once; more wait in the listener's queue.
+    /// Connections with a participant's certificate held at once; more are answered 503 and when to come back.
     pub connections_max: u32,
+    /// Of them, those of one participant; one more ends its oldest.
+    pub connections_per_participant: u32,
+    /// Connections without credentials held at once; more are answered 503 and when to come back. An operator's connection is
+    /// one of them until its first good token.
+    pub strangers_max: u32,
+    /// Of them, those of one address.
+    pub strangers_per_address: u32,
+    /// How long a connection without credentials may last.
+    pub stranger_lifetime_ms: u64,
+    /// How long a peer may leave a piece of an answer (64 KiB) unread until its connection is closed.
+    pub unread_timeout_ms: u64,
+    /// Bytes of model versions that were read and not yet sent, for all peers together; one peer may have a sixteenth of it.
+    pub unsent_max_bytes: u32,
     /// Longest a check-in, or a watch on a round, is held open.
     pub poll_max_ms: u64,
     /// Check-ins per second that participants are spread over when told when to come back.
@@ -54,6 +71,7 @@ impl Default for HttpConfig {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8443)),
+            health_listen: None,
             public_names: vec!["localhost".to_owned(), "127.0.0.1".to_owned()],
             certificate_file: None,
             key_file: None,
@@ -64,6 +82,12 @@ impl Default for HttpConfig {
             header_timeout_ms: 10_000,
             shutdown_timeout_ms: 30_000,
             connections_max: 10_000,
+            connections_per_participant: 16,
+            strangers_max: 1000,
+            strangers_per_address: 250,
+            stranger_lifetime_ms: 30_000,
+            unread_timeout_ms: 30_000,
+            unsent_max_bytes: 64 << 20,
             poll_max_ms: 30_000,
             check_ins_per_second: 1000,
             participant_rate: 200,
@@ -89,7 +113,13 @@ impl HttpConfig {
             ("upload_timeout_ms", self.upload_timeout_ms),
             ("header_timeout_ms", self.header_timeout_ms),
             ("poll_max_ms", self.poll_max_ms),
+            ("stranger_lifetime_ms", self.stranger_lifetime_ms),
+            ("unread_timeout_ms", self.unread_timeout_ms),
+            ("unsent_max_bytes", self.unsent_max_bytes.into()),
             ("connections_max", self.connections_max.into()),
+            ("connections_per_participant", self.connections_per_participant.into()),
+            ("strangers_max", self.strangers_max.into()),
+            ("strangers_per_address", self.strangers_per_address.into()),
             ("check_ins_per_second", self.check_ins_per_second.into()),
             ("participant_rate", self.participant_rate.into()),
             ("operator_rate", self.operator_rate.into()),

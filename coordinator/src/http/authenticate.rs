@@ -18,6 +18,7 @@ use wire::admin::Role;
 use super::app::App;
 use super::limits::Key;
 use super::problem::{Error, Result};
+use super::visit::Visit;
 use crate::identity::Peer;
 
 /// What is known of a connection; the listener puts it into every request's extensions.
@@ -206,6 +207,10 @@ async fn find_bearer(parts: &Parts, app: &App, needed: Role) -> Result<Bearer> {
     }
     let role = Role::ALL.into_iter().find(|role| role.as_str() == row.role);
     let role = role.ok_or_else(|| Error::fault(format!("token {} has an unknown role", row.id)))?;
+    // Whatever it may do: whoever holds a good token does not share its connection's place with strangers.
+    if let Some(visit) = parts.extensions.get::<Arc<Visit>>() {
+        visit.promote();
+    }
     app.limiter.admit(Key::Operator(row.id), app.now()).map_err(Error::RateLimited)?;
     if role < needed {
         return Err(Error::Forbidden(format!(

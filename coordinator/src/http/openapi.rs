@@ -1,6 +1,9 @@
 //! The contract as OpenAPI 3.1, made from the same types and route templates that are served.
 
+use std::sync::LazyLock;
+
 use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
 use http::header;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
@@ -399,7 +402,9 @@ fn reference(name: &str) -> Value {
 
 /// `GET /openapi.json`.
 pub(super) async fn serve(_: super::authenticate::Anybody) -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], document().to_string()).into_response()
+    // Made once: an answer takes no memory of its own.
+    static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| document().to_string().into());
+    ([(header::CONTENT_TYPE, "application/json")], DOCUMENT.clone()).into_response()
 }
 
 #[cfg(test)]

@@ -79,6 +79,21 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
+/// What whoever looks after the service asks, for a listener that is theirs alone.
+pub(crate) fn health_router(app: Arc<App>) -> Router {
+    let short = |routes: MethodRouter<Arc<App>>| limit(routes, app.settings.request_timeout);
+    let names = Arc::new(Names::new(&app));
+    Router::new()
+        .route(route::HEALTHZ, short(get(operations::healthz)))
+        .route(route::READYZ, short(get(operations::readyz)))
+        .route(route::METRICS, short(get(operations::metrics)))
+        .fallback(|_: Anybody| async { Error::NotFound("there is no such path".to_owned()) })
+        .method_not_allowed_fallback(|| async { Error::Method })
+        .layer(map_response(hide))
+        .layer(from_fn_with_state(names, trace))
+        .with_state(app)
+}
+
 fn limit(routes: MethodRouter<Arc<App>>, time: Duration) -> MethodRouter<Arc<App>> {
     routes.layer(from_fn_with_state(time, within))
 }

@@ -1,6 +1,7 @@
 //! The listener: accepts, shakes hands, serves, and on shutdown finishes what it accepted.
 
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,53 +9,84 @@ use axum::Router;
 use axum::body::Body;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
-use tower::ServiceExt as _;
+use tokio_util::task::TaskTracker;
 
 use super::authenticate::Connection;
+use super::places::Place;
 use super::prompt::Prompt;
+use super::unsent::{Bounds, PIECE, Unsent};
+use super::visit::{Crowds, Hall, Held, Visit};
 use crate::identity::Peer;
 
 /// How often HTTP/2 peers are asked whether they are still there, and for how long an answer is waited for.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
-/// Requests of one HTTP/2 connection at once.
-const STREAMS_MAX: u32 = 256;
+/// Requests of one HTTP/2 connection at once, with a participant's certificate and without one.
+const STREAMS_MAX: u32 = 64;
+const STREAMS_MAX_WITHOUT_CERTIFICATE: u32 = 32;
 /// What one HTTP/2 stream, and one connection, may have on its way to us.
 const STREAM_WINDOW: u32 = 512 << 10;
 const CONNECTION_WINDOW: u32 = 4 << 20;
+/// How long is waited when nothing can be accepted.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// Bounds of the listener.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServeSettings {
     /// For a handshake, and again for a request's headers.
     pub(crate) header_timeout: Duration,
+    /// For a peer to take a piece of an answer.
+    pub(crate) unread_timeout: Duration,
+    /// For a connection that has shown no credentials.
+    pub(crate) stranger_lifetime: Duration,
+    /// For what a connection has begun when it has to go.
+    pub(crate) request_timeout: Duration,
     /// For what was accepted, once a shutdown began.
     pub(crate) shutdown_timeout: Duration,
     /// Connections at once.
-    pub(crate) connections_max: usize,
+    pub(crate) crowds: Crowds,
+    /// Bytes of model versions that were read and not yet sent, to all peers together.
+    pub(crate) unsent_max_bytes: usize,
 }
 
 /// A bound socket that does not accept yet.
 pub(crate) struct Listener {
     tcp: TcpListener,
-    acceptor: TlsAcceptor,
+    /// None speaks without TLS.
+    acceptor: Option<TlsAcceptor>,
     settings: ServeSettings,
+    hall: Hall,
+}
+
+/// Looks at a listener while it serves.
+#[derive(Clone)]
+pub(crate) struct Looker(Hall);
+
+impl Looker {
+    /// What it holds now.
+    pub(crate) fn held(&self) -> Held {
+        self.0.held()
+    }
 }
 
 impl Listener {
-    /// Binds.
+    /// Binds; without `tls` to speak in the clear.
     ///
     /// # Errors
     /// The address cannot be had.
-    pub(crate) async fn bind(address: SocketAddr, tls: ServerConfig, settings: ServeSettings) -> std::io::Result<Self> {
+    pub(crate) async fn bind(
+        address: SocketAddr,
+        tls: Option<ServerConfig>,
+        settings: ServeSettings,
+    ) -> std::io::Result<Self> {
         let tcp = TcpListener::bind(address).await?;
-        Ok(Self { tcp, acceptor: TlsAcceptor::from(Arc::new(tls)), settings })
+        let acceptor = tls.map(|tls| TlsAcceptor::from(Arc::new(tls)));
+        let hall = Hall::new(settings.crowds, Unsent::new(Bounds::of(settings.unsent_max_bytes)));
+        Ok(Self { tcp, acceptor, settings, hall })
     }
 
     /// The address that was bound.
@@ -65,90 +97,153 @@ impl Listener {
         self.tcp.local_addr()
     }
 
+    /// Sees what it will hold.
+    pub(crate) fn looker(&self) -> Looker {
+        Looker(self.hall.clone())
+    }
+
     /// Serves until `shutdown` is cancelled; then accepts no more, and returns when all that was accepted is answered or
     /// the time for that is over.
     pub(crate) async fn serve(self, router: Router, shutdown: CancellationToken) {
-        let Self { tcp, acceptor, settings } = self;
-        let permits = Arc::new(Semaphore::new(settings.connections_max));
-        let graceful = GracefulShutdown::new();
-        let builder = Arc::new(builder(&settings));
+        let Self { tcp, acceptor, settings, hall } = self;
+        let connections = TaskTracker::new();
+        let host = Arc::new(Host::new(acceptor, router, settings, hall, shutdown.clone()));
         loop {
             let accepted = tokio::select! {
-                accepted = accept(&tcp, &permits) => accepted,
+                accepted = tcp.accept() => accepted,
                 () = shutdown.cancelled() => break,
             };
-            let (stream, address, permit) = match accepted {
+            let (stream, address) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     // Out of file descriptors, most likely: give the others time to end.
                     tracing::warn!(%error, "cannot accept a connection: {error}");
-                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    tokio::time::sleep(PAUSE).await;
                     continue;
                 }
             };
-            let (acceptor, router, builder) = (acceptor.clone(), router.clone(), Arc::clone(&builder));
-            let watcher = graceful.watcher();
-            tokio::spawn(async move {
-                let _permit = permit;
-                let handshake = tokio::time::timeout(settings.header_timeout, shake_hands(&acceptor, stream, address));
-                let Ok(Some((tls, connection))) = handshake.await else { return };
-                let service = router.map_request(move |request: http::Request<hyper::body::Incoming>| {
-                    let mut request = request.map(Body::new);
-                    request.extensions_mut().insert(connection);
-                    request
-                });
-                let tls = Prompt::new(tls, settings.header_timeout);
-                let served = builder.serve_connection(TokioIo::new(tls), TowerToHyperService::new(service));
-                if let Err(error) = watcher.watch(served.into_owned()).await {
-                    tracing::debug!(%address, "connection of {address} ended: {error}");
-                }
-            });
+            let end = CancellationToken::new();
+            match host.hall.arrive(address.ip(), &end) {
+                Some(place) => drop(connections.spawn(Arc::clone(&host).receive(stream, address, place, end))),
+                // Dropped before it costs anything.
+                None => metrics::counter!("tributary_connections_refused_total", "kind" => "arriving").increment(1),
+            }
         }
         drop(tcp);
-        if tokio::time::timeout(settings.shutdown_timeout, graceful.shutdown()).await.is_err() {
+        connections.close();
+        if tokio::time::timeout(settings.shutdown_timeout, connections.wait()).await.is_err() {
             tracing::warn!("some requests did not end in the time that a shutdown waits");
         }
     }
 }
 
-async fn accept(
-    tcp: &TcpListener,
-    permits: &Arc<Semaphore>,
-) -> std::io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
-    // Never closed.
-    let permit = Arc::clone(permits).acquire_owned().await.map_err(std::io::Error::other)?;
-    let (stream, address) = tcp.accept().await?;
-    Ok((stream, address, permit))
+/// What all connections of a listener share.
+struct Host {
+    acceptor: Option<TlsAcceptor>,
+    router: Router,
+    settings: ServeSettings,
+    hall: Hall,
+    shutdown: CancellationToken,
+    of_participants: auto::Builder<TokioExecutor>,
+    of_others: auto::Builder<TokioExecutor>,
 }
 
-async fn shake_hands(
-    acceptor: &TlsAcceptor,
-    stream: TcpStream,
-    address: SocketAddr,
-) -> Option<(tokio_rustls::server::TlsStream<TcpStream>, Connection)> {
-    // Small answers must not wait for more to come.
-    let _ = stream.set_nodelay(true);
-    match acceptor.accept(stream).await {
-        Ok(tls) => {
-            let leaf = tls.get_ref().1.peer_certificates().and_then(<[_]>::first);
-            let connection = Connection { address: address.ip(), peer: leaf.and_then(Peer::from_certificate) };
-            Some((tls, connection))
+impl Host {
+    fn new(
+        acceptor: Option<TlsAcceptor>,
+        router: Router,
+        settings: ServeSettings,
+        hall: Hall,
+        shutdown: CancellationToken,
+    ) -> Self {
+        let of_participants = builder(&settings, STREAMS_MAX);
+        let of_others = builder(&settings, STREAMS_MAX_WITHOUT_CERTIFICATE);
+        Self { acceptor, router, settings, hall, shutdown, of_participants, of_others }
+    }
+
+    /// Serves one connection from its first byte to its last.
+    async fn receive(self: Arc<Self>, stream: TcpStream, address: SocketAddr, place: Place, end: CancellationToken) {
+        // Small answers must not wait for more to come.
+        let _ = stream.set_nodelay(true);
+        let Some(acceptor) = &self.acceptor else {
+            let connection = Connection { address: address.ip(), peer: None };
+            return self.serve(stream, Visit::begin(&self.hall, connection, place, end)).await;
+        };
+        let shaken = tokio::select! {
+            shaken = tokio::time::timeout(self.settings.header_timeout, acceptor.accept(stream)) => shaken,
+            () = end.cancelled() => return,
+        };
+        match shaken {
+            Ok(Ok(tls)) => {
+                let leaf = tls.get_ref().1.peer_certificates().and_then(<[_]>::first);
+                let connection = Connection { address: address.ip(), peer: leaf.and_then(Peer::from_certificate) };
+                self.serve(tls, Visit::begin(&self.hall, connection, place, end)).await;
+            }
+            Ok(Err(error)) => {
+                metrics::counter!("tributary_handshakes_refused_total").increment(1);
+                tracing::debug!(%address, "handshake with {address} failed: {error}");
+            }
+            Err(_) => {}
         }
-        Err(error) => {
-            metrics::counter!("tributary_handshakes_refused_total").increment(1);
-            tracing::debug!(%address, "handshake with {address} failed: {error}");
-            None
+    }
+
+    async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, visit: Visit) {
+        let settings = &self.settings;
+        let visit = Arc::new(visit);
+        let service = hyper::service::service_fn(|request: http::Request<hyper::body::Incoming>| {
+            let (visit, router) = (Arc::clone(&visit), self.router.clone());
+            async move { Ok::<_, std::convert::Infallible>(visit.answer(router, request.map(Body::new)).await) }
+        });
+        let builder = if visit.has_certificate() { &self.of_participants } else { &self.of_others };
+        let stream = TokioIo::new(Prompt::new(stream, settings.header_timeout));
+        let mut served = pin!(builder.serve_connection(stream, service));
+        let mut lifetime = pin!(tokio::time::sleep(visit.lifetime(settings)));
+        let mut last_moment = pin!(tokio::time::sleep(Duration::ZERO));
+        let (mut is_bounded, mut is_leaving, mut is_stopping) = (!visit.is_known(), false, false);
+        loop {
+            tokio::select! {
+                outcome = served.as_mut() => {
+                    if let Err(error) = outcome {
+                        tracing::debug!("a connection ended: {error}");
+                    }
+                    return;
+                }
+                () = visit.ended() => return,
+                () = visit.stalled(settings.unread_timeout) => {
+                    metrics::counter!("tributary_connections_unread_total").increment(1);
+                    tracing::debug!("a connection is closed: its peer does not read");
+                    return;
+                }
+                () = last_moment.as_mut(), if is_leaving => return,
+                () = lifetime.as_mut(), if is_bounded => {
+                    is_bounded = false;
+                    if !visit.is_known() {
+                        visit.leave();
+                    }
+                }
+                () = visit.left(), if !is_leaving => {
+                    is_leaving = true;
+                    last_moment.as_mut().reset(tokio::time::Instant::now() + settings.request_timeout);
+                    served.as_mut().graceful_shutdown();
+                }
+                // How long that may take is the listener's to say.
+                () = self.shutdown.cancelled(), if !is_stopping => {
+                    is_stopping = true;
+                    served.as_mut().graceful_shutdown();
+                }
+            }
         }
     }
 }
 
-fn builder(settings: &ServeSettings) -> auto::Builder<TokioExecutor> {
+fn builder(settings: &ServeSettings, streams_max: u32) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(settings.header_timeout);
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_concurrent_streams(STREAMS_MAX)
+        .max_concurrent_streams(streams_max)
+        .max_send_buf_size(PIECE)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .keep_alive_interval(KEEP_ALIVE)

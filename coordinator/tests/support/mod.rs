@@ -8,6 +8,7 @@
 pub(crate) mod die_at;
 pub(crate) mod private;
 pub(crate) mod secure;
+pub(crate) mod server;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

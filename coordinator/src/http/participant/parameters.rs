@@ -22,9 +22,7 @@ use crate::http::app::App;
 use crate::http::authenticate::Reader;
 use crate::http::extract::Path;
 use crate::http::problem::{Error, Result};
-
-/// Bytes read and sent at once.
-const PIECE: usize = 128 << 10;
+use crate::http::unsent::PIECE;
 
 pub(in crate::http) async fn parameters(
     reader: Reader,

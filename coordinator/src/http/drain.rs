@@ -1,0 +1,89 @@
+//! The rest of a body that nobody read.
+//!
+//! A request may be refused before its body has arrived. Were the body dropped, HTTP/2 would reset the stream right behind
+//! the answer, and many a client takes the reset for all there is; HTTP/1.1 would close the connection. Small bodies are
+//! therefore read to their end before the answer is given.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{Request, header};
+use http_body_util::BodyExt as _;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+
+/// Largest rest that is read for nothing, in bytes.
+const REST_MAX: u64 = 64 << 10;
+/// How long is waited for it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What comes back of a body that was lent to a handler.
+pub(super) struct Rest(Arc<Mutex<Option<Body>>>);
+
+/// Lends the request's body to whoever handles it; none comes back if there is none, or if it is large, or if its peer waits
+/// to be asked for it.
+pub(super) fn lend(request: Request<Body>) -> (Request<Body>, Option<Rest>) {
+    let is_large = |body: &Body| body.size_hint().lower() > REST_MAX;
+    if request.body().is_end_stream() || is_large(request.body()) || request.headers().contains_key(header::EXPECT) {
+        return (request, None);
+    }
+    let back = Arc::new(Mutex::new(None));
+    let request = request.map(|body| Body::new(Lent { body, is_over: false, back: Arc::clone(&back) }));
+    (request, Some(Rest(back)))
+}
+
+impl Rest {
+    /// Reads what was left over.
+    pub(super) async fn drain(self) {
+        let rest = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(mut rest) = rest else { return };
+        let reading = async {
+            let mut bytes = 0;
+            while bytes <= REST_MAX
+                && let Some(Ok(frame)) = rest.frame().await
+            {
+                bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+            }
+        };
+        // Whoever is slower than that is answered all the same.
+        let _ = tokio::time::timeout(PATIENCE, reading).await;
+    }
+}
+
+/// A body that is given back when it is dropped before its end.
+struct Lent {
+    body: Body,
+    is_over: bool,
+    back: Arc<Mutex<Option<Body>>>,
+}
+
+impl HttpBody for Lent {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        self.is_over |= matches!(polled, Poll::Ready(None | Some(Err(_))));
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if !self.is_over && !self.body.is_end_stream() {
+            let body = std::mem::take(&mut self.body);
+            *self.back.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
+        }
+    }
+}

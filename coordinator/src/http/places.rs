@@ -1,0 +1,188 @@
+//! How many connections of a kind there may be at once: altogether, and for one peer.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::limits::Key;
+
+/// What becomes of one connection too many.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Crowded {
+    /// It gets no place.
+    Refuse,
+    /// The oldest one has to go for it, if that has been there for so long; otherwise it gets no place.
+    EndOldest(Duration),
+}
+
+/// Bounds of one kind of connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// Altogether.
+    pub(super) all: (usize, Crowded),
+    /// Of one peer.
+    pub(super) each: (usize, Crowded),
+}
+
+/// The places of one kind. Clones share them.
+#[derive(Clone)]
+pub(super) struct Places {
+    /// What metrics call the kind.
+    kind: &'static str,
+    bounds: Bounds,
+    taken: Arc<Mutex<Taken>>,
+}
+
+#[derive(Default)]
+struct Taken {
+    next: u64,
+    /// In order of time.
+    all: BTreeMap<u64, (Instant, CancellationToken)>,
+    each: HashMap<Key, BTreeSet<u64>>,
+}
+
+impl Taken {
+    /// Whether there is room beside these after all, the oldest having gone if that is the rule.
+    fn makes_room(&self, oldest: Option<u64>, crowded: Crowded, now: Instant) -> bool {
+        let oldest = oldest.and_then(|number| self.all.get(&number));
+        match (crowded, oldest) {
+            (Crowded::EndOldest(age), Some((since, end))) if now.duration_since(*since) >= age => {
+                end.cancel();
+                true
+            }
+            (Crowded::Refuse | Crowded::EndOldest(_), _) => false,
+        }
+    }
+
+    fn remove(&mut self, number: u64, peer: Key) {
+        self.all.remove(&number);
+        if let Some(numbers) = self.each.get_mut(&peer) {
+            numbers.remove(&number);
+            if numbers.is_empty() {
+                self.each.remove(&peer);
+            }
+        }
+    }
+}
+
+/// A place; free again when dropped.
+pub(super) struct Place {
+    places: Places,
+    number: u64,
+    peer: Key,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.with(|taken| {
+            taken.remove(self.number, self.peer);
+            self.places.show(taken.all.len());
+        });
+    }
+}
+
+impl Places {
+    pub(super) fn new(kind: &'static str, bounds: Bounds) -> Self {
+        Self { kind, bounds, taken: Arc::default() }
+    }
+
+    fn show(&self, taken: usize) {
+        metrics::gauge!("tributary_connections", "kind" => self.kind).set(u32::try_from(taken).unwrap_or(u32::MAX));
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Taken) -> T) -> T {
+        act(&mut self.taken.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A place for one more connection of this peer, which `end` will end when it has to go for another; none if there is
+    /// no room.
+    pub(super) fn take(&self, peer: Key, end: &CancellationToken, now: Instant) -> Option<Place> {
+        let Bounds { all: (all_max, all_crowded), each: (each_max, each_crowded) } = self.bounds;
+        self.with(|taken| {
+            // Whoever has to go is gone from here at once, so that nobody has to go for it a second time.
+            if let Some(numbers) = taken.each.get(&peer)
+                && numbers.len() >= each_max
+            {
+                let oldest = numbers.first().copied();
+                if !taken.makes_room(oldest, each_crowded, now) {
+                    return None;
+                }
+                oldest.into_iter().for_each(|number| taken.remove(number, peer));
+            }
+            if taken.all.len() >= all_max {
+                let oldest = taken.all.first_key_value().map(|(number, _)| *number);
+                if !taken.makes_room(oldest, all_crowded, now) {
+                    return None;
+                }
+                oldest.into_iter().for_each(|number| {
+                    taken.all.remove(&number);
+                });
+            }
+            taken.next += 1;
+            let number = taken.next;
+            taken.all.insert(number, (now, end.clone()));
+            taken.each.entry(peer).or_default().insert(number);
+            self.show(taken.all.len());
+            Some(Place { places: self.clone(), number, peer })
+        })
+    }
+
+    /// How many are taken.
+    pub(super) fn taken(&self) -> usize {
+        self.with(|taken| taken.all.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    fn peer(n: u8) -> Key {
+        Key::Address(Ipv4Addr::new(10, 0, 0, n).into())
+    }
+
+    fn take(places: &Places, n: u8, now: Instant) -> Option<(Place, CancellationToken)> {
+        let end = CancellationToken::new();
+        places.take(peer(n), &end, now).map(|place| (place, end))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn places_are_bounded_for_each_peer_and_for_all() {
+        let places = Places::new("test", Bounds { all: (3, Crowded::Refuse), each: (2, Crowded::Refuse) });
+        let now = Instant::now();
+        let held: Vec<_> = (0..5).filter_map(|_| take(&places, 1, now)).collect();
+        assert_eq!(held.len(), 2);
+        let other = take(&places, 2, now).unwrap();
+        assert!(take(&places, 3, now).is_none(), "all are taken");
+        drop(held);
+        assert_eq!(places.taken(), 1);
+        assert!(take(&places, 3, now).is_some());
+        drop(other);
+        assert!(places.with(|taken| taken.all.is_empty() && taken.each.is_empty()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_oldest_goes_for_a_new_one_once_it_has_had_its_time() {
+        let second = Duration::from_secs(1);
+        let bounds = Bounds { all: (3, Crowded::EndOldest(second)), each: (2, Crowded::EndOldest(Duration::ZERO)) };
+        let places = Places::new("test", bounds);
+        let now = Instant::now();
+        let (first, second_one) = (take(&places, 1, now).unwrap(), take(&places, 1, now).unwrap());
+        let third = take(&places, 1, now).unwrap();
+        assert!(first.1.is_cancelled() && !second_one.1.is_cancelled(), "its own oldest goes");
+        let other = take(&places, 2, now).unwrap();
+        assert!(take(&places, 3, now).is_none(), "nobody has been there for long");
+        let late = take(&places, 3, now + second).unwrap();
+        assert!(second_one.1.is_cancelled() && !third.1.is_cancelled() && !other.1.is_cancelled());
+        assert_eq!(places.taken(), 3, "who has to go holds no place");
+        drop((first, second_one));
+        assert_eq!(places.taken(), 3);
+        drop((third, other, late));
+        assert!(places.with(|taken| taken.all.is_empty() && taken.each.is_empty()));
+    }
+}

@@ -1,0 +1,424 @@
+//! What was answered and not yet sent: bounded per connection, per peer and altogether, and given up when nobody reads it.
+//!
+//! A peer decides how fast it reads. HTTP/2 lets it ask hundreds of things over one connection and read none of the answers, so
+//! every answer is handed on in pieces that are counted until the socket has taken them, and a connection on which a piece
+//! stays untaken for too long is closed.
+
+use std::collections::{BTreeMap, HashMap};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+use super::limits::Key;
+
+/// Bytes handed on at once. Half a minute for one is 2 kB/s, the slowest peer that is waited for.
+pub(super) const PIECE: usize = 64 << 10;
+
+/// How many bytes may be unsent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// Of one connection.
+    connection: usize,
+    /// Of one peer: a participant, or an address without a certificate.
+    peer: usize,
+    /// Of model versions on their way to everybody.
+    streamed: usize,
+}
+
+impl Bounds {
+    /// A sixteenth of `streamed` bytes for one peer and a quarter of that for one connection, each at least one piece.
+    pub(super) fn of(streamed: usize) -> Self {
+        let at_least_a_piece = |bytes: usize| bytes.clamp(PIECE, u32::MAX as usize);
+        let streamed = at_least_a_piece(streamed);
+        let peer = at_least_a_piece(streamed / 16);
+        Self { connection: at_least_a_piece(peer / 4), peer, streamed }
+    }
+}
+
+/// The unsent answers of a listener.
+pub(super) struct Unsent {
+    bounds: Bounds,
+    streamed: Arc<Semaphore>,
+    peers: Mutex<HashMap<Key, Weak<Semaphore>>>,
+}
+
+impl Unsent {
+    pub(super) fn new(bounds: Bounds) -> Self {
+        Self { bounds, streamed: Arc::new(Semaphore::new(bounds.streamed)), peers: Mutex::default() }
+    }
+
+    /// Bytes of answers that no socket has taken yet.
+    pub(super) fn bytes(&self) -> usize {
+        let peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        let semaphores = peers.values().filter_map(Weak::upgrade);
+        semaphores.map(|semaphore| self.bounds.peer - semaphore.available_permits()).sum()
+    }
+
+    /// The account of one connection of this peer.
+    pub(super) fn account(&self, peer: Key) -> Account {
+        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those without a connection are forgotten when there are twice as many as when that was last done, or nearly.
+        if peers.len() == peers.capacity() {
+            peers.retain(|_, semaphore| semaphore.strong_count() > 0);
+        }
+        let semaphore = peers.get(&peer).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let semaphore = Arc::new(Semaphore::new(self.bounds.peer));
+            peers.insert(peer, Arc::downgrade(&semaphore));
+            semaphore
+        });
+        Account {
+            bound: self.bounds.connection,
+            connection: Arc::new(Semaphore::new(self.bounds.connection)),
+            peer: semaphore,
+            streamed: Arc::clone(&self.streamed),
+            untaken: Arc::default(),
+        }
+    }
+}
+
+/// The unsent answers of one connection.
+pub(super) struct Account {
+    bound: usize,
+    connection: Arc<Semaphore>,
+    peer: Arc<Semaphore>,
+    streamed: Arc<Semaphore>,
+    untaken: Arc<Untaken>,
+}
+
+impl Account {
+    /// Counts an answer, and hands it on in pieces. One that is whole in memory is counted whole at once, and none is the
+    /// outcome if the connection or its peer has too much unsent already; one that is read from somewhere is read as fast
+    /// as the peer takes it.
+    pub(super) fn send(&self, body: Body) -> Option<Body> {
+        if body.is_end_stream() {
+            return Some(body);
+        }
+        let source = match body.size_hint().exact() {
+            Some(bytes) => {
+                // A larger one than a connection may have unsent at all goes alone.
+                let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.bound());
+                let connection = Arc::clone(&self.connection).try_acquire_many_owned(bytes).ok()?;
+                let peer = Arc::clone(&self.peer).try_acquire_many_owned(bytes).ok()?;
+                Source::Whole(Charge { connection, peer, streamed: None })
+            }
+            None => Source::Streamed { admission: None, charge: None },
+        };
+        let lane = Lane {
+            connection: Arc::clone(&self.connection),
+            peer: Arc::clone(&self.peer),
+            streamed: Arc::clone(&self.streamed),
+            untaken: Arc::clone(&self.untaken),
+        };
+        Some(Body::new(Sending { body, rest: Bytes::new(), source, lane }))
+    }
+
+    fn bound(&self) -> u32 {
+        u32::try_from(self.bound).unwrap_or(u32::MAX)
+    }
+
+    /// Resolves when a piece has not been taken for so long.
+    pub(super) async fn stalled(&self, patience: Duration) {
+        self.untaken.stalled(patience).await;
+    }
+}
+
+/// Where the pieces of one answer are counted.
+struct Lane {
+    connection: Arc<Semaphore>,
+    peer: Arc<Semaphore>,
+    streamed: Arc<Semaphore>,
+    untaken: Arc<Untaken>,
+}
+
+impl Lane {
+    /// Waits for room for one more piece.
+    fn admit(&self) -> BoxFuture<'static, Option<Charge>> {
+        let (connection, peer) = (Arc::clone(&self.connection), Arc::clone(&self.peer));
+        let (streamed, bytes) = (Arc::clone(&self.streamed), u32::try_from(PIECE).unwrap_or(u32::MAX));
+        Box::pin(async move {
+            // None only if one were closed, which none ever is.
+            let connection = connection.acquire_many_owned(bytes).await.ok()?;
+            let peer = peer.acquire_many_owned(bytes).await.ok()?;
+            let streamed = streamed.acquire_many_owned(bytes).await.ok()?;
+            Some(Charge { connection, peer, streamed: Some(streamed) })
+        })
+    }
+}
+
+/// Bytes that count as unsent until this is dropped.
+struct Charge {
+    connection: OwnedSemaphorePermit,
+    peer: OwnedSemaphorePermit,
+    streamed: Option<OwnedSemaphorePermit>,
+}
+
+impl Charge {
+    /// Takes this many bytes out of the charge, or what is left of it.
+    fn split(&mut self, bytes: usize) -> Self {
+        let take = |permit: &mut OwnedSemaphorePermit| {
+            let bytes = permit.num_permits().min(bytes);
+            permit.split(bytes).or_else(|| permit.split(0))
+        };
+        let connection = take(&mut self.connection);
+        let peer = take(&mut self.peer);
+        let streamed = self.streamed.as_mut().and_then(take);
+        match (connection, peer) {
+            (Some(connection), Some(peer)) => Self { connection, peer, streamed },
+            // A permit can always give as many as it has.
+            _ => unreachable!("a part of a permit is no larger than the permit"),
+        }
+    }
+}
+
+/// Where an answer comes from.
+enum Source {
+    /// Memory; counted already.
+    Whole(Charge),
+    /// A file, say: the next piece is read when there is room for it.
+    Streamed { admission: Option<BoxFuture<'static, Option<Charge>>>, charge: Option<Charge> },
+}
+
+/// An answer on its way.
+struct Sending {
+    body: Body,
+    /// Read from it and not yet handed on.
+    rest: Bytes,
+    source: Source,
+    lane: Lane,
+}
+
+impl HttpBody for Sending {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let this = self.get_mut();
+        loop {
+            if let Source::Streamed { admission, charge } = &mut this.source
+                && charge.is_none()
+            {
+                let waiting = admission.get_or_insert_with(|| this.lane.admit());
+                *charge = std::task::ready!(waiting.as_mut().poll(cx));
+                *admission = None;
+            }
+            if !this.rest.is_empty() {
+                let bytes = this.rest.split_to(this.rest.len().min(PIECE));
+                let charge = match &mut this.source {
+                    Source::Whole(charge) => Some(charge.split(bytes.len())),
+                    Source::Streamed { charge, .. } => charge.take().map(|mut charge| charge.split(bytes.len())),
+                };
+                let piece = Piece {
+                    bytes,
+                    number: this.lane.untaken.begin(),
+                    untaken: Arc::clone(&this.lane.untaken),
+                    _charge: charge,
+                };
+                return Poll::Ready(Some(Ok(Frame::data(Bytes::from_owner(piece)))));
+            }
+            match std::task::ready!(Pin::new(&mut this.body).poll_frame(cx)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => this.rest = data,
+                    Err(frame) => return Poll::Ready(Some(Ok(frame))),
+                },
+                end @ (Some(Err(_)) | None) => return Poll::Ready(end),
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (rest, mut hint) = (self.rest.len() as u64, self.body.size_hint());
+        if let Some(upper) = hint.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint.set_lower(hint.lower() + rest);
+        hint
+    }
+}
+
+/// A part of an answer; dropped when the socket has taken it, or the stream or connection has ended.
+struct Piece {
+    bytes: Bytes,
+    number: u64,
+    untaken: Arc<Untaken>,
+    _charge: Option<Charge>,
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        self.untaken.end(self.number);
+    }
+}
+
+/// Since when each piece waits to be taken.
+#[derive(Default)]
+struct Untaken {
+    pieces: Mutex<Pieces>,
+    /// That there is one, after there was none.
+    some: Notify,
+}
+
+#[derive(Default)]
+struct Pieces {
+    next: u64,
+    /// In order of time.
+    since: BTreeMap<u64, Instant>,
+}
+
+impl Untaken {
+    fn with<T>(&self, act: impl FnOnce(&mut Pieces) -> T) -> T {
+        act(&mut self.pieces.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn begin(&self) -> u64 {
+        let (number, is_first) = self.with(|pieces| {
+            pieces.next += 1;
+            pieces.since.insert(pieces.next, Instant::now());
+            (pieces.next, pieces.since.len() == 1)
+        });
+        if is_first {
+            self.some.notify_one();
+        }
+        number
+    }
+
+    fn end(&self, number: u64) {
+        self.with(|pieces| pieces.since.remove(&number));
+    }
+
+    async fn stalled(&self, patience: Duration) {
+        loop {
+            let oldest = self.with(|pieces| pieces.since.first_key_value().map(|(_, since)| *since));
+            match oldest {
+                None => self.some.notified().await,
+                Some(since) if since.elapsed() >= patience => return,
+                Some(since) => tokio::time::sleep_until(since + patience).await,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use futures_util::FutureExt as _;
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    fn unsent(streamed: usize) -> Unsent {
+        Unsent::new(Bounds::of(streamed))
+    }
+
+    fn here() -> Key {
+        Key::Address(Ipv4Addr::LOCALHOST.into())
+    }
+
+    async fn piece(body: &mut Body) -> Bytes {
+        body.frame().await.unwrap().unwrap().into_data().unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_answer_arrives_whole_in_pieces_and_its_length_is_known() {
+        let account = unsent(1 << 20).account(here());
+        for length in [0, 1, PIECE - 1, PIECE, PIECE + 1, 5 * PIECE + 7] {
+            let bytes: Bytes = (0..length).map(|n| n.to_le_bytes()[0]).collect();
+            let body = account.send(Body::from(bytes.clone())).unwrap();
+            assert_eq!(body.size_hint().exact(), Some(length as u64));
+            assert_eq!(body.collect().await.unwrap().to_bytes(), bytes);
+            let pieces = futures_util::stream::iter(
+                bytes.chunks(1000).map(|c| Ok::<_, axum::Error>(Bytes::copy_from_slice(c))).collect::<Vec<_>>(),
+            );
+            let body = account.send(Body::from_stream(pieces)).unwrap();
+            assert_eq!(body.collect().await.unwrap().to_bytes(), bytes);
+        }
+        assert_eq!(account.connection.available_permits(), account.bound, "all of it was given back");
+        assert_eq!(account.streamed.available_permits(), 1 << 20);
+    }
+
+    #[tokio::test]
+    async fn whole_answers_are_refused_beyond_what_a_connection_or_its_peer_may_have_unsent() {
+        let unsent = unsent(16 * 8 * PIECE);
+        let (first, second) = (unsent.account(here()), unsent.account(here()));
+        let answer = || Body::from(vec![0; PIECE]);
+        let mut held: Vec<_> = (0..2).map(|_| first.send(answer()).unwrap()).collect();
+        assert!(first.send(answer()).is_none(), "the connection has enough");
+        let others: Vec<_> = (0..3).map(|_| unsent.account(here())).collect();
+        let more: Vec<_> =
+            others.iter().chain([&second]).filter_map(|account| account.send(Body::from(vec![0; 2 * PIECE]))).collect();
+        assert_eq!(more.len(), 3, "the peer has enough");
+        let taken = piece(&mut held[0]).await;
+        assert!(first.send(answer()).is_none(), "handed on is not yet sent");
+        drop(taken);
+        assert!(first.send(answer()).is_some());
+        // Who has nothing unsent may be sent what is larger than the bound.
+        assert!(
+            unsent.account(Key::Address(Ipv4Addr::BROADCAST.into())).send(Body::from(vec![0; 99 * PIECE])).is_some()
+        );
+    }
+
+    #[tokio::test]
+    async fn a_stream_is_read_no_faster_than_its_pieces_are_taken() {
+        let unsent = unsent(PIECE);
+        let account = unsent.account(here());
+        let endless = || {
+            Body::from_stream(futures_util::stream::repeat_with(|| Ok::<_, axum::Error>(Bytes::from_static(&[7; 100]))))
+        };
+        let mut one = account.send(endless()).unwrap();
+        let mut other = unsent.account(Key::Address(Ipv4Addr::BROADCAST.into())).send(endless()).unwrap();
+        let taken = piece(&mut one).await;
+        // A short piece gives the rest of its room back, but less than a piece is left.
+        assert!(one.frame().now_or_never().is_none());
+        assert!(other.frame().now_or_never().is_none(), "all share one bound");
+        drop((taken, one));
+        assert_eq!(piece(&mut other).await.len(), 100);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_piece_that_is_not_taken_in_time_is_noticed() {
+        let account = unsent(1 << 20).account(here());
+        let patience = Duration::from_secs(30);
+        assert!(account.stalled(patience).now_or_never().is_none());
+        for _ in 0..5 {
+            // Slow, but it goes on.
+            let taken = piece(&mut account.send(Body::from("slow")).unwrap()).await;
+            assert!(tokio::time::timeout(patience * 9 / 10, account.stalled(patience)).await.is_err());
+            drop(taken);
+        }
+        assert!(
+            tokio::time::timeout(patience * 100, account.stalled(patience)).await.is_err(),
+            "an idle peer owes nothing"
+        );
+        let _untaken = piece(&mut account.send(Body::from("never")).unwrap()).await;
+        let began = Instant::now();
+        account.stalled(patience).await;
+        assert_eq!(began.elapsed(), patience);
+    }
+
+    #[tokio::test]
+    async fn peers_without_a_connection_are_forgotten() {
+        let unsent = unsent(1 << 20);
+        for n in 0..10_000_u32 {
+            drop(unsent.account(Key::Address(Ipv4Addr::from(n).into())));
+        }
+        assert!(unsent.peers.lock().unwrap().len() < 10);
+    }
+}

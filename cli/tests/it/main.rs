@@ -6,6 +6,7 @@
 mod demo;
 mod exit_codes;
 mod killed;
+mod members;
 mod operator;
 mod privacy;
 mod processes;

@@ -3,7 +3,8 @@
 //! The key is kept as PKCS #8 and erased when dropped; it goes to the journal and to the TLS stack, nowhere else.
 
 use rcgen::{CertificateParams, KeyPair, PKCS_ED25519};
-use secure_agg::MemorySigner;
+use secure_agg::{MemorySigner, Signer as _};
+use wire::certificate::{BadChain, Holder, Issuers, chain_der};
 use wire::participant::EnrollReply;
 use wire::{ParticipantId, Timestamp};
 use zeroize::Zeroizing;
@@ -17,6 +18,34 @@ impl From<rcgen::Error> for IdentityError {
     fn from(error: rcgen::Error) -> Self {
         Self(error.to_string())
     }
+}
+
+/// Why a certificate is not taken as this participant's, whoever gave it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CertificateError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Chain(#[from] BadChain),
+    /// Somebody else signed it, or it is no participant's.
+    #[error(
+        "it is not a participant's, signed by an authority that may certify members: the one in `members_ca_pem`, or without \
+         that the one in `ca_pem`, by which the coordinator itself is known"
+    )]
+    Issuer,
+    /// It is for another key.
+    #[error("it is for another key than this participant's own")]
+    Key,
+    /// It is somebody else's.
+    #[error("it names participant {named}, not {expected}")]
+    Participant {
+        /// Whom it names.
+        named: ParticipantId,
+        /// Whom it should name.
+        expected: ParticipantId,
+    },
+    /// The own key cannot be used.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
 }
 
 /// An Ed25519 private key. Neither printable nor copyable.
@@ -78,7 +107,7 @@ fn rcgen_key(pkcs8: &[u8]) -> rustls_pki_types::PrivatePkcs8KeyDer<'_> {
     pkcs8.into()
 }
 
-/// What the coordinator certified.
+/// What an authority certified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certified {
     /// Who the participant is.
@@ -100,6 +129,32 @@ impl From<EnrollReply> for Certified {
     }
 }
 
+impl Certified {
+    /// Takes what the coordinator answered, if one of `members` signed the certificate, for this very key, and for the
+    /// participant that the answer names.
+    ///
+    /// # Errors
+    /// [`CertificateError`].
+    pub fn checked(reply: EnrollReply, key: &SigningKey, members: &Issuers) -> Result<Self, CertificateError> {
+        let (holder, _) = holder(&reply.certificate_pem, members)?;
+        if holder.key != key.signer()?.identity() {
+            return Err(CertificateError::Key);
+        }
+        if holder.participant != reply.participant {
+            return Err(CertificateError::Participant { named: holder.participant, expected: reply.participant });
+        }
+        Ok(reply.into())
+    }
+}
+
+/// What the first certificate of a chain in PEM says, if one of `members` signed it, and that certificate (DER).
+pub(crate) fn holder(chain_pem: &str, members: &Issuers) -> Result<(Holder, Vec<u8>), CertificateError> {
+    // A chain that can be read is not empty.
+    let own = chain_der(chain_pem)?.into_iter().next().ok_or(CertificateError::Issuer)?;
+    let holder = members.holder(&own).ok_or(CertificateError::Issuer)?;
+    Ok((holder, own))
+}
+
 /// A key with the certificate for it.
 pub struct Identity {
     /// The key.
@@ -111,7 +166,6 @@ pub struct Identity {
 #[cfg(test)]
 mod tests {
     use rcgen::PublicKeyData;
-    use secure_agg::Signer as _;
 
     use super::*;
 

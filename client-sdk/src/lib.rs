@@ -60,6 +60,9 @@
 //! one, and nothing else. It checks everything the coordinator says on the way; an app may demand more of it, and that no
 //! update goes out uncovered, by [`SecurityPolicy`].
 //!
+//! Who the others are is certified by an authority that the app names ([`Builder::members_ca_pem`]). If the coordinator holds
+//! that authority's key, it can invent them.
+//!
 //! Where a task has a privacy mechanism, updates are clipped to its norm, neither their weight nor any metric travels, and
 //! the participant adds its own share of the noise if participants do. It charges every update to a ledger in its journal
 //! before it is sent, holds the task to what it promised first, and stops when that is used up; an app may set limits of its

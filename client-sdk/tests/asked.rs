@@ -47,6 +47,7 @@ async fn run(
     let seen = Arc::clone(&answers);
     let mut participant = Participant::builder()
         .secure_aggregation(SecurityPolicy::optional())
+        .members_ca_pem(support::ca_pem())
         .transport(coordinator.clone())
         .enrollment_token("token")
         .journal(MemoryJournal::new())

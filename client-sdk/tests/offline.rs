@@ -22,6 +22,7 @@ use wire::problem::ProblemType;
 fn builder(coordinator: &Coordinator) -> Builder {
     Participant::builder()
         .secure_aggregation(SecurityPolicy::optional())
+        .members_ca_pem(support::ca_pem())
         .transport(coordinator.clone())
         .enrollment_token("token")
         .journal(MemoryJournal::new())
@@ -237,6 +238,7 @@ async fn an_update_that_could_not_be_sent_before_the_app_stopped_is_sent_by_the_
     coordinator.world(|world| world.faults.clear());
     let next = Participant::builder()
         .secure_aggregation(SecurityPolicy::optional())
+        .members_ca_pem(support::ca_pem())
         .transport(coordinator.clone())
         .journal(journal)
         .trainer(Nudge::default());

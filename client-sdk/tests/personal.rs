@@ -45,6 +45,7 @@ async fn run(personal: bool) -> (Coordinator, Vec<Vec<f32>>, Arc<MemoryJournal>)
     let (seen, journal) = (Arc::default(), Arc::new(MemoryJournal::new()));
     let mut participant = Participant::builder()
         .secure_aggregation(SecurityPolicy::optional())
+        .members_ca_pem(support::ca_pem())
         .transport(coordinator.clone())
         .enrollment_token("token")
         .journal(Arc::clone(&journal))
@@ -98,6 +99,7 @@ async fn a_damaged_record_is_an_error_not_a_fresh_start() {
     journal.save(&snapshot::personal(task()), b"damaged").unwrap();
     let mut participant = Participant::builder()
         .secure_aggregation(SecurityPolicy::optional())
+        .members_ca_pem(support::ca_pem())
         .transport(coordinator.clone())
         .journal(journal)
         .trainer(Secretive(Arc::default()))
@@ -134,6 +136,7 @@ async fn they_are_not_kept_when_training_diverged() {
     let journal = Arc::new(MemoryJournal::new());
     let builder = Participant::builder()
         .secure_aggregation(SecurityPolicy::optional())
+        .members_ca_pem(support::ca_pem())
         .transport(coordinator.clone())
         .enrollment_token("token");
     let mut participant = builder.journal(Arc::clone(&journal)).trainer(Diverging).build().unwrap();
@@ -204,6 +207,7 @@ async fn marked(parted: bool, secret: f32, tweak: fn(&mut Assignment)) -> (Vec<u
     let journal = Arc::new(MemoryJournal::new());
     let mut participant = Participant::builder()
         .secure_aggregation(SecurityPolicy::optional())
+        .members_ca_pem(support::ca_pem())
         .transport(coordinator.clone())
         .enrollment_token("token")
         .journal(Arc::clone(&journal))
@@ -272,6 +276,7 @@ async fn the_app_has_the_own_model_after_each_round_and_after_a_restart() {
     let (coordinator, _, journal) = run(true).await;
     let again = Participant::builder()
         .secure_aggregation(SecurityPolicy::optional())
+        .members_ca_pem(support::ca_pem())
         .transport(coordinator)
         .journal(journal)
         .trainer(Secretive(Arc::default()))
@@ -295,6 +300,7 @@ async fn a_trainer_without_constraints_refuses_the_methods_that_need_them() {
     });
     let mut participant = Participant::builder()
         .secure_aggregation(SecurityPolicy::optional())
+        .members_ca_pem(support::ca_pem())
         .transport(coordinator.clone())
         .enrollment_token("token")
         .journal(MemoryJournal::new())

@@ -6,7 +6,6 @@ mod support;
 
 use client_sdk::journal::{Journal as _, JournalError, MemoryJournal};
 use client_sdk::learning::privacy::Mechanism;
-use client_sdk::participant::machine::Settings;
 use client_sdk::participant::snapshot;
 use client_sdk::{BuildError, Event, Participant, ParticipantError, PrivacyPolicy, PrivacySpent, SecurityPolicy};
 use support::cohort::Hub;
@@ -24,7 +23,7 @@ fn world(terms: &PrivacyTerms, rounds: u32) -> (Hub, Vec<Device>) {
         world.privacy = Some(terms.clone());
         world.open(1, 1);
     });
-    let devices = (0..3).map(|index| Device::new(index, &hub, Settings::default())).collect();
+    let devices = (0..3).map(|index| Device::new(index, &hub, support::settings())).collect();
     (hub, devices)
 }
 
@@ -321,7 +320,11 @@ fn a_damaged_missing_or_older_ledger_is_a_clear_error() {
     for name in [snapshot::IDENTITY, snapshot::ROUND] {
         journal.save(name, &device.journal.load(name).unwrap().unwrap()).unwrap();
     }
-    let builder = Participant::builder().transport(Coordinator::new(1)).journal(journal).trainer(Nudge::default());
+    let builder = Participant::builder()
+        .members_ca_pem(support::ca_pem())
+        .transport(Coordinator::new(1))
+        .journal(journal)
+        .trainer(Nudge::default());
     let error = builder.build().map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("holds 0 releases where 2 were charged"), "{error}");
 }
@@ -378,6 +381,7 @@ impl Plain {
         Participant::builder()
             .secure_aggregation(SecurityPolicy { ..in_the_clear().security })
             .privacy(self.policy)
+            .members_ca_pem(support::ca_pem())
             .transport(self.coordinator.clone())
             .enrollment_token("token")
             .journal(std::sync::Arc::clone(&self.journal))

@@ -18,6 +18,7 @@ async fn run(coordinator: &Coordinator) -> (Result<Outcome, ParticipantError>, V
     let (seen, world) = (Arc::clone(&events), Arc::clone(&coordinator.0));
     let mut participant = Participant::builder()
         .secure_aggregation(SecurityPolicy::optional())
+        .members_ca_pem(support::ca_pem())
         .transport(coordinator.clone())
         .enrollment_token("token")
         .journal(MemoryJournal::new())
@@ -113,6 +114,7 @@ async fn enrolment_ends_or_goes_on_as_it_should() {
 
     let builder = Participant::builder()
         .secure_aggregation(SecurityPolicy::optional())
+        .members_ca_pem(support::ca_pem())
         .transport(Coordinator::new(1))
         .journal(MemoryJournal::new());
     let error = builder.trainer(Nudge::default()).build().map(|_| ()).unwrap_err();
@@ -224,6 +226,7 @@ async fn names_are_checked_before_anything_is_sent() {
     for name in ["", "with space", &"x".repeat(65)] {
         let builder = Participant::builder()
             .secure_aggregation(SecurityPolicy::optional())
+            .members_ca_pem(support::ca_pem())
             .transport(Coordinator::new(1))
             .journal(MemoryJournal::new());
         let error = builder.trainer(Nudge::default()).name(name).build().map(|_| ()).unwrap_err();
@@ -233,6 +236,7 @@ async fn names_are_checked_before_anything_is_sent() {
         let labels = [(labels.0.to_owned(), labels.1.to_owned())].into();
         let builder = Participant::builder()
             .secure_aggregation(SecurityPolicy::optional())
+            .members_ca_pem(support::ca_pem())
             .transport(Coordinator::new(1))
             .journal(MemoryJournal::new());
         let error = builder.trainer(Nudge::default()).labels(labels).build().map(|_| ()).unwrap_err();

@@ -105,7 +105,7 @@ fn behind_secure_aggregation_a_loss_is_told_only_if_the_task_asks_and_the_app_ag
 }
 
 fn policy(change: impl FnOnce(&mut SecurityPolicy)) -> Settings {
-    let mut settings = Settings::default();
+    let mut settings = support::settings();
     change(&mut settings.security);
     settings
 }
@@ -148,7 +148,7 @@ fn an_invitation_that_cannot_work_is_declined() {
     for (words, tweak) in tweaks {
         let hub = Hub::new(1, 1);
         hub.world(|world| world.tweak_terms = Some(tweak));
-        let mut device = Device::new(0, &hub, Settings::default());
+        let mut device = Device::new(0, &hub, support::settings());
         for _ in 0..20 {
             device.step(None);
         }
@@ -162,7 +162,7 @@ fn an_invitation_that_cannot_work_is_declined() {
 fn an_update_goes_out_uncovered_only_if_the_app_allows_it() {
     let hub = Hub::new(1, 1);
     hub.world(|world| world.plain = true);
-    let mut device = Device::new(0, &hub, Settings::default());
+    let mut device = Device::new(0, &hub, support::settings());
     for _ in 0..40 {
         device.step(None);
     }

@@ -80,6 +80,7 @@ async fn personal_tensors_are_still_joined() {
     let seen = Arc::clone(&trainer.seen);
     let mut participant = Participant::builder()
         .secure_aggregation(SecurityPolicy::optional())
+        .members_ca_pem(support::ca_pem())
         .transport(coordinator)
         .journal(journal)
         .trainer(trainer)
@@ -100,6 +101,7 @@ fn damaged_records_are_clear_errors() {
         journal.save(name, bytes).unwrap();
         let builder = Participant::builder()
             .secure_aggregation(SecurityPolicy::optional())
+            .members_ca_pem(support::ca_pem())
             .transport(Coordinator::new(1))
             .journal(journal);
         let error = builder.trainer(Nudge::default()).build().map(|_| ()).unwrap_err().to_string();
@@ -128,6 +130,7 @@ async fn on_a_full_disk_nothing_is_sent_that_could_not_be_kept() {
     let coordinator = Coordinator::new(1);
     let mut participant = Participant::builder()
         .secure_aggregation(SecurityPolicy::optional())
+        .members_ca_pem(support::ca_pem())
         .transport(coordinator.clone())
         .enrollment_token("token")
         .journal(Full(MemoryJournal::new()))
@@ -284,6 +287,7 @@ async fn write_the_updates_of_version_8() {
     let journal = Arc::new(MemoryJournal::new());
     let builder = Participant::builder()
         .secure_aggregation(SecurityPolicy::optional())
+        .members_ca_pem(support::ca_pem())
         .transport(coordinator.clone())
         .enrollment_token("token");
     let mut participant = builder.journal(Arc::clone(&journal)).trainer(Nudge::default()).build().unwrap();
@@ -334,6 +338,7 @@ async fn write_the_records_of_version_1() {
     let participant = || {
         let builder = Participant::builder()
             .secure_aggregation(SecurityPolicy::optional())
+            .members_ca_pem(support::ca_pem())
             .transport(coordinator.clone())
             .enrollment_token("token");
         builder.journal(Arc::clone(&journal)).trainer(Nudge::default()).build().unwrap()

@@ -22,6 +22,7 @@ fn folder(version: &str) -> PathBuf {
 fn participant(coordinator: &Coordinator, journal: &Arc<MemoryJournal>, trainer: Nudge) -> Participant {
     let builder = Participant::builder()
         .secure_aggregation(SecurityPolicy::optional())
+        .members_ca_pem(support::ca_pem())
         .transport(coordinator.clone())
         .enrollment_token("token");
     builder.journal(Arc::clone(journal)).trainer(trainer).build().unwrap()

@@ -71,6 +71,7 @@ async fn run(coordinator: &Coordinator, trainer: Steps, journal: Arc<MemoryJourn
     let seen = Arc::clone(&told);
     let mut participant = Participant::builder()
         .secure_aggregation(SecurityPolicy::optional())
+        .members_ca_pem(support::ca_pem())
         .transport(coordinator.clone())
         .enrollment_token("token")
         .journal(journal)

@@ -18,6 +18,7 @@ use coordinator::identity::Peer;
 use rand::Rng as _;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
+use wire::certificate::Issuers;
 use zeroize::Zeroizing;
 
 use crate::chance::{Purpose, lognormal, stream, uniform};
@@ -38,6 +39,8 @@ pub(crate) struct Terms {
     pub(crate) secure: bool,
     pub(crate) model: DeviceModel,
     pub(crate) wait: std::time::Duration,
+    /// Who certifies participants.
+    pub(crate) members: Issuers,
 }
 
 /// One device.
@@ -135,6 +138,7 @@ impl Device {
             name: Some(format!("device-{:06}", self.index)),
             seed: Some(terms.seed),
             wait: terms.wait,
+            members: terms.members.clone(),
             security: SecurityPolicy { required: terms.secure, ..SecurityPolicy::default() },
             ..Settings::default()
         };

@@ -19,6 +19,7 @@ use coordinator::{Coordinator, Parts};
 use futures_util::FutureExt as _;
 use store::{WakeEvent, WakeSubscription};
 use wire::admin::{CreateEnrollmentToken, CreateTask, EnrollmentTokenReply, Role};
+use wire::certificate::Issuers;
 use wire::inspect::TaskView;
 use wire::participant::ModelRef;
 use wire::{ParticipantId, TaskId, route};
@@ -92,6 +93,7 @@ impl World {
             secure: experiment.task.secure_aggregation.enabled,
             model: experiment.devices,
             wait: POLL,
+            members: Issuers::from_pem(coordinator.ca_pem()).map_err(failed)?,
         };
         let mut world = Self {
             clock,

@@ -1,8 +1,8 @@
 //! What a participant's certificate says, and how any participant checks another's.
 //!
-//! The coordinator's authority writes the participant's id into the certificate as a URI; the authority that issued a
-//! participant's own certificate is the one whose word it takes for the others. Revocation cannot be seen here: the
-//! coordinator keeps revoked participants out of cohorts.
+//! An authority writes the participant's id into the certificate as a URI. Whose word a participant takes for who holds which
+//! key is its app's choice ([`Issuers`]), never the coordinator's. Revocation cannot be seen here: the coordinator keeps
+//! revoked participants out of cohorts.
 
 use federation::id::ParticipantId;
 use federation::time::Timestamp;
@@ -80,32 +80,70 @@ pub fn chain_der(pem: &str) -> Result<Vec<Vec<u8>>, BadChain> {
     if chain.is_empty() { Err(BadChain("it is empty")) } else { Ok(chain) }
 }
 
-/// Takes one authority's word for who holds which key, at one moment.
+/// The authorities whose word is taken for who holds which key: the certificates (DER) that sign participants' own, not
+/// others above them. Without any, nobody's word is taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Issuers(Vec<Vec<u8>>);
+
+impl Issuers {
+    /// The authorities with these certificates (DER). One that is no authority's certificate signs for nobody.
+    #[must_use]
+    pub fn new(certificates: Vec<Vec<u8>>) -> Self {
+        Self(certificates)
+    }
+
+    /// The same, from at most 8 certificates in PEM.
+    ///
+    /// # Errors
+    /// [`BadChain`].
+    pub fn from_pem(pem: &str) -> Result<Self, BadChain> {
+        chain_der(pem).map(Self)
+    }
+
+    /// What a participant's certificate (DER) says, if one of these signed it. Whether it holds yet or still is not looked at.
+    #[must_use]
+    pub fn holder(&self, certificate: &[u8]) -> Option<Holder> {
+        let (rest, parsed) = X509Certificate::from_der(certificate).ok()?;
+        let is_issued = rest.is_empty() && self.0.iter().any(|issuer| has_signed(issuer, &parsed));
+        read(&parsed).filter(|_| is_issued)
+    }
+}
+
+fn has_signed(issuer: &[u8], certificate: &X509Certificate<'_>) -> bool {
+    let Ok((_, issuer)) = X509Certificate::from_der(issuer) else { return false };
+    issuer.is_ca()
+        && certificate.issuer() == issuer.subject()
+        && certificate.signature_algorithm == certificate.signature
+        && certificate.signature_value.unused_bits == 0
+        && certificate.verify_signature(Some(issuer.public_key())).is_ok()
+}
+
+/// Takes the word of authorities for who holds which key, at one moment.
 ///
 /// A client id is the 16 bytes of a [`ParticipantId`], a certificate its DER.
 pub struct Authority {
-    issuer: Vec<u8>,
+    issuers: Issuers,
     now: Timestamp,
 }
 
 impl Authority {
-    /// The authority with this certificate (DER).
+    /// The one authority with this certificate (DER).
     #[must_use]
     pub fn new(issuer: Vec<u8>, now: Timestamp) -> Self {
-        Self { issuer, now }
+        Self::any_of(Issuers(vec![issuer]), now)
+    }
+
+    /// Any of these.
+    #[must_use]
+    pub fn any_of(issuers: Issuers, now: Timestamp) -> Self {
+        Self { issuers, now }
     }
 
     fn holder(&self, certificate: &[u8]) -> Option<Holder> {
-        let (_, issuer) = X509Certificate::from_der(&self.issuer).ok()?;
-        let (rest, certificate) = X509Certificate::from_der(certificate).ok()?;
+        let holder = self.issuers.holder(certificate)?;
+        let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
         let begins = certificate.validity().not_before.timestamp().saturating_mul(1000);
-        let is_issued = rest.is_empty()
-            && certificate.issuer() == issuer.subject()
-            && certificate.signature_algorithm == certificate.signature
-            && certificate.signature_value.unused_bits == 0
-            && certificate.verify_signature(Some(issuer.public_key())).is_ok();
-        let holder = read(&certificate)?;
-        (is_issued && begins <= self.now.0 && self.now < holder.expires_at).then_some(holder)
+        (begins <= self.now.0 && self.now < holder.expires_at).then_some(holder)
     }
 }
 

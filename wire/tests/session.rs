@@ -11,7 +11,7 @@ use rcgen::{
 };
 use secure_agg::IdentityVerifier as _;
 use secure_agg::params::SessionConfig;
-use wire::certificate::{Authority, PARTICIPANT_URN, chain_der, holder};
+use wire::certificate::{Authority, Issuers, PARTICIPANT_URN, chain_der, holder};
 use wire::participant::{
     CodecTerms, Encoding, GroupTerms, SessionTerms, application_digest, round_digest, training_digest,
 };
@@ -55,6 +55,31 @@ fn a_certificate_binds_a_key_to_an_id_if_the_authority_says_so() {
         let chain = chain_der(&(certificate.pem() + &ca.pem)).unwrap();
         assert_eq!(chain, [certificate.der().to_vec(), ca.der.clone()]);
     }
+}
+
+#[test]
+fn any_of_several_authorities_is_believed_and_who_is_none_is_not() {
+    let (first, second, third) = (authority(&PKCS_ED25519), authority(&PKCS_ED25519), authority(&PKCS_ED25519));
+    let urn = format!("{PARTICIPANT_URN}{ALICE}");
+    let issuers = Issuers::from_pem(&(first.pem.clone() + &second.pem)).unwrap();
+    for (ca, is_believed) in [(&first, true), (&second, true), (&third, false)] {
+        let certificate = issued(ca, &urn, &PKCS_ED25519).0;
+        assert_eq!(issuers.holder(certificate.der()).is_some(), is_believed);
+        assert_eq!(
+            Authority::any_of(issuers.clone(), NOW).verify(ALICE.0.as_bytes(), certificate.der()).is_ok(),
+            is_believed
+        );
+    }
+    assert_eq!(Issuers::default().holder(issued(&first, &urn, &PKCS_ED25519).0.der()), None);
+
+    // A certificate that may not sign, such as a server's, signs for nobody.
+    let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.distinguished_name.push(rcgen::DnType::CommonName, "server");
+    let server = params.self_signed(&key).unwrap();
+    let ca = Ca { der: server.der().to_vec(), pem: server.pem(), issuer: Issuer::new(params, key) };
+    let issuers = Issuers::new(vec![ca.der.clone()]);
+    assert_eq!(issuers.holder(issued(&ca, &urn, &PKCS_ED25519).0.der()), None);
 }
 
 #[test]

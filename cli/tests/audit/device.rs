@@ -14,6 +14,7 @@ use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
+use wire::certificate::Issuers;
 use wire::participant::Answer;
 use zeroize::Zeroizing;
 
@@ -63,12 +64,20 @@ pub(crate) struct Device {
 
 impl Device {
     /// Not enrolled yet.
-    pub(crate) fn new(seed: u64, index: usize, token: String, is_secure: bool, character: Character) -> Self {
+    pub(crate) fn new(
+        seed: u64,
+        index: usize,
+        token: String,
+        members: Issuers,
+        is_secure: bool,
+        character: Character,
+    ) -> Self {
         let settings = Settings {
             task: Some("audited".to_owned()),
             wait: Duration::ZERO,
             security: SecurityPolicy { required: is_secure, ..SecurityPolicy::default() },
             fault: character.fault,
+            members,
             ..Settings::default()
         };
         let mut entropy = [0; 32];

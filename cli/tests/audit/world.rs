@@ -15,6 +15,7 @@ use learning::{Layout, NoisedSum, TensorSpec, checkpoint};
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, MutexGuard};
 use wire::admin::{EnrollmentTokenReply, Role};
+use wire::certificate::Issuers;
 use wire::inspect::{PrivacyReport, RoundView, TaskView};
 use wire::{RoundKey, RoundState, TaskId, route};
 
@@ -81,9 +82,10 @@ impl Federation {
         let task: TaskView = network.make(route::TASKS, &json!({ "spec": spec })).await;
         let is_secure = spec["secure_aggregation"]["enabled"] != json!(false);
         let mut devices = Vec::with_capacity(characters.len());
+        let members = Issuers::from_pem(coordinator.ca_pem()).unwrap();
         for (index, character) in characters.into_iter().enumerate() {
             let token: EnrollmentTokenReply = network.make(route::ENROLLMENT_TOKENS, &json!({})).await;
-            devices.push(Device::new(seed, index, token.token, is_secure, character));
+            devices.push(Device::new(seed, index, token.token, members.clone(), is_secure, character));
         }
         Self { _alone: alone, coordinator, clock, network, devices, task: task.summary.id, parameters }
     }

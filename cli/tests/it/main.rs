@@ -7,6 +7,7 @@ mod demo;
 mod exit_codes;
 mod first_start;
 mod killed;
+mod members;
 mod operator;
 mod privacy;
 mod processes;

@@ -106,6 +106,13 @@ impl Served {
         Self::until(command, "serving")
     }
 
+    /// `serve --config`, whose file says where to listen.
+    pub(crate) fn configured(config: &Path) -> Self {
+        let mut command = tributary();
+        command.args(["--format", "json", "serve", "--config"]).arg(config);
+        Self::until(command, "serving")
+    }
+
     /// The demo's, which stays when the rounds are over.
     pub(crate) fn demo(folder: &Path, args: &[&str]) -> Self {
         let mut command = tributary();

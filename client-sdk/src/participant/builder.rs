@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ring::rand::{SecureRandom, SystemRandom};
 use wire::Attributes;
+use wire::certificate::{BadChain, Issuers};
 use zeroize::Zeroizing;
 
 use super::driver::{Participant, Slot};
@@ -48,6 +49,11 @@ pub enum BuildError {
     /// A policy that no session could meet.
     #[error("min_tolerated_corrupt is {0}: a fraction of the cohort between 0 and 0.5 can be withstood")]
     BadPolicy(f64),
+    /// Authorities of members that cannot be read.
+    #[error(
+        "the authority of members cannot be used: {0}; name the certificates that sign members' own in `members_ca_pem`"
+    )]
+    BadMembers(#[from] BadChain),
     /// Limits that no promise could meet.
     #[error("a privacy policy needs max_epsilon above 0 and finite, and max_delta above 0 and below 1")]
     BadPrivacyPolicy,
@@ -68,6 +74,7 @@ pub struct Builder {
     token: Option<Zeroizing<String>>,
     server: Option<String>,
     ca_pem: Option<String>,
+    members_ca_pem: Option<String>,
     transport: Option<Arc<dyn Transport>>,
     journal: Option<Arc<dyn Journal>>,
     trainer: Option<Box<dyn Trainer>>,
@@ -86,6 +93,7 @@ impl Participant {
             token: None,
             server: None,
             ca_pem: None,
+            members_ca_pem: None,
             transport: None,
             journal: None,
             trainer: None,
@@ -109,6 +117,16 @@ impl Builder {
     #[must_use]
     pub fn ca_pem(mut self, pem: impl Into<String>) -> Self {
         self.ca_pem = Some(pem.into());
+        self
+    }
+
+    /// The authorities that may certify members, this participant among them: at most 8 certificates in PEM, those that sign
+    /// members' own, not others above them. A certificate of any other issuer is refused at enrolment, at renewal and in
+    /// every roster, whatever the coordinator says. Default: `ca_pem`, which fits a coordinator that is its own authority. **Such
+    /// a coordinator can invent members and so read updates**; name an authority here that does not collude with it.
+    #[must_use]
+    pub fn members_ca_pem(mut self, pem: impl Into<String>) -> Self {
+        self.members_ca_pem = Some(pem.into());
         self
     }
 
@@ -209,7 +227,7 @@ impl Builder {
         self
     }
 
-    /// Another transport than HTTPS; then `server` and `ca_pem` are not needed.
+    /// Another transport than HTTPS; then `server` is not needed, nor is `ca_pem` beside `members_ca_pem`.
     #[must_use]
     pub fn transport(mut self, transport: impl Transport + 'static) -> Self {
         self.transport = Some(Arc::new(transport));
@@ -241,7 +259,7 @@ impl Builder {
     ///
     /// # Errors
     /// [`BuildError`].
-    pub fn build(self) -> Result<Participant, BuildError> {
+    pub fn build(mut self) -> Result<Participant, BuildError> {
         self.check_names()?;
         if !self.settings.security.is_valid() {
             return Err(BuildError::BadPolicy(self.settings.security.min_tolerated_corrupt));
@@ -249,6 +267,8 @@ impl Builder {
         if !self.settings.privacy.is_valid() {
             return Err(BuildError::BadPrivacyPolicy);
         }
+        let members = self.members_ca_pem.as_deref().or(self.ca_pem.as_deref());
+        self.settings.members = Issuers::from_pem(members.ok_or(BuildError::Missing("members_ca_pem"))?)?;
         let trainer = self.trainer.ok_or(BuildError::Missing("trainer"))?;
         let journal = self.journal.ok_or(BuildError::Missing("journal"))?;
         let transport = match self.transport {

@@ -12,7 +12,7 @@ use super::error::{ParticipantError, problem_of};
 use super::event::Event;
 use super::machine::{Action, Request, State};
 use crate::clock::Now;
-use crate::identity::Identity;
+use crate::identity::{Certified, Identity};
 use crate::transport::TransportError;
 use crate::transport::retry::{Verdict, judge};
 
@@ -42,8 +42,13 @@ impl Enroll {
     pub(super) fn enrolled(self, core: &mut Core, result: Result<EnrollReply, TransportError>, now: Now) -> State {
         let error = match result {
             Ok(reply) => {
-                core.events.push(Event::Enrolled { participant: reply.participant, name: reply.name.clone() });
-                core.identity = Some(Arc::new(Identity { key: Arc::clone(&core.key), certified: reply.into() }));
+                let certified = match Certified::checked(reply, &core.key, &core.settings.members) {
+                    Ok(certified) => certified,
+                    Err(error) => return State::Finished(Err(ParticipantError::Uncertified(error))),
+                };
+                let (participant, name) = (certified.participant, certified.name.clone());
+                core.events.push(Event::Enrolled { participant, name });
+                core.identity = Some(Arc::new(Identity { key: Arc::clone(&core.key), certified }));
                 return core.save_identity(State::CheckIn(CheckIn::default()));
             }
             Err(error) => error,

@@ -2,7 +2,7 @@
 
 use wire::problem::Problem;
 
-use crate::identity::IdentityError;
+use crate::identity::{CertificateError, IdentityError};
 use crate::journal::JournalError;
 use crate::transport::TransportError;
 
@@ -36,6 +36,9 @@ pub enum ParticipantError {
     /// The key cannot be used.
     #[error(transparent)]
     Identity(#[from] IdentityError),
+    /// The coordinator gave a certificate that is not taken: its issuer, its key or its holder is another.
+    #[error("the certificate from the coordinator is refused: {0}")]
+    Uncertified(CertificateError),
     /// The certificate that the coordinator gave cannot be used.
     #[error("the certificate cannot be used: {0}")]
     Certificate(TransportError),

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use secure_agg::client::Client;
+use wire::certificate::Issuers;
 use wire::participant::{
     Announcement, Answer, CheckInReply, CheckInRequest, EnrollReply, EnrollRequest, ModelRef, Receipt, RenewRequest,
 };
@@ -201,6 +202,8 @@ pub struct Settings {
     pub wait: Duration,
     /// How failures are spaced.
     pub retry: RetryPolicy,
+    /// Who may certify it and the other members of its cohorts. None by default: then no certificate is taken.
+    pub members: Issuers,
     /// What it demands of secure aggregation.
     pub security: SecurityPolicy,
     /// What it demands of privacy.
@@ -219,6 +222,7 @@ impl Default for Settings {
             seed: None,
             wait: Duration::from_secs(25),
             retry: RetryPolicy::default(),
+            members: Issuers::default(),
             security: SecurityPolicy::default(),
             privacy: PrivacyPolicy::default(),
             #[cfg(feature = "deliberate-faults")]

@@ -11,7 +11,7 @@ use super::error::ParticipantError;
 use super::event::Event;
 use super::machine::{Action, Request, State};
 use crate::clock::Now;
-use crate::identity::Identity;
+use crate::identity::{Certified, Identity};
 use crate::transport::TransportError;
 use crate::transport::retry::judge;
 
@@ -36,9 +36,14 @@ impl Renew {
         core.next_renewal = now.elapsed.saturating_add(PAUSE);
         let error = match result {
             Ok(reply) if Some(reply.participant) == core.identity.as_ref().map(|own| own.certified.participant) => {
-                core.events.push(Event::Renewed);
-                core.identity = Some(Arc::new(Identity { key: Arc::clone(&core.key), certified: reply.into() }));
-                return core.save_identity(State::CheckIn(self.then));
+                match Certified::checked(reply, &core.key, &core.settings.members) {
+                    Ok(certified) => {
+                        core.events.push(Event::Renewed);
+                        core.identity = Some(Arc::new(Identity { key: Arc::clone(&core.key), certified }));
+                        return core.save_identity(State::CheckIn(self.then));
+                    }
+                    Err(error) => TransportError::Protocol(format!("the renewed certificate is refused: {error}")),
+                }
             }
             Ok(_) => TransportError::Protocol("the renewed certificate is another participant's".to_owned()),
             Err(error) => error,

@@ -11,14 +11,14 @@ use secure_agg::messages::{Roster, Round};
 use secure_agg::params::{Policy, SessionConfig};
 use secure_agg::rejection::Refusal;
 use wire::base64::Base64;
-use wire::certificate::{self, Authority, BadChain};
+use wire::certificate::{self, Authority};
 use wire::participant::{RoundKeys, SessionTerms};
 use wire::{Digest, ParticipantId};
 use zeroize::Zeroizing;
 
 use super::core::Core;
 use crate::clock::Now;
-use crate::identity::{Identity, IdentityError};
+use crate::identity::{self, CertificateError, IdentityError};
 use crate::privacy;
 use crate::transport::Place;
 
@@ -77,10 +77,8 @@ impl SecurityPolicy {
 pub(super) enum SessionError {
     #[error("{code}: {0}", code = .0.code())]
     Refusal(#[from] Refusal),
-    #[error(transparent)]
-    Chain(#[from] BadChain),
-    #[error("the own certificate comes without that of its issuer, by which those of the others are checked")]
-    NoIssuer,
+    #[error("the own certificate cannot be shown to others: {0}")]
+    Certificate(#[from] CertificateError),
     #[error(transparent)]
     Key(#[from] IdentityError),
     #[error("an update of this or a later round of the task was sent before; another one would tell them apart")]
@@ -157,8 +155,7 @@ pub(super) fn accept(core: &Core, terms: Option<&SessionTerms>) -> Result<(), Se
         return if core.settings.security.required { Err(SessionError::Uncovered) } else { Ok(()) };
     };
     core.settings.security.floors().accept(&SessionConfig::from(terms))?;
-    let identity = core.identity.as_deref().ok_or(SessionError::NotEnrolled)?;
-    Chain::of(identity).map(drop)
+    own_certificate(core).map(drop)
 }
 
 /// Makes keys for an attempt.
@@ -170,7 +167,7 @@ pub(super) fn advertise(core: &mut Core, place: Place, terms: SessionTerms) -> R
     let setup = Setup {
         round: round(place),
         client_id: identity.certified.participant.0.as_bytes().to_vec(),
-        certificate: Chain::of(identity)?.own,
+        certificate: own_certificate(core)?,
         config,
         policy: core.settings.security.floors(),
     };
@@ -194,8 +191,8 @@ pub(super) fn deal(
     now: Now,
 ) -> Result<(Session, Bytes), SessionError> {
     let roster = Roster::decode(roster)?;
-    let identity = core.identity.as_deref().ok_or(SessionError::NotEnrolled)?;
-    let authority = Authority::new(Chain::of(identity)?.issuer, now.wall);
+    // Who may be a member is the app's choice: the coordinator's word for it would let it invent members.
+    let authority = Authority::any_of(core.settings.members.clone(), now.wall);
     let signer = core.key.signer()?;
     let client = session.client()?.waiting_for_roster()?;
     let step = client.share_keys(&roster, &model.0, &authority, &signer, core.secrets.as_mut())?;
@@ -206,18 +203,8 @@ pub(super) fn deal(
     Ok((Session { model: Some(model), members, ..session.advance(&step.persist) }, step.send.encode().into()))
 }
 
-/// The certificates, in DER, that a participant holds.
-struct Chain {
-    own: Vec<u8>,
-    issuer: Vec<u8>,
-}
-
-impl Chain {
-    fn of(identity: &Identity) -> Result<Self, SessionError> {
-        let mut chain = certificate::chain_der(&identity.certified.certificate_pem)?.into_iter();
-        match (chain.next(), chain.next()) {
-            (Some(own), Some(issuer)) => Ok(Self { own, issuer }),
-            _ => Err(SessionError::NoIssuer),
-        }
-    }
+/// The participant's own certificate (DER), if others who trust the same authorities will take it.
+fn own_certificate(core: &Core) -> Result<Vec<u8>, SessionError> {
+    let identity = core.identity.as_deref().ok_or(SessionError::NotEnrolled)?;
+    Ok(identity::holder(&identity.certified.certificate_pem, &core.settings.members)?.1)
 }

@@ -19,7 +19,6 @@ use client_sdk::identity::Identity;
 use client_sdk::learning::privacy::{PlanRequest, PrivateCodec};
 use client_sdk::learning::{Codec, QuantizationParams};
 use client_sdk::transport::{Abandonment, Place, Transport, TransportError, Upload};
-use rcgen::{BasicConstraints, CertificateParams, CertificateSigningRequestParams, IsCa, Issuer, KeyPair, SanType};
 use secure_agg::codec::Message as _;
 use secure_agg::mask::{self, Plane};
 use secure_agg::messages::{Advertise, Complaint, Consistency, MaskedInput, Round, ShareKeys, Unmasking};
@@ -28,7 +27,7 @@ use secure_agg::server::{
     Admitted, CollectConsistency, CollectKeys, CollectMasked, CollectShares, CollectUnmasking, Enrolled,
 };
 use secure_agg::{modular, packing, upload};
-use wire::certificate::{Authority, PARTICIPANT_URN, chain_der};
+use wire::certificate::{Authority, Issuers};
 use wire::participant::{
     Announcement, Answer, Assignment, CheckInReply, CheckInRequest, Encoding, EnrollReply, EnrollRequest, Invitation,
     ModelRef, PrivacyTerms, Receipt, RenewRequest, SessionTerms, application_digest, round_digest, training_digest,
@@ -38,7 +37,7 @@ use wire::task::TrainingPlan;
 use wire::{ParticipantId, RoundState, TaskId, Timestamp};
 
 use super::private::derive;
-use super::{Coordinator, Fault, model, sha256, task};
+use super::{CA, Ca, Coordinator, Fault, ca_pem, model, sha256, task};
 
 /// Some day on which the certificates hold.
 pub const TODAY: Timestamp = Timestamp(1_790_000_000_000);
@@ -82,8 +81,8 @@ pub struct Published {
 }
 
 pub struct World {
-    issuer: Issuer<'static, KeyPair>,
-    ca_pem: String,
+    /// Certifies these devices instead of the authority that their apps name.
+    pub accomplices: BTreeMap<usize, Arc<Ca>>,
     pub devices: usize,
     pub rounds: u32,
     pub personal: bool,
@@ -177,13 +176,8 @@ pub fn codec(personal: bool) -> Codec {
 
 impl World {
     fn new(devices: usize, rounds: u32) -> Self {
-        let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
-        let mut params = CertificateParams::new(vec![]).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let ca_pem = params.self_signed(&key).unwrap().pem();
         let mut world = Self {
-            issuer: Issuer::new(params, key),
-            ca_pem,
+            accomplices: BTreeMap::new(),
             devices,
             rounds,
             personal: false,
@@ -305,17 +299,17 @@ impl World {
     }
 
     fn authority(&self) -> Authority {
-        Authority::new(chain_der(&self.ca_pem).unwrap().remove(0), TODAY)
+        let accomplices = self.accomplices.values().map(|ca| ca.pem.as_str());
+        let all = accomplices.chain([ca_pem()]).collect::<String>();
+        Authority::any_of(Issuers::from_pem(&all).unwrap(), TODAY)
     }
 
     fn enroll(&self, device: usize, csr_pem: &str) -> EnrollReply {
-        let mut request = CertificateSigningRequestParams::from_pem(csr_pem).unwrap();
-        let urn = format!("{PARTICIPANT_URN}{}", id(device));
-        request.params.subject_alt_names = vec![SanType::URI(urn.as_str().try_into().unwrap())];
+        let ca = self.accomplices.get(&device).map_or(&*CA, |ca| ca);
         EnrollReply {
             participant: id(device),
             name: format!("device-{device}"),
-            certificate_pem: request.signed_by(&self.issuer).unwrap().pem() + &self.ca_pem,
+            certificate_pem: ca.certify(csr_pem, id(device)),
             expires_at: Timestamp(i64::MAX),
             renew_at: Timestamp(i64::MAX),
         }

@@ -287,7 +287,7 @@ pub fn run(devices: &mut [Device], kill: impl Fn(usize, usize) -> Option<Effect>
 
 pub fn cohort(hub: &Hub) -> Vec<Device> {
     let devices = hub.world(|world| world.devices);
-    (0..devices).map(|index| Device::new(index, hub, Settings::default())).collect()
+    (0..devices).map(|index| Device::new(index, hub, super::settings())).collect()
 }
 
 /// Every sum is exactly that of its survivors.

@@ -13,7 +13,7 @@ pub mod device;
 pub mod private;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -33,7 +33,11 @@ use client_sdk::{Event, Participant, SecurityPolicy, Trained, Trainer, TrainerEr
 use futures_util::FutureExt as _;
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, DnType, IsCa, Issuer, KeyPair, SanType,
+};
 use ring::digest;
+use wire::certificate::{Issuers, PARTICIPANT_URN};
 use wire::participant::{
     Announcement, Answer, Assignment, CheckInReply, CheckInRequest, CodecTerms, Counted, DiscardReason, Encoding,
     EnrollReply, EnrollRequest, HeldUpdate, ModelRef, PrivacyTerms, Question, Receipt, RenewRequest, TrainingReport,
@@ -54,9 +58,47 @@ pub fn participant() -> ParticipantId {
     "00000000-0000-0000-0000-00000000000b".parse().unwrap()
 }
 
+/// An authority that certifies participants.
+pub struct Ca {
+    issuer: Issuer<'static, KeyPair>,
+    pub pem: String,
+}
+
+impl Ca {
+    pub fn new(name: &str) -> Self {
+        let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+        let mut params = CertificateParams::new(vec![]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let pem = params.self_signed(&key).unwrap().pem();
+        Self { issuer: Issuer::new(params, key), pem }
+    }
+
+    /// A certificate for the key of this request, then its own.
+    pub fn certify(&self, csr_pem: &str, participant: ParticipantId) -> String {
+        let mut request = CertificateSigningRequestParams::from_pem(csr_pem).unwrap();
+        let urn = format!("{PARTICIPANT_URN}{participant}");
+        request.params.subject_alt_names = vec![SanType::URI(urn.as_str().try_into().unwrap())];
+        request.signed_by(&self.issuer).unwrap().pem() + &self.pem
+    }
+}
+
+/// The authority that these participants' apps name.
+pub static CA: LazyLock<Ca> = LazyLock::new(|| Ca::new("CA"));
+
+/// The same, in PEM.
+pub fn ca_pem() -> &'static str {
+    &CA.pem
+}
+
+/// Settings of an app that names that authority.
+pub fn settings() -> Settings {
+    Settings { members: Issuers::from_pem(ca_pem()).unwrap(), ..Settings::default() }
+}
+
 /// For tasks without secure aggregation, which no participant takes unless it is told to.
 pub fn in_the_clear() -> Settings {
-    Settings { security: SecurityPolicy::optional(), ..Settings::default() }
+    Settings { security: SecurityPolicy::optional(), ..settings() }
 }
 
 /// Runs a participant with this trainer until the task is over; what it says went wrong in training.
@@ -65,6 +107,7 @@ pub async fn failures(coordinator: &Coordinator, trainer: impl Trainer + 'static
     let seen = Arc::clone(&errors);
     let mut participant = Participant::builder()
         .secure_aggregation(SecurityPolicy::optional())
+        .members_ca_pem(ca_pem())
         .transport(coordinator.clone())
         .enrollment_token("token")
         .journal(MemoryJournal::new())
@@ -207,6 +250,14 @@ pub struct World {
     pub keys: Vec<String>,
     pub ranges: Vec<usize>,
     pub renew_at: Option<Timestamp>,
+    /// Certifies participants instead of the authority that their apps name.
+    pub ca: Option<Arc<Ca>>,
+    /// Certifies this request's key instead of the one that was sent.
+    pub certified_key: Option<String>,
+    /// Names this participant in certificates.
+    pub certified_participant: Option<ParticipantId>,
+    /// Comes into effect with the first renewal: another authority, another request's key.
+    pub lie_at_renewal: Option<(Option<Arc<Ca>>, Option<String>)>,
     /// Has participants train ahead of rounds.
     pub ahead: bool,
     /// The training that was given last, and the version it starts from.
@@ -379,7 +430,10 @@ fn certificate(world: &World) -> EnrollReply {
     EnrollReply {
         participant: participant(),
         name: "device-1".into(),
-        certificate_pem: format!("certificate {}", world.keys.len()),
+        certificate_pem: world.ca.as_deref().unwrap_or(&CA).certify(
+            world.certified_key.as_ref().or(world.keys.last()).unwrap(),
+            world.certified_participant.unwrap_or_else(participant),
+        ),
         expires_at: Timestamp(i64::MAX),
         renew_at: world.renew_at.unwrap_or(Timestamp(i64::MAX)),
     }
@@ -400,6 +454,9 @@ impl Transport for Coordinator {
 
     async fn renew(&self, request: &RenewRequest) -> Result<EnrollReply, TransportError> {
         self.go("renew", |world, _| {
+            if let Some(lie) = world.lie_at_renewal.take() {
+                (world.ca, world.certified_key) = lie;
+            }
             world.keys.push(request.csr_pem.clone());
             Ok(certificate(world))
         })

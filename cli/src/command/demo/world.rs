@@ -234,6 +234,7 @@ impl Life {
         let (name, output) = (self.name.clone(), self.output);
         let mut builder = Participant::builder()
             .transport(transport)
+            .ca_pem(&*self.ca_pem)
             .journal(FileJournal::open(&self.journal).map_err(|error| failure(&error.into()))?)
             .trainer(trainer)
             .name(&self.name)

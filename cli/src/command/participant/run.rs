@@ -30,6 +30,9 @@ pub(crate) struct Run {
     /// PEM file of the authority that signed the coordinator's certificate
     #[arg(long, env = "TRIBUTARY_CA", value_name = "FILE")]
     ca: PathBuf,
+    /// PEM file of the authority that certifies participants, if that is another; certificates of any other are refused
+    #[arg(long, env = "TRIBUTARY_MEMBERS_CA", value_name = "FILE")]
+    members_ca: Option<PathBuf>,
     /// One-time token to enrol with (`tributary token create --enrollment`); not needed with a journal that is enrolled
     #[arg(
         long,
@@ -120,6 +123,7 @@ impl Run {
         }
         let device = self.device.open().map_err(Failure::because(Exit::Device, format!("{:?}", self.device)))?;
         let ca = read_ca(&self.ca)?;
+        let members_ca = self.members_ca.as_deref().map(read_ca).transpose()?;
         let federated = self.data.load()?;
         let shard = federated.shards.into_iter().nth(self.index as usize);
         let shard = shard.ok_or_else(|| Failure::new(Exit::Data, format!("there is no shard {}", self.index)))?;
@@ -147,6 +151,9 @@ impl Run {
                 ..PrivacyPolicy::default()
             })
             .on_event(move |event| tell(output, event));
+        if let Some(pem) = &members_ca {
+            builder = builder.members_ca_pem(String::from_utf8_lossy(pem));
+        }
         if let Some(token) = &self.enrollment_token {
             builder = builder.enrollment_token(token);
         }
@@ -171,7 +178,7 @@ pub(crate) fn failure(error: &ParticipantError) -> Failure {
         | ParticipantError::Expired(said)
         | ParticipantError::Refused { problem: said, .. } => problem(said),
         ParticipantError::Journal(_) => Failure::new(Exit::Io, error),
-        ParticipantError::Certificate(_) => Failure::new(Exit::Connection, error),
+        ParticipantError::Certificate(_) | ParticipantError::Uncertified(_) => Failure::new(Exit::Connection, error),
         _ => Failure::new(Exit::Internal, error),
     }
 }
@@ -181,7 +188,7 @@ pub(crate) fn build_failure(error: &BuildError) -> Failure {
     match error {
         BuildError::Participant(error) => failure(error),
         BuildError::BadName { .. } => Failure::new(Exit::Usage, error),
-        BuildError::Transport(_) => Failure::new(Exit::Configuration, error),
+        BuildError::Transport(_) | BuildError::BadMembers(_) => Failure::new(Exit::Configuration, error),
         _ => Failure::new(Exit::Internal, error),
     }
 }

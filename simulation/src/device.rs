@@ -135,7 +135,7 @@ impl Device {
             name: Some(format!("device-{:06}", self.index)),
             seed: Some(terms.seed),
             wait: terms.wait,
-            security: SecurityPolicy { required: terms.secure, ..SecurityPolicy::default() },
+            security: SecurityPolicy { required: terms.secure, ..SecurityPolicy::lowest() },
             ..Settings::default()
         };
         let journal = &participant.journal;

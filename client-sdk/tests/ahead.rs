@@ -24,7 +24,7 @@ use wire::participant::{
     Assignment, CheckInReply, CheckInRequest, DiscardReason, Question, SessionTerms, TrainingReport,
 };
 use wire::task::{Over, Schedule, Staleness};
-use wire::{Criterion, TaskId, Timestamp};
+use wire::{Criterion, Digest, TaskId, Timestamp};
 use zeroize::Zeroizing;
 
 const ROUNDS: u32 = 3;
@@ -236,7 +236,7 @@ fn what_is_too_old_is_thrown_away_and_trained_again() {
 #[test]
 fn a_coordinator_cannot_make_an_update_count_for_more_or_have_another() {
     type Spoil = fn(&mut Assignment);
-    let spoils: [(&str, Spoil); 7] = [
+    let spoils: [(&str, Spoil); 10] = [
         ("newer than the round", |it| it.update.iter_mut().for_each(|update| update.version = it.base.version + 1)),
         ("older than the task allows", |it| {
             it.base.version += 9;
@@ -245,6 +245,7 @@ fn a_coordinator_cannot_make_an_update_count_for_more_or_have_another() {
         ("rule for old ones", |it| it.encoding.staleness.iter_mut().for_each(|rule| rule.p = -1.0)),
         ("does not hold", |it| it.update.iter_mut().for_each(|update| update.serial += 1)),
         // Some were told to learn next to nothing: the round's members agree on one plan.
+        ("not those of all versions", |it| it.base.version += 1),
         ("not trained as the round says", |it| {
             if it.update.is_some() {
                 it.training.learning_rate *= 1000.0;
@@ -252,13 +253,26 @@ fn a_coordinator_cannot_make_an_update_count_for_more_or_have_another() {
         }),
         ("does not hold", |it| {
             it.base.version += 1;
+            it.earlier.push(Digest([1; 32]));
             it.update.iter_mut().for_each(|update| update.version += 1);
+        }),
+        ("other bytes of version 0", |it| {
+            if it.update.is_some() {
+                it.base.sha256 = Digest([1; 32]);
+            }
+        }),
+        ("other bytes of version 0", |it| {
+            it.base.version += 1;
+            it.earlier.push(Digest([1; 32]));
         }),
     ];
     for (expected, spoil) in spoils {
         let mut device = Device::new(|world| (world.tweak, world.rounds) = (Some(spoil), 1));
         device.run(MOST, |_| None);
-        let failed = |event: &Event| matches!(event, Event::TrainingFailed { error, .. } if error.contains(expected));
+        let failed = |event: &Event| match event {
+            Event::TrainingFailed { error: told, .. } | Event::Refused { reason: told, .. } => told.contains(expected),
+            _ => false,
+        };
         assert!(device.events.iter().any(failed), "{expected}: {:?}", device.events);
         assert!(device.coordinator.world(|world| world.sent.is_empty()), "{expected}");
     }

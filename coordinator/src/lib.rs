@@ -4,6 +4,7 @@
 //! answer; whatever takes longer is a step of background work (`work`). The two never call each other: they meet in
 //! stored facts, and `store`'s wake-ups say when there is something new. `wiring` alone chooses implementations.
 
+pub mod base;
 pub mod config;
 #[cfg(feature = "deliberate-faults")]
 pub mod faults;

@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use federation::id::{Digest, RoundKey};
-use federation::model_version::ModelVersion;
 use federation::task::{Compression, Personalization, Solver, SpecError, TaskSpec, TrainingPlan};
 use learning::analytics::{Analysis, SumCodec, SumInspector};
 use learning::contribution::scaffold;
@@ -23,6 +22,7 @@ use wire::participant::{
 };
 
 use crate::analysis;
+use crate::base::RoundBase;
 use crate::private::{self, Private};
 use crate::robust::Robust;
 use crate::solver;
@@ -113,12 +113,13 @@ impl TaskModel {
     /// What sessions are like in a round of the task that starts from `base` and trains by `plan`: participants agree on both, on
     /// the model and on the clipping norm of the base.
     #[must_use]
-    pub fn session_in(&self, spec: &TaskSpec, base: &ModelVersion, plan: &TrainingPlan) -> Option<SessionConfig> {
+    pub fn session_in(&self, spec: &TaskSpec, base: &RoundBase, plan: &TrainingPlan) -> Option<SessionConfig> {
         let session = self.session.as_ref()?;
+        let RoundBase { version: base, earlier } = base;
         let terms = self.private.as_ref().map(|private| private.terms(base.clip.unwrap_or(private.initial_clip())));
         let application = application_digest(&self.encoding, &self.metrics, terms.as_ref());
         let training = training_digest(&application, &spec.name, &spec.model, plan);
-        let application = round_digest(&training, base.version).0;
+        let application = round_digest(&training, base.version, earlier).0;
         Some(SessionConfig { application, ..(**session).clone() })
     }
 

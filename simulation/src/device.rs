@@ -139,7 +139,7 @@ impl Device {
             seed: Some(terms.seed),
             wait: terms.wait,
             members: terms.members.clone(),
-            security: SecurityPolicy { required: terms.secure, ..SecurityPolicy::default() },
+            security: SecurityPolicy { required: terms.secure, ..SecurityPolicy::lowest() },
             ..Settings::default()
         };
         let journal = &participant.journal;

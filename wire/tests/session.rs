@@ -263,13 +263,13 @@ fn models() -> Vec<ModelSpec> {
 fn the_digest_of_a_round_covers_its_version_its_model_and_how_it_trains() {
     let (application, plain, models) = (Digest([7; 32]), TrainingPlan::default(), models());
     let training = |plan: &TrainingPlan| training_digest(&application, "digits", &models[0], plan);
-    let base = round_digest(&training(&plain), 3);
+    let base = round_digest(&training(&plain), 3, &[]);
     assert_eq!(
         base.to_string(),
         "13e7889b37c3293bd9d7088e41185a3983d26839de28c1312479c9880e152531",
         "a known answer, of another implementation as well"
     );
-    assert_ne!(round_digest(&training(&plain), 4), base);
+    assert_ne!(round_digest(&training(&plain), 4, &[]), base);
     let mut seen = vec![training(&plain), training_digest(&Digest([8; 32]), "digits", &models[0], &plain)];
     seen.push(training_digest(&application, "digit", &models[0], &plain));
     seen.extend(models[1..].iter().map(|model| training_digest(&application, "digits", model, &plain)));
@@ -285,6 +285,21 @@ fn the_digest_of_a_round_covers_its_version_its_model_and_how_it_trains() {
     // Nobody adds a field that participants do not agree on.
     let fields = serde_json::to_value(plan("solver", r#"{"name":"fed_nova"}"#)).unwrap();
     assert!(fields.as_object().unwrap().keys().all(|key| CHANGES.iter().any(|(field, _)| field == key)));
+}
+
+#[test]
+fn the_digest_of_a_round_covers_every_version_that_updates_may_start_from() {
+    let (training, [a, b]) = (Digest([7; 32]), [1, 2].map(|byte| Digest([byte; 32])));
+    let digest = |earlier: &[Digest]| round_digest(&training, 3, earlier).to_string();
+    // hashlib.sha256(b"tributary/round/1" + b"\7" * 32 + struct.pack(">I", 3) + b"earlier" + struct.pack(">I", 2)
+    //                + b"\1" * 32 + b"\2" * 32).hexdigest(), and without "earlier" and what follows.
+    assert_eq!(digest(&[a, b]), "baa05e0e7659580af74af242e79703241f5f15607f4b9d16386a2a63ef1895e3", "a known answer");
+    assert_eq!(digest(&[]), "c390ab60b60862ef261bd64b7d0b726976631bd7d329ded1f05f0dc44b86a96a", "a known answer");
+    let others = [digest(&[a]), digest(&[b]), digest(&[b, a]), digest(&[a, a]), digest(&[a, b, a])];
+    for (number, other) in others.iter().enumerate() {
+        assert!(![digest(&[a, b]), digest(&[])].contains(other), "{number}");
+        assert!(!others[..number].contains(other), "{number}");
+    }
 }
 
 #[test]

@@ -33,6 +33,20 @@ pub(super) struct Ahead {
     under_way: Option<Place>,
 }
 
+/// Why a round does not get an update that was trained ahead of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NotGiven {
+    #[error("the round wants an update that this device does not hold")]
+    NotHeld,
+    #[error("the update was not trained as the round says")]
+    OtherTraining,
+    #[error(
+        "the update was trained from other bytes of version {version} than the round's members agree on; with such bytes a \
+         coordinator can make all other updates small and read this one in the sum"
+    )]
+    OtherBase { version: u32 },
+}
+
 impl Ahead {
     /// As the journal has it.
     pub(super) fn restore(record: Option<&[u8]>) -> Result<Self, JournalError> {
@@ -47,9 +61,20 @@ impl Ahead {
         held.or_else(|| self.gone.map(|(task, serial)| TrainingReport { task, serial, ready: false }))
     }
 
-    /// Whether this update waits.
-    pub(super) fn holds(&self, held: Held) -> bool {
-        self.held.as_ref().is_some_and(|(own, _)| *own == held)
+    /// Why the update that a round wants is not given to it; nothing if it waits, and was trained as the round's members agree.
+    pub(super) fn refusal(&self, wanted: Held) -> Option<NotGiven> {
+        match &self.held {
+            Some((held, _)) if *held == wanted => None,
+            Some((held, _)) if (Held { base: wanted.base, ..*held }) == wanted => {
+                Some(NotGiven::OtherBase { version: held.version })
+            }
+            Some((held, _))
+                if (held.task, held.serial, held.version) == (wanted.task, wanted.serial, wanted.version) =>
+            {
+                Some(NotGiven::OtherTraining)
+            }
+            _ => Some(NotGiven::NotHeld),
+        }
     }
 
     /// Whether this was a training, not a round: it is over then, without an update.
@@ -135,7 +160,8 @@ impl Core {
 
 /// What is refused in a round is not trained for.
 fn plan(core: &Core, assignment: Box<Assignment>) -> Result<Plan, String> {
-    session::accept(core, assignment.secure_aggregation.as_ref()).map_err(|error| error.to_string())?;
+    let accepted = session::accept(core, assignment.secure_aggregation.as_ref());
+    accepted.and_then(|()| session::accept_staleness(core, &assignment)).map_err(|error| error.to_string())?;
     if core.is_ineligible(assignment.task) {
         return Err("what the task asks of devices does not hold any more".to_owned());
     }
@@ -150,7 +176,8 @@ fn plan(core: &Core, assignment: Box<Assignment>) -> Result<Plan, String> {
 pub(super) fn keep(core: &mut Core, plan: &Plan, update: &Update, at_home: AtHome) -> State {
     let place = plan.place;
     let trained = told(&plan.assignment);
-    let held = Held { task: place.task, serial: place.attempt, version: plan.assignment.base.version, trained };
+    let base = &plan.assignment.base;
+    let held = Held { task: place.task, serial: place.attempt, version: base.version, trained, base: base.sha256 };
     core.ahead.under_way = None;
     match record(plan, held, update, at_home) {
         Ok((record, at_home)) => {

@@ -7,6 +7,7 @@ use secure_agg::rejection::Refusal;
 use wire::participant::{AbandonReason, Assignment, CheckInReply, CheckInRequest};
 use wire::problem::ProblemType;
 
+use super::ahead::NotGiven;
 use super::base::Base;
 use super::core::{Attempts, Core, Ended};
 use super::error::{ParticipantError, problem_of};
@@ -14,7 +15,7 @@ use super::event::{Event, Outcome};
 use super::fetch::Fetch;
 use super::machine::{Action, Request, State};
 use super::recall::Recall;
-use super::session::{Session, SessionError, accept};
+use super::session::{Session, SessionError, accept, accept_staleness};
 use super::share::Share;
 use super::work::Plan;
 use crate::clock::Now;
@@ -97,7 +98,8 @@ impl CheckIn {
         core.events.push(Event::Assigned { place, cohort, remaining, is_secure });
         let deadline = core.deadline(remaining, now);
         let session = core.session.take().filter(|session| session.place == place);
-        let session = match of_session(core, &assignment, session) {
+        let session = of_session(core, &assignment, session);
+        let session = match session.and_then(|session| accept_staleness(core, &assignment).map(|()| session)) {
             Ok(session) => session,
             Err(error) => return core.refuse(place, &error, None),
         };
@@ -111,12 +113,15 @@ impl CheckIn {
                 return core.give_up(place, AbandonReason::Refused, None);
             }
         };
-        if plan.wanted().is_some_and(|wanted| !core.ahead.holds(wanted)) {
-            let error =
-                "the round wants an update that this device does not hold, or that was not trained as the round says"
-                    .to_owned();
-            core.events.push(Event::TrainingFailed { place, error });
-            return core.give_up(place, AbandonReason::TrainingFailed, None);
+        match plan.wanted().and_then(|wanted| core.ahead.refusal(wanted)) {
+            None => {}
+            Some(why @ NotGiven::NotHeld) => {
+                core.events.push(Event::TrainingFailed { place, error: why.to_string() });
+                return core.give_up(place, AbandonReason::TrainingFailed, None);
+            }
+            Some(why @ (NotGiven::OtherTraining | NotGiven::OtherBase { .. })) => {
+                return core.refuse(place, &why.into(), None);
+            }
         }
         if let Err(refusal) = core.account.check(place, plan.private()) {
             return core.refuse(place, &refusal.into(), None);

@@ -12,10 +12,12 @@ use secure_agg::params::{Policy, SessionConfig};
 use secure_agg::rejection::Refusal;
 use wire::base64::Base64;
 use wire::certificate::{self, Authority};
-use wire::participant::{RoundKeys, SessionTerms};
+use wire::participant::{Assignment, RoundKeys, SessionTerms};
+use wire::task::MAX_STALENESS;
 use wire::{Digest, ParticipantId};
 use zeroize::Zeroizing;
 
+use super::ahead::NotGiven;
 use super::core::Core;
 use crate::clock::Now;
 use crate::identity::{self, CertificateError, IdentityError};
@@ -35,6 +37,11 @@ pub struct SecurityPolicy {
     pub min_tolerated_corrupt: f64,
     /// Fewest updates in a sum that is opened.
     pub min_included: u16,
+    /// How many versions behind its round an update may start from, of any member, where the task has participants train ahead
+    /// of rounds (0 to 1000). With 0 all members start from the same bytes, as in any other round. Above, they agree on the bytes
+    /// of each version, but nobody sees who starts from which: a coordinator that publishes one of which nothing can be learnt,
+    /// and has all but one participant start from it, reads the update of that one.
+    pub max_staleness: u32,
     /// Tell a task that asks for it the loss of the last training, coarsely (32 levels), although the updates are hidden: it
     /// chooses participants by it. Where the coordinator can read the update it is told anyway.
     pub tell_loss: bool,
@@ -42,11 +49,33 @@ pub struct SecurityPolicy {
 
 impl Default for SecurityPolicy {
     fn default() -> Self {
-        Self { required: true, min_cohort: 3, min_tolerated_corrupt: 0.0, min_included: 0, tell_loss: false }
+        Self {
+            required: true,
+            min_cohort: 3,
+            min_tolerated_corrupt: 0.0,
+            min_included: 0,
+            max_staleness: 0,
+            tell_loss: false,
+        }
     }
 }
 
 impl SecurityPolicy {
+    /// What every session is anyway, and no more: for tests, demonstrations and simulations, where all participants belong to
+    /// whoever runs the coordinator.
+    #[must_use]
+    pub fn lowest() -> Self {
+        let max_staleness = MAX_STALENESS;
+        Self {
+            required: true,
+            min_cohort: 3,
+            min_tolerated_corrupt: 0.0,
+            min_included: 0,
+            max_staleness,
+            tell_loss: false,
+        }
+    }
+
     /// Takes part as well where the coordinator can read the update.
     #[must_use]
     pub fn optional() -> Self {
@@ -95,6 +124,13 @@ pub(super) enum SessionError {
     Privacy(#[from] privacy::Refusal),
     #[error("not enrolled")]
     NotEnrolled,
+    #[error(transparent)]
+    TrainedAhead(#[from] NotGiven),
+    #[error(
+        "the task takes updates that started up to {asked} versions behind the round, this participant's limit is {limit}: nobody \
+         sees who started from which"
+    )]
+    Staleness { asked: u32, limit: u32 },
 }
 
 impl From<DecodeError> for SessionError {
@@ -156,6 +192,17 @@ pub(super) fn accept(core: &Core, terms: Option<&SessionTerms>) -> Result<(), Se
     };
     core.settings.security.floors().accept(&SessionConfig::from(terms))?;
     own_certificate(core).map(drop)
+}
+
+/// Whether this participant would have its update in a sum with some that started from versions so old. Where the coordinator
+/// can read every update, it makes no difference.
+pub(super) fn accept_staleness(core: &Core, assignment: &Assignment) -> Result<(), SessionError> {
+    let limit = core.settings.security.max_staleness;
+    let asked = assignment.encoding.staleness.map_or(0, |rule| rule.max);
+    if assignment.secure_aggregation.is_none() || asked <= limit {
+        return Ok(());
+    }
+    Err(SessionError::Staleness { asked, limit })
 }
 
 /// Makes keys for an attempt.

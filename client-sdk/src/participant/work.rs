@@ -214,6 +214,7 @@ impl Plan {
         }
         let place = Place { task: assignment.task, round: assignment.round, attempt: assignment.attempt };
         let wanted = wanted(&assignment)?;
+        check_earlier(&assignment)?;
         Ok(Self { place, assignment, whole, personalizer, codec, sent, rule, is_ahead: false, wanted })
     }
 
@@ -318,9 +319,22 @@ fn wanted(assignment: &Assignment) -> Result<Option<(Held, f64)>, PlanError> {
     if staleness > rule.max {
         return Err(PlanError::Staleness("it is older than the task allows"));
     }
-    let trained = told(assignment);
-    Ok(Some((Held { task: assignment.task, serial, version, trained }, rule.weight(staleness))))
+    let base = match staleness.checked_sub(1) {
+        None => Some(assignment.base.sha256),
+        Some(behind) => assignment.earlier.get(behind as usize).copied(),
+    };
+    let base = base.ok_or(PlanError::Staleness(LACKS_VERSIONS))?;
+    let held = Held { task: assignment.task, serial, version, trained: told(assignment), base };
+    Ok(Some((held, rule.weight(staleness))))
 }
+
+/// Members agree on the files of all versions that an update may have started from, and on no others.
+fn check_earlier(assignment: &Assignment) -> Result<(), PlanError> {
+    let most = assignment.encoding.staleness.map_or(0, |rule| rule.max.min(assignment.base.version));
+    if assignment.earlier.len() == most as usize { Ok(()) } else { Err(PlanError::Staleness(LACKS_VERSIONS)) }
+}
+
+const LACKS_VERSIONS: &str = "the digests that are told are not those of all versions which one may have started from";
 
 fn layout(assignment: &Assignment) -> Result<Layout, LayoutError> {
     let specs = assignment.model.tensors.iter();
@@ -361,7 +375,7 @@ fn check_terms(assignment: &Assignment, terms: &SessionTerms, codec: &UpdateCode
         ),
     ];
     // Last, since it would hide what is different.
-    let application = round_digest(&told(assignment), assignment.base.version);
+    let application = round_digest(&told(assignment), assignment.base.version, &assignment.earlier);
     let digest = [("encoding, model or training", terms.application == application)];
     match checks.into_iter().chain(codec.fits(terms)).chain(digest).find(|(_, holds)| !holds) {
         Some((what, _)) => Err(PlanError::Terms(what)),

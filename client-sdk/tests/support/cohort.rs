@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use client_sdk::identity::Identity;
 use client_sdk::learning::privacy::{PlanRequest, PrivateCodec};
-use client_sdk::learning::{Codec, QuantizationParams};
+use client_sdk::learning::{Codec, Parameters, QuantizationParams, checkpoint};
 use client_sdk::transport::{Abandonment, Place, Transport, TransportError, Upload};
 use secure_agg::codec::Message as _;
 use secure_agg::mask::{self, Plane};
@@ -29,13 +29,15 @@ use secure_agg::server::{
 use secure_agg::{modular, packing, upload};
 use wire::certificate::{Authority, Issuers};
 use wire::participant::{
-    Announcement, Answer, Assignment, CheckInReply, CheckInRequest, Encoding, EnrollReply, EnrollRequest, Invitation,
-    ModelRef, PrivacyTerms, Receipt, RenewRequest, SessionTerms, application_digest, round_digest, training_digest,
+    Announcement, Answer, Assignment, CheckInReply, CheckInRequest, Encoding, EnrollReply, EnrollRequest, HeldUpdate,
+    Invitation, ModelRef, PrivacyTerms, Receipt, RenewRequest, SessionTerms, application_digest, round_digest,
+    training_digest,
 };
 use wire::problem::{Problem, ProblemType};
-use wire::task::TrainingPlan;
-use wire::{ParticipantId, RoundState, TaskId, Timestamp};
+use wire::task::{Staleness, TrainingPlan};
+use wire::{Digest, ParticipantId, RoundState, TaskId, Timestamp};
 
+use super::device::DEAD;
 use super::private::derive;
 use super::{CA, Ca, Coordinator, Fault, ca_pem, model, sha256, task};
 
@@ -120,6 +122,42 @@ pub struct World {
     pub plain: bool,
     /// With a privacy mechanism; [`World::open`] it again once this is set.
     pub privacy: Option<PrivacyTerms>,
+    /// Everybody trains ahead of the round; [`World::open`] it again once this is set.
+    pub ahead: Option<TrainedAhead>,
+}
+
+/// How participants train ahead of the round, and which lies they are told.
+#[derive(Clone, Copy)]
+pub struct TrainedAhead {
+    /// The version that each starts from.
+    pub from: u32,
+    /// How many versions behind the round's base an update may start from.
+    pub max_staleness: u32,
+    /// Who is served [`doctored`] bytes instead of that version's.
+    pub served_doctored: fn(usize) -> bool,
+    /// What the round says of that version.
+    pub told: Told,
+}
+
+/// Which digest the round has of a version of which some were served other bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Told {
+    /// That of the honest bytes.
+    Honest,
+    /// That of the doctored bytes.
+    Doctored,
+    /// To each that of what it was served, in the terms of one session.
+    EachItsOwn,
+    /// The same, with terms to go with it.
+    EachItsOwnTerms,
+}
+
+/// A version of which nobody learns anything: every value is [`DEAD`].
+pub fn doctored(personal: bool) -> Vec<u8> {
+    let honest = Coordinator::published(personal, 0);
+    let mut model = Parameters::zeros(Arc::new(checkpoint::read_layout(&honest).unwrap()));
+    model.values_mut().fill(DEAD);
+    checkpoint::write(&model).unwrap()
 }
 
 /// What device so-and-so is told instead.
@@ -205,6 +243,7 @@ impl World {
             bend_dealt: None,
             plain: false,
             privacy: None,
+            ahead: None,
         };
         world.open(1, 1);
         world
@@ -214,7 +253,7 @@ impl World {
     pub fn open(&mut self, round: u32, attempt: u32) {
         (self.round, self.attempt) = (round, attempt);
         let name = Round::new(task().0.as_bytes(), round.into(), attempt);
-        let model_hash = sha256(&Coordinator::published(self.personal, round - 1)).0;
+        let model_hash = self.told(None, round - 1).0;
         let keys = CollectKeys::new(name, model_hash, self.config()).unwrap();
         self.stage = Stage::Selecting(keys, BTreeMap::new());
         (self.cohort, self.dealt, self.given_up) = (vec![], vec![], vec![]);
@@ -229,11 +268,58 @@ impl World {
     }
 
     fn encoding(&self) -> Encoding {
+        let staleness = self.ahead.map(|ahead| Staleness { a: 0.0, p: 1.0, max: ahead.max_staleness });
+        let encoding = Encoding { staleness, ..encoding() };
         match self.grid() {
             Some((request, _)) => {
-                Encoding { max_cohort: request.largest_cohort(), max_weight: request.max_weight, ..encoding() }
+                Encoding { max_cohort: request.largest_cohort(), max_weight: request.max_weight, ..encoding }
             }
-            None => encoding(),
+            None => encoding,
+        }
+    }
+
+    /// The file of a version as a device is served it when it trains ahead.
+    fn file_ahead(&self, device: usize, version: u32) -> Vec<u8> {
+        match self.ahead {
+            Some(ahead) if version == ahead.from && (ahead.served_doctored)(device) => doctored(self.personal),
+            _ => Coordinator::published(self.personal, version),
+        }
+    }
+
+    /// The digest of a version in the round, as a device is told; or as all agree on.
+    fn told(&self, device: Option<usize>, version: u32) -> Digest {
+        let own = device.map(|device| self.file_ahead(device, version));
+        let honest = || Coordinator::published(self.personal, version);
+        let file = match self.ahead {
+            Some(ahead) if version == ahead.from => match ahead.told {
+                Told::Honest => honest(),
+                Told::Doctored => doctored(self.personal),
+                Told::EachItsOwn | Told::EachItsOwnTerms => own.unwrap_or_else(honest),
+            },
+            _ => honest(),
+        };
+        sha256(&file)
+    }
+
+    /// Digests of the versions that an update may start from before this one, the latest first.
+    fn earlier(&self, device: Option<usize>, version: u32) -> Vec<Digest> {
+        let most = self.ahead.map_or(0, |ahead| ahead.max_staleness);
+        (0..version).rev().take(most as usize).map(|version| self.told(device, version)).collect()
+    }
+
+    /// What a device is told to train ahead of the round.
+    fn training(&self, device: usize, from: u32) -> Assignment {
+        let file = self.file_ahead(device, from);
+        let base = ModelRef { version: from, sha256: sha256(&file), bytes: file.len() as u64 };
+        let terms = SessionTerms::from(&self.config_from(None, from));
+        let earlier = self.earlier(None, from);
+        Assignment {
+            attempt: 1,
+            base,
+            earlier,
+            update: None,
+            secure_aggregation: Some(terms),
+            ..self.assignment_of(device)
         }
     }
 
@@ -246,6 +332,10 @@ impl World {
     }
 
     pub fn config(&self) -> SessionConfig {
+        self.config_from(None, self.round - 1)
+    }
+
+    fn config_from(&self, device: Option<usize>, version: u32) -> SessionConfig {
         let encoding = self.encoding();
         let application = application_digest(&encoding, &metrics(), self.privacy.as_ref());
         let training = training_digest(&application, "task", &model(self.personal), &TrainingPlan::default());
@@ -258,17 +348,23 @@ impl World {
             min_included: self.privacy.as_ref().map_or(0, |terms| terms.smallest_cohort as u16),
             model: self.shape(),
             scalars: VectorShape::NONE,
-            application: round_digest(&training, self.round - 1).0,
+            application: round_digest(&training, version, &self.earlier(device, version)).0,
         }
     }
 
-    fn terms(&self) -> SessionTerms {
-        let mut terms = SessionTerms::from(&self.config());
+    fn terms(&self, device: usize) -> SessionTerms {
+        let has_own = self.ahead.is_some_and(|ahead| ahead.told == Told::EachItsOwnTerms);
+        let mut terms = SessionTerms::from(&self.config_from(has_own.then_some(device), self.round - 1));
         self.tweak_terms.iter().for_each(|tweak| tweak(&mut terms));
         terms
     }
 
+    /// What the first device is told.
     pub fn assignment(&self) -> Assignment {
+        self.assignment_of(0)
+    }
+
+    fn assignment_of(&self, device: usize) -> Assignment {
         let file = Coordinator::published(self.personal, self.round - 1);
         let mut assignment = Assignment {
             task: task(),
@@ -276,14 +372,19 @@ impl World {
             round: self.round,
             attempt: self.attempt,
             model: model(self.personal),
-            base: ModelRef { version: self.round - 1, sha256: sha256(&file), bytes: file.len() as u64 },
+            base: ModelRef {
+                version: self.round - 1,
+                sha256: self.told(Some(device), self.round - 1),
+                bytes: file.len() as u64,
+            },
+            earlier: self.earlier(Some(device), self.round - 1),
             training: TrainingPlan::default(),
             encoding: self.encoding(),
             metrics: metrics(),
             privacy: self.privacy.clone(),
-            secure_aggregation: (!self.plain).then(|| self.terms()),
+            secure_aggregation: (!self.plain).then(|| self.terms(device)),
             report_loss: false,
-            update: None,
+            update: self.ahead.map(|ahead| HeldUpdate { serial: 1, version: ahead.from }),
             groups: None,
             counted: None,
             cohort: self.devices as u32,
@@ -320,11 +421,14 @@ impl World {
             return Ok(CheckInReply::TaskOver { task: task() });
         }
         if self.plain {
-            return Ok(CheckInReply::Assigned(Box::new(self.assignment())));
+            return Ok(CheckInReply::Assigned(Box::new(self.assignment_of(device))));
+        }
+        if let (Some(ahead), None) = (self.ahead, request.training) {
+            return Ok(CheckInReply::Train(Box::new(self.training(device, ahead.from))));
         }
         let (round, attempt) = (self.round, self.attempt);
         let authority = self.authority();
-        let terms = self.terms();
+        let terms = self.terms(device);
         if let Stage::Selecting(keys, enrolled) = &mut self.stage {
             let given = request.keys.as_ref().filter(|keys| (keys.round, keys.attempt) == (round, attempt));
             let Some(given) = given else {
@@ -339,7 +443,7 @@ impl World {
         }
         let is_member = self.cohort.contains(&device) && !self.given_up.contains(&device);
         if is_member && !self.taken.contains_key(&("input", device)) {
-            return Ok(CheckInReply::Assigned(Box::new(self.assignment())));
+            return Ok(CheckInReply::Assigned(Box::new(self.assignment_of(device))));
         }
         Ok(CheckInReply::ComeBack { after_ms: 500 })
     }
@@ -594,7 +698,7 @@ impl Transport for Line {
     }
 
     async fn fetch_model(&self, _: TaskId, model: &ModelRef, sink: &mut Vec<u8>) -> Result<(), TransportError> {
-        let file = self.go("fetch", |world, _| Ok(Coordinator::published(world.personal, model.version)))?;
+        let file = self.go("fetch", |world, _| Ok(world.file_ahead(self.device, model.version)))?;
         sink.extend_from_slice(&file[sink.len()..]);
         Ok(())
     }

@@ -30,7 +30,10 @@ use zeroize::Zeroizing;
 use super::cohort::{Hub, Published, TODAY, codec, kind};
 use super::{answer, now, secrets};
 
-/// Moves every weight by one, up or down, so that nothing is left to rounding.
+/// A weight of this value has no gradient, as that of a unit which never fires.
+pub const DEAD: f32 = -1e6;
+
+/// Moves every weight that is not [`DEAD`] by one, up or down, so that nothing is left to rounding.
 #[derive(Clone)]
 pub struct Exact {
     device: usize,
@@ -65,7 +68,9 @@ impl Trainer for Exact {
         self.seen.lock().unwrap().push(model.values().to_vec());
         let mut parameters = model.clone();
         let delta = Self::delta(self.device, model.values().len());
-        parameters.values_mut().iter_mut().zip(delta).for_each(|(value, delta)| *value += delta);
+        let learns = |value: &f32| *value != DEAD;
+        let values = parameters.values_mut().iter_mut().zip(delta).filter(|(value, _)| learns(value));
+        values.for_each(|(value, delta)| *value += delta);
         Ok(Trained {
             parameters,
             examples: Self::weight(self.device),

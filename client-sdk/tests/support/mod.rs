@@ -324,6 +324,12 @@ impl Coordinator {
         checkpoint::write(&both).unwrap()
     }
 
+    /// Digests of the versions before the newest, the latest first.
+    pub fn earlier(world: &World, most: u32) -> Vec<Digest> {
+        let versions = (0..world.rounds_done).rev().take(most as usize);
+        versions.map(|version| sha256(&Self::file(world, version))).collect()
+    }
+
     pub fn assignment(world: &World) -> Assignment {
         let file = Self::file(world, world.rounds_done);
         let mut model = model(world.personal);
@@ -337,6 +343,7 @@ impl Coordinator {
             attempt: world.attempt.max(1),
             model,
             base: ModelRef { version: world.rounds_done, sha256: sha256(&file), bytes: file.len() as u64 },
+            earlier: Vec::new(),
             training: TrainingPlan::default(),
             encoding: Encoding {
                 modulus_bits: 32,
@@ -370,7 +377,9 @@ impl Coordinator {
         report: Option<TrainingReport>,
         assignment: &mut Assignment,
     ) -> Option<CheckInReply> {
-        assignment.encoding.staleness = Some(Staleness { a: 1.0, p: 1.0, max: 3 });
+        let staleness = Staleness { a: 1.0, p: 1.0, max: 3 };
+        assignment.encoding.staleness = Some(staleness);
+        assignment.earlier = Self::earlier(world, staleness.max);
         let tweak = world.tweak_training;
         let train = |serial, assignment: &Assignment| {
             let mut assignment = Assignment { attempt: serial, ..assignment.clone() };
@@ -386,9 +395,9 @@ impl Coordinator {
             }
             (Some(report), Some((serial, version))) if report.ready => {
                 world.rounds_done += std::mem::take(&mut world.meanwhile);
-                let staleness = assignment.encoding.staleness;
                 *assignment = Self::assignment(world);
-                assignment.encoding.staleness = staleness;
+                assignment.encoding.staleness = Some(staleness);
+                assignment.earlier = Self::earlier(world, staleness.max);
                 assignment.update = Some(HeldUpdate { serial, version });
                 None
             }

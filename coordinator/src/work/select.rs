@@ -21,6 +21,7 @@ use store::entity::task::TaskRow;
 use super::StepError;
 use super::situation::{eligible, keyed};
 use crate::ahead::Standings;
+use crate::base;
 use crate::model::TaskModel;
 use crate::robust::Robust;
 use crate::session::{Verified, encode_all, round_name};
@@ -159,13 +160,14 @@ async fn open_sessions(
 ) -> Result<Result<Option<Opened>, Abort>, StepError> {
     let unworkable = |error: &dyn std::fmt::Display| StepError::Unworkable(error.to_string());
     let model = TaskModel::new(&task.spec).map_err(|_| unworkable(&"the task cannot work as it is stored"))?;
-    let base = tx.model_version(task.id, round.base_version).await?;
+    let base = base::read(tx, task, round.base_version).await?;
     let base = base.ok_or_else(|| unworkable(&"the base model has no row"))?;
     let plan = plan_of_round(tx, &task.spec.training, round.key).await?;
     let config = model.session_in(&task.spec, &base, &plan);
     let config = config.ok_or_else(|| unworkable(&"a round with a session, of a task without"))?;
     let name = round_name(round.key, round.attempt);
-    let begin = || CollectKeys::new(name.clone(), base.sha256.0, config.clone()).map_err(|error| unworkable(&error));
+    let begin =
+        || CollectKeys::new(name.clone(), base.version.sha256.0, config.clone()).map_err(|error| unworkable(&error));
     let is_divided = round.limits.groups.is_some();
     let mut division = ChaCha20Rng::from_seed(seed);
     // Apart from the draw, and never from the task's own seed: who shares a group is nobody's to foresee.

@@ -3,7 +3,10 @@
 
 use federation::round::{FailureReason, RoundState};
 use serde_json::{Value, json};
-use wire::participant::{Assignment, CheckInReply, DiscardReason, HeldUpdate};
+use wire::Digest;
+use wire::participant::{
+    Assignment, CheckInReply, DiscardReason, HeldUpdate, application_digest, round_digest, training_digest,
+};
 use wire::task::{Mode, Staleness};
 
 use crate::support::private::{Derived, assert_variance, charged_variance, mechanism};
@@ -55,6 +58,13 @@ async fn grant(world: &World) -> Vec<(usize, u32)> {
     told
 }
 
+/// What the members of a place's session agree on.
+fn agreed(place: &Assignment) -> Digest {
+    let application = application_digest(&place.encoding, &place.metrics, place.privacy.as_ref());
+    let training = training_digest(&application, &place.task_name, &place.model, &place.training);
+    round_digest(&training, place.base.version, &place.earlier)
+}
+
 /// These finish their trainings, and are drawn into the round they fill.
 async fn draw(world: &mut World, number: u32, finished: &[(usize, u32)]) {
     for &(at, serial) in finished {
@@ -103,6 +113,8 @@ async fn a_full_buffer_is_a_round_of_its_own_and_old_updates_join_the_next() {
     aggregate(&mut world, 1, &told[..3]).await;
     let place = world.members[told[0].0].place.clone().unwrap();
     assert_eq!((place.update, place.base.version), (Some(HeldUpdate { serial: 1, version: 0 }), 0));
+    assert_eq!(place.earlier, [], "there is no version before the first");
+    let first = place.base.sha256;
     assert_eq!(world.released(1).await, Some(world.plain(1, |at| told[..3].iter().any(|(member, _)| *member == at))));
     let view = world.view(1).await.buffer.unwrap();
     assert_eq!((view.mode, view.updates, view.max_staleness, view.mean_weight), (Mode::Buffered, 3, 0, 1.0));
@@ -119,6 +131,12 @@ async fn a_full_buffer_is_a_round_of_its_own_and_old_updates_join_the_next() {
         assert_eq!(told_to_train(&world.members[*at], &world).await.base.version, 1);
     }
     aggregate(&mut world, 2, &[slow, fresh[0], fresh[1]]).await;
+    let places = [slow, fresh[0]].map(|(at, _)| world.members[at].place.clone().unwrap());
+    let told = places.each_ref().map(|place| (place.base.version, place.earlier.clone()));
+    assert_eq!(told, [(1, vec![first]), (1, vec![first])], "all agree on what the old update started from");
+    for place in &places {
+        assert_eq!(place.secure_aggregation.as_ref().unwrap().application, agreed(place));
+    }
     let view = world.view(2).await.buffer.unwrap();
     assert_eq!((view.oldest_version, view.newest_version, view.max_staleness), (0, 1, 1));
     assert!(

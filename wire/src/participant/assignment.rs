@@ -23,6 +23,11 @@ pub struct Assignment {
     pub model: ModelSpec,
     /// The version to start from.
     pub base: ModelRef,
+    /// Where updates are trained ahead of rounds: digests of the files of the version before `base`, of the one before that, and
+    /// so on, as many as `encoding.staleness` lets an update be behind, or as there are. A participant whose update started from
+    /// one of them checks its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<Digest>,
     /// How to train.
     pub training: TrainingPlan,
     /// How the update is encoded.

@@ -198,13 +198,25 @@ pub fn training_digest(application: &Digest, task: &str, model: &ModelSpec, plan
     sha256(&text)
 }
 
-/// Digest of what participants do in a round: [`training_digest`], and the number of the version that the round starts from, by
-/// which the age of updates is counted. The version's bytes are in the session's id by a digest of their own.
+/// Digest of what participants do in a round: [`training_digest`]; the number of the version that the round starts from, by which
+/// the age of updates is counted; and where updates are trained ahead of rounds the files of all earlier versions that one may
+/// have started from ([`Assignment::earlier`](super::Assignment::earlier)). Otherwise a coordinator could have all but one
+/// participant train from bytes of which nothing can be learnt. The bytes of the version that the round starts from are in the
+/// session's id by a digest of their own.
 ///
-/// `SHA-256("tributary/round/1" || training || u32be(version))`.
+/// `SHA-256("tributary/round/1" || training || u32be(version))`, and with earlier versions at the end
+/// `"earlier" || u32be(count) || for each: its digest`, the newest first.
 #[must_use]
-pub fn round_digest(training: &Digest, version: u32) -> Digest {
-    sha256(&[b"tributary/round/1".as_slice(), &training.0, &version.to_be_bytes()].concat())
+pub fn round_digest(training: &Digest, version: u32, earlier: &[Digest]) -> Digest {
+    let mut text = b"tributary/round/1".to_vec();
+    text.extend(training.0);
+    text.extend(version.to_be_bytes());
+    if !earlier.is_empty() {
+        text.extend(b"earlier");
+        text.extend(u32::try_from(earlier.len()).unwrap_or(u32::MAX).to_be_bytes());
+        earlier.iter().for_each(|digest| text.extend(digest.0));
+    }
+    sha256(&text)
 }
 
 fn json(told: &impl Serialize) -> Vec<u8> {

@@ -240,7 +240,7 @@ impl Life {
             .name(&self.name)
             .task(plan::TASK)
             .seed(Some(self.seed))
-            .secure_aggregation(SecurityPolicy { required: self.drops.secure, ..SecurityPolicy::default() })
+            .secure_aggregation(SecurityPolicy { required: self.drops.secure, ..SecurityPolicy::lowest() })
             .privacy(PrivacyPolicy { required: self.private, ..PrivacyPolicy::default() })
             .on_event(move |event| match event {
                 Event::Enrolled { participant, .. } => {

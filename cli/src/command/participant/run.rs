@@ -64,6 +64,10 @@ pub(crate) struct Run {
     /// Take part as well in tasks whose updates the coordinator can read
     #[arg(long)]
     insecure_aggregation: bool,
+    /// Most versions that updates may be behind where a task trains ahead of rounds; above 0 a coordinator that publishes a version of
+    /// which nothing can be learnt may single out an update
+    #[arg(long, value_name = "N", default_value_t = SecurityPolicy::default().max_staleness)]
+    max_staleness: u32,
     /// Send nothing more to a task once this much epsilon is spent, counted for those who know that this participant took part
     #[arg(long, value_name = "E", allow_negative_numbers = true)]
     max_epsilon: Option<f64>,
@@ -142,6 +146,7 @@ impl Run {
             .seed(self.data.seed)
             .secure_aggregation(SecurityPolicy {
                 required: !self.insecure_aggregation,
+                max_staleness: self.max_staleness,
                 tell_loss: self.tell_loss,
                 ..SecurityPolicy::default()
             })

@@ -25,9 +25,12 @@ pub(in crate::participant) struct Held {
     /// What the device was told to do: a round that agrees on anything else does not get it.
     #[serde(default = "untold")]
     pub(in crate::participant) trained: Digest,
+    /// Of the file of that version, as it came: a round whose members agree on another file does not get it.
+    #[serde(default = "untold")]
+    pub(in crate::participant) base: Digest,
 }
 
-/// Of a record that does not say it: no round gets that update.
+/// Of a record that does not say one of them: no round gets that update.
 fn untold() -> Digest {
     Digest([0; 32])
 }
@@ -93,21 +96,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_update_that_does_not_say_how_it_was_trained_is_one_that_no_round_gets() {
+    fn an_update_that_does_not_say_how_or_from_what_it_was_trained_is_one_that_no_round_gets() {
         let task = "00000000-0000-0000-0000-000000000001".parse().unwrap();
-        let held = Held { task, serial: 3, version: 9, trained: Digest([7; 32]) };
-        let at_home = AtHome::NOTHING.lengths();
-        let update = UpdateHeader { held, examples: 60, metrics: Vec::new(), delta_bytes: 2, at_home };
-        let mut header = serde_json::to_value(Header { update: Some(update) }).unwrap();
-        header["update"].as_object_mut().unwrap().remove("trained").unwrap();
-        let back = HeldRecord::decode(&encode(UPDATE, HELD, &header, &[b"ab"]).unwrap()).unwrap().unwrap();
-        assert_eq!(back.held, Held { trained: Digest([0; 32]), ..held });
+        let held = Held { task, serial: 3, version: 9, trained: Digest([7; 32]), base: Digest([8; 32]) };
+        let untold = Digest([0; 32]);
+        for (absent, expected) in
+            [("trained", Held { trained: untold, ..held }), ("base", Held { base: untold, ..held })]
+        {
+            let at_home = AtHome::NOTHING.lengths();
+            let update = UpdateHeader { held, examples: 60, metrics: Vec::new(), delta_bytes: 2, at_home };
+            let mut header = serde_json::to_value(Header { update: Some(update) }).unwrap();
+            header["update"].as_object_mut().unwrap().remove(absent).unwrap();
+            let back = HeldRecord::decode(&encode(UPDATE, HELD, &header, &[b"ab"]).unwrap()).unwrap().unwrap();
+            assert_eq!(back.held, expected);
+        }
     }
 
     #[test]
     fn an_update_comes_back_and_every_damage_is_found() {
         let task = "00000000-0000-0000-0000-000000000001".parse().unwrap();
-        let held = Held { task, serial: 3, version: 9, trained: Digest([7; 32]) };
+        let held = Held { task, serial: 3, version: 9, trained: Digest([7; 32]), base: Digest([8; 32]) };
         let metrics = vec![MetricValue { value: 0.1, count: 3 }];
         let at_home = AtHome { personal: Some(Zeroizing::new(b"head".to_vec())), ..AtHome::NOTHING };
         let delta = Zeroizing::new(b"what training changed".to_vec());

@@ -1,7 +1,6 @@
 //! Training ahead of rounds: whose update waits, and who is to train.
 
 use federation::id::{ParticipantId, TaskId};
-use federation::model_version::ModelVersion;
 use federation::task::Ahead;
 use federation::time::Timestamp;
 use federation::training::{Claim, Standing, Training, standing};
@@ -11,6 +10,7 @@ use wire::participant::{CheckInRequest, DiscardReason};
 
 use super::look::Found;
 use crate::ahead::filled_next;
+use crate::base::{self, RoundBase};
 use crate::http::problem::Result;
 use crate::model::next_round;
 
@@ -20,7 +20,7 @@ pub(super) struct Train {
     pub(super) task: TaskRow,
     /// The round that may take the update.
     pub(super) number: u32,
-    pub(super) base: ModelVersion,
+    pub(super) base: RoundBase,
 }
 
 /// Of these tasks those that the participant may do something for now, each with whether it may join the next round; or what it
@@ -105,7 +105,7 @@ async fn to_train(
     let latest = tx.round(next_round(task)).await?;
     // Rounds may have run out since: it waits whether the last one fails.
     let Some(number) = filled_next(task, latest.as_ref().map(|row| &row.round)) else { return Ok(None) };
-    let base = tx.model_version(task.id, training.base_version).await?;
+    let base = base::read(tx, task, training.base_version).await?;
     let base = base.ok_or_else(|| StoreError::Corrupt(format!("a training of task {} has no base", task.id)))?;
     Ok(Some(Train { training, task: task.clone(), number, base }))
 }

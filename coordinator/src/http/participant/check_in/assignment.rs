@@ -1,7 +1,6 @@
 //! What a participant is told to do.
 
 use federation::id::ParticipantId;
-use federation::model_version::ModelVersion;
 use federation::round::{AssignmentState, Round, RoundState};
 use federation::task::{TaskSpec, TrainingPlan};
 use federation::time::Timestamp;
@@ -11,6 +10,7 @@ use wire::participant::{Assignment, CheckInReply, HeldUpdate, ModelRef, SessionT
 use super::ahead::Train;
 use super::look::Work;
 use crate::admission::Fact;
+use crate::base::RoundBase;
 use crate::http::app::App;
 use crate::http::problem::{Error, Result};
 
@@ -58,11 +58,12 @@ struct When {
     now: Timestamp,
 }
 
-fn assignment(app: &App, task: TaskRow, base: ModelVersion, training: TrainingPlan, when: When) -> Result<Assignment> {
+fn assignment(app: &App, task: TaskRow, base: RoundBase, training: TrainingPlan, when: When) -> Result<Assignment> {
     let When { number, attempt, cohort, deadline_at, now } = when;
     let terms = app.models.of(&task).map_err(|_| Error::fault("a task cannot work as it is stored"))?;
-    let privacy = terms.private.as_ref().map(|private| private.terms(base.clip.unwrap_or(private.initial_clip())));
     let session = terms.session_in(&task.spec, &base, &training).map(|config| SessionTerms::from(&config));
+    let RoundBase { version: base, earlier } = base;
+    let privacy = terms.private.as_ref().map(|private| private.terms(base.clip.unwrap_or(private.initial_clip())));
     let encoding = terms.encoding().clone();
     let report_loss = task.spec.reports_utility();
     let metrics = task.spec.travelling_metrics();
@@ -74,6 +75,7 @@ fn assignment(app: &App, task: TaskRow, base: ModelVersion, training: TrainingPl
         attempt,
         model,
         base: ModelRef { version: base.version, sha256: base.sha256, bytes: base.bytes },
+        earlier,
         training,
         encoding,
         metrics,

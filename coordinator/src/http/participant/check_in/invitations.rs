@@ -12,6 +12,7 @@ use store::{StoreError, Transaction};
 use wire::certificate::Authority;
 use wire::participant::{CheckInRequest, Invitation, SessionTerms};
 
+use crate::base;
 use crate::http::app::App;
 use crate::http::participant::answers::{decode, refused};
 use crate::http::problem::{Error, Result};
@@ -36,7 +37,7 @@ pub(super) async fn invitations<'a>(
         if round.limits.sampled.is_some() && !tx.is_sampled(round.key, round.attempt, participant).await? {
             continue;
         }
-        let base = tx.model_version(task.id, round.base_version).await?;
+        let base = base::read(tx, task, round.base_version).await?;
         let plan = app.mus.plan_of_round(tx, &task.spec.training, round.key).await?;
         let model = app.models.of(task).ok();
         let config = model.zip(base).and_then(|(model, base)| model.session_in(&task.spec, &base, &plan));

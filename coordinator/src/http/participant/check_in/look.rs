@@ -1,7 +1,6 @@
 //! What there is for a participant that asks.
 
 use federation::id::{ParticipantId, TaskId};
-use federation::model_version::ModelVersion;
 use federation::round::Assignment as Place;
 use federation::task::{Solver, TaskStatus, TrainingPlan};
 use federation::time::Timestamp;
@@ -15,6 +14,7 @@ use wire::participant::{CheckInRequest, Counted, DiscardReason, Invitation, Ques
 use super::ahead::{Train, trained_ahead};
 use super::ask::sift;
 use super::invitations::{has_keys_for, invitations};
+use crate::base::{self, RoundBase};
 use crate::http::app::App;
 use crate::http::problem::Result;
 
@@ -43,7 +43,7 @@ pub(super) struct Work {
     pub(super) place: Place,
     pub(super) task: TaskRow,
     pub(super) round: RoundRow,
-    pub(super) base: ModelVersion,
+    pub(super) base: RoundBase,
     /// What the round aggregates, if it was trained ahead.
     pub(super) update: Option<Buffered>,
     /// How it trains in this round.
@@ -117,7 +117,7 @@ async fn work(
     };
     let Some(task) = task else { return Ok(None) };
     let Some(round) = tx.round_attempt(place.round, place.attempt).await? else { return Ok(None) };
-    let Some(base) = tx.model_version(task.id, round.round.base_version).await? else { return Ok(None) };
+    let Some(base) = base::read(tx, &task, round.round.base_version).await? else { return Ok(None) };
     let update = match task.spec.ahead() {
         Some(_) => tx.buffered(place.round, place.attempt, place.participant).await?,
         None => None,

@@ -23,6 +23,7 @@ mod analysis;
 mod ledger;
 mod models;
 mod optimizer;
+mod release_keys;
 mod session;
 mod solver;
 mod wiring;

@@ -10,5 +10,6 @@ mod operator;
 mod privacy;
 mod processes;
 mod shown;
+mod shredded;
 mod simulate;
 mod support;

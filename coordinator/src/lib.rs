@@ -26,6 +26,7 @@ mod ledger;
 mod lock;
 mod models;
 mod optimizer;
+mod release_keys;
 mod session;
 mod solver;
 mod wiring;

@@ -126,6 +126,11 @@ impl Private {
         self.spec.budget()
     }
 
+    /// Whether the coordinator adds the noise, and could take it off with what it was made from.
+    pub(crate) fn adds_noise_here(&self) -> bool {
+        self.shares.is_none()
+    }
+
     /// The mechanism.
     pub(crate) fn mechanism(&self) -> Mechanism {
         self.spec.mechanism

@@ -2,7 +2,8 @@
 //!
 //! The key lives in a file of its own, outside the database, so a stolen database or a stolen backup of it opens nothing.
 //! ChaCha20-Poly1305 (RFC 8439) with a random nonce; what is sealed is bound to its place, so that nobody can move one
-//! participant's answer to another's row.
+//! participant's answer to another's row. What opens a sum or takes its noise off is sealed with a second key beside this
+//! one, which is destroyed once the sum is released ([`crate::release_keys`]): then no copy of the rows opens with any key.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,10 @@ use zeroize::Zeroizing;
 
 use crate::files::write_new;
 use crate::random::Random;
+use crate::release_keys::{ID_BYTES, KeyId, ReleaseKeys, Use};
 
+/// How everything begins that is sealed with a key of a release.
+pub const OF_A_RELEASE: &[u8; 8] = b"\xa7TRBrel\x01";
 const KEY_BYTES: usize = 32;
 const NONCE_BYTES: usize = 12;
 
@@ -39,11 +43,25 @@ pub enum SealError {
 #[error("what is stored was not sealed with this coordinator's key for this place")]
 pub struct NotSealed;
 
+/// Why what was sealed for a release does not open.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotOpened {
+    /// It never will: its key was destroyed, or it is not what was sealed.
+    #[error("what is stored does not open: the key of its release is gone, or it was sealed for another place")]
+    Gone,
+    /// The key cannot be read now.
+    #[error("the key of a release cannot be read: {0}")]
+    Io(#[from] std::io::Error),
+}
+
 /// Seals and opens. The key is never shown.
 pub struct Sealer {
     key: LessSafeKey,
     /// Another key, made of the first: one key has one use.
     mac: hmac::Key,
+    /// Makes one key of itself and the key of a release: who has the one file and not the other has neither.
+    releases: hmac::Key,
+    keys: ReleaseKeys,
     random: Random,
 }
 
@@ -51,10 +69,11 @@ impl Sealer {
     /// With a key that vanishes with the process.
     #[must_use]
     pub fn in_memory(random: &Random) -> Self {
-        Self::new(&random.bytes(), random)
+        Self::new(&random.bytes(), None, random)
     }
 
-    /// With the key in a file; makes it, for its owner's eyes alone, if it is not there.
+    /// With the key in a file; makes it, for its owner's eyes alone, if it is not there. Keys of releases are in a folder
+    /// beside it, which has the file's name with `releases` for an ending.
     ///
     /// # Errors
     /// [`SealError`].
@@ -64,23 +83,29 @@ impl Sealer {
             Ok(bytes) => {
                 let key: &[u8; KEY_BYTES] =
                     bytes.as_slice().try_into().map_err(|_| SealError::NotAKey(path.to_owned()))?;
-                Ok(Self::new(key, random))
+                Ok(Self::new(key, Some(path), random))
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let key: Zeroizing<[u8; KEY_BYTES]> = Zeroizing::new(random.bytes());
                 write_new(path, &*key).map_err(io)?;
-                Ok(Self::new(&key, random))
+                Ok(Self::new(&key, Some(path), random))
             }
             Err(error) => Err(io(error)),
         }
     }
 
-    fn new(key: &[u8; KEY_BYTES], random: &Random) -> Self {
-        #[expect(clippy::expect_used, reason = "the length is the algorithm's")]
-        let sealing = UnboundKey::new(&CHACHA20_POLY1305, key).expect("32 bytes are a key");
-        let mac = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), b"tributary/seal/mac/1");
-        let mac = hmac::Key::new(hmac::HMAC_SHA256, mac.as_ref());
-        Self { key: LessSafeKey::new(sealing), mac, random: random.clone() }
+    fn new(key: &[u8; KEY_BYTES], path: Option<&Path>, random: &Random) -> Self {
+        let derived = |purpose: &[u8]| {
+            let made = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), purpose);
+            hmac::Key::new(hmac::HMAC_SHA256, made.as_ref())
+        };
+        Self {
+            key: aead(key),
+            mac: derived(b"tributary/seal/mac/1"),
+            releases: derived(b"tributary/seal/release/1"),
+            keys: ReleaseKeys::new(path.map(|path| path.with_extension("releases")), random),
+            random: random.clone(),
+        }
     }
 
     /// HMAC-SHA-256 over `place || text`, where all places are equally long: says that this coordinator wrote it, and hides
@@ -98,6 +123,64 @@ impl Sealer {
     /// `nonce || ciphertext || tag`, to be opened for the same `place` only.
     #[must_use]
     pub fn seal(&self, place: &[u8], plain: &[u8]) -> Vec<u8> {
+        self.seal_with(&self.key, place, plain)
+    }
+
+    /// [`OF_A_RELEASE`] `|| id of the key || nonce || ciphertext || tag`: opens for as long as the keys of this use are not
+    /// destroyed. The first time for a use waits for a disk.
+    ///
+    /// # Errors
+    /// The key cannot be made durable.
+    pub(crate) fn seal_for_release(&self, of: Use, place: &[u8], plain: &[u8]) -> std::io::Result<Vec<u8>> {
+        let (id, key) = self.keys.current(of)?;
+        let mut sealed = OF_A_RELEASE.to_vec();
+        sealed.extend_from_slice(&id);
+        sealed.extend(self.seal_with(&self.of_release(&*key), place, plain));
+        Ok(sealed)
+    }
+
+    /// What was sealed for this use and place; also if it was before there were keys of releases.
+    ///
+    /// # Errors
+    /// [`NotOpened`].
+    pub(crate) fn open_for_release(
+        &self,
+        of: Use,
+        place: &[u8],
+        sealed: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, NotOpened> {
+        let Some(rest) = sealed.strip_prefix(OF_A_RELEASE) else {
+            return self.open_sealed(place, sealed).map_err(|NotSealed| NotOpened::Gone);
+        };
+        let (id, rest): (&KeyId, _) = rest.split_first_chunk::<ID_BYTES>().ok_or(NotOpened::Gone)?;
+        let key = self.keys.find(of, id)?.ok_or(NotOpened::Gone)?;
+        open_with(&self.of_release(&*key), place, rest).map_err(|NotSealed| NotOpened::Gone)
+    }
+
+    /// Destroys the keys of this use: what was sealed for it opens no more, wherever there is a copy of it. Says how many
+    /// there were; waits for a disk.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub(crate) fn destroy_keys(&self, of: Use) -> std::io::Result<usize> {
+        self.keys.destroy(of)
+    }
+
+    /// Whatever has keys that were not destroyed.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub(crate) fn uses(&self) -> std::io::Result<std::collections::BTreeSet<Use>> {
+        self.keys.uses()
+    }
+
+    fn of_release(&self, key: &[u8]) -> LessSafeKey {
+        let mut made = Zeroizing::new([0; KEY_BYTES]);
+        made.copy_from_slice(hmac::sign(&self.releases, key).as_ref());
+        aead(&made)
+    }
+
+    fn seal_with(&self, key: &LessSafeKey, place: &[u8], plain: &[u8]) -> Vec<u8> {
         let drawn: [u8; 32] = self.random.bytes();
         let mut nonce = [0; NONCE_BYTES];
         nonce.copy_from_slice(&drawn[..NONCE_BYTES]);
@@ -105,8 +188,7 @@ impl Sealer {
         sealed.extend_from_slice(&nonce);
         sealed.extend_from_slice(plain);
         #[expect(clippy::expect_used, reason = "fails beyond 256 GiB only")]
-        let tag = self
-            .key
+        let tag = key
             .seal_in_place_separate_tag(
                 Nonce::assume_unique_for_key(nonce),
                 Aad::from(place),
@@ -122,16 +204,25 @@ impl Sealer {
     /// # Errors
     /// [`NotSealed`].
     pub fn open_sealed(&self, place: &[u8], sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, NotSealed> {
-        let (nonce, rest) = sealed.split_first_chunk::<NONCE_BYTES>().ok_or(NotSealed)?;
-        let mut text = Zeroizing::new(rest.to_vec());
-        let length = self
-            .key
-            .open_in_place(Nonce::assume_unique_for_key(*nonce), Aad::from(place), &mut text)
-            .map_err(|_| NotSealed)?
-            .len();
-        text.truncate(length);
-        Ok(text)
+        open_with(&self.key, place, sealed)
     }
+}
+
+fn aead(key: &[u8; KEY_BYTES]) -> LessSafeKey {
+    #[expect(clippy::expect_used, reason = "the length is the algorithm's")]
+    let key = UnboundKey::new(&CHACHA20_POLY1305, key).expect("32 bytes are a key");
+    LessSafeKey::new(key)
+}
+
+fn open_with(key: &LessSafeKey, place: &[u8], sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, NotSealed> {
+    let (nonce, rest) = sealed.split_first_chunk::<NONCE_BYTES>().ok_or(NotSealed)?;
+    let mut text = Zeroizing::new(rest.to_vec());
+    let length = key
+        .open_in_place(Nonce::assume_unique_for_key(*nonce), Aad::from(place), &mut text)
+        .map_err(|_| NotSealed)?
+        .len();
+    text.truncate(length);
+    Ok(text)
 }
 
 #[cfg(test)]
@@ -154,6 +245,41 @@ mod tests {
             bent[position] ^= 1;
             assert_eq!(sealer.open_sealed(b"here", &bent), Err(NotSealed), "bit flipped at {position}");
             assert_eq!(sealer.open_sealed(b"here", &sealed[..position]), Err(NotSealed), "cut at {position}");
+        }
+    }
+
+    #[test]
+    fn what_is_sealed_for_a_release_opens_until_its_keys_are_destroyed_and_never_with_the_sealing_key_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |seed| Sealer::open(&folder.path().join("seal.key"), &Random::from_seed(seed)).unwrap();
+        let task = federation::id::TaskId(uuid::Uuid::from_u128(1));
+        let of = |number| (federation::id::RoundKey { task, number }, 1);
+        let sealer = open(1);
+        let sealed = sealer.seal_for_release(of(1), b"here", b"secret").unwrap();
+        assert!(sealed.starts_with(OF_A_RELEASE) && !sealed.windows(6).any(|window| window == b"secret"));
+        let plain = |sealer: &Sealer, of, place: &[u8], sealed: &[u8]| {
+            sealer.open_for_release(of, place, sealed).ok().map(|plain| plain.to_vec())
+        };
+        let (again, secret) = (open(2), Some(b"secret".to_vec()));
+        assert_eq!(plain(&again, of(1), b"here", &sealed), secret, "after a restart");
+        assert_eq!(plain(&again, of(1), b"there", &sealed), None);
+        assert_eq!(plain(&again, of(2), b"here", &sealed), None);
+        for cut in 0..sealed.len() {
+            assert_eq!(plain(&again, of(1), b"here", &sealed[..cut]), None, "cut at {cut}");
+        }
+        let before = sealer.seal(b"here", b"secret");
+        assert_eq!(
+            plain(&again, of(1), b"here", &before),
+            secret,
+            "sealed by a release of the program without such keys"
+        );
+
+        assert_eq!(again.uses().unwrap().into_iter().collect::<Vec<_>>(), [of(1)]);
+        assert_eq!(again.destroy_keys(of(1)).unwrap(), 1);
+        assert_eq!(plain(&again, of(1), b"here", &sealed), None);
+        assert_eq!(plain(&open(3), of(1), b"here", &sealed), None);
+        for start in 0..sealed.len() {
+            assert_eq!(open(4).open_sealed(b"here", &sealed[start..]), Err(NotSealed), "with seal.key from {start}");
         }
     }
 

@@ -20,7 +20,7 @@ use store::entity::session_message::{MessageKind, SessionMessage};
 use store::{StoreError, Transaction};
 
 use crate::ledger;
-use crate::seal::Sealer;
+use crate::seal::{NotOpened, Sealer};
 
 /// Sessions kept in memory at once.
 const KEPT: usize = 64;
@@ -241,7 +241,11 @@ pub(crate) fn open_masks(
         };
         let sealed = answer.message.as_ref().ok_or_else(|| corrupt(&"it is not kept any more"))?;
         let place = seal_place(answer.round, answer.attempt, answer.participant);
-        let plain = sealer.open_sealed(&place, sealed).map_err(|error| corrupt(&error))?;
+        let plain = match sealer.open_for_release((answer.round, answer.attempt), &place, sealed) {
+            Ok(plain) => plain,
+            Err(NotOpened::Io(error)) => return Err(error.into()),
+            Err(gone @ NotOpened::Gone) => return Err(corrupt(&gone)),
+        };
         let message = messages::Unmasking::decode(&plain).map_err(|error| corrupt(&error))?;
         admitted.push(Admitted::from_store(message));
     }

@@ -114,6 +114,15 @@ impl Store {
         transaction::run(&*self.rows, name, Mode::Read, body).await
     }
 
+    /// Makes an end of rows that were deleted, but for what the medium keeps: everything in the log of writes goes to the database,
+    /// where what is deleted is overwritten, and the log is cut to nothing. Does nothing where there is no such log.
+    ///
+    /// # Errors
+    /// `Busy` if somebody still reads an earlier state after a moment: try again. What the disk may meet.
+    pub async fn empty_log(&self) -> Result<()> {
+        self.rows.empty_log().await
+    }
+
     /// The blobs.
     #[must_use]
     pub fn blobs(&self) -> &Arc<dyn BlobStore> {

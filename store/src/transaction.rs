@@ -69,6 +69,9 @@ pub(crate) trait Backend: Send + Sync {
     /// Waits for a connection and begins.
     async fn begin(&self, mode: Mode) -> Result<Box<dyn OpenTransaction>>;
 
+    /// Moves everything from the log of writes to the database, and cuts the log to nothing.
+    async fn empty_log(&self) -> Result<()>;
+
     /// Lets the database grow to so many pages and no further, as if the disk were full.
     #[cfg(feature = "conformance")]
     async fn limit_pages(&self, pages: u32) -> Result<()>;
@@ -175,6 +178,10 @@ mod tests {
                 Ok(_) => Err(StoreError::Busy),
                 Err(_) => self.database.begin(mode).await,
             }
+        }
+
+        async fn empty_log(&self) -> Result<()> {
+            self.database.empty_log().await
         }
 
         #[cfg(feature = "conformance")]

@@ -12,5 +12,6 @@ mod operator;
 mod privacy;
 mod processes;
 mod shown;
+mod shredded;
 mod simulate;
 mod support;

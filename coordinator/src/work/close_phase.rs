@@ -17,6 +17,7 @@ use store::{StoreError, Transaction, WakeEvent};
 
 use super::lease::Lease;
 use super::select::draw_cohort;
+use super::shred::destroy_keys_of_an_end;
 use super::situation::{Situation, failures, groups_of, next_round, tally};
 use super::{Environment, StepError};
 use crate::ledger;
@@ -85,6 +86,9 @@ pub(super) async fn close_phase(env: &Environment, lease: &mut Lease, situation:
     };
     lease.note(outcome.is_followed_by_work());
     env.fail_point.reached("close_phase: after the rows")?;
+    if matches!(outcome, Outcome::Failed(_)) {
+        destroy_keys_of_an_end(env, (before.key, before.attempt)).await;
+    }
     announce(env, before, outcome);
     Ok(())
 }
@@ -266,6 +270,7 @@ pub(super) async fn fail_round(
         .await?;
     lease.note(false);
     env.fail_point.reached("fail_round: after the rows")?;
+    destroy_keys_of_an_end(env, (before.key, before.attempt)).await;
     if let Some(failed) = failed {
         announce(env, before, Outcome::Failed(failed));
     }

@@ -1,4 +1,5 @@
-//! Removes what nothing needs any more: blobs without a row, check-ins and idempotency keys that have expired.
+//! Removes what nothing needs any more: blobs without a row, check-ins and idempotency keys that have expired, keys of
+//! releases whose process died before it destroyed them.
 //!
 //! Blobs come before their rows, so a young blob without a row is most likely about to get one: it is spared for a while.
 //! Blobs are shared by content (two participants may send the same bytes), so this is the only place that deletes them,
@@ -9,6 +10,7 @@ use std::time::Duration;
 use federation::time::Timestamp;
 use store::StoreError;
 
+use super::shred::collect_keys;
 use super::{Environment, StepError};
 
 /// What was removed.
@@ -20,6 +22,8 @@ pub struct Collected {
     pub check_ins: u32,
     /// Idempotency keys.
     pub idempotency_keys: u32,
+    /// Keys of releases.
+    pub release_keys: usize,
 }
 
 /// Tells whether the clock went ahead of time since it was last asked. If it did, a blob that was stored a moment ago, and
@@ -54,10 +58,11 @@ pub(super) async fn collect_garbage(env: &Environment) -> Result<Collected, Step
             )
         })
         .await?;
+    let release_keys = collect_keys(env).await?;
     let blobs = collect_blobs(env, now).await?;
-    let collected = Collected { blobs, check_ins, idempotency_keys };
+    let collected = Collected { blobs, check_ins, idempotency_keys, release_keys };
     if collected != Collected::default() {
-        tracing::debug!(blobs, check_ins, idempotency_keys, "garbage collected");
+        tracing::debug!(blobs, check_ins, idempotency_keys, release_keys, "garbage collected");
         metrics::counter!("tributary_blobs_collected_total").increment(blobs as u64);
     }
     Ok(collected)

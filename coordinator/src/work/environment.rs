@@ -24,7 +24,7 @@ pub struct Environment {
     pub clock: Arc<dyn Clock>,
     /// Draws cohorts of tasks that have no seed.
     pub random: Random,
-    /// Opens the answers that unmask a sum.
+    /// Opens the answers that unmask a sum, and the seeds of noise.
     pub sealer: Arc<Sealer>,
     /// The numbers.
     pub config: WorkConfig,

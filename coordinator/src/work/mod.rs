@@ -25,6 +25,7 @@ mod release_groups;
 mod release_sum;
 mod robust;
 mod select;
+mod shred;
 mod situation;
 #[cfg(feature = "deliberate-faults")]
 mod spoil;

@@ -1,8 +1,9 @@
 //! The noise of one release, and its charge: ready before the sum is opened, so that nothing stands between the two.
 //!
 //! Noise that the coordinator adds comes from a seed that is stored sealed before it is used and forgotten with the
-//! transaction that records the noised sum: a step that is repeated adds the same noise, and afterwards nobody can take it
-//! off. A tree's seed is needed until its task is over.
+//! transaction that records the noised sum: a step that is repeated adds the same noise. The key it was sealed with is destroyed
+//! after that, so nobody can take the noise off who finds the row in a log or a copy. A tree's seed is needed until its task
+//! is over.
 
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ use super::sums::blocking;
 use super::{Environment, StepError};
 use crate::ledger::{self, Charge, LedgerFault, NOISE_OF_A_RELEASE, NOISE_OF_A_TREE};
 use crate::private::Private;
+use crate::seal::NotOpened;
 
 /// What makes an exact sum one that may be released.
 pub(super) enum Noise {
@@ -123,7 +125,12 @@ async fn seed(
 ) -> Result<Zeroizing<[u8; 32]>, StepError> {
     let place = place(key, attempt, purpose);
     let fresh = Zeroizing::new(env.random.bytes::<32>());
-    let sealed = &env.sealer.seal(&place, &*fresh);
+    let (sealer, at) = (Arc::clone(&env.sealer), place.clone());
+    let sealed = &blocking(move || {
+        let sealed = sealer.seal_for_release((key, attempt), &at, &*fresh);
+        Ok(sealed.map_err(StoreError::from)?)
+    })
+    .await?;
     env.fail_point.reached("release_sum: before the seed")?;
     let stored = env
         .store
@@ -140,7 +147,11 @@ async fn seed(
         })
         .await?;
     env.fail_point.reached("release_sum: after the seed")?;
-    let plain = env.sealer.open_sealed(&place, &stored).map_err(|error| StepError::Unworkable(error.to_string()))?;
+    let plain = env.sealer.open_for_release((key, attempt), &place, &stored).map_err(|error| match error {
+        NotOpened::Io(error) => StoreError::from(error),
+        // Without it the sum cannot get the noise that it may have got before.
+        gone @ NotOpened::Gone => StoreError::Corrupt(format!("the seed of the noise of {key}: {gone}")),
+    })?;
     let mut seed = Zeroizing::new([0; 32]);
     if plain.len() != seed.len() {
         return Err(StepError::Unworkable(format!("the seed of the noise of {key} has {} bytes", plain.len())));

@@ -15,6 +15,7 @@ use store::entity::task::TaskRow;
 use store::{Transaction, WakeEvent};
 
 use super::lease::Lease;
+use super::shred::{destroy_keys_of_an_end, of_the_task};
 use super::situation::{Situation, next_round};
 use super::{Environment, StepError};
 use crate::ahead::Standings;
@@ -74,6 +75,9 @@ pub(super) async fn open_round(
             }
         }
         Outcome::Stopped(status, why) => {
+            if status.is_terminal() {
+                destroy_keys_of_an_end(env, of_the_task(situation.task.id)).await;
+            }
             tracing::warn!(task = %situation.task.id, %status, "no round opens: {why}");
             env.store.wake().publish(WakeEvent::Task(situation.task.id));
         }

@@ -15,6 +15,7 @@ use store::{StoreError, Transaction, WakeEvent};
 use super::close_phase::{count_phase, count_round, fail_round};
 use super::gate::restored;
 use super::lease::Lease;
+use super::shred::{before_publishing, destroy_keys_of_an_end, of_the_task};
 use super::situation::{Situation, next_round};
 use super::sums::blocking;
 use super::{Environment, StepError};
@@ -59,6 +60,7 @@ pub(super) async fn publish_version(
 ) -> Result<(), StepError> {
     let Some(round) = situation.open_round() else { return Ok(()) };
     lease.hold(env).await?;
+    before_publishing(env, (round.key, round.attempt), model.private.as_deref()).await?;
     let made = match lease.keep_during(env, make(env, model, &situation.task.spec, round)).await? {
         Some(Ok(made)) => made,
         Some(Err(reason)) => return give_up(env, lease, situation, reason).await,
@@ -106,6 +108,9 @@ pub(super) async fn publish_version(
         .await?;
     lease.note(false);
     env.fail_point.reached("publish_version: after the rows")?;
+    if published.is_some_and(TaskStatus::is_terminal) {
+        destroy_keys_of_an_end(env, of_the_task(round.key.task)).await;
+    }
     if let Some(status) = published {
         announce(env, round, version, status, now);
     }

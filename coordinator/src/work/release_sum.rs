@@ -30,6 +30,7 @@ use super::noise::{NoNoise, Noise, prepare};
 use super::plan::chunk;
 use super::release_groups::release_groups;
 use super::robust::{Combined, combine};
+use super::shred::destroy_keys_of_an_end;
 use super::situation::Situation;
 use super::sum_chunk::read_inputs;
 use super::sums::{SumCache, blocking, sum_up};
@@ -141,6 +142,7 @@ async fn release(
         })
         .await?;
     env.fail_point.reached("release_sum: after the rows")?;
+    destroy_keys_of_an_end(env, (round.key, round.attempt)).await;
     if stored {
         metrics::counter!("tributary_inputs_folded_total").increment(folded.into());
         let RoundKey { task, number } = round.key;
@@ -195,6 +197,7 @@ pub(super) async fn store_combined(
         })
         .await?;
     env.fail_point.reached("release_sum: after the rows")?;
+    destroy_keys_of_an_end(env, (key, attempt)).await;
     if stored {
         let (task, round, rule) = (key.task, key.number, robust.rule.name());
         tracing::info!(%task, round, attempt, participants, left_out, rule, "inputs combined and released");

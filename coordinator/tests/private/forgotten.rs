@@ -2,11 +2,14 @@
 
 use std::sync::{Arc, Mutex};
 
+use coordinator::seal::OF_A_RELEASE;
 use coordinator::work::{Engine, FailPoint, StepError};
 use federation::id::RoundKey;
-use federation::round::RoundState;
+use federation::round::{FailureReason, RoundState};
 use federation::time::MockClock;
 use serde_json::json;
+use store::StoreError;
+use store::entity::session_message::MessageKind;
 
 use crate::support::die_at::DieAt;
 use crate::support::private::{in_the_clear, mechanism};
@@ -30,20 +33,30 @@ fn contains(haystack: &[u8], needle: &[u8]) -> bool {
     haystack.windows(needle.len()).any(|window| window == needle)
 }
 
-/// Whether any file but the log of the latest writes holds these bytes.
+/// Which file holds these bytes: the log of the latest writes counts like every other.
 fn lies_somewhere(world: &World, bytes: &[u8]) -> Option<std::path::PathBuf> {
-    let is_log = |path: &std::path::Path| path.to_string_lossy().ends_with("-wal");
-    world.files().into_iter().find(|(path, file)| !is_log(path) && contains(file, bytes)).map(|(path, _)| path)
+    world.files().into_iter().find(|(_, file)| contains(file, bytes)).map(|(path, _)| path)
 }
 
-async fn die_after_the_seed(world: &World) {
-    let died = world.engine(DieAt::named("release_sum: after the seed"), 1).step_all().await;
-    assert!(matches!(died, Err(StepError::Stopped(_))), "{died:?}");
+/// Lets a worker die there, and its lease expire.
+async fn die_at(world: &World, point: &'static str) {
+    let died = world.engine(DieAt::named(point), 1).step_all().await;
+    assert!(matches!(died, Err(StepError::Stopped(_))), "{point}: {died:?}");
     world.t.advance(LEASE);
 }
 
-#[tokio::test]
-async fn neither_seed_nor_exact_sum_is_left_of_a_release() {
+async fn die_after_the_seed(world: &World) {
+    die_at(world, "release_sum: after the seed").await;
+}
+
+/// The files of keys of releases.
+fn keys(world: &World) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let is_key = |path: &std::path::Path| path.parent().is_some_and(|folder| folder.ends_with("seal.releases"));
+    world.files().into_iter().filter(|(path, _)| is_key(path)).collect()
+}
+
+/// A world whose only round has everything that opens its sum.
+async fn up_to_its_release() -> World {
     let mut world = World::on_disk(4, |spec| {
         mechanism(spec, "central_gaussian");
         spec["rounds"]["count"] = json!(1);
@@ -53,12 +66,31 @@ async fn neither_seed_nor_exact_sum_is_left_of_a_release() {
     for member in &mut world.members {
         member.unmask(&world.t).await;
     }
+    world
+}
+
+#[tokio::test]
+async fn neither_seed_nor_exact_sum_is_left_of_a_release() {
+    let mut world = up_to_its_release().await;
     // Dies when the seed is stored and nothing else.
     die_after_the_seed(&world).await;
     let sealed = secret(&world, 1, 1, SEED).await.expect("the seed is kept until the sum is");
-    assert!(sealed.len() > 32 + 12, "sealed");
+    assert!(sealed.len() > 32 + 12 && sealed.starts_with(OF_A_RELEASE), "sealed");
+    let key = RoundKey { task: world.task, number: 1 };
+    let read = world
+        .t
+        .inner
+        .store
+        .read("test", |tx| Box::pin(async move { tx.messages(key, 1, MessageKind::Unmasking).await }));
+    let answers: Vec<_> = read.await.unwrap().into_iter().filter_map(|answer| answer.message).collect();
+    assert_eq!(answers.len(), 4);
+    let all_sealed: Vec<&[u8]> = answers.iter().map(|answer| &answer[24..48]).chain([&sealed[24..48]]).collect();
     world.restart().await;
-    assert!(world.files().iter().any(|(_, file)| contains(file, &sealed[4..28])), "the search finds what is there");
+    for sealed in &all_sealed {
+        assert!(lies_somewhere(&world, sealed).is_some(), "the search finds what is there");
+    }
+    let kept = keys(&world);
+    assert!(!kept.is_empty() && kept.iter().all(|(_, key)| key.len() == 32), "{kept:?}");
     world.t.work().await;
     assert_eq!(world.state(1).await, RoundState::Completed);
     assert_eq!(secret(&world, 1, 1, SEED).await, None);
@@ -71,8 +103,17 @@ async fn neither_seed_nor_exact_sum_is_left_of_a_release() {
         sum
     };
     let released = world.released(1).await.unwrap();
-    world.restart().await;
-    assert_eq!(lies_somewhere(&world, &sealed[4..28]), None);
+    for is_restarted in [false, true] {
+        if is_restarted {
+            world.restart().await;
+        }
+        let traces =
+            all_sealed.iter().copied().chain(kept.iter().map(|(_, key)| key.as_slice())).chain([&OF_A_RELEASE[..]]);
+        for trace in traces {
+            assert_eq!(lies_somewhere(&world, trace), None, "restarted: {is_restarted}");
+        }
+        assert_eq!(keys(&world), []);
+    }
     for (at, is_there) in [(&exact, false), (&released, true)] {
         let packed = secure_agg::packing::pack(at, world.model.modulus);
         let words: Vec<u8> = at[100..106].iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -80,6 +121,71 @@ async fn neither_seed_nor_exact_sum_is_left_of_a_release() {
         let found = lies_somewhere(&world, &words).or_else(|| lies_somewhere(&world, &packed[start..start + 24]));
         assert_eq!(found.is_some(), is_there, "{found:?}");
     }
+}
+
+#[tokio::test]
+async fn keys_go_before_a_version_comes_whatever_dies_in_between() {
+    let mut world = up_to_its_release().await;
+    die_at(&world, "release_sum: after the rows").await;
+    assert!(!keys(&world).is_empty(), "it died before it could destroy them");
+    world.restart().await;
+    assert!(!keys(&world).is_empty());
+    die_at(&world, "publish_version: after the keys").await;
+    assert_eq!(keys(&world), []);
+    die_at(&world, "publish_version: after the log").await;
+    // What the worker did since it emptied the log is nothing.
+    assert_eq!(lies_somewhere(&world, OF_A_RELEASE), None);
+    assert_eq!(world.digests().await.len(), 1, "nothing is published before");
+    world.t.work().await;
+    assert_eq!((world.state(1).await, world.digests().await.len()), (RoundState::Completed, 2));
+}
+
+#[tokio::test]
+async fn whoever_reads_an_earlier_state_holds_a_version_up_until_it_is_done() {
+    let world = up_to_its_release().await;
+    let path = world.folder.as_ref().unwrap().path().join("rows.db");
+    let reader = rusqlite::Connection::open(path).unwrap();
+    reader.execute_batch("BEGIN").unwrap();
+    let tasks: u32 = reader.query_row("SELECT count(*) FROM task", [], |row| row.get(0)).unwrap();
+    assert_eq!(tasks, 1);
+    for _ in 0..2 {
+        let held = world.t.inner.engine.step_all().await;
+        assert!(matches!(held, Err(StepError::Store(StoreError::Busy))), "{held:?}");
+        assert_eq!((world.state(1).await, world.digests().await.len()), (RoundState::Aggregating, 1));
+    }
+    reader.execute_batch("COMMIT").unwrap();
+    world.t.work().await;
+    assert_eq!(world.state(1).await, RoundState::Completed);
+    assert_eq!(lies_somewhere(&world, OF_A_RELEASE), None);
+}
+
+#[tokio::test]
+async fn a_release_whose_key_is_lost_fails_and_is_charged() {
+    let mut world = up_to_its_release().await;
+    die_after_the_seed(&world).await;
+    for (path, _) in keys(&world) {
+        std::fs::remove_file(path).unwrap();
+    }
+    world.restart().await;
+    world.t.work().await;
+    let view = world.view(1).await;
+    assert_eq!((view.state, view.failure), (RoundState::Failed, Some(FailureReason::InputLost)));
+    assert_eq!(world.rows().await.iter().map(|row| row.published).collect::<Vec<_>>(), [false]);
+}
+
+#[tokio::test]
+async fn keys_that_nothing_needs_are_garbage() {
+    let mut world = up_to_its_release().await;
+    die_after_the_seed(&world).await;
+    let kept = keys(&world);
+    assert_eq!(world.t.inner.engine.collect_garbage().await.unwrap().release_keys, 0, "the attempt goes on");
+    assert_eq!(keys(&world), kept);
+    die_at(&world, "release_sum: after the rows").await;
+    world.restart().await;
+    assert_eq!(world.t.inner.engine.collect_garbage().await.unwrap().release_keys, kept.len());
+    assert_eq!(keys(&world), []);
+    assert_eq!(lies_somewhere(&world, OF_A_RELEASE), None);
+    assert_eq!(world.digests().await.len(), 1);
 }
 
 #[tokio::test]
@@ -130,6 +236,7 @@ async fn an_attempt_that_ends_leaves_no_seed_and_no_draw() {
     assert!(secret(&world, 1, 1, SEED).await.is_some());
     world.t.post(&world.t.operator, "/v1/tasks/secure/cancel", &json!({})).await;
     assert_eq!(secret(&world, 1, 1, SEED).await, None);
+    assert_eq!(keys(&world), [], "what was sealed opens no more");
     world.t.work().await;
     assert_eq!(secret(&world, 1, 1, SEED).await, None);
     assert_eq!(world.rows().await.len(), 1);

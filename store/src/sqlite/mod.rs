@@ -44,6 +44,8 @@ use crate::transaction::{Backend, Mode, OpenTransaction, Transaction};
 const READERS: usize = 4;
 /// How long SQLite itself waits for another process.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the log waits for whoever still reads an earlier state.
+const LOG_TIMEOUT: Duration = Duration::from_millis(500);
 /// More than this crate has statements, so that each is prepared once per connection.
 const STATEMENTS: usize = 256;
 
@@ -109,6 +111,18 @@ impl Backend for SqliteBackend {
             loan.begin(statement, mode == Mode::Write).await?;
         }
         Ok(Box::new(SqliteTransaction { loan, mode, busy: false }))
+    }
+
+    async fn empty_log(&self) -> Result<()> {
+        let empty = |connection: &Connection| {
+            // Whoever writes waits meanwhile: not for as long as for a lock.
+            connection.busy_timeout(LOG_TIMEOUT).map_err(translate)?;
+            let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
+            let blocked = connection.query_row(checkpoint, [], |row| row.get::<_, bool>(0)).map_err(translate);
+            connection.busy_timeout(BUSY_TIMEOUT).map_err(translate)?;
+            if blocked? { Err(StoreError::Busy) } else { Ok(()) }
+        };
+        self.writer.lend().await?.run_beside(empty).await
     }
 
     #[cfg(feature = "conformance")]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use federation::id::TaskId;
+use federation::id::{RoundKey, TaskId};
 use federation::round::{AssignmentState, Round, RoundState};
 use federation::task::TaskStatus;
 use federation::time::Timestamp;
@@ -16,6 +16,7 @@ use crate::http::extract::{Json, Path};
 use crate::http::inspect::tasks;
 use crate::http::problem::{Error, Result};
 use crate::ledger;
+use crate::release_keys::Use;
 use crate::seal::Sealer;
 use crate::session::forget;
 
@@ -72,6 +73,11 @@ async fn change(
             })
         })
         .await?;
+    if to.is_terminal() {
+        let of_the_task = (RoundKey { task: id, number: 0 }, 0);
+        let of_its_round = ended.as_ref().map(|round| (round.key, round.attempt));
+        destroy_keys(app, of_its_round.into_iter().chain([of_the_task]).collect()).await;
+    }
     app.store.wake().publish(WakeEvent::Task(id));
     if let Some(round) = ended {
         app.store.wake().publish(WakeEvent::Round(round.key));
@@ -79,6 +85,18 @@ async fn change(
     app.store.wake().publish(WakeEvent::Work);
     tracing::info!(task = %id, operator = bearer.name, "task {id} is now {to}, by operator {}", bearer.name);
     Ok(Json(view))
+}
+
+/// Destroys what opens sums that will not be released, after the rows that it opened are forgotten. What is left if that fails is
+/// garbage, and is collected.
+async fn destroy_keys(app: &App, uses: Vec<Use>) {
+    let sealer = Arc::clone(&app.sealer);
+    let destroy = move || uses.into_iter().try_for_each(|of| sealer.destroy_keys(of).map(drop));
+    let destroyed =
+        tokio::task::spawn_blocking(destroy).await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+    if let Err(error) = destroyed {
+        tracing::warn!(%error, "keys of a release are left until garbage is collected: {error}");
+    }
 }
 
 /// Ends the task's open round, and lets go those it waits for.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::State;
 use axum::routing::{MethodRouter, put};
+use bytes::Bytes;
 use federation::id::{Digest, ParticipantId, RoundKey, TaskId};
 use federation::round::RoundState;
 use http::{HeaderMap, StatusCode};
@@ -16,6 +17,7 @@ use secure_agg::codec::Message;
 use secure_agg::messages::{Complaint, Consistency, ShareKeys, Unmasking};
 use secure_agg::rejection::Rejection;
 use secure_agg::server::Phase;
+use store::StoreError;
 use store::entity::session_message::{MessageKind, SessionMessage};
 use wire::headers::{ATTEMPT, MEDIA_SECURE_AGG};
 use wire::participant::Answer;
@@ -83,7 +85,7 @@ async fn take(
         bytes: bytes.len() as u64,
         received_at: app.now(),
         message: Some(match what {
-            Answer::UnmaskShares => app.sealer.seal(&seal_place(place.round, attempt, participant), &bytes).into(),
+            Answer::UnmaskShares => sealed(app, &place, bytes).await?,
             Answer::KeyShares | Answer::Complaint | Answer::Consistency => bytes,
         }),
     };
@@ -94,6 +96,15 @@ async fn take(
             Ok(StatusCode::NO_CONTENT)
         }
     }
+}
+
+/// An answer that opens the sum, sealed with the key of its release: the first one of an attempt waits for a disk.
+async fn sealed(app: &App, place: &Place, bytes: Bytes) -> Result<Bytes> {
+    let &Place { round, attempt, participant } = place;
+    let sealer = Arc::clone(&app.sealer);
+    let seal = move || sealer.seal_for_release((round, attempt), &seal_place(round, attempt, participant), &bytes);
+    let sealed = tokio::task::spawn_blocking(seal).await.map_err(Error::fault)?;
+    Ok(sealed.map_err(StoreError::from)?.into())
 }
 
 /// Said again after the round went on, it was heard; said for the first time, it comes too late or too early.

@@ -1,0 +1,253 @@
+//! Keys that live no longer than a sum takes to be released, each in a file of its own outside the database.
+//!
+//! What opens a sum, or takes its noise off, is sealed in rows. Rows that were deleted may stay in a database's log, in its free
+//! pages and in copies of its file; once the key they were sealed with is destroyed they are noise. A key comes before the
+//! rows that are sealed with it and goes after the transaction that ends their use, so a file without rows is garbage and
+//! rows without a file are lost on purpose.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use federation::id::{RoundKey, TaskId};
+use zeroize::Zeroizing;
+
+use crate::random::Random;
+
+/// Bytes of a key, and of the file that holds it.
+const KEY_BYTES: usize = 32;
+/// Bytes that tell the keys of an attempt from each other.
+pub(crate) const ID_BYTES: usize = 16;
+
+/// What the sealed rows of a key belong to: an attempt at a round; number 0 and attempt 0 stand for the whole task.
+pub(crate) type Use = (RoundKey, u32);
+/// Which of the keys of one use.
+pub(crate) type KeyId = [u8; ID_BYTES];
+type Key = Zeroizing<[u8; KEY_BYTES]>;
+
+/// The keys that were not destroyed yet.
+pub(crate) struct ReleaseKeys {
+    /// None: they vanish with the process.
+    folder: Option<PathBuf>,
+    /// Those that this process made or read.
+    known: Mutex<HashMap<Use, Vec<(KeyId, Key)>>>,
+    random: Random,
+}
+
+impl ReleaseKeys {
+    /// In this folder, which is made when it is needed; without one, in memory.
+    pub(crate) fn new(folder: Option<PathBuf>, random: &Random) -> Self {
+        Self { folder, known: Mutex::default(), random: random.clone() }
+    }
+
+    /// A key to seal with: durable when this returns. Every process that works on an attempt has one of its own, so that none
+    /// has to wait for another.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub(crate) fn current(&self, of: Use) -> io::Result<(KeyId, Key)> {
+        let mut known = self.known();
+        if let Some((id, key)) = known.get(&of).and_then(|keys| keys.first()) {
+            return Ok((*id, key.clone()));
+        }
+        let (id, key) = (self.random.bytes(), Zeroizing::new(self.random.bytes()));
+        if let Some(folder) = &self.folder {
+            write(folder, &file_name(of, &id), &*key)?;
+        }
+        known.entry(of).or_default().push((id, key.clone()));
+        Ok((id, key))
+    }
+
+    /// The key that something was sealed with; none if it was destroyed.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub(crate) fn find(&self, of: Use, id: &KeyId) -> io::Result<Option<Key>> {
+        let mut known = self.known();
+        if let Some((_, key)) = known.get(&of).and_then(|keys| keys.iter().find(|(other, _)| other == id)) {
+            return Ok(Some(key.clone()));
+        }
+        let Some(folder) = &self.folder else { return Ok(None) };
+        let bytes = match fs::read(folder.join(file_name(of, id))) {
+            Ok(bytes) => Zeroizing::new(bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        // Half a file is of a process that died before anything was sealed with it.
+        let Ok(key) = <[u8; KEY_BYTES]>::try_from(bytes.as_slice()).map(Zeroizing::new) else { return Ok(None) };
+        known.entry(of).or_default().push((*id, key.clone()));
+        Ok(Some(key))
+    }
+
+    /// Destroys every key of this use: overwritten, unlinked, and the folder flushed. Says how many there were. What the
+    /// medium keeps of overwritten bytes is beyond its reach.
+    ///
+    /// # Errors
+    /// The file system's; those that were reached are gone all the same.
+    pub(crate) fn destroy(&self, of: Use) -> io::Result<usize> {
+        // Held until the files are gone, so that nobody reads one back meanwhile.
+        let mut known = self.known();
+        let forgotten = known.remove(&of).map_or(0, |keys| keys.len());
+        let Some(folder) = &self.folder else { return Ok(forgotten) };
+        let mut destroyed = 0;
+        for name in names(folder)? {
+            if parse(&name) == Some(of) {
+                overwrite(&folder.join(&name))?;
+                destroyed += 1;
+            }
+        }
+        if destroyed > 0 {
+            sync_folder(folder)?;
+        }
+        Ok(destroyed)
+    }
+
+    /// Whatever has keys.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub(crate) fn uses(&self) -> io::Result<BTreeSet<Use>> {
+        match &self.folder {
+            Some(folder) => Ok(names(folder)?.iter().filter_map(|name| parse(name)).collect()),
+            None => Ok(self.known().keys().copied().collect()),
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<Use, Vec<(KeyId, Key)>>> {
+        // A map has no state between two of its calls that a panic could leave behind.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// `TASK.NUMBER.ATTEMPT.ID`, where `TASK` and `ID` are 32 hexadecimal digits.
+fn file_name((key, attempt): Use, id: &KeyId) -> String {
+    let RoundKey { task, number } = key;
+    format!("{}.{number}.{attempt}.{}", task.0.simple(), uuid::Uuid::from_bytes(*id).simple())
+}
+
+/// Whose key a file holds; none if it holds none.
+fn parse(name: &str) -> Option<Use> {
+    let mut parts = name.split('.');
+    let mut next = || parts.next();
+    let (task, number, attempt, id) = (next()?, next()?, next()?, next()?);
+    let is_whole = next().is_none() && uuid::Uuid::try_parse(id).is_ok();
+    let key = RoundKey { task: TaskId(uuid::Uuid::try_parse(task).ok()?), number: number.parse().ok()? };
+    is_whole.then_some((key, attempt.parse().ok()?))
+}
+
+fn names(folder: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let names = entries.map(|entry| Ok(entry?.file_name().into_string().unwrap_or_default()));
+    names.collect()
+}
+
+fn write(folder: &Path, name: &str, key: &[u8]) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)?;
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(folder.join(name))?;
+    file.write_all(key)?;
+    file.sync_all()?;
+    sync_folder(folder)
+}
+
+fn overwrite(path: &Path) -> io::Result<()> {
+    let mut file = match fs::OpenOptions::new().write(true).open(path) {
+        Ok(file) => file,
+        // Another process was faster.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    file.write_all(&[0; KEY_BYTES])?;
+    file.sync_all()?;
+    drop(file);
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// A file comes and goes for good only once its folder is on disk.
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    fs::File::open(folder)?.sync_all()?;
+    #[cfg(not(unix))]
+    let _ = folder;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(number: u32, attempt: u32) -> Use {
+        (RoundKey { task: TaskId(uuid::Uuid::from_u128(7)), number }, attempt)
+    }
+
+    #[test]
+    fn a_key_outlives_its_process_and_nothing_of_it_outlives_its_destruction() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("keys");
+        let open = |seed| ReleaseKeys::new(Some(place.clone()), &Random::from_seed(seed));
+        let keys = open(1);
+        assert_eq!(keys.destroy(of(1, 1)).unwrap(), 0, "there is not even a folder");
+        let (id, key) = keys.current(of(1, 1)).unwrap();
+        assert_eq!(keys.current(of(1, 1)).unwrap(), (id, key.clone()), "one for an attempt");
+        let (second, _) = keys.current(of(2, 1)).unwrap();
+        let again = open(2);
+        assert_eq!(again.find(of(1, 1), &id).unwrap(), Some(key.clone()));
+        assert_eq!(again.find(of(2, 1), &id).unwrap(), None, "of another round");
+        let (own, _) = open(3).current(of(1, 1)).unwrap();
+        assert_ne!(own, id, "every process has its own");
+        assert_eq!(again.uses().unwrap(), BTreeSet::from([of(1, 1), of(2, 1)]));
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode(&place), 0o700);
+            assert_eq!(mode(&place.join(file_name(of(1, 1), &id))), 0o600);
+        }
+
+        assert_eq!(again.destroy(of(1, 1)).unwrap(), 2);
+        assert_eq!(again.find(of(1, 1), &id).unwrap(), None);
+        assert_eq!(open(4).find(of(1, 1), &id).unwrap(), None);
+        assert_eq!(open(4).uses().unwrap(), BTreeSet::from([of(2, 1)]), "and no other key");
+        assert!(open(4).find(of(2, 1), &second).unwrap().is_some());
+    }
+
+    #[test]
+    fn half_a_key_is_none_and_foreign_files_are_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let keys = ReleaseKeys::new(Some(folder.path().to_owned()), &Random::from_seed(1));
+        let id = [9; ID_BYTES];
+        fs::write(folder.path().join(file_name(of(1, 1), &id)), "half").unwrap();
+        fs::write(folder.path().join("notes.txt"), "kept").unwrap();
+        assert_eq!(keys.find(of(1, 1), &id).unwrap(), None);
+        assert_eq!(keys.uses().unwrap(), BTreeSet::from([of(1, 1)]));
+        assert_eq!(keys.destroy(of(1, 1)).unwrap(), 1);
+        assert_eq!(keys.uses().unwrap(), BTreeSet::new());
+        assert_eq!(fs::read(folder.path().join("notes.txt")).unwrap(), b"kept");
+    }
+
+    #[test]
+    fn in_memory_they_go_as_well() {
+        let keys = ReleaseKeys::new(None, &Random::from_seed(1));
+        let (id, key) = keys.current(of(1, 1)).unwrap();
+        assert_eq!(keys.find(of(1, 1), &id).unwrap(), Some(key));
+        assert_eq!(keys.destroy(of(1, 1)).unwrap(), 1);
+        assert_eq!(keys.find(of(1, 1), &id).unwrap(), None);
+        assert_eq!(keys.uses().unwrap(), BTreeSet::new());
+    }
+}

@@ -1,8 +1,8 @@
 //! What survives a killed app: a few named records, each replaced as a whole or not at all.
 //!
-//! The SDK keeps four kinds: who it is (`identity`, with its private key), where it is in its round (`round`: the keys of a
+//! The SDK keeps five kinds: who it is (`identity`, with its private key), where it is in its round (`round`: the keys of a
 //! session of secure aggregation, the update that may be on its way), what stays at home (`personal-…`, and the device's own
-//! model for the app: `own-…`) and what was spent on privacy (`privacy`). It must not be rolled back: a participant that
+//! model for the app: `own-…`), what was spent on privacy (`privacy`) and from which models an update was given (`given`). It must not be rolled back: a participant that
 //! forgets what it signed can be made to sign again, and one that forgets what it spent, to spend it again. A journal stores
 //! bytes and does not look into them; an app may bring its own, for example over the device's keystore.
 
@@ -62,6 +62,19 @@ pub enum JournalError {
         held: u64,
         /// How many there must be.
         charged: u64,
+    },
+    /// Inputs that the journal knows were given are not in the record of what they were given from.
+    #[error(
+        "the journal's record {name:?} knows of {held} inputs where {given} were given: it was removed or rolled back, and nobody \
+         knows which models this participant has answered from; enrol anew with an empty journal"
+    )]
+    Forgotten {
+        /// The record.
+        name: String,
+        /// Of how many it knows.
+        held: u64,
+        /// How many there must be.
+        given: u64,
     },
     /// Another process holds the folder.
     #[error("the journal {0} is in use by another process; give each participant a folder of its own")]

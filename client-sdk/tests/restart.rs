@@ -60,6 +60,7 @@ impl Device {
             round: load(snapshot::ROUND),
             privacy: load(snapshot::PRIVACY),
             update: load(snapshot::UPDATE),
+            given: load(snapshot::GIVEN),
         };
         let token = Some(Zeroizing::new("token".to_owned()));
         let (entropy, secrets) = ([self.processes; 32], secrets([self.processes; 32]));

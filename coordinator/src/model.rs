@@ -18,7 +18,7 @@ use secure_agg::modular::Modulus;
 use secure_agg::params::{InvalidConfig, SessionConfig, VectorShape};
 use store::entity::task::TaskRow;
 use wire::participant::{
-    CodecTerms, Encoding, GroupTerms, application_digest, rotation_seed, round_digest, training_digest,
+    CodecTerms, Encoding, GroupTerms, application_digest, base_digest, rotation_seed, round_digest, training_digest,
 };
 
 use crate::analysis;
@@ -121,6 +121,19 @@ impl TaskModel {
         let training = training_digest(&application, &spec.name, &spec.model, plan);
         let application = round_digest(&training, base.version, earlier).0;
         Some(SessionConfig { application, ..(**session).clone() })
+    }
+
+    /// What participants give one input from at most: the base of a round in which masks alone hide what they send. None where they
+    /// add noise themselves, or trained ahead of the round from a version of their own.
+    #[must_use]
+    pub fn base_digest(&self, base: &ModelVersion) -> Option<Digest> {
+        self.gives_once().then(|| base_digest(&self.encoding, base.sha256))
+    }
+
+    /// Whether participants give one input at most from each base.
+    pub(crate) fn gives_once(&self) -> bool {
+        let is_noised = self.private.as_ref().is_some_and(|private| private.mechanism().is_noised_by_participants());
+        self.session.is_some() && !is_noised && self.encoding.staleness.is_none()
     }
 
     /// How updates of the task become integers, as participants are told.

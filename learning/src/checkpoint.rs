@@ -51,6 +51,9 @@ pub enum CheckpointError {
         /// The file's.
         got: Vec<u64>,
     },
+    /// Bytes that hold the expected values and yet are not the bytes that [`write`] makes of them.
+    #[error("the file holds the model, but not in the one form that a published model has")]
+    OtherForm,
     /// A value that no training can start from.
     #[error("tensor {tensor:?} has a NaN or infinity at position {index}")]
     NotFinite {
@@ -66,15 +69,18 @@ pub enum CheckpointError {
 /// # Errors
 /// [`CheckpointError::NotFinite`]: a model with such a value would be refused by everyone who reads it.
 pub fn write(parameters: &Parameters) -> Result<Vec<u8>, CheckpointError> {
+    write_file(None, &items(parameters))
+}
+
+fn items(parameters: &Parameters) -> Vec<Item<'_>> {
     let tensors = parameters.layout().tensors().iter().enumerate();
-    let items: Vec<_> = tensors
+    tensors
         .map(|(index, tensor)| Item {
             name: tensor.name.clone(),
             shape: &tensor.shape,
             values: parameters.tensor(index),
         })
-        .collect();
-    write_file(None, &items)
+        .collect()
 }
 
 /// Reads the tensors' names and shapes, in the order of their data, without looking at a value.
@@ -105,6 +111,20 @@ pub fn read(bytes: &[u8], expected: &Arc<Layout>) -> Result<Parameters, Checkpoi
     Ok(parameters)
 }
 
+/// Reads a published model: the very bytes that [`write`] makes of it, so that one model has one digest, whoever wants it to have
+/// two.
+///
+/// # Errors
+/// As [`read`], and [`CheckpointError::OtherForm`].
+pub fn read_published(bytes: &[u8], expected: &Arc<Layout>) -> Result<Parameters, CheckpointError> {
+    let parameters = read(bytes, expected)?;
+    let header = padded_header(None, &items(&parameters))?;
+    let length = (header.len() as u64).to_le_bytes();
+    // With this header the data are the values, one behind the other in the order of the layout: what was read.
+    let is_as_written = bytes.strip_prefix(&length).is_some_and(|rest| rest.starts_with(&header));
+    if is_as_written { Ok(parameters) } else { Err(CheckpointError::OtherForm) }
+}
+
 /// One tensor to write.
 pub(crate) struct Item<'a> {
     pub(crate) name: String,
@@ -121,9 +141,7 @@ pub(crate) fn write_file(
     for item in items {
         check_finite(&item.name, item.values)?;
     }
-    let mut header = header(metadata, items)?;
-    // The format asks for data at a multiple of 8.
-    header.resize(header.len().next_multiple_of(8), b' ');
+    let header = padded_header(metadata, items)?;
     let values: usize = items.iter().map(|item| item.values.len()).sum();
     let mut bytes = Vec::with_capacity(8 + header.len() + 4 * values);
     bytes.extend_from_slice(&(header.len() as u64).to_le_bytes());
@@ -132,6 +150,13 @@ pub(crate) fn write_file(
         bytes.extend_from_slice(&value.to_le_bytes());
     }
     Ok(bytes)
+}
+
+fn padded_header(metadata: Option<HashMap<String, String>>, items: &[Item<'_>]) -> Result<Vec<u8>, CheckpointError> {
+    let mut header = header(metadata, items)?;
+    // The format asks for data at a multiple of 8.
+    header.resize(header.len().next_multiple_of(8), b' ');
+    Ok(header)
 }
 
 fn header(metadata: Option<HashMap<String, String>>, items: &[Item<'_>]) -> Result<Vec<u8>, CheckpointError> {

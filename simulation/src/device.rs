@@ -149,6 +149,7 @@ impl Device {
             round: record(snapshot::ROUND),
             privacy: record(snapshot::PRIVACY),
             update: record(snapshot::UPDATE),
+            given: record(snapshot::GIVEN),
         };
         let mut entropy = [0; 32];
         stream(terms.seed, Purpose::Entropy, about, self.lives).fill_bytes(&mut entropy);

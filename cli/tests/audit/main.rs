@@ -24,6 +24,7 @@ mod canaries;
 mod device;
 mod network;
 mod reused;
+mod twice;
 mod variance;
 mod world;
 

@@ -105,6 +105,11 @@ impl Network {
         read(&self.operate(Method::GET, path, Body::empty()).await).unwrap()
     }
 
+    /// The same, if it is there.
+    pub(crate) async fn find<T: DeserializeOwned>(&self, path: &str) -> Option<T> {
+        read(&self.operate(Method::GET, path, Body::empty()).await).ok()
+    }
+
     /// Bytes that an operator sees.
     pub(crate) async fn download(&self, path: &str) -> Bytes {
         self.operate(Method::GET, path, Body::empty()).await.unwrap().1

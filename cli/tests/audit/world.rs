@@ -54,8 +54,8 @@ pub(crate) struct Federation {
     coordinator: Coordinator,
     clock: Arc<TestClock>,
     network: Network,
-    devices: Vec<Device>,
-    task: TaskId,
+    pub(crate) devices: Vec<Device>,
+    pub(crate) task: TaskId,
     parameters: usize,
 }
 
@@ -75,11 +75,7 @@ impl Federation {
         let coordinator = Coordinator::assemble(&config(), parts).await.unwrap();
         let token = coordinator.create_operator_token("auditor", Role::Admin).await.unwrap().token;
         let network = Network::new(coordinator.router.clone(), token);
-        let mut spec = spec.clone();
-        spec["name"] = json!("audited");
-        spec["model"] = json!({ "tensors": [{ "name": "w", "shape": [parameters] }], "seed": 7 });
-        spec["metrics"] = json!([]);
-        let task: TaskView = network.make(route::TASKS, &json!({ "spec": spec })).await;
+        let task = create(&network, "audited", parameters, spec).await;
         let is_secure = spec["secure_aggregation"]["enabled"] != json!(false);
         let mut devices = Vec::with_capacity(characters.len());
         let members = Issuers::from_pem(coordinator.ca_pem()).unwrap();
@@ -87,12 +83,27 @@ impl Federation {
             let token: EnrollmentTokenReply = network.make(route::ENROLLMENT_TOKENS, &json!({})).await;
             devices.push(Device::new(seed, index, token.token, members.clone(), is_secure, character));
         }
-        Self { _alone: alone, coordinator, clock, network, devices, task: task.summary.id, parameters }
+        Self { _alone: alone, coordinator, clock, network, devices, task, parameters }
+    }
+
+    /// Makes another task, which begins with the very same model.
+    pub(crate) async fn create_again(&self, name: &str, spec: &Value) -> TaskId {
+        create(&self.network, name, self.parameters, spec).await
     }
 
     /// Runs until this round has ended, and it must have ended well.
     pub(crate) async fn complete(&mut self, round: u32) -> RoundView {
-        let path = route::fill(route::ROUND, &[&self.task, &round]);
+        let view = self.end(self.task, round, 1).await;
+        assert_eq!((view.state, view.failure), (RoundState::Completed, None), "{view:?}");
+        for device in &self.devices {
+            assert_eq!(device.refusals, [""; 0], "nobody has a reason for not taking part");
+        }
+        view
+    }
+
+    /// Runs until this attempt at a round has ended.
+    pub(crate) async fn end(&mut self, task: TaskId, round: u32, attempt: u32) -> RoundView {
+        let path = format!("{}?attempt={attempt}", route::fill(route::ROUND, &[&task, &round]));
         self.coordinator.engine.step_all().await.unwrap();
         for _ in 0..2_000 {
             let elapsed = self.clock.elapsed();
@@ -103,9 +114,8 @@ impl Federation {
             }
             let steps = self.coordinator.engine.step_all().await.unwrap();
             if steps > 0 {
-                let view: RoundView = self.network.look(&path).await;
-                if view.state.is_terminal() {
-                    assert_eq!((view.state, view.failure), (RoundState::Completed, None), "{view:?}");
+                let view: Option<RoundView> = self.network.find(&path).await;
+                if let Some(view) = view.filter(|view| view.state.is_terminal()) {
                     return view;
                 }
             } else if !moved {
@@ -117,7 +127,12 @@ impl Federation {
 
     /// The sum that a round released.
     pub(crate) async fn released(&self, round: u32) -> NoisedSum {
-        let (key, store) = (RoundKey { task: self.task, number: round }, &self.coordinator.store);
+        self.released_by(self.task, round).await
+    }
+
+    /// The same of another task.
+    pub(crate) async fn released_by(&self, task: TaskId, round: u32) -> NoisedSum {
+        let (key, store) = (RoundKey { task, number: round }, &self.coordinator.store);
         let row = store.read("audit", |tx| Box::pin(async move { tx.noised_sum(key, 1).await })).await.unwrap();
         NoisedSum::from_bytes(&store.blobs().get(row.unwrap().blob).await.unwrap()).unwrap()
     }
@@ -139,6 +154,15 @@ impl Federation {
     pub(crate) async fn stop(self) {
         self.coordinator.stop().await;
     }
+}
+
+async fn create(network: &Network, name: &str, parameters: usize, spec: &Value) -> TaskId {
+    let mut spec = spec.clone();
+    spec["name"] = json!(name);
+    spec["model"] = json!({ "tensors": [{ "name": "w", "shape": [parameters] }], "seed": 7 });
+    spec["metrics"] = json!([]);
+    let task: TaskView = network.make(route::TASKS, &json!({ "spec": spec })).await;
+    task.summary.id
 }
 
 /// What is left of a released sum without the exact one, in units of the grid.

@@ -281,6 +281,7 @@ impl Builder {
             round: load(snapshot::ROUND)?,
             privacy: load(snapshot::PRIVACY)?,
             update: load(snapshot::UPDATE)?,
+            given: load(snapshot::GIVEN)?,
         };
         let mut entropy = [0; 32];
         SystemRandom::new().fill(&mut entropy).map_err(|_| BuildError::Randomness)?;

@@ -126,6 +126,9 @@ impl CheckIn {
         if let Err(refusal) = core.account.check(place, plan.private()) {
             return core.refuse(place, &refusal.into(), None);
         }
+        if let Err(error) = plan.base().map_or(Ok(()), |base| core.given.check(base.into(), place)) {
+            return core.refuse(place, &error, None);
+        }
         #[cfg(feature = "deliberate-faults")]
         let plan = plan.with_fault(core.settings.fault);
         let plan = Arc::new(plan);

@@ -14,6 +14,7 @@ use super::check_in::CheckIn;
 use super::error::{ParticipantError, problem_of};
 use super::event::{Event, Outcome};
 use super::exchange::Left;
+use super::given::{Base, Given, Input};
 use super::machine::{Action, Record, Request, Settings, State};
 use super::persist::Persist;
 use super::session::{Session, SessionError};
@@ -50,6 +51,8 @@ pub(super) struct Core {
     pub(super) released: Vec<RoundKey>,
     /// What was spent on privacy.
     pub(super) account: Account,
+    /// From which models inputs were given under masks alone.
+    pub(super) given: Given,
     /// The last invitation that was declined: told once.
     pub(super) declined: Option<Place>,
     /// Trainings ahead of rounds.
@@ -80,7 +83,7 @@ pub(super) enum Ended {
     GivenUp(AbandonReason),
 }
 
-/// Why an update could not be charged.
+/// Why an update could not be accounted for.
 pub(super) enum Uncharged {
     Refused(SessionError),
     Journal(JournalError),
@@ -171,8 +174,21 @@ impl Core {
         Ok(Some(Record::new(snapshot::PRIVACY.to_owned(), bytes)))
     }
 
+    /// Remembers what an input is made from that masks alone hide. Yields what has to be kept before the input is.
+    pub(super) fn give(&mut self, plan: &Plan, session: Option<&Session>) -> Result<Option<Record>, Uncharged> {
+        let Some(base) = plan.base().map(Base::from) else { return Ok(None) };
+        let Some(session) = session else {
+            // The coordinator can read it, and learns nothing by a second one: nothing to remember.
+            return self.given.check(base, plan.place).map(|()| None).map_err(Uncharged::Refused);
+        };
+        let session = session.id().map_err(Uncharged::Refused)?;
+        self.given.give(Input { base, place: plan.place, session }).map_err(Uncharged::Refused)?;
+        let bytes = self.given.encode().map_err(Uncharged::Journal)?;
+        Ok(Some(Record::new(snapshot::GIVEN.to_owned(), bytes)))
+    }
+
     fn beside(&self) -> Beside<'_> {
-        Beside { released: &self.released, charges: self.account.charges() }
+        Beside { released: &self.released, charges: self.account.charges(), inputs: self.given.inputs }
     }
 
     /// Forgets what the journal holds of this place, lets what stayed at home take effect, and goes on. Records are written

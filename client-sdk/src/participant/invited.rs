@@ -6,6 +6,7 @@ use wire::participant::Invitation;
 use super::check_in::CheckIn;
 use super::core::{Core, persist};
 use super::event::Event;
+use super::given::Base;
 use super::machine::State;
 use super::session::{SessionError, advertise};
 use crate::clock::Now;
@@ -13,7 +14,7 @@ use crate::transport::Place;
 
 impl CheckIn {
     pub(super) fn invited(self, core: &mut Core, invitation: Invitation, now: Now) -> State {
-        let Invitation { task, round, attempt, terms } = invitation;
+        let Invitation { task, round, attempt, terms, base } = invitation;
         let place = Place { task, round, attempt };
         let made = match core.session.as_ref().filter(|session| session.place == place) {
             Some(session) if session.terms == terms => {
@@ -21,7 +22,10 @@ impl CheckIn {
                 return self.invited_again(core, &"the keys that were asked for exist already", now);
             }
             Some(_) => Err(Refusal::Different { what: "configuration" }.into()),
-            None => advertise(core, place, terms),
+            None => {
+                let given = base.map_or(Ok(()), |base| core.given.check(Base::from(base), place));
+                given.and_then(|()| advertise(core, place, terms))
+            }
         };
         match made {
             Ok(session) => {

@@ -31,6 +31,7 @@ use super::error::ParticipantError;
 use super::event::{Event, Outcome};
 use super::exchange::Say;
 use super::fetch::Fetch;
+use super::given::Given;
 pub use super::model_file::ModelFile;
 use super::persist::Persist;
 use super::recall::Recall;
@@ -242,6 +243,8 @@ pub struct Saved {
     pub privacy: Option<Zeroizing<Vec<u8>>>,
     /// The record [`super::snapshot::UPDATE`].
     pub update: Option<Zeroizing<Vec<u8>>>,
+    /// The record [`super::snapshot::GIVEN`].
+    pub given: Option<Zeroizing<Vec<u8>>>,
 }
 
 /// A participant without I/O.
@@ -299,6 +302,8 @@ impl Machine {
         }
         let charges = round.as_ref().map_or(0, |record| record.charges);
         let account = snapshot::restore(saved.privacy.as_deref().map(Vec::as_slice), charges, settings.privacy)?;
+        let inputs = round.as_ref().map_or(0, |record| record.inputs);
+        let given = Given::restore(saved.given.as_deref().map(Vec::as_slice), inputs)?;
         let ahead = Ahead::restore(saved.update.as_deref().map(Vec::as_slice))?;
         let (round, released) = round.map(|record| (record.state, record.released)).unzip();
         let mut core = Core {
@@ -314,6 +319,7 @@ impl Machine {
             holds: None,
             released: released.unwrap_or_default(),
             account,
+            given,
             declined: None,
             ahead,
             loss: None,

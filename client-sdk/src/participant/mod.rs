@@ -30,6 +30,7 @@ mod error;
 mod event;
 mod exchange;
 mod fetch;
+mod given;
 mod invited;
 pub mod machine;
 mod model_file;

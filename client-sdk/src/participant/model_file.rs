@@ -36,12 +36,12 @@ impl ModelFile {
         self.sha256
     }
 
-    /// The parameters in it, if it is a model of this layout.
+    /// The parameters in it, if it is a model of this layout in the form that a published model has.
     pub(super) fn parameters(&self, layout: &Arc<Layout>) -> Result<Arc<Parameters>, CheckpointError> {
         if let Some(read) = self.parameters.get().filter(|read| read.layout() == layout) {
             return Ok(Arc::clone(read));
         }
-        let read = Arc::new(checkpoint::read(&self.bytes, layout)?);
+        let read = Arc::new(checkpoint::read_published(&self.bytes, layout)?);
         // Whoever was first is kept; one file has one layout, unless two tasks disagree about it.
         let _ = self.parameters.set(Arc::clone(&read));
         Ok(read)

@@ -112,6 +112,13 @@ pub(super) enum SessionError {
     Key(#[from] IdentityError),
     #[error("an update of this or a later round of the task was sent before; another one would tell them apart")]
     Released,
+    #[error(
+        "an update was given from this very model before, hidden by masks alone; the sum with another one from it, without \
+         somebody, would tell the two apart"
+    )]
+    Given,
+    #[error("this participant has given updates from as many models as it can remember")]
+    GivenFull,
     #[error("this attempt at the round, or a later one, is over for this participant")]
     Over,
     #[error("the round is without secure aggregation, which this participant demands")]
@@ -156,6 +163,11 @@ impl Session {
     pub(super) fn client(&self) -> Result<Client, SessionError> {
         // Its bytes were checked when they were loaded, and come from the same code otherwise.
         Client::restore(&self.snapshot).map_err(|_| Refusal::OutOfOrder.into())
+    }
+
+    /// Its id, once there is a roster.
+    pub(super) fn id(&self) -> Result<Digest, SessionError> {
+        self.client()?.sid().copied().map(Digest).ok_or_else(|| Refusal::OutOfOrder.into())
     }
 
     /// What was said last, word for word.

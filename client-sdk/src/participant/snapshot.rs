@@ -24,6 +24,7 @@ use crate::pipeline::sha256;
 
 mod at_home;
 mod control;
+mod given;
 mod held;
 mod own;
 mod privacy;
@@ -46,6 +47,9 @@ pub const UPDATE: &str = "update";
 
 /// Name of the record of what was spent on privacy.
 pub const PRIVACY: &str = "privacy";
+
+/// Name of the record of the models that inputs were given from.
+pub const GIVEN: &str = "given";
 
 const MAGIC: &[u8; 16] = b"tributary record";
 /// The newest version that is read and written.

@@ -65,6 +65,11 @@ impl Train {
             Err(Uncharged::Refused(error)) => return core.refuse(place, &error, None),
             Err(Uncharged::Journal(error)) => return State::Finished(Err(error.into())),
         };
+        let given = match core.give(&self.plan, self.session.as_ref()) {
+            Ok(given) => given,
+            Err(Uncharged::Refused(error)) => return core.refuse(place, &error, None),
+            Err(Uncharged::Journal(error)) => return State::Finished(Err(error.into())),
+        };
         // What an epsilon promises does not cover a loss: a private task that asks for one is not told.
         let asks = self.plan.assignment.report_loss && self.plan.assignment.privacy.is_none();
         if asks && (self.session.is_none() || core.settings.security.tell_loss) {
@@ -88,8 +93,9 @@ impl Train {
         };
         let (pending, signed) = self.pending(&input, at_home);
         let records = core.pending_record(&pending);
-        let records = records
-            .map(|records| charged.into_iter().chain(own_first).chain(let_go).chain(kept).chain(records).collect());
+        let records = records.map(|records| {
+            charged.into_iter().chain(given).chain(own_first).chain(let_go).chain(kept).chain(records).collect()
+        });
         persist(records, State::Upload(Sending::new(pending, signed)))
     }
 

@@ -19,7 +19,9 @@ use rand::{CryptoRng, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
 use secure_agg::client::Masking;
 use wire::Digest;
-use wire::participant::{Assignment, HeldUpdate, SessionTerms, application_digest, round_digest, training_digest};
+use wire::participant::{
+    Assignment, HeldUpdate, SessionTerms, application_digest, base_digest, round_digest, training_digest,
+};
 use wire::task::{Compression, below};
 use zeroize::Zeroizing;
 
@@ -247,9 +249,17 @@ impl Plan {
     /// Reads the published part of the model, or the state of the analysis.
     pub(super) fn read_model(&self, file: &ModelFile) -> Result<Base, BaseError> {
         if let UpdateCodec::Sums(analysis) = &self.codec {
-            return Ok(Base::State(Box::new(analysis.read(file.bytes())?)));
+            return Ok(Base::State(Box::new(analysis.read_published(file.bytes())?)));
         }
         Ok(Base::Model(file.parameters(&self.sent)?))
+    }
+
+    /// What an input of this round is made from, unless noise of this participant's own is in it: by [`base_digest`], which stands for
+    /// the model itself since a published file has one form. An update that was trained ahead of the round started from another.
+    pub(super) fn base(&self) -> Option<Digest> {
+        let has_own_noise = self.private().is_some_and(|round| round.noise.is_some());
+        let Assignment { encoding, base, .. } = &*self.assignment;
+        (!has_own_noise && self.wanted.is_none()).then(|| base_digest(encoding, base.sha256))
     }
 
     /// What privacy asks of the round, if the task has a mechanism.

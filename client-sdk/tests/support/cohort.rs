@@ -432,7 +432,7 @@ impl World {
         if let Stage::Selecting(keys, enrolled) = &mut self.stage {
             let given = request.keys.as_ref().filter(|keys| (keys.round, keys.attempt) == (round, attempt));
             let Some(given) = given else {
-                let invitation = Invitation { task: task(), round, attempt, terms };
+                let invitation = Invitation { task: task(), round, attempt, terms, base: None };
                 return Ok(CheckInReply::Invited(Box::new(invitation)));
             };
             let advertise = Advertise::decode(&given.advertisement.0).unwrap();

@@ -128,6 +128,7 @@ fn start(index: usize, process: u8, journal: &MemoryJournal, settings: &Settings
         round: load(snapshot::ROUND),
         privacy: load(snapshot::PRIVACY),
         update: load(snapshot::UPDATE),
+        given: load(snapshot::GIVEN),
     };
     let token = Some(Zeroizing::new("token".to_owned()));
     let mut seed = [process; 32];
@@ -254,6 +255,7 @@ impl Device {
             round: load(snapshot::ROUND),
             privacy: load(snapshot::PRIVACY),
             update: load(snapshot::UPDATE),
+            given: load(snapshot::GIVEN),
         };
         let fresh_key = || unreachable!("the key is in the record");
         Machine::new(self.settings.clone(), None, &saved, fresh_key, [0; 32], secrets([0; 32])).map(|_| ())

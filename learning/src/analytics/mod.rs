@@ -206,6 +206,19 @@ impl Analysis {
         Ok(state)
     }
 
+    /// The same for what a coordinator published: the very bytes of [`AnalyticsState::to_bytes`], so that one state has one digest.
+    ///
+    /// # Errors
+    /// [`AnalyticsError::State`].
+    pub fn read_published(&self, bytes: &[u8]) -> Result<AnalyticsState, AnalyticsError> {
+        let state = self.read(bytes)?;
+        if state.to_bytes()? == bytes {
+            Ok(state)
+        } else {
+            Err(AnalyticsError::State("it is not in the one form that a published state has".to_owned()))
+        }
+    }
+
     /// What a participant adds: to be encoded with [`Self::codec`] and sent like any update.
     ///
     /// # Errors

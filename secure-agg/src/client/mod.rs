@@ -27,7 +27,7 @@ pub use unmask::{Answered, Unmask};
 use crate::CryptoRng;
 use crate::codec::Message as _;
 use crate::crypto::signature::Signer;
-use crate::messages::{Advertise, Round};
+use crate::messages::{Advertise, Round, Sid};
 use crate::rejection::Refusal;
 use snapshot::Reader;
 
@@ -153,6 +153,19 @@ impl Client {
             Self::Unmask(state) => &state.session.facts.round,
             Self::Answered(state) => &state.round,
             Self::Complained(state) => &state.round,
+        }
+    }
+
+    /// The session's id; none before there is a roster.
+    #[must_use]
+    pub const fn sid(&self) -> Option<&Sid> {
+        match self {
+            Self::ShareKeys(_) => None,
+            Self::MaskInput(state) => Some(state.session.sid()),
+            Self::CheckConsistency(state) => Some(state.session.sid()),
+            Self::Unmask(state) => Some(state.session.sid()),
+            Self::Answered(state) => Some(&state.sent.body.sid),
+            Self::Complained(state) => Some(&state.sent.body.sid),
         }
     }
 

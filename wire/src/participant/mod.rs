@@ -16,5 +16,6 @@ pub use enroll::{EnrollReply, EnrollRequest, RenewRequest};
 pub use masked_input::Receipt;
 pub use privacy::{PrivacyTerms, rotation_seed};
 pub use session::{
-    Announcement, Answer, Invitation, RoundKeys, SessionTerms, application_digest, round_digest, training_digest,
+    Announcement, Answer, Invitation, RoundKeys, SessionTerms, application_digest, base_digest, round_digest,
+    training_digest,
 };

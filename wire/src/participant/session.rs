@@ -24,6 +24,10 @@ pub struct Invitation {
     pub attempt: u32,
     /// What the session will be like; the roster must say the same.
     pub terms: SessionTerms,
+    /// [`base_digest`] of what the round starts from, where masks alone hide an update: whoever has given one from it before has no
+    /// second one, and need not make keys. None where participants add noise of their own, and from older coordinators.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<Digest>,
 }
 
 /// Keys made for an attempt: what a participant that was invited checks in with.
@@ -217,6 +221,18 @@ pub fn round_digest(training: &Digest, version: u32, earlier: &[Digest]) -> Dige
         earlier.iter().for_each(|digest| text.extend(digest.0));
     }
     sha256(&text)
+}
+
+/// What a round starts from, by which a participant knows whether it has given an input from it before, in whatever task: the
+/// digest of the version's file; of an analysis together with what it asks, since many begin alike.
+///
+/// `version`, or `SHA-256("tributary/analysis base/1" || u32be(len) || words of the analysis || version)`.
+#[must_use]
+pub fn base_digest(encoding: &Encoding, version: Digest) -> Digest {
+    let Some(analytics) = &encoding.analytics else { return version };
+    let words = analytics.to_bytes();
+    let length = u32::try_from(words.len()).unwrap_or(u32::MAX).to_be_bytes();
+    sha256(&[b"tributary/analysis base/1".as_slice(), &length, &words, &version.0].concat())
 }
 
 fn json(told: &impl Serialize) -> Vec<u8> {

@@ -20,6 +20,8 @@ pub(in crate::participant) struct RoundRecord {
     pub(in crate::participant) released: Vec<RoundKey>,
     /// How many updates had been charged to the privacy ledgers when it was written.
     pub(in crate::participant) charges: u64,
+    /// How many inputs had been given under masks alone when it was written.
+    pub(in crate::participant) inputs: u64,
 }
 
 /// The last round this participant had anything to say in.
@@ -51,11 +53,13 @@ struct Header {
     released: Vec<RoundKey>,
     #[serde(default, skip_serializing_if = "is_zero")]
     charges: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    inputs: u64,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
-fn is_zero(charges: &u64) -> bool {
-    *charges == 0
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// What every record of a round says beside the round itself.
@@ -63,11 +67,12 @@ fn is_zero(charges: &u64) -> bool {
 pub(in crate::participant) struct Beside<'a> {
     pub(in crate::participant) released: &'a [RoundKey],
     pub(in crate::participant) charges: u64,
+    pub(in crate::participant) inputs: u64,
 }
 
 impl Beside<'_> {
     fn header(self, state: State) -> Header {
-        Header { state, released: self.released.to_vec(), charges: self.charges }
+        Header { state, released: self.released.to_vec(), charges: self.charges, inputs: self.inputs }
     }
 }
 
@@ -106,7 +111,7 @@ struct Upload {
 
 impl RoundRecord {
     pub(in crate::participant) fn decode(record: &[u8]) -> Result<Self, JournalError> {
-        let (Header { state, released, charges }, mut parts) = decode(ROUND, record)?;
+        let (Header { state, released, charges, inputs }, mut parts) = decode(ROUND, record)?;
         let state = match state {
             State::Done { place, given_up } => RoundState::Done { place, given_up },
             State::Pending { place, sha256, body_bytes, at_home } => {
@@ -129,7 +134,7 @@ impl RoundRecord {
             }
         };
         parts.end()?;
-        Ok(Self { state, released, charges })
+        Ok(Self { state, released, charges, inputs })
     }
 }
 
@@ -201,7 +206,7 @@ mod tests {
         Place { task: "00000000-0000-0000-0000-000000000001".parse().unwrap(), round: 3, attempt: 1 }
     }
 
-    const NOTHING: Beside<'static> = Beside { released: &[], charges: 0 };
+    const NOTHING: Beside<'static> = Beside { released: &[], charges: 0, inputs: 0 };
 
     /// As the journal keeps it.
     fn whole(pending: &Pending, beside: Beside<'_>) -> Vec<u8> {
@@ -217,12 +222,13 @@ mod tests {
     #[test]
     fn updates_come_back() {
         let released = [RoundKey { task: place().task, number: 2 }];
-        let record = RoundRecord::decode(&whole(&pending(), Beside { released: &released, charges: 7 })).unwrap();
+        let record =
+            RoundRecord::decode(&whole(&pending(), Beside { released: &released, charges: 7, inputs: 5 })).unwrap();
         let RoundState::Pending(back) = record.state else { panic!("another record") };
         assert_eq!((back.place, &back.body[..]), (place(), &b"masked input"[..]));
         assert_eq!(back.at_home.personal.unwrap().as_slice(), b"stays");
         assert!(back.at_home.residual.is_none());
-        assert_eq!((&record.released[..], record.charges), (&released[..], 7));
+        assert_eq!((&record.released[..], record.charges, record.inputs), (&released[..], 7, 5));
     }
 
     #[test]

@@ -40,14 +40,18 @@ pub(super) async fn invitations<'a>(
         let base = base::read(tx, task, round.base_version).await?;
         let plan = app.mus.plan_of_round(tx, &task.spec.training, round.key).await?;
         let model = app.models.of(task).ok();
-        let config = model.zip(base).and_then(|(model, base)| model.session_in(&task.spec, &base, &plan));
-        let config =
-            config.ok_or_else(|| StoreError::Corrupt(format!("task {} cannot work as it is stored", task.id)))?;
+        let told = model.zip(base).and_then(|(model, base)| {
+            let config = model.session_in(&task.spec, &base, &plan)?;
+            Some((config, model.base_digest(&base)))
+        });
+        let (config, base) =
+            told.ok_or_else(|| StoreError::Corrupt(format!("task {} cannot work as it is stored", task.id)))?;
         invitations.push(Invitation {
             task: task.id,
             round: row.round.key.number,
             attempt: row.round.attempt,
             terms: SessionTerms::from(&config),
+            base,
         });
     }
     Ok(invitations)

@@ -1,0 +1,122 @@
+//! The record of the models that inputs were given from under masks alone: only ever added to, but where an input was proven to be
+//! in no sum.
+//!
+//! It is written before the record of the round that holds the input, and that record says how many inputs it knows of.
+//! Fewer in this one mean that it was removed or rolled back.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use wire::Digest;
+use zeroize::Zeroizing;
+
+use super::{GIVEN, PLAIN, decode, encode};
+use crate::journal::JournalError;
+use crate::participant::given::{Base, Given, Input};
+use crate::transport::Place;
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    inputs: u64,
+    /// How many follow, of 16 bytes each.
+    bases: usize,
+    latest: Vec<Latest>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Latest {
+    /// Which of the bases, in their order.
+    base: usize,
+    place: Place,
+    session: Digest,
+}
+
+impl Given {
+    /// As it is kept.
+    pub(in crate::participant) fn encode(&self) -> Result<Zeroizing<Vec<u8>>, JournalError> {
+        let bases: Vec<_> = self.bases.iter().copied().collect();
+        let latest = self.latest.iter().filter_map(|input| {
+            let base = bases.binary_search(&input.base).ok()?;
+            Some(Latest { base, place: input.place, session: input.session })
+        });
+        let header = Header { inputs: self.inputs, bases: bases.len(), latest: latest.collect() };
+        let bytes: Vec<u8> = bases.iter().flat_map(|base| base.0).collect();
+        encode(GIVEN, PLAIN, &header, &[&bytes])
+    }
+
+    /// As it was left. `inputs` is how many the record of the round knows of.
+    pub(in crate::participant) fn restore(record: Option<&[u8]>, inputs: u64) -> Result<Self, JournalError> {
+        let given = record.map(read).transpose()?.unwrap_or_default();
+        if given.inputs < inputs {
+            return Err(JournalError::Forgotten { name: GIVEN.to_owned(), held: given.inputs, given: inputs });
+        }
+        Ok(given)
+    }
+}
+
+fn read(record: &[u8]) -> Result<Given, JournalError> {
+    let (Header { inputs, bases: count, latest }, mut parts) = decode(GIVEN, record)?;
+    let corrupt = |detail: &str| JournalError::corrupt(GIVEN, detail);
+    let bytes = parts.take(count.checked_mul(16).ok_or_else(|| corrupt("it is cut off"))?)?;
+    parts.end()?;
+    let bases: Vec<Base> = bytes.as_chunks::<16>().0.iter().copied().map(Base).collect();
+    let latest = latest.into_iter().map(|Latest { base, place, session }| {
+        let base = bases.get(base).copied().ok_or_else(|| corrupt("an input in it is from no base"))?;
+        Ok(Input { base, place, session })
+    });
+    let latest = latest.collect::<Result<_, JournalError>>()?;
+    let set: BTreeSet<Base> = bases.into_iter().collect();
+    if set.len() != count {
+        return Err(corrupt("a base is in it twice"));
+    }
+    Ok(Given { inputs, bases: set, latest })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given() -> Given {
+        let task = "00000000-0000-0000-0000-000000000001".parse().unwrap();
+        let mut given = Given::default();
+        for number in 1..=3 {
+            let place = Place { task, round: number, attempt: 1 };
+            let base = Base([9 - number as u8; 16]);
+            given.give(Input { base, place, session: Digest([number as u8; 32]) }).unwrap();
+        }
+        given
+    }
+
+    #[test]
+    fn it_comes_back_and_every_damage_is_found() {
+        let record = given().encode().unwrap();
+        assert_eq!(Given::restore(Some(&record), 3).unwrap(), given());
+        assert_eq!(Given::restore(None, 0).unwrap(), Given::default());
+        for position in 0..record.len() {
+            let mut damaged = record.to_vec();
+            damaged[position] ^= 1;
+            assert!(Given::restore(Some(&damaged), 3).is_err(), "bit flipped at {position}");
+            assert!(Given::restore(Some(&record[..position]), 3).is_err(), "cut at {position}");
+        }
+    }
+
+    #[test]
+    fn one_that_was_removed_or_rolled_back_is_found() {
+        for (record, held) in [(None, 0), (Some(given().encode().unwrap()), 3)] {
+            let error = Given::restore(record.as_deref().map(Vec::as_slice), 4).unwrap_err();
+            assert!(matches!(error, JournalError::Forgotten { held: found, given: 4, .. } if found == held), "{error}");
+        }
+    }
+
+    #[test]
+    fn ten_thousand_rounds_take_little_room() {
+        let mut given = given();
+        let start = given.encode().unwrap().len();
+        given.bases.extend((0..10_000_u64).map(|number| {
+            let mut base = [7; 16];
+            base[..8].copy_from_slice(&number.to_le_bytes());
+            Base(base)
+        }));
+        assert!(given.encode().unwrap().len() - start < 161_000);
+    }
+}

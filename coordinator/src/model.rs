@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use federation::id::{Digest, RoundKey};
+use federation::model_version::ModelVersion;
 use federation::task::{Compression, Personalization, Solver, SpecError, TaskSpec, TrainingPlan};
 use learning::analytics::{Analysis, SumCodec, SumInspector};
 use learning::contribution::scaffold;

@@ -42,7 +42,7 @@ pub(super) async fn invitations<'a>(
         let model = app.models.of(task).ok();
         let told = model.zip(base).and_then(|(model, base)| {
             let config = model.session_in(&task.spec, &base, &plan)?;
-            Some((config, model.base_digest(&base)))
+            Some((config, model.base_digest(&base.version)))
         });
         let (config, base) =
             told.ok_or_else(|| StoreError::Corrupt(format!("task {} cannot work as it is stored", task.id)))?;

@@ -1,6 +1,7 @@
 //! Secure rounds over a long line: every byte between participants and coordinator is held back for a while, both ways. What a
 //! round takes is told in round trips.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use client_sdk::journal::MemoryJournal;
@@ -29,7 +30,7 @@ pub(crate) async fn run(one_way: Duration) -> Outcome {
             .enrollment_token(server.enrollment_token(&format!("device-{index:04}")).await?)
             .task("bench")
             .journal(MemoryJournal::new())
-            .trainer(Still)
+            .trainer(Nudge)
             .secure_aggregation(SecurityPolicy::default())
             .build()?;
         running.push(tokio::spawn(async move { participant.run(std::future::pending()).await }));
@@ -51,12 +52,14 @@ pub(crate) async fn run(one_way: Duration) -> Outcome {
     Ok(())
 }
 
-/// Learns nothing, at once.
-struct Still;
+/// Moves the model a little, at once: from a model that did not move nobody gives a second update.
+struct Nudge;
 
-impl Trainer for Still {
+impl Trainer for Nudge {
     fn train(&mut self, model: &Parameters, _: &TrainingJob) -> Result<Trained, TrainerError> {
-        Ok(Trained { parameters: model.clone(), examples: 100, metrics: Vec::new() })
+        let values = model.values().iter().map(|value| value + 0.01).collect();
+        let parameters = Parameters::new(Arc::clone(model.layout()), values).map_err(TrainerError::failed)?;
+        Ok(Trained { parameters, examples: 100, metrics: Vec::new() })
     }
 
     fn evaluate(&mut self, _: &Parameters, _: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {

@@ -81,6 +81,7 @@ impl Server {
         let request = EnrollRequest {
             token: token["token"].as_str().unwrap().to_owned(),
             csr_pem: key.signing_request()?,
+            evidence: None,
             name: None,
             labels: std::collections::BTreeMap::new(),
         };

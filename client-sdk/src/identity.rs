@@ -20,6 +20,28 @@ impl From<rcgen::Error> for IdentityError {
     }
 }
 
+/// Makes what a signing request is sent with, for an authority of members that decides by it. Nothing by default.
+#[derive(Clone, Default)]
+pub struct Evidence(Option<std::sync::Arc<dyn Fn(&str) -> String + Send + Sync>>);
+
+impl Evidence {
+    /// Called with each signing request in PEM.
+    #[must_use]
+    pub fn new(make: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
+        Self(Some(std::sync::Arc::new(make)))
+    }
+
+    pub(crate) fn of(&self, csr_pem: &str) -> Option<String> {
+        self.0.as_ref().map(|make| make(csr_pem))
+    }
+}
+
+impl std::fmt::Debug for Evidence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "Evidence(…)" } else { "Evidence(none)" })
+    }
+}
+
 /// Why a certificate is not taken as this participant's, whoever gave it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateError {

@@ -24,7 +24,7 @@ use crate::config::Config;
 use crate::http::{
     App, Crowds, Held, Identities, Limiter, Listener, Looker, Rate, Rates, ServeSettings, Settings, TokenError,
 };
-use crate::identity::{Authority, AuthorityError, ServerKey};
+use crate::identity::{Authority, AuthorityError, Members, ServerKey, Signer};
 use crate::lock::{LockError, Locks};
 use crate::models::Models;
 use crate::observe;
@@ -140,7 +140,8 @@ impl Coordinator {
         let locks = locks(config, &parts)?;
         let store = Store::open(store_config(config, &parts)).await?;
         let aggregator = aggregator(config)?;
-        let authority = authority(config, &parts)?;
+        let authority = Arc::new(authority(config, &parts)?);
+        let members = members(config, &authority)?;
         let sealer = Arc::new(sealer(config, &parts)?);
         let (stopping, stopped, tasks) = (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
         let app = Arc::new(App {
@@ -156,6 +157,7 @@ impl Coordinator {
             clock: Arc::clone(&parts.clock),
             random: parts.random.clone(),
             authority,
+            members,
             identities: Identities::default(),
             limiter: Limiter::new(rates(config)),
             metrics,
@@ -184,7 +186,7 @@ impl Coordinator {
         coordinator.store.transact("clear_leases", |tx| Box::pin(async move { tx.clear_leases().await })).await?;
         let app = &coordinator.app;
         let key = server_key(config, app)?;
-        let tls = crate::http::server_config(key, app.authority.certificate())
+        let tls = crate::http::server_config(key, app.members.certificate())
             .map_err(|error| StartError::Tls(error.to_string()))?;
         let (listener, address) = listen(config.http.listen, Some(tls), serve_settings(config)).await?;
         let health = match config.http.health_listen {
@@ -208,7 +210,7 @@ impl Coordinator {
         Ok(Running { address, url, health_address, coordinator, looker, served, health_served, worked })
     }
 
-    /// The authority's certificate in PEM: what peers must trust.
+    /// Our own authority's certificate in PEM: what peers must trust, unless the server shows another's certificate.
     #[must_use]
     pub fn ca_pem(&self) -> &str {
         self.app.authority.certificate_pem()
@@ -427,6 +429,14 @@ fn authority(config: &Config, parts: &Parts) -> Result<Authority, StartError> {
         return Ok(Authority::generate(random, now)?);
     }
     Ok(Authority::open(&identity.ca_certificate_file, &identity.ca_key_file, random, now)?)
+}
+
+fn members(config: &Config, own: &Arc<Authority>) -> Result<Members, StartError> {
+    let identity = &config.identity;
+    let (Some(file), Some(signer)) = (&identity.members_ca_certificate_file, &identity.signer) else {
+        return Ok(Members::Own(Arc::clone(own)));
+    };
+    Ok(Members::Elsewhere(Signer::open(file, signer)?))
 }
 
 fn sealer(config: &Config, parts: &Parts) -> Result<Sealer, StartError> {

@@ -12,6 +12,7 @@ pub mod inspect;
 pub mod participant;
 pub mod problem;
 pub mod route;
+pub mod signer;
 
 pub use federation::cohort::{Attribute, Attributes, CoarseLoss, Criterion, Ineligible};
 pub use federation::id::{Digest, ParticipantId, RoundKey, TaskId, TokenId};

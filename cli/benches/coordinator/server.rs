@@ -92,6 +92,7 @@ impl Server {
         let request = EnrollRequest {
             token: self.enrollment_token(name).await?,
             csr_pem: key.signing_request()?,
+            evidence: None,
             name: None,
             labels: std::collections::BTreeMap::new(),
         };

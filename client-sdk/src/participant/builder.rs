@@ -18,7 +18,7 @@ use super::snapshot;
 use crate::clock::{Clock, SystemClock};
 use crate::conditions::{Always, Conditions};
 use crate::entropy::SystemSecrets;
-use crate::identity::SigningKey;
+use crate::identity::{Evidence, SigningKey};
 use crate::journal::Journal;
 use crate::privacy::PrivacyPolicy;
 use crate::trainer::Trainer;
@@ -127,6 +127,16 @@ impl Builder {
     #[must_use]
     pub fn members_ca_pem(mut self, pem: impl Into<String>) -> Self {
         self.members_ca_pem = Some(pem.into());
+        self
+    }
+
+    /// Makes what the authority of members wants to see before it signs, where that is not the coordinator: called with each
+    /// signing request in PEM, at enrolment and renewal. The coordinator passes on what is returned, at most 16 KiB, and can
+    /// read it: let it hold for this request alone, for example as a MAC or signature over it by a key that the coordinator
+    /// does not have. Default: nothing.
+    #[must_use]
+    pub fn evidence(mut self, make: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
+        self.settings.evidence = Evidence::new(make);
         self
     }
 

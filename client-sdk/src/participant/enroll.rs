@@ -31,6 +31,7 @@ impl Enroll {
         match core.key.signing_request() {
             Ok(csr_pem) => Action::Send(Request::Enroll(EnrollRequest {
                 token: token.as_str().to_owned(),
+                evidence: core.settings.evidence.of(&csr_pem),
                 csr_pem,
                 name: core.settings.name.clone(),
                 labels: core.settings.labels.clone(),

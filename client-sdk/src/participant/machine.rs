@@ -46,7 +46,7 @@ use super::work::{Contribution, Work, WorkError};
 use crate::clock::Now;
 use crate::conditions::Readiness;
 use crate::entropy::Secrets;
-use crate::identity::{Identity, IdentityError, SigningKey};
+use crate::identity::{Evidence, Identity, IdentityError, SigningKey};
 use crate::journal::JournalError;
 use crate::privacy::{PrivacyPolicy, PrivacySpent};
 use crate::transport::retry::RetryPolicy;
@@ -205,6 +205,8 @@ pub struct Settings {
     pub retry: RetryPolicy,
     /// Who may certify it and the other members of its cohorts. None by default: then no certificate is taken.
     pub members: Issuers,
+    /// What the authority of members wants to see.
+    pub evidence: Evidence,
     /// What it demands of secure aggregation.
     pub security: SecurityPolicy,
     /// What it demands of privacy.
@@ -224,6 +226,7 @@ impl Default for Settings {
             wait: Duration::from_secs(25),
             retry: RetryPolicy::default(),
             members: Issuers::default(),
+            evidence: Evidence::default(),
             security: SecurityPolicy::default(),
             privacy: PrivacyPolicy::default(),
             #[cfg(feature = "deliberate-faults")]

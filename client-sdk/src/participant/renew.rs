@@ -27,7 +27,9 @@ pub(super) struct Renew {
 impl Renew {
     pub(super) fn action(&self, core: &Core) -> Action {
         match core.key.signing_request() {
-            Ok(csr_pem) => Action::Send(Request::Renew(RenewRequest { csr_pem })),
+            Ok(csr_pem) => {
+                Action::Send(Request::Renew(RenewRequest { evidence: core.settings.evidence.of(&csr_pem), csr_pem }))
+            }
             Err(error) => Action::Finished(Err(error.into())),
         }
     }

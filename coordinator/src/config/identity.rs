@@ -1,4 +1,4 @@
-//! `[identity]`: our certificate authority and what it issues.
+//! `[identity]`: our certificate authority, what it issues, and who else certifies participants.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::require;
 
-/// Our certificate authority and what it issues.
+/// Our certificate authority, what it issues, and who else certifies participants.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct IdentityConfig {
@@ -16,6 +16,11 @@ pub struct IdentityConfig {
     pub ca_certificate_file: PathBuf,
     /// Its key in PEM; kept readable by its owner alone.
     pub ca_key_file: PathBuf,
+    /// Certificate, in PEM, of another authority that certifies participants through `signer`: the one that signs their own
+    /// certificates, not one above it. The coordinator never has its key; its own authority then vouches for the server alone.
+    /// Default: its own authority certifies participants, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub members_ca_certificate_file: Option<PathBuf>,
     /// Seals the answers that open a round's sum, for as long as they are kept; made at the first start. It must not lie
     /// where backups of the database go. Default: `seal.key` beside the authority's key, or in memory with an authority in
     /// memory.
@@ -23,6 +28,29 @@ pub struct IdentityConfig {
     pub seal_key_file: Option<PathBuf>,
     /// How long a participant's certificate is good for; renewal is asked for after two thirds of it.
     pub certificate_lifetime_s: u64,
+    /// Where that other authority is asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signer: Option<SignerConfig>,
+}
+
+/// How participants' certificates are asked for of an authority elsewhere; `wire::signer` says what is sent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SignerConfig {
+    /// Where signing requests are posted, `https://…`.
+    pub url: String,
+    /// Certificate, in PEM, of the authority that vouches for that server. No other is trusted.
+    pub ca_certificate_file: PathBuf,
+    /// A file with the token that is sent as `Authorization: Bearer …`, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_file: Option<PathBuf>,
+    /// Longest that an answer is waited for.
+    #[serde(default = "ten_seconds")]
+    pub timeout_ms: u64,
+}
+
+fn ten_seconds() -> u64 {
+    10_000
 }
 
 impl Default for IdentityConfig {
@@ -30,8 +58,10 @@ impl Default for IdentityConfig {
         Self {
             ca_certificate_file: "tributary-data/ca.pem".into(),
             ca_key_file: "tributary-data/ca-key.pem".into(),
+            members_ca_certificate_file: None,
             seal_key_file: None,
             certificate_lifetime_s: 7 * 24 * 3600,
+            signer: None,
         }
     }
 }
@@ -46,8 +76,23 @@ impl IdentityConfig {
         require(
             problems,
             self.ca_certificate_file.as_os_str().is_empty() == self.ca_key_file.as_os_str().is_empty(),
-            "identity.ca_certificate_file and identity.ca_key_file: give both, or neither for an authority in memory",
+            "identity.ca_certificate_file and identity.ca_key_file: give both, or neither for an authority in memory; \
+             for an authority whose key stays elsewhere there are identity.members_ca_certificate_file and identity.signer",
         );
+        require(
+            problems,
+            self.members_ca_certificate_file.is_some() == self.signer.is_some(),
+            "identity.members_ca_certificate_file and [identity.signer]: give both, or neither for participants that the \
+             coordinator's own authority certifies",
+        );
+        if let Some(signer) = &self.signer {
+            require(problems, signer.url.starts_with("https://"), "identity.signer.url: must begin with https://");
+            require(
+                problems,
+                (1..=20_000).contains(&signer.timeout_ms),
+                "identity.signer.timeout_ms: must be between 1 and 20000, or participants would not wait for the answer",
+            );
+        }
     }
 
     /// Whether the authority vanishes with the process.

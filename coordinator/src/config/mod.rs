@@ -19,7 +19,7 @@ pub use aggregation::AggregationConfig;
 pub use blobs::BlobsConfig;
 pub use database::DatabaseConfig;
 pub use http::HttpConfig;
-pub use identity::IdentityConfig;
+pub use identity::{IdentityConfig, SignerConfig};
 pub use telemetry::{LogFormat, TelemetryConfig};
 pub use work::WorkSection;
 

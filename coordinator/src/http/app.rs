@@ -14,7 +14,7 @@ use super::authenticate::Identities;
 use super::limits::Limiter;
 use super::problem::{Error, Result};
 use crate::admission::{Bell, Desk, Inbox, Uploads};
-use crate::identity::Authority;
+use crate::identity::{Authority, Members};
 use crate::models::Models;
 use crate::random::Random;
 use crate::seal::Sealer;
@@ -29,8 +29,10 @@ pub(crate) struct App {
     pub(crate) clock: Arc<dyn Clock>,
     /// Ids, tokens and jitter.
     pub(crate) random: Random,
-    /// Issues certificates.
-    pub(crate) authority: Authority,
+    /// Vouches for this server.
+    pub(crate) authority: Arc<Authority>,
+    /// Certifies participants.
+    pub(crate) members: Members,
     /// Certificates seen lately.
     pub(crate) identities: Identities,
     /// How often each peer may ask.

@@ -13,7 +13,7 @@ use wire::headers::MEDIA_PROBLEM;
 use wire::problem::{FieldError, Problem, ProblemType};
 
 use crate::admission::Refusal;
-use crate::identity::CsrError;
+use crate::identity::{CsrError, IssueError, SignerError};
 
 /// Everything that can keep a request from being served.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +60,9 @@ pub(crate) enum Error {
     /// A signing request that cannot be signed.
     #[error("{0}")]
     SigningRequest(#[from] CsrError),
+    /// The authority elsewhere that certifies participants cannot be had; why is for the log alone.
+    #[error("the authority that certifies participants is not to be had now; try again later")]
+    Signer(String),
     /// A task that cannot work.
     #[error("{} fields are wrong", .0.len())]
     InvalidTask(Vec<SpecError>),
@@ -87,6 +90,18 @@ pub(crate) enum Error {
     /// What nobody expected.
     #[error("{0}")]
     Fault(String),
+}
+
+impl From<IssueError> for Error {
+    fn from(error: IssueError) -> Self {
+        match error {
+            IssueError::Own(error) => Self::fault(error),
+            IssueError::Elsewhere(SignerError::Refused) => {
+                Self::Enrollment("the authority that certifies participants refused to certify this one")
+            }
+            IssueError::Elsewhere(SignerError::Unavailable(why)) => Self::Signer(why),
+        }
+    }
 }
 
 /// What handlers return.
@@ -135,7 +150,7 @@ impl Error {
             },
             Self::Range(_) => ProblemType::RangeNotSatisfiable,
             Self::Protocol(_) => ProblemType::UnsupportedProtocol,
-            Self::ShuttingDown => ProblemType::Unavailable,
+            Self::ShuttingDown | Self::Signer(_) => ProblemType::Unavailable,
             Self::Store(error) => match error {
                 StoreError::Conflict(_) => ProblemType::Conflict,
                 StoreError::Busy | StoreError::Full => ProblemType::Unavailable,
@@ -166,7 +181,7 @@ impl Error {
     fn headers(&self) -> Option<(header::HeaderName, HeaderValue)> {
         match self {
             Self::RateLimited(after_ms) => Some((header::RETRY_AFTER, after_ms.div_ceil(1000).max(1).into())),
-            Self::ShuttingDown | Self::Store(StoreError::Busy | StoreError::Full) => {
+            Self::ShuttingDown | Self::Signer(_) | Self::Store(StoreError::Busy | StoreError::Full) => {
                 Some((header::RETRY_AFTER, HeaderValue::from_static("5")))
             }
             Self::Unauthenticated(_) => Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),

@@ -18,7 +18,7 @@ use crate::random::Random;
 /// What the URI of a participant's certificate begins with; its id follows.
 pub(super) const PARTICIPANT_URN: &str = "urn:tributary:participant:";
 /// Certificates begin this much earlier, for peers whose clock is behind.
-const SKEW: Duration = Duration::from_secs(3600);
+pub(super) const SKEW: Duration = Duration::from_secs(3600);
 const CA_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 const SERVER_LIFETIME: Duration = Duration::from_secs(397 * 24 * 3600);
 /// A signing request for Ed25519 has some 300 bytes.
@@ -53,6 +53,9 @@ pub enum AuthorityError {
         /// Why.
         source: rcgen::Error,
     },
+    /// The signer elsewhere cannot be asked as configured.
+    #[error("cannot set up the signer of identity.signer: {0}")]
+    Signer(String),
     /// Signing failed.
     #[error("cannot make a certificate: {0}")]
     Sign(#[from] rcgen::Error),

@@ -77,6 +77,9 @@ pub trait Tokens {
         by: ParticipantId,
     ) -> Result<TakenToken>;
 
+    /// The enrolment token with this secret, used or expired or not.
+    async fn enrollment_token_by_secret(&mut self, secret_sha256: Digest) -> Result<Option<EnrollmentToken>>;
+
     /// Enrolment tokens in the order of their ids.
     async fn enrollment_tokens(&mut self, cursor: Option<TokenId>, limit: u32) -> Result<Vec<EnrollmentToken>>;
 

@@ -36,9 +36,7 @@ impl Tokens for SqliteTransaction {
         now: Timestamp,
         by: ParticipantId,
     ) -> Result<TakenToken> {
-        let row =
-            self.find(query("SELECT * FROM enrollment_token WHERE secret_sha256 = ?1").digest(secret_sha256)).await?;
-        let Some(token) = row.as_ref().map(read_enrollment).transpose()? else {
+        let Some(token) = self.enrollment_token_by_secret(secret_sha256).await? else {
             return Ok(TakenToken::Unknown);
         };
         if token.used_at.is_some() {
@@ -57,6 +55,12 @@ impl Tokens for SqliteTransaction {
             .await?;
         let token = EnrollmentToken { used_at: Some(now), used_by: Some(by), ..token };
         Ok(if taken { TakenToken::Taken(token) } else { TakenToken::Used(token) })
+    }
+
+    async fn enrollment_token_by_secret(&mut self, secret_sha256: Digest) -> Result<Option<EnrollmentToken>> {
+        let row =
+            self.find(query("SELECT * FROM enrollment_token WHERE secret_sha256 = ?1").digest(secret_sha256)).await?;
+        row.as_ref().map(read_enrollment).transpose()
     }
 
     async fn enrollment_tokens(&mut self, cursor: Option<TokenId>, limit: u32) -> Result<Vec<EnrollmentToken>> {

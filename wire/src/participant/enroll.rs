@@ -18,6 +18,9 @@ pub struct EnrollRequest {
     /// What to call the participant, unless the token says: 1 to 64 letters, digits, `-`, `_`, `.`; unique.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// For an authority elsewhere that certifies participants, at most 16 KiB; passed on as it is. See [`crate::signer`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<String>,
     /// Labels the participant gives itself; those of the token win.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
@@ -46,4 +49,7 @@ pub struct EnrollReply {
 pub struct RenewRequest {
     /// PKCS #10 signing request in PEM, for the same or a new Ed25519 key.
     pub csr_pem: String,
+    /// As [`EnrollRequest::evidence`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<String>,
 }

@@ -10,18 +10,19 @@ use std::time::Duration;
 use axum::extract::State;
 use federation::id::{Digest, ParticipantId};
 use federation::task::is_name;
-use rcgen::PublicKeyData as _;
+use federation::time::Timestamp;
 use store::Transaction;
 use store::entity::idempotency::IdempotentAnswer;
 use store::entity::participant::ParticipantRow;
-use store::entity::token::TakenToken;
+use store::entity::token::{EnrollmentToken, TakenToken};
 use wire::participant::{EnrollReply, EnrollRequest};
+use wire::signer::EVIDENCE_MAX_BYTES;
 
 use crate::http::app::App;
 use crate::http::authenticate::Anybody;
 use crate::http::extract::Json;
 use crate::http::problem::{Error, Result};
-use crate::identity::{Authority, Issued};
+use crate::identity::{CheckedRequest, Issued};
 
 /// Labels one participant may carry, and the bytes of one name or value.
 const LABELS_MAX: usize = 64;
@@ -30,6 +31,9 @@ const LABEL_MAX_BYTES: usize = 128;
 const TOKEN_MAX_BYTES: usize = 256;
 /// How long a repeated enrolment gets the first one's answer.
 const REMEMBER: Duration = Duration::from_secs(24 * 3600);
+const UNKNOWN: Error = Error::Enrollment("the enrolment token is not known");
+const USED: Error = Error::Enrollment("the enrolment token was used before");
+const EXPIRED: Error = Error::Enrollment("the enrolment token has expired");
 /// Where those answers are kept, under the token's digest.
 const SCOPE: &str = "enroll";
 
@@ -38,22 +42,33 @@ pub(in crate::http) async fn enroll(
     State(app): State<Arc<App>>,
     Json(request): Json<EnrollRequest>,
 ) -> Result<Json<EnrollReply>> {
-    let signing_request = Authority::check_request(&request.csr_pem)?;
+    check_evidence(request.evidence.as_ref())?;
+    let signing_request = CheckedRequest::new(request.csr_pem, request.evidence)?;
     check_labels(&request.labels)?;
     if request.name.as_deref().is_some_and(|name| !is_name(name)) {
         return Err(Error::InvalidValue("name must be 1 to 64 letters, digits, '-', '_' or '.'".to_owned()));
     }
     if request.token.len() > TOKEN_MAX_BYTES {
-        return Err(Error::Enrollment("the enrolment token is not known"));
+        return Err(UNKNOWN);
     }
     let now = app.now();
     let participant = ParticipantId(app.random.uuid());
-    let key_sha256 = crate::digest(signing_request.public_key.der_bytes());
-    let issued = app
-        .authority
-        .issue(signing_request, participant, app.settings.certificate_lifetime, &app.random, now)
-        .map_err(Error::fault)?;
+    let key_sha256 = crate::digest(signing_request.key());
     let secret = crate::digest(request.token.as_bytes());
+    // Nobody is asked to sign for whoever has no token.
+    let given = app.store.read("find_enrollment", |tx| {
+        Box::pin(async move {
+            if let Some(reply) = given_before(tx, secret, key_sha256).await? {
+                return Ok(Some(reply));
+            }
+            usable(tx.enrollment_token_by_secret(secret).await?, now).map(|_| None)
+        })
+    });
+    if let Some(reply) = given.await? {
+        return Ok(Json(reply));
+    }
+    let lifetime = app.settings.certificate_lifetime;
+    let issued = app.members.issue(signing_request, participant, lifetime, &app.random, now).await?;
     let (requested_name, own_labels, issued) = (request.name.as_deref(), &request.labels, &issued);
     let reply = app
         .store
@@ -64,9 +79,9 @@ pub(in crate::http) async fn enroll(
                 }
                 let token = match tx.take_enrollment_token(secret, now, participant).await? {
                     TakenToken::Taken(token) => token,
-                    TakenToken::Unknown => return Err(Error::Enrollment("the enrolment token is not known")),
-                    TakenToken::Used(_) => return Err(Error::Enrollment("the enrolment token was used before")),
-                    TakenToken::Expired => return Err(Error::Enrollment("the enrolment token has expired")),
+                    TakenToken::Unknown => return Err(UNKNOWN),
+                    TakenToken::Used(_) => return Err(USED),
+                    TakenToken::Expired => return Err(EXPIRED),
                 };
                 let named = if token.name.is_empty() { requested_name } else { Some(token.name.as_str()) };
                 let name = named.map_or_else(|| participant.to_string(), str::to_owned);
@@ -100,6 +115,16 @@ pub(in crate::http) async fn enroll(
     Ok(Json(reply))
 }
 
+/// A token that is there, unused and not expired.
+fn usable(token: Option<EnrollmentToken>, now: Timestamp) -> Result<EnrollmentToken> {
+    let token = token.ok_or(UNKNOWN)?;
+    match token.used_at {
+        Some(_) => Err(USED),
+        None if token.expires_at <= now => Err(EXPIRED),
+        None => Ok(token),
+    }
+}
+
 /// The answer that this token and key got before.
 async fn given_before(
     tx: &mut (dyn Transaction + '_),
@@ -119,6 +144,16 @@ pub(super) fn reply(participant: ParticipantId, name: String, issued: Issued) ->
         certificate_pem: issued.chain_pem,
         expires_at: issued.expires_at,
         renew_at: issued.renew_at,
+    }
+}
+
+/// Whether what a signer elsewhere is to see is short enough to be passed on.
+pub(super) fn check_evidence(evidence: Option<&String>) -> Result<()> {
+    match evidence {
+        Some(evidence) if evidence.len() > EVIDENCE_MAX_BYTES => {
+            Err(Error::InvalidValue(format!("evidence may have at most {EVIDENCE_MAX_BYTES} bytes")))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -5,24 +5,22 @@ use std::sync::Arc;
 use axum::extract::State;
 use wire::participant::{EnrollReply, RenewRequest};
 
-use super::enroll::reply;
+use super::enroll::{check_evidence, reply};
 use crate::http::app::App;
 use crate::http::authenticate::{Participant, REPLACED};
 use crate::http::extract::Json;
 use crate::http::problem::{Error, Result};
-use crate::identity::Authority;
+use crate::identity::CheckedRequest;
 
 pub(in crate::http) async fn renew(
     participant: Participant,
     State(app): State<Arc<App>>,
     Json(request): Json<RenewRequest>,
 ) -> Result<Json<EnrollReply>> {
-    let signing_request = Authority::check_request(&request.csr_pem)?;
-    let now = app.now();
-    let issued = app
-        .authority
-        .issue(signing_request, participant.id, app.settings.certificate_lifetime, &app.random, now)
-        .map_err(Error::fault)?;
+    check_evidence(request.evidence.as_ref())?;
+    let signing_request = CheckedRequest::new(request.csr_pem, request.evidence)?;
+    let lifetime = app.settings.certificate_lifetime;
+    let issued = app.members.issue(signing_request, participant.id, lifetime, &app.random, app.now()).await?;
     let (fingerprint, expires_at) = (issued.fingerprint, issued.expires_at);
     let row = app
         .store

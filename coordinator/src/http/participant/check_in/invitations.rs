@@ -80,7 +80,7 @@ pub(super) fn judge(
     let name = round_name(key, invitation.attempt);
     // Which model the round starts from makes no difference to keys.
     let phase = CollectKeys::new(name, [0; 32], SessionConfig::from(&invitation.terms)).map_err(Error::fault)?;
-    let authority = Authority::new(app.authority.certificate().to_vec(), app.now());
+    let authority = Authority::new(app.members.certificate().to_vec(), app.now());
     phase.admit(advertise, &authority).map_err(refused)?;
     let advertisement = keys.advertisement.0.clone().into();
     Ok(CheckInKeys { round: keys.round, attempt: keys.attempt, advertisement })

@@ -1,0 +1,236 @@
+//! An authority elsewhere: participants' signing requests are sent to it over HTTPS, and what comes back is judged.
+//!
+//! The coordinator never has that authority's key. What it sends is [`wire::signer`]; whether to sign is the signer's decision,
+//! and should rest on more than the coordinator's word.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use federation::id::ParticipantId;
+use federation::time::Timestamp;
+use reqwest::{Client, StatusCode};
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
+use wire::certificate::{Issuers, chain_der};
+use wire::signer::{SignReply, SignRequest};
+use zeroize::Zeroizing;
+
+use super::authority::{AuthorityError, Issued, SKEW};
+use crate::config::SignerConfig;
+
+/// A certificate has some hundred bytes; a chain of them in JSON stays far below.
+const ANSWER_MAX_BYTES: usize = 64 << 10;
+
+/// Why a certificate could not be had from the signer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SignerError {
+    /// It decided against this participant.
+    #[error("the authority that certifies participants refused to certify this one")]
+    Refused,
+    /// It cannot be asked, or its answer cannot be used.
+    #[error("the authority that certifies participants is not to be had: {0}")]
+    Unavailable(String),
+}
+
+/// An authority elsewhere.
+pub(crate) struct Signer {
+    certificate: CertificateDer<'static>,
+    certificate_pem: String,
+    issuers: Issuers,
+    client: Client,
+    url: String,
+    token: Option<Zeroizing<String>>,
+}
+
+impl Signer {
+    /// Reads the authority's certificate and what is needed to ask its signer. Asks nothing yet.
+    ///
+    /// # Errors
+    /// [`AuthorityError`].
+    pub(crate) fn open(certificate_file: &Path, config: &SignerConfig) -> Result<Self, AuthorityError> {
+        let certificate_pem = read(certificate_file)?;
+        let certificate = certificate(certificate_file, &certificate_pem)?;
+        let mut roots = RootCertStore::empty();
+        let server_ca = certificate_of(&config.ca_certificate_file)?;
+        let setup = |error: &dyn std::fmt::Display| AuthorityError::Signer(error.to_string());
+        roots.add(server_ca).map_err(|error| setup(&error))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(|error| setup(&error))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let timeout = Duration::from_millis(config.timeout_ms);
+        let client = Client::builder()
+            .tls_backend_preconfigured(tls)
+            .https_only(true)
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(timeout)
+            .timeout(timeout)
+            .user_agent(concat!("tributary-coordinator/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| setup(&error))?;
+        let token = config.token_file.as_deref().map(read).transpose()?;
+        let token = token.map(|text| Zeroizing::new(text.trim().to_owned()));
+        let issuers = Issuers::new(vec![certificate.to_vec()]);
+        Ok(Self { certificate, certificate_pem, issuers, client, url: config.url.clone(), token })
+    }
+
+    /// The authority's certificate in DER.
+    pub(crate) fn certificate(&self) -> &CertificateDer<'static> {
+        &self.certificate
+    }
+
+    /// Has a checked request signed, and judges the answer: signed by the authority, for this `key` and participant, good now
+    /// and for no longer than was asked for.
+    ///
+    /// # Errors
+    /// [`SignerError`].
+    pub(crate) async fn issue(&self, request: &SignRequest, key: &[u8], now: Timestamp) -> Result<Issued, SignerError> {
+        let reply = self.ask(request).await?;
+        let lifetime = Duration::from_secs(request.lifetime_s);
+        self.judge(&reply, request.participant, key, lifetime, now)
+            .map_err(|why| SignerError::Unavailable(why.to_owned()))
+    }
+
+    async fn ask(&self, request: &SignRequest) -> Result<SignReply, SignerError> {
+        let unavailable = |error: reqwest::Error| SignerError::Unavailable(error.without_url().to_string());
+        let mut asked = self.client.post(&self.url).json(request);
+        if let Some(token) = &self.token {
+            asked = asked.bearer_auth(token.as_str());
+        }
+        let mut response = asked.send().await.map_err(unavailable)?;
+        match response.status() {
+            StatusCode::OK => {}
+            StatusCode::FORBIDDEN => return Err(SignerError::Refused),
+            status => return Err(SignerError::Unavailable(format!("it answered {status}"))),
+        }
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(unavailable)? {
+            if body.len() + chunk.len() > ANSWER_MAX_BYTES {
+                return Err(SignerError::Unavailable(format!("its answer is longer than {ANSWER_MAX_BYTES} bytes")));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        serde_json::from_slice(&body).map_err(|error| SignerError::Unavailable(format!("its answer: {error}")))
+    }
+
+    fn judge(
+        &self,
+        reply: &SignReply,
+        participant: ParticipantId,
+        key: &[u8],
+        lifetime: Duration,
+        now: Timestamp,
+    ) -> Result<Issued, &'static str> {
+        let chain = chain_der(&reply.certificate_pem).map_err(|_| "what it gave is no certificate in PEM")?;
+        let own = chain.first().ok_or("what it gave is no certificate in PEM")?;
+        let holder =
+            self.issuers.holder(own).ok_or("its certificate is not signed by the authority of participants")?;
+        if holder.key.0 != key {
+            return Err("its certificate is for another key than was sent");
+        }
+        if holder.participant != participant {
+            return Err("its certificate names another participant than was asked for");
+        }
+        if holder.expires_at <= now || holder.expires_at > now.plus(lifetime).plus(SKEW) {
+            return Err("its certificate has ended, or is good for longer than was asked for");
+        }
+        let fingerprint = crate::digest(own);
+        let left = Duration::from_millis(holder.expires_at.0.abs_diff(now.0));
+        Ok(Issued {
+            chain_pem: leaf(&reply.certificate_pem) + &self.certificate_pem,
+            fingerprint,
+            expires_at: holder.expires_at,
+            renew_at: now.plus(left * 2 / 3),
+        })
+    }
+}
+
+/// The first certificate of a chain that was read.
+fn leaf(chain_pem: &str) -> String {
+    const END: &str = "-----END CERTIFICATE-----";
+    let end = chain_pem.find(END).map_or(chain_pem.len(), |at| at + END.len());
+    format!("{}\n", &chain_pem[..end])
+}
+
+fn read(path: &Path) -> Result<String, AuthorityError> {
+    std::fs::read_to_string(path).map_err(|source| AuthorityError::Io { path: path.to_owned(), source })
+}
+
+fn certificate_of(path: &Path) -> Result<CertificateDer<'static>, AuthorityError> {
+    certificate(path, &read(path)?)
+}
+
+fn certificate(path: &Path, pem: &str) -> Result<CertificateDer<'static>, AuthorityError> {
+    CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|_| AuthorityError::Unreadable {
+        path: path.to_owned(),
+        what: "certificate",
+        source: rcgen::Error::CouldNotParseCertificate,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Authority;
+    use super::*;
+    use crate::random::Random;
+
+    const NOW: Timestamp = Timestamp(1_750_000_000_000);
+    const LIFETIME: Duration = Duration::from_secs(3600);
+
+    fn authority(seed: u64) -> Authority {
+        Authority::generate(&Random::from_seed(seed), NOW).unwrap()
+    }
+
+    fn signer(of: &Authority) -> Signer {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("members.pem");
+        std::fs::write(&file, of.certificate_pem()).unwrap();
+        let config = SignerConfig {
+            url: "https://localhost:1".to_owned(),
+            ca_certificate_file: file.clone(),
+            token_file: None,
+            timeout_ms: 1,
+        };
+        Signer::open(&file, &config).unwrap()
+    }
+
+    #[test]
+    fn an_answer_is_taken_only_if_it_is_what_was_asked_for() {
+        let (members, other) = (authority(1), authority(2));
+        let signer = signer(&members);
+        let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+        let csr = rcgen::CertificateParams::default().serialize_request(&key).unwrap().pem().unwrap();
+        let id = |n| ParticipantId(uuid::Uuid::from_u128(n));
+        let made = |by: &Authority, lifetime| {
+            let request = Authority::check_request(&csr).unwrap();
+            let issued = by.issue(request, id(7), lifetime, &Random::from_seed(3), NOW).unwrap();
+            SignReply { certificate_pem: issued.chain_pem }
+        };
+        let public = rcgen::PublicKeyData::der_bytes(&key).to_vec();
+        let judge = |reply: &SignReply, participant, public: &[u8], now| {
+            signer.judge(reply, participant, public, LIFETIME, now).map_err(str::to_owned)
+        };
+        let good = made(&members, LIFETIME);
+        let issued = judge(&good, id(7), &public, NOW).unwrap();
+        assert_eq!((issued.expires_at, issued.renew_at), (NOW.plus(LIFETIME), NOW.plus(LIFETIME * 2 / 3)));
+        assert_eq!(issued.chain_pem.matches("BEGIN CERTIFICATE").count(), 2);
+        assert_eq!(crate::digest(&chain_der(&issued.chain_pem).unwrap()[0]), issued.fingerprint);
+
+        for (reply, participant, public, now, words) in [
+            (made(&other, LIFETIME), id(7), public.as_slice(), NOW, "authority"),
+            (good.clone(), id(8), &public, NOW, "another participant"),
+            (good.clone(), id(7), &[0; 32], NOW, "another key"),
+            (made(&members, LIFETIME * 9), id(7), &public, NOW, "longer"),
+            (good, id(7), &public, NOW.plus(LIFETIME), "ended"),
+            (SignReply { certificate_pem: "no".to_owned() }, id(7), &public, NOW, "no certificate"),
+        ] {
+            let why = judge(&reply, participant, public, now).unwrap_err();
+            assert!(why.contains(words), "{why}");
+        }
+    }
+}

@@ -41,7 +41,7 @@
 //!     .ca_pem(ca_pem)
 //!     .enrollment_token("one-time-token")
 //!     .task("mean")
-//!     .journal(MemoryJournal::new()) // a real app keeps a `FileJournal`
+//!     .journal(MemoryJournal::new()) // a real app: `JournalFiles::beside(folder).open()?`
 //!     .trainer(Mean(vec![1.0, 2.0, 4.0]))
 //!     .on_event(|event| println!("{event:?}"))
 //!     .build()?;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use client_sdk::clock::Now;
-use client_sdk::journal::{FileJournal, Journal, JournalError, MemoryJournal};
+use client_sdk::journal::{Journal, JournalError, JournalFiles, MemoryJournal};
 use client_sdk::participant::machine::{Action, Input, Machine, Request, Saved};
 use client_sdk::participant::snapshot;
 use client_sdk::{Participant, ParticipantError, SecurityPolicy};
@@ -96,7 +96,7 @@ fn damaged_records_are_clear_errors() {
     for (name, bytes) in
         [(snapshot::IDENTITY, &b"not a record"[..]), (snapshot::ROUND, &record("round-pending.record")[..99])]
     {
-        let journal = FileJournal::open(folder.path()).unwrap();
+        let journal = JournalFiles::beside(folder.path().join("journal")).open().unwrap();
         journal.save(snapshot::IDENTITY, &record("identity.record")).unwrap();
         journal.save(name, bytes).unwrap();
         let builder = Participant::builder()
@@ -105,7 +105,34 @@ fn damaged_records_are_clear_errors() {
             .transport(Coordinator::new(1))
             .journal(journal);
         let error = builder.trainer(Nudge::default()).build().map(|_| ()).unwrap_err().to_string();
-        assert!(error.contains(name) && error.contains("backup"), "{error}");
+        assert!(error.contains(name) && error.contains("enrol anew") && !error.contains("restore"), "{error}");
+    }
+}
+
+/// Folders as participants left them before journals were sealed.
+#[test]
+fn a_journal_from_before_there_were_seals_is_sealed_and_goes_on() {
+    let temporary = tempfile::tempdir().unwrap();
+    for (version, round) in [("v1", "round-pending"), ("v2", "round-masked"), ("v8", "round-pending")] {
+        let of = |name: &str| folder(version).join(format!("{name}.record"));
+        let identity = if version == "v8" { of("identity-pending") } else { of("identity") };
+        let files = JournalFiles::beside(temporary.path().join(version));
+        std::fs::create_dir_all(&files.folder).unwrap();
+        std::fs::copy(&identity, files.folder.join("identity.record")).unwrap();
+        std::fs::copy(of(round), files.folder.join("round.record")).unwrap();
+        for _ in 0..2 {
+            let journal = files.open().unwrap();
+            let load = |name| journal.load(name).unwrap().unwrap().to_vec();
+            let (identity, round) = (load(snapshot::IDENTITY), load(snapshot::ROUND));
+            assert!(matches!(of_records(identity, round).map(first_request), Ok(Request::Upload(_))), "{version}");
+        }
+        for name in ["identity.record", "round.record"] {
+            assert!(std::fs::read(files.folder.join(name)).unwrap().starts_with(b"tributary sealed"), "{version}");
+        }
+        // The same folder once more, in the clear: the participant has gone on since.
+        std::fs::copy(&identity, files.folder.join("identity.record")).unwrap();
+        std::fs::copy(of(round), files.folder.join("round.record")).unwrap();
+        assert!(matches!(files.open(), Err(JournalError::Restored { .. })), "{version}");
     }
 }
 

@@ -99,6 +99,8 @@ fn nothing_is_lost_or_counted_twice_when_processes_are_killed() {
     }
     wait_for_round(&served, folder.path(), 17);
     drop(participants.remove(1));
+    // A copy of a journal, as a backup takes it.
+    copy(&folder.path().join("journal-1"), &folder.path().join("copy"));
     participants.push(participant(&served, folder.path(), 1, None));
 
     for child in &mut participants {
@@ -109,5 +111,22 @@ fn nothing_is_lost_or_counted_twice_when_processes_are_killed() {
     assert_eq!(published, expected);
     for round in rounds(&served).iter().filter(|round| round["state"] == "COMPLETED") {
         assert_eq!(round["reported"], 3, "{round}");
+    }
+
+    // Whoever goes on from the copy would send other inputs under masks that were used.
+    drop(participants);
+    std::fs::remove_dir_all(folder.path().join("journal-1")).unwrap();
+    copy(&folder.path().join("copy"), &folder.path().join("journal-1"));
+    let mut restored = participant(&served, folder.path(), 1, None);
+    assert_eq!(wait(&mut restored.0), Some(12), "{}", logs(folder.path()));
+    let said = logs(folder.path());
+    assert!(said.contains("restored from a copy") && said.contains("enrol anew"), "{said}");
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
     }
 }

@@ -448,6 +448,11 @@ impl World {
         Ok(CheckInReply::ComeBack { after_ms: 500 })
     }
 
+    /// As a coordinator does that asks for an input once more which it has.
+    pub fn forget_input(&mut self, device: usize) {
+        self.taken.remove(&("input", device));
+    }
+
     /// Does not wait for a device in this round any more.
     pub fn give_up(&mut self, device: usize) {
         self.given_up.push(device);

@@ -101,7 +101,7 @@ pub const EFFECTS: [Effect; 3] = [Effect::None, Effect::Partial, Effect::Whole];
 /// One process after another on one journal.
 pub struct Device {
     pub index: usize,
-    pub journal: Arc<MemoryJournal>,
+    pub journal: Arc<dyn Journal>,
     pub trainer: Exact,
     pub hub: Hub,
     pub settings: Settings,
@@ -121,7 +121,7 @@ pub struct Device {
     pub ended: Option<Result<Outcome, ParticipantError>>,
 }
 
-fn start(index: usize, process: u8, journal: &MemoryJournal, settings: &Settings) -> Machine {
+fn start(index: usize, process: u8, journal: &dyn Journal, settings: &Settings) -> Machine {
     let load = |name| journal.load(name).unwrap();
     let saved = Saved {
         identity: load(snapshot::IDENTITY),
@@ -138,8 +138,12 @@ fn start(index: usize, process: u8, journal: &MemoryJournal, settings: &Settings
 
 impl Device {
     pub fn new(index: usize, hub: &Hub, settings: Settings) -> Self {
-        let journal = Arc::new(MemoryJournal::new());
-        let machine = start(index, 1, &journal, &settings);
+        Self::on(Arc::new(MemoryJournal::new()), index, hub, settings)
+    }
+
+    /// A device that keeps what it must in this journal.
+    pub fn on(journal: Arc<dyn Journal>, index: usize, hub: &Hub, settings: Settings) -> Self {
+        let machine = start(index, 1, &*journal, &settings);
         Self {
             index,
             journal,
@@ -161,7 +165,7 @@ impl Device {
 
     pub fn restart(&mut self) {
         self.processes += 1;
-        self.machine = start(self.index, self.processes, &self.journal, &self.settings);
+        self.machine = start(self.index, self.processes, &*self.journal, &self.settings);
         self.input = Some(Input::Tick);
         self.ended = None;
     }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use client_sdk::journal::FileJournal;
+use client_sdk::journal::JournalFiles;
 use client_sdk::participant::{Event, Outcome as End, Participant};
 use client_sdk::train::Device;
 use client_sdk::transport::Place;
@@ -235,7 +235,7 @@ impl Life {
         let mut builder = Participant::builder()
             .transport(transport)
             .ca_pem(&*self.ca_pem)
-            .journal(FileJournal::open(&self.journal).map_err(|error| failure(&error.into()))?)
+            .journal(JournalFiles::beside(&self.journal).open().map_err(|error| failure(&error.into()))?)
             .trainer(trainer)
             .name(&self.name)
             .task(plan::TASK)

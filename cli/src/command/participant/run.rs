@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use client_sdk::journal::FileJournal;
+use client_sdk::journal::{JournalError, JournalFiles};
 use client_sdk::participant::{BuildError, Event, Outcome as End, Participant, ParticipantError};
 use client_sdk::train::DeviceChoice;
 use client_sdk::transport::Place;
@@ -55,9 +55,16 @@ pub(crate) struct Run {
     /// Name of the task to take part in; any without it
     #[arg(long)]
     task: Option<String>,
-    /// Folder for what must survive this process: its key, its certificate, its update
+    /// Folder for what must survive this process: its key, its certificate, its update. Never restore it from a copy
     #[arg(long, value_name = "DIR")]
     journal: PathBuf,
+    /// File of the key that seals the journal, made on first use [default: DIR.key]
+    #[arg(long, value_name = "FILE")]
+    journal_key: Option<PathBuf>,
+    /// File that says which state of the journal is the latest, made on first use; on another disk, a copy of the journal's
+    /// does not take it along [default: DIR.generation]
+    #[arg(long, value_name = "FILE")]
+    journal_generation: Option<PathBuf>,
     /// Which of the --participants shards is this one's, from 0
     #[arg(long, default_value_t = 0)]
     index: u32,
@@ -133,7 +140,13 @@ impl Run {
         let shard = shard.ok_or_else(|| Failure::new(Exit::Data, format!("there is no shard {}", self.index)))?;
         let (train, held_out) = data::own_split(shard, self.data.seed());
         let trainer = CandleTrainer::new(owned(train), owned(held_out), device);
-        let journal = FileJournal::open(&self.journal).map_err(|error| failure(&error.into()))?;
+        let beside = JournalFiles::beside(&self.journal);
+        let journal = JournalFiles {
+            key: self.journal_key.clone().unwrap_or(beside.key),
+            generation: self.journal_generation.clone().unwrap_or(beside.generation),
+            folder: beside.folder,
+        };
+        let journal = journal.open().map_err(|error| failure(&error.into()))?;
         let attributes: Attributes = self.attributes.iter().cloned().collect();
         let mut builder = Participant::builder()
             .server(self.server.as_str())
@@ -182,6 +195,7 @@ pub(crate) fn failure(error: &ParticipantError) -> Failure {
         | ParticipantError::Revoked(said)
         | ParticipantError::Expired(said)
         | ParticipantError::Refused { problem: said, .. } => problem(said),
+        ParticipantError::Journal(JournalError::Restored { .. }) => Failure::new(Exit::Integrity, error),
         ParticipantError::Journal(_) => Failure::new(Exit::Io, error),
         ParticipantError::Certificate(_) | ParticipantError::Uncertified(_) => Failure::new(Exit::Connection, error),
         _ => Failure::new(Exit::Internal, error),

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use client_sdk::PersonalModel;
-use client_sdk::journal::FileJournal;
+use client_sdk::journal::JournalFiles;
 use client_sdk::learning::{Layout, Parameters, checkpoint};
 use client_sdk::models::Architecture;
 use client_sdk::train::{self, Device, SgdConfig};
@@ -135,7 +135,7 @@ pub(super) async fn personally(
     let accuracies = each(scene, shards, move |index, (_, held_out)| {
         let cannot = || Failure::because(Exit::Data, "a participant's journal");
         let name = default_name(u32::try_from(index).unwrap_or(u32::MAX));
-        let journal = FileJournal::open(journals.join(name)).map_err(cannot())?;
+        let journal = JournalFiles::beside(journals.join(name)).open().map_err(cannot())?;
         match PersonalModel::load(&journal, task).map_err(cannot())? {
             Some(own) => accuracy(&architecture, own.parameters(), held_out).map(Some),
             None => Ok(None),

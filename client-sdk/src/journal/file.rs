@@ -1,0 +1,248 @@
+//! A journal in a folder: one sealed file for each record, and the folder's generation elsewhere.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _, Seek as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use ring::rand::{SecureRandom as _, SystemRandom};
+use zeroize::Zeroizing;
+
+use super::generation::{Generation, GenerationStore};
+use super::key::{JournalKey, no_randomness};
+use super::sealed::{self, Contents, Found, Head, Writing};
+use super::{Journal, JournalError, MAX_RECORD_BYTES, disk};
+use crate::pipeline::sha256;
+
+/// A folder that only its owner may enter, one sealed file per record, held by one process at a time. It opens only as its
+/// participant left it last: see [`Generation`].
+pub struct FileJournal {
+    folder: PathBuf,
+    key: JournalKey,
+    generation: Box<dyn GenerationStore>,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Locked as long as the journal is open.
+    _lock: File,
+    generation: Generation,
+    contents: Contents,
+    /// A record was written and its generation perhaps not: which of them the journal has is found out when it is opened again.
+    is_in_doubt: bool,
+}
+
+/// What lies in the folder.
+struct Scan {
+    newest: Option<Head>,
+    /// Every record, as it is found.
+    records: Contents,
+}
+
+impl FileJournal {
+    /// Opens or makes the folder, whose records are sealed with `key`. Where `generation` is lies outside the folder, so that nobody sets back
+    /// both with one copy. [`super::JournalFiles`] does all this with files, for apps without a key store.
+    ///
+    /// A folder from before there were seals, with a `generation` that never had any, is taken as it is and sealed at once.
+    ///
+    /// # Errors
+    /// [`JournalError::Restored`] if the folder is not as its participant left it last, [`JournalError::Sealed`] if the key
+    /// is another, [`JournalError::InUse`] if another process holds it, others if it cannot be made or read.
+    pub fn open(
+        folder: impl Into<PathBuf>,
+        key: JournalKey,
+        generation: impl GenerationStore + 'static,
+    ) -> Result<Self, JournalError> {
+        let folder = folder.into();
+        let failed = |error| JournalError::io(format!("open {}", folder.display()), error);
+        disk::make_private_folder(&folder).map_err(failed)?;
+        let lock = disk::private_file().create(true).truncate(false).open(folder.join("lock")).map_err(failed)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => return Err(JournalError::InUse(folder.display().to_string())),
+            Err(fs::TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        let scan = scan(&folder, &key)?;
+        let (latest, contents) = settle(&folder, &generation, scan)?;
+        let state = State { _lock: lock, generation: latest, contents, is_in_doubt: false };
+        let journal = Self { folder, key, generation: Box::new(generation), state: Mutex::new(state) };
+        journal.seal_what_is_clear()?;
+        Ok(journal)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.record"))
+    }
+
+    /// Writes the records from before there were seals as they are, sealed. Can be done in several goes.
+    fn seal_what_is_clear(&self) -> Result<(), JournalError> {
+        let contents = self.state.lock().unwrap_or_else(PoisonError::into_inner).contents.clone();
+        for (name, _) in contents.iter().filter(|(_, writing)| matches!(writing, Writing::Clear(_))) {
+            let record = read_clear(&self.path(name), name)?;
+            self.save(name, &record)?;
+        }
+        Ok(())
+    }
+
+    fn restored(&self, detail: String) -> JournalError {
+        restored(&self.folder, &*self.generation, detail)
+    }
+
+    fn check(&self, state: &State) -> Result<(), JournalError> {
+        if state.is_in_doubt {
+            let detail = "the last record could not be kept; open the journal again";
+            return Err(JournalError::io(format!("go on in {}", self.folder.display()), io::Error::other(detail)));
+        }
+        Ok(())
+    }
+}
+
+impl Journal for FileJournal {
+    fn load(&self, name: &str) -> Result<Option<Zeroizing<Vec<u8>>>, JournalError> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        self.check(&state)?;
+        let Some(writing) = state.contents.get(name) else { return Ok(None) };
+        let path = self.path(name);
+        let failed = |error| JournalError::io(format!("read {}", path.display()), error);
+        let mut file = File::open(&path).map_err(failed)?;
+        match sealed::read_head(&mut file, &self.key, name)? {
+            Found::Sealed(head, opener) if *writing == Writing::Sealed(head.generation.id) => {
+                let left = file.metadata().and_then(|all| Ok(all.len().saturating_sub(file.stream_position()?)));
+                sealed::read_pieces(&mut file, &opener, left.map_err(failed)?, name).map(Some)
+            }
+            Found::Sealed(..) | Found::Clear => Err(self.restored(another_writing(name))),
+        }
+    }
+
+    fn save(&self, name: &str, bytes: &[u8]) -> Result<(), JournalError> {
+        self.save_parts(name, [bytes, &[]])
+    }
+
+    fn save_parts(&self, name: &str, parts: [&[u8]; 2]) -> Result<(), JournalError> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        self.check(&state)?;
+        if self.generation.load()? != Some(state.generation) {
+            return Err(self.restored(format!("{} has moved on without it", self.generation.place())));
+        }
+        let path = self.path(name);
+        let failed = |error| JournalError::io(format!("write {}", path.display()), error);
+        let next = following(state.generation).map_err(failed)?;
+        let mut contents = state.contents.clone();
+        contents.insert(name.to_owned(), Writing::Sealed(next.id));
+        let head = Head { generation: next, follows: state.generation.id, contents };
+        let draft = self.folder.join(format!("{name}.draft"));
+        let write = |file: &mut File| sealed::write(file, &self.key, name, &head, parts);
+        disk::replace(&path, &draft, write).map_err(failed)?;
+        // The record first, the generation second: what depends on the record leaves after both.
+        state.is_in_doubt = true;
+        disk::sync_folder(&self.folder).map_err(failed)?;
+        self.generation.save(&next)?;
+        (state.generation, state.contents, state.is_in_doubt) = (next, head.contents, false);
+        Ok(())
+    }
+}
+
+fn following(generation: Generation) -> io::Result<Generation> {
+    let mut id = [0; 32];
+    SystemRandom::new().fill(&mut id).map_err(|_| no_randomness())?;
+    let number = generation.number.checked_add(1).ok_or_else(|| io::Error::other("its generations are used up"))?;
+    Ok(Generation { number, id })
+}
+
+fn restored(folder: &Path, generation: &(impl GenerationStore + ?Sized), detail: String) -> JournalError {
+    JournalError::Restored { folder: folder.display().to_string(), generation: generation.place(), detail }
+}
+
+fn another_writing(name: &str) -> String {
+    format!("its record {name:?} is not the one that was written last")
+}
+
+/// Looks at every record, and removes what a write that was cut off left.
+fn scan(folder: &Path, key: &JournalKey) -> Result<Scan, JournalError> {
+    let failed = |error| JournalError::io(format!("read {}", folder.display()), error);
+    let mut scan = Scan { newest: None, records: Contents::new() };
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("draft") if path.is_file() => fs::remove_file(&path).map_err(failed)?,
+            Some("record") => {
+                let mut file = File::open(&path).map_err(failed)?;
+                let writing = match sealed::read_head(&mut file, key, name)? {
+                    Found::Clear => Writing::Clear(sha256(&read_clear(&path, name)?).0),
+                    Found::Sealed(head, _) => {
+                        let id = head.generation.id;
+                        let newest = scan.newest.as_ref().map(|newest| newest.generation.number);
+                        if newest.is_none_or(|newest| newest < head.generation.number) {
+                            scan.newest = Some(*head);
+                        }
+                        Writing::Sealed(id)
+                    }
+                };
+                scan.records.insert(name.to_owned(), writing);
+            }
+            _ => {}
+        }
+    }
+    Ok(scan)
+}
+
+/// Which generation the folder has, if it is the latest; brings up the store where it is one behind.
+fn settle(
+    folder: &Path,
+    store: &impl GenerationStore,
+    Scan { newest, records }: Scan,
+) -> Result<(Generation, Contents), JournalError> {
+    let refuse = |detail: String| Err(restored(folder, store, detail));
+    match (newest, store.load()?) {
+        (None, None) => {
+            let first = following(Generation { number: 0, id: [0; 32] });
+            let first = first.map_err(|error| JournalError::io(format!("open {}", folder.display()), error))?;
+            let first = Generation { number: 0, ..first };
+            store.save(&first)?;
+            Ok((first, records))
+        }
+        (None, Some(kept)) if kept.number == 0 => Ok((kept, records)),
+        (None, Some(kept)) => {
+            refuse(format!("it has no sealed record, and {} says that {} were written", store.place(), kept.number))
+        }
+        (Some(head), None) => {
+            let number = head.generation.number;
+            refuse(format!("it is at generation {number}, and {} knows of none", store.place()))
+        }
+        (Some(head), Some(kept)) => {
+            let is_next = kept.number.checked_add(1) == Some(head.generation.number) && head.follows == kept.id;
+            if head.generation != kept && !is_next {
+                let (found, latest) = (head.generation.number, kept.number);
+                return refuse(format!("it is at generation {found}, and {} is at {latest}", store.place()));
+            }
+            let differs = |(name, writing): &(&String, &Writing)| head.contents.get(*name) != Some(*writing);
+            if let Some((name, _)) = records.iter().find(differs) {
+                return refuse(another_writing(name));
+            }
+            if let Some(name) = head.contents.keys().find(|name| !records.contains_key(*name)) {
+                return refuse(format!("its record {name:?} is missing"));
+            }
+            if is_next {
+                store.save(&head.generation)?;
+            }
+            Ok((head.generation, head.contents))
+        }
+    }
+}
+
+fn read_clear(path: &Path, name: &str) -> Result<Zeroizing<Vec<u8>>, JournalError> {
+    let failed = |error| JournalError::io(format!("read {}", path.display()), error);
+    let file = File::open(path).map_err(failed)?;
+    let length = file.metadata().map_err(failed)?.len();
+    if length > MAX_RECORD_BYTES {
+        return Err(JournalError::corrupt(name, format!("it has {length} bytes, more than any record")));
+    }
+    let mut bytes = Zeroizing::new(Vec::with_capacity(usize::try_from(length).unwrap_or_default()));
+    file.take(MAX_RECORD_BYTES).read_to_end(&mut bytes).map_err(failed)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+#[path = "file_tests.rs"]
+mod tests;

@@ -1,0 +1,123 @@
+//! A journal whose key and generation lie in files: for apps without a key store.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use super::generation::GenerationFile;
+use super::key::JournalKey;
+use super::sealed;
+use super::{FileJournal, JournalError, disk};
+
+/// Where the three parts of a journal lie.
+///
+/// Whoever copies the folder alone can neither read it nor go on from it. Whoever takes all three can do both, and nothing notices:
+/// an app that has a key store should keep the key and the generation there ([`FileJournal::open`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalFiles {
+    /// The folder of the records.
+    pub folder: PathBuf,
+    /// The file of the key that seals them: 32 random bytes.
+    pub key: PathBuf,
+    /// The file of their generation.
+    pub generation: PathBuf,
+}
+
+impl JournalFiles {
+    /// Key and generation beside the folder: `FOLDER.key` and `FOLDER.generation`.
+    #[must_use]
+    pub fn beside(folder: impl Into<PathBuf>) -> Self {
+        let folder = folder.into();
+        let beside = |ending: &str| {
+            // Without a slash at the end, which would put them into the folder.
+            let mut path = folder.components().as_path().as_os_str().to_owned();
+            path.push(ending);
+            PathBuf::from(path)
+        };
+        Self { key: beside(".key"), generation: beside(".generation"), folder }
+    }
+
+    /// Opens the journal, or makes what is not there yet.
+    ///
+    /// # Errors
+    /// [`JournalError::Misplaced`] if a file lies in the folder, [`JournalError::Sealed`] if the key is gone and records are there; as
+    /// [`FileJournal::open`].
+    pub fn open(&self) -> Result<FileJournal, JournalError> {
+        let failed = |error| JournalError::io(format!("open {}", self.folder.display()), error);
+        disk::make_private_folder(&self.folder).map_err(failed)?;
+        let folder = self.folder.canonicalize().map_err(failed)?;
+        for file in [&self.key, &self.generation] {
+            let within = disk::folder_of(file);
+            disk_folder(within).map_err(failed)?;
+            if within.canonicalize().map_err(failed)?.starts_with(&folder) {
+                let (file, folder) = (file.display().to_string(), folder.display().to_string());
+                return Err(JournalError::Misplaced { file, folder });
+            }
+        }
+        let key = if self.key.exists() { JournalKey::read(&self.key) } else { self.make_key() };
+        FileJournal::open(&self.folder, key?, GenerationFile::open(&self.generation)?)
+    }
+
+    /// Only where nothing was sealed with another.
+    fn make_key(&self) -> Result<JournalKey, JournalError> {
+        let failed = |error| JournalError::io(format!("read {}", self.folder.display()), error);
+        for entry in fs::read_dir(&self.folder).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            if path.extension().is_some_and(|extension| extension == "record") && is_sealed(&path).map_err(failed)? {
+                let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+                let detail = format!("its key {} is not there", self.key.display());
+                return Err(JournalError::Sealed { name, detail });
+            }
+        }
+        JournalKey::make(&self.key)
+    }
+}
+
+/// Made if it is not there; left as it is if it is.
+fn disk_folder(folder: &Path) -> io::Result<()> {
+    if folder.is_dir() { Ok(()) } else { disk::make_private_folder(folder) }
+}
+
+fn is_sealed(path: &Path) -> io::Result<bool> {
+    let mut begin = Vec::with_capacity(sealed::MAGIC.len());
+    File::open(path)?.take(sealed::MAGIC.len() as u64).read_to_end(&mut begin)?;
+    Ok(begin == sealed::MAGIC)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::Journal as _;
+
+    #[test]
+    fn a_journal_is_made_on_first_use_and_reads_with_its_own_files_only() {
+        let temporary = tempfile::tempdir().unwrap();
+        let files = JournalFiles::beside(temporary.path().join("deep/journal/"));
+        files.open().unwrap().save("identity", b"me").unwrap();
+        for path in ["deep/journal.key", "deep/journal.generation", "deep/journal/identity.record"] {
+            assert!(temporary.path().join(path).is_file(), "{path}");
+        }
+        assert_eq!(files.open().unwrap().load("identity").unwrap().unwrap().as_slice(), b"me");
+        let key = fs::read(&files.key).unwrap();
+        fs::remove_file(&files.key).unwrap();
+        let error = files.open().map(|_| ()).unwrap_err();
+        assert!(matches!(&error, JournalError::Sealed { .. }), "{error}");
+        assert!(!files.key.exists(), "no other key is made in its place");
+        fs::write(&files.key, [0; 32]).unwrap();
+        assert!(matches!(files.open(), Err(JournalError::Sealed { .. })));
+        fs::write(&files.key, key).unwrap();
+        assert!(files.open().is_ok());
+    }
+
+    #[test]
+    fn files_in_the_folder_itself_are_refused() {
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = temporary.path().join("journal");
+        let beside = JournalFiles::beside(&folder);
+        let key = JournalFiles { key: folder.join("key"), ..beside.clone() };
+        let generation = JournalFiles { generation: folder.join("generation"), ..beside };
+        for files in [key, generation] {
+            assert!(matches!(files.open(), Err(JournalError::Misplaced { .. })));
+        }
+    }
+}

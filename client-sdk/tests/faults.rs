@@ -23,7 +23,7 @@ fn sums(mechanism: &str, fault: Option<Fault>) -> Vec<i64> {
         world.privacy = Some(terms);
         world.open(1, 1);
     });
-    let settings = Settings { fault, ..Settings::default() };
+    let settings = Settings { fault, ..support::any_session() };
     let mut devices: Vec<_> = (0..3).map(|index| Device::new(index, &hub, settings.clone())).collect();
     run(&mut devices, |_, _| None);
     let modulus = Modulus::new(32).unwrap();

@@ -6,7 +6,6 @@ mod support;
 
 use client_sdk::journal::{Journal as _, JournalError, MemoryJournal};
 use client_sdk::learning::privacy::Mechanism;
-use client_sdk::participant::machine::Settings;
 use client_sdk::participant::snapshot;
 use client_sdk::{BuildError, Event, Participant, ParticipantError, PrivacyPolicy, PrivacySpent, SecurityPolicy};
 use support::cohort::Hub;
@@ -24,7 +23,7 @@ fn world(terms: &PrivacyTerms, rounds: u32) -> (Hub, Vec<Device>) {
         world.privacy = Some(terms.clone());
         world.open(1, 1);
     });
-    let devices = (0..3).map(|index| Device::new(index, &hub, Settings::default())).collect();
+    let devices = (0..3).map(|index| Device::new(index, &hub, support::any_session())).collect();
     (hub, devices)
 }
 

@@ -105,7 +105,7 @@ fn behind_secure_aggregation_a_loss_is_told_only_if_the_task_asks_and_the_app_ag
 }
 
 fn policy(change: impl FnOnce(&mut SecurityPolicy)) -> Settings {
-    let mut settings = Settings::default();
+    let mut settings = support::any_session();
     change(&mut settings.security);
     settings
 }
@@ -113,7 +113,9 @@ fn policy(change: impl FnOnce(&mut SecurityPolicy)) -> Settings {
 #[test]
 fn an_invitation_below_its_policy_is_declined_at_a_bounded_pace() {
     type Change = fn(&mut SecurityPolicy);
-    let policies: [(&str, Change); 3] = [
+    let policies: [(&str, Change); 5] = [
+        ("min_cohort is 3, and this participant takes part from 10 on", |policy| *policy = SecurityPolicy::default()),
+        ("tolerated_colluders", |policy| policy.min_tolerated_colluders = 1),
         ("min_cohort", |policy| policy.min_cohort = 4),
         ("max_corrupt", |policy| policy.min_tolerated_corrupt = 0.1),
         ("min_included", |policy| policy.min_included = 1),
@@ -148,7 +150,7 @@ fn an_invitation_that_cannot_work_is_declined() {
     for (words, tweak) in tweaks {
         let hub = Hub::new(1, 1);
         hub.world(|world| world.tweak_terms = Some(tweak));
-        let mut device = Device::new(0, &hub, Settings::default());
+        let mut device = Device::new(0, &hub, support::any_session());
         for _ in 0..20 {
             device.step(None);
         }
@@ -162,7 +164,7 @@ fn an_invitation_that_cannot_work_is_declined() {
 fn an_update_goes_out_uncovered_only_if_the_app_allows_it() {
     let hub = Hub::new(1, 1);
     hub.world(|world| world.plain = true);
-    let mut device = Device::new(0, &hub, Settings::default());
+    let mut device = Device::new(0, &hub, support::any_session());
     for _ in 0..40 {
         device.step(None);
     }

@@ -67,7 +67,7 @@ impl Device {
         let settings = Settings {
             task: Some("audited".to_owned()),
             wait: Duration::ZERO,
-            security: SecurityPolicy { required: is_secure, ..SecurityPolicy::default() },
+            security: SecurityPolicy { required: is_secure, ..SecurityPolicy::lowest() },
             fault: character.fault,
             ..Settings::default()
         };

@@ -32,9 +32,10 @@ use super::exchange::Say;
 use super::fetch::Fetch;
 pub use super::model_file::ModelFile;
 use super::persist::Persist;
+use super::policy::SecurityPolicy;
 use super::recall::Recall;
 use super::renew::Renew;
-use super::session::{SecurityPolicy, Session, SessionError};
+use super::session::{Session, SessionError};
 use super::share::Share;
 use super::snapshot::{self, IdentityRecord, RoundRecord, RoundState};
 use super::train::Train;
@@ -297,6 +298,7 @@ impl Machine {
         let account = snapshot::restore(saved.privacy.as_deref().map(Vec::as_slice), charges, settings.privacy)?;
         let ahead = Ahead::restore(saved.update.as_deref().map(Vec::as_slice))?;
         let (round, released) = round.map(|record| (record.state, record.released)).unzip();
+        let events = settings.security.lowered().into_iter().map(|floor| Event::Lowered { floor }).collect();
         let mut core = Core {
             settings,
             key,
@@ -318,7 +320,7 @@ impl Machine {
             next_renewal: Duration::ZERO,
             rng: ChaCha20Rng::from_seed(entropy),
             secrets,
-            events: Vec::new(),
+            events,
         };
         let state = match (&core.identity, round) {
             (None, _) if is_new => core.save_identity(State::Enroll(Enroll::default())),

@@ -28,7 +28,7 @@ use wire::participant::{CheckInRequest, LossReport};
 use zeroize::Zeroizing;
 
 use super::cohort::{Hub, Published, TODAY, codec, kind};
-use super::{answer, now, secrets};
+use super::{answer, any_session, now, secrets};
 
 /// A weight of this value has no gradient, as that of a unit which never fires.
 pub const DEAD: f32 = -1e6;
@@ -292,7 +292,7 @@ pub fn run(devices: &mut [Device], kill: impl Fn(usize, usize) -> Option<Effect>
 
 pub fn cohort(hub: &Hub) -> Vec<Device> {
     let devices = hub.world(|world| world.devices);
-    (0..devices).map(|index| Device::new(index, hub, Settings::default())).collect()
+    (0..devices).map(|index| Device::new(index, hub, any_session())).collect()
 }
 
 /// Every sum is exactly that of its survivors.

@@ -54,6 +54,11 @@ pub fn participant() -> ParticipantId {
     "00000000-0000-0000-0000-00000000000b".parse().unwrap()
 }
 
+/// For cohorts that are smaller than apps take part in.
+pub fn any_session() -> Settings {
+    Settings { security: SecurityPolicy::lowest(), ..Settings::default() }
+}
+
 /// For tasks without secure aggregation, which no participant takes unless it is told to.
 pub fn in_the_clear() -> Settings {
     Settings { security: SecurityPolicy::optional(), ..Settings::default() }

@@ -99,6 +99,7 @@ pub(crate) fn declarations(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command::task::objections;
 
     fn read_text(text: &str) -> Outcome<TaskSpec> {
         let folder = tempfile::tempdir().unwrap();
@@ -122,6 +123,7 @@ mod tests {
         let spec = read(Path::new(path)).unwrap();
         spec.check(&federation::task::Deployment { poll_interval_ms: 30_000 }).unwrap();
         assert_eq!(spec.draw(100).cohort, 12);
+        assert_eq!(objections(&spec), [""; 0], "an app with the defaults takes part");
     }
 
     #[test]
@@ -133,6 +135,7 @@ mod tests {
             let analytics = serde_json::from_value(spec.analytics.as_ref().unwrap().to_value()).unwrap();
             let analysis = learning::Analysis::new(analytics, spec.modulus_bits(), spec.rounds.select_max).unwrap();
             assert_eq!(spec.rounds.count, analysis.rounds(), "{name}");
+            assert_eq!(objections(&spec), [""; 0], "{name}: an app with the defaults takes part");
         }
     }
 

@@ -89,7 +89,9 @@ pub mod transport;
 
 pub use candle_trainer::{CandleTrainer, Dataset};
 pub use learning;
-pub use participant::{BuildError, Builder, Event, Outcome, Participant, ParticipantError, Progress, SecurityPolicy};
+pub use participant::{
+    BuildError, Builder, Event, Lowered, Outcome, Participant, ParticipantError, Progress, SecurityPolicy,
+};
 pub use personalize::PersonalModel;
 pub use privacy::{PrivacyPolicy, PrivacySpent};
 pub use table_trainer::TableTrainer;

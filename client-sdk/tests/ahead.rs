@@ -423,11 +423,13 @@ fn an_update_is_let_go_before_a_training_for_another_task() {
 
 #[test]
 fn nothing_is_trained_ahead_for_a_session_that_would_be_declined() {
-    let policy = SecurityPolicy::default();
+    let policy = SecurityPolicy { max_staleness: 3, ..SecurityPolicy::lowest() };
     let floors = [
         ("min_cohort", SecurityPolicy { min_cohort: 4, ..policy }),
         ("max_corrupt", SecurityPolicy { min_tolerated_corrupt: 0.2, ..policy }),
+        ("tolerated_colluders", SecurityPolicy { min_tolerated_colluders: 1, ..policy }),
         ("min_included", SecurityPolicy { min_included: 4, ..policy }),
+        ("up to 3 versions behind", SecurityPolicy { max_staleness: 2, ..policy }),
     ];
     for (limit, security) in floors {
         let mut device = Device::new(|_| {});

@@ -24,7 +24,7 @@ fn trained_ahead(from: u32, served_doctored: fn(usize) -> bool, told: Told) -> (
 }
 
 fn allowing(max_staleness: u32) -> Settings {
-    Settings { security: SecurityPolicy { max_staleness, ..SecurityPolicy::default() }, ..Settings::default() }
+    Settings { security: SecurityPolicy { max_staleness, ..SecurityPolicy::lowest() }, ..support::settings() }
 }
 
 /// Why a device takes no part, if it does not.

@@ -11,7 +11,7 @@ use client_sdk::clock::{Clock, Now};
 use client_sdk::identity::Identity;
 use client_sdk::journal::MemoryJournal;
 use client_sdk::transport::{Abandonment, Place, Transport, TransportError, Upload};
-use client_sdk::{Event, Participant};
+use client_sdk::{Event, Participant, SecurityPolicy};
 use support::cohort::{Hub, Line, TODAY};
 use support::device::{Exact, check_sums};
 use wire::participant::{
@@ -130,6 +130,8 @@ async fn round_trips(rounds: u32, faults: impl FnOnce(&Hub)) -> f64 {
             .enrollment_token("token")
             .journal(MemoryJournal::new())
             .trainer(Exact::new(device))
+            .members_ca_pem(support::ca_pem())
+            .secure_aggregation(SecurityPolicy::lowest())
             .clock(Virtual(start))
             .on_event(|event| assert!(!matches!(event, Event::Refused { .. }), "{event:?}"))
             .build()

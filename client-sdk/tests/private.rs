@@ -244,7 +244,7 @@ fn bad_terms_are_told_to_the_app_and_the_round_is_given_up() {
             world.open(1, 1);
             world.tweak = Some(tweak);
         });
-        let mut devices: Vec<_> = (0..3).map(|index| Device::new(index, &hub, Default::default())).collect();
+        let mut devices: Vec<_> = (0..3).map(|index| Device::new(index, &hub, support::settings())).collect();
         run(&mut devices, |_, _| None);
         for device in &devices {
             let told = device.events.iter().find_map(|event| match event {

@@ -31,7 +31,7 @@ fn a_folder_restored_in_mid_session_gives_no_second_input_under_the_same_masks()
     let mut devices = cohort(&hub);
     let open = || JournalFiles::beside(&folder).open();
     let journal: Arc<dyn Journal> = Arc::new(open().unwrap());
-    devices[0] = Device::on(journal, 0, &hub, Settings::default());
+    devices[0] = Device::on(journal, 0, &hub, support::settings());
     // Everybody has its masks and is about to train, and the folder is copied.
     run_until(&mut devices, |device| device.events.iter().any(|event| matches!(event, Event::Delivered { .. })));
     copy(&folder, &saved);
@@ -52,7 +52,7 @@ fn a_folder_restored_in_mid_session_gives_no_second_input_under_the_same_masks()
             assert!(error.contains("restored") && error.contains("enrol anew"), "{error}, after {events:?}");
         }
         Ok(journal) => {
-            let mut victim = Device::on(Arc::new(journal), 0, &hub, Settings::default());
+            let mut victim = Device::on(Arc::new(journal), 0, &hub, support::settings());
             victim.trainer = Exact::new(4);
             // Whoever says its input in another way fails in `Device::step`.
             run_until(std::slice::from_mut(&mut victim), is_sent);

@@ -113,7 +113,9 @@ fn policy(change: impl FnOnce(&mut SecurityPolicy)) -> Settings {
 #[test]
 fn an_invitation_below_its_policy_is_declined_at_a_bounded_pace() {
     type Change = fn(&mut SecurityPolicy);
-    let policies: [(&str, Change); 3] = [
+    let policies: [(&str, Change); 5] = [
+        ("min_cohort is 3, and this participant takes part from 10 on", |policy| *policy = SecurityPolicy::default()),
+        ("tolerated_colluders", |policy| policy.min_tolerated_colluders = 1),
         ("min_cohort", |policy| policy.min_cohort = 4),
         ("max_corrupt", |policy| policy.min_tolerated_corrupt = 0.1),
         ("min_included", |policy| policy.min_included = 1),

@@ -514,10 +514,10 @@ fn session_config(
     }
     let small = |value: u32| u16::try_from(value).unwrap_or(u16::MAX);
     // A group has as many as it was said to have, no more and no fewer.
-    let least = spec.group_size().unwrap_or(secure.min_cohort);
+    let least = spec.session_min();
     let config = SessionConfig {
         suite: SUITE_CHACHA20,
-        min_cohort: small(private.map_or(least, |private| secure.min_cohort.max(private.least_cohort()))),
+        min_cohort: small(private.map_or(least, |private| least.max(private.least_cohort()))),
         max_cohort: small(encoding.max_cohort),
         max_corrupt: secure.max_corrupt_millionths(),
         max_dropout: secure.max_dropout_millionths(),

@@ -3,7 +3,7 @@
 //! The figures are `learning`'s; here they are put together from the task, once, for requests and background work alike.
 
 use federation::round::RoundLimits;
-use federation::task::{Clip, MAX_SECURE_COHORT, Sampling, SpecError, TaskSpec};
+use federation::task::{Clip, MAX_SECURE_COHORT, MIN_SECURE_COHORT, Sampling, SpecError, TaskSpec};
 use learning::privacy::mechanism::NOISE_RANGE;
 use learning::privacy::plan::smallest_draw;
 use learning::privacy::{
@@ -288,7 +288,8 @@ fn terms(spec: &TaskSpec, read: &PrivacySpec) -> Result<PrivacyTerms, Vec<SpecEr
             (target, if secure.enabled { part_left(target, dropouts) } else { limits.collect.min.min(target) })
         }
     };
-    let smallest_cohort = if secure.enabled { smallest.max(secure.min_cohort) } else { smallest.max(1) };
+    let smallest_cohort =
+        if secure.enabled { smallest.max(secure.min_cohort.unwrap_or(MIN_SECURE_COHORT)) } else { smallest.max(1) };
     if smallest_cohort > cohort {
         return Err(wrong(
             "privacy.sampling",

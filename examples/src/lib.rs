@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
 use client_sdk::journal::MemoryJournal;
-use client_sdk::{Outcome, Participant, ParticipantError, TableTrainer};
+use client_sdk::{Outcome, Participant, ParticipantError, SecurityPolicy, TableTrainer};
 use coordinator::config::Config;
 use coordinator::{Coordinator, Parts, Running};
 use learning::ExactSum;
@@ -172,6 +172,8 @@ impl Lab {
                 .enrollment_token(self.enrollment_token(&format!("{name}-{index}")).await?)
                 .task(name)
                 .journal(MemoryJournal::new())
+                // So that few will do; an app should not take part with fewer than ten.
+                .secure_aggregation(SecurityPolicy::lowest())
                 .trainer(TableTrainer::new(table))
                 .build()?;
             participants.spawn(async move { participant.run(std::future::pending()).await });

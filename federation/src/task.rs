@@ -49,6 +49,9 @@ pub const MAX_DEADLINE_MS: u64 = 30 * 24 * 3600 * 1000;
 pub const MAX_SECURE_COHORT: u32 = 1024;
 /// Smallest cohort of a session of secure aggregation: of two, each would learn the other's update from the sum.
 pub const MIN_SECURE_COHORT: u32 = 3;
+/// Fewest participants of a session of secure aggregation that apps take part in, and with which sessions start, unless they or
+/// the task say otherwise: with the usual γ of 0.1 the smallest cohort in which one participant may collude with the coordinator.
+pub const USUAL_SECURE_COHORT: u32 = 10;
 /// Most metrics a task may name.
 pub const MAX_METRICS: usize = 16;
 /// The metric that strategies which follow the loss are about: the mean training loss of a participation.
@@ -421,8 +424,9 @@ impl Default for AggregationSpec {
 pub struct SecureAggregationSpec {
     /// False: the operator of the coordinator can read every update.
     pub enabled: bool,
-    /// Fewest participants a session starts with, 3 to 1024.
-    pub min_cohort: u32,
+    /// Fewest participants a session starts with, 3 to 1024; see [`TaskSpec::session_min`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_cohort: Option<u32>,
     /// γ: the part of the cohort that may collude with the coordinator without learning more than the sum, 0 to 0.5.
     pub max_corrupt_fraction: f64,
     /// δ: the part of the cohort that may drop out without costing the round, below 1.
@@ -445,7 +449,7 @@ impl Default for SecureAggregationSpec {
     fn default() -> Self {
         Self {
             enabled: true,
-            min_cohort: MIN_SECURE_COHORT,
+            min_cohort: None,
             max_corrupt_fraction: 0.1,
             max_dropout_fraction: 0.3,
             modulus_bits: None,
@@ -593,6 +597,19 @@ impl TaskSpec {
         size.filter(|size| self.secure_aggregation.enabled && *size > 0)
     }
 
+    /// Fewest participants that a session of secure aggregation starts with: what `secure_aggregation.min_cohort` says. Without it
+    /// [`USUAL_SECURE_COHORT`] where every cohort that is drawn has so many, and 3 where not: then a member that turns out to be none
+    /// may be missing from the roster.
+    #[must_use]
+    pub fn session_min(&self) -> u32 {
+        if let Some(least) = self.group_size().or(self.secure_aggregation.min_cohort) {
+            return least;
+        }
+        // How many a sample has depends on chance.
+        let is_usual = self.privacy.sampling.is_none() && self.draw(self.select_min()).cohort >= USUAL_SECURE_COHORT;
+        if is_usual { USUAL_SECURE_COHORT } else { MIN_SECURE_COHORT }
+    }
+
     fn select_min(&self) -> u32 {
         self.rounds.select_min.unwrap_or(match self.selection.cohort {
             Cohort::Count(count) => count,
@@ -603,7 +620,7 @@ impl TaskSpec {
 
     /// How many must be eligible for a fraction of them to make a cohort of secure aggregation.
     fn smallest_drawing(&self) -> u32 {
-        let wanted = self.secure_aggregation.min_cohort.min(MAX_SECURE_COHORT);
+        let wanted = self.secure_aggregation.min_cohort.unwrap_or(MIN_SECURE_COHORT).min(MAX_SECURE_COHORT);
         (wanted..=self.rounds.select_max.max(wanted))
             .find(|&eligible| self.draw(eligible).cohort >= wanted)
             .unwrap_or(wanted)

@@ -30,7 +30,7 @@
 //!     suite: 1, min_cohort: 3, max_cohort: 3, max_corrupt: 100_000, max_dropout: 300_000, min_included: 0,
 //!     model, scalars: VectorShape::NONE, application: [0; 32],
 //! };
-//! let policy = Policy { min_cohort: 3, min_tolerated_corrupt: 0, min_included: 0 };
+//! let policy = Policy { min_cohort: 3, min_tolerated_corrupt: 0, min_tolerated_colluders: 0, min_included: 0 };
 //! let (round, model_hash) = (Round::new(b"task", 1, 0), [7; 32]);
 //! let mut rng = ChaCha20Rng::seed_from_u64(1); // from the system, where it matters
 //! let signers = [1, 2, 3].map(|seed| MemorySigner::from_seed(&[seed; 32]).unwrap());

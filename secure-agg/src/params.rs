@@ -66,6 +66,8 @@ pub struct Policy {
     pub min_cohort: u16,
     /// Fraction of colluding participants, in millionths, that the session must withstand.
     pub min_tolerated_corrupt: u32,
+    /// How many colluding participants the session must withstand, whoever comes: floor(γn) of the smallest cohort it may have.
+    pub min_tolerated_colluders: u16,
     /// Fewest inputs in a released sum.
     pub min_included: u16,
 }

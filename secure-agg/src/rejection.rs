@@ -137,10 +137,14 @@ pub enum Refusal {
     #[error("the configuration is invalid: {0}")]
     Config(#[from] InvalidConfig),
     /// The configuration is below the participant's own floors.
-    #[error("{limit} is weaker than this participant accepts")]
+    #[error("{limit} is {offered}, and this participant takes part from {floor} on")]
     BelowPolicy {
         /// Which floor.
         limit: &'static str,
+        /// What the session has; fractions in millionths.
+        offered: u32,
+        /// What it must have at least.
+        floor: u32,
     },
     /// The coordinator shows another configuration, round or model than this participant accepted.
     #[error("the session has another {what} than this participant accepted")]

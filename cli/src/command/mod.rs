@@ -16,7 +16,7 @@ mod round;
 mod schedule;
 mod serve;
 mod simulate;
-mod task;
+pub(crate) mod task;
 mod token;
 
 /// Federated learning: one model, many devices' private data.

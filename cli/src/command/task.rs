@@ -2,11 +2,14 @@
 
 use std::path::PathBuf;
 
+use client_sdk::SecurityPolicy;
+use coordinator::model::TaskModel;
 use wire::TaskId;
 use wire::admin::CreateTask;
 use wire::inspect::{TaskSummary, TaskView};
+use wire::participant::SessionTerms;
 use wire::route;
-use wire::task::TaskStatus;
+use wire::task::{TaskSpec, TaskStatus};
 
 use crate::command::privacy::figure;
 use crate::command::privacy::ledger::BUDGET_ADVICE;
@@ -63,6 +66,11 @@ impl TaskCommand {
                 let server = Server::new(&server)?;
                 let task: TaskView = server.post(route::TASKS, &body, idempotency_key.as_deref()).await?;
                 show(output, &task);
+                objections(&task.spec).iter().for_each(|reason| {
+                    output.note(format!(
+                        "an app with the SDK's defaults takes no part in this task: {reason} (docs/THREAT_MODEL.md)"
+                    ));
+                });
                 Ok(())
             }
             Self::List { limit, server } => {
@@ -94,6 +102,15 @@ impl Named {
 /// One task.
 pub(crate) async fn get(server: &Server, id: TaskId) -> Outcome<TaskView> {
     server.get(&route::fill(route::TASK, &[&id]), &[]).await
+}
+
+/// Why participants would decline the task unless their apps lower what they demand of secure aggregation.
+pub(crate) fn objections(spec: &TaskSpec) -> Vec<String> {
+    // The coordinator has accepted it: there is such a model.
+    let session = TaskModel::new(spec).ok().and_then(|model| model.session);
+    let session = session.as_deref().map(SessionTerms::from);
+    let max_staleness = spec.ahead().map_or(0, |ahead| ahead.staleness.max);
+    SecurityPolicy::default().objections(session.as_ref(), max_staleness)
 }
 
 fn table(tasks: &[TaskSummary]) -> String {

@@ -81,7 +81,7 @@ impl Device {
     ) -> Self {
         let settings = Settings {
             wait: Duration::ZERO,
-            security: SecurityPolicy { required: is_secure, ..SecurityPolicy::default() },
+            security: SecurityPolicy { required: is_secure, ..SecurityPolicy::lowest() },
             fault: character.fault,
             members,
             ..Settings::default()

@@ -17,6 +17,7 @@ fn participant(served: &Served, folder: &Path, index: usize, token: Option<&str>
     command
         .args(["participant", "run", "--server", &served.url, "--ca", &served.ca, "--participants", "3"])
         .args(["--seed", "5", "--index", &index.to_string(), "--task", "demo"])
+        .args(["--min-cohort", "3", "--min-tolerated-colluders", "0"])
         .arg("--journal")
         .arg(folder.join(format!("journal-{index}")))
         .stdout(Stdio::null())

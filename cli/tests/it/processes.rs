@@ -1,5 +1,7 @@
 //! Several processes against one coordinator learn, bit for bit, what the demo learns in one.
 
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
 use std::process::Stdio;
 
 use crate::support::{Background, Served, run, tributary};
@@ -49,6 +51,7 @@ fn participants_in_processes_of_their_own_publish_what_the_demo_publishes() {
                     "5",
                 ])
                 .args(["--token", token["token"].as_str().unwrap(), "--index", &index.to_string(), "--task", "demo"])
+                .args(["--min-cohort", "3", "--min-tolerated-colluders", "0"])
                 .arg("--journal")
                 .arg(folder.path().join(format!("journal-{index}")))
                 .stdout(Stdio::null())
@@ -73,4 +76,79 @@ fn participants_in_processes_of_their_own_publish_what_the_demo_publishes() {
     assert_eq!(shown["participations"], 2);
     let revoked = served.operate(&["participant", "revoke", "participant-001"]).data();
     assert!(revoked["revoked_at"].is_number());
+}
+
+/// A victim and two participants that the coordinator made up.
+#[test]
+fn an_app_with_the_defaults_takes_no_part_with_two_others_and_is_said_to_at_creation() {
+    let folder = tempfile::tempdir().unwrap();
+    let task = folder.path().join("task.toml");
+    let spec = "name = \"three\"\n[model.architecture]\nkind = \"linear\"\n[rounds]\ncount = 1\n[selection]\n\
+                cohort = { count = 3 }\n[secure_aggregation]\nmax_corrupt_fraction = 0.0\n";
+    std::fs::write(&task, spec).unwrap();
+    let served = Served::dev(&folder.path().join("data"));
+    let created = served.operate(&["task", "create", task.to_str().unwrap()]);
+    let reasons = ["min_cohort is 3, and this participant takes part from 10 on", "tolerated_colluders is 0"];
+    assert_eq!(created.data()["name"], "three");
+    for reason in reasons {
+        let note = format!("an app with the SDK's defaults takes no part in this task: {reason}");
+        assert!(created.stderr.contains(&note), "{created}");
+    }
+    let token = served.operate(&["token", "create", "--enrollment"]).data();
+    let mut child = tributary()
+        .args([
+            "--format",
+            "json",
+            "participant",
+            "run",
+            "--server",
+            &served.url,
+            "--ca",
+            &served.ca,
+            "--task",
+            "three",
+        ])
+        .args([
+            "--participants",
+            "3",
+            "--seed",
+            "5",
+            "--token",
+            token["token"].as_str().unwrap(),
+            "--max-staleness",
+            "1",
+        ])
+        .arg("--journal")
+        .arg(folder.path().join("journal"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let _ends_with_the_test = Background(child);
+    let mut next = |name: &str| -> Value {
+        let events = lines.by_ref().map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
+        events.into_iter().find(|event| event["event"] == name).unwrap()
+    };
+    let lowered = next("lowered").to_string();
+    assert!(lowered.contains("up to 1 versions behind, more than the default of 0"), "{lowered}");
+    let others: Vec<_> = (1..3).map(|index| made_up(&served, folder.path(), index)).collect();
+    let refused = next("refused").to_string();
+    assert!(refused.contains(reasons[0]), "{refused}");
+    drop(others);
+}
+
+/// A participant that takes part in anything.
+fn made_up(served: &Served, folder: &Path, index: usize) -> Background {
+    let token = served.operate(&["token", "create", "--enrollment"]).data();
+    let child = tributary()
+        .args(["participant", "run", "--server", &served.url, "--ca", &served.ca, "--task", "three", "--seed", "5"])
+        .args(["--participants", "3", "--min-cohort", "3", "--min-tolerated-colluders", "0"])
+        .args(["--token", token["token"].as_str().unwrap(), "--index", &index.to_string(), "--journal"])
+        .arg(folder.join(format!("journal-{index}")))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    Background(child)
 }

@@ -160,8 +160,9 @@ impl Core {
 
 /// What is refused in a round is not trained for.
 fn plan(core: &Core, assignment: Box<Assignment>) -> Result<Plan, String> {
-    let accepted = session::accept(core, assignment.secure_aggregation.as_ref());
-    accepted.and_then(|()| session::accept_staleness(core, &assignment)).map_err(|error| error.to_string())?;
+    let accepted = session::accept_staleness(core, &assignment);
+    let accepted = accepted.and_then(|()| session::accept(core, assignment.secure_aggregation.as_ref()));
+    accepted.map_err(|error| error.to_string())?;
     if core.is_ineligible(assignment.task) {
         return Err("what the task asks of devices does not hold any more".to_owned());
     }

@@ -13,7 +13,7 @@ use super::driver::{Participant, Slot};
 use super::error::ParticipantError;
 use super::event::Event;
 use super::machine::{Machine, Saved, Settings};
-use super::session::SecurityPolicy;
+use super::policy::SecurityPolicy;
 use super::snapshot;
 use crate::clock::{Clock, SystemClock};
 use crate::conditions::{Always, Conditions};
@@ -198,8 +198,9 @@ impl Builder {
         self
     }
 
-    /// What to demand of secure aggregation, beyond what every session must be. Default: that there is one; rounds in which
-    /// the coordinator could read the update are refused.
+    /// What to demand of secure aggregation, beyond what every session must be. Default: that there is one, of at least ten
+    /// participants of whom one may collude with the coordinator; rounds in which the coordinator could read the update are
+    /// refused. What is lower than by default is told by [`Event::Lowered`].
     #[must_use]
     pub fn secure_aggregation(mut self, policy: SecurityPolicy) -> Self {
         self.settings.security = policy;

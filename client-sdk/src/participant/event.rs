@@ -6,12 +6,18 @@ use learning::MetricValue;
 use wire::participant::{AbandonReason, DiscardReason};
 use wire::{Digest, ParticipantId, TaskId};
 
+use super::policy::Lowered;
 use crate::transport::Place;
 
 /// Something that happened; told in order, right after it happened.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
+    /// The app has set a floor of its [`super::SecurityPolicy`] lower than it is by default. Told first, each time it begins.
+    Lowered {
+        /// Which, and to what.
+        floor: Lowered,
+    },
     /// The token bought a certificate.
     Enrolled {
         /// Who this participant is from now on.

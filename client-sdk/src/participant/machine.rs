@@ -34,9 +34,10 @@ use super::fetch::Fetch;
 use super::given::Given;
 pub use super::model_file::ModelFile;
 use super::persist::Persist;
+use super::policy::SecurityPolicy;
 use super::recall::Recall;
 use super::renew::Renew;
-use super::session::{SecurityPolicy, Session, SessionError};
+use super::session::{Session, SessionError};
 use super::share::Share;
 use super::snapshot::{self, IdentityRecord, RoundRecord, RoundState};
 use super::train::Train;
@@ -309,6 +310,7 @@ impl Machine {
         let given = Given::restore(saved.given.as_deref().map(Vec::as_slice), inputs)?;
         let ahead = Ahead::restore(saved.update.as_deref().map(Vec::as_slice))?;
         let (round, released) = round.map(|record| (record.state, record.released)).unzip();
+        let events = settings.security.lowered().into_iter().map(|floor| Event::Lowered { floor }).collect();
         let mut core = Core {
             settings,
             key,
@@ -332,7 +334,7 @@ impl Machine {
             round_trip: Duration::ZERO,
             rng: ChaCha20Rng::from_seed(entropy),
             secrets,
-            events: Vec::new(),
+            events,
         };
         let state = match (&core.identity, round) {
             (None, _) if is_new => core.save_identity(State::Enroll(Enroll::default())),

@@ -8,98 +8,21 @@ use bytes::Bytes;
 use secure_agg::client::{Client, Release, Setup, Snapshot, advertise_keys};
 use secure_agg::codec::{DecodeError, Message as _};
 use secure_agg::messages::{Roster, Round};
-use secure_agg::params::{Policy, SessionConfig};
+use secure_agg::params::SessionConfig;
 use secure_agg::rejection::Refusal;
 use wire::base64::Base64;
 use wire::certificate::{self, Authority};
 use wire::participant::{Assignment, RoundKeys, SessionTerms};
-use wire::task::MAX_STALENESS;
 use wire::{Digest, ParticipantId};
 use zeroize::Zeroizing;
 
 use super::ahead::NotGiven;
 use super::core::Core;
+use super::policy::TooStale;
 use crate::clock::Now;
 use crate::identity::{self, CertificateError, IdentityError};
 use crate::privacy;
 use crate::transport::Place;
-
-/// What a participant demands of every session. It takes no part in one that is weaker.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SecurityPolicy {
-    /// Refuse rounds without secure aggregation, in which the coordinator can read the update. Without this the participant
-    /// does what the task says, so what it sends is the coordinator's choice; [`super::Event::Assigned`] tells which it is.
-    pub required: bool,
-    /// Fewest participants in a cohort, at least 3.
-    pub min_cohort: u16,
-    /// Fraction of the cohort, 0 to 0.5, that may collude with the coordinator and still learn nothing. With a fraction γ,
-    /// a cohort of n withstands floor(γn).
-    pub min_tolerated_corrupt: f64,
-    /// Fewest updates in a sum that is opened.
-    pub min_included: u16,
-    /// How many versions behind its round an update may start from, of any member, where the task has participants train ahead
-    /// of rounds (0 to 1000). With 0 all members start from the same bytes, as in any other round. Above, they agree on the bytes
-    /// of each version, but nobody sees who starts from which: a coordinator that publishes one of which nothing can be learnt,
-    /// and has all but one participant start from it, reads the update of that one.
-    pub max_staleness: u32,
-    /// Tell a task that asks for it the loss of the last training, coarsely (32 levels), although the updates are hidden: it
-    /// chooses participants by it. Where the coordinator can read the update it is told anyway.
-    pub tell_loss: bool,
-}
-
-impl Default for SecurityPolicy {
-    fn default() -> Self {
-        Self {
-            required: true,
-            min_cohort: 3,
-            min_tolerated_corrupt: 0.0,
-            min_included: 0,
-            max_staleness: 0,
-            tell_loss: false,
-        }
-    }
-}
-
-impl SecurityPolicy {
-    /// What every session is anyway, and no more: for tests, demonstrations and simulations, where all participants belong to
-    /// whoever runs the coordinator.
-    #[must_use]
-    pub fn lowest() -> Self {
-        let max_staleness = MAX_STALENESS;
-        Self {
-            required: true,
-            min_cohort: 3,
-            min_tolerated_corrupt: 0.0,
-            min_included: 0,
-            max_staleness,
-            tell_loss: false,
-        }
-    }
-
-    /// Takes part as well where the coordinator can read the update.
-    #[must_use]
-    pub fn optional() -> Self {
-        Self { required: false, ..Self::default() }
-    }
-
-    /// Whether the numbers can be met by any session.
-    pub(super) fn is_valid(&self) -> bool {
-        (0.0..=0.5).contains(&self.min_tolerated_corrupt)
-    }
-
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "up to 500000 once checked, and saturating before"
-    )]
-    fn floors(&self) -> Policy {
-        Policy {
-            min_cohort: self.min_cohort,
-            min_tolerated_corrupt: (self.min_tolerated_corrupt * 1e6).ceil() as u32,
-            min_included: self.min_included,
-        }
-    }
-}
 
 /// Why this participant takes no (further) part. Told to the app; the coordinator learns only that it is so.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -133,11 +56,8 @@ pub(super) enum SessionError {
     NotEnrolled,
     #[error(transparent)]
     TrainedAhead(#[from] NotGiven),
-    #[error(
-        "the task takes updates that started up to {asked} versions behind the round, this participant's limit is {limit}: nobody \
-         sees who started from which"
-    )]
-    Staleness { asked: u32, limit: u32 },
+    #[error(transparent)]
+    Staleness(#[from] TooStale),
 }
 
 impl From<DecodeError> for SessionError {
@@ -209,12 +129,9 @@ pub(super) fn accept(core: &Core, terms: Option<&SessionTerms>) -> Result<(), Se
 /// Whether this participant would have its update in a sum with some that started from versions so old. Where the coordinator
 /// can read every update, it makes no difference.
 pub(super) fn accept_staleness(core: &Core, assignment: &Assignment) -> Result<(), SessionError> {
-    let limit = core.settings.security.max_staleness;
+    let is_secure = assignment.secure_aggregation.is_some();
     let asked = assignment.encoding.staleness.map_or(0, |rule| rule.max);
-    if assignment.secure_aggregation.is_none() || asked <= limit {
-        return Ok(());
-    }
-    Err(SessionError::Staleness { asked, limit })
+    core.settings.security.objection_to_staleness(asked).filter(|_| is_secure).map_or(Ok(()), |error| Err(error.into()))
 }
 
 /// Makes keys for an attempt.

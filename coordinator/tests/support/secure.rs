@@ -42,7 +42,7 @@ pub(crate) const PHASE: Duration = Duration::from_secs(600);
 /// Longer than a lease.
 pub(crate) const LEASE: Duration = Duration::from_secs(31);
 
-const FLOORS: Policy = Policy { min_cohort: 3, min_tolerated_corrupt: 0, min_included: 0 };
+const FLOORS: Policy = Policy { min_cohort: 3, min_tolerated_corrupt: 0, min_tolerated_colluders: 0, min_included: 0 };
 
 /// A task whose cohort are all of `participants`.
 pub(crate) fn spec(participants: usize) -> Value {

@@ -5,7 +5,7 @@
 use anyhow::{Context as _, Result, ensure};
 use client_sdk::journal::MemoryJournal;
 use client_sdk::learning::{MetricValue, Parameters};
-use client_sdk::{Participant, Trained, Trainer, TrainerError, TrainingJob};
+use client_sdk::{Participant, SecurityPolicy, Trained, Trainer, TrainerError, TrainingJob};
 use examples::{Lab, say};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -39,6 +39,8 @@ async fn main() -> Result<()> {
             .ca_pem(lab.ca_pem())
             .enrollment_token(lab.enrollment_token(&format!("site-{index}")).await?)
             .journal(MemoryJournal::new())
+            // Three are fewer than an app should take part with.
+            .secure_aggregation(SecurityPolicy::lowest())
             .trainer(Pull(number))
             .build()?;
         tokio::spawn(async move { participant.run(std::future::pending()).await });

@@ -6,7 +6,7 @@
 use anyhow::{Result, ensure};
 use client_sdk::journal::MemoryJournal;
 use client_sdk::learning::{MetricValue, Parameters};
-use client_sdk::{Participant, Trained, Trainer, TrainerError, TrainingJob};
+use client_sdk::{Participant, SecurityPolicy, Trained, Trainer, TrainerError, TrainingJob};
 use examples::{Lab, say};
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -75,6 +75,8 @@ async fn main() -> Result<()> {
             .enrollment_token(token)
             .task("line")
             .journal(MemoryJournal::new())
+            // Five are fewer than an app should take part with.
+            .secure_aggregation(SecurityPolicy::lowest())
             .trainer(Line { points: points(from) })
             .build()?;
         participants.spawn(async move { participant.run(std::future::pending()).await });

@@ -190,10 +190,11 @@ impl TaskSpec {
     /// What can be said without the protocol; thresholds are `secure-agg`'s to check.
     fn check_secure_aggregation(&self, checks: &mut Checks, deployment: &Deployment) {
         let secure = &self.secure_aggregation;
+        let least = secure.min_cohort.unwrap_or(MIN_SECURE_COHORT);
         checks.require_with(
-            (MIN_SECURE_COHORT..=MAX_SECURE_COHORT).contains(&secure.min_cohort),
+            (MIN_SECURE_COHORT..=MAX_SECURE_COHORT).contains(&least),
             "secure_aggregation.min_cohort",
-            || format!("is {}; it must be between 3 and 1024", secure.min_cohort),
+            || format!("is {least}; it must be between 3 and 1024"),
         );
         checks.require_with(self.rounds.select_max <= MAX_SECURE_COHORT, "rounds.select_max", || {
             format!(
@@ -215,12 +216,12 @@ impl TaskSpec {
         let smallest = self.draw(self.select_min()).cohort;
         // What sampling draws is known to whoever knows the population.
         let sampled = self.privacy.is_private() && self.privacy.sampling.is_some();
-        checks.require_with(sampled || smallest >= secure.min_cohort, "secure_aggregation.min_cohort", || {
+        checks.require_with(sampled || smallest >= least, "secure_aggregation.min_cohort", || {
             format!(
                 "is {}, but a cohort drawn from rounds.select_min = {} participants has only {smallest}: raise the cohort or \
                  select_min, or switch secure aggregation off (secure_aggregation.enabled = false), which lets the operator \
                  read every update",
-                secure.min_cohort,
+                least,
                 self.select_min()
             )
         });

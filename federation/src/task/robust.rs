@@ -5,8 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::TaskSpec;
 use super::check::Checks;
+use super::{MIN_SECURE_COHORT, TaskSpec};
 
 /// Largest cohort of a task with a robust rule: inputs are kept until the last has come, and compared in pairs.
 pub const MAX_ROBUST_COHORT: u32 = 1024;
@@ -128,7 +128,7 @@ impl TaskSpec {
 
     fn check_groups(&self, robust: &RobustSpec, size: u32, checks: &mut Checks) {
         let field = "aggregation.robust.group_size";
-        let least = self.secure_aggregation.min_cohort;
+        let least = self.secure_aggregation.min_cohort.unwrap_or(MIN_SECURE_COHORT);
         checks.require_with(size >= least, field, || {
             format!(
                 "is {size}; a group is a cohort of secure aggregation and needs secure_aggregation.min_cohort = {least}"

@@ -200,7 +200,7 @@ fn a_configuration_that_can_starve_is_refused() {
 #[test]
 fn secure_aggregation_is_checked() {
     for min_cohort in [0, 2, 1025] {
-        let problems = problems(|t| t.secure_aggregation.min_cohort = min_cohort);
+        let problems = problems(|t| t.secure_aggregation.min_cohort = Some(min_cohort));
         assert_eq!(problems[0].field, "secure_aggregation.min_cohort", "{problems:?}");
     }
     refuses(&["rounds.select_max"], |t| t.rounds.select_max = 1025);
@@ -220,9 +220,8 @@ fn secure_aggregation_is_checked() {
         t.secure_aggregation.unmask_deadline_ms = MAX_DEADLINE_MS + 1;
     });
     assert!(
-        problems(
-            |t| t.secure_aggregation = SecureAggregationSpec { min_cohort: 0, ..SecureAggregationSpec::disabled() }
-        )
+        problems(|t| t.secure_aggregation =
+            SecureAggregationSpec { min_cohort: Some(0), ..SecureAggregationSpec::disabled() })
         .is_empty()
     );
 }
@@ -254,6 +253,31 @@ fn a_fraction_waits_for_enough_to_make_a_secure_cohort() {
     assert_eq!(select_min(0.5, true), 5, "half of five, rounded up, is three");
     assert_eq!(select_min(1.0, true), 3);
     assert_eq!(select_min(0.01, true), 201);
+}
+
+#[test]
+fn a_session_starts_with_ten_where_so_many_are_drawn() {
+    let least = |change: &dyn Fn(&mut TaskSpec)| {
+        let mut spec = parse(SMALL);
+        change(&mut spec);
+        assert_eq!(spec.check(&DEPLOYMENT), Ok(()));
+        spec.session_min()
+    };
+    assert_eq!(least(&|spec| spec.selection.cohort = Cohort::Count(50)), 10);
+    assert_eq!(least(&|spec| spec.selection.cohort = Cohort::Count(10)), 10);
+    assert_eq!(least(&|spec| spec.selection.cohort = Cohort::Count(9)), 3);
+    assert_eq!(
+        least(&|spec| (spec.selection.cohort, spec.rounds.select_min) = (Cohort::Count(50), Some(7))),
+        3,
+        "of seven that are there all are drawn"
+    );
+    assert_eq!(
+        least(&|spec| (spec.selection.cohort, spec.rounds.select_min) = (Cohort::Fraction(0.5), Some(20))),
+        10,
+        "half of twenty"
+    );
+    assert_eq!(least(&|spec| spec.selection.cohort = Cohort::Fraction(0.5)), 3, "whoever is there");
+    assert_eq!(least(&|spec| spec.secure_aggregation.min_cohort = Some(5)), 5, "the task says so");
 }
 
 #[test]

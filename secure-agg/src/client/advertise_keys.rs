@@ -10,7 +10,7 @@ use crate::crypto::agreement::AgreementKey;
 use crate::crypto::kdf;
 use crate::crypto::signature::Signer;
 use crate::messages::{Advertise, AdvertiseBody, Round, Signed};
-use crate::params::{Policy, SessionConfig};
+use crate::params::{Policy, SessionConfig, fraction_of};
 use crate::rejection::Refusal;
 use crate::secret::Secret;
 
@@ -41,18 +41,24 @@ impl Policy {
     /// Whether a session of this configuration is acceptable.
     ///
     /// # Errors
-    /// [`Refusal::Config`] or [`Refusal::BelowPolicy`] naming the limit.
+    /// [`Refusal::Config`], or the first of [`Policy::objections`].
     pub fn accept(&self, config: &SessionConfig) -> Result<(), Refusal> {
         config.validate()?;
+        self.objections(config).next().map_or(Ok(()), Err)
+    }
+
+    /// Each floor that a session of this configuration is below, as [`Refusal::BelowPolicy`].
+    pub fn objections(&self, config: &SessionConfig) -> impl Iterator<Item = Refusal> + use<> {
+        // γ is the same for all sizes, so the smallest cohort withstands the fewest.
+        let colluders = fraction_of(config.max_corrupt, config.min_cohort);
         let floors = [
-            ("min_cohort", config.min_cohort >= self.min_cohort),
-            ("max_corrupt", config.max_corrupt >= self.min_tolerated_corrupt),
-            ("min_included", config.min_included >= self.min_included),
+            ("min_cohort", config.min_cohort.into(), self.min_cohort.into()),
+            ("max_corrupt", config.max_corrupt, self.min_tolerated_corrupt),
+            ("tolerated_colluders", colluders.into(), self.min_tolerated_colluders.into()),
+            ("min_included", config.min_included.into(), self.min_included.into()),
         ];
-        match floors.iter().find(|(_, holds)| !holds) {
-            Some((limit, _)) => Err(Refusal::BelowPolicy { limit }),
-            None => Ok(()),
-        }
+        let below = floors.into_iter().filter(|(_, offered, floor)| offered < floor);
+        below.map(|(limit, offered, floor)| Refusal::BelowPolicy { limit, offered, floor })
     }
 }
 

@@ -211,12 +211,14 @@ fn weaker_n_min_gamma_n_dp_and_b() {
     }
     // Before, a task below its own floors is not entered, nor one whose sum could wrap.
     let (world, members) = five(8);
-    for (policy, limit) in [
-        (Policy { min_cohort: 4, ..FLOORS }, "min_cohort"),
-        (Policy { min_tolerated_corrupt: 100_001, ..FLOORS }, "max_corrupt"),
-        (Policy { min_included: 1, ..FLOORS }, "min_included"),
+    for (policy, limit, offered, floor) in [
+        (Policy { min_cohort: 4, ..FLOORS }, "min_cohort", 3, 4),
+        (Policy { min_tolerated_corrupt: 100_001, ..FLOORS }, "max_corrupt", 100_000, 100_001),
+        // A tenth of three is nobody.
+        (Policy { min_tolerated_colluders: 1, ..FLOORS }, "tolerated_colluders", 0, 1),
+        (Policy { min_included: 1, ..FLOORS }, "min_included", 0, 1),
     ] {
-        assert_eq!(policy.accept(&world.config), Err(Refusal::BelowPolicy { limit }));
+        assert_eq!(policy.accept(&world.config), Err(Refusal::BelowPolicy { limit, offered, floor }));
         let setup = secure_agg::client::Setup { policy, ..members[0].setup(&world) };
         assert!(secure_agg::client::advertise_keys(setup, &members[0].signer, &mut rng(1)).is_err(), "{limit}");
     }

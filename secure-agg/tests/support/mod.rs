@@ -24,7 +24,8 @@ use secure_agg::{
 };
 
 pub(crate) const MODEL_HASH: [u8; 32] = [0x4d; 32];
-pub(crate) const FLOORS: Policy = Policy { min_cohort: 3, min_tolerated_corrupt: 0, min_included: 0 };
+pub(crate) const FLOORS: Policy =
+    Policy { min_cohort: 3, min_tolerated_corrupt: 0, min_tolerated_colluders: 0, min_included: 0 };
 
 pub(crate) fn rng(seed: u64) -> ChaCha20Rng {
     ChaCha20Rng::seed_from_u64(seed)

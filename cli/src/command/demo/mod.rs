@@ -19,6 +19,7 @@ use wire::task::{MIN_SECURE_COHORT, TrainingPlan};
 use crate::command::model::Score;
 use crate::command::privacy::ledger;
 use crate::command::schedule::ScheduleArgs;
+use crate::command::task::objections;
 use crate::data::{self, DataArgs, Model};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, duration, number};
@@ -451,6 +452,13 @@ impl Demo {
             ),
             false => format!("Updates      can be read by the {}: this demo runs without secure aggregation", task.updates_readable_by),
         });
+        if secure.enabled {
+            let others = "Apps         those of this demo take part in any session; one with the SDK's defaults would";
+            output.line(match objections(&task.spec).as_slice() {
+                [] => format!("{others} take part in this, too"),
+                reasons => format!("{others} not: {}", reasons.join("; ")),
+            });
+        }
         let plan = &scene.training;
         output.line(format!(
             "Training     {} epoch{} a round, batches of {}, learning rate {}; seed {}",

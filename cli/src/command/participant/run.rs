@@ -71,6 +71,18 @@ pub(crate) struct Run {
     /// Take part as well in tasks whose updates the coordinator can read
     #[arg(long)]
     insecure_aggregation: bool,
+    /// Fewest participants of a cohort that it takes part in
+    #[arg(long, value_name = "N", default_value_t = SecurityPolicy::default().min_cohort)]
+    min_cohort: u16,
+    /// How many participants of the smallest cohort must be able to collude with the coordinator and learn nothing
+    #[arg(long, value_name = "N", default_value_t = SecurityPolicy::default().min_tolerated_colluders)]
+    min_tolerated_colluders: u16,
+    /// Fraction of the cohort, 0 to 0.5, for which the same must hold
+    #[arg(long, value_name = "FRACTION", default_value_t = SecurityPolicy::default().min_tolerated_corrupt)]
+    min_tolerated_corrupt: f64,
+    /// Fewest updates in a sum that is opened, beside more than half of the cohort
+    #[arg(long, value_name = "N", default_value_t = SecurityPolicy::default().min_included)]
+    min_included: u16,
     /// Most versions that updates may be behind where a task trains ahead of rounds; above 0 a coordinator that publishes a version of
     /// which nothing can be learnt may single out an update
     #[arg(long, value_name = "N", default_value_t = SecurityPolicy::default().max_staleness)]
@@ -159,9 +171,12 @@ impl Run {
             .seed(self.data.seed)
             .secure_aggregation(SecurityPolicy {
                 required: !self.insecure_aggregation,
+                min_cohort: self.min_cohort,
+                min_tolerated_colluders: self.min_tolerated_colluders,
+                min_tolerated_corrupt: self.min_tolerated_corrupt,
+                min_included: self.min_included,
                 max_staleness: self.max_staleness,
                 tell_loss: self.tell_loss,
-                ..SecurityPolicy::default()
             })
             .privacy(PrivacyPolicy {
                 required: self.require_privacy,
@@ -206,7 +221,7 @@ pub(crate) fn failure(error: &ParticipantError) -> Failure {
 pub(crate) fn build_failure(error: &BuildError) -> Failure {
     match error {
         BuildError::Participant(error) => failure(error),
-        BuildError::BadName { .. } => Failure::new(Exit::Usage, error),
+        BuildError::BadName { .. } | BuildError::BadPolicy(_) => Failure::new(Exit::Usage, error),
         BuildError::Transport(_) | BuildError::BadMembers(_) => Failure::new(Exit::Configuration, error),
         _ => Failure::new(Exit::Internal, error),
     }
@@ -258,6 +273,10 @@ fn tell(output: Output, event: &Event) {
         words.join(", ")
     };
     match event {
+        Event::Lowered { floor } => {
+            output.event("lowered", &serde_json::json!({ "floor": floor.to_string() }));
+            output.note(format!("this participant {floor}"));
+        }
         Event::Enrolled { participant, name } => {
             output.event("enrolled", &serde_json::json!({ "participant": participant, "name": name }));
             output.line(format!("enrolled as {name} ({participant})"));

@@ -1,0 +1,226 @@
+//! What an app demands of secure aggregation.
+
+use secure_agg::params::{Policy, SessionConfig};
+use wire::participant::SessionTerms;
+use wire::task::{MAX_STALENESS, MIN_SECURE_COHORT, USUAL_SECURE_COHORT};
+
+/// What a participant demands of every session. It takes no part in one that is weaker.
+///
+/// The floors are about those whom the coordinator did not make up: one that issues certificates enrols as many participants as it
+/// likes, and of a cohort of all of them but one it reads the update of that one. Then what protects is who issues certificates
+/// (docs/THREAT_MODEL.md).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SecurityPolicy {
+    /// Refuse rounds without secure aggregation, in which the coordinator can read the update. Without this the participant
+    /// does what the task says, so what it sends is the coordinator's choice; [`super::Event::Assigned`] tells which it is.
+    /// Default: yes.
+    pub required: bool,
+    /// Fewest participants in a cohort, or in one's group of it, at least 3. Default: 10.
+    pub min_cohort: u16,
+    /// Fraction of the cohort, 0 to 0.5, that may collude with the coordinator and still learn nothing. With a fraction γ,
+    /// a cohort of n withstands floor(γn). Default: 0.
+    pub min_tolerated_corrupt: f64,
+    /// How many participants of the smallest cohort that the session may have may collude with the coordinator and still learn
+    /// nothing: floor(γn) of that. Default: 1.
+    pub min_tolerated_colluders: u16,
+    /// Fewest updates in a sum that is opened, beside the threshold, which is more than half of the cohort. Default: 0.
+    pub min_included: u16,
+    /// How many versions behind its round an update may start from, of any member, where the task has participants train ahead
+    /// of rounds (0 to 1000). With 0 all members start from the same bytes, as in any other round. Above, they agree on the bytes
+    /// of each version, but nobody sees who starts from which: a coordinator that publishes one of which nothing can be learnt,
+    /// and has all but one participant start from it, reads the update of that one. Default: 0.
+    pub max_staleness: u32,
+    /// Tell a task that asks for it the loss of the last training, coarsely (32 levels), although the updates are hidden: it
+    /// chooses participants by it. Where the coordinator can read the update it is told anyway. Default: no.
+    pub tell_loss: bool,
+}
+
+impl Default for SecurityPolicy {
+    fn default() -> Self {
+        Self { min_cohort: small(USUAL_SECURE_COHORT), min_tolerated_colluders: 1, max_staleness: 0, ..Self::lowest() }
+    }
+}
+
+/// A floor that an app has set lower than it is by default. It is told once, when a participant begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Lowered {
+    /// [`SecurityPolicy::required`].
+    Required,
+    /// [`SecurityPolicy::min_cohort`], to this.
+    MinCohort(u16),
+    /// [`SecurityPolicy::min_tolerated_colluders`], to this.
+    MinToleratedColluders(u16),
+    /// [`SecurityPolicy::max_staleness`], to this.
+    MaxStaleness(u32),
+}
+
+impl std::fmt::Display for Lowered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let usual = SecurityPolicy::default();
+        match self {
+            Self::Required => write!(f, "takes part where the coordinator can read updates"),
+            Self::MinCohort(to) => {
+                write!(f, "takes part in cohorts of {to}, fewer than the default of {}", usual.min_cohort)
+            }
+            Self::MinToleratedColluders(to) => {
+                let usual = usual.min_tolerated_colluders;
+                write!(
+                    f,
+                    "takes part where {to} colluding participants are withstood, fewer than the default of {usual}"
+                )
+            }
+            Self::MaxStaleness(to) => write!(
+                f,
+                "takes part in sums of updates that started up to {to} versions behind, more than the default of {}",
+                usual.max_staleness
+            ),
+        }
+    }
+}
+
+/// The task takes older updates than this participant wants its own to be added up with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the task takes updates that started up to {asked} versions behind the round, and this participant takes part up to {limit}: \
+     nobody sees who started from which"
+)]
+pub(super) struct TooStale {
+    asked: u32,
+    limit: u32,
+}
+
+impl SecurityPolicy {
+    /// What every session is anyway, and no more: for tests, demonstrations and simulations, where all participants belong to
+    /// whoever runs the coordinator.
+    #[must_use]
+    pub fn lowest() -> Self {
+        Self {
+            required: true,
+            min_cohort: small(MIN_SECURE_COHORT),
+            min_tolerated_corrupt: 0.0,
+            min_tolerated_colluders: 0,
+            min_included: 0,
+            max_staleness: MAX_STALENESS,
+            tell_loss: false,
+        }
+    }
+
+    /// Takes part as well where the coordinator can read the update.
+    #[must_use]
+    pub fn optional() -> Self {
+        Self { required: false, ..Self::default() }
+    }
+
+    /// Why a participant with this policy would take no part in a task, each reason in words; none if it would. `session` is what
+    /// the task's sessions are like, none where it has none; `max_staleness` is how many versions behind updates may be.
+    #[must_use]
+    pub fn objections(&self, session: Option<&SessionTerms>, max_staleness: u32) -> Vec<String> {
+        let Some(session) = session else {
+            let reason = "it is without secure aggregation: the coordinator can read every update";
+            return if self.required { vec![reason.to_owned()] } else { Vec::new() };
+        };
+        let floors = self.floors().objections(&SessionConfig::from(session)).map(|refusal| refusal.to_string());
+        floors.chain(self.objection_to_staleness(max_staleness).map(|refusal| refusal.to_string())).collect()
+    }
+
+    /// The floors that are lower than by default.
+    #[must_use]
+    pub fn lowered(&self) -> Vec<Lowered> {
+        let usual = Self::default();
+        let &Self { required, min_cohort, min_tolerated_colluders, max_staleness, .. } = self;
+        let lowered = [
+            (required < usual.required, Lowered::Required),
+            (min_cohort < usual.min_cohort, Lowered::MinCohort(min_cohort)),
+            (
+                min_tolerated_colluders < usual.min_tolerated_colluders,
+                Lowered::MinToleratedColluders(min_tolerated_colluders),
+            ),
+            (max_staleness > usual.max_staleness, Lowered::MaxStaleness(max_staleness)),
+        ];
+        lowered.into_iter().filter(|(is_lower, _)| *is_lower).map(|(_, lowered)| lowered).collect()
+    }
+
+    /// Whether the numbers can be met by any session.
+    pub(super) fn is_valid(&self) -> bool {
+        (0.0..=0.5).contains(&self.min_tolerated_corrupt)
+    }
+
+    pub(super) fn objection_to_staleness(&self, asked: u32) -> Option<TooStale> {
+        let limit = self.max_staleness;
+        (asked > limit).then_some(TooStale { asked, limit })
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "up to 500000 once checked, and saturating before"
+    )]
+    pub(super) fn floors(&self) -> Policy {
+        Policy {
+            min_cohort: self.min_cohort,
+            min_tolerated_corrupt: (self.min_tolerated_corrupt * 1e6).ceil() as u32,
+            min_tolerated_colluders: self.min_tolerated_colluders,
+            min_included: self.min_included,
+        }
+    }
+}
+
+fn small(cohort: u32) -> u16 {
+    u16::try_from(cohort).unwrap_or(u16::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::Digest;
+
+    use super::*;
+
+    fn terms(min_cohort: u16, max_corrupt: u32) -> SessionTerms {
+        SessionTerms {
+            suite: 1,
+            min_cohort,
+            max_cohort: 100,
+            max_corrupt,
+            max_dropout: 0,
+            min_included: 0,
+            words: 10,
+            modulus_bits: 32,
+            input_bound: 64,
+            noise_margin: 0,
+            application: Digest([0; 32]),
+        }
+    }
+
+    #[test]
+    fn the_default_stands_one_colluder_in_every_cohort_that_it_takes() {
+        let usual = SecurityPolicy::default();
+        assert_eq!(usual.objections(Some(&terms(10, 100_000)), 0), [""; 0]);
+        // A victim and two participants of the coordinator's.
+        let told = usual.objections(Some(&terms(3, 0)), 0);
+        let expected = [
+            "min_cohort is 3, and this participant takes part from 10 on",
+            "tolerated_colluders is 0, and this participant takes part from 1 on",
+        ];
+        assert_eq!(told, expected);
+        // One of ten is 0.1; a little less is nobody.
+        assert_eq!(usual.objections(Some(&terms(10, 99_999)), 0), expected[1..]);
+        assert_eq!(usual.objections(Some(&terms(11, 99_999)), 0), [""; 0]);
+        assert!(usual.objections(Some(&terms(10, 100_000)), 1)[0].contains("up to 1 versions behind"));
+        assert!(usual.objections(None, 0)[0].contains("can read every update"));
+        assert_eq!(SecurityPolicy::optional().objections(None, 1000), [""; 0]);
+        assert_eq!(SecurityPolicy::lowest().objections(Some(&terms(3, 0)), 1000), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_lower_than_by_default_is_told() {
+        assert_eq!(SecurityPolicy::default().lowered(), []);
+        let higher = SecurityPolicy { min_cohort: 11, min_tolerated_colluders: 2, ..SecurityPolicy::default() };
+        assert_eq!(higher.lowered(), []);
+        let lowest = SecurityPolicy { required: false, ..SecurityPolicy::lowest() };
+        let lowered =
+            [Lowered::Required, Lowered::MinCohort(3), Lowered::MinToleratedColluders(0), Lowered::MaxStaleness(1000)];
+        assert_eq!(lowest.lowered(), lowered);
+        assert_eq!(lowered[1].to_string(), "takes part in cohorts of 3, fewer than the default of 10");
+    }
+}

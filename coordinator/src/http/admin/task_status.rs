@@ -17,7 +17,7 @@ use crate::http::inspect::tasks;
 use crate::http::problem::{Error, Result};
 use crate::ledger;
 use crate::seal::Sealer;
-use crate::session::forget;
+use crate::session::{forget, keep_unopened};
 
 /// Whatever is not over.
 const RUNNING: [TaskStatus; 3] = [TaskStatus::Active, TaskStatus::Paused, TaskStatus::BudgetExhausted];
@@ -101,6 +101,7 @@ async fn end_round(
         ledger::charge_unpublished(tx, &task, &before, sealer, now).await?;
     }
     tx.set_pending_assignments(before.key, before.attempt, AssignmentState::Released, now).await?;
+    keep_unopened(tx, &before).await?;
     forget(tx, before.key, before.attempt).await?;
     Ok(Some(after))
 }

@@ -309,6 +309,24 @@ fn message(body: &[u8]) -> Reply {
 }
 
 #[tokio::test]
+async fn what_was_left_is_said_and_asked_for() {
+    let server = Server::start(|number, _| match number {
+        2 => message(b"encoded"),
+        _ => answer("204 No Content", "", ""),
+    })
+    .await;
+    let (place, me) = (Place { task: task(), round: 4, attempt: 2 }, participant());
+    server.transport.abort_statement(place, me, Bytes::from_static(b"signed")).await.unwrap();
+    assert_eq!(server.transport.abort_statements(place).await.unwrap(), None);
+    assert_eq!(server.transport.abort_statements(place).await.unwrap().unwrap(), &b"encoded"[..]);
+    let (seen, path) = (server.seen(), format!("/v1/tasks/{}/rounds/4/abort-statements", task()));
+    assert_eq!(seen[0].line, format!("PUT {path}/{me} HTTP/1.1"));
+    assert_eq!((&*seen[0].headers["tributary-attempt"], &seen[0].body[..]), ("2", &b"signed"[..]));
+    assert_eq!(seen[0].headers["content-type"], "application/vnd.tributary.secure-agg");
+    assert_eq!(seen[1].line, format!("GET {path}?attempt=2 HTTP/1.1"));
+}
+
+#[tokio::test]
 async fn messages_of_secure_aggregation_go_and_come_as_they_are() {
     let server = Server::start(|number, _| match number {
         0 => answer("204 No Content", "", ""),

@@ -17,9 +17,11 @@ use secure_agg::rejection::{Abort, PhaseName};
 use secure_agg::server::{Admitted, CollectUnmasking, Phase};
 use secure_agg::{IdentityKey, IdentityRefused, IdentityVerifier, Index};
 use store::entity::session_message::{MessageKind, SessionMessage};
+use store::entity::unopened::UnopenedSession;
 use store::{StoreError, Transaction};
 
 use crate::ledger;
+use crate::model::TaskModel;
 use crate::seal::{NotOpened, Sealer};
 
 /// Sessions kept in memory at once.
@@ -267,6 +269,51 @@ pub(crate) fn failure(abort: &Abort) -> FailureReason {
         Abort::Config(_) | Abort::TooMany { .. } => FailureReason::TooFewParticipants,
         Abort::InconsistentShares { .. } | Abort::PairKey { .. } => FailureReason::UnmaskingFailed,
     }
+}
+
+/// What members have to be shown again to see that a session was never opened; none before there is a roster.
+pub(crate) fn unopened(session: &Session) -> Option<UnopenedSession> {
+    let needed = session.phase.roster()?.threshold;
+    Some(UnopenedSession { group: session.group.unwrap_or(0), needed, roster: session.roster()? })
+}
+
+/// Keeps that of an attempt that ends without a sum after inputs may have left.
+///
+/// # Errors
+/// The store's. A session that cannot be read any more is told and not kept: the round must end all the same.
+pub(crate) async fn keep_unopened(tx: &mut (dyn Transaction + '_), round: &Round) -> Result<(), StoreError> {
+    let (key, attempt) = (round.key, round.attempt);
+    if !round.is_spent() {
+        return Ok(());
+    }
+    let Some(stored) = tx.session(key, attempt).await? else { return Ok(()) };
+    match restore_all(round, &stored) {
+        Ok(sessions) => {
+            let kept: Vec<_> = sessions.iter().flatten().filter_map(unopened).collect();
+            tx.insert_unopened(key, attempt, &kept).await
+        }
+        Err(error) => {
+            tracing::error!(round = %key, attempt, %error, "the roster of a spent round is lost");
+            Ok(())
+        }
+    }
+}
+
+/// How many give no update in this round because they gave one from its base before, under masks alone. Counted while the round
+/// selects, and if it drew too few: that is why nobody comes.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn given_by(tx: &mut (dyn Transaction + '_), round: &Round) -> Result<u32, StoreError> {
+    let selects = round.state == RoundState::Selecting || round.failure == Some(FailureReason::TooFewParticipants);
+    if round.limits.secure.is_none() || !selects {
+        return Ok(0);
+    }
+    let Some(task) = tx.task(round.key.task).await? else { return Ok(0) };
+    let Some(base) = tx.model_version(round.key.task, round.base_version).await? else { return Ok(0) };
+    // Analyses that ask different things begin alike, which the version's digest does not tell.
+    let gives_once = TaskModel::new(&task.spec).is_ok_and(|model| model.base_digest(&base) == Some(base.sha256));
+    if gives_once { tx.count_given(base.sha256, round.key).await } else { Ok(0) }
 }
 
 /// Ends what is kept of an attempt that is over or released: its session, whose messages are known to have been sent, the seed

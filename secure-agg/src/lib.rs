@@ -103,6 +103,7 @@ mod participants;
 pub mod rejection;
 mod secret;
 pub mod server;
+pub mod unopened;
 pub mod upload;
 #[cfg(test)]
 #[path = "../tests/vectors.rs"]

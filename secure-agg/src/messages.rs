@@ -11,6 +11,8 @@
 //! | R3 | to the coordinator | [`Consistency`] | 8 |
 //! | R4 | to participants | [`Agreement`] | 9 |
 //! | R4 | to the coordinator | [`Unmasking`] | 10 |
+//! | after | to the coordinator | [`AbortStatement`](crate::unopened::AbortStatement) | 11 |
+//! | after | to participants | [`Unopened`](crate::unopened::Unopened) | 12 |
 
 use tls_codec::{
     DeserializeBytes, Error, Serialize, Size, TlsByteVecU8, TlsByteVecU16, TlsDeserializeBytes, TlsSerialize, TlsSize,

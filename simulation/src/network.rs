@@ -213,6 +213,26 @@ impl Network {
                 let down = length(&answer);
                 at_once(Input::Answered(answer.map(drop)), up, down)
             }
+            Wish::AbortStatement { place, participant, body } => {
+                let path = route::abort_statement(place.task, place.round, participant);
+                let up = body.len() as u64;
+                let request = builder(Method::PUT, &path)
+                    .header(CONTENT_TYPE, headers::MEDIA_SECURE_AGG)
+                    .header(CONTENT_LENGTH, up)
+                    .header(headers::ATTEMPT, place.attempt)
+                    .body(Body::from(body));
+                let answer = self.send(peer, request, None).await.and_then(check);
+                let down = length(&answer);
+                at_once(Input::Answered(answer.map(drop)), up, down)
+            }
+            Wish::AbortStatements { place } => {
+                let path = route::abort_statements(place.task, place.round, place.attempt);
+                let request = builder(Method::GET, &path).header(ACCEPT, headers::MEDIA_SECURE_AGG).body(Body::empty());
+                let answer = self.send(peer, request, None).await.and_then(check);
+                let down = length(&answer);
+                let told = |answer: Answer| (answer.status != StatusCode::NO_CONTENT).then_some(answer.body);
+                at_once(Input::Announced(answer.map(told)), 0, down)
+            }
             Wish::Abandon(abandonment) => {
                 let place = abandonment.place;
                 let path = route::abandon(place.task, place.round, abandonment.participant);

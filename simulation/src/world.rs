@@ -285,7 +285,15 @@ impl World {
         device.action += 1;
         let number = device.action;
         let is_of_a_round = match &action {
-            Action::Send(request) => !matches!(request, Request::Enroll(_) | Request::Renew(_) | Request::CheckIn(_)),
+            Action::Send(request) => !matches!(
+                request,
+                // What it says of a round that it has left is of none.
+                Request::Enroll(_)
+                    | Request::Renew(_)
+                    | Request::CheckIn(_)
+                    | Request::AbortStatement { .. }
+                    | Request::AbortStatements { .. }
+            ),
             Action::Fetch { .. } | Action::Train(_) => true,
             _ => false,
         };

@@ -23,6 +23,7 @@ use crate::entity::session_message::SessionMessages;
 use crate::entity::task::Tasks;
 use crate::entity::token::Tokens;
 use crate::entity::training::Trainings;
+use crate::entity::unopened::Unopened;
 use crate::error::{Result, StoreError};
 
 /// How often a transaction is tried before the caller hears [`StoreError::Busy`].
@@ -45,6 +46,7 @@ pub trait Transaction:
     + PrivacyLedger
     + Sampled
     + Trainings
+    + Unopened
     + Secrets
     + Leases
     + IdempotencyKeys

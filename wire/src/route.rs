@@ -28,6 +28,10 @@ pub const CONSISTENCY: &str = "/v1/tasks/{task}/rounds/{round}/consistency/{part
 pub const AGREEMENT: &str = "/v1/tasks/{task}/rounds/{round}/agreement";
 /// `PUT`: a participant's answer, which opens the sum together with those of others.
 pub const UNMASK_SHARES: &str = "/v1/tasks/{task}/rounds/{round}/unmask-shares/{participant}";
+/// `PUT`: that a participant has left a session for good and never answered in it; counts after the round, too.
+pub const ABORT_STATEMENT: &str = "/v1/tasks/{task}/rounds/{round}/abort-statements/{participant}";
+/// `GET`, the cohort's: enough of these, with the roster, that a session was never opened; `?attempt=`, 204 as long as they are not.
+pub const ABORT_STATEMENTS: &str = "/v1/tasks/{task}/rounds/{round}/abort-statements";
 /// `POST`: this participant cannot go on. [`crate::participant::AbandonRequest`].
 pub const ABANDON: &str = "/v1/tasks/{task}/rounds/{round}/assignments/{participant}/abandon";
 /// `GET`, participants and viewers: a model version as safetensors; `ETag`, `Range`.
@@ -139,6 +143,18 @@ pub fn answer(what: Answer, task: TaskId, round: u32, participant: ParticipantId
 #[must_use]
 pub fn evidence(task: TaskId, round: u32, dealer: ParticipantId, attempt: u32) -> String {
     format!("{}?attempt={attempt}", fill(KEY_SHARES, &[&task, &round, &dealer]))
+}
+
+/// Path of what a participant says when it has left a session for good; the attempt goes into [`crate::headers::ATTEMPT`].
+#[must_use]
+pub fn abort_statement(task: TaskId, round: u32, participant: ParticipantId) -> String {
+    fill(ABORT_STATEMENT, &[&task, &round, &participant])
+}
+
+/// Path, with its query, of what everybody in a session said who has left it.
+#[must_use]
+pub fn abort_statements(task: TaskId, round: u32, attempt: u32) -> String {
+    format!("{}?attempt={attempt}", fill(ABORT_STATEMENTS, &[&task, &round]))
 }
 
 /// Path to give up an assignment.

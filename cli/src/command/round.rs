@@ -121,6 +121,17 @@ fn state(round: &RoundView) -> String {
     }
 }
 
+/// Why participants that are there do not come.
+fn given(round: &RoundView) -> String {
+    match round.base_given_by {
+        0 => String::new(),
+        count => format!(
+            "; {count} gave an update from this very model before and give no second one, unless it is proven that the first is in \
+             no sum"
+        ),
+    }
+}
+
 fn metrics(round: &RoundView) -> String {
     let words: Vec<_> = round.metrics.iter().map(|(name, metric)| format!("{name} {:.4}", metric.value)).collect();
     words.join(", ")
@@ -191,20 +202,21 @@ impl Watch {
     fn print(&self, round: &RoundView) {
         self.output.event("round", round);
         self.output.line(format!(
-            "round {} (attempt {})  {}  cohort {}, reported {}, dropped {}  {}",
+            "round {} (attempt {})  {}  cohort {}, reported {}, dropped {}  {}{}",
             round.number,
             round.attempt,
             state(round),
             round.cohort,
             round.reported,
             round.dropped,
-            metrics(round)
+            metrics(round),
+            given(round)
         ));
     }
 }
 
 fn ended(round: &RoundView) -> Failure {
-    Failure::new(Exit::Round, format!("round {} ended {}", round.number, state(round)))
+    Failure::new(Exit::Round, format!("round {} ended {}{}", round.number, state(round), given(round)))
 }
 
 fn reason(task: &TaskView) -> String {

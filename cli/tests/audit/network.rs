@@ -81,6 +81,19 @@ impl Network {
                     .header(headers::ATTEMPT, place.attempt);
                 Input::Answered(self.send(peer, request.body(Body::from(body)).unwrap()).await.map(drop))
             }
+            Wish::AbortStatement { place, participant, body } => {
+                let path = route::abort_statement(place.task, place.round, participant);
+                let request = builder(Method::PUT, &path)
+                    .header(CONTENT_TYPE, headers::MEDIA_SECURE_AGG)
+                    .header(CONTENT_LENGTH, body.len())
+                    .header(headers::ATTEMPT, place.attempt);
+                Input::Answered(self.send(peer, request.body(Body::from(body)).unwrap()).await.map(drop))
+            }
+            Wish::AbortStatements { place } => {
+                let path = route::abort_statements(place.task, place.round, place.attempt);
+                let told = self.get(peer, &path, headers::MEDIA_SECURE_AGG).await;
+                Input::Announced(told.map(|(status, body)| (status != StatusCode::NO_CONTENT).then_some(body)))
+            }
             Wish::Abandon(abandonment) => {
                 let place = abandonment.place;
                 let path = route::abandon(place.task, place.round, abandonment.participant);

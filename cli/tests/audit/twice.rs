@@ -78,6 +78,39 @@ async fn a_round_on_the_base_of_one_that_may_have_been_opened_is_not_answered() 
     let view = federation.end(federation.task, 2, 1).await;
     assert_eq!((view.failure, view.spent), (Some(FailureReason::TooFewParticipants), false), "{view:?}");
     assert!(federation.devices.iter().all(|device| device.refusals.len() == 1));
+    // Two have said that they left without an answer: that is one too few, and people are told why nobody comes.
+    assert_eq!(view.base_given_by, 5);
+    federation.stop().await;
+}
+
+#[tokio::test]
+async fn a_round_on_the_base_of_one_that_nobody_opened_is_answered_once_enough_have_said_so() {
+    let exact = json!({ "mechanism": "none" });
+    // All inputs are in, and two of five sign, one fewer than it takes.
+    let vanishes = |index| (index >= 2).then_some(Vanishes::BeforeSigning);
+    let mut federation = Federation::new(SEED, 3, &spec(COHORT, &exact), None, characters(vanishes)).await;
+    let view = federation.end(federation.task, 1, 1).await;
+    assert_eq!((view.failure, view.spent), (Some(FailureReason::TooFewConfirmations), true), "{view:?}");
+    // Two have left: that proves nothing, and they are not invited twice in a storm.
+    let view = federation.end(federation.task, 2, 1).await;
+    assert_eq!((view.failure, view.base_given_by), (Some(FailureReason::TooFewParticipants), 5), "{view:?}");
+    for device in &mut federation.devices {
+        assert_eq!(device.refusals.len(), usize::from(!device.is_gone), "{:?}", device.refusals);
+        device.come_back();
+        device.refusals.clear();
+    }
+    let mut attempt = 2;
+    let view = loop {
+        let view = federation.end(federation.task, 2, attempt).await;
+        if view.state == RoundState::Completed {
+            break view;
+        }
+        // Whoever was told to come later comes later.
+        assert_eq!(view.failure, Some(FailureReason::TooFewParticipants), "{view:?}");
+        attempt += 1;
+        assert!(attempt < 10, "it does not come to an end: {view:?}");
+    };
+    assert_eq!((view.reported, view.base.version, view.base_given_by), (5, 0, 0), "{view:?}");
     federation.stop().await;
 }
 

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use rand_chacha::ChaCha20Rng;
+use secure_agg::codec::Message as _;
+use secure_agg::unopened::Departure;
 use wire::participant::{AbandonReason, LossReport, Question};
 use wire::{Attributes, ParticipantId, RoundKey};
 use zeroize::Zeroizing;
@@ -53,6 +56,10 @@ pub(super) struct Core {
     pub(super) account: Account,
     /// From which models inputs were given under masks alone.
     pub(super) given: Given,
+    /// What can be said of the session that the journal holds, once the journal holds it no more.
+    pub(super) departure: Option<(Place, Departure)>,
+    /// That a session was left, which is to be said: the journal holds nothing any more that could answer in it.
+    pub(super) unsaid: Option<(Place, Bytes)>,
     /// The last invitation that was declined: told once.
     pub(super) declined: Option<Place>,
     /// Trainings ahead of rounds.
@@ -144,12 +151,14 @@ impl Core {
         at_home: Option<&AtHome>,
     ) -> Result<Vec<Record>, JournalError> {
         self.holds = Some(session.place);
+        self.may_depart(Some(session));
         round_record(snapshot::encode_session(session, at_home.unwrap_or(&AtHome::NOTHING), self.beside()))
     }
 
     /// The record of an update that is about to be sent.
     pub(super) fn pending_record(&mut self, pending: &Pending) -> Result<Vec<Record>, JournalError> {
         self.holds = Some(pending.place);
+        self.may_depart(pending.session.as_ref());
         if pending.session.is_some() {
             let Place { task, round, .. } = pending.place;
             self.released.retain(|released| released.task != task);
@@ -191,6 +200,24 @@ impl Core {
         Beside { released: &self.released, charges: self.account.charges(), inputs: self.given.inputs }
     }
 
+    /// The journal holds this session, or will once what is being written is safe; one that it held before is left with that.
+    pub(super) fn may_depart(&mut self, session: Option<&Session>) {
+        if let Some((place, _)) = self.departure
+            && session.is_none_or(|session| session.place != place)
+        {
+            self.unsaid = self.depart(place);
+        }
+        let departure = session.and_then(|session| Some((session.place, session.client().ok()?.departure()?)));
+        self.departure = departure;
+    }
+
+    /// What is said of a session whose state the next record overwrites. Without it, only others wait longer.
+    fn depart(&mut self, place: Place) -> Option<(Place, Bytes)> {
+        let (_, departure) = self.departure.take_if(|(of, _)| *of == place)?;
+        let statement = departure.state(&self.key.signer().ok()?).ok()?;
+        Some((place, statement.encode().into()))
+    }
+
     /// Forgets what the journal holds of this place, lets what stayed at home take effect, and goes on. Records are written
     /// in this order: if it dies in between, what was pending is sent again, gets the same answer, and all is repeated.
     fn close(&mut self, place: Place, at_home: Option<AtHome>, then: State) -> State {
@@ -201,7 +228,11 @@ impl Core {
             _ => None,
         };
         let at_home = at_home.into_iter().flat_map(|at_home| at_home.records(place.task));
-        let round = round_record(snapshot::encode_done(place, given_up, self.beside()));
+        if let Some(unsaid) = self.depart(place) {
+            self.unsaid = Some(unsaid);
+        }
+        let statement = self.unsaid.as_ref().filter(|(of, _)| *of == place).map(|(_, statement)| statement.clone());
+        let round = round_record(snapshot::encode_done(place, given_up, statement, self.beside()));
         persist(round.map(|round| at_home.chain(round).collect()), then)
     }
 

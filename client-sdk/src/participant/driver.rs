@@ -297,5 +297,9 @@ async fn send(transport: Arc<dyn Transport>, request: Request) -> Input {
             Input::Answered(transport.answer(what, place, participant, body).await)
         }
         Request::Abandon(abandonment) => Input::Abandoned(transport.abandon(&abandonment).await),
+        Request::AbortStatement { place, participant, body } => {
+            Input::Answered(transport.abort_statement(place, participant, body).await)
+        }
+        Request::AbortStatements { place } => Input::Announced(transport.abort_statements(place).await),
     }
 }

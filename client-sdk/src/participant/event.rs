@@ -172,6 +172,12 @@ pub enum Event {
         /// Why, as the coordinator said or as the deadline implies.
         reason: String,
     },
+    /// It was proven that the sum of a session in which this participant gave an input was never opened and never will be: it may give
+    /// another one from the same model.
+    Unopened {
+        /// Where the input was given.
+        place: Place,
+    },
     /// Something failed and will be tried again.
     Retry {
         /// What failed.

@@ -59,11 +59,22 @@ impl Given {
         if !self.bases.contains(&base) {
             return if self.bases.len() < MOST_BASES { Ok(()) } else { Err(SessionError::GivenFull) };
         }
-        match self.latest.iter().find(|input| input.base == base) {
+        match self.latest(base) {
             // It was written down, and the process died before the input itself was: none has left.
             Some(input) if input.place == place => Ok(()),
             _ => Err(SessionError::Given),
         }
+    }
+
+    /// In which session the input from this base was given, if it is the latest of its task.
+    pub(super) fn latest(&self, base: Base) -> Option<Input> {
+        self.latest.iter().find(|input| input.base == base).copied()
+    }
+
+    /// Forgets a base: it is proven that its sum was never opened and never will be.
+    pub(super) fn free(&mut self, base: Base) {
+        self.bases.remove(&base);
+        self.latest.retain(|input| input.base != base);
     }
 
     /// Remembers that one is given.
@@ -109,5 +120,9 @@ mod tests {
         given.give(input(3, 2, 1)).unwrap();
         assert_eq!((given.inputs, given.bases.len(), given.latest.len()), (3, 3, 2));
         assert!(given.give(input(1, 1, 1)).is_err(), "after that it has gone out");
+        assert_eq!(given.latest(Base([3; 16])), Some(input(3, 2, 1)));
+        given.free(Base([3; 16]));
+        given.give(input(3, 2, 2)).unwrap();
+        assert_eq!((given.inputs, given.latest(Base([3; 16]))), (4, Some(input(3, 2, 2))));
     }
 }

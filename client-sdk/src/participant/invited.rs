@@ -9,6 +9,7 @@ use super::event::Event;
 use super::given::Base;
 use super::machine::State;
 use super::session::{SessionError, advertise};
+use super::settle::Settle;
 use crate::clock::Now;
 use crate::transport::Place;
 
@@ -22,10 +23,15 @@ impl CheckIn {
                 return self.invited_again(core, &"the keys that were asked for exist already", now);
             }
             Some(_) => Err(Refusal::Different { what: "configuration" }.into()),
-            None => {
-                let given = base.map_or(Ok(()), |base| core.given.check(Base::from(base), place));
-                given.and_then(|()| advertise(core, place, terms))
-            }
+            None => match base.map_or(Ok(()), |base| core.given.check(Base::from(base), place)) {
+                Ok(()) => advertise(core, place, terms),
+                Err(error) => {
+                    return match base.and_then(|base| core.given.latest(base.into())) {
+                        Some(given) => State::Settle(Settle::new(place, given, self)),
+                        None => self.declined(core, place, &error, now),
+                    };
+                }
+            },
         };
         match made {
             Ok(session) => {
@@ -39,7 +45,7 @@ impl CheckIn {
     }
 
     /// Nothing was promised yet, so nothing has to be given up; but it is not asked for again in a storm.
-    fn declined(self, core: &mut Core, place: Place, error: &SessionError, now: Now) -> State {
+    pub(super) fn declined(self, core: &mut Core, place: Place, error: &SessionError, now: Now) -> State {
         if core.declined != Some(place) {
             core.declined = Some(place);
             core.events.push(Event::Refused { place, reason: error.to_string() });

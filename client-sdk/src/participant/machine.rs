@@ -26,6 +26,7 @@ use super::complain::Complain;
 use super::confirm::Confirm;
 use super::core::{Core, Ended};
 use super::delivery::AwaitDelivery;
+use super::depart::Depart;
 use super::enroll::Enroll;
 use super::error::ParticipantError;
 use super::event::{Event, Outcome};
@@ -38,6 +39,7 @@ use super::policy::SecurityPolicy;
 use super::recall::Recall;
 use super::renew::Renew;
 use super::session::{Session, SessionError};
+use super::settle::Settle;
 use super::share::Share;
 use super::snapshot::{self, IdentityRecord, RoundRecord, RoundState};
 use super::train::Train;
@@ -119,6 +121,20 @@ pub enum Request {
     },
     /// [`crate::transport::Transport::abandon`].
     Abandon(Abandonment),
+    /// [`crate::transport::Transport::abort_statement`].
+    AbortStatement {
+        /// Which session was left.
+        place: Place,
+        /// By whom.
+        participant: ParticipantId,
+        /// The encoded statement.
+        body: Bytes,
+    },
+    /// [`crate::transport::Transport::abort_statements`].
+    AbortStatements {
+        /// Of which session.
+        place: Place,
+    },
 }
 
 /// A record to save.
@@ -175,11 +191,11 @@ pub enum Input {
     Persisted(Result<(), JournalError>),
     /// The answer to [`Request::Upload`].
     Uploaded(Result<Receipt, TransportError>),
-    /// The answer to [`Request::Announcement`].
+    /// The answer to [`Request::Announcement`] and to [`Request::AbortStatements`].
     Announced(Result<Option<Bytes>, TransportError>),
     /// The answer to [`Request::Evidence`].
     Evidenced(Result<Bytes, TransportError>),
-    /// The answer to [`Request::Answer`].
+    /// The answer to [`Request::Answer`] and to [`Request::AbortStatement`].
     Answered(Result<(), TransportError>),
     /// The answer to [`Request::Abandon`].
     Abandoned(Result<(), TransportError>),
@@ -273,6 +289,8 @@ pub(super) enum State {
     Confirm(Confirm),
     Unmask(Unmask),
     Abandon(Abandon),
+    Depart(Depart),
+    Settle(Settle),
     Finished(Result<Outcome, ParticipantError>),
 }
 
@@ -325,6 +343,8 @@ impl Machine {
             released: released.unwrap_or_default(),
             account,
             given,
+            departure: None,
+            unsaid: None,
             declined: None,
             ahead,
             loss: None,
@@ -410,18 +430,21 @@ impl State {
     /// Where a process that died had come to in its round.
     fn resume(core: &mut Core, round: RoundState) -> Result<Self, SessionError> {
         match round {
-            RoundState::Done { place, given_up } => {
+            RoundState::Done { place, given_up, statement } => {
+                core.unsaid = statement.map(|statement| (place, statement));
                 core.ended = Some((place, given_up.map_or(Ended::Answered, Ended::GivenUp)));
                 Ok(Self::CheckIn(CheckIn::default()))
             }
             RoundState::Pending(pending) => {
                 core.holds = Some(pending.place);
+                core.may_depart(pending.session.as_ref());
                 let signed = pending.session.as_ref().map(Session::resend).transpose()?;
                 Ok(Self::Upload(Sending::new(pending, signed)))
             }
             RoundState::Session { session, at_home } => {
                 let place = session.place;
                 core.holds = Some(place);
+                core.may_depart(Some(&session));
                 let client = session.client()?;
                 Ok(match &client {
                     Client::ShareKeys(_) | Client::MaskInput(_) => {
@@ -472,6 +495,7 @@ impl State {
             Self::AwaitDelivery(state) => state.announced(core, result, now),
             Self::Confirm(state) => state.announced(core, result, now),
             Self::Unmask(state) => state.announced(core, result, now),
+            Self::Settle(state) => state.announced(core, result, now),
             state => state,
         }
     }
@@ -482,6 +506,7 @@ impl State {
             Self::Complain(state) => state.answered(core, result, now),
             Self::Confirm(state) => state.answered(core, result, now),
             Self::Unmask(state) => state.answered(core, result, now),
+            Self::Depart(state) => state.answered(core, result, now),
             state => state,
         }
     }
@@ -497,6 +522,8 @@ impl State {
                 | Self::Complain(_)
                 | Self::Confirm(_)
                 | Self::Unmask(_)
+                | Self::Depart(_)
+                | Self::Settle(_)
         )
     }
 
@@ -505,6 +532,10 @@ impl State {
         match self {
             state if core.stopping && state.can_wait() => Self::Finished(Ok(Outcome::Stopped)),
             Self::CheckIn(then) if core.is_renewal_due(now) => Self::Renew(Renew { then }),
+            Self::CheckIn(then) => match core.unsaid.take() {
+                Some(unsaid) => Self::Depart(Depart::new(unsaid, then)),
+                None => Self::CheckIn(then),
+            },
             Self::Share(state) => match core.must_leave(state.deadline, now) {
                 Some(leave) => core.leave(state.plan.place, leave),
                 None => Self::Share(state),
@@ -551,6 +582,8 @@ impl State {
             Self::Confirm(state) => state.action(core, now),
             Self::Unmask(state) => state.action(core, now),
             Self::Abandon(state) => state.action(core, now),
+            Self::Depart(state) => state.action(core, now),
+            Self::Settle(state) => state.action(core),
             Self::Finished(result) => Action::Finished(result.clone()),
         }
     }

@@ -10,6 +10,7 @@ use secure_agg::codec::{DecodeError, Message as _};
 use secure_agg::messages::{Roster, Round};
 use secure_agg::params::SessionConfig;
 use secure_agg::rejection::Refusal;
+use secure_agg::unopened::Unproven;
 use wire::base64::Base64;
 use wire::certificate::{self, Authority};
 use wire::participant::{Assignment, RoundKeys, SessionTerms};
@@ -40,6 +41,8 @@ pub(super) enum SessionError {
          somebody, would tell the two apart"
     )]
     Given,
+    #[error("what was shown does not prove that an update given from this very model before is in no sum: {0}")]
+    Unproven(#[from] Unproven),
     #[error("this participant has given updates from as many models as it can remember")]
     GivenFull,
     #[error("this attempt at the round, or a later one, is over for this participant")]

@@ -19,6 +19,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use secure_agg::codec::Message as _;
 use secure_agg::messages::{Agreement, Delivery, Roster, ShareKeys, Survivors};
+use secure_agg::unopened::Unopened;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use url::Url;
@@ -212,6 +213,28 @@ impl Transport for HttpsTransport {
         let path = route::abandon(place.task, place.round, abandonment.participant);
         let body = AbandonRequest { attempt: place.attempt, reason: abandonment.reason };
         send(self.client().post(self.url(&path)?).json(&body), ANSWER_TIMEOUT).await.map(|_| ())
+    }
+
+    async fn abort_statement(
+        &self,
+        place: Place,
+        participant: ParticipantId,
+        body: Bytes,
+    ) -> Result<(), TransportError> {
+        let url = self.url(&route::abort_statement(place.task, place.round, participant))?;
+        let request = self.client().put(url).header(CONTENT_TYPE, headers::MEDIA_SECURE_AGG);
+        let request = request.header(headers::ATTEMPT, place.attempt).body(body);
+        send(request, ANSWER_TIMEOUT).await.map(|_| ())
+    }
+
+    async fn abort_statements(&self, place: Place) -> Result<Option<Bytes>, TransportError> {
+        let path = route::abort_statements(place.task, place.round, place.attempt);
+        let request = self.client().get(self.url(&path)?).header(ACCEPT, headers::MEDIA_SECURE_AGG);
+        let response = send(request, ANSWER_TIMEOUT).await?;
+        if response.status() == StatusCode::NO_CONTENT {
+            return Ok(None);
+        }
+        read_message(response, Unopened::MAX_BYTES).await.map(Some)
     }
 }
 

@@ -138,6 +138,18 @@ pub trait Transport: Send + Sync {
 
     /// Gives up a place.
     async fn abandon(&self, abandonment: &Abandonment) -> Result<(), TransportError>;
+
+    /// Says that a session was left for good without an answer: an encoded `secure_agg::unopened::AbortStatement`.
+    async fn abort_statement(
+        &self,
+        place: Place,
+        participant: ParticipantId,
+        body: Bytes,
+    ) -> Result<(), TransportError>;
+
+    /// What members of a session said who have left it, with its roster: an encoded `secure_agg::unopened::Unopened`. None as long as
+    /// they are too few.
+    async fn abort_statements(&self, place: Place) -> Result<Option<Bytes>, TransportError>;
 }
 
 #[async_trait]
@@ -192,5 +204,18 @@ impl<T: Transport + ?Sized> Transport for Arc<T> {
 
     async fn abandon(&self, abandonment: &Abandonment) -> Result<(), TransportError> {
         (**self).abandon(abandonment).await
+    }
+
+    async fn abort_statement(
+        &self,
+        place: Place,
+        participant: ParticipantId,
+        body: Bytes,
+    ) -> Result<(), TransportError> {
+        (**self).abort_statement(place, participant, body).await
+    }
+
+    async fn abort_statements(&self, place: Place) -> Result<Option<Bytes>, TransportError> {
+        (**self).abort_statements(place).await
     }
 }

@@ -21,13 +21,14 @@ use client_sdk::learning::{Codec, Parameters, QuantizationParams, checkpoint};
 use client_sdk::transport::{Abandonment, Place, Transport, TransportError, Upload};
 use secure_agg::codec::Message as _;
 use secure_agg::mask::{self, Plane};
-use secure_agg::messages::{Advertise, Complaint, Consistency, MaskedInput, Round, ShareKeys, Unmasking};
+use secure_agg::messages::{Advertise, Complaint, Consistency, MaskedInput, Roster, Round, ShareKeys, Unmasking};
 use secure_agg::params::{SessionConfig, VectorShape};
 use secure_agg::server::{
     Admitted, CollectConsistency, CollectKeys, CollectMasked, CollectShares, CollectUnmasking, Enrolled,
 };
+use secure_agg::unopened::{AbortStatement, Ended, Unopened};
 use secure_agg::{modular, packing, upload};
-use wire::certificate::{Authority, Issuers};
+use wire::certificate::{Authority, Issuers, Recorded};
 use wire::participant::{
     Announcement, Answer, Assignment, CheckInReply, CheckInRequest, Encoding, EnrollReply, EnrollRequest, HeldUpdate,
     Invitation, ModelRef, PrivacyTerms, Receipt, RenewRequest, SessionTerms, application_digest, round_digest,
@@ -107,6 +108,10 @@ pub struct World {
     pub complaints: Vec<(usize, u16)>,
     /// Rounds that ended without a sum.
     pub failed: Vec<u32>,
+    /// Who takes part in each attempt.
+    pub rosters: BTreeMap<(u32, u32), Roster>,
+    /// Who said that it has left an attempt for good.
+    pub departed: BTreeMap<(u32, u32), BTreeMap<usize, AbortStatement>>,
     /// Everything any device ever wanted to say in a session, by attempt, kind and device: always the same.
     pub said: BTreeMap<(u32, u32, &'static str, usize), Vec<u8>>,
     /// Requests of any kind, in order.
@@ -234,6 +239,8 @@ impl World {
             given_up: vec![],
             complaints: vec![],
             failed: vec![],
+            rosters: BTreeMap::new(),
+            departed: BTreeMap::new(),
             said: BTreeMap::new(),
             calls: vec![],
             faults: BTreeMap::new(),
@@ -494,6 +501,7 @@ impl World {
             Stage::Selecting(keys, enrolled) => {
                 self.cohort = enrolled.keys().copied().collect();
                 let Ok(next) = keys.close(stored(enrolled.into_values().collect())) else { return fail(self) };
+                self.rosters.insert((self.round, self.attempt), next.roster().clone());
                 for device in 0..self.devices {
                     self.announced.insert(("roster", device), next.roster().encode());
                 }
@@ -752,6 +760,32 @@ impl Transport for Line {
     ) -> Result<(), TransportError> {
         assert_eq!(participant, id(self.device));
         self.go(kind(what), |world, _| world.take(what, self.device, place, &body))
+    }
+
+    async fn abort_statement(
+        &self,
+        place: Place,
+        participant: ParticipantId,
+        body: Bytes,
+    ) -> Result<(), TransportError> {
+        assert_eq!(participant, id(self.device));
+        self.go("abort_statement", |world, _| {
+            let statement = AbortStatement::decode(&body).unwrap();
+            let roster = world.rosters[&(place.round, place.attempt)].clone();
+            Ended::new(roster, &Recorded).unwrap().admit(&statement).unwrap();
+            world.departed.entry((place.round, place.attempt)).or_default().insert(self.device, statement);
+            Ok(())
+        })
+    }
+
+    async fn abort_statements(&self, place: Place) -> Result<Option<Bytes>, TransportError> {
+        self.go("abort_statements", |world, _| {
+            let place = (place.round, place.attempt);
+            let Some(said) = world.departed.get(&place) else { return Ok(None) };
+            let roster = world.rosters[&place].clone();
+            let is_enough = said.len() >= usize::from(roster.threshold);
+            Ok(is_enough.then(|| Unopened::of(roster, said.values().cloned()).encode().into()))
+        })
     }
 
     async fn abandon(&self, abandonment: &Abandonment) -> Result<(), TransportError> {

@@ -203,6 +203,7 @@ impl Device {
                 (place, "keys", keys.advertisement.0.clone())
             }
             Action::Send(Request::Answer { what, place, body, .. }) => (*place, kind(*what), body.to_vec()),
+            Action::Send(Request::AbortStatement { place, body, .. }) => (*place, "abort_statement", body.to_vec()),
             Action::Send(Request::Upload(upload)) => {
                 self.log.push("upload");
                 let signed = upload.signed.as_deref().unwrap_or_default();
@@ -224,6 +225,8 @@ impl Device {
         self.hub.world(|world| {
             let before = world.said.entry(key).or_insert_with(|| bytes.clone());
             assert_eq!(*before, bytes, "{key:?} was said in two ways");
+            let said = |what| world.said.contains_key(&(place.round, place.attempt, what, self.index));
+            assert!(!(said("abort_statement") && said("unmask_shares")), "{key:?}: it left, and it answered");
         });
     }
 

@@ -144,6 +144,10 @@ pub fn answer(transport: &dyn Transport, request: Request) -> Input {
             Input::Answered(now(transport.answer(what, place, participant, body)))
         }
         Request::Abandon(r) => Input::Abandoned(now(transport.abandon(&r))),
+        Request::AbortStatement { place, participant, body } => {
+            Input::Answered(now(transport.abort_statement(place, participant, body)))
+        }
+        Request::AbortStatements { place } => Input::Announced(now(transport.abort_statements(place))),
     }
 }
 
@@ -565,6 +569,14 @@ impl Transport for Coordinator {
     }
 
     async fn answer(&self, _: Answer, _: Place, _: ParticipantId, _: Bytes) -> Result<(), TransportError> {
+        unreachable!("its rounds are without secure aggregation")
+    }
+
+    async fn abort_statement(&self, _: Place, _: ParticipantId, _: Bytes) -> Result<(), TransportError> {
+        unreachable!("its rounds are without secure aggregation")
+    }
+
+    async fn abort_statements(&self, _: Place) -> Result<Option<Bytes>, TransportError> {
         unreachable!("its rounds are without secure aggregation")
     }
 

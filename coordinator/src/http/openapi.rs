@@ -180,6 +180,14 @@ fn session_operations() -> Vec<Operation> {
         take(route::CONSISTENCY, "Sign whose inputs are included"),
         tell(route::AGREEMENT, "Everybody's signatures on that"),
         take(route::UNMASK_SHARES, "Answer with the shares that open the sum"),
+        take(route::ABORT_STATEMENT, "Say that this participant left the session for good and never answered"),
+        get(
+            route::ABORT_STATEMENTS,
+            "Enough of these, with the roster, that the session was never opened; 204 as long as they are not",
+            Caller::Participant,
+            Content::Media(MEDIA_SECURE_AGG),
+            &ASKED[..1],
+        ),
     ]
 }
 

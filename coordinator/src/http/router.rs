@@ -43,6 +43,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route(route::CONSISTENCY, short(participant::answers::taking(Answer::Consistency)))
         .route(route::AGREEMENT, poll(participant::announcements::telling(Announcement::Agreement)))
         .route(route::UNMASK_SHARES, short(participant::answers::taking(Answer::UnmaskShares)))
+        .route(route::ABORT_STATEMENT, short(put(participant::abort_statements::say)))
+        .route(route::ABORT_STATEMENTS, short(get(participant::abort_statements::show)))
         .route(route::MASKED_INPUT, upload(put(participant::masked_input::masked_input)))
         .route(route::ABANDON, short(post(participant::abandon::abandon)))
         .route(route::MODEL_PARAMETERS, short(get(participant::parameters::parameters)))

@@ -22,7 +22,7 @@ use super::situation::{Situation, failures, groups_of, next_round, tally};
 use super::{Environment, StepError};
 use crate::ledger;
 use crate::seal::Sealer;
-use crate::session::{Session, admitted, encode_all, failure, forget, restore_all};
+use crate::session::{Session, admitted, encode_all, failure, forget, given_by, keep_unopened, restore_all};
 
 /// What became of the round.
 #[derive(Clone, Debug)]
@@ -54,6 +54,8 @@ struct Failed {
     round: Round,
     reason: FailureReason,
     paused: bool,
+    /// Participants that gave an update from its base before.
+    given_by: u32,
 }
 
 /// Does what `advance` says now. Keeps the lease if summing is next.
@@ -315,12 +317,14 @@ async fn fail(
     ledger::charge_unpublished(tx, task, round, sealer, now).await?;
     tx.set_pending_assignments(round.key, round.attempt, AssignmentState::Released, now).await?;
     tx.delete_partial_sum(round.key, round.attempt).await?;
+    keep_unopened(tx, round).await?;
     forget(tx, round.key, round.attempt).await?;
     let paused = pause_if_hopeless(tx, task, &after, reason, now).await?;
     if round.is_spent() && round.key == next_round(task) {
         tx.forfeit_round(task.id).await?;
     }
-    Ok(Some(Failed { round: after, reason, paused }))
+    let given_by = given_by(tx, &after).await?;
+    Ok(Some(Failed { round: after, reason, paused, given_by }))
 }
 
 /// Pauses the task with every `max_attempts`-th failed attempt; an operator who resumes it grants as many again.
@@ -369,6 +373,13 @@ fn announce(env: &Environment, before: &Round, outcome: Outcome) {
         Outcome::Failed(failed) => {
             let reason = failed.reason;
             tracing::warn!(%task, round = number, attempt, state = %before.state, %reason, "round failed");
+            if failed.given_by > 0 {
+                tracing::warn!(
+                    %task, round = number, attempt, participants = failed.given_by,
+                    "so many gave an update from this very model before and give no second one, unless it is proven that the \
+                     first is in no sum"
+                );
+            }
             count_phase(before, &failed.round);
             count_round("failed", reason.as_str());
             if failed.paused {

@@ -29,6 +29,7 @@ use crate::codec::Message as _;
 use crate::crypto::signature::Signer;
 use crate::messages::{Advertise, Round, Sid};
 use crate::rejection::Refusal;
+use crate::unopened::Departure;
 use snapshot::Reader;
 
 /// The outcome of a state that moved on.
@@ -166,6 +167,19 @@ impl Client {
             Self::Unmask(state) => Some(state.session.sid()),
             Self::Answered(state) => Some(&state.sent.body.sid),
             Self::Complained(state) => Some(&state.sent.body.sid),
+        }
+    }
+
+    /// What this participant can say of the session once this state is gone: that it has revealed no share and never will. None before
+    /// there is a roster, and once it has answered.
+    #[must_use]
+    pub const fn departure(&self) -> Option<Departure> {
+        match self {
+            Self::ShareKeys(_) | Self::Answered(_) => None,
+            Self::MaskInput(MaskInput { session, .. })
+            | Self::CheckConsistency(CheckConsistency { session, .. })
+            | Self::Unmask(Unmask { session, .. }) => Some(Departure { sid: *session.sid(), me: session.me() }),
+            Self::Complained(state) => Some(Departure { sid: state.sent.body.sid, me: state.sent.body.sender }),
         }
     }
 

@@ -7,16 +7,16 @@ use crate::participants::{Index, IndexSet};
 use crate::rejection::Rejection;
 
 #[derive(Debug)]
-pub(super) struct Facts {
-    pub(super) roster: Roster,
-    pub(super) identities: Vec<IdentityKey>,
-    pub(super) params: Params,
-    pub(super) sid: Sid,
+pub(crate) struct Facts {
+    pub(crate) roster: Roster,
+    pub(crate) identities: Vec<IdentityKey>,
+    pub(crate) params: Params,
+    pub(crate) sid: Sid,
 }
 
 impl Facts {
     /// Computes the session of a roster whose entries were admitted; writes the parameters that follow into it.
-    pub(super) fn new(mut roster: Roster, identities: Vec<IdentityKey>) -> Result<Self, InvalidConfig> {
+    pub(crate) fn new(mut roster: Roster, identities: Vec<IdentityKey>) -> Result<Self, InvalidConfig> {
         let count = u16::try_from(roster.entries.len()).unwrap_or(u16::MAX);
         let params = roster.config.params(count)?;
         (roster.threshold, roster.out_degree, roster.min_out) =
@@ -26,12 +26,12 @@ impl Facts {
         Ok(Self { roster, identities, params, sid })
     }
 
-    pub(super) fn identity(&self, index: Index) -> Option<&IdentityKey> {
+    pub(crate) fn identity(&self, index: Index) -> Option<&IdentityKey> {
         self.identities.get(usize::from(index.checked_sub(1)?))
     }
 
     /// Session, sender and signature of a message; everything else is the phase's.
-    pub(super) fn check_frame<B: InSession>(&self, message: &Signed<B>, expected: &IndexSet) -> Result<(), Rejection> {
+    pub(crate) fn check_frame<B: InSession>(&self, message: &Signed<B>, expected: &IndexSet) -> Result<(), Rejection> {
         self.check_sender(message.body.sid(), message.body.sender(), expected)?;
         match self.identity(message.body.sender()) {
             Some(identity) if message.is_signed_by(identity) => Ok(()),
@@ -39,14 +39,14 @@ impl Facts {
         }
     }
 
-    pub(super) fn check_sender(&self, sid: &Sid, sender: Index, expected: &IndexSet) -> Result<(), Rejection> {
+    pub(crate) fn check_sender(&self, sid: &Sid, sender: Index, expected: &IndexSet) -> Result<(), Rejection> {
         if *sid != self.sid {
             return Err(Rejection::WrongSession);
         }
         if expected.contains(sender) { Ok(()) } else { Err(Rejection::NotExpected { sender }) }
     }
 
-    pub(super) fn everybody(&self) -> IndexSet {
+    pub(crate) fn everybody(&self) -> IndexSet {
         IndexSet::full(self.params.participants())
     }
 }

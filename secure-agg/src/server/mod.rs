@@ -20,6 +20,7 @@ pub use collect_keys::{CollectKeys, Enrolled};
 pub use collect_masked::CollectMasked;
 pub use collect_shares::CollectShares;
 pub use collect_unmasking::{CollectUnmasking, ShareFault, Unmasked};
+pub(crate) use facts::Facts;
 pub use phase::{BadPhase, Phase};
 
 use std::collections::BTreeMap;

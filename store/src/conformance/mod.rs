@@ -30,6 +30,7 @@ pub mod task;
 pub mod token;
 pub mod training;
 pub mod transaction;
+pub mod unopened;
 
 mod sample;
 
@@ -109,6 +110,8 @@ macro_rules! conformance_tests {
             transaction::a_read_refuses_changes,
             transaction::a_full_disk_is_told_and_survived,
             transaction::a_closure_may_borrow,
+            unopened::sessions_and_statements_come_back,
+            unopened::those_who_gave_an_input_from_a_model_are_counted,
         );
     };
     (@each $open:path, $($module:ident :: $promise:ident),* $(,)?) => {

@@ -25,3 +25,4 @@ pub mod session_message;
 pub mod task;
 pub mod token;
 pub mod training;
+pub mod unopened;

@@ -27,6 +27,7 @@ mod statement;
 mod task;
 mod token;
 mod training;
+mod unopened;
 
 use std::path::Path;
 use std::time::Duration;

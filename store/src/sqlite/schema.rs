@@ -38,6 +38,12 @@ const MIGRATIONS: &[Migration] = &[
         up: include_str!("../../../migrations/sqlite/0005_training.up.sql"),
         down: include_str!("../../../migrations/sqlite/0005_training.down.sql"),
     },
+    Migration {
+        version: 6,
+        name: "unopened",
+        up: include_str!("../../../migrations/sqlite/0006_unopened.up.sql"),
+        down: include_str!("../../../migrations/sqlite/0006_unopened.down.sql"),
+    },
 ];
 
 /// Takes every missing step.

@@ -242,6 +242,10 @@ pub struct RoundView {
     pub epsilon: Option<EpsilonView>,
     /// The version the cohort started from.
     pub base: ModelVersionRef,
+    /// Participants that gave an update from this very model before, hidden by masks alone, in another round or task, and so give none
+    /// in this one, unless it is proven that the sum was never opened. Told while the round selects, and if it drew too few.
+    #[serde(default)]
+    pub base_given_by: u32,
     /// The version the round made.
     pub model: Option<ModelVersionRef>,
     /// The round's base did not pass the task's gate: what the round made is this earlier version once more.

@@ -223,4 +223,17 @@ impl Transport for VanishingTransport {
     async fn abandon(&self, abandonment: &Abandonment) -> Result<(), TransportError> {
         self.inner.abandon(abandonment).await
     }
+
+    async fn abort_statement(
+        &self,
+        place: Place,
+        participant: ParticipantId,
+        body: Bytes,
+    ) -> Result<(), TransportError> {
+        self.inner.abort_statement(place, participant, body).await
+    }
+
+    async fn abort_statements(&self, place: Place) -> Result<Option<Bytes>, TransportError> {
+        self.inner.abort_statements(place).await
+    }
 }

@@ -6,7 +6,7 @@ use wire::inspect::{
 };
 use wire::{RoundState, TaskId, route};
 
-use super::{metrics, state};
+use super::{given, metrics, state};
 use crate::command::demo::codec;
 use crate::command::privacy::ledger::spent;
 use crate::failure::Outcome;
@@ -44,7 +44,7 @@ fn words(RoundWithCohort { round, assignments }: &RoundWithCohort) -> String {
 fn head(round: &RoundView) -> String {
     let mut lines = vec![
         format!("Round       {} (attempt {}) of task {}", round.number, round.attempt, round.task),
-        format!("State       {}", state(round)),
+        format!("State       {}", state(round) + &given(round)),
         format!("Cohort      {} drawn, {} reported, {} dropped", round.cohort, round.reported, round.dropped),
         format!("Bytes       {} up, {} down", bytes(round.bytes_up), bytes(round.bytes_down)),
         format!("Metrics     {}", metrics(round)),

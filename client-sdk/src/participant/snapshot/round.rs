@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use secure_agg::client::Client;
 use serde::{Deserialize, Serialize};
+use wire::base64::Base64;
 use wire::participant::{AbandonReason, SessionTerms};
 use wire::{Digest, ParticipantId, RoundKey};
 use zeroize::Zeroizing;
@@ -31,7 +32,8 @@ pub(in crate::participant) enum RoundState {
     /// A session before its input is made, or after the receipt; then with what will take effect.
     Session { session: Session, at_home: AtHome },
     /// It was answered, or went on without this participant, or was given up. This place is never taken again.
-    Done { place: Place, given_up: Option<AbandonReason> },
+    /// With `statement`, its session was left without an answer, and that has to be said.
+    Done { place: Place, given_up: Option<AbandonReason>, statement: Option<Bytes> },
 }
 
 /// An update on its way.
@@ -100,6 +102,8 @@ enum State {
         place: Place,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         given_up: Option<AbandonReason>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        statement: Option<Base64>,
     },
 }
 
@@ -113,7 +117,9 @@ impl RoundRecord {
     pub(in crate::participant) fn decode(record: &[u8]) -> Result<Self, JournalError> {
         let (Header { state, released, charges, inputs }, mut parts) = decode(ROUND, record)?;
         let state = match state {
-            State::Done { place, given_up } => RoundState::Done { place, given_up },
+            State::Done { place, given_up, statement } => {
+                RoundState::Done { place, given_up, statement: statement.map(|statement| statement.0.into()) }
+            }
             State::Pending { place, sha256, body_bytes, at_home } => {
                 let body = Bytes::copy_from_slice(parts.body(body_bytes)?);
                 let at_home = AtHome::read(&mut parts, at_home)?;
@@ -191,9 +197,11 @@ fn session_state(session: &Session, upload: Option<Upload>, at_home: &AtHome) ->
 pub(in crate::participant) fn encode_done(
     place: Place,
     given_up: Option<AbandonReason>,
+    statement: Option<Bytes>,
     beside: Beside<'_>,
 ) -> Result<Zeroizing<Vec<u8>>, JournalError> {
-    encode(ROUND, PLAIN, &beside.header(State::Done { place, given_up }), &[])
+    let statement = statement.map(|statement| Base64(statement.to_vec()));
+    encode(ROUND, PLAIN, &beside.header(State::Done { place, given_up, statement }), &[])
 }
 
 #[cfg(test)]
@@ -259,8 +267,12 @@ mod tests {
     #[test]
     fn ends_come_back() {
         for reason in [None, Some(AbandonReason::Conditions)] {
-            let record = RoundRecord::decode(&encode_done(place(), reason, NOTHING).unwrap()).unwrap();
-            assert!(matches!(record.state, RoundState::Done { given_up, .. } if given_up == reason));
+            for said in [None, Some(Bytes::from_static(b"left"))] {
+                let record = encode_done(place(), reason, said.clone(), NOTHING).unwrap();
+                let record = RoundRecord::decode(&record).unwrap();
+                let RoundState::Done { given_up, statement, .. } = record.state else { panic!("another record") };
+                assert_eq!((given_up, statement), (reason, said));
+            }
         }
     }
 
@@ -281,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_record_of_a_newer_sdk_is_not_taken_for_damage() {
-        let mut record = encode_done(place(), None, NOTHING).unwrap().to_vec();
+        let mut record = encode_done(place(), None, None, NOTHING).unwrap().to_vec();
         record[MAGIC.len()] = 9;
         let error = RoundRecord::decode(&record).map(|_| ()).unwrap_err();
         assert!(matches!(error, JournalError::TooNew { version: 9, newest: 8, .. }), "{error}");

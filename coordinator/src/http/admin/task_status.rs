@@ -18,7 +18,7 @@ use crate::http::problem::{Error, Result};
 use crate::ledger;
 use crate::release_keys::Use;
 use crate::seal::Sealer;
-use crate::session::forget;
+use crate::session::{forget, keep_unopened};
 
 /// Whatever is not over.
 const RUNNING: [TaskStatus; 3] = [TaskStatus::Active, TaskStatus::Paused, TaskStatus::BudgetExhausted];
@@ -119,6 +119,7 @@ async fn end_round(
         ledger::charge_unpublished(tx, &task, &before, sealer, now).await?;
     }
     tx.set_pending_assignments(before.key, before.attempt, AssignmentState::Released, now).await?;
+    keep_unopened(tx, &before).await?;
     forget(tx, before.key, before.attempt).await?;
     Ok(Some(after))
 }

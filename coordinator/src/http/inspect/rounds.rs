@@ -29,6 +29,7 @@ use crate::http::authenticate::Viewer;
 use crate::http::extract::{Json, Path, Query};
 use crate::http::problem::{Error, Result};
 use crate::model::TaskModel;
+use crate::session::given_by;
 
 pub(in crate::http) async fn list(
     _: Viewer,
@@ -171,6 +172,7 @@ async fn view(
         compression,
         buffer,
         epsilon,
+        base_given_by: given_by(tx, round).await?,
         base,
         model,
         rolled_back_to,

@@ -1,6 +1,7 @@
 //! What participants ask.
 
 pub(super) mod abandon;
+pub(super) mod abort_statements;
 pub(super) mod announcements;
 pub(super) mod answers;
 pub(super) mod check_in;

@@ -1,0 +1,154 @@
+//! What participants say that have left a session for good, and what the others are shown of it: that no sum of the session was
+//! or will be opened, so that they may give an input from the same model anew.
+//!
+//! A statement counts whether the round is still under way or has ended without a sum. Where it ended with one, or before an input
+//! could be out, nothing rests on it: it is heard and not kept.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use federation::id::{ParticipantId, RoundKey, TaskId};
+use http::{HeaderMap, StatusCode, header};
+use secure_agg::codec::Message as _;
+use secure_agg::messages::Roster;
+use secure_agg::rejection::Rejection;
+use secure_agg::unopened::{AbortStatement, Ended, Unopened};
+use serde::Deserialize;
+use store::entity::unopened::{AbortStatement as Said, UnopenedSession};
+use store::{StoreError, Transaction};
+use wire::certificate::Recorded;
+use wire::headers::{ATTEMPT, MEDIA_SECURE_AGG};
+
+use super::answers::{decode, refused};
+use crate::admission::Refusal;
+use crate::http::app::App;
+use crate::http::authenticate::Participant;
+use crate::http::extract::{Path, Query, is_media_type, read, required};
+use crate::http::problem::{Error, Result};
+use crate::session::{Sessions, participant as named, unopened};
+
+/// `PUT`: the caller has left.
+pub(in crate::http) async fn say(
+    caller: Participant,
+    State(app): State<Arc<App>>,
+    Path((task, number, participant)): Path<(TaskId, u32, ParticipantId)>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<StatusCode> {
+    if participant != caller.id {
+        return Err(Error::Forbidden("a participant speaks for itself, not for another".to_owned()));
+    }
+    if !is_media_type(&headers, MEDIA_SECURE_AGG) {
+        return Err(Error::MediaType(MEDIA_SECURE_AGG));
+    }
+    let attempt: u32 = required(&headers, ATTEMPT, "the number of the round's attempt")?;
+    let bytes = read(&headers, body, AbortStatement::MAX_BYTES as u64).await?;
+    let statement: AbortStatement = decode(&bytes)?;
+    let round = RoundKey { task, number };
+    let session = app
+        .store
+        .read("session_that_was_left", |tx| Box::pin(session_of(tx, &app.sessions, round, attempt, participant)))
+        .await??;
+    let Some((session, roster)) = session else { return Ok(StatusCode::NO_CONTENT) };
+    let sender = statement.body.sender;
+    if position(&roster, participant) != Some(usize::from(sender)) {
+        return Err(refused(Rejection::NotExpected { sender }));
+    }
+    let ended = Ended::new(roster, &Recorded).map_err(Error::fault)?;
+    ended.admit(&statement).map_err(refused)?;
+    let said = Said { round, attempt, participant, group: session.group, statement: bytes, received_at: app.now() };
+    let is_new = app
+        .store
+        .transact("abort_statement", |tx| {
+            let said = &said;
+            Box::pin(async move { tx.insert_abort_statement(said).await })
+        })
+        .await?;
+    if is_new {
+        metrics::counter!("tributary_abort_statements_total").increment(1);
+        tracing::info!(%round, attempt, %participant, "{participant} left the session of round {round} without an answer");
+    }
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// `?attempt=…`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::http) struct AttemptQuery {
+    attempt: u32,
+}
+
+/// `GET`: that the caller's session was never opened, once enough members have said so.
+pub(in crate::http) async fn show(
+    caller: Participant,
+    State(app): State<Arc<App>>,
+    Path((task, number)): Path<(TaskId, u32)>,
+    Query(AttemptQuery { attempt }): Query<AttemptQuery>,
+) -> Result<Response> {
+    let round = RoundKey { task, number };
+    let found = app
+        .store
+        .read("abort_statements", |tx| {
+            let sessions = &app.sessions;
+            Box::pin(async move {
+                Ok::<_, StoreError>(match session_of(tx, sessions, round, attempt, caller.id).await? {
+                    Ok(Some((session, roster))) => {
+                        let said = tx.abort_statements(round, attempt, session.group).await?;
+                        Ok((said.len() >= usize::from(session.needed)).then_some((roster, said)))
+                    }
+                    Ok(None) => Ok(None),
+                    Err(refusal) => Err(refusal),
+                })
+            })
+        })
+        .await??;
+    let Some((roster, said)) = found else { return Ok(StatusCode::NO_CONTENT.into_response()) };
+    let statements = said.iter().map(|said| AbortStatement::decode(&said.statement));
+    let statements: Vec<_> = statements.collect::<std::result::Result<_, _>>().map_err(Error::fault)?;
+    let message = Unopened::of(roster, statements).encode();
+    Ok(([(header::CONTENT_TYPE, MEDIA_SECURE_AGG)], message).into_response())
+}
+
+/// The session of an attempt that a participant is in, while it is under way or once it has ended without a sum; none otherwise.
+async fn session_of(
+    tx: &mut (dyn Transaction + '_),
+    sessions: &Sessions,
+    round: RoundKey,
+    attempt: u32,
+    participant: ParticipantId,
+) -> std::result::Result<std::result::Result<Option<(UnopenedSession, Roster)>, Refusal>, StoreError> {
+    let Some(row) = tx.round_attempt(round, attempt).await? else { return Ok(Err(Refusal::NoSuchRound)) };
+    if row.round.limits.secure.is_none() {
+        return Ok(Err(Refusal::NoSession));
+    }
+    if tx.assignment(round, attempt, participant).await?.is_none() {
+        return Ok(Err(Refusal::NotAssigned { why: "it was not drawn" }));
+    }
+    let kept: Vec<UnopenedSession> = match row.round.is_spent() {
+        // Under way, and without a sum as yet.
+        true => sessions
+            .read(tx, &row.round, participant)
+            .await?
+            .and_then(|session| unopened(&session))
+            .into_iter()
+            .collect(),
+        false => tx.unopened(round, attempt).await?,
+    };
+    for session in kept {
+        let roster = Roster::decode(&session.roster)
+            .map_err(|error| StoreError::Corrupt(format!("a roster of {round} that is kept: {error}")))?;
+        if position(&roster, participant).is_some() {
+            return Ok(Ok(Some((session, roster))));
+        }
+    }
+    Ok(Ok(None))
+}
+
+/// Where a participant stands in a roster, counted from 1.
+fn position(roster: &Roster, participant: ParticipantId) -> Option<usize> {
+    let entries = roster.entries.as_slice();
+    let at = entries.iter().position(|entry| named(entry.client_id.as_slice()) == Some(participant))?;
+    Some(at + 1)
+}

@@ -1,0 +1,102 @@
+//! Promises about sessions that were never opened.
+
+use bytes::Bytes;
+use federation::id::RoundKey;
+use federation::model_version::ModelVersion;
+use federation::round::RoundState;
+
+use super::sample::{
+    after, assignment, digest, message, model_version, moved, participant_id, round, sharing, task, task_id,
+};
+use crate::entity::session_message::MessageKind;
+use crate::entity::unopened::{AbortStatement, UnopenedSession};
+use crate::{Result, Store, StoreError};
+
+fn session(group: u32, needed: u16) -> UnopenedSession {
+    UnopenedSession { group, needed, roster: Bytes::from(vec![7; 5]) }
+}
+
+fn said(round: RoundKey, participant: u8, group: u32) -> AbortStatement {
+    AbortStatement {
+        round,
+        attempt: 1,
+        participant: participant_id(participant.into()),
+        group,
+        statement: vec![participant; 3].into(),
+        received_at: after(participant.into()),
+    }
+}
+
+/// The first statement of each stays, by group and in the order of ids.
+pub async fn sessions_and_statements_come_back(store: &Store) {
+    let open = &sharing(store, 4).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                let key = open.key;
+                assert_eq!(tx.unopened(key, 1).await?, []);
+                let sessions = [session(0, 2), session(1, 3)];
+                tx.insert_unopened(key, 1, &sessions).await?;
+                assert_eq!(tx.unopened(key, 1).await?, sessions);
+                assert_eq!(tx.unopened(key, 2).await?, []);
+                for refused in
+                    [tx.insert_unopened(key, 1, &sessions).await, tx.insert_unopened(key, 2, &sessions).await]
+                {
+                    assert!(matches!(refused, Err(StoreError::Conflict(_))), "{refused:?}");
+                }
+                for (participant, group) in [(3, 0), (1, 0), (2, 1)] {
+                    assert!(tx.insert_abort_statement(&said(key, participant, group)).await?);
+                }
+                let again = AbortStatement { statement: Bytes::from_static(b"again"), ..said(key, 1, 0) };
+                assert!(!tx.insert_abort_statement(&again).await?);
+                let stranger = tx.insert_abort_statement(&said(key, 9, 0)).await;
+                assert!(matches!(stranger, Err(StoreError::Conflict(_))), "{stranger:?}");
+                assert_eq!(tx.abort_statements(key, 1, 0).await?, [said(key, 1, 0), said(key, 3, 0)]);
+                assert_eq!(tx.abort_statements(key, 1, 1).await?, [said(key, 2, 1)]);
+                assert_eq!(tx.abort_statements(key, 2, 0).await?, []);
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
+/// Whoever sent an input from a model is counted once, whatever the task, until enough have said that it is in no sum.
+pub async fn those_who_gave_an_input_from_a_model_are_counted(store: &Store) {
+    let first = &sharing(store, 4).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                let (begun, key) = (model_version(1, 0), first.key);
+                let another = RoundKey { number: 2, ..key };
+                tx.insert_model_version(&begun).await?;
+                assert_eq!(tx.count_given(begun.sha256, another).await?, 0);
+                for participant in 1..=3 {
+                    tx.insert_message(&message(first, MessageKind::Input, participant)).await?;
+                }
+                assert_eq!(tx.count_given(begun.sha256, another).await?, 3);
+                assert_eq!(tx.count_given(begun.sha256, key).await?, 0, "in this very round");
+                assert_eq!(tx.count_given(digest(1), another).await?, 0, "from another model");
+                // Another task begins with the same model, and one of them took part in it, too.
+                tx.insert_task(&task(2, "two")).await?;
+                tx.insert_model_version(&ModelVersion { task: task_id(2), ..begun.clone() }).await?;
+                let selecting = round(2, 1, 1);
+                tx.insert_round(&selecting).await?;
+                let second = moved(&selecting, RoundState::Collecting, after(1));
+                assert!(tx.transition_round(&selecting, &second).await?);
+                tx.insert_assignments(&[assignment(&second, 3), assignment(&second, 4)]).await?;
+                for participant in 3..=4 {
+                    tx.insert_message(&message(&second, MessageKind::Input, participant)).await?;
+                }
+                assert_eq!(tx.count_given(begun.sha256, another).await?, 4);
+                tx.insert_unopened(key, 1, &[session(0, 2)]).await?;
+                assert!(tx.insert_abort_statement(&said(key, 1, 0)).await?);
+                assert_eq!(tx.count_given(begun.sha256, another).await?, 4, "one is not enough");
+                assert!(tx.insert_abort_statement(&said(key, 4, 0)).await?);
+                assert_eq!(tx.count_given(begun.sha256, another).await?, 2, "those of the other task alone");
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}

@@ -113,3 +113,11 @@ async fn a_task_without_criteria_asks_nothing() {
     assert_eq!(coordinator.count("upload"), 1);
     assert!(!said(&coordinator, "findings"));
 }
+
+#[tokio::test]
+async fn a_check_in_does_not_tell_how_many_examples_there_are() {
+    let coordinator = Coordinator::new(1);
+    assert_eq!(run(&coordinator, criteria(), speaks("de")).await, [true]);
+    assert!(said(&coordinator, "\"eligible\":true"));
+    assert!(!said(&coordinator, "\"examples\":50"), "that there are at least 50 is all that was asked");
+}

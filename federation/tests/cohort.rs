@@ -56,6 +56,7 @@ fn each_requirement_refuses_on_its_own() {
     assert_eq!(check(|c| c.labels.clear(), 1), Err(Ineligible::Labels));
     assert_eq!(check(|c| drop(c.labels.insert("region".into(), "us".into())), 1), Err(Ineligible::Labels));
     assert_eq!(check(|c| c.examples = 99, 1), Err(Ineligible::TooFewExamples));
+    assert_eq!(check(|c| c.examples = 0, 1), Ok(()), "it was asked, and said that it has enough");
     assert_eq!(check(|c| c.participations = 3, 1), Err(Ineligible::ParticipationCap));
     assert_eq!(check(|c| c.last = Some((1, Timestamp(NOW.0 - 4_999))), 9), Err(Ineligible::TooSoon));
     assert_eq!(check(|c| c.last = Some((1, Timestamp(NOW.0 - 99_999))), 3), Err(Ineligible::TooSoon));
@@ -212,8 +213,12 @@ fn power_of_choice_takes_the_highest_losses_of_a_random_few() {
     assert!((mean(3) - 9.5).abs() < 0.8 && (mean(6) - 14.0).abs() < 0.8, "{} {}", mean(3), mean(6));
     candidates[4].loss = None;
     assert!(drawn(&candidates, 20, 0).contains(&4), "a loss that nobody knows counts as the highest");
-    candidates[19].examples = 0;
+    candidates[..19].iter_mut().for_each(|candidate| candidate.examples = 1_000_000_000);
+    candidates[19].examples = 1;
     assert!((0..50).all(|seed| !drawn(&candidates, 19, seed).contains(&19)), "drawn in proportion to the examples");
+    candidates[19].examples = 0;
+    let times = (0..50).filter(|seed| drawn(&candidates, 19, *seed).contains(&19)).count();
+    assert!(times > 40, "a number that is not told counts as the mean: {times}");
 }
 
 proptest! {

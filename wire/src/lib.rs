@@ -14,7 +14,7 @@ pub mod problem;
 pub mod route;
 pub mod signer;
 
-pub use federation::cohort::{Attribute, Attributes, CoarseLoss, Criterion, Ineligible};
+pub use federation::cohort::{Attribute, Attributes, CoarseLoss, Criterion, EXAMPLES, Ineligible};
 pub use federation::id::{Digest, ParticipantId, RoundKey, TaskId, TokenId};
 pub use federation::round::{AssignmentState, FailureReason, RoundState};
 pub use federation::task;

@@ -1,16 +1,13 @@
 //! Compares a task's criteria with what the app says of its device, and tells whether they hold. The attributes stay here.
 
 use wire::participant::{Finding, MAX_FINDINGS, Question};
-use wire::{Attribute, Attributes, TaskId};
+use wire::{Attribute, Attributes, EXAMPLES, TaskId};
 
 use super::check_in::CheckIn;
 use super::core::Core;
 use super::event::Event;
 use super::machine::State;
 use crate::clock::Now;
-
-/// What every participant knows of itself, whatever its app tells.
-const EXAMPLES: &str = "examples";
 
 impl CheckIn {
     pub(super) fn asked(self, core: &mut Core, questions: Vec<Question>, now: Now) -> State {
@@ -39,6 +36,13 @@ impl Core {
     pub(super) fn findings(&self) -> Vec<Finding> {
         let found = |question: &Question| Finding { task: question.task, eligible: self.holds_for(question) };
         self.questions.iter().map(found).collect()
+    }
+
+    /// Beside a loss that this participant volunteers, how many examples it was taken over; 0 otherwise. Of whoever takes
+    /// part in private tasks nobody learns their number: a check-in is read by all tasks of the coordinator.
+    pub(super) fn told_examples(&self) -> u64 {
+        let is_private = self.settings.privacy.required || self.account.charges() > 0;
+        if self.loss.is_some() && !is_private { self.examples } else { 0 }
     }
 
     /// Whether a task has asked for something that does not hold now.

@@ -35,7 +35,7 @@ impl CheckIn {
     pub(super) fn action(&self, core: &Core, now: Now) -> Action {
         self.attempts.wait(now).unwrap_or_else(|| {
             let wait_ms = u64::try_from(core.settings.wait.as_millis()).unwrap_or(u64::MAX);
-            let (task, examples) = (core.settings.task.clone(), core.examples);
+            let (task, examples) = (core.settings.task.clone(), core.told_examples());
             let keys = core.session.as_ref().and_then(Session::keys);
             let (loss, findings, training) = (core.loss, core.findings(), core.ahead.report());
             Action::Send(Request::CheckIn(CheckInRequest { task, examples, wait_ms, keys, loss, findings, training }))

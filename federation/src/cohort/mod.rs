@@ -27,7 +27,7 @@ use crate::id::ParticipantId;
 use crate::time::Timestamp;
 
 pub use coarse_loss::{BadLevel, CoarseLoss};
-pub use on_device::{Attribute, Attributes, Criterion, MAX_CRITERIA, MAX_TEXTS, eligible};
+pub use on_device::{Attribute, Attributes, Criterion, EXAMPLES, MAX_CRITERIA, MAX_TEXTS, eligible};
 pub use oort::Oort;
 pub use power_of_choice::PowerOfChoice;
 pub use round_robin::RoundRobin;
@@ -70,7 +70,7 @@ pub(crate) fn round_up(participants: f64) -> u32 {
 pub struct Requirements {
     /// Labels it must carry, each with this value.
     pub labels: BTreeMap<String, String>,
-    /// Training examples it must offer, at least.
+    /// Training examples it must offer, at least. Asked as a criterion ([`Self::on_device`]) of whoever does not say how many it has.
     pub min_examples: u64,
     /// Time between the starts of two participations, in milliseconds.
     pub min_gap_ms: u64,
@@ -87,7 +87,7 @@ pub struct Candidate {
     pub participant: ParticipantId,
     /// Given at enrolment.
     pub labels: BTreeMap<String, String>,
-    /// Training examples it says it has.
+    /// Training examples it says it has; 0 if it does not say, and then it was asked whether it has enough.
     pub examples: u64,
     /// Assignments it has had in this task.
     pub participations: u32,
@@ -116,6 +116,14 @@ pub enum Ineligible {
 }
 
 impl Requirements {
+    /// What a device is asked that does not say how many examples it has; none if any number will do.
+    #[must_use]
+    pub fn on_device(&self) -> Option<Criterion> {
+        #[expect(clippy::cast_precision_loss, reason = "a limit; exact up to 2^53")]
+        let at_least = Some(self.min_examples as f64);
+        (self.min_examples > 0).then(|| Criterion { attribute: EXAMPLES.to_owned(), at_least, ..Criterion::default() })
+    }
+
     /// Whether `candidate` may be drawn for round `number` now.
     ///
     /// # Errors
@@ -124,7 +132,7 @@ impl Requirements {
         if !self.labels.iter().all(|(name, value)| candidate.labels.get(name) == Some(value)) {
             return Err(Ineligible::Labels);
         }
-        if candidate.examples < self.min_examples {
+        if (1..self.min_examples).contains(&candidate.examples) {
             return Err(Ineligible::TooFewExamples);
         }
         if self.max_participations > 0 && candidate.participations >= self.max_participations {

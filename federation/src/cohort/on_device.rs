@@ -8,6 +8,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+/// The attribute that every participant knows of itself: how many training examples it has.
+pub const EXAMPLES: &str = "examples";
+
 /// Most criteria of a task.
 pub const MAX_CRITERIA: usize = 16;
 /// Most texts that one criterion lists.

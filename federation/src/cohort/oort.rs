@@ -186,7 +186,7 @@ impl Oort {
 
 #[expect(clippy::cast_precision_loss, reason = "a weight")]
 fn statistical_utility(candidate: &Candidate) -> f64 {
-    candidate.loss.map_or(0.0, |loss| candidate.examples as f64 * loss.value())
+    candidate.loss.map_or(0.0, |loss| candidate.examples.max(1) as f64 * loss.value())
 }
 
 /// Of those drawn often already, the ones drawn least; chance decides between equals.

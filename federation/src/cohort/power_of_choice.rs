@@ -9,7 +9,8 @@ use crate::id::ParticipantId;
 
 /// Cho, Wang and Joshi 2020 ("Client Selection in Federated Learning"), the variant π_rpow-d that needs no extra exchange:
 /// `candidates` are drawn with a probability in proportion to their training examples, and of those the ones with the
-/// highest last known loss are taken. A loss that nobody knows counts as the highest, so everybody is tried once.
+/// highest last known loss are taken. A loss that nobody knows counts as the highest, so everybody is tried once; who does not say
+/// how many examples it has, as before its first loss, counts as the mean of those who do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -20,8 +21,10 @@ pub struct PowerOfChoice {
 
 impl Selector for PowerOfChoice {
     fn select(&self, candidates: &[Candidate], _: &History, count: usize, mut rng: &mut dyn Rng) -> Vec<ParticipantId> {
+        let mean = mean_examples(candidates);
         #[expect(clippy::cast_precision_loss, reason = "a weight")]
-        let weights: Vec<_> = candidates.iter().map(|candidate| candidate.examples as f64).collect();
+        let weight = |candidate: &Candidate| if candidate.examples > 0 { candidate.examples as f64 } else { mean };
+        let weights: Vec<_> = candidates.iter().map(weight).collect();
         let first = weighted::sample(&weights, count.max(self.candidates as usize), rng);
         let mut first: Vec<_> = first.into_iter().map(|position| &candidates[position]).collect();
         // Chance decides between equal losses, not the draw before, which favours those with many examples.
@@ -29,6 +32,14 @@ impl Selector for PowerOfChoice {
         first.sort_by_key(|candidate| (candidate.loss.is_some(), candidate.loss.map(highest_first)));
         first.iter().take(count).map(|candidate| candidate.participant).collect()
     }
+}
+
+/// Of those who say how many they have; 1 if nobody does.
+#[expect(clippy::cast_precision_loss, reason = "a weight")]
+fn mean_examples(candidates: &[Candidate]) -> f64 {
+    let told = || candidates.iter().map(|candidate| candidate.examples).filter(|examples| *examples > 0);
+    let sum = told().map(|examples| examples as f64).sum::<f64>();
+    if sum > 0.0 { sum / told().count() as f64 } else { 1.0 }
 }
 
 fn highest_first(loss: CoarseLoss) -> std::cmp::Reverse<CoarseLoss> {

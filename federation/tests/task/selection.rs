@@ -34,6 +34,10 @@ fn strategies_are_read_and_their_parameters_checked() {
     refuses(&[], |t| t.selection.on_device = vec![memory(Some(4.0), None); 16]);
     refuses(&["selection.on_device"], |t| t.selection.on_device = vec![memory(Some(4.0), None); 17]);
     refuses(&["selection.on_device[1]"], |t| t.selection.on_device = vec![memory(None, Some(4.0)), memory(None, None)]);
+    refuses(&["selection.on_device"], |t| {
+        t.privacy.mechanism = PrivacyMechanism::CentralGaussian;
+        t.selection.on_device = vec![memory(Some(4.0), None)];
+    });
     refuses(&["selection.strategy.stratified.label"], |t| t.selection.strategy = stratified(""));
     let reporting = |strategy| {
         move |t: &mut TaskSpec| {

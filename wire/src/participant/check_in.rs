@@ -14,7 +14,9 @@ pub struct CheckInRequest {
     /// The name of the task this participant has data for; without it, any task will do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
-    /// Training examples it has.
+    /// Training examples it has: told beside a [`loss`](Self::loss) alone, which weighs with them, and 0 where it is not told. What
+    /// else a task wants to know of their number it asks ([`CheckInReply::Asked`]).
+    #[serde(default)]
     pub examples: u64,
     /// How long it is willing to wait for an answer; the coordinator may answer earlier.
     #[serde(default)]

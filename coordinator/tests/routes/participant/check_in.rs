@@ -112,6 +112,36 @@ async fn devices_decide_for_themselves_whether_a_task_is_for_them() {
 }
 
 #[tokio::test]
+async fn who_does_not_say_how_many_examples_it_has_is_asked_whether_they_are_enough() {
+    let t = TestCoordinator::start().await;
+    let mut spec = small_task();
+    spec["selection"]["require"] = json!({ "min_examples": 10 });
+    let task = t.create_task(&spec).await;
+    t.work().await;
+    let say = async |who: &Who, findings: serde_json::Value, name: Option<&str>| {
+        let body = json!({ "task": name, "wait_ms": 0, "findings": findings });
+        t.post(who, route::CHECK_IN, &body).await.read::<CheckInReply>()
+    };
+    let (_, a) = t.enroll("a").await;
+    let (_, b) = t.enroll("b").await;
+    let (_, c) = t.enroll("c").await;
+    let criterion = json!({ "attribute": "examples", "at_least": 10.0 });
+    for (who, name) in [(&a, Some("small")), (&b, None), (&c, Some("small"))] {
+        let CheckInReply::Asked { questions } = say(who, json!([]), name).await else { panic!("nothing asked") };
+        assert_eq!(serde_json::to_value(questions).unwrap(), json!([{ "task": task, "criteria": [criterion] }]));
+    }
+    let found = |eligible: bool| json!([{ "task": task, "eligible": eligible }]);
+    for (who, eligible) in [(&a, true), (&b, true), (&c, false)] {
+        assert!(matches!(say(who, found(eligible), Some("small")).await, CheckInReply::ComeBack { .. }));
+    }
+    t.work().await;
+    for (who, eligible) in [(&a, true), (&b, true), (&c, false)] {
+        let reply = say(who, found(eligible), Some("small")).await;
+        assert_eq!(matches!(reply, CheckInReply::Assigned(_)), eligible);
+    }
+}
+
+#[tokio::test]
 async fn an_open_poll_is_answered_the_moment_there_is_work() {
     let t = TestCoordinator::start().await;
     t.create_task(&small_task()).await;

@@ -31,6 +31,12 @@ impl TaskSpec {
     fn check_on_device(&self, checks: &mut Checks) {
         let criteria = &self.selection.on_device;
         checks.require(criteria.len() <= MAX_CRITERIA, "selection.on_device", "must be at most 16 criteria");
+        checks.require(
+            criteria.is_empty() || !self.privacy.is_private(),
+            "selection.on_device",
+            "asks devices about themselves, and epsilon does not cover what they answer: leave it out, or [privacy]; labels and \
+             min_examples of [selection.require] can stay",
+        );
         for (index, criterion) in criteria.iter().enumerate() {
             if let Err(problem) = criterion.check() {
                 checks.require(false, &format!("selection.on_device[{index}]"), problem);

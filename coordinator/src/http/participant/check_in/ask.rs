@@ -18,7 +18,13 @@ pub(super) fn sift(
     now: Timestamp,
 ) -> (Vec<TaskRow>, Vec<Question>) {
     let found = |task: TaskId| request.findings.iter().find(|finding| finding.task == task);
-    let asks = |task: &&TaskRow| !task.spec.selection.on_device.is_empty() && found(task.id).is_none();
+    let criteria = |task: &TaskRow| {
+        let selection = &task.spec.selection;
+        // Who tells how many examples it has need not be asked.
+        let least = selection.require.on_device().filter(|_| request.examples == 0);
+        selection.on_device.iter().cloned().chain(least).collect::<Vec<_>>()
+    };
+    let asks = |task: &&TaskRow| found(task.id).is_none() && !criteria(task).is_empty();
     let mut asking: Vec<_> = tasks.iter().filter(asks).collect();
     let room = MAX_FINDINGS.saturating_sub(request.findings.len());
     if asking.len() > room {
@@ -27,11 +33,9 @@ pub(super) fn sift(
         asking.sort_by_cached_key(|task| (!holds(task.id), turn(participant, task.id, now)));
         asking.truncate(room);
     }
-    let question = |task: &TaskRow| Question { task: task.id, criteria: task.spec.selection.on_device.clone() };
+    let question = |task: &TaskRow| Question { task: task.id, criteria: criteria(task) };
     let questions = asking.into_iter().map(question).collect();
-    tasks.retain(|task| {
-        task.spec.selection.on_device.is_empty() || found(task.id).is_some_and(|finding| finding.eligible)
-    });
+    tasks.retain(|task| found(task.id).map_or_else(|| criteria(task).is_empty(), |finding| finding.eligible));
     (tasks, questions)
 }
 

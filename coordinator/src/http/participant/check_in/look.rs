@@ -132,13 +132,14 @@ async fn work(
     Ok(Some(Work { place, task, round, base, update, plan, counted }))
 }
 
-/// The tasks that would take this participant at all; whether it is its turn is decided when a cohort is drawn.
+/// The tasks that would take this participant at all, as far as it says what it has; whether it is its turn is decided when a
+/// cohort is drawn.
 fn suitable(mut tasks: Vec<TaskRow>, participant: Option<&ParticipantRow>, examples: u64) -> Vec<TaskRow> {
     let Some(participant) = participant else { return Vec::new() };
     let suits = |task: &TaskRow| {
         let require = &task.spec.selection.require;
         task.status == TaskStatus::Active
-            && examples >= require.min_examples
+            && (examples == 0 || examples >= require.min_examples)
             && require.labels.iter().all(|(name, value)| participant.labels.get(name) == Some(value))
     };
     tasks.retain(suits);

@@ -117,6 +117,22 @@ fn poisson_gaussian_by_loss_distribution() {
     }
 }
 
+/// Settings drawn at random: never below the value with every loss rounded down, hardly above the one on the usual grid.
+///
+/// `data/pld_random.csv` is what `data/pld_random.py` prints with dp-accounting 0.6.0.
+#[test]
+fn random_settings_by_loss_distribution() {
+    let lines: Vec<&str> = include_str!("data/pld_random.csv").lines().skip(1).collect();
+    assert_eq!(lines.len(), 60);
+    for line in lines {
+        let numbers: Vec<f64> = line.split(',').map(|field| field.parse().unwrap()).collect();
+        let [q, z, releases, delta, below, above] = numbers[..] else { panic!("{line}") };
+        let pair = LossPair::poisson_gaussian(q, z).unwrap();
+        let got = compose(&[(&pair, releases as u64)]).unwrap().epsilon(delta);
+        assert!(got >= below * (1.0 - 1e-9) && got <= 1.001 * above + 1e-4, "{got}: {line}");
+    }
+}
+
 #[test]
 fn fixed_size_cohorts() {
     for row in rows("wor_gaussian", 2) {

@@ -52,6 +52,16 @@ fn both_accountants_say_what_the_oracle_says() {
     }
 }
 
+/// With everybody in every round there is little noise at these multipliers, and much to be said: dp-accounting's figures.
+#[test]
+fn little_noise_for_everybody_is_never_said_to_cost_nothing() {
+    for (noise, rounds, pld) in [(0.3, 1, 19.130_767), (0.2, 1, 33.103_732), (0.1, 1, 91.817_289)] {
+        let args = format!("--population 50 --cohort 50 --rounds {rounds} --delta 1e-5 --noise {noise}");
+        let got = number(&planned(&args), "/accountant/pld");
+        assert!(got >= 0.9999 * pld && got < 1.001 * pld, "{args}: {got}, not {pld}");
+    }
+}
+
 #[test]
 fn an_epsilon_is_kept_with_the_least_noise() {
     let data = planned(&format!("{USUAL} --epsilon 8"));

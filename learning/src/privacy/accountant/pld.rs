@@ -11,7 +11,7 @@
 use realfft::RealFftPlanner;
 use realfft::num_complex::Complex;
 
-use super::special::normal_between;
+use super::special::{normal_between, normal_between_error};
 
 /// Width of the grid of losses.
 pub const GRID: f64 = 1e-4;
@@ -23,7 +23,7 @@ const REACH: f64 = 10.0;
 const WINDOW_TAIL: f64 = 1e-15;
 /// Compositions are computed most precisely around the loss that is exceeded with this probability.
 const FOCUS: f64 = 1e-7;
-/// How much of each cell is pushed up on top of what is due: a thousand times the error of telling how much is due.
+/// How much of each cell is pushed up on top of what is due, since the ends of a cell are rounded too.
 const SPLIT_GUARD: f64 = 1e-7;
 
 /// Why there is no privacy loss distribution.
@@ -42,8 +42,8 @@ pub enum PldError {
     /// Distributions on different grids.
     #[error("the distributions have different grids; make them with the same one")]
     Grid,
-    /// Losses so large that they do not fit into memory on this grid.
-    #[error("the composed losses span {0} grid points, more than can be computed: epsilon is in the hundreds")]
+    /// Losses so large, or no numbers, that they do not fit into memory on this grid.
+    #[error("the losses span {0} grid points, more than can be computed: epsilon is in the hundreds")]
     Span(u64),
 }
 
@@ -100,16 +100,9 @@ impl LossPair {
     /// # Errors
     /// [`PldError::Noise`], [`PldError::Rate`].
     pub fn poisson_gaussian_on(q: f64, z: f64, grid: f64) -> Result<Self, PldError> {
-        if !(0.05..=10_000.0).contains(&z) {
-            return Err(PldError::Noise(z));
-        }
-        if !(q > 0.0 && q <= 1.0) {
-            return Err(PldError::Rate(q));
-        }
-        let sampled = Sampled { q, z };
-        let (low, high) = (sampled.loss(-REACH * z), sampled.loss(1.0 + REACH * z));
-        let grid = grid.max((high - low) / POINTS_MAX);
-        Ok(Self { remove: sampled.removed(grid, low, high), add: sampled.added(grid, low, high) })
+        let sampled = Sampled::new(q, z)?;
+        let (low, high) = sampled.span(REACH);
+        sampled.pair(grid.max((high - low) / POINTS_MAX), low, high)
     }
 
     /// The same with every loss rounded *down*: a lower bound that guarantees nothing, to judge how tight the others are.
@@ -118,7 +111,7 @@ impl LossPair {
     /// [`PldError::Noise`], [`PldError::Rate`].
     pub fn optimistic_poisson_gaussian(q: f64, z: f64, grid: f64) -> Result<Self, PldError> {
         let mut pair = Self::poisson_gaussian_on(q, z, grid)?;
-        let sampled = Sampled { q, z };
+        let sampled = Sampled::new(q, z)?;
         pair.remove.round_down(|from, to| sampled.between(sampled.point(from), sampled.point(to)).1);
         pair.add.round_down(|from, to| sampled.between(sampled.point(-to), sampled.point(-from)).0);
         Ok(pair)
@@ -153,25 +146,66 @@ impl LossPair {
 }
 
 /// `P = (1-q) N(0, z^2) + q N(1, z^2)` against `Q = N(0, z^2)`.
+#[derive(Clone, Copy, Debug)]
 struct Sampled {
     q: f64,
     z: f64,
 }
 
+/// What lies between two points: its probabilities, and what they may be off by.
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    without: Mass,
+    mixture: Mass,
+}
+
+/// A probability, and what it may be off by.
+#[derive(Clone, Copy, Debug)]
+struct Mass {
+    value: f64,
+    error: f64,
+}
+
 impl Sampled {
+    fn new(q: f64, z: f64) -> Result<Self, PldError> {
+        if !(0.05..=10_000.0).contains(&z) {
+            return Err(PldError::Noise(z));
+        }
+        if !(q > 0.0 && q <= 1.0) {
+            return Err(PldError::Rate(q));
+        }
+        Ok(Self { q, z })
+    }
+
+    /// Losses between the two points that are `reach` standard deviations outside of both means.
+    fn span(&self, reach: f64) -> (f64, f64) {
+        (self.loss(-reach * self.z), self.loss(1.0 + reach * self.z))
+    }
+
     /// `ln(P/Q)` at `x`; rises with `x`.
     fn loss(&self, x: f64) -> f64 {
         let exponent = (2.0 * x - 1.0) / (2.0 * self.z * self.z);
-        if exponent > 30.0 {
-            return exponent + libm::log(self.q + (1.0 - self.q) * libm::exp(-exponent));
+        let rest = 1.0 - self.q;
+        // Without sampling the exponent itself: beside a one it would drown.
+        if rest == 0.0 {
+            exponent
+        } else if exponent > 30.0 {
+            exponent + libm::log(self.q + rest * libm::exp(-exponent))
+        } else if exponent < -1.0 {
+            libm::log(rest + self.q * libm::exp(exponent))
+        } else {
+            libm::log1p(self.q * libm::expm1(exponent))
         }
-        libm::log1p(self.q * libm::expm1(exponent))
     }
 
     /// Where the loss is `l`; minus infinity where it never is so small.
     fn point(&self, l: f64) -> f64 {
+        let rest = 1.0 - self.q;
+        if rest == 0.0 {
+            return self.z * self.z * l + 0.5;
+        }
         // (e^l - (1 - q)) / q
-        let ratio = 1.0 + libm::expm1(l) / self.q;
+        let ratio = if l < -1.0 { (libm::exp(l) - rest) / self.q } else { 1.0 + libm::expm1(l) / self.q };
         if ratio <= 0.0 {
             return f64::NEG_INFINITY;
         }
@@ -185,31 +219,48 @@ impl Sampled {
         (without, (1.0 - self.q) * without + self.q * with)
     }
 
-    fn removed(&self, grid: f64, low: f64, high: f64) -> Losses {
-        let mut losses = Losses::spanning(grid, low, high);
-        let mut from = f64::NEG_INFINITY;
-        for cell in 0..losses.mass.len() - 1 {
-            let to = self.point(losses.at(cell + 1));
-            let (without, mixture) = self.between(from, to);
-            losses.split(cell, mixture, without);
-            from = to;
+    /// The same, with what they may be off by.
+    fn cell(&self, a: f64, b: f64) -> Cell {
+        let (without, mixture) = self.between(a, b);
+        let error = normal_between_error(a / self.z, b / self.z);
+        let with_error = normal_between_error((a - 1.0) / self.z, (b - 1.0) / self.z);
+        Cell {
+            without: Mass { value: without, error },
+            mixture: Mass { value: mixture, error: (1.0 - self.q) * error + self.q * with_error },
         }
-        losses.infinite = self.between(from, f64::INFINITY).1;
-        losses
     }
 
-    /// The losses of `N(0, z^2)` against the mixture are those above with their sign changed.
-    fn added(&self, grid: f64, low: f64, high: f64) -> Losses {
-        let mut losses = Losses::spanning(grid, -high, -low);
-        let mut to = f64::INFINITY;
-        for cell in 0..losses.mass.len() - 1 {
-            let from = self.point(-losses.at(cell + 1));
-            let (without, mixture) = self.between(from, to);
-            losses.split(cell, without, mixture);
-            to = from;
+    /// Both directions on a grid that holds the losses from `low` to `high`: those of `N(0, z^2)` against the mixture are
+    /// those of the mixture against `N(0, z^2)` with their sign changed. What lies below or above is at the lowest point of
+    /// one direction, which its losses do not exceed, and infinite in the other.
+    fn pair(&self, grid: f64, low: f64, high: f64) -> Result<LossPair, PldError> {
+        let (lowest, highest) = ((low / grid).floor() - 1.0, (high / grid).ceil() + 1.0);
+        let points = highest - lowest;
+        if !(points <= POINTS_MAX + 8.0) {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturating is meant")]
+            return Err(PldError::Span(points as u64));
         }
-        losses.infinite = self.between(f64::NEG_INFINITY, to).0;
-        losses
+        #[expect(clippy::cast_possible_truncation, reason = "checked")]
+        let (mut remove, mut add) = (
+            Losses::between(grid, lowest as i64, highest as i64),
+            Losses::between(grid, -highest as i64, -lowest as i64),
+        );
+        let last = remove.mass.len() - 2;
+        let mut from = self.point(remove.at(0));
+        (add.infinite, remove.mass[0]) = self.between(f64::NEG_INFINITY, from);
+        for index in 0..=last {
+            let to = self.point(remove.at(index + 1));
+            let cell = self.cell(from, to);
+            remove.split(index, cell.mixture, cell.without);
+            add.split(last - index, cell.without, cell.mixture);
+            from = to;
+        }
+        let above = self.between(from, f64::INFINITY);
+        add.mass[0] += above.0;
+        remove.infinite = above.1;
+        remove.trim();
+        add.trim();
+        Ok(LossPair { remove, add })
     }
 }
 
@@ -218,19 +269,36 @@ impl Losses {
     fn spanning(grid: f64, low: f64, high: f64) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "POINTS_MAX of them")]
         let (lowest, highest) = ((low / grid).floor() as i64, (high / grid).ceil() as i64 + 1);
+        Self::between(grid, lowest, highest)
+    }
+
+    /// Empty, from the point `lowest` to the point `highest`.
+    fn between(grid: f64, lowest: i64, highest: i64) -> Self {
         let mass = vec![0.0; usize::try_from(highest - lowest).unwrap_or_default() + 1];
         Self { grid, lowest, mass, infinite: 0.0, error: TiltedError::default() }
+    }
+
+    /// Without empty points at the ends: a moment at a large rate is told by the outermost mass.
+    fn trim(&mut self) {
+        let has_mass = |mass: &f64| *mass > 0.0;
+        let first = self.mass.iter().position(has_mass).unwrap_or_default();
+        let last = self.mass.iter().rposition(has_mass).unwrap_or_default();
+        self.mass.truncate(last + 1);
+        self.mass.drain(..first);
+        self.lowest += first.cast_signed() as i64;
     }
 
     fn at(&self, index: usize) -> f64 {
         (self.lowest + index.cast_signed() as i64) as f64 * self.grid
     }
 
-    /// Puts what has losses between two neighbouring points, with probability `p` under P and `q` under Q, on both.
-    fn split(&mut self, cell: usize, p: f64, q: f64) {
-        let above = (p - libm::exp(self.at(cell)) * q) / -libm::expm1(-self.grid);
-        let above = (above + SPLIT_GUARD * p).clamp(0.0, p.max(0.0));
-        self.mass[cell] += p.max(0.0) - above;
+    /// Puts what has losses between two neighbouring points, with probability `p` under P and `q` under Q, on both: never
+    /// less on the upper one than is due, whatever their errors are.
+    fn split(&mut self, cell: usize, p: Mass, q: Mass) {
+        let e = libm::exp(self.at(cell));
+        let due = (p.value - e * q.value + (p.error + e * q.error)) / -libm::expm1(-self.grid);
+        let above = (due + SPLIT_GUARD * p.value).clamp(0.0, p.value.max(0.0));
+        self.mass[cell] += p.value.max(0.0) - above;
         self.mass[cell + 1] += above;
     }
 
@@ -249,22 +317,29 @@ impl Losses {
     fn push(&mut self, loss: f64, p: f64, q: f64) {
         #[expect(clippy::cast_possible_truncation, reason = "within the span")]
         let cell = (loss / self.grid).floor() as i64 - self.lowest;
-        self.split(usize::try_from(cell).unwrap_or_default().min(self.mass.len() - 2), p, q);
+        let exact = |value| Mass { value, error: 0.0 };
+        self.split(usize::try_from(cell).unwrap_or_default().min(self.mass.len() - 2), exact(p), exact(q));
     }
 
     /// ln of the moment generating function at `rate`, of the finite part.
     fn ln_moment(&self, rate: f64) -> f64 {
         let shift = (rate * self.at(0)).max(rate * self.at(self.mass.len() - 1));
-        // One exponential for many neighbours; a product of 256 factors is off by less than 2^-44.
+        // One exponential for many neighbours, from the heaviest of them on, so that nothing underflows that counts; a
+        // product of 256 factors is off by less than 2^-44.
         const RUN: usize = 256;
-        let factor = libm::exp(rate * self.grid);
+        let factor = libm::exp(-rate.abs() * self.grid);
+        let fall = |sum_and_weight: (f64, f64), mass: &f64| {
+            let (sum, weight) = sum_and_weight;
+            (sum + mass * weight, weight * factor)
+        };
         let run = |(run, masses): (usize, &[f64])| {
-            let mut weight = libm::exp(rate * self.at(run * RUN) - shift);
-            masses.iter().fold(0.0, |sum, mass| {
-                let term = mass * weight;
-                weight *= factor;
-                sum + term
-            })
+            let (first, last) = (run * RUN, run * RUN + masses.len() - 1);
+            let weight = |heaviest: usize| libm::exp(rate * self.at(heaviest) - shift);
+            if rate > 0.0 {
+                masses.iter().rev().fold((0.0, weight(last)), fall).0
+            } else {
+                masses.iter().fold((0.0, weight(first)), fall).0
+            }
         };
         let sum: f64 = self.mass.chunks(RUN).enumerate().map(run).sum();
         shift + libm::log(sum)
@@ -353,7 +428,7 @@ fn compose_losses(releases: &[(&Losses, u64)]) -> Result<Losses, PldError> {
     let rate = sum.focus();
     let (low, high) = sum.window(rate);
     let span = (high - low) / first.grid + 2.0;
-    if span.is_nan() || span > POINTS_MAX {
+    if !(0.0..=POINTS_MAX).contains(&span) {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturating is meant")]
         return Err(PldError::Span(span as u64));
     }
@@ -410,8 +485,8 @@ fn least(start: f64, of: impl Fn(f64) -> f64) -> (f64, f64) {
         loop {
             rate *= factor;
             let value = of(rate);
-            // Neither is true of what is not a number, once a moment overflows.
-            if value < best.1 {
+            // Not where a moment has overflowed or is lost.
+            if value < best.1 && value.is_finite() {
                 best = (rate, value);
             } else {
                 break;

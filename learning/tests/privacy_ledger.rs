@@ -1,7 +1,7 @@
 //! The ledger: it only grows, keeps its budget, charges what ran, and notices every change by hand.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-use learning::privacy::accountant::{SumMechanism, SumNoise, zcdp};
+use learning::privacy::accountant::{CloseCurve, Gaussians, SumMechanism, SumNoise, Textbook, zcdp};
 use learning::privacy::{
     Accounting, Budget, Ledger, LedgerError, LedgerRow, Mechanism, NoServerEpsilon, NoiseShares, Release, Sampled,
     Seal, SealedRow, View,
@@ -185,6 +185,98 @@ fn figures_must_follow_from_the_parameters() {
     wrong[0] = halved.rows()[0].clone();
     let error = Ledger::open(Mechanism::CentralGaussian, BUDGET, wrong, &keyed(b"key")).map(|_| ());
     assert_eq!(error, Err(LedgerError::Figures(0)));
+}
+
+/// As rows were written before they said what they rest on.
+fn sealed(rows: Vec<LedgerRow>) -> Vec<SealedRow> {
+    let (seal, mut before) = (keyed(b"key"), [0; 32]);
+    rows.into_iter()
+        .map(|row| {
+            let json = serde_json::to_vec(&row).unwrap();
+            assert!(!String::from_utf8_lossy(&json).contains("accounting"));
+            before = seal(&[&b"tributary privacy ledger 1\0"[..], &before, &json].concat());
+            SealedRow { row, seal: Seal(before) }
+        })
+        .collect()
+}
+
+/// Whatever a task says of accounting now, rows that were charged by Rényi divergences open as they are; what comes next
+/// says what it rests on.
+#[test]
+fn rows_from_before_loss_distributions_open_as_they_were() {
+    let charged = Budget { accounting: Accounting::Pld, epsilon: None, ..BUDGET };
+    let mut general: Vec<LedgerRow> = filled(3).rows().iter().map(|sealed| sealed.row.clone()).collect();
+    general.iter_mut().for_each(|row| row.accounting = None);
+    // By way of continuous noise, in the same terms: only the published figure was.
+    let mut by_continuous = general.clone();
+    for (count, row) in (1..).zip(&mut by_continuous) {
+        let curve = CloseCurve::new(Gaussians::new(0.25, 2.0, 1), 7850, 2_000_000.0, 0.0).unwrap();
+        let (epsilon, closeness) = curve.times(count).epsilon(1e-5, Textbook::Renyi).unwrap();
+        row.total.published = epsilon;
+        row.total.closeness = Some(closeness);
+    }
+    for rows in [general, by_continuous] {
+        let last = rows[2].total.published;
+        let before = sealed(rows);
+        let mut ledger = Ledger::open(Mechanism::CentralGaussian, charged, before.clone(), &keyed(b"key")).unwrap();
+        assert_eq!(ledger.rows(), before);
+        let row = ledger.charge(release(3), &keyed(b"key")).unwrap().row.clone();
+        assert_eq!(row.accounting, Some(Accounting::Pld));
+        // Of all four, by the tighter account.
+        assert!(row.total.published < 1.4 * last, "{} {last}", row.total.published);
+        let again = through_json(ledger.rows());
+        assert!(Ledger::open(Mechanism::CentralGaussian, charged, again, &keyed(b"key")).is_ok());
+    }
+}
+
+#[test]
+fn each_row_says_what_it_rests_on() {
+    let charged = Budget { accounting: Accounting::Pld, ..BUDGET };
+    let row = |mechanism, noise, budget| {
+        let mut ledger = Ledger::open(mechanism, budget, vec![], &keyed(b"key")).unwrap();
+        let sum = SumMechanism { noise, ..release(0).sum };
+        ledger.charge(Release { mechanism, sum, ..release(0) }, &keyed(b"key")).unwrap().row.clone()
+    };
+    let gaussian = SumNoise::DiscreteGaussian { sigma: 2_000_000.0 };
+    let by_pld = row(Mechanism::CentralGaussian, gaussian, charged);
+    assert_eq!(by_pld.accounting, Some(Accounting::Pld));
+    assert!(by_pld.total.published >= by_pld.pld.unwrap(), "closeness is on top of it");
+    let general = row(Mechanism::CentralGaussian, gaussian, BUDGET);
+    assert_eq!(general.accounting, Some(Accounting::General));
+    assert!(by_pld.total.published < general.total.published && by_pld.total.cohort_known < general.total.cohort_known);
+    let skellam = row(Mechanism::DistributedSkellam, SumNoise::Skellam { variance: 4e12 }, charged);
+    assert_eq!(skellam.accounting, Some(Accounting::General));
+    // Somebody with the key who claims the other.
+    let mut claimed = by_pld.clone();
+    claimed.accounting = Some(Accounting::General);
+    let json = serde_json::to_vec(&claimed).unwrap();
+    let seal = Seal(keyed(b"key")(&[&b"tributary privacy ledger 1\0"[..], &[0; 32], &json].concat()));
+    let rows = vec![SealedRow { row: claimed, seal }];
+    let error = Ledger::open(Mechanism::CentralGaussian, charged, rows, &keyed(b"key")).map(|_| ()).unwrap_err();
+    assert_eq!(error, LedgerError::Figures(0));
+}
+
+/// What was planned fits, whoever dropped out: releases of more survivors cost less, and none is refused before the last.
+#[test]
+fn the_rounds_that_were_planned_fit_into_the_budget() {
+    let charged = Budget { accounting: Accounting::Pld, ..BUDGET };
+    let shares = NoiseShares::discrete_gaussian(1_420_000.0, 30, 2).unwrap();
+    let mechanism = Mechanism::DistributedDiscreteGaussian;
+    let of = |round: u64, survivors: u32| {
+        let sum = shares.mechanism(survivors, 1_000_000.0, 7850).unwrap();
+        Release { mechanism, sum, participants: survivors, ..release(round) }
+    };
+    let mut ledger = Ledger::open(mechanism, charged, vec![], &keyed(b"key")).unwrap();
+    let room = ledger.room_for(&of(0, 30), 1000);
+    assert!((55..65).contains(&room), "{room}");
+    let mut before = 0.0;
+    for round in 0..u64::from(room) {
+        let survivors = 30 + u32::try_from(round * 7 % 11).unwrap();
+        let total = ledger.charge(of(round, survivors), &keyed(b"key")).unwrap().row.total;
+        assert!(total.published >= before, "{round}: {} {before}", total.published);
+        before = total.published;
+    }
+    assert!(before < 8.0 && before > 5.0, "{before}");
 }
 
 #[test]

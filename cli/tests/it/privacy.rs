@@ -55,7 +55,7 @@ fn both_accountants_say_what_the_oracle_says() {
 /// With everybody in every round there is little noise at these multipliers, and much to be said: dp-accounting's figures.
 #[test]
 fn little_noise_for_everybody_is_never_said_to_cost_nothing() {
-    for (noise, rounds, pld) in [(0.3, 1, 19.130_767), (0.2, 1, 33.103_732), (0.1, 1, 91.817_289), (0.3, 60, 442.527)] {
+    for (noise, rounds, pld) in [(0.3, 1, 19.130_767), (0.2, 1, 33.103_732), (0.1, 1, 91.817_289), (0.3, 60, 442.526)] {
         let args = format!("--population 50 --cohort 50 --rounds {rounds} --delta 1e-5 --noise {noise}");
         let got = number(&planned(&args), "/accountant/pld");
         assert!(got >= 0.9999 * pld && got < 1.001 * pld, "{args}: {got}, not {pld}");
@@ -116,14 +116,30 @@ fn sampling_is_what_was_asked_for() {
 }
 
 #[test]
-fn closeness_to_continuous_noise_is_asked_for_and_named() {
+fn loss_distributions_are_charged_and_the_general_bound_is_asked_for() {
     let args = format!("{USUAL} --epsilon 8");
-    let (general, close) = (planned(&args), planned(&format!("{args} --accounting close")));
-    assert_eq!((&general["accounting"], &close["accounting"]), (&"general".into(), &"close".into()));
-    assert!(number(&close, "/noise_multiplier") < 0.75 * number(&general, "/noise_multiplier"), "{close}");
-    assert!(number(&close, "/epsilon/closeness/epsilon") > 0.0 && general["epsilon"]["closeness"].is_null());
-    let said = plan_as("text", &format!("{args} --accounting close"));
+    let (pld, general) = (planned(&args), planned(&format!("{args} --accounting general")));
+    assert_eq!((&pld["accounting"], &general["accounting"]), (&"pld".into(), &"general".into()));
+    let noise = number(&pld, "/noise_multiplier");
+    assert!((1.41..1.425).contains(&noise) && noise < 0.7 * number(&general, "/noise_multiplier"), "{pld} {general}");
+    assert!(number(&pld, "/epsilon/closeness/epsilon") > 0.0 && general["epsilon"]["closeness"].is_null());
+    let said = plan_as("text", &args);
     assert!(said.stdout.contains("distance of discrete from continuous noise"), "{said}");
+    assert_eq!(planned(&format!("{args} --accounting close")), pld, "as it was called");
+}
+
+#[test]
+fn other_cohorts_and_rounds_are_compared_where_uploads_are_bounded() {
+    let data = planned(&format!("{USUAL} --epsilon 8 --uploads 6000"));
+    let best = &data["choices"][0];
+    assert_eq!((&best["cohort"], &best["rounds"]), (&200.into(), &30.into()), "{data}");
+    assert!(number(best, "/epsilon/cohort_known") <= 8.0, "{best}");
+    assert!(planned(&format!("{USUAL} --epsilon 8"))["choices"].is_null());
+    let said = plan_as("text", &format!("{USUAL} --epsilon 8 --uploads 6000"));
+    assert!(
+        said.stdout.contains("NOISE IN ALL") && said.stdout.contains("6 000") || said.stdout.contains("6,000"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -205,7 +221,7 @@ fn nonsense_is_refused_with_what_would_be_right() {
         (format!("{USUAL} --noise 1 --modulus-bits 16 --parameters 10000000"), "modulus_bits"),
         (format!("{USUAL} --noise 1 --mechanism none"), "choose a mechanism"),
         (format!("{USUAL} --noise 1 --mechanism laplace"), "a mechanism is central_gaussian"),
-        (format!("{USUAL} --noise 1 --accounting moments"), "an accounting is general or close"),
+        (format!("{USUAL} --noise 1 --accounting moments"), "an accounting is pld or general"),
         (format!("{USUAL} --noise 1 --sampling oort"), "--sampling"),
         (format!("{USUAL} --noise 1 --mechanism tree --sampling poisson"), "--sampling gains nothing with a tree"),
         (format!("{USUAL} --noise 1 --mechanism local --adaptive-clip"), "use a fixed clip"),

@@ -226,8 +226,10 @@ fn cost(assignment: &Assignment, request: &PlanRequest, codec: &PrivateCodec) ->
     (release.round, release.attempt) = (assignment.round.into(), assignment.attempt);
     if request.mechanism == Mechanism::Tree {
         // One node on every level holds the update. So many Gaussian releases cost what one does whose sensitivity is the
-        // square root of their number larger.
-        release.sum.sensitivity *= f64::from(tree_levels(request.rounds)).sqrt();
+        // square root of their number larger, with the noise of all these nodes in it.
+        let levels = tree_levels(request.rounds);
+        release.sum.sensitivity *= f64::from(levels).sqrt();
+        release.sum.dimension = release.sum.dimension.saturating_mul(levels.into());
     }
     Ok(release)
 }

@@ -46,7 +46,7 @@ pub struct PrivacySpec {
     pub expected_weight: Option<f64>,
     /// Whose epsilon the budget is held against.
     pub against: PrivacyView,
-    /// What the published figure rests on.
+    /// What the figures rest on.
     pub accounting: PrivacyAccounting,
     /// What to do when the budget ends.
     pub on_budget_end: OnBudgetEnd,
@@ -146,16 +146,18 @@ pub enum PrivacyView {
     Server,
 }
 
-/// What the published figure of Poisson-sampled releases rests on.
+/// What the figures rest on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum PrivacyAccounting {
-    /// The bound for any mechanism.
-    #[default]
+    /// Rényi bounds of the discrete noise; under sampling, the bound for any mechanism.
     General,
-    /// Also the bound for continuous noise, plus what discrete noise is proven to differ from it by; the lower of the two.
-    Close,
+    /// The privacy loss distribution of continuous noise, plus what discrete noise is proven to differ from it by; where
+    /// nothing is proven, the former. `close` is an older name.
+    #[default]
+    #[serde(alias = "close")]
+    Pld,
 }
 
 /// What a task does when its budget is used up.

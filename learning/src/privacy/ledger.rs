@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::release::{Accounting, BadRelease, Cost, Epsilons, NoServerEpsilon, Release};
+use super::release::{Accounting, BadRelease, Bound, Cost, Epsilons, NoServerEpsilon, Release};
 use super::{Mechanism, View};
 
 /// Seals bytes: a keyed hash, or SHA-256 where no key can be kept. This crate has none of its own.
@@ -36,7 +36,7 @@ pub struct Budget {
     pub delta: f64,
     /// Whose epsilon is held against it.
     pub against: View,
-    /// What the published figure rests on.
+    /// What its figures rest on.
     #[serde(default)]
     pub accounting: Accounting,
 }
@@ -57,6 +57,9 @@ pub struct LedgerRow {
     pub pld: Option<f64>,
     /// Spent after it.
     pub total: Epsilons,
+    /// What `total.published` rests on. Rows without it were charged by Rényi divergences alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accounting: Option<Accounting>,
 }
 
 /// A row as it is stored.
@@ -268,7 +271,11 @@ impl Ledger {
     pub fn room_for(&self, next: &Release, most: u32) -> u32 {
         let cost = self.cost_of(next);
         let fits = |count: u32| self.after(&cost.times(u64::from(count))).is_ok();
-        let (mut low, mut high) = (0, most);
+        // In doubling steps first: what many releases cost together takes long to say.
+        let (mut low, mut high) = (0, most.min(1));
+        while high < most && fits(high) {
+            (low, high) = (high, high.saturating_mul(2).min(most));
+        }
         while low < high {
             let middle = low + (high - low).div_ceil(2);
             if fits(middle) { low = middle } else { high = middle - 1 }
@@ -356,7 +363,8 @@ impl Ledger {
             .filter(|last| (last.row.release.sum, last.row.release.sampled) == (release.sum, release.sampled));
         let pld = alike.map_or_else(|| release.textbook_pld(delta), |last| last.row.pld);
         let rdp = cost.published.epsilon(delta).0;
-        LedgerRow { index: self.rows.len() as u64, release, rho: cost.rho, rdp, pld, total }
+        let accounting = Some(total.rests_on());
+        LedgerRow { index: self.rows.len() as u64, release, rho: cost.rho, rdp, pld, total, accounting }
     }
 
     /// Takes back a stored row if it is what this ledger would have written, its comparison figure aside.
@@ -373,10 +381,16 @@ impl Ledger {
         let cost = self.cost_of(&row.release);
         let mut after = self.cost.clone();
         after.add(&cost);
-        let total = self.total_of(&after);
+        let bound = match (row.accounting, row.total.closeness) {
+            (Some(_), _) => self.budget.accounting.into(),
+            (None, Some(_)) => Bound::Renyi,
+            (None, None) => Bound::General,
+        };
+        let total = after.by(self.budget.delta, NoServerEpsilon::of(self.mechanism), bound);
+        let by_same = row.accounting.is_none_or(|accounting| accounting == total.rests_on());
         let server = total.server.zip(row.total.server).is_none_or(|(a, b)| close(a, b));
         let same = close(total.published, row.total.published) && close(total.cohort_known, row.total.cohort_known);
-        if !same || !server || total.server_reason != row.total.server_reason {
+        if !same || !server || !by_same || total.server_reason != row.total.server_reason {
             return Err(LedgerError::Figures(expected));
         }
         self.cost = after;

@@ -100,7 +100,7 @@ pub struct PrivacySpec {
     pub expected_weight: Option<f64>,
     /// What the budget is held against.
     pub against: View,
-    /// What the published figure rests on.
+    /// What the figures rest on.
     pub accounting: Accounting,
     /// What to do when the budget ends.
     pub on_budget_end: OnBudgetEnd,

@@ -3,6 +3,7 @@
 pub mod accountant;
 pub mod adaptive_clip;
 pub mod audit;
+mod choices;
 pub mod discrete_gaussian;
 pub mod inspect;
 pub mod ledger;
@@ -17,6 +18,7 @@ pub mod skellam;
 pub mod sum;
 
 pub use adaptive_clip::AdaptiveClip;
+pub use choices::Choice;
 pub use discrete_gaussian::{DiscreteGaussian, Sigma};
 pub use inspect::{ImplausiblePrivateUpdate, PrivateInspector};
 pub use ledger::{Budget, Ledger, LedgerError, LedgerRow, Seal, SealedRow, Sealer};

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::accountant::{LossPair, SumMechanism, SumNoise, compose, poisson_gaussian, tree_levels};
+use super::accountant::{Gaussians, SumMechanism, SumNoise, poisson_gaussian, tree_levels};
 use super::mechanism::NOISE_RANGE;
 use super::noise::{NoiseError, NoiseShares};
 use super::release::{Accounting, Cost, Epsilons, NoServerEpsilon, Release, Sampled};
@@ -48,7 +48,7 @@ pub struct PlanRequest {
     pub max_weight: u32,
     /// What a participant is expected to weigh, over `max_weight`.
     pub expected_weight: f64,
-    /// What the published figure rests on.
+    /// What the figures rest on.
     pub accounting: Accounting,
 }
 
@@ -182,21 +182,8 @@ impl PlanRequest {
     pub fn cohort_for(&self, plan: &Plan, epsilon: f64) -> Result<Option<u32>, PlanError> {
         self.check()?;
         let published = |cohort: u32| {
-            let share = f64::from(cohort) / f64::from(self.cohort);
-            let scaled = |count: u32| {
-                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most a cohort")]
-                let scaled = (f64::from(count) * share).floor() as u32;
-                scaled
-            };
-            let (smallest_cohort, colluders) = (scaled(self.smallest_cohort).max(1), scaled(self.colluders));
-            let sampling = match self.sampling {
-                PlanSampling::Poisson(_) => {
-                    PlanSampling::Poisson(SamplingRate::new(f64::from(cohort) / f64::from(self.population)).ok()?)
-                }
-                other => other,
-            };
-            let request = Self { cohort, smallest_cohort, colluders, sampling, ..*self };
-            let z = plan.noise_multiplier * share;
+            let request = self.with_cohort(cohort)?;
+            let z = plan.noise_multiplier * f64::from(cohort) / f64::from(self.cohort);
             if NOISE_RANGE.contains(&z) { request.published(z).ok() } else { None }
         };
         // A cohort above the planned one that has no plan is too large for one sum, or for the noise that can be drawn.
@@ -205,7 +192,26 @@ impl PlanRequest {
         Ok(Some(least(0, most, enough)).filter(|cohort| *cohort <= most))
     }
 
-    fn check(&self) -> Result<(), PlanError> {
+    /// The same with another cohort, of which as large a part may drop out and collude.
+    pub(super) fn with_cohort(&self, cohort: u32) -> Option<Self> {
+        let share = f64::from(cohort) / f64::from(self.cohort);
+        let scaled = |count: u32| {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most a cohort")]
+            let scaled = (f64::from(count) * share).floor() as u32;
+            scaled
+        };
+        let (smallest_cohort, colluders) = (scaled(self.smallest_cohort).max(1), scaled(self.colluders));
+        let sampling = match self.sampling {
+            PlanSampling::Poisson(_) => {
+                PlanSampling::Poisson(SamplingRate::new(f64::from(cohort) / f64::from(self.population)).ok()?)
+            }
+            PlanSampling::FixedSize => PlanSampling::FixedSize,
+            PlanSampling::Anyhow => PlanSampling::Anyhow,
+        };
+        Some(Self { cohort, smallest_cohort, colluders, sampling, ..*self })
+    }
+
+    pub(super) fn check(&self) -> Result<(), PlanError> {
         let cohort = f64::from(self.cohort);
         let goal = match self.goal {
             Goal::Epsilon(epsilon) => ("epsilon", "finite and above 0", epsilon, epsilon.is_finite() && epsilon > 0.0),
@@ -340,7 +346,7 @@ impl PlanRequest {
     fn epsilons_of(&self, release: &Release, cost: &Cost, rounds: u32) -> Epsilons {
         let server = NoServerEpsilon::of(self.mechanism);
         if self.mechanism == Mechanism::Tree {
-            return cost.times(u64::from(tree_levels(rounds))).at(self.delta, server, self.accounting);
+            return release.whole_tree(rounds, self.accounting).at(self.delta, server, self.accounting);
         }
         debug_assert!(release.tree_release.is_none());
         let all = cost.times(u64::from(rounds)).at(self.delta, server, self.accounting);
@@ -351,7 +357,7 @@ impl PlanRequest {
         );
         // Whoever does not know the cohorts knows less than whoever does.
         if own.cohort_known < all.published {
-            return Epsilons { published: own.cohort_known, closeness: None, ..own };
+            return Epsilons { published: own.cohort_known, closeness: own.cohort_closeness, ..own };
         }
         Epsilons { published: all.published, closeness: all.closeness, ..own }
     }
@@ -381,9 +387,7 @@ impl PlanRequest {
             _ => f64::from(self.cohort) / f64::from(self.population),
         };
         let rdp = poisson_gaussian(rate, z).times(u64::from(self.rounds)).epsilon(self.delta).0;
-        let composed = LossPair::poisson_gaussian(rate, z).and_then(|pair| compose(&[(&pair, u64::from(self.rounds))]));
-        let pld = composed.ok().map(|composed| composed.epsilon(self.delta)).filter(|epsilon| epsilon.is_finite());
-        Textbook { rdp, pld }
+        Textbook { rdp, pld: Gaussians::new(rate, z, self.rounds.into()).epsilon(self.delta) }
     }
 
     /// `|noise on the mean| / S`: sigma sqrt(d) / (cohort * expected weight * units of S), the fixed denominator of the mean.

@@ -3,11 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::Mechanism;
-use super::accountant::gaussian;
 use super::accountant::integer_noise::sum_divergence;
 use super::accountant::{
-    CloseCurve, Closeness, LossPair, RdpCurve, SumMechanism, SumNoise, compose, poisson_gaussian, poisson_sampled,
-    tree_levels, without_replacement, zcdp,
+    CloseCurve, Closeness, Gaussians, RdpCurve, SumMechanism, SumNoise, Textbook, poisson_sampled, tree_levels,
+    without_replacement, zcdp,
 };
 
 /// How the cohort of a release was drawn.
@@ -51,16 +50,40 @@ pub struct Release {
     pub tree_release: Option<u32>,
 }
 
-/// What the published figure of Poisson-sampled releases rests on. Both are bounds on what is really released.
+/// What figures rest on. Both are bounds on what is really released.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Accounting {
-    /// The bound for any mechanism (Zhu and Wang 2019), applied to the integers' own Rényi bound.
-    #[default]
+    /// The integers' own Rényi bound, and under sampling the bound for any mechanism (Zhu and Wang 2019) applied to it.
     General,
-    /// Also the textbook's bound for continuous noise, plus what discrete noise differs from it by, which the figures then
-    /// name ([`super::accountant::closeness`]); the lower of the two. Not for Skellam noise nor coarse grids.
-    Close,
+    /// The privacy loss distribution of continuous Gaussian noise, plus what discrete noise differs from it by, which the
+    /// figures then name ([`super::accountant::closeness`]); where that is not proven (Skellam noise, cohorts of a fixed
+    /// size, coarse grids) or is not lower, the former.
+    #[default]
+    // As tasks said before there was a loss distribution in it.
+    #[serde(alias = "close")]
+    Pld,
+}
+
+/// What the figures of one row rest on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bound {
+    /// [`Accounting::General`].
+    General,
+    /// For `published` under Poisson sampling, Rényi divergences of continuous noise too. Rows that name a closeness and no
+    /// accounting were made so.
+    Renyi,
+    /// [`Accounting::Pld`].
+    LossDistribution,
+}
+
+impl From<Accounting> for Bound {
+    fn from(accounting: Accounting) -> Self {
+        match accounting {
+            Accounting::General => Self::General,
+            Accounting::Pld => Self::LossDistribution,
+        }
+    }
 }
 
 /// Why the coordinator has no epsilon.
@@ -106,8 +129,10 @@ pub struct Cost {
     pub cohort_known: RdpCurve,
     /// zCDP of the latter, where it has one.
     pub rho: Option<f64>,
-    /// The former by way of continuous noise, where that is close.
+    /// `published` under Poisson sampling by way of continuous noise, where that is close.
     close: Option<CloseCurve>,
+    /// The same of `cohort_known`.
+    close_known: Option<CloseCurve>,
 }
 
 impl Cost {
@@ -119,6 +144,7 @@ impl Cost {
             cohort_known: RdpCurve::zero(),
             rho: Some(0.0),
             close: Some(CloseCurve::zero()),
+            close_known: Some(CloseCurve::zero()),
         }
     }
 
@@ -127,10 +153,12 @@ impl Cost {
         self.published.add(&other.published);
         self.cohort_known.add(&other.cohort_known);
         self.rho = self.rho.zip(other.rho).map(|(a, b)| a + b);
-        self.close = self.close.take().zip(other.close.as_ref()).map(|(mut sum, other)| {
-            sum.add(other);
-            sum
-        });
+        for (sum, other) in [(&mut self.close, &other.close), (&mut self.close_known, &other.close_known)] {
+            *sum = sum.take().zip(other.as_ref()).map(|(mut sum, other)| {
+                sum.add(other);
+                sum
+            });
+        }
     }
 
     /// Of so many of them.
@@ -141,28 +169,48 @@ impl Cost {
             cohort_known: self.cohort_known.times(times),
             rho: self.rho.map(|rho| rho * times as f64),
             close: self.close.as_ref().map(|close| close.times(times)),
+            close_known: self.close_known.as_ref().map(|close| close.times(times)),
         }
     }
 
     /// The epsilons at `delta`, for a mechanism whose coordinator has one, or has none for this reason.
     #[must_use]
     pub fn at(&self, delta: f64, server: Option<NoServerEpsilon>, accounting: Accounting) -> Epsilons {
+        self.by(delta, server, accounting.into())
+    }
+
+    /// The same, as rows of any age were charged.
+    pub(super) fn by(&self, delta: f64, server: Option<NoServerEpsilon>, bound: Bound) -> Epsilons {
         let concentrated = self.rho.map_or(f64::INFINITY, |rho| zcdp::epsilon(rho, delta));
-        let cohort_known = self.cohort_known.epsilon(delta).0.min(concentrated);
+        let (textbook, is_known_close) = match bound {
+            Bound::General => (None, false),
+            Bound::Renyi => (Some(Textbook::Renyi), false),
+            Bound::LossDistribution => (Some(Textbook::LossDistribution), true),
+        };
+        let lower = |figure: (f64, Option<Closeness>), close: Option<&CloseCurve>| {
+            let by_continuous = close.zip(textbook).and_then(|(close, textbook)| close.epsilon(delta, textbook));
+            match by_continuous {
+                Some((epsilon, closeness)) if epsilon < figure.0 => (epsilon, Some(closeness)),
+                _ => figure,
+            }
+        };
+        let known = (self.cohort_known.epsilon(delta).0.min(concentrated), None);
+        let known = lower(known, self.close_known.as_ref().filter(|_| is_known_close));
+        let general = (self.published.epsilon(delta).0, None);
         // Whoever knows less cannot know more.
-        let mut published = self.published.epsilon(delta).0.min(cohort_known);
-        let mut closeness = None;
-        let close = self.close.as_ref().filter(|_| accounting == Accounting::Close);
-        if let Some((epsilon, named)) = close.and_then(|close| close.epsilon(delta))
-            && epsilon < published
-        {
-            (published, closeness) = (epsilon, Some(named));
-        }
+        let published = lower(if general.0 < known.0 { general } else { known }, self.close.as_ref());
         let (server, server_reason) = match server {
             Some(reason) => (None, Some(reason)),
-            None => (Some(cohort_known), None),
+            None => (Some(known.0), None),
         };
-        Epsilons { published, cohort_known, server, server_reason, closeness }
+        Epsilons {
+            published: published.0,
+            cohort_known: known.0,
+            server,
+            server_reason,
+            closeness: published.1,
+            cohort_closeness: known.1,
+        }
     }
 }
 
@@ -181,6 +229,17 @@ pub struct Epsilons {
     /// What `published` owes to discrete noise being close to continuous noise, where it rests on that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closeness: Option<Closeness>,
+    /// The same of `cohort_known`, and with it of `server`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cohort_closeness: Option<Closeness>,
+}
+
+impl Epsilons {
+    /// What `published` rests on.
+    #[must_use]
+    pub fn rests_on(&self) -> Accounting {
+        if self.closeness.is_some() { Accounting::Pld } else { Accounting::General }
+    }
 }
 
 impl Release {
@@ -225,7 +284,7 @@ impl Release {
     #[must_use]
     pub fn cost(&self, accounting: Accounting) -> Cost {
         if let Some(t) = self.tree_release {
-            return self.tree_cost(t);
+            return self.tree_cost(tree_levels(t) - tree_levels(t - 1), 1, accounting);
         }
         let sum = match self.sampled {
             // Replacing one takes its update out and puts another in.
@@ -240,31 +299,26 @@ impl Release {
                 without_replacement(f64::from(cohort) / f64::from(population), |order| sum.bound(order))
             }
         };
-        Cost {
-            published,
-            cohort_known,
-            rho: sum.rho(),
-            close: if accounting == Accounting::Close { self.close() } else { None },
-        }
-    }
-
-    /// Seen as rounded continuous noise; only where that is worth something.
-    fn close(&self) -> Option<CloseCurve> {
-        let Sampled::Poisson { rate } = self.sampled else { return None };
-        let tau = match self.sum.noise {
-            SumNoise::DiscreteGaussian { .. } => 0.0,
-            SumNoise::DiscreteGaussianShares { sigma, shares } => sum_divergence(sigma, shares),
-            SumNoise::Skellam { .. } => return None,
+        let close = |rate| sum_close(&sum, rate, 1, 1).filter(|_| accounting == Accounting::Pld);
+        let sampled_close = match self.sampled {
+            Sampled::Poisson { rate } => close(rate),
+            Sampled::Anyhow | Sampled::FixedSize { .. } => None,
         };
-        CloseCurve::new(poisson_gaussian(rate, self.noise_multiplier()), self.sum.dimension, self.sum.sigma(), tau)
+        Cost { published, cohort_known, rho: sum.rho(), close: sampled_close, close_known: close(1.0) }
     }
 
-    /// A participant is in one leaf, so in one node of each level: a release costs the levels that it adds.
-    fn tree_cost(&self, t: u32) -> Cost {
-        let levels = u64::from(tree_levels(t) - tree_levels(t - 1));
-        let curve = self.sum.curve().times(levels);
-        let rho = self.sum.rho().map(|rho| rho * levels as f64);
-        Cost { published: curve.clone(), cohort_known: curve, rho, close: None }
+    /// What the first so many releases of such a tree cost together.
+    pub(super) fn whole_tree(&self, releases: u32, accounting: Accounting) -> Cost {
+        self.tree_cost(tree_levels(releases), releases, accounting)
+    }
+
+    /// A participant is in one leaf, so in one node of each level: releases cost the levels that they add, and each of them
+    /// has the noise of one node more.
+    fn tree_cost(&self, levels: u32, nodes: u32, accounting: Accounting) -> Cost {
+        let curve = self.sum.curve().times(levels.into());
+        let rho = self.sum.rho().map(|rho| rho * f64::from(levels));
+        let close = sum_close(&self.sum, 1.0, levels.into(), nodes.into()).filter(|_| accounting == Accounting::Pld);
+        Cost { published: curve.clone(), cohort_known: curve, rho, close: None, close_known: close }
     }
 
     /// The same as a participant charges it to itself: it knows that it took part, so sampling hides nothing from whoever else
@@ -285,11 +339,22 @@ impl Release {
     #[must_use]
     pub fn textbook_pld(&self, delta: f64) -> Option<f64> {
         let rate = match self.sampled {
-            Sampled::Anyhow => return Some(gaussian::epsilon(self.noise_multiplier(), delta)),
+            Sampled::Anyhow => 1.0,
             Sampled::Poisson { rate } => rate,
             Sampled::FixedSize { .. } => return None,
         };
-        let pair = LossPair::poisson_gaussian(rate, self.noise_multiplier()).ok()?;
-        compose(&[(&pair, 1)]).ok().map(|composed| composed.epsilon(delta)).filter(|epsilon| epsilon.is_finite())
+        Gaussians::new(rate, self.noise_multiplier(), 1).epsilon(delta)
     }
+}
+
+/// `times` releases of a participant drawn with this probability, with the noise of so many sums, seen as rounded continuous
+/// noise; nothing where that is not proven to be close.
+fn sum_close(sum: &SumMechanism, rate: f64, times: u64, sums: u64) -> Option<CloseCurve> {
+    let tau = match sum.noise {
+        SumNoise::DiscreteGaussian { .. } => 0.0,
+        SumNoise::DiscreteGaussianShares { sigma, shares } => sum_divergence(sigma, shares),
+        SumNoise::Skellam { .. } => return None,
+    };
+    let gaussians = Gaussians::new(rate, sum.sigma() / sum.sensitivity, times);
+    CloseCurve::new(gaussians, sum.dimension.saturating_mul(sums), sum.sigma(), tau)
 }

@@ -1,6 +1,6 @@
 //! What a task has told about its participants so far, at most.
 
-use federation::task::{PrivacyMechanism, PrivacySpec};
+use federation::task::{PrivacyAccounting, PrivacyMechanism, PrivacySpec};
 use federation::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +48,10 @@ pub struct ReleaseView {
     pub pld: Option<f64>,
     /// Spent after it.
     pub total: EpsilonView,
+    /// What `total.published` rests on: `pld`, the privacy loss distribution of continuous noise plus what the noise that was
+    /// drawn is proven to differ from it by; or `general`, Rényi bounds. Absent in rows from before rows said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accounting: Option<PrivacyAccounting>,
     /// When it was charged: before anything of it left.
     pub at: Timestamp,
 }

@@ -81,7 +81,7 @@ pub(crate) struct Demo {
     #[arg(long)]
     insecure_aggregation: bool,
     /// Differential privacy: epsilon=E or noise=Z, and delta=D, mechanism=M, clip=S or clip=adaptive, sampling=poisson or fixed,
-    /// rounds=T, accounting=close; for example epsilon=8,delta=1e-5
+    /// rounds=T, accounting=general; for example epsilon=8,delta=1e-5
     #[arg(long, value_name = "KEY=VALUE,…")]
     privacy: Option<PrivacyArg>,
     /// Smaller uploads: rotated, random_k, low_rank, top_k or int8, with k=COUNT or k=PERCENT%, bits=B, keep=PART, rank=R,

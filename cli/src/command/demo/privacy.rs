@@ -58,7 +58,7 @@ impl FromStr for PrivacyArg {
             mechanism: None,
             clip: Clip::Fixed(CLIP),
             rounds: None,
-            accounting: PrivacyAccounting::General,
+            accounting: PrivacyAccounting::default(),
             sampling: Drawn::Usual,
         };
         for pair in pairs(text, "epsilon=8") {
@@ -89,7 +89,7 @@ fn word<T: serde::de::DeserializeOwned>(key: &str, value: &str) -> Result<T, Str
     serde_json::from_value(value.into()).map_err(|_| {
         let known = match key {
             "mechanism" => "distributed_discrete_gaussian, distributed_skellam, central_gaussian, tree or local",
-            _ => "general or close",
+            _ => "pld or general",
         };
         format!("{key}={value}: it is {known}")
     })
@@ -286,7 +286,7 @@ mod tests {
             ("epsilon=8,sigma=2", "there is no `sigma`"),
             ("epsilon=8,mechanism=gaussian", "central_gaussian, tree or local"),
             ("epsilon=8,mechanism=none", "promises nothing"),
-            ("epsilon=8,accounting=exact", "general or close"),
+            ("epsilon=8,accounting=exact", "pld or general"),
             ("epsilon=8,sampling=often", "poisson, fixed or none"),
             ("epsilon=8,mechanism=tree", "need 3000 participants"),
             ("epsilon=8,mechanism=tree,sampling=poisson", "gains nothing with a tree"),

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     fn epsilons(published: f64, cohort_known: f64) -> Epsilons {
-        Epsilons { published, cohort_known, server: None, server_reason: None, closeness: None }
+        Epsilons { published, cohort_known, server: None, server_reason: None, closeness: None, cohort_closeness: None }
     }
 
     #[test]

@@ -80,6 +80,7 @@ fn points(releases: &[ReleaseView]) -> Vec<(u32, Epsilons)> {
         server: total.server,
         server_reason: None,
         closeness: None,
+        cohort_closeness: None,
     };
     (1..).zip(releases).map(|(count, release)| (count, of(&release.total))).collect()
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use federation::task::SecureAggregationSpec;
 use learning::privacy::plan::smallest_draw;
 use learning::privacy::{
-    Accounting, AdaptiveClip, ClipSpec, Mechanism, NoServerEpsilon, Plan, PlanError, PlanRequest, PrivacySpec,
+    Accounting, AdaptiveClip, Choice, ClipSpec, Mechanism, NoServerEpsilon, Plan, PlanError, PlanRequest, PrivacySpec,
     SamplingRate, SamplingSpec, SpecProblem, TaskFacts, plan,
 };
 
@@ -48,8 +48,8 @@ pub(crate) struct PlanArgs {
     /// central_gaussian, distributed_discrete_gaussian, distributed_skellam, tree or local
     #[arg(long, default_value = "central_gaussian", value_parser = parse_mechanism)]
     mechanism: Mechanism,
-    /// Bound on the published epsilon under Poisson sampling: general, or close (by way of continuous noise)
-    #[arg(long, default_value = "general", value_parser = parse_accounting)]
+    /// What epsilon rests on: pld (privacy loss distributions, where they are proven), or general (Rényi bounds alone)
+    #[arg(long, default_value = "pld", value_parser = parse_accounting)]
     accounting: Accounting,
     /// Shared parameters of the model; the default is `linear` on MNIST
     #[arg(long, value_name = "P", default_value_t = 7850)]
@@ -69,6 +69,9 @@ pub(crate) struct PlanArgs {
     /// Say which cohort would bring epsilon down to this [default: half of what it is]
     #[arg(long, value_name = "E", allow_negative_numbers = true)]
     want_epsilon: Option<f64>,
+    /// Compare other cohorts and numbers of rounds for the same epsilon, with at most so many updates sent in all
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    uploads: Option<u64>,
     /// Plot epsilon over rounds into this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -104,6 +107,9 @@ struct Planned {
     /// What shares of noise count on; nothing where there are none.
     shares: Option<Shares>,
     cohort_for: CohortFor,
+    /// Other cohorts and rounds, least noise in all first, where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    choices: Option<Vec<Choice>>,
     svg: Option<PathBuf>,
 }
 
@@ -134,8 +140,9 @@ fn parse_mechanism(text: &str) -> Result<Mechanism, String> {
 fn parse_accounting(text: &str) -> Result<Accounting, String> {
     match text {
         "general" => Ok(Accounting::General),
-        "close" => Ok(Accounting::Close),
-        _ => Err("an accounting is general or close".to_owned()),
+        // As it was called.
+        "pld" | "close" => Ok(Accounting::Pld),
+        _ => Err("an accounting is pld or general".to_owned()),
     }
 }
 
@@ -145,6 +152,8 @@ impl PlanArgs {
         let request = self.request(shares)?;
         let plan = plan(&request).map_err(|error| no_plan(&error))?;
         let cohort_for = self.cohort_for(&request, &plan)?;
+        let choices = self.uploads.map(|uploads| request.choices(uploads)).transpose();
+        let choices = choices.map_err(|error| no_plan(&error))?;
         if let Some(path) = &self.svg {
             let curve = request.curve(plan.noise_multiplier, CURVE_POINTS).map_err(|error| no_plan(&error))?;
             std::fs::write(path, chart::epsilon_over("rounds", &curve, &self.subject(), self.delta))
@@ -164,6 +173,7 @@ impl PlanArgs {
             sampling_rate: (sampling == Sampling::Poisson).then(|| self.rate()),
             shares: self.mechanism.needs_secure_aggregation().then_some(shares),
             cohort_for,
+            choices,
             svg: self.svg.clone(),
         };
         output.answer(&planned, || self.words(&planned));
@@ -276,7 +286,7 @@ impl PlanArgs {
         lines.extend([String::new(), epsilons(plan)]);
         if let Some(closeness) = plan.epsilon.closeness {
             lines.push(format!(
-                "Of published, {:.1e}, and of delta, {:.1e}, are the distance of discrete from continuous noise.",
+                "By loss distribution. Of published, {:.1e}, and of delta, {:.1e}, are the distance of discrete from continuous noise.",
                 closeness.epsilon, closeness.delta
             ));
         }
@@ -296,6 +306,9 @@ impl PlanArgs {
                 "With the same noise on the mean, no cohort of this population brings the published epsilon to {wanted}."
             ),
         });
+        if let Some(choices) = &planned.choices {
+            lines.extend([String::new(), choices_table(choices)]);
+        }
         if let Some(path) = &planned.svg {
             lines.push(format!("Epsilon over rounds is plotted in {}.", path.display()));
         }
@@ -318,6 +331,26 @@ fn epsilons(plan: &Plan) -> String {
     };
     row("server", server, whom);
     table.render("")
+}
+
+/// What else the budget would buy, least noise first.
+fn choices_table(choices: &[Choice]) -> String {
+    let heads = ["COHORT", "ROUNDS", "UPLOADS", "MULTIPLIER", "NOISE ON A MEAN", "NOISE IN ALL", "COHORT KNOWN"];
+    let mut table = Table::new(&heads.map(|head| (head, Align::Right)));
+    for choice in choices {
+        table.row(vec![
+            number(choice.cohort.into()),
+            number(choice.rounds.into()),
+            number(choice.uploads),
+            figure(choice.noise_multiplier),
+            figure(choice.noise_to_signal),
+            figure(choice.noise_in_all),
+            figure(choice.epsilon.cohort_known),
+        ]);
+    }
+    let words = "The same published epsilon with other cohorts and rounds. NOISE IN ALL is on the sum of all means, over as many\n\
+                 clipping norms as there are rounds: the first has least of it. Fewer rounds learn less.";
+    format!("{words}\n{}", table.render(""))
 }
 
 /// Four digits, no more zeros than that.

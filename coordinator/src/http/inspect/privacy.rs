@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use learning::privacy::{Epsilons, Ledger, LedgerRow, NoServerEpsilon};
+use federation::task::PrivacyAccounting;
+use learning::privacy::{Accounting, Epsilons, Ledger, LedgerRow, NoServerEpsilon};
 use store::entity::privacy_ledger::PrivacyRow;
 use wire::inspect::{EpsilonView, PrivacyReport, ReleaseView};
 
@@ -66,7 +67,7 @@ pub(in crate::http) async fn show(
 
 fn release(row: &PrivacyRow, ledger: &Ledger) -> Option<ReleaseView> {
     let sealed = &ledger.rows().get(usize::try_from(row.idx).ok()?)?.row;
-    let LedgerRow { index, release, rho, rdp, pld, total } = sealed;
+    let LedgerRow { index, release, rho, rdp, pld, total, accounting } = sealed;
     Some(ReleaseView {
         index: *index,
         round: row.round.number,
@@ -80,6 +81,10 @@ fn release(row: &PrivacyRow, ledger: &Ledger) -> Option<ReleaseView> {
         rdp: *rdp,
         pld: *pld,
         total: epsilon(total),
+        accounting: accounting.map(|accounting| match accounting {
+            Accounting::General => PrivacyAccounting::General,
+            Accounting::Pld => PrivacyAccounting::Pld,
+        }),
         at: row.created_at,
     })
 }

@@ -17,7 +17,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::RdpCurve;
+use super::{Gaussians, RdpCurve};
 
 /// The part of delta that the textbook does not get.
 const DELTA_PART: f64 = 1e-3;
@@ -36,10 +36,20 @@ pub struct Closeness {
     pub delta: f64,
 }
 
+/// What of the textbook is asked for the continuous releases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Textbook {
+    /// Rényi divergences alone, as ledgers were charged before they said what they rest on.
+    Renyi,
+    /// Privacy loss distributions too, where they can be computed; the lower of the two.
+    LossDistribution,
+}
+
 /// Releases with (sums of) discrete Gaussian noise, seen as releases with rounded continuous noise.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CloseCurve {
     textbook: RdpCurve,
+    gaussians: Gaussians,
     coordinates: f64,
     sigma_min: f64,
     /// Sum over all coordinates.
@@ -50,20 +60,28 @@ impl CloseCurve {
     /// Of nothing.
     #[must_use]
     pub fn zero() -> Self {
-        Self { textbook: RdpCurve::zero(), coordinates: 0.0, sigma_min: f64::INFINITY, tau: 0.0 }
+        let (textbook, gaussians) = (RdpCurve::zero(), Gaussians::default());
+        Self { textbook, gaussians, coordinates: 0.0, sigma_min: f64::INFINITY, tau: 0.0 }
     }
 
-    /// Of one release whose textbook counterpart costs `textbook`, with noise of standard deviation `sigma` in each of
-    /// `coordinates`, itself within `tau` of a discrete Gaussian. Nothing if the noise is too narrow.
+    /// Of releases whose textbook counterparts are `gaussians`, with noise of standard deviation `sigma` in each of
+    /// `coordinates` in all, itself within `tau` of a discrete Gaussian. Nothing if the noise is too narrow.
     #[must_use]
-    pub fn new(textbook: RdpCurve, coordinates: u64, sigma: f64, tau: f64) -> Option<Self> {
+    pub fn new(gaussians: Gaussians, coordinates: u64, sigma: f64, tau: f64) -> Option<Self> {
         let coordinates = coordinates as f64;
-        (sigma >= SIGMA_MIN).then_some(Self { textbook, coordinates, sigma_min: sigma, tau: tau * coordinates })
+        (sigma >= SIGMA_MIN).then(|| Self {
+            textbook: gaussians.renyi(),
+            gaussians,
+            coordinates,
+            sigma_min: sigma,
+            tau: tau * coordinates,
+        })
     }
 
     /// Adds the other's releases.
     pub fn add(&mut self, other: &Self) {
         self.textbook.add(&other.textbook);
+        self.gaussians.add(&other.gaussians);
         self.coordinates += other.coordinates;
         self.sigma_min = self.sigma_min.min(other.sigma_min);
         self.tau += other.tau;
@@ -73,27 +91,34 @@ impl CloseCurve {
     #[must_use]
     pub fn times(&self, times: u64) -> Self {
         let count = times as f64;
-        let textbook = self.textbook.times(times);
-        Self { textbook, coordinates: self.coordinates * count, tau: self.tau * count, ..*self }
+        let (textbook, gaussians) = (self.textbook.times(times), self.gaussians.times(times));
+        Self { textbook, gaussians, coordinates: self.coordinates * count, tau: self.tau * count, ..*self }
     }
 
     /// Epsilon at `delta` and what of it is closeness; nothing where that is not close enough.
     #[must_use]
-    pub fn epsilon(&self, delta: f64) -> Option<(f64, Closeness)> {
-        let textbook = self.textbook.epsilon(delta * (1.0 - DELTA_PART)).0;
+    pub fn epsilon(&self, delta: f64, by: Textbook) -> Option<(f64, Closeness)> {
+        let rest = delta * (1.0 - DELTA_PART);
+        let a = 0.125 * self.coordinates * (1.0 / (self.sigma_min * self.sigma_min)) + self.tau;
+        if a > RATIO_MAX {
+            return None;
+        }
+        let renyi = self.textbook.epsilon(rest).0;
+        let textbook = match by {
+            Textbook::Renyi => renyi,
+            Textbook::LossDistribution => self.gaussians.epsilon(rest).map_or(renyi, |epsilon| epsilon.min(renyi)),
+        };
         let precision = 1.0 / (self.sigma_min * self.sigma_min);
-        let a = 0.125 * self.coordinates * precision + self.tau;
         // exp(epsilon - L) is delta times exp(-20).
         let surprise = textbook + libm::log(1.0 / delta) + 20.0;
         let b = 0.5 * (0.37 * self.coordinates + surprise) * precision + self.tau;
         let closeness = Closeness { epsilon: a + b, delta: DELTA_PART * delta };
-        (a <= RATIO_MAX && textbook.is_finite()).then_some((textbook + a + b, closeness))
+        textbook.is_finite().then_some((textbook + a + b, closeness))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::poisson_gaussian;
     use super::super::special::normal_between;
     use super::*;
 
@@ -119,19 +144,26 @@ mod tests {
 
     #[test]
     fn is_little_where_the_grid_is_fine_and_refused_where_it_is_not() {
-        let textbook = poisson_gaussian(0.25, 1.5);
+        let textbook = Gaussians::new(0.25, 1.5, 1);
         let delta = 1e-5;
-        let alone = textbook.times(60).epsilon(delta).0;
         let close = |sigma| CloseCurve::new(textbook.clone(), 7850, sigma, 0.0);
-        let (epsilon, closeness) = close(1e6).unwrap().times(60).epsilon(delta).unwrap();
-        assert!(epsilon > alone && epsilon < alone * 1.001, "{epsilon} {alone}");
-        assert!(closeness.epsilon < 1e-6 && closeness.delta == 1e-8, "{closeness:?}");
-        // 60 * 7850 / (8 * 10^4) is far above the limit.
-        assert_eq!(close(100.0).unwrap().times(60).epsilon(delta), None);
+        let all = textbook.times(60);
+        let alone = [
+            (Textbook::Renyi, all.renyi().epsilon(delta).0),
+            (Textbook::LossDistribution, all.epsilon(delta).unwrap()),
+        ];
+        for (by, alone) in alone {
+            let (epsilon, closeness) = close(1e6).unwrap().times(60).epsilon(delta, by).unwrap();
+            assert!(epsilon > alone && epsilon < alone * 1.001, "{epsilon} {alone}");
+            assert!(closeness.epsilon < 1e-6 && closeness.delta == 1e-8, "{closeness:?}");
+            // 60 * 7850 / (8 * 10^4) is far above the limit.
+            assert_eq!(close(100.0).unwrap().times(60).epsilon(delta, by), None);
+            let mut sum = CloseCurve::zero();
+            (0..60).for_each(|_| sum.add(&close(1e6).unwrap()));
+            let added = sum.epsilon(delta, by).unwrap();
+            assert!((added.0 / epsilon - 1.0).abs() < 1e-12);
+        }
         assert_eq!(close(3.9), None);
-        let mut sum = CloseCurve::zero();
-        (0..60).for_each(|_| sum.add(&close(1e6).unwrap()));
-        let added = sum.epsilon(delta).unwrap();
-        assert!((added.0 / epsilon - 1.0).abs() < 1e-12);
+        assert!(alone[1].1 < 0.95 * alone[0].1, "{alone:?}");
     }
 }

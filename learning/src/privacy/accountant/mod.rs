@@ -7,14 +7,16 @@
 pub mod closeness;
 mod curve;
 pub(crate) mod gaussian;
+mod gaussians;
 pub mod integer_noise;
 pub mod pld;
 pub mod sampled;
 mod special;
 pub mod zcdp;
 
-pub use closeness::{CloseCurve, Closeness};
+pub use closeness::{CloseCurve, Closeness, Textbook};
 pub use curve::{ORDERS, RdpCurve};
+pub use gaussians::Gaussians;
 pub use integer_noise::{SumMechanism, SumNoise, inflated_sensitivity, tree_levels};
 pub use pld::{Composed, LossPair, PldError, compose};
 pub use sampled::{

@@ -147,7 +147,7 @@ impl LossPair {
 
 /// `P = (1-q) N(0, z^2) + q N(1, z^2)` against `Q = N(0, z^2)`.
 #[derive(Clone, Copy, Debug)]
-struct Sampled {
+pub(super) struct Sampled {
     q: f64,
     z: f64,
 }
@@ -167,7 +167,7 @@ struct Mass {
 }
 
 impl Sampled {
-    fn new(q: f64, z: f64) -> Result<Self, PldError> {
+    pub(super) fn new(q: f64, z: f64) -> Result<Self, PldError> {
         if !(0.05..=10_000.0).contains(&z) {
             return Err(PldError::Noise(z));
         }
@@ -178,8 +178,25 @@ impl Sampled {
     }
 
     /// Losses between the two points that are `reach` standard deviations outside of both means.
-    fn span(&self, reach: f64) -> (f64, f64) {
+    pub(super) fn span(&self, reach: f64) -> (f64, f64) {
         (self.loss(-reach * self.z), self.loss(1.0 + reach * self.z))
+    }
+
+    /// Mean of the size of a loss under the mixture, and its variance, about: to choose a grid by.
+    pub(super) fn moments(&self, points: u32) -> (f64, f64) {
+        const SIGMAS: f64 = 8.0;
+        let (low, high) = (-SIGMAS * self.z, 1.0 + SIGMAS * self.z);
+        let bell = |x: f64| libm::exp(-0.5 * (x / self.z) * (x / self.z));
+        let (mut mass, mut size, mut first, mut second) = (0.0, 0.0, 0.0, 0.0);
+        for point in 0..points {
+            let x = low + (high - low) * (f64::from(point) + 0.5) / f64::from(points);
+            let (weight, loss) = ((1.0 - self.q) * bell(x) + self.q * bell(x - 1.0), self.loss(x));
+            mass += weight;
+            size += weight * loss.abs();
+            first += weight * loss;
+            second += weight * loss * loss;
+        }
+        (size / mass, second / mass - (first / mass) * (first / mass))
     }
 
     /// `ln(P/Q)` at `x`; rises with `x`.
@@ -233,7 +250,7 @@ impl Sampled {
     /// Both directions on a grid that holds the losses from `low` to `high`: those of `N(0, z^2)` against the mixture are
     /// those of the mixture against `N(0, z^2)` with their sign changed. What lies below or above is at the lowest point of
     /// one direction, which its losses do not exceed, and infinite in the other.
-    fn pair(&self, grid: f64, low: f64, high: f64) -> Result<LossPair, PldError> {
+    pub(super) fn pair(&self, grid: f64, low: f64, high: f64) -> Result<LossPair, PldError> {
         let (lowest, highest) = ((low / grid).floor() - 1.0, (high / grid).ceil() + 1.0);
         let points = highest - lowest;
         if !(points <= POINTS_MAX + 8.0) {

@@ -1,0 +1,83 @@
+//! Other cohorts and numbers of rounds for the same epsilon, and how much noise each leaves in what is learned.
+
+use serde::Serialize;
+
+use super::plan::{Goal, ROUNDS_MAX, plan};
+use super::release::Epsilons;
+use super::{PlanError, PlanRequest};
+
+/// Choices whose noise in all differs by less than this part are as good as each other.
+const ALIKE: f64 = 0.02;
+
+/// One cohort and number of rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Choice {
+    /// Participants a round is expected to have.
+    pub cohort: u32,
+    /// Rounds.
+    pub rounds: u32,
+    /// Updates that are sent in all.
+    pub uploads: u64,
+    /// Least noise multiplier that keeps the published epsilon.
+    pub noise_multiplier: f64,
+    /// Length of the noise on one mean over the clipping norm.
+    pub noise_to_signal: f64,
+    /// Length of the noise on the sum of all means over as many clipping norms as there are rounds: what updates that all
+    /// point the same way would be hidden behind.
+    pub noise_in_all: f64,
+    /// What is spent then.
+    pub epsilon: Epsilons,
+}
+
+impl PlanRequest {
+    /// The choices that keep the published epsilon of this request with at most `uploads` updates in all, least noise in all
+    /// first, and of those that are alike the one with most rounds: the same cohort and larger ones up to everybody, half as
+    /// many rounds, as many, twice as many and as many as the uploads allow. Accuracy is not told: fewer rounds learn less.
+    ///
+    /// # Errors
+    /// Any [`PlanError`] of the request itself; a choice that has no plan is left out.
+    pub fn choices(&self, uploads: u64) -> Result<Vec<Choice>, PlanError> {
+        let epsilon = match self.goal {
+            Goal::Epsilon(epsilon) => epsilon,
+            Goal::Noise(_) => plan(self)?.epsilon.published,
+        };
+        self.check()?;
+        let multiples = [1, 2, 4].map(|factor| self.cohort.saturating_mul(factor).min(self.population));
+        let mut cohorts = [&multiples[..], &[self.population]].concat();
+        cohorts.dedup();
+        let mut choices: Vec<Choice> = cohorts
+            .into_iter()
+            .filter_map(|cohort| self.with_cohort(cohort))
+            .flat_map(|request| rounds(self.rounds, uploads / u64::from(request.cohort)).map(move |at| (request, at)))
+            .filter_map(|(request, rounds)| request.choice(rounds, epsilon))
+            .collect();
+        // In steps of equal ratio, so that the order is one.
+        let step = |choice: &Choice| (libm::log(choice.noise_in_all) / ALIKE).round();
+        choices.sort_by(|a, b| step(a).total_cmp(&step(b)).then(b.rounds.cmp(&a.rounds)).then(a.cohort.cmp(&b.cohort)));
+        Ok(choices)
+    }
+
+    fn choice(&self, rounds: u32, epsilon: f64) -> Option<Choice> {
+        let participations = self.participations.map(|times| times.min(rounds));
+        let planned = plan(&Self { rounds, participations, goal: Goal::Epsilon(epsilon), ..*self }).ok()?;
+        Some(Choice {
+            cohort: self.cohort,
+            rounds,
+            uploads: u64::from(self.cohort) * u64::from(rounds),
+            noise_multiplier: planned.noise_multiplier,
+            noise_to_signal: planned.noise_to_signal,
+            noise_in_all: planned.noise_to_signal / f64::from(rounds).sqrt(),
+            epsilon: planned.epsilon,
+        })
+    }
+}
+
+/// Half of them, all, twice as many and `most`, as far as there may be so many; each once.
+fn rounds(planned: u32, most: u64) -> impl Iterator<Item = u32> {
+    let most = u32::try_from(most).unwrap_or(ROUNDS_MAX).min(ROUNDS_MAX);
+    let mut all = vec![planned / 2, planned, planned.saturating_mul(2), most.min(planned.saturating_mul(2))];
+    all.retain(|rounds| (1..=most).contains(rounds));
+    all.sort_unstable();
+    all.dedup();
+    all.into_iter()
+}

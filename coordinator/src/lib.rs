@@ -7,6 +7,7 @@
 pub mod config;
 #[cfg(feature = "deliberate-faults")]
 pub mod faults;
+mod files;
 pub mod http;
 pub mod identity;
 pub mod model;

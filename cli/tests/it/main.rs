@@ -5,6 +5,7 @@
 
 mod demo;
 mod exit_codes;
+mod files;
 mod killed;
 mod operator;
 mod privacy;

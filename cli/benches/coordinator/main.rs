@@ -1,7 +1,7 @@
 //! What the coordinator costs: `tributary serve` as its own process, participants over real TLS, figures beside limits that
 //! are measured in the same run.
 //!
-//! `cargo bench -p tributary --bench coordinator [-- empty-round | check-ins | memory [UPLOADS AT ONCE, 16] | unread]`
+//! `cargo bench -p tributary --bench coordinator [-- empty-round | check-ins [PARTICIPANTS, 100] | memory [UPLOADS AT ONCE, 16] | unread]`
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -24,14 +24,15 @@ async fn main() -> Outcome {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let asked: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let wanted = |name: &str| asked.is_empty() || asked.iter().any(|argument| argument == name);
+    let number: Option<u32> = asked.iter().find_map(|argument| argument.parse().ok());
     if wanted("empty-round") {
         empty_round::run().await?;
     }
     if wanted("check-ins") {
-        check_ins::run().await?;
+        check_ins::run(number.unwrap_or(100)).await?;
     }
     if wanted("memory") {
-        memory::run(asked.iter().find_map(|argument| argument.parse().ok()).unwrap_or(16)).await?;
+        memory::run(number.map_or(16, |number| number as usize)).await?;
     }
     if wanted("unread") {
         unread::run().await?;

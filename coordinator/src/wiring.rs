@@ -181,6 +181,10 @@ impl Coordinator {
     /// # Errors
     /// [`StartError`].
     pub async fn start(config: &Config, parts: Parts) -> Result<Running, StartError> {
+        // Before anything is opened.
+        let files = crate::open_files::raise_limit();
+        let mut settings = serve_settings(config);
+        settings.crowds = crate::open_files::fit(settings.crowds, files);
         let coordinator = Self::assemble(config, parts).await?;
         // The locks say that this is the only process: whatever lease is left is of one that died.
         coordinator.store.transact("clear_leases", |tx| Box::pin(async move { tx.clear_leases().await })).await?;
@@ -188,7 +192,7 @@ impl Coordinator {
         let key = server_key(config, app)?;
         let tls = crate::http::server_config(key, app.members.certificate())
             .map_err(|error| StartError::Tls(error.to_string()))?;
-        let (listener, address) = listen(config.http.listen, Some(tls), serve_settings(config)).await?;
+        let (listener, address) = listen(config.http.listen, Some(tls), settings).await?;
         let health = match config.http.health_listen {
             Some(wanted) => Some(listen(wanted, None, health_settings(config)).await?),
             None => None,

@@ -20,6 +20,9 @@ pub enum StoreError {
     /// The disk, or the room that the database may take, is full. Nothing of the operation was kept.
     #[error("no space left for stored state: make room, then try again")]
     Full,
+    /// The process, or the system, has as many files open as it may. The same call may succeed when others are done.
+    #[error("too many files are open, try again")]
+    TooManyFiles,
     /// A row or a blob is not what was once written.
     #[error("stored state is damaged: {0}")]
     Corrupt(String),
@@ -41,11 +44,31 @@ impl StoreError {
     }
 }
 
+/// `ENFILE` and `EMFILE`, the same numbers on every Unix; `io::ErrorKind` has no name for them.
+const TOO_MANY_FILES: [i32; 2] = [23, 24];
+
 impl From<io::Error> for StoreError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full,
+            _ if cfg!(unix) && error.raw_os_error().is_some_and(|code| TOO_MANY_FILES.contains(&code)) => {
+                Self::TooManyFiles
+            }
             _ => Self::fault(error),
         }
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_of_files_is_told_from_faults() {
+        for code in TOO_MANY_FILES {
+            assert!(matches!(io::Error::from_raw_os_error(code).into(), StoreError::TooManyFiles));
+        }
+        // EIO.
+        assert!(matches!(io::Error::from_raw_os_error(5).into(), StoreError::Fault(_)));
     }
 }

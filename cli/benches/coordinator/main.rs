@@ -1,8 +1,8 @@
 //! What the coordinator costs: `tributary serve` as its own process, participants over real TLS, figures beside limits that
 //! are measured in the same run.
 //!
-//! `cargo bench -p tributary --bench coordinator [-- empty-round | check-ins | memory [UPLOADS AT ONCE, 16] | unread | far [MILLISECONDS
-//! EACH WAY, 2000]]`
+//! `cargo bench -p tributary --bench coordinator [-- empty-round | check-ins [PARTICIPANTS, 100] | memory [UPLOADS AT ONCE, 16] | unread
+//! | far [MILLISECONDS EACH WAY, 2000]]`
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -26,18 +26,18 @@ async fn main() -> Outcome {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let asked: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     let wanted = |name: &str| asked.is_empty() || asked.iter().any(|argument| argument == name);
+    let number: Option<u32> = asked.iter().find_map(|argument| argument.parse().ok());
     if wanted("empty-round") {
         empty_round::run().await?;
     }
     if wanted("check-ins") {
-        check_ins::run().await?;
+        check_ins::run(number.unwrap_or(100)).await?;
     }
     if wanted("memory") {
-        memory::run(asked.iter().find_map(|argument| argument.parse().ok()).unwrap_or(16)).await?;
+        memory::run(number.map_or(16, |number| number as usize)).await?;
     }
     if wanted("far") {
-        let one_way = asked.iter().find_map(|argument| argument.parse().ok()).unwrap_or(2000);
-        far::run(std::time::Duration::from_millis(one_way)).await?;
+        far::run(std::time::Duration::from_millis(number.unwrap_or(2000).into())).await?;
     }
     if wanted("unread") {
         unread::run().await?;

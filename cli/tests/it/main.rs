@@ -5,6 +5,7 @@
 
 mod demo;
 mod exit_codes;
+mod files;
 mod first_start;
 mod killed;
 mod members;

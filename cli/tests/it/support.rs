@@ -121,7 +121,7 @@ impl Served {
     }
 
     /// Reads events until the one that says where the coordinator is.
-    fn until(mut command: Command, stays: &str) -> Self {
+    pub(crate) fn until(mut command: Command, stays: &str) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let process = Background(child);

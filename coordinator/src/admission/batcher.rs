@@ -55,12 +55,14 @@ impl Inbox {
         Ok(answer.await.map_err(|_| InboxError::Closed)??)
     }
 
-    /// Leaves a fact to be written soon, before any that is submitted later. Dropped if too much is waiting already:
-    /// nothing may depend on it.
-    pub(crate) fn note(&self, fact: Fact) {
-        if self.0.try_send((fact, None)).is_err() {
+    /// Leaves a fact to be written soon, before any that is submitted later; says whether it did. Dropped if too much is
+    /// waiting already: nothing may depend on it.
+    pub(crate) fn note(&self, fact: Fact) -> bool {
+        let left = self.0.try_send((fact, None)).is_ok();
+        if !left {
             tracing::debug!("a note was dropped: the inbox is full");
         }
+        left
     }
 }
 
@@ -109,6 +111,9 @@ async fn deliver(store: &Store, clock: &dyn Clock, letters: Vec<Letter>) {
         }
         // Whoever is in the way, or the disk, is so for each of them.
         Err(StoreError::Busy) => replies.into_iter().for_each(|reply| answer(reply, Err(StoreError::Busy))),
+        Err(StoreError::TooManyFiles) => {
+            replies.into_iter().for_each(|reply| answer(reply, Err(StoreError::TooManyFiles)));
+        }
         Err(StoreError::Full) => replies.into_iter().for_each(|reply| answer(reply, Err(StoreError::Full))),
         Err(error) => {
             // One of them may be to blame: each on its own, so that the others do not suffer.

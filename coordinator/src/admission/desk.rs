@@ -49,6 +49,15 @@ pub(crate) struct Offer {
     pub(crate) training: Option<Claim>,
 }
 
+/// What a check-in that is due tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Novelty {
+    /// Something that is not written.
+    News,
+    /// That what is written holds for longer.
+    Renewal,
+}
+
 /// A participant's place at the desk.
 pub(crate) struct Waiting {
     desk: Desk,
@@ -169,8 +178,8 @@ impl Desk {
         Waiting { desk: self.clone(), participant, notify }
     }
 
-    /// The check-in that must be written for a participant that will be heard of again within `away`; none if what is
-    /// written already says the same for long enough.
+    /// The check-in that must be written for a participant that will be heard of again within `away`, and whether it is but
+    /// a renewal of one that still counts; none if what is written already says the same for long enough.
     #[must_use]
     pub(crate) fn due(
         &self,
@@ -180,30 +189,28 @@ impl Desk {
         keys: Option<CheckInKeys>,
         away: Duration,
         now: Timestamp,
-    ) -> Option<CheckIn> {
+    ) -> Option<(CheckIn, Novelty)> {
         let needed = now.plus(away + SLACK);
-        let enough = self.written(|written| {
-            written.get(&participant).into_iter().flatten().any(|check_in| {
+        let until = self.written(|written| {
+            let mut same = written.get(&participant).into_iter().flatten().filter(|check_in| {
                 check_in.task == task
                     && (check_in.examples, check_in.loss, check_in.training)
                         == (offer.examples, offer.loss, offer.training)
                     && (keys.is_none() || check_in.keys == keys)
                     && check_in.checked_in_at <= now
-                    && check_in.expires_at >= needed
-            })
+            });
+            same.next().map(|check_in| check_in.expires_at)
         });
+        let novelty = match until {
+            Some(until) if until >= needed => return None,
+            // The row still counts, and the look at who is there need not be repeated.
+            Some(until) if until > now => Novelty::Renewal,
+            Some(_) | None => Novelty::News,
+        };
         let expires_at = now.plus(away + GRACE);
         let Offer { examples, loss, training } = offer;
-        (!enough).then_some(CheckIn {
-            participant,
-            task,
-            examples,
-            checked_in_at: now,
-            expires_at,
-            loss,
-            keys,
-            training,
-        })
+        let check_in = CheckIn { participant, task, examples, checked_in_at: now, expires_at, loss, keys, training };
+        Some((check_in, novelty))
     }
 
     /// Remembers that a check-in is written.
@@ -280,7 +287,7 @@ mod tests {
     const NOW: Timestamp = Timestamp(1_000_000);
 
     fn check_in(desk: &Desk, n: u128) {
-        let check_in = desk.due(who(n), TASK, offer(5), None, Duration::ZERO, NOW).unwrap();
+        let (check_in, _) = desk.due(who(n), TASK, offer(5), None, Duration::ZERO, NOW).unwrap();
         desk.remember(check_in, NOW);
     }
 
@@ -289,16 +296,19 @@ mod tests {
         let desk = desk();
         let due =
             |now: i64, examples| desk.due(who(1), TASK, offer(examples), None, Duration::from_secs(30), Timestamp(now));
-        let first = due(1_000_000, 5).unwrap();
+        let (first, novelty) = due(1_000_000, 5).unwrap();
+        assert_eq!(novelty, Novelty::News);
         assert_eq!(first.expires_at, Timestamp(1_040_000));
         desk.remember(first, NOW);
         let keys = CheckInKeys { round: 1, attempt: 1, advertisement: bytes::Bytes::from_static(b"keys") };
         let with_keys = || desk.due(who(1), TASK, offer(5), Some(keys.clone()), Duration::from_secs(30), NOW);
-        desk.remember(with_keys().expect("keys must be written"), NOW);
+        desk.remember(with_keys().expect("keys must be written").0, NOW);
         assert_eq!(with_keys(), None, "once");
         assert_eq!(due(1_005_000, 5), None);
-        assert!(due(1_005_001, 5).is_some());
-        assert!(due(1_000_000, 6).is_some(), "other content");
+        assert_eq!(due(1_005_001, 5).map(|(_, novelty)| novelty), Some(Novelty::Renewal));
+        assert_eq!(due(1_039_999, 5).map(|(_, novelty)| novelty), Some(Novelty::Renewal));
+        assert_eq!(due(1_040_000, 5).map(|(_, novelty)| novelty), Some(Novelty::News), "it counts no more");
+        assert_eq!(due(1_000_000, 6).map(|(_, novelty)| novelty), Some(Novelty::News), "other content");
         let told = Offer { loss: CoarseLoss::of(1.0), ..offer(5) };
         assert!(desk.due(who(1), TASK, told, None, Duration::from_secs(30), NOW).is_some(), "it tells a loss now");
         assert!(due(999_999, 5).is_some(), "the clock was set back");

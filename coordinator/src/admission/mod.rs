@@ -11,7 +11,7 @@ mod uploads;
 
 pub(crate) use batcher::{Inbox, InboxError};
 pub(crate) use bell::Bell;
-pub(crate) use desk::{Desk, Offer, Waiting};
+pub(crate) use desk::{Desk, Novelty, Offer, Waiting};
 pub(crate) use gate::{Refusal, Seat, Ticket, enter, open, take_seat};
 pub(crate) use receipt::{Fact, Outcome};
 pub(crate) use uploads::Uploads;

@@ -18,6 +18,8 @@ use super::gate::{Refusal, open, place, same};
 pub(crate) enum Fact {
     /// It is ready to work.
     CheckIn(CheckIn),
+    /// It is as ready as it was.
+    StillThere(CheckIn),
     /// Its masked input is stored as a blob; now it is to count.
     Input {
         /// The round.
@@ -87,12 +89,16 @@ pub(super) async fn write(
     now: Timestamp,
 ) -> Result<Vec<Outcome>, StoreError> {
     let mut outcomes = Vec::with_capacity(facts.len());
-    let mut check_ins = HashMap::new();
+    let (mut check_ins, mut renewed) = (HashMap::new(), Vec::new());
     let mut bytes_down: BTreeMap<(RoundKey, u32, RoundState), u64> = BTreeMap::new();
     for fact in facts {
         outcomes.push(match fact {
             Fact::CheckIn(check_in) => {
                 check_ins.insert((check_in.participant, check_in.task), check_in.clone());
+                Outcome::Written
+            }
+            Fact::StillThere(check_in) => {
+                renewed.push(check_in.clone());
                 Outcome::Written
             }
             &Fact::Input { round, attempt, participant, sha256, bytes, ref signed } => {
@@ -120,12 +126,18 @@ pub(super) async fn write(
     for ((round, attempt, state), bytes) in bytes_down {
         tx.add_bytes_down(round, attempt, state, bytes).await?;
     }
+    let check_ins: Vec<_> = check_ins.into_values().collect();
+    let mut seen: Vec<_> = check_ins.iter().chain(&renewed).map(|check_in| check_in.participant).collect();
+    seen.sort_unstable();
+    seen.dedup();
+    // First: whoever hung up since is gone.
+    if !renewed.is_empty() {
+        tx.renew_check_ins(&renewed).await?;
+    }
     if !check_ins.is_empty() {
-        let check_ins: Vec<_> = check_ins.into_values().collect();
-        let mut seen: Vec<_> = check_ins.iter().map(|check_in| check_in.participant).collect();
-        seen.sort_unstable();
-        seen.dedup();
         tx.upsert_check_ins(&check_ins).await?;
+    }
+    if !seen.is_empty() {
         tx.touch(&seen, now).await?;
     }
     Ok(outcomes)

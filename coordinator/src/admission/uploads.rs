@@ -6,11 +6,22 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use federation::id::ParticipantId;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 /// Uploads under way. Clones share them.
-#[derive(Clone, Default)]
-pub(crate) struct Uploads(Arc<Mutex<Running>>);
+#[derive(Clone)]
+pub(crate) struct Uploads {
+    running: Arc<Mutex<Running>>,
+    /// The right to hold a whole one in memory.
+    judge: Arc<Semaphore>,
+}
+
+impl Default for Uploads {
+    fn default() -> Self {
+        Self { running: Arc::default(), judge: Arc::new(Semaphore::new(1)) }
+    }
+}
 
 #[derive(Default)]
 struct Running {
@@ -41,8 +52,14 @@ impl Uploads {
         Turn { uploads: self.clone(), participant, number, ended }
     }
 
+    /// Waits, in the order of asking, for the right to hold one whole upload in memory; given back when dropped.
+    pub(crate) async fn judge(&self) -> Option<OwnedSemaphorePermit> {
+        // None only if it were closed, which it never is.
+        Arc::clone(&self.judge).acquire_owned().await.ok()
+    }
+
     fn with<T>(&self, act: impl FnOnce(&mut Running) -> T) -> T {
-        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut self.running.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

@@ -153,7 +153,7 @@ impl Error {
             Self::ShuttingDown | Self::Signer(_) => ProblemType::Unavailable,
             Self::Store(error) => match error {
                 StoreError::Conflict(_) => ProblemType::Conflict,
-                StoreError::Busy | StoreError::Full => ProblemType::Unavailable,
+                StoreError::Busy | StoreError::Full | StoreError::TooManyFiles => ProblemType::Unavailable,
                 StoreError::Corrupt(_) | StoreError::MissingBlob(_) | StoreError::Schema(_) | StoreError::Fault(_) => {
                     ProblemType::Internal
                 }
@@ -181,7 +181,9 @@ impl Error {
     fn headers(&self) -> Option<(header::HeaderName, HeaderValue)> {
         match self {
             Self::RateLimited(after_ms) => Some((header::RETRY_AFTER, after_ms.div_ceil(1000).max(1).into())),
-            Self::ShuttingDown | Self::Signer(_) | Self::Store(StoreError::Busy | StoreError::Full) => {
+            Self::ShuttingDown
+            | Self::Signer(_)
+            | Self::Store(StoreError::Busy | StoreError::Full | StoreError::TooManyFiles) => {
                 Some((header::RETRY_AFTER, HeaderValue::from_static("5")))
             }
             Self::Unauthenticated(_) => Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
@@ -238,11 +240,13 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_told_and_asks_to_come_back() {
-        let error = Error::Store(StoreError::Full);
-        assert_eq!(error.kind(), ProblemType::Unavailable);
-        let response = error.respond("abc");
-        assert_eq!(response.status(), 503);
-        assert_eq!(response.headers()[header::RETRY_AFTER], "5");
+    fn a_lack_of_room_or_files_is_told_and_asks_to_come_back() {
+        for lack in [StoreError::Full, StoreError::TooManyFiles] {
+            let error = Error::Store(lack);
+            assert_eq!(error.kind(), ProblemType::Unavailable);
+            let response = error.respond("abc");
+            assert_eq!(response.status(), 503);
+            assert_eq!(response.headers()[header::RETRY_AFTER], "5");
+        }
     }
 }

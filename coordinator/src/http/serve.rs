@@ -29,8 +29,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(20);
 const STREAMS_MAX: u32 = 64;
 const STREAMS_MAX_WITHOUT_CERTIFICATE: u32 = 32;
 /// What one HTTP/2 stream, and one connection, may have on its way to us.
-const STREAM_WINDOW: u32 = 512 << 10;
-const CONNECTION_WINDOW: u32 = 4 << 20;
+const STREAM_WINDOW: u32 = 128 << 10;
+const CONNECTION_WINDOW: u32 = 256 << 10;
 /// How long is waited when nothing can be accepted.
 const PAUSE: Duration = Duration::from_millis(50);
 

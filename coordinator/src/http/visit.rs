@@ -30,7 +30,7 @@ const COME_BACK_S: u16 = 15;
 /// there are too many.
 const ARRIVING_GRACE: Duration = Duration::from_secs(2);
 /// How many connections there may be at once.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Crowds {
     /// That shake hands, or are told that there is no place; half as many from one address.
     pub(crate) arriving: usize,

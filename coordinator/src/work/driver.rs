@@ -39,6 +39,8 @@ const BACK_OFF_MAX: Duration = Duration::from_secs(5);
 /// A step that was taken so often without changing a fact is left for a while: there is a mistake somewhere, and a worker that
 /// repeats it without end would keep all others waiting.
 const IN_VAIN_MAX: u32 = 3;
+/// When nothing happens, looking takes at most this part of the time.
+const IDLE_SHARE: u32 = 50;
 /// Longest rest after looking, however long that took.
 const REST_MAX: Duration = Duration::from_millis(100);
 
@@ -85,7 +87,7 @@ impl Engine {
         let mut pace = Pace::new(self.0.env.clock.now());
         while !shutdown.is_cancelled() {
             let looked_at = Instant::now();
-            let next = self.look_and_spawn(&mut workers).await;
+            let next = self.look_and_spawn(&mut workers, looked_at).await;
             if Instant::now() >= garbage_at {
                 garbage_at = Instant::now() + self.0.env.config.garbage_interval;
                 let tolerance = self.0.env.config.garbage_grace / 2;
@@ -162,7 +164,7 @@ impl Engine {
     }
 
     /// Starts workers for what can be done; says how long nothing else is due.
-    async fn look_and_spawn(&self, workers: &mut Workers) -> Duration {
+    async fn look_and_spawn(&self, workers: &mut Workers, began: Instant) -> Duration {
         let poll = self.0.env.config.poll_interval;
         let now = self.0.env.clock.now();
         let survey = match self.0.survey(now).await {
@@ -180,6 +182,8 @@ impl Engine {
                 workers.start(Job::Task(task), async move { inner.work_on(task).await.map(drop) });
             }
         }
+        // A look that makes up for lost wake-ups alone must not cost more the more participants wait.
+        let poll = poll.max(began.elapsed() * IDLE_SHARE);
         let due = survey.next.map_or(poll, |next| next.since(now));
         workers.retry_in().map_or(due, |retry| due.min(retry)).min(poll)
     }

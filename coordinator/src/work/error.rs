@@ -33,6 +33,7 @@ impl StepError {
         match self {
             Self::Store(StoreError::Full) => "store_full",
             Self::Store(StoreError::Busy) => "store_busy",
+            Self::Store(StoreError::TooManyFiles) => "store_too_many_files",
             Self::Store(StoreError::MissingBlob(_) | StoreError::Corrupt(_)) => "store_damaged",
             Self::Store(_) => "store",
             Self::Aggregation(_) => "aggregation",

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use federation::advance::Tally;
-use federation::cohort::Candidate;
+use federation::cohort::{Candidate, Requirements};
 use federation::groups::GroupTally;
 use federation::id::{RoundKey, TaskId};
 use federation::round::{Round, RoundState};
@@ -158,10 +158,19 @@ pub(super) async fn tally(
 ) -> Result<Tally, StepError> {
     if round.state == RoundState::Selecting {
         let count = |candidates: usize| u32::try_from(candidates).unwrap_or(u32::MAX);
+        let anybody = takes_anybody(task, round);
+        let (key, attempt) = (round.key, round.attempt);
         let Some(_) = round.limits.secure else {
-            return Ok(Tally { eligible: count(eligible(tx, task, round, now).await?.len()), ..Tally::default() });
+            let eligible = match anybody {
+                true => tx.candidate_count(task.id, now).await?,
+                false => count(eligible(tx, task, round, now).await?.len()),
+            };
+            return Ok(Tally { eligible, ..Tally::default() });
         };
-        let keyed = count(keyed(tx, task, round, now).await?.len());
+        let keyed = match anybody {
+            true => tx.keyed_candidate_count(task.id, key.number, attempt, now).await?,
+            false => count(keyed(tx, task, round, now).await?.len()),
+        };
         // Once a period all that is ready is taken, not who answers first.
         let pending = match task.spec.schedule.mode {
             Mode::SemiSync => count(eligible(tx, task, round, now).await?.len()).saturating_sub(keyed),
@@ -189,6 +198,14 @@ pub(super) async fn eligible(
     let may = admission(tx, task, round, now).await?;
     candidates.retain(may);
     Ok(candidates)
+}
+
+/// Whether [`admission`] lets everybody pass that is there: they need only be counted, which many devices that wait make
+/// worth while.
+fn takes_anybody(task: &TaskRow, round: &Round) -> bool {
+    round.limits.sampled.is_none()
+        && task.spec.ahead().is_none()
+        && task.spec.selection.require == Requirements::default()
 }
 
 /// Who may be in the round: whoever meets the requirements, was sampled where the task samples, and holds a finished update

@@ -22,7 +22,7 @@ use crate::error::{Result, StoreError};
 
 /// Bytes gathered before they are handed to a blocking thread: enough that the hand-over costs little, and no more, for
 /// every upload under way holds as many.
-const BUFFER_BYTES: usize = 128 << 10;
+const BUFFER_BYTES: usize = 64 << 10;
 /// Folder of unfinished blobs.
 const TEMPORARY: &str = "tmp";
 /// File that is locked, shared, by everybody who may have unfinished blobs.

@@ -26,7 +26,39 @@ fn check_in(n: u8) -> CheckIn {
 }
 
 async fn ready(tx: &mut dyn Transaction, at: i64) -> Result<Vec<ParticipantId>> {
-    Ok(tx.candidates(task_id(1), after(at)).await?.iter().map(|candidate| candidate.participant).collect())
+    let ready: Vec<_> =
+        tx.candidates(task_id(1), after(at)).await?.iter().map(|candidate| candidate.participant).collect();
+    assert_eq!(tx.candidate_count(task_id(1), after(at)).await? as usize, ready.len());
+    Ok(ready)
+}
+
+/// A renewed check-in lasts longer and says what it said; one that was removed stays so, and none is cut short.
+pub async fn check_ins_are_renewed_only_where_they_are(store: &Store) {
+    collecting(store, 1).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                for n in 3..=5 {
+                    tx.insert_participant(&participant(n)).await?;
+                }
+                let keys = CheckInKeys { round: 2, attempt: 1, advertisement: "keys".into() };
+                tx.upsert_check_ins(&[CheckIn { keys: Some(keys.clone()), ..check_in(3) }, check_in(4)]).await?;
+                let until = |n: u8, end| CheckIn { examples: 99, expires_at: after(end), ..check_in(n) };
+                tx.renew_check_ins(&[until(3, 200), until(4, 50), until(5, 200)]).await?;
+                assert_eq!(ready(tx, 99).await?, [3, 4].map(participant_id));
+                assert_eq!(ready(tx, 199).await?, [3].map(participant_id));
+                assert_eq!(tx.candidates(task_id(1), after(199)).await?[0].examples, 3);
+                assert_eq!(tx.check_in_keys(task_id(1), participant_id(3)).await?, Some(keys));
+                assert_eq!(tx.keyed_candidate_count(task_id(1), 2, 1, after(199)).await?, 1);
+                assert_eq!(tx.keyed_candidate_count(task_id(1), 2, 2, after(199)).await?, 0);
+                tx.remove_check_ins(&[participant_id(3)]).await?;
+                tx.renew_check_ins(&[until(3, 300)]).await?;
+                assert_eq!(ready(tx, 199).await?, []);
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
 }
 
 /// Candidates are ordered by id; revoked ones and those at work are left out.

@@ -51,6 +51,25 @@ pub trait CheckIns {
     /// `Conflict` if a participant or task does not exist, or keys are too long.
     async fn upsert_check_ins(&mut self, check_ins: &[CheckIn]) -> Result<()>;
 
+    /// Lets check-ins that are there last longer: those of the same participant and task get this time and end if the end is
+    /// later, and nothing else. One that was removed stays so.
+    ///
+    /// # Errors
+    /// The database's.
+    async fn renew_check_ins(&mut self, check_ins: &[CheckIn]) -> Result<()>;
+
+    /// How many [`CheckIns::candidates`] there are.
+    async fn candidate_count(&mut self, task: TaskId, now: Timestamp) -> Result<u32>;
+
+    /// How many [`CheckIns::keyed_candidates`] there are.
+    async fn keyed_candidate_count(
+        &mut self,
+        task: TaskId,
+        round_number: u32,
+        attempt: u32,
+        now: Timestamp,
+    ) -> Result<u32>;
+
     /// Everybody checked in for the task at `now`, with its history in it, in the order of names. Left out are those
     /// revoked, and those a round still waits for: see [`Assignments::pending_assignment`].
     ///

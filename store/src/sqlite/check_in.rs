@@ -12,9 +12,35 @@ use super::statement::{SqliteRow, query};
 use crate::entity::check_in::{CheckIn, CheckInKeys, CheckIns};
 use crate::error::{Result, StoreError};
 
+/// Who is ready for task `?1` at `?2`: shared by those who are listed and those who are counted.
+macro_rules! ready {
+    () => {
+        " WHERE check_in.task = ?1 AND check_in.expires_at > ?2 AND participant.revoked_at IS NULL
+            AND NOT EXISTS (SELECT 1 FROM pending_place WHERE pending_place.participant = check_in.participant)"
+    };
+}
+
+/// Whose keys are for the attempt `?4` of round `?3`.
+macro_rules! keyed {
+    () => {
+        " AND check_in.keys_round = ?3 AND check_in.keys_attempt = ?4"
+    };
+}
+
+/// How many are ready for task `?1` at `?2`, with more conditions.
+macro_rules! candidate_count {
+    ($conditions:expr) => {
+        concat!(
+            "SELECT count(*) AS candidates FROM check_in JOIN participant ON participant.id = check_in.participant",
+            ready!(),
+            $conditions
+        )
+    };
+}
+
 /// Everybody ready for task `?1` at `?2`, with more columns and more conditions.
 macro_rules! candidates {
-    ($columns:literal, $conditions:literal) => {
+    ($columns:literal, $conditions:expr) => {
         concat!(
             "SELECT check_in.participant, participant.labels, check_in.examples,
                     coalesce(participation.count, 0) AS participations, last_number, last_at,
@@ -23,9 +49,8 @@ macro_rules! candidates {
             " FROM check_in
              JOIN participant ON participant.id = check_in.participant
              LEFT JOIN participation ON participation.task = check_in.task
-                                    AND participation.participant = check_in.participant
-             WHERE check_in.task = ?1 AND check_in.expires_at > ?2 AND participant.revoked_at IS NULL
-               AND NOT EXISTS (SELECT 1 FROM pending_place WHERE pending_place.participant = check_in.participant)",
+                                    AND participation.participant = check_in.participant",
+            ready!(),
             $conditions,
             " ORDER BY participant.name"
         )
@@ -74,6 +99,45 @@ impl CheckIns for SqliteTransaction {
         Ok(())
     }
 
+    async fn renew_check_ins(&mut self, check_ins: &[CheckIn]) -> Result<()> {
+        let rows: Vec<_> = check_ins
+            .iter()
+            .map(|check_in| {
+                let (task, participant) = (check_in.task.0.simple(), check_in.participant.0.simple());
+                (task.to_string(), participant.to_string(), check_in.checked_in_at, check_in.expires_at)
+            })
+            .collect();
+        self.change(
+            query(
+                "UPDATE check_in SET checked_in_at = renewed.checked_in_at, expires_at = renewed.expires_at
+                 FROM (SELECT unhex(value ->> 0) AS task, unhex(value ->> 1) AS participant,
+                              value ->> 2 AS checked_in_at, value ->> 3 AS expires_at FROM json_each(?1)) AS renewed
+                 WHERE check_in.task = renewed.task AND check_in.participant = renewed.participant
+                   AND check_in.expires_at < renewed.expires_at",
+            )
+            .bind(json(&rows)?),
+        )
+        .await?;
+        Ok(())
+    }
+
+    async fn candidate_count(&mut self, task: TaskId, now: Timestamp) -> Result<u32> {
+        let row = self.find(query(candidate_count!("")).bind(task.0).time(now)).await?;
+        row.map_or(Ok(0), |row| row.small("candidates"))
+    }
+
+    async fn keyed_candidate_count(
+        &mut self,
+        task: TaskId,
+        round_number: u32,
+        attempt: u32,
+        now: Timestamp,
+    ) -> Result<u32> {
+        let count = query(candidate_count!(keyed!())).bind(task.0).time(now).bind(round_number).bind(attempt);
+        let row = self.find(count).await?;
+        row.map_or(Ok(0), |row| row.small("candidates"))
+    }
+
     async fn candidates(&mut self, task: TaskId, now: Timestamp) -> Result<Vec<Candidate>> {
         let rows = self.list(query(candidates!("", "")).bind(task.0).time(now)).await?;
         each(&rows, candidate)
@@ -88,11 +152,7 @@ impl CheckIns for SqliteTransaction {
     ) -> Result<Vec<(Candidate, Bytes)>> {
         let rows = self
             .list(
-                query(candidates!(", check_in.keys", " AND check_in.keys_round = ?3 AND check_in.keys_attempt = ?4"))
-                    .bind(task.0)
-                    .time(now)
-                    .bind(round_number)
-                    .bind(attempt),
+                query(candidates!(", check_in.keys", keyed!())).bind(task.0).time(now).bind(round_number).bind(attempt),
             )
             .await?;
         each(&rows, |row| Ok((candidate(row)?, row.bytes("keys")?.into())))

@@ -3,6 +3,7 @@
 //! It is streamed into a blob and never held: memory does not depend on its size. Nothing of it is kept unless all of it
 //! came, as long as it must be and with the digest that was announced; then the row is written, then the receipt given.
 
+use std::io::Read as _;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -11,7 +12,6 @@ use federation::id::{Digest, ParticipantId, RoundKey, TaskId};
 use federation::round::AssignmentState;
 use futures_util::StreamExt as _;
 use http::HeaderMap;
-use learning::UpdateCodec;
 use secure_agg::codec::Message as _;
 use secure_agg::messages::MaskedInput;
 use secure_agg::packing::{PackingError, Unpacker};
@@ -137,10 +137,29 @@ async fn store_blob(
         return Err(Refusal::NotSigned.into());
     }
     match writer.finish(Some(ticket.sha256)).await {
-        Ok(_) => Ok(inspection.finish()),
+        Ok(_) => match inspection.finish() {
+            Ok(()) => read_back(app, ticket).await,
+            refused => Ok(refused),
+        },
         Err(StoreError::Conflict(_)) => Err(Refusal::DigestMismatch { expected: ticket.sha256 }.into()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Judges an upload of a codec whose uploads only make sense as a whole: from the disk, and one after the other, so that not
+/// more than one is in memory however many arrive.
+async fn read_back(app: &App, ticket: &Ticket) -> Result<Result<(), Refusal>> {
+    let Some(codec) = ticket.codec.expanding().map(Arc::clone) else { return Ok(Ok(())) };
+    let _turn = app.uploads.judge().await;
+    let mut blob = app.store.blobs().open(ticket.sha256).await?;
+    let length = usize::try_from(blob.size()).map_err(Error::fault)?;
+    let checked = store::with_files(move || {
+        let mut bytes = vec![0; length];
+        blob.read_exact(&mut bytes)?;
+        Ok::<_, std::io::Error>(codec.check(&bytes))
+    });
+    let checked = checked.await?.map_err(StoreError::from)?;
+    Ok(checked.map_err(|error| Refusal::Implausible(error.to_string())))
 }
 
 /// Without secure aggregation the coordinator can read an update: one that could spoil everybody's sum is refused alone.
@@ -151,14 +170,14 @@ enum Inspection {
         inspector: Option<UpdateInspector>,
         broken: Option<PackingError>,
     },
-    /// Of a codec whose uploads are small and only make sense as a whole.
-    Bytes(Arc<UpdateCodec>, Vec<u8>),
+    /// Of a codec whose uploads only make sense as a whole: see [`read_back`].
+    Whole,
 }
 
 impl Inspection {
     fn new(ticket: &Ticket) -> Self {
-        if let Some(codec) = ticket.codec.expanding() {
-            return Self::Bytes(Arc::clone(codec), Vec::new());
+        if ticket.codec.expanding().is_some() {
+            return Self::Whole;
         }
         let unpacker = Box::new(Unpacker::new(ticket.codec.len(), ticket.modulus));
         let inspector = ticket.session.is_none().then(|| ticket.codec.inspector()).flatten();
@@ -167,8 +186,7 @@ impl Inspection {
 
     fn look(&mut self, chunk: &[u8]) {
         match self {
-            Self::Bytes(_, bytes) => bytes.extend_from_slice(chunk),
-            Self::Words { broken: Some(_), .. } => {}
+            Self::Whole | Self::Words { broken: Some(_), .. } => {}
             Self::Words { unpacker, inspector, broken } => {
                 let looked = match inspector {
                     Some(inspector) => unpacker.push_slices(chunk, |words| inspector.push(words)),
@@ -181,10 +199,9 @@ impl Inspection {
 
     fn finish(self) -> Result<(), Refusal> {
         match self {
-            Self::Bytes(codec, bytes) => codec.check(&bytes).map_err(|error| Refusal::Implausible(error.to_string())),
             Self::Words { broken: Some(error), .. } => Err(Refusal::Implausible(error.to_string())),
             Self::Words { inspector: Some(inspector), .. } => inspector.finish().map_err(Refusal::Implausible),
-            Self::Words { .. } => Ok(()),
+            Self::Whole | Self::Words { .. } => Ok(()),
         }
     }
 }

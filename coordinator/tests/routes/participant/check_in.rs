@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use coordinator::http::KeepsTime;
 use federation::round::RoundState;
+use futures_util::FutureExt as _;
 use http::Request;
 use secure_agg::codec::Message as _;
 use secure_agg::messages::{Advertise, Signed};
 use serde_json::json;
+use store::WakeEvent;
 use wire::participant::CheckInReply;
 use wire::problem::ProblemType;
 use wire::route;
@@ -185,6 +187,34 @@ async fn who_hangs_up_is_not_drawn() {
     t.check_in(&a, "small").await;
     t.work().await;
     assert!(matches!(t.check_in(&a, "small").await, CheckInReply::Assigned(_)));
+}
+
+#[tokio::test]
+async fn whoever_is_still_there_is_written_and_starts_no_look_at_who_is_there() {
+    let t = TestCoordinator::start().await;
+    let task = t.create_task(&small_task()).await;
+    let (_, a) = t.enroll("a").await;
+    let mut events = t.inner.store.wake().subscribe();
+    t.check_in(&a, "small").await;
+    assert_eq!(events.next().await, Some(WakeEvent::Work));
+    t.advance(Duration::from_secs(6));
+    t.check_in(&a, "small").await;
+    // It would have counted for 10 s, and does for 10 s more.
+    let later = t.now().plus(Duration::from_secs(9));
+    let written = || t.inner.store.read("test", |tx| Box::pin(async move { tx.candidate_count(task, later).await }));
+    for _ in 0..200 {
+        let count: Result<u32, store::StoreError> = written().await;
+        if count.unwrap() == 1 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let count: Result<u32, store::StoreError> = written().await;
+    assert_eq!(count.unwrap(), 1);
+    assert_eq!(events.next().now_or_never(), None);
+    // What is new is looked at.
+    t.post(&a, route::CHECK_IN, &json!({ "task": "small", "examples": 11 })).await;
+    assert_eq!(events.next().await, Some(WakeEvent::Work));
 }
 
 #[tokio::test]

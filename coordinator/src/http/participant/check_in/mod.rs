@@ -22,7 +22,7 @@ use self::ahead::claim;
 use self::assignment::{assigned, to_train};
 use self::invitations::judge;
 use self::look::{Found, look};
-use crate::admission::{Fact, InboxError, Offer, Waiting};
+use crate::admission::{Fact, InboxError, Novelty, Offer, Waiting};
 use crate::http::app::App;
 use crate::http::authenticate::Participant;
 use crate::http::extract::Json;
@@ -99,7 +99,7 @@ pub(in crate::http) async fn check_in(
                     Some(invitation) => Some((invitation.task, judge(&app, participant.id, &invitation, &request)?)),
                     None => None,
                 };
-                write(&app, participant.id, &tasks, keys, &request, wait).await?;
+                write(&app, participant.id, &tasks, keys, &request, (wait, keeps_time.is_some())).await?;
                 leaving.tasks = tasks;
             }
         }
@@ -161,14 +161,15 @@ fn withdraw(app: &App, participant: ParticipantId, request: &CheckInRequest) {
     }
 }
 
-/// Writes the check-ins that are due and waits until they are durable.
+/// Writes the check-ins that are due for a poll of this length, and waits until those that tell something new are durable;
+/// until all are if the caller `keeps_time`, for its clock may pass any end meanwhile.
 async fn write(
     app: &App,
     participant: ParticipantId,
     tasks: &[TaskId],
     keys: Option<(TaskId, CheckInKeys)>,
     request: &CheckInRequest,
-    wait: Duration,
+    (wait, keeps_time): (Duration, bool),
 ) -> Result<()> {
     let now = app.now();
     let away = wait + app.desk.away_max();
@@ -176,9 +177,22 @@ async fn write(
         let keys = keys.as_ref().filter(|(of, _)| of == task).map(|(_, keys)| keys.clone());
         let loss = request.loss.filter(|report| report.task == *task).map(|report| report.level);
         let offer = Offer { examples: request.examples, loss, training: claim(request, *task) };
-        if let Some(check_in) = app.desk.due(participant, *task, offer, keys, away, now) {
-            app.inbox.submit(Fact::CheckIn(check_in.clone())).await.map_err(unwritten)?;
-            app.desk.remember(check_in, now);
+        match app.desk.due(participant, *task, offer, keys, away, now) {
+            Some((check_in, Novelty::News)) => {
+                app.inbox.submit(Fact::CheckIn(check_in.clone())).await.map_err(unwritten)?;
+                app.desk.remember(check_in, now);
+            }
+            // What is written counts until then: nobody has to wait for the disk.
+            Some((check_in, Novelty::Renewal)) if keeps_time => {
+                app.inbox.submit(Fact::StillThere(check_in.clone())).await.map_err(unwritten)?;
+                app.desk.remember(check_in, now);
+            }
+            Some((check_in, Novelty::Renewal)) => {
+                if app.inbox.note(Fact::StillThere(check_in.clone())) {
+                    app.desk.remember(check_in, now);
+                }
+            }
+            None => {}
         }
     }
     Ok(())

@@ -1,0 +1,103 @@
+//! How many files the process may have open, and how many connections that allows.
+
+use crate::http::Crowds;
+
+/// Files beside those of connections and uploads: the database's, logs, threads that read models, what libraries open.
+const ELSEWHERE: usize = 96;
+/// Below this nobody could be served.
+const LEAST: usize = 8;
+
+/// Raises the limit of open files as far as the process may, and says how many it has; none where nobody limits them.
+#[cfg(unix)]
+pub(crate) fn raise_limit() -> Option<usize> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    // Some systems refuse a limit above their own, even where they name no limit at all.
+    const PLENTY: u64 = 1 << 20;
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(PLENTY, |most| most.min(PLENTY));
+    if limit.current.is_none_or(|now| now >= wanted) {
+        return limit.current.map(saturate);
+    }
+    match setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: limit.maximum }) {
+        Ok(()) => Some(saturate(wanted)),
+        Err(error) => {
+            tracing::warn!(%error, "cannot raise the limit of open files: {error}");
+            limit.current.map(saturate)
+        }
+    }
+}
+
+#[cfg(not(unix))]
+pub(crate) fn raise_limit() -> Option<usize> {
+    None
+}
+
+#[cfg(unix)]
+fn saturate(files: u64) -> usize {
+    usize::try_from(files).unwrap_or(usize::MAX)
+}
+
+/// As many connections of each kind as were `wanted`, or fewer where not so many files may be open. A participant may have
+/// two: its connection, and the file that its upload goes to.
+pub(crate) fn fit(wanted: Crowds, files: Option<usize>) -> Crowds {
+    let Some(files) = files else { return wanted };
+    let rest = |crowds: &Crowds| crowds.arriving + crowds.operators + crowds.strangers + ELSEWHERE;
+    let mut crowds = wanted;
+    if rest(&crowds).saturating_add(crowds.members.saturating_mul(2)) <= files {
+        return crowds;
+    }
+    // An eighth of the files for each of these at most, so that participants keep the larger part.
+    let eighth = (files / 8).max(LEAST);
+    crowds.arriving = crowds.arriving.min(eighth);
+    crowds.operators = crowds.operators.min(eighth);
+    crowds.strangers = crowds.strangers.min(eighth);
+    crowds.each_address = crowds.each_address.min(crowds.strangers);
+    crowds.members = crowds.members.min((files.saturating_sub(rest(&crowds)) / 2).max(LEAST));
+    tracing::warn!(
+        files,
+        participants = crowds.members,
+        strangers = crowds.strangers,
+        "only {files} files may be open: at most {} connections of participants and {} of strangers are held at once, not {} \
+         and {}; raise the hard limit of open files (ulimit -Hn, LimitNOFILE) or lower http.connections_max",
+        crowds.members,
+        crowds.strangers,
+        wanted.members,
+        wanted.strangers
+    );
+    crowds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WANTED: Crowds =
+        Crowds { arriving: 1024, operators: 256, members: 10_000, each_member: 16, strangers: 1000, each_address: 250 };
+
+    fn all(crowds: Crowds) -> usize {
+        crowds.arriving + crowds.operators + crowds.strangers + 2 * crowds.members
+    }
+
+    #[test]
+    fn connections_fit_into_the_files_there_are() {
+        assert_eq!(fit(WANTED, None), WANTED);
+        assert_eq!(fit(WANTED, Some(30_000)), WANTED);
+        for files in [512, 1024, 4096, 10_000] {
+            let crowds = fit(WANTED, Some(files));
+            assert!(all(crowds) + ELSEWHERE <= files, "{files}: {crowds:?}");
+            assert!(crowds.members > files / 8, "{files}: {crowds:?}");
+            assert!(crowds.each_address <= crowds.strangers);
+        }
+        // So few that nothing fits: a few of each, and refusals.
+        assert_eq!(fit(WANTED, Some(64)).members, LEAST);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_limit_is_as_high_as_it_may_be() {
+        let first = raise_limit();
+        assert_eq!(raise_limit(), first, "nothing is left to raise");
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        assert!(limit.current == limit.maximum || limit.current >= Some(1 << 20), "{limit:?}");
+    }
+}

@@ -127,3 +127,23 @@ fn an_update_that_was_trained_ahead_is_given_to_no_round_that_the_app_would_decl
     assert_eq!(published(&hub), [(2, (0..DEVICES).filter(|device| *device != VICTIM).collect())]);
     check_sums(&hub, "without the victim");
 }
+
+/// A version that was answered from before is answered from once, ahead of rounds, too: the sums of two rounds tell nobody apart.
+#[test]
+fn from_one_version_an_update_is_trained_ahead_once() {
+    let hub = Hub::new(DEVICES, 3);
+    hub.world(|world| {
+        let (served_doctored, told) = ((|_| false) as fn(usize) -> bool, Told::Honest);
+        world.ahead = Some(TrainedAhead { from: 1, max_staleness: 1, served_doctored, told });
+        world.open(2, 1);
+    });
+    let mut devices: Vec<_> = (0..DEVICES).map(|device| Device::new(device, &hub, allowing(1))).collect();
+    // Round 3 would take updates from version 1 again.
+    (0..300).for_each(|_| devices.iter_mut().for_each(|device| device.step(None)));
+    assert_eq!(published(&hub), [(2, (0..DEVICES).collect())]);
+    for device in &devices {
+        let reason = declined(device).unwrap_or_default();
+        assert!(reason.contains("from this very model"), "{reason}");
+        assert_eq!(device.trainer.seen.lock().unwrap().len(), 1, "trained again");
+    }
+}

@@ -105,6 +105,19 @@ impl Transport for Far {
         self.exchange(self.0.answer(what, place, participant, body)).await
     }
 
+    async fn abort_statement(
+        &self,
+        place: Place,
+        participant: ParticipantId,
+        body: Bytes,
+    ) -> Result<(), TransportError> {
+        self.exchange(self.0.abort_statement(place, participant, body)).await
+    }
+
+    async fn abort_statements(&self, place: Place) -> Result<Option<Bytes>, TransportError> {
+        self.exchange(self.0.abort_statements(place)).await
+    }
+
     async fn abandon(&self, abandonment: &Abandonment) -> Result<(), TransportError> {
         self.exchange(self.0.abandon(abandonment)).await
     }

@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use client_sdk::Event;
 use client_sdk::journal::{Journal, JournalError, JournalFiles};
-use client_sdk::participant::machine::Settings;
 use support::cohort::Hub;
 use support::device::{Device, Exact, cohort, run_until};
 

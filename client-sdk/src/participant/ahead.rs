@@ -14,8 +14,10 @@ use super::check_in::CheckIn;
 use super::core::{Core, persist};
 use super::event::Event;
 use super::fetch::Fetch;
+use super::given;
 use super::machine::{Record, State};
 use super::session;
+use super::settle::Settle;
 use super::snapshot::{self, AtHome, Held, HeldRecord};
 use super::work::{Plan, told};
 use crate::clock::Now;
@@ -109,11 +111,14 @@ impl CheckIn {
         let (version, is_secure) = (assignment.base.version, assignment.secure_aggregation.is_some());
         core.events.push(Event::ToTrain { place, version, remaining, is_secure });
         let then = match plan(core, assignment) {
-            Ok(plan) => {
-                core.ahead.under_way = Some(place);
-                let deadline = core.deadline(remaining, now);
-                State::Fetch(Fetch::new(Arc::new(plan), deadline, None))
-            }
+            Ok(plan) => match given(core, &plan) {
+                Some(given) => State::Settle(Settle::new(place, given, self)),
+                None => {
+                    core.ahead.under_way = Some(place);
+                    let deadline = core.deadline(remaining, now);
+                    State::Fetch(Fetch::new(Arc::new(plan), deadline, None))
+                }
+            },
             Err(reason) => {
                 core.events.push(Event::Refused { place, reason: reason.clone() });
                 let attempts = self.attempts.again(core, now, "train ahead of a round", &reason, None);
@@ -170,7 +175,15 @@ fn plan(core: &Core, assignment: Box<Assignment>) -> Result<Plan, String> {
     // At no attempt yet: the serial of the training may be the number of one that was charged.
     let place = Place { attempt: 0, ..plan.place };
     core.account.check(place, plan.private()).map_err(|refusal| refusal.to_string())?;
+    if let (Some(base), None) = (plan.base().map(given::Base::from), given(core, &plan)) {
+        core.given.check(base, place).map_err(|error| error.to_string())?;
+    }
     Ok(plan)
+}
+
+/// The input that was given from the version which the training would start from, if it may yet prove to be in no sum.
+fn given(core: &Core, plan: &Plan) -> Option<given::Input> {
+    plan.base().and_then(|base| core.given.latest(base.into()))
 }
 
 /// Keeps a finished update, and what stays at home of the same training.

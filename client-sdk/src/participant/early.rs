@@ -71,7 +71,12 @@ impl RoundTrip {
     /// Whether this is answered at once, whatever the round is doing.
     pub(super) fn is_measured_by(request: &Request) -> bool {
         match request {
-            Request::Enroll(_) | Request::Renew(_) | Request::Answer { .. } | Request::Abandon(_) => true,
+            Request::Enroll(_)
+            | Request::Renew(_)
+            | Request::Answer { .. }
+            | Request::Abandon(_)
+            | Request::AbortStatement { .. }
+            | Request::AbortStatements { .. } => true,
             Request::CheckIn(_) | Request::Announcement { .. } | Request::Evidence { .. } | Request::Upload(_) => false,
         }
     }

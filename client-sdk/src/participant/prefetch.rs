@@ -81,6 +81,8 @@ impl State {
             | Self::Train(_)
             | Self::Unmask(_)
             | Self::Abandon(_)
+            | Self::Depart(_)
+            | Self::Settle(_)
             | Self::Finished(_) => Vec::new(),
         }
     }

@@ -255,11 +255,13 @@ impl Plan {
     }
 
     /// What an input of this round is made from, unless noise of this participant's own is in it: by [`base_digest`], which stands for
-    /// the model itself since a published file has one form. An update that was trained ahead of the round started from another.
+    /// the model itself since a published file has one form. An update that was trained ahead of the round started from the version
+    /// that it remembers.
     pub(super) fn base(&self) -> Option<Digest> {
         let has_own_noise = self.private().is_some_and(|round| round.noise.is_some());
         let Assignment { encoding, base, .. } = &*self.assignment;
-        (!has_own_noise && self.wanted.is_none()).then(|| base_digest(encoding, base.sha256))
+        let base = self.wanted().map_or(base.sha256, |held| held.base);
+        (!has_own_noise).then(|| base_digest(encoding, base))
     }
 
     /// What privacy asks of the round, if the task has a mechanism.

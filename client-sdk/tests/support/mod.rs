@@ -93,7 +93,11 @@ pub fn ca_pem() -> &'static str {
 
 /// Settings of an app that names that authority, for cohorts that are smaller than apps take part in.
 pub fn settings() -> Settings {
-    Settings { members: Issuers::from_pem(ca_pem()).unwrap(), security: SecurityPolicy::lowest(), ..Settings::default() }
+    Settings {
+        members: Issuers::from_pem(ca_pem()).unwrap(),
+        security: SecurityPolicy::lowest(),
+        ..Settings::default()
+    }
 }
 
 /// For tasks without secure aggregation, which no participant takes unless it is told to.

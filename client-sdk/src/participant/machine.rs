@@ -37,6 +37,7 @@ use super::recall::Recall;
 use super::renew::Renew;
 use super::session::{Session, SessionError};
 use super::share::Share;
+use super::size::USUAL_MAX_MODEL_BYTES;
 use super::snapshot::{self, IdentityRecord, RoundRecord, RoundState};
 use super::train::Train;
 use super::unmask::Unmask;
@@ -206,6 +207,8 @@ pub struct Settings {
     pub security: SecurityPolicy,
     /// What it demands of privacy.
     pub privacy: PrivacyPolicy,
+    /// Bytes that a model, what stays at home of it and an encoded update may take each.
+    pub max_model_bytes: u64,
     /// What it does wrong on purpose.
     #[cfg(feature = "deliberate-faults")]
     pub fault: Option<crate::faults::Fault>,
@@ -222,6 +225,7 @@ impl Default for Settings {
             retry: RetryPolicy::default(),
             security: SecurityPolicy::default(),
             privacy: PrivacyPolicy::default(),
+            max_model_bytes: USUAL_MAX_MODEL_BYTES,
             #[cfg(feature = "deliberate-faults")]
             fault: None,
         }

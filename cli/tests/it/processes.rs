@@ -83,7 +83,7 @@ fn participants_in_processes_of_their_own_publish_what_the_demo_publishes() {
 fn an_app_with_the_defaults_takes_no_part_with_two_others_and_is_said_to_at_creation() {
     let folder = tempfile::tempdir().unwrap();
     let task = folder.path().join("task.toml");
-    let spec = "name = \"three\"\n[model.architecture]\nkind = \"linear\"\n[rounds]\ncount = 1\n[selection]\n\
+    let spec = "name = \"three\"\n[model.architecture]\nkind = \"linear\"\ninputs = 784\nclasses = 10\n[rounds]\ncount = 1\n[selection]\n\
                 cohort = { count = 3 }\n[secure_aggregation]\nmax_corrupt_fraction = 0.0\n";
     std::fs::write(&task, spec).unwrap();
     let served = Served::dev(&folder.path().join("data"));

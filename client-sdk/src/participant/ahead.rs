@@ -171,7 +171,7 @@ fn plan(core: &Core, assignment: Box<Assignment>) -> Result<Plan, String> {
     if core.is_ineligible(assignment.task) {
         return Err("what the task asks of devices does not hold any more".to_owned());
     }
-    let plan = Plan::ahead(assignment).map_err(|error| error.to_string())?;
+    let plan = Plan::ahead(assignment, core.max_model_bytes()).map_err(|error| error.to_string())?;
     // At no attempt yet: the serial of the training may be the number of one that was charged.
     let place = Place { attempt: 0, ..plan.place };
     core.account.check(place, plan.private()).map_err(|refusal| refusal.to_string())?;

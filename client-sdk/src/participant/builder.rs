@@ -215,6 +215,15 @@ impl Builder {
         self
     }
 
+    /// Most bytes that a task's model (4 per parameter), its file, what stays at home of it, and an encoded update may take each;
+    /// default 256 MB. Larger ones are refused ([`Event::Refused`]) before anything is reserved for them. Training takes several
+    /// times as much.
+    #[must_use]
+    pub fn max_model_bytes(mut self, bytes: u64) -> Self {
+        self.settings.max_model_bytes = bytes;
+        self
+    }
+
     /// Breaks the promise of privacy, for audits that must notice.
     #[cfg(feature = "deliberate-faults")]
     #[must_use]

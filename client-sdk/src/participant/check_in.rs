@@ -17,7 +17,7 @@ use super::machine::{Action, Request, State};
 use super::recall::Recall;
 use super::session::{Session, SessionError, accept, accept_staleness};
 use super::share::Share;
-use super::work::Plan;
+use super::work::{Plan, PlanError};
 use crate::clock::Now;
 use crate::transport::retry::{Verdict, judge};
 use crate::transport::{Place, TransportError};
@@ -106,8 +106,9 @@ impl CheckIn {
         if core.is_ineligible(place.task) {
             return core.give_up(place, AbandonReason::Conditions, None);
         }
-        let plan = match Plan::new(assignment) {
+        let plan = match Plan::new(assignment, core.max_model_bytes()) {
             Ok(plan) => plan,
+            Err(PlanError::TooLarge(error)) => return core.refuse(place, &error.into(), None),
             Err(error) => {
                 core.events.push(Event::TrainingFailed { place, error: error.to_string() });
                 return core.give_up(place, AbandonReason::Refused, None);

@@ -21,6 +21,7 @@ use super::given::{Base, Given, Input};
 use super::machine::{Action, Record, Request, Settings, State};
 use super::persist::Persist;
 use super::session::{Session, SessionError};
+use super::size::MaxModelBytes;
 use super::snapshot::{self, AtHome, Beside, IdentityRecord, Pending};
 use super::work::Plan;
 use crate::clock::Now;
@@ -103,6 +104,11 @@ pub(super) enum Leave {
 }
 
 impl Core {
+    /// What the app allows models to take.
+    pub(super) fn max_model_bytes(&self) -> MaxModelBytes {
+        MaxModelBytes(self.settings.max_model_bytes)
+    }
+
     /// Writes who we are, then goes on.
     pub(super) fn save_identity(&mut self, then: State) -> State {
         let certified = self.identity.as_ref().map(|identity| identity.certified.clone());

@@ -41,6 +41,7 @@ use super::renew::Renew;
 use super::session::{Session, SessionError};
 use super::settle::Settle;
 use super::share::Share;
+use super::size::USUAL_MAX_MODEL_BYTES;
 use super::snapshot::{self, IdentityRecord, RoundRecord, RoundState};
 use super::train::Train;
 use super::unmask::Unmask;
@@ -228,6 +229,8 @@ pub struct Settings {
     pub security: SecurityPolicy,
     /// What it demands of privacy.
     pub privacy: PrivacyPolicy,
+    /// Bytes that a model, what stays at home of it and an encoded update may take each.
+    pub max_model_bytes: u64,
     /// What it does wrong on purpose.
     #[cfg(feature = "deliberate-faults")]
     pub fault: Option<crate::faults::Fault>,
@@ -246,6 +249,7 @@ impl Default for Settings {
             evidence: Evidence::default(),
             security: SecurityPolicy::default(),
             privacy: PrivacyPolicy::default(),
+            max_model_bytes: USUAL_MAX_MODEL_BYTES,
             #[cfg(feature = "deliberate-faults")]
             fault: None,
         }

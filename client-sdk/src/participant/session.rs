@@ -20,6 +20,7 @@ use zeroize::Zeroizing;
 use super::ahead::NotGiven;
 use super::core::Core;
 use super::policy::TooStale;
+use super::size::TooLarge;
 use crate::clock::Now;
 use crate::identity::{self, CertificateError, IdentityError};
 use crate::privacy;
@@ -61,6 +62,8 @@ pub(super) enum SessionError {
     TrainedAhead(#[from] NotGiven),
     #[error(transparent)]
     Staleness(#[from] TooStale),
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
 }
 
 impl From<DecodeError> for SessionError {
@@ -126,6 +129,7 @@ pub(super) fn accept(core: &Core, terms: Option<&SessionTerms>) -> Result<(), Se
         return if core.settings.security.required { Err(SessionError::Uncovered) } else { Ok(()) };
     };
     core.settings.security.floors().accept(&SessionConfig::from(terms))?;
+    core.max_model_bytes().check_values("an encoded update", terms.words)?;
     own_certificate(core).map(drop)
 }
 
@@ -141,6 +145,7 @@ pub(super) fn accept_staleness(core: &Core, assignment: &Assignment) -> Result<(
 pub(super) fn advertise(core: &mut Core, place: Place, terms: SessionTerms) -> Result<Session, SessionError> {
     core.check_fresh(place)?;
     core.account.is_closed(place)?;
+    core.max_model_bytes().check_values("an encoded update", terms.words)?;
     let identity = core.identity.as_deref().ok_or(SessionError::NotEnrolled)?;
     let config = SessionConfig::from(&terms);
     let setup = Setup {

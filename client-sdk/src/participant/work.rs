@@ -29,6 +29,7 @@ use super::base::{self, Base, BaseError};
 use super::machine::Action;
 use super::model_file::ModelFile;
 use super::rule::Rule;
+use super::size::{MaxModelBytes, TooLarge};
 use super::snapshot::{Control, ControlRecord, Held};
 use crate::identity::{IdentityError, SigningKey};
 use crate::journal::JournalError;
@@ -43,6 +44,9 @@ use crate::transport::Place;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
+    /// It takes more memory than the app allows.
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
     /// The tensors are no model.
     #[error(transparent)]
     Layout(#[from] LayoutError),
@@ -159,23 +163,32 @@ impl UpdateCodec {
         }
     }
 
+    /// Words of an encoded update.
+    fn words(&self) -> usize {
+        match self {
+            Self::Plain(codec) => codec.len(),
+            Self::Private(round) => round.codec.len(),
+            Self::Sums(analysis) => analysis.codec().len(),
+        }
+    }
+
     /// Whether a session has room for its words, and where there is noise neither less nor more.
     fn fits(&self, terms: &SessionTerms) -> [(&'static str, bool); 4] {
-        let (words, bits, bound, margin) = match self {
-            Self::Plain(codec) => (codec.len(), codec.modulus_bits(), terms.input_bound >= codec.input_bound(), true),
+        let (bits, bound, margin) = match self {
+            Self::Plain(codec) => (codec.modulus_bits(), terms.input_bound >= codec.input_bound(), true),
             Self::Private(round) => {
                 let codec = &round.codec;
                 let margin = terms.noise_margin == codec.noise_margin();
-                (codec.len(), codec.params().modulus_bits, terms.input_bound == codec.input_bound(), margin)
+                (codec.params().modulus_bits, terms.input_bound == codec.input_bound(), margin)
             }
             Self::Sums(analysis) => {
                 let codec = analysis.codec();
-                (codec.len(), codec.modulus_bits(), terms.input_bound >= codec.input_bound(), true)
+                (codec.modulus_bits(), terms.input_bound >= codec.input_bound(), true)
             }
         };
         [
             ("modulus", terms.modulus_bits == bits),
-            ("number of words", terms.words == words as u64),
+            ("number of words", terms.words == self.words() as u64),
             ("bound of an input", bound),
             ("room for noise", margin),
         ]
@@ -188,8 +201,9 @@ impl Plan {
         Action::Fetch { task: self.assignment.task, model: self.assignment.base.clone(), have }
     }
 
-    /// Checks everything that can be checked before a byte of the model has come.
-    pub(super) fn new(assignment: Box<Assignment>) -> Result<Self, PlanError> {
+    /// Checks everything that can be checked before a byte of the model has come, sizes first.
+    pub(super) fn new(assignment: Box<Assignment>, most_bytes: MaxModelBytes) -> Result<Self, PlanError> {
+        most_bytes.check_model(&assignment)?;
         let analysis = base::analysis(&assignment)?;
         let whole = Arc::new(match &analysis {
             Some(analysis) => base::layout_of_sums(analysis)?,
@@ -202,10 +216,14 @@ impl Plan {
             return Err(PlanError::Cohort { cohort: assignment.cohort, room: encoding.max_cohort });
         }
         let sent = scaffold::published(shared, encoding.solver.is_some_and(|solver| solver.has_control()))?;
+        most_bytes.check_values("what is sent of the model", sent.len() as u64)?;
+        let kept = personalizer.as_ref().map_or(0, |personalizer| personalizer.kept().len());
+        most_bytes.check_values("what stays at home of the model", kept as u64)?;
         let codec = match &analysis {
             Some(analysis) => UpdateCodec::Sums(Arc::clone(analysis)),
             None => UpdateCodec::new(&assignment, &sent)?,
         };
+        most_bytes.check_values("an encoded update", codec.words() as u64)?;
         let rule = codec.rule(&assignment)?;
         if let Some(terms) = &assignment.secure_aggregation {
             check_terms(&assignment, terms, &codec)?;
@@ -221,11 +239,11 @@ impl Plan {
     }
 
     /// The same for a training whose update is kept for a later round.
-    pub(super) fn ahead(assignment: Box<Assignment>) -> Result<Self, PlanError> {
+    pub(super) fn ahead(assignment: Box<Assignment>, most_bytes: MaxModelBytes) -> Result<Self, PlanError> {
         if assignment.encoding.staleness.is_none() {
             return Err(PlanError::Staleness("the task does not say what one counts for"));
         }
-        Ok(Self { is_ahead: true, ..Self::new(assignment)? })
+        Ok(Self { is_ahead: true, ..Self::new(assignment, most_bytes)? })
     }
 
     /// The round that schedules count. Where participants train ahead it follows from the version: which round a training is for is

@@ -96,6 +96,9 @@ pub(crate) struct Run {
     /// Tell a task with secure aggregation that asks for it a coarse training loss (32 levels), so that it may choose by it
     #[arg(long)]
     tell_loss: bool,
+    /// Most megabytes that a model, its file, what stays at home of it and an encoded update may take each
+    #[arg(long, value_name = "MB", default_value_t = 256)]
+    max_model_mb: u64,
     /// Where to train: auto, cpu, cuda or metal
     #[arg(long, default_value = "auto")]
     device: DeviceChoice,
@@ -183,6 +186,7 @@ impl Run {
                 max_epsilon: self.max_epsilon,
                 ..PrivacyPolicy::default()
             })
+            .max_model_bytes(self.max_model_mb.saturating_mul(1_000_000))
             .on_event(move |event| tell(output, event));
         if let Some(pem) = &members_ca {
             builder = builder.members_ca_pem(String::from_utf8_lossy(pem));

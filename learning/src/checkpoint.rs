@@ -277,6 +277,22 @@ mod tests {
     }
 
     #[test]
+    fn a_published_model_has_one_form() {
+        let (bytes, model) = (write(&model()).unwrap(), model());
+        assert_eq!(read_published(&bytes, model.layout()).unwrap().values(), model.values());
+        let length = u64::from_le_bytes(*bytes.first_chunk().unwrap());
+        let (header, data) = bytes[8..].split_at(usize::try_from(length).unwrap());
+        let header = std::str::from_utf8(header).unwrap();
+        let noted = header.replacen('{', r#"{"__metadata__":{"note":"1"},"#, 1);
+        for other in [noted, format!("{header}        ")] {
+            let same = file(&other, data);
+            assert_eq!(read(&same, model.layout()).unwrap().values(), model.values());
+            let refused = read_published(&same, model.layout());
+            assert!(matches!(refused, Err(CheckpointError::OtherForm)), "{refused:?}");
+        }
+    }
+
+    #[test]
     fn comes_back_bit_for_bit_in_the_same_order() {
         let bytes = write(&model()).unwrap();
         assert_eq!(bytes, write(&model()).unwrap());

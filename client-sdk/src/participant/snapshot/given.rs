@@ -80,9 +80,9 @@ mod tests {
         let task = "00000000-0000-0000-0000-000000000001".parse().unwrap();
         let mut given = Given::default();
         for number in 1..=3 {
-            let place = Place { task, round: number, attempt: 1 };
-            let base = Base([9 - number as u8; 16]);
-            given.give(Input { base, place, session: Digest([number as u8; 32]) }).unwrap();
+            let place = Place { task, round: number.into(), attempt: 1 };
+            let base = Base([9 - number; 16]);
+            given.give(Input { base, place, session: Digest([number; 32]) }).unwrap();
         }
         given
     }

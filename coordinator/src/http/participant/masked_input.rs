@@ -127,7 +127,9 @@ async fn store_blob(
     let mut inspection = Inspection::new(ticket);
     let mut signature = signed.map(|signed| (signed.body.digest, BodyDigest::default()));
     while let Some(chunk) = chunks.next().await? {
-        inspection.look(&chunk);
+        if let Some(inspection) = &mut inspection {
+            inspection.look(&chunk);
+        }
         if let Some((_, digest)) = &mut signature {
             digest.push(&chunk);
         }
@@ -137,9 +139,9 @@ async fn store_blob(
         return Err(Refusal::NotSigned.into());
     }
     match writer.finish(Some(ticket.sha256)).await {
-        Ok(_) => match inspection.finish() {
-            Ok(()) => read_back(app, ticket).await,
-            refused => Ok(refused),
+        Ok(_) => match inspection {
+            Some(inspection) => Ok(inspection.finish()),
+            None => read_back(app, ticket).await,
         },
         Err(StoreError::Conflict(_)) => Err(Refusal::DigestMismatch { expected: ticket.sha256 }.into()),
         Err(error) => Err(error.into()),
@@ -164,44 +166,39 @@ async fn read_back(app: &App, ticket: &Ticket) -> Result<Result<(), Refusal>> {
 
 /// Without secure aggregation the coordinator can read an update: one that could spoil everybody's sum is refused alone.
 /// Of a masked one only the form can be judged.
-enum Inspection {
-    Words {
-        unpacker: Box<Unpacker>,
-        inspector: Option<UpdateInspector>,
-        broken: Option<PackingError>,
-    },
-    /// Of a codec whose uploads only make sense as a whole: see [`read_back`].
-    Whole,
+struct Inspection {
+    unpacker: Box<Unpacker>,
+    inspector: Option<UpdateInspector>,
+    broken: Option<PackingError>,
 }
 
 impl Inspection {
-    fn new(ticket: &Ticket) -> Self {
+    /// None for a codec whose uploads only make sense as a whole: see [`read_back`].
+    fn new(ticket: &Ticket) -> Option<Self> {
         if ticket.codec.expanding().is_some() {
-            return Self::Whole;
+            return None;
         }
         let unpacker = Box::new(Unpacker::new(ticket.codec.len(), ticket.modulus));
         let inspector = ticket.session.is_none().then(|| ticket.codec.inspector()).flatten();
-        Self::Words { unpacker, inspector, broken: None }
+        Some(Self { unpacker, inspector, broken: None })
     }
 
     fn look(&mut self, chunk: &[u8]) {
-        match self {
-            Self::Whole | Self::Words { broken: Some(_), .. } => {}
-            Self::Words { unpacker, inspector, broken } => {
-                let looked = match inspector {
-                    Some(inspector) => unpacker.push_slices(chunk, |words| inspector.push(words)),
-                    None => unpacker.push(chunk, |_| ()),
-                };
-                *broken = looked.err();
-            }
+        if self.broken.is_some() {
+            return;
         }
+        let looked = match &mut self.inspector {
+            Some(inspector) => self.unpacker.push_slices(chunk, |words| inspector.push(words)),
+            None => self.unpacker.push(chunk, |_| ()),
+        };
+        self.broken = looked.err();
     }
 
     fn finish(self) -> Result<(), Refusal> {
-        match self {
-            Self::Words { broken: Some(error), .. } => Err(Refusal::Implausible(error.to_string())),
-            Self::Words { inspector: Some(inspector), .. } => inspector.finish().map_err(Refusal::Implausible),
-            Self::Whole | Self::Words { .. } => Ok(()),
+        match (self.broken, self.inspector) {
+            (Some(error), _) => Err(Refusal::Implausible(error.to_string())),
+            (None, Some(inspector)) => inspector.finish().map_err(Refusal::Implausible),
+            (None, None) => Ok(()),
         }
     }
 }

@@ -177,22 +177,19 @@ async fn write(
         let keys = keys.as_ref().filter(|(of, _)| of == task).map(|(_, keys)| keys.clone());
         let loss = request.loss.filter(|report| report.task == *task).map(|report| report.level);
         let offer = Offer { examples: request.examples, loss, training: claim(request, *task) };
-        match app.desk.due(participant, *task, offer, keys, away, now) {
-            Some((check_in, Novelty::News)) => {
-                app.inbox.submit(Fact::CheckIn(check_in.clone())).await.map_err(unwritten)?;
-                app.desk.remember(check_in, now);
-            }
-            // What is written counts until then: nobody has to wait for the disk.
-            Some((check_in, Novelty::Renewal)) if keeps_time => {
-                app.inbox.submit(Fact::StillThere(check_in.clone())).await.map_err(unwritten)?;
-                app.desk.remember(check_in, now);
-            }
-            Some((check_in, Novelty::Renewal)) => {
-                if app.inbox.note(Fact::StillThere(check_in.clone())) {
-                    app.desk.remember(check_in, now);
-                }
-            }
-            None => {}
+        let Some((check_in, novelty)) = app.desk.due(participant, *task, offer, keys, away, now) else { continue };
+        let fact = match novelty {
+            Novelty::News => Fact::CheckIn(check_in.clone()),
+            Novelty::Renewal => Fact::StillThere(check_in.clone()),
+        };
+        // What is written counts for a while yet: nobody has to wait for the disk.
+        let is_left = if novelty == Novelty::Renewal && !keeps_time {
+            app.inbox.note(fact)
+        } else {
+            app.inbox.submit(fact).await.map(|_| true).map_err(unwritten)?
+        };
+        if is_left {
+            app.desk.remember(check_in, now);
         }
     }
     Ok(())

@@ -148,7 +148,7 @@ fn of_version_3(privacy: Option<Vec<u8>>) -> Result<Machine, ParticipantError> {
     let record = |name: &str| Some(Zeroizing::new(std::fs::read(folder("v3").join(name)).unwrap()));
     let privacy = privacy.map(Zeroizing::new);
     let saved =
-        Saved { identity: record("identity.record"), round: record("round-done.record"), privacy, update: None };
+        Saved { identity: record("identity.record"), round: record("round-done.record"), privacy, ..Saved::default() };
     let fresh_key = || unreachable!("the key is in the record");
     Machine::new(in_the_clear(), None, &saved, fresh_key, [0; 32], secrets([0; 32]))
 }

@@ -120,6 +120,7 @@ fn start(index: usize, process: u8, journal: &MemoryJournal, settings: &Settings
     let load = |name| journal.load(name).unwrap();
     let saved = Saved {
         identity: load(snapshot::IDENTITY),
+        next_key: load(snapshot::NEXT_KEY),
         round: load(snapshot::ROUND),
         privacy: load(snapshot::PRIVACY),
         update: load(snapshot::UPDATE),
@@ -246,6 +247,7 @@ impl Device {
         };
         let saved = Saved {
             identity: load(snapshot::IDENTITY),
+            next_key: load(snapshot::NEXT_KEY),
             round: load(snapshot::ROUND),
             privacy: load(snapshot::PRIVACY),
             update: load(snapshot::UPDATE),

@@ -73,6 +73,7 @@ impl Device {
         let load = |name| self.journal.load(name).unwrap();
         let saved = Saved {
             identity: load(snapshot::IDENTITY),
+            next_key: load(snapshot::NEXT_KEY),
             round: load(snapshot::ROUND),
             privacy: load(snapshot::PRIVACY),
             update: load(snapshot::UPDATE),

@@ -146,6 +146,7 @@ impl Device {
         let record = |name| journal.load(name);
         let saved = Saved {
             identity: record(snapshot::IDENTITY),
+            next_key: record(snapshot::NEXT_KEY),
             round: record(snapshot::ROUND),
             privacy: record(snapshot::PRIVACY),
             update: record(snapshot::UPDATE),
@@ -154,7 +155,12 @@ impl Device {
         let mut entropy = [0; 32];
         stream(terms.seed, Purpose::Entropy, about, self.lives).fill_bytes(&mut entropy);
         let secrets = Box::new(stream(terms.seed, Purpose::Secrets, about, self.lives));
-        let key = || key(terms.seed, self.index);
+        let (seed, index, mut number) = (terms.seed, self.index, self.lives << 16);
+        let key = move || {
+            let made = key(seed, index, number);
+            number += 1;
+            made
+        };
         let mut machine = Machine::new(settings, token, &saved, key, entropy, secrets)?;
         machine.set_examples(self.examples);
         participant.machine = Some(machine);
@@ -267,11 +273,11 @@ impl Device {
     }
 }
 
-/// The key a device makes: from the seed, so that a simulation can be repeated. No key that guards anything is made like this.
-fn key(seed: u64, device: u32) -> Result<SigningKey, IdentityError> {
+/// The key that a device makes for its certificate of this number: from the seed, so that a simulation can be repeated. No key that guards anything is made like this.
+fn key(seed: u64, device: u32, number: u64) -> Result<SigningKey, IdentityError> {
     let mut pkcs8 = Zeroizing::new([0; 48]);
     pkcs8[..16].copy_from_slice(&PKCS8_ED25519);
-    stream(seed, Purpose::Key, device.into(), 0).fill_bytes(&mut pkcs8[16..]);
+    stream(seed, Purpose::Key, device.into(), number).fill_bytes(&mut pkcs8[16..]);
     SigningKey::from_pkcs8(&*pkcs8)
 }
 

@@ -90,7 +90,7 @@ impl Device {
         stream(seed, 1, index).fill_bytes(&mut entropy);
         let secrets = Box::new(stream(seed, 2, index));
         let token = Some(Zeroizing::new(token));
-        let machine = Machine::new(settings, token, &Saved::default(), || key(seed, index), entropy, secrets);
+        let machine = Machine::new(settings, token, &Saved::default(), move || key(seed, index), entropy, secrets);
         Self {
             machine: machine.unwrap(),
             journal: HashMap::new(),

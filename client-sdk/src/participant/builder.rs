@@ -298,6 +298,7 @@ impl Builder {
         let load = |name| journal.load(name).map_err(ParticipantError::from);
         let saved = Saved {
             identity: load(snapshot::IDENTITY)?,
+            next_key: load(snapshot::NEXT_KEY)?,
             round: load(snapshot::ROUND)?,
             privacy: load(snapshot::PRIVACY)?,
             update: load(snapshot::UPDATE)?,

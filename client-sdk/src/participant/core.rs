@@ -27,7 +27,7 @@ use super::work::Plan;
 use crate::clock::Now;
 use crate::conditions::Readiness;
 use crate::entropy::Secrets;
-use crate::identity::{Identity, SigningKey};
+use crate::identity::{Certified, Identity, IdentityError, SigningKey};
 use crate::journal::JournalError;
 use crate::privacy::Account;
 use crate::transport::retry::Verdict;
@@ -36,10 +36,16 @@ use crate::transport::{Place, TransportError};
 /// Most rounds that are remembered for having been answered: the latest of so many tasks.
 const MOST_RELEASED: usize = 1000;
 
+/// Makes keys of certificates.
+pub(super) type FreshKey = Box<dyn FnMut() -> Result<SigningKey, IdentityError> + Send>;
+
 /// What all states share.
 pub(super) struct Core {
     pub(super) settings: Settings,
     pub(super) key: Arc<SigningKey>,
+    /// For the next certificate, in the journal already.
+    pub(super) next_key: Option<Arc<SigningKey>>,
+    pub(super) fresh_key: FreshKey,
     pub(super) identity: Option<Arc<Identity>>,
     pub(super) token: Option<Zeroizing<String>>,
     pub(super) examples: u64,
@@ -130,9 +136,41 @@ impl Core {
         now.elapsed.saturating_add(remaining.saturating_sub(self.round_trip))
     }
 
+    /// Whether to renew now. A session is finished with the key it was begun with, so renewal waits for its end; only keys for a
+    /// cohort that is not drawn are not waited for any more when half of the time for renewing is over.
     pub(super) fn is_renewal_due(&self, now: Now) -> bool {
-        let due = self.identity.as_ref().is_some_and(|identity| now.wall >= identity.certified.renew_at);
-        due && now.elapsed >= self.next_renewal
+        let Some(Identity { certified, .. }) = self.identity.as_deref() else { return false };
+        let half =
+            certified.renew_at.plus(Duration::from_millis(certified.expires_at.0.abs_diff(certified.renew_at.0) / 2));
+        let may = self.session.as_ref().is_none_or(|session| now.wall >= half && session.keys().is_some());
+        now.wall >= certified.renew_at && now.elapsed >= self.next_renewal && may
+    }
+
+    /// Makes the key for the next certificate, unless there is one, and writes it before anything depends on it.
+    pub(super) fn with_next_key(&mut self, then: State) -> State {
+        if self.next_key.is_some() {
+            return then;
+        }
+        let key = match (self.fresh_key)() {
+            Ok(key) => Arc::new(key),
+            Err(error) => return State::Finished(Err(error.into())),
+        };
+        self.next_key = Some(Arc::clone(&key));
+        let bytes = IdentityRecord { key, certified: None }.encode();
+        persist(bytes.map(|bytes| vec![Record::new(snapshot::NEXT_KEY.to_owned(), bytes)]), then)
+    }
+
+    /// The key that the next certificate is asked for.
+    pub(super) fn wanted_key(&self) -> &Arc<SigningKey> {
+        self.next_key.as_ref().unwrap_or(&self.key)
+    }
+
+    /// A certificate for that key has come.
+    pub(super) fn certify(&mut self, certified: Certified) {
+        if let Some(next) = self.next_key.take() {
+            self.key = next;
+        }
+        self.identity = Some(Arc::new(Identity { key: Arc::clone(&self.key), certified }));
     }
 
     /// Whether keys may be made for this place.

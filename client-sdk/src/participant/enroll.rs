@@ -1,8 +1,6 @@
 //! Buys a certificate for the token. The key is in the journal already, so an answer that got lost can be asked for again
 //! with the same key.
 
-use std::sync::Arc;
-
 use wire::participant::{EnrollReply, EnrollRequest};
 use wire::problem::ProblemType;
 
@@ -12,7 +10,7 @@ use super::error::{ParticipantError, problem_of};
 use super::event::Event;
 use super::machine::{Action, Request, State};
 use crate::clock::Now;
-use crate::identity::{Certified, Identity};
+use crate::identity::Certified;
 use crate::transport::TransportError;
 use crate::transport::retry::{Verdict, judge};
 
@@ -28,7 +26,7 @@ impl Enroll {
             return wait;
         }
         let Some(token) = &core.token else { return Action::Finished(Err(ParticipantError::NotEnrolled)) };
-        match core.key.signing_request() {
+        match core.wanted_key().signing_request() {
             Ok(csr_pem) => Action::Send(Request::Enroll(EnrollRequest {
                 token: token.as_str().to_owned(),
                 evidence: core.settings.evidence.of(&csr_pem),
@@ -43,13 +41,13 @@ impl Enroll {
     pub(super) fn enrolled(self, core: &mut Core, result: Result<EnrollReply, TransportError>, now: Now) -> State {
         let error = match result {
             Ok(reply) => {
-                let certified = match Certified::checked(reply, &core.key, &core.settings.members) {
+                let certified = match Certified::checked(reply, core.wanted_key(), &core.settings.members) {
                     Ok(certified) => certified,
                     Err(error) => return State::Finished(Err(ParticipantError::Uncertified(error))),
                 };
                 let (participant, name) = (certified.participant, certified.name.clone());
                 core.events.push(Event::Enrolled { participant, name });
-                core.identity = Some(Arc::new(Identity { key: Arc::clone(&core.key), certified }));
+                core.certify(certified);
                 return core.save_identity(State::CheckIn(CheckIn::default()));
             }
             Err(error) => error,

@@ -261,6 +261,8 @@ impl Default for Settings {
 pub struct Saved {
     /// The record [`super::snapshot::IDENTITY`].
     pub identity: Option<Zeroizing<Vec<u8>>>,
+    /// The record [`super::snapshot::NEXT_KEY`].
+    pub next_key: Option<Zeroizing<Vec<u8>>>,
     /// The record [`super::snapshot::ROUND`].
     pub round: Option<Zeroizing<Vec<u8>>>,
     /// The record [`super::snapshot::PRIVACY`].
@@ -299,7 +301,8 @@ pub(super) enum State {
 }
 
 impl Machine {
-    /// Begins, or goes on from what the journal held. `fresh_key` is asked only if there is no identity yet. `entropy` is for
+    /// Begins, or goes on from what the journal held. `fresh_key` makes the key of each
+    /// certificate. `entropy` is for
     /// pauses, shuffling and rounding, `secrets` for the keys and shares of secure aggregation and for noise: both come from the system's
     /// randomness, or in tests from a seed.
     ///
@@ -310,7 +313,7 @@ impl Machine {
         settings: Settings,
         token: Option<Zeroizing<String>>,
         saved: &Saved,
-        fresh_key: impl FnOnce() -> Result<SigningKey, IdentityError>,
+        mut fresh_key: impl FnMut() -> Result<SigningKey, IdentityError> + Send + 'static,
         entropy: [u8; 32],
         secrets: Secrets,
     ) -> Result<Self, ParticipantError> {
@@ -321,6 +324,9 @@ impl Machine {
             None if token.is_some() => (Arc::new(fresh_key()?), None),
             None => return Err(ParticipantError::NotEnrolled),
         };
+        let next = saved.next_key.as_ref().map(|record| IdentityRecord::decode(record)).transpose()?;
+        let is_other = |next: &Arc<SigningKey>| next.expose_pkcs8() != key.expose_pkcs8();
+        let next_key = next.map(|record| record.key).filter(is_other);
         let round = saved.round.as_ref().map(|record| RoundRecord::decode(record)).transpose()?;
         let identity = certified.map(|certified| Arc::new(Identity { key: Arc::clone(&key), certified }));
         if identity.is_none() && token.is_none() {
@@ -336,6 +342,8 @@ impl Machine {
         let mut core = Core {
             settings,
             key,
+            next_key,
+            fresh_key: Box::new(fresh_key),
             identity,
             token,
             examples: 0,
@@ -535,7 +543,7 @@ impl State {
     fn settle(self, core: &mut Core, now: Now) -> Self {
         match self {
             state if core.stopping && state.can_wait() => Self::Finished(Ok(Outcome::Stopped)),
-            Self::CheckIn(then) if core.is_renewal_due(now) => Self::Renew(Renew { then }),
+            Self::CheckIn(then) if core.is_renewal_due(now) => Renew::enter(core, then),
             Self::CheckIn(then) => match core.unsaid.take() {
                 Some(unsaid) => Self::Depart(Depart::new(unsaid, then)),
                 None => Self::CheckIn(then),

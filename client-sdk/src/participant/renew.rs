@@ -1,6 +1,7 @@
-//! Renews the certificate in good time. As long as the old one holds, a failure is not worth stopping for.
+//! Renews the certificate in good time, for a new key. The key is in the journal before it is sent, the certificate before it is
+//! used: killed in between, the participant goes on with the old one, or asks again for the same key. As long as the old
+//! one holds, a failure is not worth stopping for.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use wire::participant::{EnrollReply, RenewRequest};
@@ -11,7 +12,7 @@ use super::error::ParticipantError;
 use super::event::Event;
 use super::machine::{Action, Request, State};
 use crate::clock::Now;
-use crate::identity::{Certified, Identity};
+use crate::identity::Certified;
 use crate::transport::TransportError;
 use crate::transport::retry::judge;
 
@@ -25,8 +26,14 @@ pub(super) struct Renew {
 }
 
 impl Renew {
+    /// Lets go of keys whose cohort was not drawn: they are of the certificate that ends.
+    pub(super) fn enter(core: &mut Core, then: CheckIn) -> State {
+        let renew = core.with_next_key(State::Renew(Self { then }));
+        if core.session.is_some() { core.forget_keys(renew) } else { renew }
+    }
+
     pub(super) fn action(&self, core: &Core) -> Action {
-        match core.key.signing_request() {
+        match core.wanted_key().signing_request() {
             Ok(csr_pem) => {
                 Action::Send(Request::Renew(RenewRequest { evidence: core.settings.evidence.of(&csr_pem), csr_pem }))
             }
@@ -38,10 +45,10 @@ impl Renew {
         core.next_renewal = now.elapsed.saturating_add(PAUSE);
         let error = match result {
             Ok(reply) if Some(reply.participant) == core.identity.as_ref().map(|own| own.certified.participant) => {
-                match Certified::checked(reply, &core.key, &core.settings.members) {
+                match Certified::checked(reply, core.wanted_key(), &core.settings.members) {
                     Ok(certified) => {
                         core.events.push(Event::Renewed);
-                        core.identity = Some(Arc::new(Identity { key: Arc::clone(&core.key), certified }));
+                        core.certify(certified);
                         return core.save_identity(State::CheckIn(self.then));
                     }
                     Err(error) => TransportError::Protocol(format!("the renewed certificate is refused: {error}")),

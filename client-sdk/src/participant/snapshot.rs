@@ -39,6 +39,8 @@ pub(super) use round::{Beside, Pending, RoundRecord, RoundState, encode_done, en
 
 /// Name of the record that says who the participant is.
 pub const IDENTITY: &str = "identity";
+/// Name of the record of the key for the next certificate: kept before it is asked for. Once that has come, the identity has it.
+pub const NEXT_KEY: &str = "next-key";
 /// Name of the record of the round: keys of a session, the update that may be on its way, or that it is done.
 pub const ROUND: &str = "round";
 

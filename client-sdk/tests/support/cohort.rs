@@ -86,6 +86,10 @@ pub struct Published {
 pub struct World {
     /// Certifies these devices instead of the authority that their apps name.
     pub accomplices: BTreeMap<usize, Arc<Ca>>,
+    pub renew_at: Timestamp,
+    pub expires_at: Timestamp,
+    /// The keys that certificates were asked for, by device.
+    pub asked: Vec<(usize, String)>,
     pub devices: usize,
     pub rounds: u32,
     pub personal: bool,
@@ -221,6 +225,9 @@ impl World {
     fn new(devices: usize, rounds: u32) -> Self {
         let mut world = Self {
             accomplices: BTreeMap::new(),
+            renew_at: Timestamp(i64::MAX),
+            expires_at: Timestamp(i64::MAX),
+            asked: vec![],
             devices,
             rounds,
             personal: false,
@@ -412,14 +419,15 @@ impl World {
         Authority::any_of(Issuers::from_pem(&all).unwrap(), TODAY)
     }
 
-    fn enroll(&self, device: usize, csr_pem: &str) -> EnrollReply {
+    fn enroll(&mut self, device: usize, csr_pem: &str) -> EnrollReply {
+        self.asked.push((device, csr_pem.to_owned()));
         let ca = self.accomplices.get(&device).map_or(&*CA, |ca| ca);
         EnrollReply {
             participant: id(device),
             name: format!("device-{device}"),
             certificate_pem: ca.certify(csr_pem, id(device)),
-            expires_at: Timestamp(i64::MAX),
-            renew_at: Timestamp(i64::MAX),
+            expires_at: self.expires_at,
+            renew_at: self.renew_at,
         }
     }
 

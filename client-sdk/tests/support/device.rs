@@ -125,6 +125,7 @@ fn start(index: usize, process: u8, journal: &dyn Journal, settings: &Settings) 
     let load = |name| journal.load(name).unwrap();
     let saved = Saved {
         identity: load(snapshot::IDENTITY),
+        next_key: load(snapshot::NEXT_KEY),
         round: load(snapshot::ROUND),
         privacy: load(snapshot::PRIVACY),
         update: load(snapshot::UPDATE),
@@ -259,6 +260,7 @@ impl Device {
         };
         let saved = Saved {
             identity: load(snapshot::IDENTITY),
+            next_key: load(snapshot::NEXT_KEY),
             round: load(snapshot::ROUND),
             privacy: load(snapshot::PRIVACY),
             update: load(snapshot::UPDATE),

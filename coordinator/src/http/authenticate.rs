@@ -134,7 +134,11 @@ async fn participant(app: &App, connection: Connection) -> Result<Participant> {
                 .map_err(Error::Store)?;
             let row = row.ok_or(REPLACED)?;
             let known = Known { participant: row.id, revoked: row.revoked_at.is_some(), read_at: now };
-            app.identities.remember(peer.fingerprint, known, generation);
+            if row.certificate_fingerprint == peer.fingerprint && row.previous_fingerprint.is_some() {
+                first_use(app, known, peer).await?;
+            } else {
+                app.identities.remember(peer.fingerprint, known, generation);
+            }
             known
         }
     };
@@ -146,6 +150,21 @@ async fn participant(app: &App, connection: Connection) -> Result<Participant> {
     }
     app.limiter.admit(Key::Participant(known.participant), now).map_err(Error::RateLimited)?;
     Ok(Participant { id: known.participant, certificate: peer.fingerprint })
+}
+
+/// The newest certificate is shown, so its holder has it: the one before it ends.
+async fn first_use(app: &App, known: Known, peer: Peer) -> Result<()> {
+    if known.revoked || peer.expires_at <= app.now() {
+        return Ok(());
+    }
+    let (id, newest) = (known.participant, peer.fingerprint);
+    app.store
+        .transact("end_previous_certificate", |tx| {
+            Box::pin(async move { tx.end_previous_certificate(id, newest).await.map_err(Error::Store) })
+        })
+        .await?;
+    app.identities.forget(id);
+    Ok(())
 }
 
 /// Counts a failure against the address it came from.

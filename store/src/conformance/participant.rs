@@ -56,6 +56,13 @@ pub async fn a_renewal_keeps_the_previous_certificate(store: &Store) {
                 assert!(tx.set_certificate(id, digest(14), digest(15), after(3_000)).await?);
                 assert_eq!(tx.participant_by_fingerprint(digest(1)).await?, None);
                 assert!(!tx.set_certificate(id, digest(1), digest(16), after(3_000)).await?, "shown too late");
+                // Once the newest was used, the one before it leads nowhere.
+                assert!(!tx.end_previous_certificate(id, digest(14)).await?, "not the newest");
+                assert!(tx.end_previous_certificate(id, digest(15)).await?);
+                assert!(!tx.end_previous_certificate(id, digest(15)).await?, "once");
+                assert_eq!(tx.participant_by_fingerprint(digest(14)).await?, None);
+                assert!(!tx.set_certificate(id, digest(14), digest(16), after(3_000)).await?, "shown too late");
+                assert_eq!(tx.participant_by_fingerprint(digest(15)).await?.unwrap().previous_fingerprint, None);
                 let taken = tx.set_certificate(id, digest(15), digest(2), after(3_000)).await;
                 assert!(matches!(taken, Err(StoreError::Conflict(_))));
                 assert!(!tx.set_certificate(participant_id(9), digest(15), digest(17), after(3_000)).await?);

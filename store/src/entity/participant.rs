@@ -21,8 +21,8 @@ pub struct ParticipantRow {
     pub enrolled_at: Timestamp,
     /// SHA-256 of the newest certificate (DER) issued to it.
     pub certificate_fingerprint: Digest,
-    /// The certificate that it showed to get that one. It stays good until it expires by itself, for a renewal whose answer
-    /// was lost.
+    /// The certificate that it showed to get that one, for a renewal whose answer was lost. None from the first use of the
+    /// newest on: then nobody needs it but a thief.
     pub previous_fingerprint: Option<Digest>,
     /// When the newest certificate expires.
     pub certificate_expires_at: Timestamp,
@@ -66,6 +66,10 @@ pub trait Participants {
         fingerprint: Digest,
         expires_at: Timestamp,
     ) -> Result<bool>;
+
+    /// Ends the previous certificate, now that `newest` was used. False if there is no such participant, that is not its newest
+    /// certificate, or there is no previous one.
+    async fn end_previous_certificate(&mut self, id: ParticipantId, newest: Digest) -> Result<bool>;
 
     /// Revokes. False if there is no such participant, or it is revoked already.
     async fn revoke_participant(&mut self, id: ParticipantId, at: Timestamp) -> Result<bool>;

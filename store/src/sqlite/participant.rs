@@ -84,6 +84,18 @@ impl Participants for SqliteTransaction {
         .await
     }
 
+    async fn end_previous_certificate(&mut self, id: ParticipantId, newest: Digest) -> Result<bool> {
+        self.change_one(
+            query(
+                "UPDATE participant SET previous_fingerprint = NULL
+                 WHERE id = ?1 AND certificate_fingerprint = ?2 AND previous_fingerprint IS NOT NULL",
+            )
+            .bind(id.0)
+            .digest(newest),
+        )
+        .await
+    }
+
     async fn revoke_participant(&mut self, id: ParticipantId, at: Timestamp) -> Result<bool> {
         self.change_one(
             query("UPDATE participant SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL").bind(id.0).time(at),

@@ -1,4 +1,5 @@
-//! `POST /v1/renew`: a new certificate for the same participant, while the old one is good.
+//! `POST /v1/renew`: a new certificate for the same participant, for a new key. The old one is good until the new one is used,
+//! since its answer may get lost.
 
 use std::sync::Arc;
 

@@ -116,6 +116,24 @@ async fn a_renewed_certificate_is_the_same_participants_and_the_old_one_stays_go
 }
 
 #[tokio::test]
+async fn a_replaced_certificate_ends_with_the_first_use_of_the_new_one() {
+    let t = TestCoordinator::start().await;
+    let (id, old) = t.enroll("one").await;
+    let poll = json!({ "examples": 10, "wait_ms": 0 });
+    let renew = json!({ "csr_pem": key_and_csr().1 });
+    let new = who(&t.post(&old, route::RENEW, &renew).await.read());
+    // The answer may not have come: whoever holds the old one is still heard.
+    assert_eq!(t.post(&old, route::CHECK_IN, &poll).await.status, 200);
+    assert_eq!(t.post(&new, route::CHECK_IN, &poll).await.status, 200);
+    // Whoever stole it speaks no more, gets no certificate, and locks nobody out.
+    t.post(&old, route::CHECK_IN, &poll).await.problem(ProblemType::Unauthenticated);
+    t.post(&old, route::RENEW, &json!({ "csr_pem": key_and_csr().1 })).await.problem(ProblemType::Unauthenticated);
+    assert_eq!(t.post(&new, route::CHECK_IN, &poll).await.status, 200);
+    let next: EnrollReply = t.post(&new, route::RENEW, &json!({ "csr_pem": key_and_csr().1 })).await.read();
+    assert_eq!(next.participant, id);
+}
+
+#[tokio::test]
 async fn a_body_that_never_ends_is_not_waited_for() {
     let mut config = config();
     config.http.request_timeout_ms = 50;

@@ -20,6 +20,7 @@ pub mod work;
 mod admission;
 mod ahead;
 mod analysis;
+mod damage;
 mod files;
 mod ledger;
 mod lock;
@@ -32,6 +33,7 @@ mod wiring;
 use federation::id::Digest;
 
 pub use aggregation::device::{DeviceReport, Verdict};
+pub use files::make_private_folder;
 pub use http::TokenError;
 pub use lock::LockError;
 pub use wiring::{

@@ -26,6 +26,7 @@ use crate::identity::{Authority, AuthorityError, ServerKey};
 use crate::lock::{LockError, Locks};
 use crate::models::Models;
 use crate::observe;
+use crate::observe::health::Health;
 use crate::random::Random;
 use crate::seal::{SealError, Sealer};
 use crate::session::Sessions;
@@ -153,6 +154,7 @@ impl Coordinator {
             authority,
             identities: Identities::default(),
             limiter: Limiter::new(rates(config)),
+            health: Health::default(),
             metrics,
             settings: settings(config),
             shutdown: stopping.clone(),

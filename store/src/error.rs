@@ -20,6 +20,9 @@ pub enum StoreError {
     /// The disk, or the room that the database may take, is full. Nothing of the operation was kept.
     #[error("no space left for stored state: make room, then try again")]
     Full,
+    /// The disk, or the file, can be read and not written. Nothing of the operation was kept.
+    #[error("stored state can be read and not written: mount its disk for writing, or give its files to this user")]
+    ReadOnly,
     /// A row or a blob is not what was once written.
     #[error("stored state is damaged: {0}")]
     Corrupt(String),
@@ -45,6 +48,7 @@ impl From<io::Error> for StoreError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full,
+            io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly,
             _ => Self::fault(error),
         }
     }

@@ -12,6 +12,7 @@ mod blob;
 pub mod conformance;
 pub mod entity;
 mod error;
+pub mod private;
 mod schema;
 mod sqlite;
 mod transaction;
@@ -112,6 +113,14 @@ impl Store {
         E: From<StoreError>,
     {
         transaction::run(&*self.rows, name, Mode::Read, body).await
+    }
+
+    /// Reads every page of the database that is in use, in the time that takes.
+    ///
+    /// # Errors
+    /// `Corrupt` if it is malformed.
+    pub async fn check(&self) -> Result<()> {
+        self.rows.check().await
     }
 
     /// The blobs.

@@ -69,6 +69,9 @@ pub(crate) trait Backend: Send + Sync {
     /// Waits for a connection and begins.
     async fn begin(&self, mode: Mode) -> Result<Box<dyn OpenTransaction>>;
 
+    /// Reads all of the database; an error if it is not what a database is.
+    async fn check(&self) -> Result<()>;
+
     /// Lets the database grow to so many pages and no further, as if the disk were full.
     #[cfg(feature = "conformance")]
     async fn limit_pages(&self, pages: u32) -> Result<()>;
@@ -175,6 +178,10 @@ mod tests {
                 Ok(_) => Err(StoreError::Busy),
                 Err(_) => self.database.begin(mode).await,
             }
+        }
+
+        async fn check(&self) -> Result<()> {
+            Ok(())
         }
 
         #[cfg(feature = "conformance")]

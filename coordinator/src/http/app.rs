@@ -16,6 +16,7 @@ use super::problem::{Error, Result};
 use crate::admission::{Bell, Desk, Inbox, Uploads};
 use crate::identity::Authority;
 use crate::models::Models;
+use crate::observe::health::Health;
 use crate::random::Random;
 use crate::seal::Sealer;
 use crate::session::Sessions;
@@ -51,6 +52,8 @@ pub(crate) struct App {
     pub(crate) inbox: Inbox,
     /// Which masked inputs are arriving.
     pub(crate) uploads: Uploads,
+    /// What `/readyz` found out.
+    pub(crate) health: Health,
     /// What `/metrics` shows.
     pub(crate) metrics: PrometheusHandle,
     /// Bounds.

@@ -66,7 +66,11 @@ fn operations() -> Vec<Operation> {
     all.extend(admin_operations());
     let plain = |path, summary, media| get(path, summary, Caller::Anybody, Content::Media(media), &[]);
     all.push(plain(route::HEALTHZ, "The process is up", "text/plain"));
-    all.push(plain(route::READYZ, "The process can serve: rows and blobs can be written", "text/plain"));
+    all.push(plain(
+        route::READYZ,
+        "The process can serve: rows and blobs can be written; `degraded` if a task cannot go on",
+        "text/plain",
+    ));
     all.push(plain(route::METRICS, "Metrics for Prometheus", "text/plain"));
     all.push(plain(route::OPENAPI, "This document", "application/json"));
     all

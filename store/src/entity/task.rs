@@ -60,6 +60,9 @@ pub trait Tasks {
     /// Every task whose status is ACTIVE, oldest first.
     async fn active_tasks(&mut self) -> Result<Vec<TaskRow>>;
 
+    /// Every task that is not over, oldest first.
+    async fn unfinished_tasks(&mut self) -> Result<Vec<TaskRow>>;
+
     /// Changes the status if it is one of `from` now, and writes history. False if it was not.
     async fn set_task_status(
         &mut self,

@@ -7,6 +7,7 @@ use federation::id::TaskId;
 use federation::model_version::ModelVersion;
 use federation::task::TaskStatus;
 use federation::time::Timestamp;
+use store::entity::task::TaskRow;
 use store::{BlobRead, BlobStore, Store, StoreError, WakeEvent};
 
 use crate::model::TaskModel;
@@ -92,16 +93,16 @@ fn problem(version: &ModelVersion, error: &StoreError) -> String {
     )
 }
 
-/// What is wrong with the newest model version of each task that is not over.
+/// What is wrong with the newest model version of each of these tasks.
 ///
 /// # Errors
 /// What the store says.
-pub(crate) async fn survey(store: &Store) -> Result<Vec<(TaskId, String)>, StoreError> {
+pub(crate) async fn survey(store: &Store, tasks: &[TaskRow]) -> Result<Vec<(TaskId, String)>, StoreError> {
     let newest = store
         .read("newest_versions", |tx| {
             Box::pin(async move {
                 let mut newest = Vec::new();
-                for task in tx.unfinished_tasks().await? {
+                for task in tasks {
                     newest.extend(tx.model_version(task.id, task.model_version).await?);
                 }
                 Ok::<_, StoreError>(newest)

@@ -20,6 +20,7 @@ pub mod work;
 mod admission;
 mod ahead;
 mod analysis;
+mod behind;
 mod damage;
 mod files;
 mod ledger;

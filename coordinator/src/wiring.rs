@@ -20,6 +20,7 @@ use tokio_util::task::TaskTracker;
 use wire::admin::{OperatorTokenReply, Role};
 
 use crate::admission::{Bell, Desk, Inbox, Uploads};
+use crate::behind::Behind;
 use crate::config::Config;
 use crate::http::{App, Identities, Limiter, Listener, Rate, Rates, ServeSettings, Settings, TokenError};
 use crate::identity::{Authority, AuthorityError, ServerKey};
@@ -154,6 +155,7 @@ impl Coordinator {
             authority,
             identities: Identities::default(),
             limiter: Limiter::new(rates(config)),
+            behind: Behind::default(),
             health: Health::default(),
             metrics,
             settings: settings(config),

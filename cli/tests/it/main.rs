@@ -10,6 +10,7 @@ mod killed;
 mod operator;
 mod privacy;
 mod processes;
+mod restored;
 mod shown;
 mod simulate;
 mod support;

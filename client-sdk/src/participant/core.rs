@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rand_chacha::ChaCha20Rng;
-use wire::participant::{AbandonReason, LossReport, Question};
+use wire::participant::{AbandonReason, Declined, LossReport, Question};
 use wire::{Attributes, ParticipantId, RoundKey};
 use zeroize::Zeroizing;
 
@@ -50,6 +50,8 @@ pub(super) struct Core {
     pub(super) released: Vec<RoundKey>,
     /// What was spent on privacy.
     pub(super) account: Account,
+    /// A task whose coordinator invites to rounds that are past here: told with each check-in until it does no more.
+    pub(super) behind: Option<Declined>,
     /// The last invitation that was declined: told once.
     pub(super) declined: Option<Place>,
     /// Trainings ahead of rounds.

@@ -310,6 +310,7 @@ impl Machine {
             holds: None,
             released: released.unwrap_or_default(),
             account,
+            behind: None,
             declined: None,
             ahead,
             loss: None,

@@ -6,6 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use federation::time::Timestamp;
 use store::{Store, StoreError};
+use wire::inspect::BehindView;
+
+use crate::behind::Behind;
 
 /// The whole database is read this often at most: that takes as long as its size demands.
 const READ_EVERY: Duration = Duration::from_secs(60);
@@ -31,7 +34,7 @@ impl Health {
     ///
     /// # Errors
     /// [`NotReady`].
-    pub(crate) async fn check(&self, store: &Store, now: Timestamp) -> Result<Vec<String>, NotReady> {
+    pub(crate) async fn check(&self, store: &Store, behind: &Behind, now: Timestamp) -> Result<Vec<String>, NotReady> {
         if !self.is_well_formed(store, now).await? {
             return Err(NotReady::Malformed);
         }
@@ -45,8 +48,18 @@ impl Health {
         let probe = Bytes::from_static(b"tributary readiness probe\n");
         let digest = store.blobs().put_bytes(probe).await.map_err(blobs)?;
         store.blobs().delete(digest).await.map_err(blobs)?;
-        let damaged = crate::damage::survey(store).await.map_err(rows)?;
-        Ok(damaged.into_iter().map(|(task, problem)| format!("task {task}: {problem}")).collect())
+        let tasks = store.read("unfinished_tasks", |tx| Box::pin(async move { tx.unfinished_tasks().await }));
+        let tasks = tasks.await.map_err(rows)?;
+        let damaged = crate::damage::survey(store, &tasks).await.map_err(rows)?;
+        let damaged = damaged.into_iter().map(|(task, problem)| format!("task {task}: {problem}"));
+        let behind = tasks.iter().filter_map(|task| behind.of(task).map(|view| (task.id, view)));
+        let behind = behind.map(|(task, BehindView { participants, next_round, seen_round })| {
+            format!(
+                "task {task}: {participants} participants have sent inputs for rounds up to {seen_round}, so they take no part in \
+                 round {next_round}; was the database restored? `tributary task rebase {task}` goes on beyond them"
+            )
+        });
+        Ok(damaged.chain(behind).collect())
     }
 
     async fn is_well_formed(&self, store: &Store, now: Timestamp) -> Result<bool, NotReady> {

@@ -313,7 +313,7 @@ async fn fail(
     forget(tx, round.key, round.attempt).await?;
     let paused = pause_if_hopeless(tx, task, &after, reason, now).await?;
     if round.is_spent() && round.key == next_round(task) {
-        tx.forfeit_round(task.id).await?;
+        tx.forfeit_rounds(task.id, 1).await?;
     }
     Ok(Some(Failed { round: after, reason, paused }))
 }

@@ -126,8 +126,11 @@ impl Tasks for SqliteTransaction {
         .await
     }
 
-    async fn forfeit_round(&mut self, id: TaskId) -> Result<bool> {
-        self.change_one(query("UPDATE task SET rounds_forfeited = rounds_forfeited + 1 WHERE id = ?1").bind(id.0)).await
+    async fn forfeit_rounds(&mut self, id: TaskId, rounds: u32) -> Result<bool> {
+        self.change_one(
+            query("UPDATE task SET rounds_forfeited = rounds_forfeited + ?2 WHERE id = ?1").bind(id.0).bind(rounds),
+        )
+        .await
     }
 }
 

@@ -21,7 +21,7 @@ impl Draft {
     /// What the disk says.
     pub(crate) fn write(place: &Path, bytes: &[u8], mode: u32) -> io::Result<Self> {
         let draft = Self { path: beside(place), place: place.to_owned() };
-        std::fs::create_dir_all(folder(place))?;
+        store::private::make_folder(folder(place))?;
         match std::fs::remove_file(&draft.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -70,6 +70,17 @@ impl Draft {
 /// What the disk says.
 pub(crate) fn write_new(place: &Path, bytes: &[u8]) -> io::Result<()> {
     Draft::write(place, bytes, 0o600)?.keep()
+}
+
+/// Makes a folder for its owner alone. One that is there is taken from others if a coordinator's data are in it; any other may
+/// be somebody's home, and what is put into it is its owner's alone all the same.
+///
+/// # Errors
+/// What the disk says.
+pub fn make_private_folder(folder: &Path) -> io::Result<()> {
+    store::private::make_folder(folder)?;
+    let is_ours = folder.join("coordinator.db").exists() && folder.join("blobs").exists();
+    if is_ours { store::private::tighten(folder).map(drop) } else { Ok(()) }
 }
 
 fn beside(place: &Path) -> PathBuf {

@@ -22,6 +22,8 @@ pub mod work;
 mod admission;
 mod ahead;
 mod analysis;
+mod behind;
+mod damage;
 mod ledger;
 mod lock;
 mod models;
@@ -35,6 +37,7 @@ mod wiring;
 use federation::id::Digest;
 
 pub use aggregation::device::{DeviceReport, Verdict};
+pub use files::make_private_folder;
 pub use http::TokenError;
 pub use lock::LockError;
 pub use wiring::{

@@ -2,11 +2,12 @@
 //!
 //! Two on one database would take each other's leases, two on one folder of blobs would collect each other's blobs as garbage.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use federation::time::Timestamp;
+use store::private;
 
 /// Longest text about a holder that is read and told.
 const HOLDER_MAX: u64 = 300;
@@ -62,10 +63,10 @@ impl Locks {
 fn lock(path: &Path, holder: &str) -> Result<File, LockError> {
     let io = |source| LockError::Io { path: path.to_owned(), source };
     if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).map_err(io)?;
+        private::make_folder(folder).map_err(io)?;
     }
     // Not truncated when it is opened: it may name whoever holds it.
-    let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(io)?;
+    let mut file = private::options().read(true).write(true).create(true).truncate(false).open(path).map_err(io)?;
     match file.try_lock() {
         Ok(()) => {
             // The lock is what counts. On a full disk it names nobody.

@@ -81,6 +81,7 @@ impl Sealer {
         let io = |source| SealError::Io { path: path.to_owned(), source };
         match std::fs::read(path).map(Zeroizing::new) {
             Ok(bytes) => {
+                store::private::tighten(path).map_err(io)?;
                 let key: &[u8; KEY_BYTES] =
                     bytes.as_slice().try_into().map_err(|_| SealError::NotAKey(path.to_owned()))?;
                 Ok(Self::new(key, Some(path), random))

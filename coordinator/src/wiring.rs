@@ -20,6 +20,7 @@ use tokio_util::task::TaskTracker;
 use wire::admin::{OperatorTokenReply, Role};
 
 use crate::admission::{Bell, Desk, Inbox, Uploads};
+use crate::behind::Behind;
 use crate::config::Config;
 use crate::http::{
     App, Crowds, Held, Identities, Limiter, Listener, Looker, Rate, Rates, ServeSettings, Settings, TokenError,
@@ -28,6 +29,7 @@ use crate::identity::{Authority, AuthorityError, Members, ServerKey, Signer};
 use crate::lock::{LockError, Locks};
 use crate::models::Models;
 use crate::observe;
+use crate::observe::health::Health;
 use crate::random::Random;
 use crate::seal::{SealError, Sealer};
 use crate::session::Sessions;
@@ -160,6 +162,8 @@ impl Coordinator {
             members,
             identities: Identities::default(),
             limiter: Limiter::new(rates(config)),
+            behind: Behind::default(),
+            health: Health::default(),
             metrics,
             settings: settings(config),
             shutdown: stopping.clone(),

@@ -23,6 +23,9 @@ pub enum StoreError {
     /// The process, or the system, has as many files open as it may. The same call may succeed when others are done.
     #[error("too many files are open, try again")]
     TooManyFiles,
+    /// The disk, or the file, can be read and not written. Nothing of the operation was kept.
+    #[error("stored state can be read and not written: mount its disk for writing, or give its files to this user")]
+    ReadOnly,
     /// A row or a blob is not what was once written.
     #[error("stored state is damaged: {0}")]
     Corrupt(String),
@@ -54,6 +57,7 @@ impl From<io::Error> for StoreError {
             _ if cfg!(unix) && error.raw_os_error().is_some_and(|code| TOO_MANY_FILES.contains(&code)) => {
                 Self::TooManyFiles
             }
+            io::ErrorKind::ReadOnlyFilesystem => Self::ReadOnly,
             _ => Self::fault(error),
         }
     }

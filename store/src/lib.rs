@@ -12,6 +12,7 @@ mod blob;
 pub mod conformance;
 pub mod entity;
 mod error;
+pub mod private;
 mod schema;
 mod sqlite;
 mod transaction;
@@ -121,6 +122,14 @@ impl Store {
     /// `Busy` if somebody still reads an earlier state after a moment: try again. What the disk may meet.
     pub async fn empty_log(&self) -> Result<()> {
         self.rows.empty_log().await
+    }
+
+    /// Reads every page of the database that is in use, in the time that takes.
+    ///
+    /// # Errors
+    /// `Corrupt` if it is malformed.
+    pub async fn check(&self) -> Result<()> {
+        self.rows.check().await
     }
 
     /// The blobs.

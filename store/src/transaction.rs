@@ -73,6 +73,8 @@ pub(crate) trait Backend: Send + Sync {
 
     /// Moves everything from the log of writes to the database, and cuts the log to nothing.
     async fn empty_log(&self) -> Result<()>;
+    /// Reads all of the database; an error if it is not what a database is.
+    async fn check(&self) -> Result<()>;
 
     /// Lets the database grow to so many pages and no further, as if the disk were full.
     #[cfg(feature = "conformance")]
@@ -184,6 +186,10 @@ mod tests {
 
         async fn empty_log(&self) -> Result<()> {
             self.database.empty_log().await
+    }
+
+        async fn check(&self) -> Result<()> {
+            Ok(())
         }
 
         #[cfg(feature = "conformance")]

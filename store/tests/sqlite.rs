@@ -195,3 +195,110 @@ fn markers_in_files(path: &Path, marker: &[u8]) -> usize {
         std::fs::read_dir(path.parent().unwrap()).unwrap().map(|entry| std::fs::read(entry.unwrap().path()).unwrap());
     files.map(|bytes| bytes.windows(marker.len()).filter(|window| *window == marker).count()).sum()
 }
+
+#[tokio::test]
+async fn a_blob_is_verified_once_until_its_file_is_touched() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(in_folder(folder.path())).await.unwrap();
+    let address = store.blobs().put_bytes(Bytes::from(vec![7; 300_000])).await.unwrap();
+    let name = address.to_string();
+    let path = folder.path().join("blobs").join(&name[..2]).join(&name);
+    let whole = std::fs::read(&path).unwrap();
+    let read = async |store: &Store| {
+        let mut blob = store.blobs().open_verified(address).await?;
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut blob, &mut bytes).unwrap();
+        Ok::<_, StoreError>(bytes)
+    };
+    assert_eq!(read(&store).await.unwrap(), whole);
+    let flip = |bit: u8| {
+        let mut bytes = whole.clone();
+        bytes[200_000] ^= bit;
+        std::fs::write(&path, bytes).unwrap();
+    };
+    flip(1);
+    for _ in 0..2 {
+        let error = read(&store).await.unwrap_err();
+        assert!(matches!(&error, StoreError::Corrupt(told) if told.contains(&name)), "{error}");
+    }
+    flip(0);
+    assert_eq!(read(&store).await.unwrap(), whole, "restored where it was");
+    // Another process knows nothing: damage that nobody wrote is found by it.
+    flip(1);
+    drop(store);
+    let store = Store::open(in_folder(folder.path())).await.unwrap();
+    assert!(matches!(read(&store).await, Err(StoreError::Corrupt(_))));
+    store.blobs().put_bytes(Bytes::from(whole.clone())).await.unwrap();
+    assert_eq!(read(&store).await.unwrap(), whole, "stored once more");
+    std::fs::remove_file(&path).unwrap();
+    assert!(matches!(read(&store).await, Err(StoreError::MissingBlob(found)) if found == address));
+}
+
+#[tokio::test]
+async fn a_malformed_database_is_noticed_by_reading_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = in_folder(folder.path());
+    let Database::SqliteFile(path) = config.database.clone() else { unreachable!() };
+    let store = Store::open(config).await.unwrap();
+    store.check().await.unwrap();
+    drop(store);
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    let root: u32 =
+        connection.query_row("SELECT rootpage FROM sqlite_schema WHERE name = 'lease'", (), |row| row.get(0)).unwrap();
+    drop(connection);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let begin = (root as usize - 1) * 4096;
+    bytes[begin..begin + 4096].fill(0xff);
+    std::fs::write(&path, bytes).unwrap();
+    let store = Store::open(in_folder(folder.path())).await.unwrap();
+    assert!(matches!(store.check().await, Err(StoreError::Corrupt(_))));
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn everything_is_its_owners_alone_and_what_was_not_is_mended() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn walk(path: &Path, act: &mut dyn FnMut(&Path, u32)) {
+        let metadata = std::fs::symlink_metadata(path).unwrap();
+        if metadata.is_dir() {
+            std::fs::read_dir(path).unwrap().for_each(|entry| walk(&entry.unwrap().path(), act));
+        }
+        act(path, metadata.permissions().mode() & 0o777);
+    }
+    async fn use_it(folder: &Path) -> Store {
+        let store = Store::open(in_folder(folder)).await.unwrap();
+        assert!(take_lease(&store, "work").await.unwrap());
+        store.blobs().put_bytes(Bytes::from_static(b"abc")).await.unwrap();
+        let mut unfinished = store.blobs().writer().await.unwrap();
+        unfinished.write(Bytes::from(vec![1; 2 << 20])).await.unwrap();
+        unfinished.finish(None).await.unwrap();
+        store
+    }
+    let assert_private = |folder: &Path, files_at_least: usize| {
+        let mut files = 0;
+        walk(folder, &mut |path, mode| {
+            let wanted = if path.is_dir() { 0o700 } else { 0o600 };
+            files += usize::from(path.is_file());
+            assert_eq!(mode, wanted, "{} has mode {mode:o}", path.display());
+        });
+        assert!(files >= files_at_least, "{files} files");
+    };
+    // The database, its log and that one's index; a lock and two blobs.
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().join("data");
+    let store = use_it(&root).await;
+    assert_private(&root, 6);
+
+    // What an earlier version left, which took what the umask gives.
+    walk(&root, &mut |path, _| {
+        let wide = if path.is_dir() { 0o755 } else { 0o644 };
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(wide)).unwrap();
+    });
+    drop(store);
+    let _store = use_it(&root).await;
+    assert_private(&root.join("blobs"), 3);
+    walk(&root.join("made/when"), &mut |path, mode| {
+        assert!(path.is_dir() || mode == 0o600, "{} has mode {mode:o}", path.display());
+    });
+}

@@ -47,6 +47,8 @@ pub const TASK_PAUSE: &str = "/v1/tasks/{task}/pause";
 pub const TASK_RESUME: &str = "/v1/tasks/{task}/resume";
 /// `POST`: end the task and its present round.
 pub const TASK_CANCEL: &str = "/v1/tasks/{task}/cancel";
+/// `POST`: no round number up to one that participants have seen is used again.
+pub const TASK_REBASE: &str = "/v1/tasks/{task}/rebase";
 /// `GET`: rounds, newest first.
 pub const ROUNDS: &str = "/v1/tasks/{task}/rounds";
 /// `GET`: one round (its latest attempt, or `?attempt=`); `?after_state=…&wait_ms=…` waits for a change.

@@ -166,6 +166,7 @@ impl Device {
             loss: None,
             findings: Vec::new(),
             training: None,
+            declined: None,
         };
         Ok(self.transport.check_in(&request).await?)
     }

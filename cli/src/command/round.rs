@@ -192,9 +192,16 @@ impl Watch {
                     return Ok(Some(round));
                 }
                 after = Some(round.state);
-            } else if task::get(&self.server, self.task).await?.summary.status.is_terminal() {
+                continue;
+            }
+            let task = task::get(&self.server, self.task).await?;
+            if task.summary.status.is_terminal() {
                 // Nothing has changed for long, and nothing will.
                 return Ok(None);
+            }
+            if let Some(behind) = task.behind {
+                self.output.event("behind", &behind);
+                self.output.line(task::behind(behind));
             }
         }
     }

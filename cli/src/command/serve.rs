@@ -136,8 +136,8 @@ pub(super) fn load(file: &Path) -> Outcome<Config> {
 
 /// A configuration with everything in one folder.
 pub(crate) fn dev_config(folder: &Path) -> Outcome<Config> {
-    let unusable = || Failure::because(Exit::Io, format!("cannot make the folder {}", folder.display()));
-    std::fs::create_dir_all(folder).map_err(unusable())?;
+    let unusable = || Failure::because(Exit::Io, format!("cannot use the folder {}", folder.display()));
+    coordinator::make_private_folder(folder).map_err(unusable())?;
     let folder = folder.canonicalize().map_err(unusable())?;
     // The environment may still set what a folder does not decide, such as rate limits.
     let mut config = Config::load(None, std::env::vars()).map_err(|error| Failure::new(Exit::Configuration, error))?;

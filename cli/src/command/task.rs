@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use client_sdk::SecurityPolicy;
 use coordinator::model::TaskModel;
 use wire::TaskId;
-use wire::admin::CreateTask;
-use wire::inspect::{TaskSummary, TaskView};
+use wire::admin::{CreateTask, RebaseTask};
+use wire::inspect::{BehindView, TaskSummary, TaskView};
 use wire::participant::SessionTerms;
 use wire::route;
 use wire::task::{TaskSpec, TaskStatus};
@@ -47,6 +47,14 @@ pub(crate) enum TaskCommand {
     Resume(Named),
     /// End a task and its present round, for good
     Cancel(Named),
+    /// Go on beyond rounds that participants have seen and the coordinator has not: after an older database was restored
+    Rebase {
+        /// The last round number that is not used again; without it, what participants say they have seen
+        #[arg(long, value_name = "ROUND")]
+        beyond: Option<u32>,
+        #[command(flatten)]
+        named: Named,
+    },
 }
 
 /// One task.
@@ -82,6 +90,14 @@ impl TaskCommand {
             Self::Pause(named) => named.act(Some(route::TASK_PAUSE), output).await,
             Self::Resume(named) => named.act(Some(route::TASK_RESUME), output).await,
             Self::Cancel(named) => named.act(Some(route::TASK_CANCEL), output).await,
+            Self::Rebase { beyond, named } => {
+                let server = Server::new(&named.server)?;
+                let id = server.task(&named.task).await?;
+                let path = route::fill(route::TASK_REBASE, &[&id]);
+                let task: TaskView = server.post(&path, &RebaseTask { beyond }, None).await?;
+                show(output, &task);
+                Ok(())
+            }
         }
     }
 }
@@ -137,6 +153,15 @@ fn table(tasks: &[TaskSummary]) -> String {
     table.render("There are no tasks. `tributary task create FILE.toml` makes one.")
 }
 
+/// What an operator whose database is older than what participants have seen should know.
+pub(crate) fn behind(view: BehindView) -> String {
+    let BehindView { participants, next_round, seen_round } = view;
+    format!(
+        "Behind      {participants} participants have sent inputs for rounds up to {seen_round}, so they take no part in round \
+         {next_round}; was the database restored? `tributary task rebase` goes on beyond round {seen_round}"
+    )
+}
+
 fn show(output: Output, task: &TaskView) {
     output.answer(task, || {
         let summary = &task.summary;
@@ -165,6 +190,7 @@ fn show(output: Output, task: &TaskView) {
         if summary.status == TaskStatus::BudgetExhausted {
             lines.push(BUDGET_ADVICE.to_owned());
         }
+        lines.extend(task.behind.map(behind));
         for change in &task.history {
             let why = change.detail.as_deref().map(|detail| format!(": {detail}")).unwrap_or_default();
             lines.push(format!("            {} {}{why}", when(change.at), change.status));

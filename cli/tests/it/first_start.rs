@@ -22,6 +22,7 @@ fn number(name: &str, unless_given: u64) -> u64 {
 struct Draws(u64);
 
 impl Draws {
+    #[expect(clippy::print_stdout, reason = "whoever reads of a failure must know the seed")]
     fn from_environment() -> Self {
         let seed = number("TRIBUTARY_TEST_SEED", 13);
         println!("TRIBUTARY_TEST_SEED={seed}");

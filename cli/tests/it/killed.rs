@@ -12,7 +12,7 @@ use crate::support::{Background, Served, run, tributary};
 const ROUNDS: &str = "24";
 
 /// Starts participant `index`; with a token it enrols, without one it goes on from its journal.
-fn participant(served: &Served, folder: &Path, index: usize, token: Option<&str>) -> Background {
+pub(crate) fn participant(served: &Served, folder: &Path, index: usize, token: Option<&str>) -> Background {
     let mut command = tributary();
     command
         .args(["participant", "run", "--server", &served.url, "--ca", &served.ca, "--participants", "3"])
@@ -35,16 +35,16 @@ fn log(folder: &Path, index: usize) -> File {
 }
 
 /// What all participants have said, for a test that fails.
-fn logs(folder: &Path) -> String {
+pub(crate) fn logs(folder: &Path) -> String {
     (0..3).map(|i| std::fs::read_to_string(folder.join(format!("participant-{i}.log"))).unwrap_or_default()).collect()
 }
 
-fn rounds(served: &Served) -> Vec<Value> {
+pub(crate) fn rounds(served: &Served) -> Vec<Value> {
     let rounds = served.operate(&["round", "list", "demo"]).data();
     rounds.as_array().unwrap().clone()
 }
 
-fn wait_for_round(served: &Served, folder: &Path, number: u64) {
+pub(crate) fn wait_for_round(served: &Served, folder: &Path, number: u64) {
     let end = Instant::now() + Duration::from_secs(60);
     while rounds(served).first().is_none_or(|round| round["number"].as_u64().unwrap() < number) {
         let came = Instant::now() < end;

@@ -92,8 +92,14 @@ impl Served {
 
     /// Killed as the kernel kills, without a chance to tidy up, and started anew where it was.
     pub(crate) fn kill_and_restart(self, folder: &Path) -> Self {
+        self.kill_and_restart_after(folder, || ())
+    }
+
+    /// The same, with something done to the folder in between.
+    pub(crate) fn kill_and_restart_after(self, folder: &Path, act: impl FnOnce()) -> Self {
         let Self { process, url, token, .. } = self;
         drop(process);
+        act();
         let address = url.rsplit('/').next().unwrap().replace("localhost", "127.0.0.1");
         let again = Self::at(&address, folder);
         assert_eq!(again.url, url);

@@ -38,7 +38,17 @@ impl CheckIn {
             let (task, examples) = (core.settings.task.clone(), core.told_examples());
             let keys = core.session.as_ref().and_then(Session::keys);
             let (loss, findings, training) = (core.loss, core.findings(), core.ahead.report());
-            Action::Send(Request::CheckIn(CheckInRequest { task, examples, wait_ms, keys, loss, findings, training }))
+            let declined = core.behind;
+            Action::Send(Request::CheckIn(CheckInRequest {
+                task,
+                examples,
+                wait_ms,
+                keys,
+                loss,
+                findings,
+                training,
+                declined,
+            }))
         })
     }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use rand_chacha::ChaCha20Rng;
 use secure_agg::codec::Message as _;
 use secure_agg::unopened::Departure;
-use wire::participant::{AbandonReason, LossReport, Question};
+use wire::participant::{AbandonReason, Declined, LossReport, Question};
 use wire::{Attributes, ParticipantId, RoundKey};
 use zeroize::Zeroizing;
 
@@ -67,6 +67,8 @@ pub(super) struct Core {
     pub(super) departure: Option<(Place, Departure)>,
     /// That a session was left, which is to be said: the journal holds nothing any more that could answer in it.
     pub(super) unsaid: Option<(Place, Bytes)>,
+    /// A task whose coordinator invites to rounds that are past here: told with each check-in until it does no more.
+    pub(super) behind: Option<Declined>,
     /// The last invitation that was declined: told once.
     pub(super) declined: Option<Place>,
     /// Trainings ahead of rounds.

@@ -1,7 +1,7 @@
 //! Makes keys for a round that is about to draw its cohort, keeps them safe, and checks in with them.
 
 use secure_agg::rejection::Refusal;
-use wire::participant::Invitation;
+use wire::participant::{Declined, Invitation};
 
 use super::check_in::CheckIn;
 use super::core::{Core, persist};
@@ -35,13 +35,25 @@ impl CheckIn {
         };
         match made {
             Ok(session) => {
+                core.behind = None;
                 core.events.push(Event::Invited { place });
                 let records = core.session_record(&session, None);
                 core.session = Some(session);
                 persist(records, State::CheckIn(Self::default()))
             }
+            Err(error @ SessionError::Released) => self.behind(core, place, &error, now),
             Err(error) => self.declined(core, place, &error, now),
         }
+    }
+
+    /// The coordinator does not know of rounds that this participant has sent for. It is told, and has this check-in wait for one
+    /// that is beyond them, as soon as there is one; where it invites to such a round all the same, not in a storm.
+    fn behind(self, core: &mut Core, place: Place, error: &SessionError, now: Now) -> State {
+        let sent = core.released.iter().filter(|round| round.task == place.task).map(|round| round.number).max();
+        let told = core.behind;
+        core.behind = sent.map(|sent| Declined { task: place.task, sent });
+        let state = self.declined(core, place, error, now);
+        if core.behind == told { state } else { State::CheckIn(Self::default()) }
     }
 
     /// Nothing was promised yet, so nothing has to be given up; but it is not asked for again in a storm.

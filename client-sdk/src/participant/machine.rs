@@ -357,6 +357,7 @@ impl Machine {
             given,
             departure: None,
             unsaid: None,
+            behind: None,
             declined: None,
             ahead,
             loss: None,

@@ -14,8 +14,10 @@ use super::authenticate::Identities;
 use super::limits::Limiter;
 use super::problem::{Error, Result};
 use crate::admission::{Bell, Desk, Inbox, Uploads};
+use crate::behind::Behind;
 use crate::identity::{Authority, Members};
 use crate::models::Models;
+use crate::observe::health::Health;
 use crate::random::Random;
 use crate::seal::Sealer;
 use crate::session::Sessions;
@@ -53,6 +55,10 @@ pub(crate) struct App {
     pub(crate) inbox: Inbox,
     /// Which masked inputs are arriving.
     pub(crate) uploads: Uploads,
+    /// Participants that have seen more than this coordinator.
+    pub(crate) behind: Behind,
+    /// What `/readyz` found out.
+    pub(crate) health: Health,
     /// What `/metrics` shows.
     pub(crate) metrics: PrometheusHandle,
     /// Bounds.

@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 use utoipa::openapi::{ComponentsBuilder, RefOr, Schema};
 use wire::admin::{
-    CreateEnrollmentToken, CreateOperatorToken, CreateTask, EnrollmentTokenReply, OperatorTokenReply, OperatorTokenView,
+    CreateEnrollmentToken, CreateOperatorToken, CreateTask, EnrollmentTokenReply, OperatorTokenReply,
+    OperatorTokenView, RebaseTask,
 };
 use wire::headers::{
     ATTEMPT, CONTENT_SHA256, IDEMPOTENCY_KEY, MEDIA_MASKED_INPUT, MEDIA_PROBLEM, MEDIA_SAFETENSORS, MEDIA_SECURE_AGG,
@@ -69,7 +70,11 @@ fn operations() -> Vec<Operation> {
     all.extend(admin_operations());
     let plain = |path, summary, media| get(path, summary, Caller::Anybody, Content::Media(media), &[]);
     all.push(plain(route::HEALTHZ, "The process is up", "text/plain"));
-    all.push(plain(route::READYZ, "The process can serve: rows and blobs can be written", "text/plain"));
+    all.push(plain(
+        route::READYZ,
+        "The process can serve: rows and blobs can be written; `degraded` if a task cannot go on",
+        "text/plain",
+    ));
     all.push(plain(route::METRICS, "Metrics for Prometheus", "text/plain"));
     all.push(plain(route::OPENAPI, "This document", "application/json"));
     all
@@ -239,6 +244,14 @@ fn admin_operations() -> Vec<Operation> {
         task(route::TASK_PAUSE, "Open no further rounds"),
         task(route::TASK_RESUME, "Go on"),
         task(route::TASK_CANCEL, "End the task and its present round"),
+        post(
+            route::TASK_REBASE,
+            "Use no round number again that participants have seen, after an older database was restored",
+            who,
+            json_of::<RebaseTask>(),
+            (200, json_of::<TaskView>()),
+            &[],
+        ),
         post(
             route::PARTICIPANT_REVOKE,
             "Refuse a participant's certificate from now on",

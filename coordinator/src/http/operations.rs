@@ -7,19 +7,28 @@ use axum::extract::State;
 use super::app::App;
 use super::authenticate::Anybody;
 use super::problem::{Error, Result};
+use crate::observe::health::NotReady;
 
 /// `GET /healthz`. The one answer without a limit: it costs nothing, and whoever is asked too often must not look dead.
 pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// `GET /readyz`.
-pub(super) async fn readyz(_: Anybody, State(app): State<Arc<App>>) -> Result<&'static str> {
+/// `GET /readyz`. A task that cannot go on does not keep others from being served: then the answer is 200 all the same, and
+/// says `degraded` and why, a line for each.
+pub(super) async fn readyz(_: Anybody, State(app): State<Arc<App>>) -> Result<String> {
     if app.shutdown.is_cancelled() {
         return Err(Error::ShuttingDown);
     }
-    crate::observe::health::check(&app.store, app.now()).await?;
-    Ok("ready\n")
+    match app.health.check(&app.store, &app.behind, app.now()).await {
+        Ok(problems) if problems.is_empty() => Ok("ready\n".to_owned()),
+        Ok(problems) => Ok(format!("degraded\n{}\n", problems.join("\n"))),
+        // What is wrong with it is in the log.
+        Err(NotReady::Malformed) => Err(Error::Damaged(
+            "the database is malformed: stop the coordinator and restore a backup, see docs/OPERATIONS.md".to_owned(),
+        )),
+        Err(NotReady::Unwritable(what, source)) => Err(Error::NotReady { what, source }),
+    }
 }
 
 /// `GET /metrics`.

@@ -81,6 +81,17 @@ pub(crate) enum Error {
     /// A version of the contract that is not spoken.
     #[error("version {0:?} is not spoken here, only {version}", version = wire::headers::PROTOCOL_VERSION)]
     Protocol(String),
+    /// Something that is stored, and that is asked for, is damaged: an operator has to act.
+    #[error("{0}")]
+    Damaged(String),
+    /// Rows or blobs cannot be written.
+    #[error("{what} cannot be written: {source}")]
+    NotReady {
+        /// Which.
+        what: &'static str,
+        /// Why.
+        source: StoreError,
+    },
     /// No new requests are taken.
     #[error("shutting down; try again later")]
     ShuttingDown,
@@ -150,10 +161,12 @@ impl Error {
             },
             Self::Range(_) => ProblemType::RangeNotSatisfiable,
             Self::Protocol(_) => ProblemType::UnsupportedProtocol,
-            Self::ShuttingDown | Self::Signer(_) => ProblemType::Unavailable,
+            Self::ShuttingDown | Self::Signer(_) | Self::Damaged(_) | Self::NotReady { .. } => ProblemType::Unavailable,
             Self::Store(error) => match error {
                 StoreError::Conflict(_) => ProblemType::Conflict,
-                StoreError::Busy | StoreError::Full | StoreError::TooManyFiles => ProblemType::Unavailable,
+                StoreError::Busy | StoreError::Full | StoreError::TooManyFiles | StoreError::ReadOnly => {
+                    ProblemType::Unavailable
+                }
                 StoreError::Corrupt(_) | StoreError::MissingBlob(_) | StoreError::Schema(_) | StoreError::Fault(_) => {
                     ProblemType::Internal
                 }
@@ -183,7 +196,9 @@ impl Error {
             Self::RateLimited(after_ms) => Some((header::RETRY_AFTER, after_ms.div_ceil(1000).max(1).into())),
             Self::ShuttingDown
             | Self::Signer(_)
-            | Self::Store(StoreError::Busy | StoreError::Full | StoreError::TooManyFiles) => {
+            | Self::Damaged(_)
+            | Self::NotReady { .. }
+            | Self::Store(StoreError::Busy | StoreError::Full | StoreError::TooManyFiles | StoreError::ReadOnly) => {
                 Some((header::RETRY_AFTER, HeaderValue::from_static("5")))
             }
             Self::Unauthenticated(_) => Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),

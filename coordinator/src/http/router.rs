@@ -63,6 +63,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route(route::TASK_PAUSE, short(post(admin::task_status::pause)))
         .route(route::TASK_RESUME, short(post(admin::task_status::resume)))
         .route(route::TASK_CANCEL, short(post(admin::task_status::cancel)))
+        .route(route::TASK_REBASE, short(post(admin::task_status::rebase)))
         .route(route::EXCUSE, short(post(admin::excuse::excuse)))
         .route(route::PARTICIPANT_REVOKE, short(post(admin::revoke_participant::revoke_participant)))
         .route(route::ENROLLMENT_TOKENS, short(post(admin::enrollment_tokens::create)))

@@ -132,7 +132,10 @@ impl Authority {
         now: Timestamp,
     ) -> Result<Self, AuthorityError> {
         match (certificate_file.exists(), key_file.exists()) {
-            (true, true) => Self::read(certificate_file, key_file),
+            (true, true) => {
+                store::private::tighten(key_file).map_err(|source| io(key_file, source))?;
+                Self::read(certificate_file, key_file)
+            }
             (false, false) => {
                 let authority = Self::generate(random, now)?;
                 let draft = |path: &Path, text: &str, mode| {

@@ -1,19 +1,88 @@
-//! Whether rows and blobs can be written.
+//! Whether rows and blobs can be written, and whether what is stored is what was stored.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use federation::time::Timestamp;
 use store::{Store, StoreError};
+use wire::inspect::BehindView;
 
-/// Tries both; leaves nothing behind.
-///
-/// # Errors
-/// What the store says.
-pub(crate) async fn check(store: &Store, now: Timestamp) -> Result<(), StoreError> {
-    // A write transaction that changes nothing that anybody looks at.
-    store
-        .transact("readiness", |tx| Box::pin(async move { tx.expire_check_ins(Timestamp(now.0.min(0))).await }))
-        .await?;
-    let digest = store.blobs().put_bytes(Bytes::from_static(b"tributary readiness probe\n")).await?;
-    store.blobs().delete(digest).await?;
-    Ok::<_, StoreError>(())
+use crate::behind::Behind;
+
+/// The whole database is read this often at most: that takes as long as its size demands.
+const READ_EVERY: Duration = Duration::from_secs(60);
+
+/// What is asked for whenever somebody wants to know whether the service is ready.
+#[derive(Default)]
+pub(crate) struct Health {
+    /// When the database was read last, and whether it was well-formed.
+    database: Mutex<Option<(Timestamp, bool)>>,
+}
+
+/// Why the service cannot serve at all.
+pub(crate) enum NotReady {
+    /// The database is malformed; the log says how.
+    Malformed,
+    /// Rows or blobs cannot be written.
+    Unwritable(&'static str, StoreError),
+}
+
+impl Health {
+    /// Tries to write both, and leaves nothing behind. What is told is true of tasks that others do not depend on: those that
+    /// cannot go on, and why.
+    ///
+    /// # Errors
+    /// [`NotReady`].
+    pub(crate) async fn check(&self, store: &Store, behind: &Behind, now: Timestamp) -> Result<Vec<String>, NotReady> {
+        if !self.is_well_formed(store, now).await? {
+            return Err(NotReady::Malformed);
+        }
+        let rows = |error| NotReady::Unwritable("the database", error);
+        // A write transaction that changes nothing that anybody looks at.
+        store
+            .transact("readiness", |tx| Box::pin(async move { tx.expire_check_ins(Timestamp(now.0.min(0))).await }))
+            .await
+            .map_err(rows)?;
+        let blobs = |error| NotReady::Unwritable("the folder of blobs", error);
+        let probe = Bytes::from_static(b"tributary readiness probe\n");
+        let digest = store.blobs().put_bytes(probe).await.map_err(blobs)?;
+        store.blobs().delete(digest).await.map_err(blobs)?;
+        let tasks = store.read("unfinished_tasks", |tx| Box::pin(async move { tx.unfinished_tasks().await }));
+        let tasks = tasks.await.map_err(rows)?;
+        let damaged = crate::damage::survey(store, &tasks).await.map_err(rows)?;
+        let damaged = damaged.into_iter().map(|(task, problem)| format!("task {task}: {problem}"));
+        let behind = tasks.iter().filter_map(|task| behind.of(task).map(|view| (task.id, view)));
+        let behind = behind.map(|(task, BehindView { participants, next_round, seen_round })| {
+            format!(
+                "task {task}: {participants} participants have sent inputs for rounds up to {seen_round}, so they take no part in \
+                 round {next_round}; was the database restored? `tributary task rebase {task}` goes on beyond them"
+            )
+        });
+        Ok(damaged.chain(behind).collect())
+    }
+
+    async fn is_well_formed(&self, store: &Store, now: Timestamp) -> Result<bool, NotReady> {
+        if let Some((at, well_formed)) = *self.lock()
+            && at <= now
+            && now.since(at) < READ_EVERY
+        {
+            return Ok(well_formed);
+        }
+        let well_formed = match store.check().await {
+            Ok(()) => true,
+            Err(error @ StoreError::Corrupt(_)) => {
+                tracing::error!(%error, "the database is malformed: {error}");
+                false
+            }
+            Err(error) => return Err(NotReady::Unwritable("the database", error)),
+        };
+        *self.lock() = Some((now, well_formed));
+        Ok(well_formed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<(Timestamp, bool)>> {
+        // One assignment leaves nothing half done.
+        self.database.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

@@ -321,7 +321,7 @@ async fn fail(
     forget(tx, round.key, round.attempt).await?;
     let paused = pause_if_hopeless(tx, task, &after, reason, now).await?;
     if round.is_spent() && round.key == next_round(task) {
-        tx.forfeit_round(task.id).await?;
+        tx.forfeit_rounds(task.id, 1).await?;
     }
     let given_by = given_by(tx, &after).await?;
     Ok(Some(Failed { round: after, reason, paused, given_by }))

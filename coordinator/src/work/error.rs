@@ -32,6 +32,7 @@ impl StepError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Store(StoreError::Full) => "store_full",
+            Self::Store(StoreError::ReadOnly) => "store_read_only",
             Self::Store(StoreError::Busy) => "store_busy",
             Self::Store(StoreError::TooManyFiles) => "store_too_many_files",
             Self::Store(StoreError::MissingBlob(_) | StoreError::Corrupt(_)) => "store_damaged",

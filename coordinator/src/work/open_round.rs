@@ -19,6 +19,7 @@ use super::shred::{destroy_keys_of_an_end, of_the_task};
 use super::situation::{Situation, next_round};
 use super::{Environment, StepError};
 use crate::ahead::Standings;
+use crate::damage;
 use crate::ledger::{self, LedgerFault};
 use crate::model::TaskModel;
 use crate::private::Private;
@@ -42,6 +43,9 @@ pub(super) async fn open_round(
     situation: &Situation,
 ) -> Result<(), StepError> {
     let now = env.clock.now();
+    if !base_is_whole(env, situation, now).await? {
+        return Ok(());
+    }
     let seed = env.random.bytes();
     env.fail_point.reached("open_round: before the row")?;
     let holder = &*lease;
@@ -83,6 +87,21 @@ pub(super) async fn open_round(
         }
     }
     Ok(())
+}
+
+/// Whether the model version that the round would start from is there and undamaged. If it is not, the task has been paused:
+/// its rounds would fail one after the other, since no participant accepts other bytes.
+async fn base_is_whole(env: &Environment, situation: &Situation, now: Timestamp) -> Result<bool, StepError> {
+    let (task, number) = (situation.task.id, situation.task.model_version);
+    let version =
+        env.store.read("base version", |tx| Box::pin(async move { tx.model_version(task, number).await })).await?;
+    let version =
+        version.ok_or_else(|| StepError::Unworkable(format!("model version {number} of {task} has no row")))?;
+    match damage::open_model(&env.store, &*env.blobs, &version, now).await {
+        Ok(_) => Ok(true),
+        Err(error) if damage::is_damage(&error) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 async fn insert(

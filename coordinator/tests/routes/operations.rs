@@ -83,3 +83,29 @@ async fn the_document_names_every_route() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_malformed_database_is_not_ready() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config();
+    let path = folder.path().join("coordinator.db");
+    config.database.url = format!("sqlite:{}", path.display());
+    let mut t = TestCoordinator::with(&config).await;
+    assert_eq!(t.get(&Who::Nobody, route::READYZ).await.body, b"ready\n");
+    t.inner.stop().await;
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'operator_token'";
+    let root: u32 = connection.query_row(root, (), |row| row.get(0)).unwrap();
+    drop(connection);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let begin = (root as usize - 1) * 4096;
+    bytes[begin..begin + 4096].fill(0xff);
+    std::fs::write(&path, bytes).unwrap();
+    t.restart(&config, 2).await;
+    // Found when it is read next, and told until it is read once more.
+    for _ in 0..2 {
+        let detail = t.get(&Who::Nobody, route::READYZ).await.problem(ProblemType::Unavailable);
+        assert!(detail.contains("the database is malformed"), "{detail}");
+    }
+}

@@ -120,3 +120,31 @@ async fn a_cancelled_task_opens_no_round() {
     assert_eq!(world.engine(1).step_all().await.unwrap(), 0);
     assert!(world.present().await.is_none());
 }
+
+#[tokio::test]
+async fn no_round_opens_from_a_damaged_model_and_the_task_says_so() {
+    let world = World::new(3).await;
+    let engine = world.engine(1);
+    world.start_round(&engine).await;
+    world.report_all().await;
+    let (paused, active) = (TaskStatus::Paused, TaskStatus::Active);
+    // Stopped before the next round opens.
+    world.set_status(active, paused).await;
+    engine.step_all().await.unwrap();
+    let newest = world.versions().await.pop().unwrap();
+    assert_eq!(newest.version, 1);
+    world.blobs.damage(newest.sha256);
+    world.set_status(paused, active).await;
+    engine.step_all().await.unwrap();
+    assert_eq!(world.task_row().await.status, paused);
+    assert!(world.present().await.is_none_or(|round| round.key.number == 1), "no round opened");
+    let task = world.task;
+    let history: Result<_, store::StoreError> =
+        world.store.read("test", |tx| Box::pin(async move { tx.task_history(task).await })).await;
+    let why = history.unwrap().pop().unwrap().detail.unwrap();
+    assert!(why.contains("model version 1 is damaged") && why.contains(&newest.sha256.to_string()), "{why}");
+    world.blobs.mend(newest.sha256);
+    world.set_status(paused, active).await;
+    engine.step_all().await.unwrap();
+    assert_eq!(world.present().await.unwrap().key.number, 2);
+}

@@ -428,6 +428,11 @@ impl FaultyBlobs {
         self.damaged.lock().unwrap().insert(digest);
     }
 
+    /// What was damaged is whole again.
+    pub(crate) fn mend(&self, digest: Digest) {
+        self.damaged.lock().unwrap().remove(&digest);
+    }
+
     /// Calls that failed so far.
     pub(crate) fn failures(&self) -> usize {
         self.failures.load(Ordering::SeqCst)
@@ -494,6 +499,14 @@ impl BlobStore for FaultyBlobs {
         let blob = self.inner.open(digest).await?;
         let damaged = self.damaged.lock().unwrap().contains(&digest);
         Ok(if damaged { Box::new(Damaged(blob)) } else { blob })
+    }
+
+    async fn open_verified(&self, digest: Digest) -> StoreResult<Box<dyn BlobRead>> {
+        self.check(false)?;
+        if self.damaged.lock().unwrap().contains(&digest) {
+            return Err(StoreError::Corrupt(format!("blob {digest}")));
+        }
+        self.inner.open_verified(digest).await
     }
 
     async fn get(&self, digest: Digest) -> StoreResult<Bytes> {

@@ -4,7 +4,7 @@
 //! therefore always whole. Whoever has the folder open holds a shared lock on it; what unfinished writers left is removed
 //! by the next who opens it alone. A file's modification time is the store's clock when the blob was last stored.
 
-use std::fs::{self, File, FileTimes, OpenOptions};
+use std::fs::{self, File, FileTimes};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,8 +17,10 @@ use federation::id::Digest;
 use federation::time::{Clock, Timestamp};
 use ring::digest::{Context, SHA256};
 
-use super::{BlobRead, BlobStore, BlobWriter, check_expected, finish_digest, sha256};
+use super::trusted::{Identity, Verdicts};
+use super::{BlobRead, BlobStore, BlobWriter, VerifiedRead, check_expected, finish_digest, sha256};
 use crate::error::{Result, StoreError};
+use crate::private;
 
 /// Bytes gathered before they are handed to a blocking thread: enough that the hand-over costs little, and no more, for
 /// every upload under way holds as many.
@@ -37,6 +39,10 @@ pub(crate) struct DiskBlobs {
     clock: Arc<dyn Clock>,
     /// Held while a file gets its name, and while its age decides whether it loses it.
     naming: Arc<Mutex<()>>,
+    /// Which files are what their names say.
+    verdicts: Verdicts,
+    /// Held while a file is read to find out: whoever else asks for it waits, instead of reading it as well.
+    verifying: Arc<tokio::sync::Mutex<()>>,
     /// Says to other processes that there may be unfinished files.
     _lock: Arc<File>,
 }
@@ -46,7 +52,15 @@ impl DiskBlobs {
     pub(crate) async fn open(folder: PathBuf, clock: Arc<dyn Clock>) -> Result<Self> {
         blocking(move || {
             let lock = Arc::new(prepare(&folder)?);
-            Ok(Self { folder: Arc::new(folder), serial: Arc::default(), clock, naming: Arc::default(), _lock: lock })
+            Ok(Self {
+                folder: Arc::new(folder),
+                serial: Arc::default(),
+                clock,
+                naming: Arc::default(),
+                verdicts: Verdicts::default(),
+                verifying: Arc::default(),
+                _lock: lock,
+            })
         })
         .await
     }
@@ -60,7 +74,7 @@ impl DiskBlobs {
         loop {
             let serial = self.serial.fetch_add(1, Ordering::Relaxed);
             let path = self.folder.join(TEMPORARY).join(serial.to_string());
-            match OpenOptions::new().write(true).create_new(true).open(&path) {
+            match private::options().write(true).create_new(true).open(&path) {
                 Ok(file) => return Ok(Unfinished { file, path }),
                 // Another process, or another store of this one, has taken the number.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -82,7 +96,34 @@ impl DiskBlobs {
             }
             result => result?,
         }
-        Ok(sync_parent(&path)?)
+        sync_parent(&path)?;
+        // Its digest was computed from what was written.
+        self.verdicts.remember(digest, Identity::of(&unfinished.file.metadata()?), true);
+        Ok(())
+    }
+
+    /// Opens the file; says what is known about it.
+    fn look(&self, digest: Digest) -> Result<(DiskRead, Identity, Option<bool>)> {
+        let file = File::open(self.path(digest)).map_err(|error| missing(error, &self.folder, digest))?;
+        let metadata = file.metadata()?;
+        let identity = Identity::of(&metadata);
+        let known = self.verdicts.of(digest, identity);
+        Ok((DiskRead { file, size: metadata.len() }, identity, known))
+    }
+
+    /// Opens the file, and reads it to its end if nothing is known about it.
+    fn look_closely(&self, digest: Digest) -> Result<DiskRead> {
+        let (read, identity, known) = self.look(digest)?;
+        let is_whole = match known {
+            Some(is_whole) => is_whole,
+            None => {
+                let is_whole = is_blob(&read.file, digest)?;
+                // What was touched meanwhile is looked at again by the next who opens it.
+                self.verdicts.remember(digest, identity, is_whole);
+                is_whole
+            }
+        };
+        if is_whole { Ok(read) } else { Err(other_bytes(digest)) }
     }
 
     /// Gives the file its name. A blob that exists is replaced by its equal, which makes it young again.
@@ -93,7 +134,7 @@ impl DiskBlobs {
 
     fn make_folder(&self, blob: &Path) -> io::Result<()> {
         if let Some(folder) = blob.parent() {
-            fs::create_dir_all(folder)?;
+            private::make_folder(folder)?;
         }
         File::open(&*self.folder)?.sync_all()
     }
@@ -130,15 +171,24 @@ impl BlobStore for DiskBlobs {
         .await
     }
 
+    async fn open_verified(&self, digest: Digest) -> Result<Box<dyn BlobRead>> {
+        let blobs = self.clone();
+        let (read, _, known) = blocking(move || blobs.look(digest)).await?;
+        match known {
+            Some(true) => return Ok(Box::new(read)),
+            Some(false) => return Err(other_bytes(digest)),
+            None => drop(read),
+        }
+        let _one_reads = self.verifying.lock().await;
+        let blobs = self.clone();
+        Ok(Box::new(blocking(move || blobs.look_closely(digest)).await?))
+    }
+
     async fn get(&self, digest: Digest) -> Result<Bytes> {
         let (path, folder) = (self.path(digest), Arc::clone(&self.folder));
         blocking(move || {
             let bytes = fs::read(&path).map_err(|error| missing(error, &folder, digest))?;
-            if sha256(&bytes) == digest {
-                Ok(bytes.into())
-            } else {
-                Err(StoreError::Corrupt(format!("the file of blob {digest} holds other bytes")))
-            }
+            if sha256(&bytes) == digest { Ok(bytes.into()) } else { Err(other_bytes(digest)) }
         })
         .await
     }
@@ -183,6 +233,29 @@ impl BlobStore for DiskBlobs {
         })
         .await
     }
+}
+
+fn other_bytes(digest: Digest) -> StoreError {
+    StoreError::Corrupt(format!("the file of blob {digest} holds other bytes"))
+}
+
+/// Reads the file to its end; leaves it at its beginning.
+fn is_blob(file: &File, digest: Digest) -> Result<bool> {
+    let mut file = file.try_clone()?;
+    let size = file.metadata()?.len();
+    let mut blob = VerifiedRead::new(Box::new(DiskRead { file: file.try_clone()?, size }), digest);
+    let mut piece = vec![0; BUFFER_BYTES];
+    let is_whole = loop {
+        match blob.read(&mut piece) {
+            Ok(0) => break true,
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => break false,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.into()),
+        }
+    };
+    file.rewind()?;
+    Ok(is_whole)
 }
 
 /// Not flushed: a blob that comes back after a power cut is garbage once more.
@@ -320,8 +393,12 @@ impl BlobRead for DiskRead {
 /// Makes the folders; returns the lock.
 fn prepare(folder: &Path) -> Result<File> {
     let temporary = folder.join(TEMPORARY);
-    fs::create_dir_all(&temporary)?;
-    let lock = OpenOptions::new().write(true).create(true).truncate(false).open(folder.join(LOCK))?;
+    private::make_folder(&temporary)?;
+    // Whoever could look into the folder had these as well.
+    if private::tighten(folder)? {
+        tighten_all(folder)?;
+    }
+    let lock = private::options().write(true).create(true).truncate(false).open(folder.join(LOCK))?;
     if lock.try_lock().is_ok() {
         for entry in fs::read_dir(&temporary)? {
             fs::remove_file(entry?.path())?;
@@ -332,6 +409,20 @@ fn prepare(folder: &Path) -> Result<File> {
     File::open(folder)?.sync_all()?;
     sync_parent(folder)?;
     Ok(lock)
+}
+
+/// Two levels: the folders of blobs, and the blobs.
+fn tighten_all(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        private::tighten_if_there(&path)?;
+        if path.is_dir() {
+            for blob in fs::read_dir(&path)? {
+                private::tighten_if_there(&blob?.path())?;
+            }
+        }
+    }
+    Ok(())
 }
 
 fn sync_parent(path: &Path) -> io::Result<()> {

@@ -84,10 +84,10 @@ pub async fn forfeited_rounds_are_counted(store: &Store) {
         .transact("test", |tx| {
             Box::pin(async move {
                 tx.insert_task(&TaskRow { rounds_forfeited: 3, ..task(1, "one") }).await?;
-                assert!(tx.forfeit_round(task_id(1)).await?);
-                assert!(tx.forfeit_round(task_id(1)).await?);
-                assert!(!tx.forfeit_round(task_id(2)).await?);
-                let expected = TaskRow { rounds_forfeited: 5, ..task(1, "one") };
+                assert!(tx.forfeit_rounds(task_id(1), 1).await?);
+                assert!(tx.forfeit_rounds(task_id(1), 4).await?);
+                assert!(!tx.forfeit_rounds(task_id(2), 1).await?);
+                let expected = TaskRow { rounds_forfeited: 8, ..task(1, "one") };
                 assert_eq!(tx.task(task_id(1)).await?, Some(expected));
                 Ok(())
             })

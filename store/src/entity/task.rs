@@ -60,6 +60,9 @@ pub trait Tasks {
     /// Every task whose status is ACTIVE, oldest first.
     async fn active_tasks(&mut self) -> Result<Vec<TaskRow>>;
 
+    /// Every task that is not over, oldest first.
+    async fn unfinished_tasks(&mut self) -> Result<Vec<TaskRow>>;
+
     /// Changes the status if it is one of `from` now, and writes history. False if it was not.
     async fn set_task_status(
         &mut self,
@@ -76,6 +79,6 @@ pub trait Tasks {
     /// Records how far the task has come. False if there is no such task.
     async fn task_advanced(&mut self, id: TaskId, rounds_completed: u32, model_version: u32) -> Result<bool>;
 
-    /// Counts one more round whose number is not used again. False if there is no such task.
-    async fn forfeit_round(&mut self, id: TaskId) -> Result<bool>;
+    /// Counts so many more rounds whose numbers are not used again. False if there is no such task.
+    async fn forfeit_rounds(&mut self, id: TaskId, rounds: u32) -> Result<bool>;
 }

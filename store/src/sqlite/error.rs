@@ -7,6 +7,7 @@ use crate::error::StoreError;
 // Primary result codes, https://sqlite.org/rescode.html.
 const BUSY: i32 = 5;
 const LOCKED: i32 = 6;
+const READ_ONLY: i32 = 8;
 const CORRUPT: i32 = 11;
 const FULL: i32 = 13;
 const CONSTRAINT: i32 = 19;
@@ -22,6 +23,7 @@ pub(super) fn translate(error: Error) -> StoreError {
         code => match code & 0xff {
             BUSY | LOCKED => StoreError::Busy,
             FULL => StoreError::Full,
+            READ_ONLY => StoreError::ReadOnly,
             CONSTRAINT => StoreError::Conflict(message()),
             CORRUPT | NOT_A_DATABASE => StoreError::Corrupt(message()),
             _ => StoreError::fault(error),

@@ -39,6 +39,7 @@ use self::error::translate;
 use self::pool::{Loan, Pool};
 use self::statement::{Query, SqliteRow};
 use crate::error::{Result, StoreError};
+use crate::private;
 use crate::transaction::{Backend, Mode, OpenTransaction, Transaction};
 
 /// Connections that read beside the one that writes.
@@ -68,7 +69,14 @@ impl SqliteBackend {
 
     fn open_file_now(path: &Path) -> Result<Self> {
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder)?;
+            private::make_folder(folder)?;
+        }
+        // SQLite gives its write-ahead log and the log's index the rights that the database has when it makes them.
+        private::options().write(true).create(true).truncate(false).open(path)?;
+        for suffix in ["", "-wal", "-shm", "-journal"] {
+            let mut file = path.to_owned();
+            file.as_mut_os_string().push(suffix);
+            private::tighten_if_there(&file)?;
         }
         let open =
             |access| Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(translate);
@@ -124,6 +132,17 @@ impl Backend for SqliteBackend {
             if blocked? { Err(StoreError::Busy) } else { Ok(()) }
         };
         self.writer.lend().await?.run_beside(empty).await
+    }
+
+    async fn check(&self) -> Result<()> {
+        let check = |connection: &Connection| {
+            let first = connection.query_row("PRAGMA quick_check(1)", (), |row| row.get::<_, String>(0));
+            match first.map_err(translate)?.as_str() {
+                "ok" => Ok(()),
+                problem => Err(StoreError::Corrupt(problem.to_owned())),
+            }
+        };
+        self.readers.lend().await?.run_beside(check).await
     }
 
     #[cfg(feature = "conformance")]

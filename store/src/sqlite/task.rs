@@ -71,6 +71,17 @@ impl Tasks for SqliteTransaction {
         each(&rows, read)
     }
 
+    async fn unfinished_tasks(&mut self) -> Result<Vec<TaskRow>> {
+        let unfinished: Vec<_> = TaskStatus::ALL.into_iter().filter(|status| !status.is_terminal()).collect();
+        let rows = self
+            .list(
+                query("SELECT * FROM task WHERE status IN (SELECT value FROM json_each(?1)) ORDER BY created_at, id")
+                    .bind(json_names(&unfinished)?),
+            )
+            .await?;
+        each(&rows, read)
+    }
+
     async fn set_task_status(
         &mut self,
         id: TaskId,
@@ -115,8 +126,11 @@ impl Tasks for SqliteTransaction {
         .await
     }
 
-    async fn forfeit_round(&mut self, id: TaskId) -> Result<bool> {
-        self.change_one(query("UPDATE task SET rounds_forfeited = rounds_forfeited + 1 WHERE id = ?1").bind(id.0)).await
+    async fn forfeit_rounds(&mut self, id: TaskId, rounds: u32) -> Result<bool> {
+        self.change_one(
+            query("UPDATE task SET rounds_forfeited = rounds_forfeited + ?2 WHERE id = ?1").bind(id.0).bind(rounds),
+        )
+        .await
     }
 }
 

@@ -69,6 +69,16 @@ impl Role {
     }
 }
 
+/// Body of [`crate::route::TASK_REBASE`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RebaseTask {
+    /// The last round number that is not used again; without it, what participants say they have seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beyond: Option<u32>,
+}
+
 /// Body of `POST` [`crate::route::OPERATOR_TOKENS`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -60,6 +60,18 @@ pub struct TaskSummary {
     pub created_at: Timestamp,
 }
 
+/// Participants that have sent inputs for rounds which the coordinator has not had: an older database was restored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BehindView {
+    /// How many say so.
+    pub participants: u32,
+    /// The round whose turn it is here, which they take no part in.
+    pub next_round: u32,
+    /// The last round that enough of them have sent an input for; the task goes on beyond it when it is rebased.
+    pub seen_round: u32,
+}
+
 /// A task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -73,6 +85,9 @@ pub struct TaskView {
     pub updates_readable_by: String,
     /// Every status it had.
     pub history: Vec<StatusChange>,
+    /// Who has seen more of the task than this coordinator; none where nobody says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behind: Option<BehindView>,
 }
 
 /// One phase of a round.

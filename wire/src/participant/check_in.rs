@@ -33,6 +33,21 @@ pub struct CheckInRequest {
     /// What became of the training that it was given ahead of rounds ([`CheckInReply::Train`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub training: Option<TrainingReport>,
+    /// The round that it was invited to last and makes no keys for, since it has sent an input for that number or a later one.
+    /// The coordinator has forgotten rounds then, or lies. Said until a later round invites.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub declined: Option<Declined>,
+}
+
+/// Why a participant makes no keys for a round: it would send a second input under one number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Declined {
+    /// Of which task.
+    pub task: TaskId,
+    /// The last round of it that the participant has sent an input for.
+    pub sent: u32,
 }
 
 /// What became of a training. From which version it started is the coordinator's to know.

@@ -157,7 +157,7 @@ async fn store(
     key: Option<&Key>,
     request_sha256: Digest,
 ) -> Result<IdempotentAnswer> {
-    let (row, version) = (&row, &version);
+    let (row, version, behind) = (&row, &version, &app.behind);
     let expires_at: Timestamp = row.created_at.plus(REMEMBER);
     app.store
         .transact("create_task", |tx| {
@@ -176,7 +176,8 @@ async fn store(
                 }
                 tx.insert_task(row).await?;
                 tx.insert_model_version(version).await?;
-                let view = tasks::read(tx, row.id).await?.ok_or_else(|| Error::fault("a new task is not there"))?;
+                let view =
+                    tasks::read(tx, behind, row.id).await?.ok_or_else(|| Error::fault("a new task is not there"))?;
                 let body = serde_json::to_vec(&view).map_err(Error::fault)?;
                 let answer = IdempotentAnswer { request_sha256, status: StatusCode::CREATED.as_u16(), body };
                 if let Some(key) = key {

@@ -7,8 +7,10 @@ use federation::id::{RoundKey, TaskId};
 use federation::round::{AssignmentState, Round, RoundState};
 use federation::task::TaskStatus;
 use federation::time::Timestamp;
+use store::entity::task::TaskRow;
 use store::{StoreError, Transaction, WakeEvent};
-use wire::inspect::TaskView;
+use wire::admin::RebaseTask;
+use wire::inspect::{BehindView, TaskView};
 
 use crate::http::app::App;
 use crate::http::authenticate::{Bearer, Operator};
@@ -16,10 +18,13 @@ use crate::http::extract::{Json, Path};
 use crate::http::inspect::tasks;
 use crate::http::problem::{Error, Result};
 use crate::ledger;
+use crate::model::next_round;
 use crate::release_keys::Use;
 use crate::seal::Sealer;
 use crate::session::{forget, keep_unopened};
 
+/// Most round numbers that one call takes out of use.
+const REBASE_MAX: u32 = 1_000_000;
 /// Whatever is not over.
 const RUNNING: [TaskStatus; 3] = [TaskStatus::Active, TaskStatus::Paused, TaskStatus::BudgetExhausted];
 
@@ -39,6 +44,67 @@ pub(in crate::http) async fn resume(
     change(&app, &task, &bearer, &[TaskStatus::Paused, TaskStatus::BudgetExhausted], TaskStatus::Active).await
 }
 
+/// No round number that participants have seen is used again: the present round ends, and the next is beyond all of them.
+pub(in crate::http) async fn rebase(
+    Operator(bearer): Operator,
+    State(app): State<Arc<App>>,
+    Path(task): Path<String>,
+    Json(RebaseTask { beyond }): Json<RebaseTask>,
+) -> Result<Json<TaskView>> {
+    let (id, now) = (app.task(&task).await?.id, app.now());
+    let (name, sealer, behind) = (bearer.name.as_str(), &*app.sealer, &app.behind);
+    let (view, ended) = app
+        .store
+        .transact("rebase_task", |tx| {
+            Box::pin(async move {
+                let row = tx.task(id).await?.ok_or_else(|| Error::fault("a task vanished"))?;
+                let rounds = rounds_to_forfeit(&row, beyond, behind.of(&row))?;
+                let last = next_round(&row).number - 1 + rounds;
+                let ended = end_round(tx, sealer, id, now).await?;
+                tx.forfeit_rounds(id, rounds).await?;
+                let detail = format!("no round up to {last} is used again, by operator {name}");
+                tx.set_task_status(id, &[row.status], row.status, now, Some(&detail)).await?;
+                let view = tasks::read(tx, behind, id).await?.ok_or_else(|| Error::fault("a task vanished"))?;
+                Ok::<_, Error>((view, ended))
+            })
+        })
+        .await?;
+    app.store.wake().publish(WakeEvent::Task(id));
+    if let Some(round) = ended {
+        app.store.wake().publish(WakeEvent::Round(round.key));
+    }
+    app.store.wake().publish(WakeEvent::Work);
+    tracing::warn!(task = %id, operator = bearer.name, "the rounds of task {id} go on beyond those that were seen");
+    Ok(Json(view))
+}
+
+/// How many numbers are skipped, or why none may be.
+fn rounds_to_forfeit(task: &TaskRow, beyond: Option<u32>, behind: Option<BehindView>) -> Result<u32> {
+    if task.status.is_terminal() {
+        return Err(Error::TaskStatus(task.status));
+    }
+    if task.spec.privacy.is_private() {
+        return Err(Error::Conflict(
+            "the task is private, and its ledger has forgotten what was released in the rounds that participants have seen: \
+             cancel it, and create it anew with a budget that counts them"
+                .to_owned(),
+        ));
+    }
+    let next = next_round(task).number;
+    let Some(beyond) = beyond.or(behind.map(|behind| behind.seen_round)) else {
+        return Err(Error::Conflict(format!(
+            "no participant says that it has seen round {next} or a later one; say `beyond` which round to go on"
+        )));
+    };
+    match beyond.checked_sub(next - 1) {
+        Some(rounds @ 1..=REBASE_MAX) => Ok(rounds),
+        _ => Err(Error::InvalidValue(format!(
+            "beyond must be between {next}, the round whose turn it is, and {}",
+            (next - 1).saturating_add(REBASE_MAX)
+        ))),
+    }
+}
+
 pub(in crate::http) async fn cancel(
     Operator(bearer): Operator,
     State(app): State<Arc<App>>,
@@ -56,19 +122,23 @@ async fn change(
 ) -> Result<Json<TaskView>> {
     let (id, now) = (app.task(named).await?.id, app.now());
     let detail = format!("by operator {}", bearer.name);
-    let (detail, sealer) = (detail.as_str(), &*app.sealer);
+    let (detail, sealer, behind) = (detail.as_str(), &*app.sealer, &app.behind);
     let (view, ended) = app
         .store
         .transact("change_task_status", |tx| {
             Box::pin(async move {
                 let changed = tx.set_task_status(id, from, to, now, Some(detail)).await?;
-                let view = tasks::read(tx, id).await?.ok_or_else(|| Error::fault("a task vanished"))?;
+                let view = tasks::read(tx, behind, id).await?.ok_or_else(|| Error::fault("a task vanished"))?;
                 // Asked for twice, the second time finds it done.
                 if !changed && view.summary.status != to {
                     return Err(Error::TaskStatus(view.summary.status));
                 }
                 let cancelled = changed && to == TaskStatus::Cancelled;
-                let ended = if cancelled { end_round(tx, sealer, id, now).await? } else { None };
+                let mut ended = None;
+                if cancelled {
+                    ledger::forget_tree(tx, id).await?;
+                    ended = end_round(tx, sealer, id, now).await?;
+                }
                 Ok((view, ended))
             })
         })
@@ -106,7 +176,6 @@ async fn end_round(
     task: TaskId,
     now: Timestamp,
 ) -> std::result::Result<Option<Round>, StoreError> {
-    ledger::forget_tree(tx, task).await?;
     let Some(row) = tx.open_rounds().await?.into_iter().find(|row| row.round.key.task == task) else {
         return Ok(None);
     };

@@ -6,9 +6,10 @@ use axum::extract::State;
 use federation::id::TaskId;
 use store::entity::task::{TaskChange, TaskRow};
 use store::{StoreError, Transaction};
-use wire::inspect::{Page, StatusChange, TaskSummary, TaskView};
+use wire::inspect::{BehindView, Page, StatusChange, TaskSummary, TaskView};
 
 use super::{PageQuery, page};
+use crate::behind::Behind;
 use crate::http::app::App;
 use crate::http::authenticate::Viewer;
 use crate::http::extract::{Json, Path, Query};
@@ -39,22 +40,25 @@ pub(in crate::http) async fn show(
 
 /// The view of one task.
 pub(in crate::http) async fn find(app: &App, id: TaskId) -> Result<TaskView> {
-    let found =
-        app.store.read("show_task", |tx| Box::pin(async move { read(tx, id).await })).await.map_err(Error::Store)?;
+    let behind = &app.behind;
+    let found = app.store.read("show_task", |tx| Box::pin(async move { read(tx, behind, id).await }));
+    let found = found.await.map_err(Error::Store)?;
     found.ok_or_else(|| Error::NotFound(format!("there is no task {id}")))
 }
 
 /// The same within a transaction.
 pub(in crate::http) async fn read(
     tx: &mut (dyn Transaction + '_),
+    behind: &Behind,
     id: TaskId,
 ) -> std::result::Result<Option<TaskView>, StoreError> {
     let Some(row) = tx.task(id).await? else { return Ok(None) };
     let history = tx.task_history(id).await?;
-    Ok(Some(view(row, history)))
+    let behind = behind.of(&row);
+    Ok(Some(view(row, history, behind)))
 }
 
-fn view(row: TaskRow, history: Vec<TaskChange>) -> TaskView {
+fn view(row: TaskRow, history: Vec<TaskChange>, behind: Option<BehindView>) -> TaskView {
     let change =
         |change: TaskChange| StatusChange { status: change.status.to_string(), at: change.at, detail: change.detail };
     let secure = row.spec.secure_aggregation.enabled;
@@ -64,6 +68,7 @@ fn view(row: TaskRow, history: Vec<TaskChange>) -> TaskView {
         // Without secure aggregation the coordinator sees each update, and so can who runs it.
         updates_readable_by: if secure { "nobody" } else { "operator" }.to_owned(),
         history: history.into_iter().map(change).collect(),
+        behind,
     }
 }
 

@@ -18,6 +18,7 @@ use store::{BlobRead, StoreError};
 use wire::headers::MEDIA_SAFETENSORS;
 
 use crate::admission::{Fact, Inbox};
+use crate::damage::is_damage;
 use crate::http::app::App;
 use crate::http::authenticate::Reader;
 use crate::http::extract::Path;
@@ -139,15 +140,21 @@ async fn stream(
     charged: Option<(RoundKey, u32, RoundState)>,
 ) -> Result<Body> {
     let (blobs, sha256) = (Arc::clone(app.store.blobs()), model.sha256);
-    if blobs.open(sha256).await?.size() != model.bytes {
-        return Err(StoreError::Corrupt(format!("blob {sha256} has another size than its row says")).into());
+    match crate::damage::open_model(&app.store, &*blobs, model, app.now()).await {
+        Ok(blob) if blob.size() == model.bytes => {}
+        Ok(_) => return Err(Error::fault(format!("blob {sha256} has another size than its row says"))),
+        Err(error) if is_damage(&error) => {
+            return Err(Error::Damaged(format!("model version {} is damaged here: {error}", model.version)));
+        }
+        Err(error) => return Err(error.into()),
     }
     let meter = Meter { inbox: app.inbox.clone(), charged, sent: 0 };
     let pieces = futures_util::stream::try_unfold((blobs, bytes, meter), move |(blobs, bytes, mut meter)| async move {
         if bytes.is_empty() {
             return Ok(None);
         }
-        let blob = blobs.open(sha256).await?;
+        // A file that was touched since is looked at again, and not sent to its end if it is another now.
+        let blob = blobs.open_verified(sha256).await?;
         let Range { start, end } = bytes;
         // Made here: what a thread that reads files has made stays with it when it is freed elsewhere.
         let room = vec![0; usize::try_from(end - start).unwrap_or(PIECE).min(PIECE)];

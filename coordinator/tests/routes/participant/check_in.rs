@@ -500,3 +500,55 @@ async fn with_somebody_elses_key_nobody_comes_in_and_the_others_are_not_held_up(
     world.act(RoundState::Sharing, |at| at != 1).await;
     assert_eq!(world.state(1).await, RoundState::Collecting);
 }
+
+#[tokio::test]
+async fn whoever_has_seen_later_rounds_is_believed_as_far_as_others_say_so_too() {
+    let t = TestCoordinator::start().await;
+    let mut spec = small_task();
+    spec["secure_aggregation"] = json!({ "enabled": true });
+    spec["selection"]["cohort"]["count"] = json!(3);
+    let task = t.create_task(&spec).await;
+    t.work().await;
+    let ask = |who: Who, declined: serde_json::Value| {
+        let mut body = json!({ "task": "small", "examples": 1 });
+        if !declined.is_null() {
+            body["declined"] = declined;
+        }
+        let t = &t;
+        async move { t.post(&who, route::CHECK_IN, &body).await.json() }
+    };
+    let path = format!("/v1/tasks/{task}/rebase");
+    let view = t.get(&t.viewer, "/v1/tasks/small").await.json();
+    assert_eq!(view["behind"], serde_json::Value::Null);
+    t.post(&t.operator, &path, &json!({})).await.problem(ProblemType::Conflict);
+
+    let mut all = Vec::new();
+    for (name, sent) in [("a", 6), ("b", 7), ("c", 7), ("liar", 90_000)] {
+        let (_, who) = t.enroll(name).await;
+        assert_eq!(ask(who.clone(), json!(null)).await["round"], 1, "invited");
+        let reply = ask(who.clone(), json!({ "task": task, "sent": sent })).await;
+        assert_eq!(reply["kind"], "come_back", "not asked again for what it will not give");
+        all.push(who);
+    }
+    let view = t.get(&t.viewer, "/v1/tasks/small").await.json();
+    assert_eq!(view["behind"], json!({ "participants": 4, "next_round": 1, "seen_round": 7 }));
+    let ready = t.get(&Who::Nobody, route::READYZ).await;
+    let told = String::from_utf8(ready.body).unwrap();
+    assert!(ready.status == 200 && told.starts_with("degraded\n") && told.contains("task rebase"), "{told}");
+
+    t.post(&t.viewer, &path, &json!({})).await.problem(ProblemType::Forbidden);
+    for beyond in [0, 2_000_000] {
+        t.post(&t.operator, &path, &json!({ "beyond": beyond })).await.problem(ProblemType::InvalidValue);
+    }
+    let view = t.post(&t.operator, &path, &json!({})).await.json();
+    let detail = view["history"].as_array().unwrap().last().unwrap()["detail"].as_str().unwrap();
+    assert!(detail.contains("no round up to 7 is used again"), "{detail}");
+    assert_eq!(t.get(&t.viewer, "/v1/tasks/small/rounds/1").await.json()["state"], "CANCELLED");
+    t.work().await;
+    for (who, sent) in all.iter().zip([6, 7, 7]) {
+        assert_eq!(ask(who.clone(), json!({ "task": task, "sent": sent })).await["round"], 8);
+    }
+    // Who lies is told of, and keeps nobody from anything.
+    let view = t.get(&t.viewer, "/v1/tasks/small").await.json();
+    assert_eq!(view["behind"]["participants"], 1, "{view}");
+}

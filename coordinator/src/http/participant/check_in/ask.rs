@@ -90,6 +90,7 @@ mod tests {
             loss: None,
             findings: findings.iter().map(|&task| Finding { task, eligible: true }).collect(),
             training: held.map(|task| TrainingReport { task, serial: 1, ready: true }),
+            declined: None,
         }
     }
 

@@ -10,7 +10,7 @@ use store::entity::check_in::CheckInKeys;
 use store::entity::task::TaskRow;
 use store::{StoreError, Transaction};
 use wire::certificate::Authority;
-use wire::participant::{CheckInRequest, Invitation, SessionTerms};
+use wire::participant::{CheckInRequest, Declined, Invitation, SessionTerms};
 
 use crate::base;
 use crate::http::app::App;
@@ -25,12 +25,17 @@ pub(super) async fn invitations<'a>(
     tx: &mut (dyn Transaction + '_),
     tasks: impl Iterator<Item = &'a TaskRow> + Send,
     participant: ParticipantId,
+    declined: Option<Declined>,
 ) -> Result<Vec<Invitation>, StoreError> {
     let mut invitations = Vec::new();
     for task in tasks.filter(|task| task.spec.secure_aggregation.enabled) {
         let Some(row) = tx.round(next_round(task)).await? else { continue };
         let round = &row.round;
         if round.state != RoundState::Selecting {
+            continue;
+        }
+        // It has said that it makes none; it waits for a round that it may take part in.
+        if declined.is_some_and(|declined| declined.task == task.id && declined.sent >= round.key.number) {
             continue;
         }
         // Whoever was not sampled is not in this round, whatever happens.

@@ -92,7 +92,7 @@ pub(super) async fn look(
                     Err(found) => return Ok(found),
                 };
                 let joinable = tasks.iter().filter(|(_, may_join)| *may_join).map(|(task, _)| task);
-                let invitations = invitations(app, tx, joinable, participant).await?;
+                let invitations = invitations(app, tx, joinable, participant, request.declined).await?;
                 let awaited = invitations.iter().find(|invitation| has_keys_for(request, invitation)).cloned();
                 if let (None, Some(invitation)) = (&awaited, invitations.into_iter().next()) {
                     return Ok(Found::Invited(Box::new(invitation)));

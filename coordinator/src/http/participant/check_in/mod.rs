@@ -95,6 +95,7 @@ pub(in crate::http) async fn check_in(
             }
             Found::Nothing { tasks, awaited } => {
                 withdraw(&app, participant.id, &request);
+                app.behind.note(participant.id, &tasks, &request);
                 let keys = match awaited {
                     Some(invitation) => Some((invitation.task, judge(&app, participant.id, &invitation, &request)?)),
                     None => None,

@@ -1,0 +1,105 @@
+//! Participants that have seen more of a task than this coordinator has: its database was restored from before, or lost the end
+//! of its log.
+//!
+//! Under secure aggregation nobody makes keys for a round number that it has sent an input for, nor for a lower one. What they
+//! say of that is kept in memory alone: whoever is in that case says it with each check-in.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use federation::id::{ParticipantId, TaskId};
+use federation::task::TaskStatus;
+use store::entity::task::TaskRow;
+use wire::inspect::BehindView;
+use wire::participant::{CheckInRequest, Declined};
+
+use crate::model::next_round;
+
+/// Participants remembered for all tasks together; more make no difference to what is told.
+const REMEMBERED_MAX: usize = 100_000;
+/// A claim that is farther ahead than this counts for nothing: no outage loses so many rounds, and whoever lies could use up
+/// the numbers of a task's rounds.
+const AHEAD_MAX: u32 = 100_000;
+
+/// What participants say they have sent.
+#[derive(Default)]
+pub(crate) struct Behind(Mutex<HashMap<(TaskId, ParticipantId), u32>>);
+
+impl Behind {
+    /// Notes what a participant says with its check-in about these tasks, or says no more.
+    pub(crate) fn note(&self, participant: ParticipantId, tasks: &[TaskId], request: &CheckInRequest) {
+        let Some(Declined { task, sent }) = request.declined else {
+            let mut claims = self.lock();
+            if !claims.is_empty() {
+                claims.retain(|(task, who), _| *who != participant || !tasks.contains(task));
+            }
+            return;
+        };
+        if !tasks.contains(&task) {
+            return;
+        }
+        let mut claims = self.lock();
+        if claims.len() >= REMEMBERED_MAX {
+            return;
+        }
+        let first_of_task = !claims.keys().any(|(claimed, _)| *claimed == task);
+        claims.insert((task, participant), sent);
+        drop(claims);
+        if first_of_task {
+            tracing::error!(
+                %task, %participant, sent,
+                "participant {participant} has sent an input for round {sent} of task {task}, which this coordinator has not had \
+                 yet: was its database restored? If others say so too, `tributary task rebase {task}` goes on beyond"
+            );
+        }
+    }
+
+    /// Who is ahead of this task, and where it would have to go on; nothing if nobody is.
+    pub(crate) fn of(&self, task: &TaskRow) -> Option<BehindView> {
+        if task.status.is_terminal() || task.status == TaskStatus::BudgetExhausted {
+            return None;
+        }
+        let next = next_round(task).number;
+        let claims = self.lock();
+        let ahead = claims.iter().filter(|((claimed, _), sent)| *claimed == task.id && **sent >= next);
+        beyond(next, ahead.map(|(_, sent)| *sent).collect())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<(TaskId, ParticipantId), u32>> {
+        // A map has no state between two of its calls that a panic could leave behind.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The last number that a tenth of those who are ahead, and two of them if there are two, say they have sent for: few who lie
+/// cannot raise it, and few who tell the truth alone come back by themselves, as numbers grow.
+fn beyond(next: u32, mut sent: Vec<u32>) -> Option<BehindView> {
+    let participants = u32::try_from(sent.len()).unwrap_or(u32::MAX);
+    sent.retain(|sent| sent.saturating_sub(next) <= AHEAD_MAX);
+    sent.sort_unstable();
+    let agreed = sent.len().div_ceil(10).max(2).min(sent.len());
+    let seen = sent.len().checked_sub(agreed.max(1)).and_then(|index| sent.get(index)).copied()?;
+    Some(BehindView { participants, next_round: next, seen_round: seen })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(next: u32, sent: &[u32]) -> Option<u32> {
+        beyond(next, sent.to_vec()).map(|view| view.seen_round)
+    }
+
+    #[test]
+    fn one_who_lies_moves_nothing() {
+        assert_eq!(seen(5, &[]), None);
+        assert_eq!(seen(5, &[7]), Some(7), "there is nobody else to ask");
+        assert_eq!(seen(5, &[7, 7, 7, 6, 50_000]), Some(7));
+        assert_eq!(seen(5, &[7, 7, u32::MAX]), Some(7));
+        assert_eq!(seen(5, &[u32::MAX, u32::MAX]), None, "no outage loses so many");
+        let mut many = vec![9; 99];
+        many.extend([20_000; 9]);
+        assert_eq!(seen(5, &many), Some(9));
+        assert_eq!(beyond(5, many).unwrap().participants, 108);
+    }
+}

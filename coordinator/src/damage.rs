@@ -1,0 +1,121 @@
+//! A model version whose file is not what was published: told as that, and nobody trains from it.
+//!
+//! Where the version can be had once more, which is the first one of a task that draws it from its seed, its file is written
+//! anew. Otherwise the task pauses, until somebody puts a copy with the same digest in the file's place.
+
+use federation::id::TaskId;
+use federation::model_version::ModelVersion;
+use federation::task::TaskStatus;
+use federation::time::Timestamp;
+use store::entity::task::TaskRow;
+use store::{BlobRead, BlobStore, Store, StoreError, WakeEvent};
+
+use crate::model::TaskModel;
+
+/// Whether the blob is not there, or not what it was.
+pub(crate) fn is_damage(error: &StoreError) -> bool {
+    matches!(error, StoreError::MissingBlob(_) | StoreError::Corrupt(_))
+}
+
+/// Opens the parameters of a model version, verified. A damaged one is made anew if that is possible.
+///
+/// # Errors
+/// As [`BlobStore::open_verified`]; of damage that stays, the task has been told of.
+pub(crate) async fn open_model(
+    store: &Store,
+    blobs: &dyn BlobStore,
+    version: &ModelVersion,
+    now: Timestamp,
+) -> Result<Box<dyn BlobRead>, StoreError> {
+    let error = match blobs.open_verified(version.sha256).await {
+        Err(error) if is_damage(&error) => error,
+        opened => return opened,
+    };
+    if remake(store, blobs, version).await?
+        && let Ok(blob) = blobs.open_verified(version.sha256).await
+    {
+        tracing::warn!(
+            task = %version.task, version = version.version, digest = %version.sha256,
+            "model version {} was damaged and is made anew from the task's seed: {error}", version.version
+        );
+        return Ok(blob);
+    }
+    pause(store, version, &error, now).await?;
+    Err(error)
+}
+
+/// Writes a task's first version anew; false if this is another one, or does not come out the same.
+async fn remake(store: &Store, blobs: &dyn BlobStore, version: &ModelVersion) -> Result<bool, StoreError> {
+    if version.version != 0 {
+        return Ok(false);
+    }
+    let id = version.task;
+    let task = store.read("find_task", |tx| Box::pin(async move { tx.task(id).await })).await?;
+    let Some(task) = task else { return Ok(false) };
+    let drawn = tokio::task::spawn_blocking(move || TaskModel::new(&task.spec)?.first_version(&task.spec));
+    match drawn.await.map_err(StoreError::fault)? {
+        Ok(bytes) if crate::digest(&bytes) == version.sha256 => {
+            blobs.put_bytes(bytes.into()).await?;
+            Ok(true)
+        }
+        Ok(_) | Err(_) => Ok(false),
+    }
+}
+
+/// Pauses the task if its rounds start from this version.
+async fn pause(store: &Store, version: &ModelVersion, error: &StoreError, now: Timestamp) -> Result<(), StoreError> {
+    let (task, number) = (version.task, version.version);
+    let told = problem(version, error);
+    let detail = told.as_str();
+    let paused = store
+        .transact("pause_damaged", |tx| {
+            Box::pin(async move {
+                let is_newest = tx.task(task).await?.is_some_and(|row| row.model_version == number);
+                let (from, to) = ([TaskStatus::Active], TaskStatus::Paused);
+                Ok::<_, StoreError>(is_newest && tx.set_task_status(task, &from, to, now, Some(detail)).await?)
+            })
+        })
+        .await?;
+    let digest = version.sha256;
+    if paused {
+        tracing::error!(%task, version = number, %digest, "task {task} is paused: {told}");
+        store.wake().publish(WakeEvent::Task(task));
+    } else {
+        tracing::error!(%task, version = number, %digest, "{told}");
+    }
+    Ok(())
+}
+
+fn problem(version: &ModelVersion, error: &StoreError) -> String {
+    format!(
+        "model version {} is damaged ({error}); put a copy whose SHA-256 is {} into its place among the blobs, then resume the task",
+        version.version, version.sha256
+    )
+}
+
+/// What is wrong with the newest model version of each of these tasks.
+///
+/// # Errors
+/// What the store says.
+pub(crate) async fn survey(store: &Store, tasks: &[TaskRow]) -> Result<Vec<(TaskId, String)>, StoreError> {
+    let newest = store
+        .read("newest_versions", |tx| {
+            Box::pin(async move {
+                let mut newest = Vec::new();
+                for task in tasks {
+                    newest.extend(tx.model_version(task.id, task.model_version).await?);
+                }
+                Ok::<_, StoreError>(newest)
+            })
+        })
+        .await?;
+    let mut found = Vec::new();
+    for version in newest {
+        match store.blobs().open_verified(version.sha256).await {
+            Ok(_) => {}
+            Err(error) if is_damage(&error) => found.push((version.task, problem(&version, &error))),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}

@@ -4,9 +4,9 @@ mod support;
 
 use client_sdk::SecurityPolicy;
 use client_sdk::participant::machine::Settings;
-use support::any_session;
 use support::cohort::{Hub, Told, TrainedAhead};
 use support::device::{Device, cohort, finish, published, refusals};
+use support::settings;
 use wire::participant::{Assignment, SessionTerms};
 use wire::task::{AdapterHome, Initial, Personalization, TensorDeclaration};
 
@@ -55,7 +55,7 @@ fn a_model_above_the_limit_is_refused_before_anything_is_fetched() {
         }),
     ];
     for (expected, spoil) in spoils {
-        let told = refusal(&any_session(), |world| world.tweak = Some(spoil));
+        let told = refusal(&settings(), |world| world.tweak = Some(spoil));
         assert!(told.starts_with(expected), "{expected}: {told}");
     }
 }
@@ -63,7 +63,7 @@ fn a_model_above_the_limit_is_refused_before_anything_is_fetched() {
 #[test]
 fn an_update_above_the_limit_is_refused_with_the_invitation_or_the_assignment() {
     let words: fn(&mut SessionTerms) = |terms| terms.words = 1 << 27;
-    let told = refusal(&any_session(), |world| world.tweak_terms = Some(words));
+    let told = refusal(&settings(), |world| world.tweak_terms = Some(words));
     assert!(told.starts_with("an encoded update takes 536870912 bytes"), "{told}");
     let settings = Settings { security: SecurityPolicy::optional(), max_model_bytes: 1000, ..Settings::default() };
     let told = refusal(&settings, |world| {
@@ -75,7 +75,7 @@ fn an_update_above_the_limit_is_refused_with_the_invitation_or_the_assignment() 
 
 #[test]
 fn nothing_is_trained_ahead_for_a_model_above_the_limit() {
-    let told = refusal(&any_session(), |world| {
+    let told = refusal(&settings(), |world| {
         let served_doctored: fn(usize) -> bool = |_| false;
         world.ahead = Some(TrainedAhead { from: 0, max_staleness: 0, served_doctored, told: Told::Honest });
         world.open(1, 1);
@@ -95,7 +95,7 @@ fn a_model_that_takes_as_much_as_the_limit_is_taken() {
     }
     finish(&hub, &mut devices);
     assert_eq!(published(&hub), [(1, vec![0, 1, 2])]);
-    let told = refusal(&Settings { max_model_bytes: file - 1, ..any_session() }, |_| ());
+    let told = refusal(&Settings { max_model_bytes: file - 1, ..settings() }, |_| ());
     assert_eq!(
         told,
         format!(

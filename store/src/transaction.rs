@@ -186,7 +186,7 @@ mod tests {
 
         async fn empty_log(&self) -> Result<()> {
             self.database.empty_log().await
-    }
+        }
 
         async fn check(&self) -> Result<()> {
             Ok(())

@@ -130,7 +130,7 @@ impl SecurityPolicy {
         let usual = Self::default();
         let &Self { required, min_cohort, min_tolerated_colluders, max_staleness, .. } = self;
         let lowered = [
-            (required < usual.required, Lowered::Required),
+            (usual.required && !required, Lowered::Required),
             (min_cohort < usual.min_cohort, Lowered::MinCohort(min_cohort)),
             (
                 min_tolerated_colluders < usual.min_tolerated_colluders,

@@ -152,8 +152,9 @@ async fn whoever_is_there_is_in_as_many_releases_as_the_rate_that_is_charged_say
             "small ones are released like all others: {cohorts:?}"
         );
         assert_eq!(attempts, ROUNDS, "no draw was made again");
+        // At this rate and noise the general bound may be no better than that of known cohorts; it is never worse.
         let report = world.ledger().await;
-        assert!(report.spent.published < report.spent.cohort_known);
+        assert!(report.spent.published <= report.spent.cohort_known);
     }
 }
 

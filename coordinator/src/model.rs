@@ -148,6 +148,9 @@ impl TaskModel {
     /// # Errors
     /// What no honest participants could have made, in words.
     pub(crate) fn decode(&self, sum: &NoisedSum, round: &RoundTerms) -> Result<Decoded, String> {
+        if sum.participants() == 0 && self.private.is_none() {
+            return Err("a sum of nobody, without noise, says nothing".to_owned());
+        }
         let Some(groups) = self.robust.and_then(|robust| robust.groups) else { return self.codec.decode(sum, round) };
         let mean = groups.codec.decode(sum).map_err(|error| error.to_string())?;
         Ok(Decoded { mean, within_clip: None, distortion: None })

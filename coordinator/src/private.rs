@@ -7,8 +7,8 @@ use federation::task::{Clip, MAX_SECURE_COHORT, MIN_SECURE_COHORT, Sampling, Spe
 use learning::privacy::mechanism::NOISE_RANGE;
 use learning::privacy::plan::smallest_draw;
 use learning::privacy::{
-    Budget, ClipSpec, Mechanism, NoiseShares, PlanError, PlanRequest, PrivacySpec, PrivateCodec, PrivateCodecError,
-    Release, SamplingRate, SpecProblem, TaskFacts, View, plan,
+    Budget, ClipSpec, Mechanism, NoiseShares, PlanError, PlanRequest, PlanSampling, PrivacySpec, PrivateCodec,
+    PrivateCodecError, Release, SamplingRate, SpecProblem, TaskFacts, View, plan,
 };
 use wire::participant::PrivacyTerms;
 
@@ -30,6 +30,10 @@ pub struct Private {
     pub shares: Option<NoiseShares>,
     terms: PrivacyTerms,
     least: u32,
+    /// Whether sampling is worth anything to the published figure.
+    amplified: bool,
+    /// How many of the population must be there before a cohort is drawn, where that is so.
+    attendance: u32,
 }
 
 impl Private {
@@ -66,7 +70,8 @@ impl Private {
                 ),
             ));
         }
-        Ok(Some(Self { spec: read, request, codec, shares, terms, least }))
+        let (amplified, attendance) = (spec.sampling_amplifies(), attendance(spec)?);
+        Ok(Some(Self { spec: read, request, codec, shares, terms, least, amplified, attendance }))
     }
 
     /// The most participants a round may have: what the grid has room for.
@@ -89,7 +94,14 @@ impl Private {
         let smallest = self.smallest_cohort();
         let mut limits = limits;
         limits.collect.min = limits.collect.min.max(smallest);
-        if self.spec.sampling.is_some() {
+        if self.amplified {
+            // Nothing of the draw is known, and none is made, before enough of those it is made from are there; after it
+            // nothing may depend on how many were drawn, not even whether the round goes on.
+            limits.select.min = self.attendance;
+            limits.select.max = self.request.population.max(self.attendance);
+            limits.collect.min = 0;
+            limits.collect.max = self.largest_cohort();
+        } else if self.spec.sampling.is_some() {
             // Everybody who was sampled is waited for; fewer than the noise counts on are too few to begin with.
             limits.select.min = self.least;
             limits.select.max = self.largest_cohort();
@@ -142,6 +154,9 @@ impl Private {
     /// Noise that cannot be; a stored task was checked and gives none.
     pub(crate) fn planned(&self, round: u32, attempt: u32, tree_release: u32) -> Result<Release, PlanError> {
         let mut release = self.request.release(&self.codec)?;
+        if !self.amplified {
+            release = release.without_sampling();
+        }
         release.round = round.into();
         release.attempt = attempt;
         if self.mechanism() == Mechanism::Tree {
@@ -215,8 +230,11 @@ pub(crate) fn solve(spec: &mut TaskSpec, parameters: u64) -> Result<(), Vec<Spec
     }
     spec.privacy.rounds.get_or_insert(spec.rounds.count);
     let (read, request, _) = request(spec, parameters)?;
+    let is_sampled = spec.sampling_amplifies();
     let solved = match (read.against, spec.privacy.epsilon) {
         (View::CohortKnown | View::Server, Some(epsilon)) => least_noise(&request, epsilon),
+        // The published figure is the other one then.
+        (View::Published, Some(epsilon)) if !is_sampled => least_noise(&request, epsilon),
         _ => plan(&request).map(|plan| plan.noise_multiplier),
     };
     spec.privacy.noise_multiplier = Some(solved.map_err(|error| match error {
@@ -267,7 +285,11 @@ fn request(spec: &TaskSpec, parameters: u64) -> Result<(PrivacySpec, PlanRequest
         colluders: terms.colluders,
         rounds: spec.rounds.count,
     };
-    let request = read.request(&facts).map_err(problems)?;
+    let mut request = read.request(&facts).map_err(problems)?;
+    if request.sampling == PlanSampling::FixedSize && !spec.sampling_amplifies() {
+        // One participant more or less then, and not one replaced by another, is what the figures are about.
+        request.sampling = PlanSampling::Anyhow;
+    }
     Ok((read, request, terms))
 }
 
@@ -288,8 +310,12 @@ fn terms(spec: &TaskSpec, read: &PrivacySpec) -> Result<PrivacyTerms, Vec<SpecEr
             (target, if secure.enabled { part_left(target, dropouts) } else { limits.collect.min.min(target) })
         }
     };
-    let smallest_cohort =
-        if secure.enabled { smallest.max(secure.min_cohort.unwrap_or(MIN_SECURE_COHORT)) } else { smallest.max(1) };
+    let smallest_cohort = match secure.enabled {
+        true => smallest.max(secure.min_cohort.unwrap_or(MIN_SECURE_COHORT)),
+        // However few are drawn, their sum is released.
+        false if spec.sampling_amplifies() => 1,
+        false => smallest.max(1),
+    };
     if smallest_cohort > cohort {
         return Err(wrong(
             "privacy.sampling",
@@ -314,6 +340,24 @@ fn terms(spec: &TaskSpec, read: &PrivacySpec) -> Result<PrivacyTerms, Vec<SpecEr
 fn part(whole: u32, fraction: f64) -> u32 {
     // A decimal fraction may lie a little below what it stands for.
     (f64::from(whole) * fraction + 1e-9).floor() as u32
+}
+
+/// So many of the population that a cohort drawn from them may be expected to be as large as the smallest that a draw from
+/// everybody, and the allowed dropouts, would leave. With fewer the budget would be spent on noise.
+fn attendance(spec: &TaskSpec) -> Result<u32, Vec<SpecError>> {
+    let population = spec.privacy.population.unwrap_or_default();
+    let dropouts = spec.secure_aggregation.max_dropout_fraction;
+    let (smallest, rate) = match spec.privacy.sampling {
+        Some(Sampling::Poisson(rate)) => {
+            let rate = SamplingRate::new(rate).map_err(|error| wrong("privacy.sampling.poisson", error))?;
+            (smallest_draw(population, rate, dropouts, FAILING), rate.value())
+        }
+        Some(Sampling::FixedSize(size)) => (part_left(size, dropouts), f64::from(size) / f64::from(population.max(1))),
+        None => return Ok(0),
+    };
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most the population")]
+    let needed = (f64::from(smallest.max(1)) / rate).min(f64::from(population)).ceil() as u32;
+    Ok(needed)
 }
 
 /// The protocol demands of every size from the smallest on that the allowed dropouts leave enough.

@@ -232,8 +232,11 @@ pub struct RoundLimits {
     pub collect: PhaseLimits,
     /// Time for summing and publishing.
     pub aggregate_deadline_ms: u64,
-    /// How many participants were drawn before anybody's availability was looked at, where the task samples: none but those
-    /// can be in the cohort, and each of them is waited for until the selection's deadline.
+    /// How many participants can be in the cohort, where the task samples; each of them is waited for until the selection's
+    /// deadline. Those who were drawn when the round opened; or, where [`TaskSpec::sampling_amplifies`], all from whom it will be
+    /// drawn when the selection closes.
+    ///
+    /// [`TaskSpec::sampling_amplifies`]: crate::task::TaskSpec::sampling_amplifies
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampled: Option<u32>,
     /// The phases of secure aggregation, where the task has it.

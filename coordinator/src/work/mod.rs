@@ -24,6 +24,7 @@ mod publish_version;
 mod release_groups;
 mod release_sum;
 mod robust;
+mod sample;
 mod select;
 mod shred;
 mod situation;

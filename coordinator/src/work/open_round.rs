@@ -5,16 +5,14 @@
 
 use federation::id::{ParticipantId, RoundKey};
 use federation::round::{Round, RoundState};
-use federation::task::{OnBudgetEnd, Sampling, TaskStatus};
+use federation::task::{OnBudgetEnd, TaskStatus};
 use federation::time::Timestamp;
-use learning::privacy::{LedgerError, SamplingRate};
-use rand::SeedableRng as _;
-use rand::seq::SliceRandom as _;
-use rand_chacha::ChaCha20Rng;
+use learning::privacy::LedgerError;
 use store::entity::task::TaskRow;
 use store::{Transaction, WakeEvent};
 
 use super::lease::Lease;
+use super::sample::{population, sample};
 use super::shred::{destroy_keys_of_an_end, of_the_task};
 use super::situation::{Situation, next_round};
 use super::{Environment, StepError};
@@ -134,8 +132,13 @@ async fn insert(
             return Ok(Outcome::Stopped(status, why));
         }
         limits = private.limits(limits);
-        sampled = sample(tx, &task, seed).await?;
-        limits.sampled = sampled.as_ref().map(|sampled| u32::try_from(sampled.len()).unwrap_or(u32::MAX));
+        // Where the figures rest on the draw it comes last, when nothing is left to depend on it.
+        if task.spec.sampling_amplifies() {
+            limits.sampled = Some(u32::try_from(population(tx, &task).await?.len()).unwrap_or(u32::MAX));
+        } else {
+            sampled = sample(tx, &task, seed).await?;
+            limits.sampled = sampled.as_ref().map(|sampled| u32::try_from(sampled.len()).unwrap_or(u32::MAX));
+        }
     }
     let round = Round {
         key,
@@ -186,27 +189,4 @@ async fn out_of_budget(
         }
         Err(error) => Ok(Some((TaskStatus::Paused, error.to_string()))),
     }
-}
-
-/// Draws who may be in the round before anybody's availability is looked at, where the task samples.
-async fn sample(
-    tx: &mut dyn Transaction,
-    task: &TaskRow,
-    seed: [u8; 32],
-) -> Result<Option<Vec<ParticipantId>>, StepError> {
-    let privacy = &task.spec.privacy;
-    let Some(sampling) = privacy.sampling else { return Ok(None) };
-    let wanted = privacy.population.unwrap_or_default();
-    let mut population = tx.population(&task.spec.selection.require.labels, wanted).await?;
-    let enrolled = u32::try_from(population.len()).unwrap_or(u32::MAX);
-    let mut rng = ChaCha20Rng::from_seed(seed);
-    Ok(Some(match sampling {
-        Sampling::Poisson(rate) => {
-            let rate = SamplingRate::new(rate).map_err(|error| StepError::Unworkable(error.to_string()))?;
-            rate.draw(enrolled, &mut rng).into_iter().map(|index| population[index as usize]).collect()
-        }
-        // Out of fewer than were promised everybody would be drawn more often than is charged.
-        Sampling::FixedSize(_) if enrolled < wanted => Vec::new(),
-        Sampling::FixedSize(size) => population.partial_shuffle(&mut rng, size as usize).0.to_vec(),
-    }))
 }

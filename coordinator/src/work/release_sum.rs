@@ -281,7 +281,12 @@ pub(super) fn open(
         );
         metrics::counter!("tributary_device_fallbacks_total").increment(1);
     }
-    let exact = ExactSum::new(words, shape.modulus().bits(), participants).map_err(|error| unworkable(&error))?;
+    let bits = shape.modulus().bits();
+    let exact = match participants {
+        0 => ExactSum::of_nobody(words.len(), bits),
+        _ => ExactSum::new(words, bits, participants),
+    };
+    let exact = exact.map_err(|error| unworkable(&error))?;
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let work = SumWork {
         sum_device: work.summing.device,

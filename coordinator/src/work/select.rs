@@ -19,6 +19,7 @@ use store::Transaction;
 use store::entity::task::TaskRow;
 
 use super::StepError;
+use super::sample::sample_present;
 use super::situation::{eligible, keyed};
 use crate::ahead::Standings;
 use crate::base;
@@ -55,7 +56,10 @@ pub(super) async fn draw_cohort(
     };
     let mut cohort = match round.limits.secure {
         None => {
-            let candidates = eligible(tx, task, round, now).await?;
+            let mut candidates = eligible(tx, task, round, now).await?;
+            if task.spec.sampling_amplifies() {
+                candidates = sample_present(tx, task, candidates, round.limits.collect.max, fresh_seed).await?;
+            }
             let draw = draw(&task.spec, round, candidates.len());
             after.state = RoundState::Collecting;
             after.limits.collect.max = draw.collect_max;

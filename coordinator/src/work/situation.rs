@@ -15,6 +15,7 @@ use store::entity::task::TaskRow;
 
 use super::StepError;
 use super::grant::{free_places, waiting};
+use super::sample::population;
 use crate::ahead::{Standings, filled_next, last_opened};
 pub(super) use crate::model::next_round;
 
@@ -208,8 +209,8 @@ fn takes_anybody(task: &TaskRow, round: &Round) -> bool {
         && task.spec.selection.require == Requirements::default()
 }
 
-/// Who may be in the round: whoever meets the requirements, was sampled where the task samples, and holds a finished update
-/// where the task trains ahead.
+/// Who may be in the round: whoever meets the requirements, was sampled or will be sampled from where the task samples, and holds
+/// a finished update where the task trains ahead.
 async fn admission<'a>(
     tx: &mut dyn Transaction,
     task: &'a TaskRow,
@@ -217,6 +218,12 @@ async fn admission<'a>(
     now: Timestamp,
 ) -> Result<impl Fn(&Candidate) -> bool + use<'a>, StepError> {
     let sampled = match round.limits.sampled {
+        // Nobody is drawn yet: these are whom it will be made from.
+        Some(_) if task.spec.sampling_amplifies() => {
+            let mut population = population(tx, task).await?;
+            population.sort_unstable();
+            Some(population)
+        }
         Some(_) => Some(tx.sampled(round.key, round.attempt).await?),
         None => None,
     };

@@ -1,4 +1,5 @@
-//! Who may be in a round is drawn before anybody's availability is looked at, and nothing else decides.
+//! Who may be in a round is drawn from everybody enrolled, and nothing else decides; and where the figures rest on the draw,
+//! nothing is decided by it but who is in the sum.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,8 +9,8 @@ use federation::round::{FailureReason, RoundState};
 use serde_json::{Value, json};
 use wire::participant::CheckInReply;
 
-use crate::support::private::mechanism;
-use crate::support::secure::{PHASE, World};
+use crate::support::private::{assert_variance, charged_variance, mechanism};
+use crate::support::secure::{Drops, PHASE, World};
 
 fn sampling(spec: &mut Value, is_secure: bool, sampling: &Value, cohort: &Value, population: u32) {
     mechanism(spec, "central_gaussian");
@@ -50,32 +51,192 @@ async fn next_attempt(world: &World) {
 
 #[tokio::test]
 async fn nobody_is_drawn_or_invited_who_was_not_sampled() {
-    for is_secure in [false, true] {
-        let world = poisson(12, is_secure, 0.5, 12).await;
+    let world = poisson(12, true, 0.5, 12).await;
+    world.t.work().await;
+    while drawn(&world, 1).await.len() < 3 {
+        next_attempt(&world).await;
+    }
+    let sampled = drawn(&world, 1).await;
+    let attempt = world.view(1).await.attempt;
+    for member in world.members.iter().filter(|member| !sampled.contains(&member.id)) {
+        let reply = member.check_in(&world.t).await;
+        assert!(matches!(reply, CheckInReply::ComeBack { .. }), "{reply:?}");
+    }
+    world.t.work().await;
+    assert_eq!(world.state(1).await, RoundState::Selecting, "it waits for those who were sampled");
+    world.time_out().await;
+    let view = world.view(1).await;
+    assert_eq!((view.attempt, view.failure), (attempt, Some(FailureReason::TooFewParticipants)));
+    assert!(world.assignments(1).await.is_empty());
+    next_attempt(&world).await;
+    let sampled = drawn(&world, 1).await;
+    for member in &world.members {
+        let invited = matches!(member.check_in(&world.t).await, CheckInReply::Invited(_));
+        assert_eq!(invited, sampled.contains(&member.id));
+    }
+}
+
+/// Rounds of which nobody knows who was drawn before it is over: those who are there check in, the time of selection runs out, who
+/// is drawn reports. Who was in each round that released something, and how many attempts there were.
+async fn rounds_with_absentees(world: &mut World, online: &[usize], rounds: u32) -> (Vec<Vec<ParticipantId>>, u32) {
+    let (mut cohorts, mut attempts) = (Vec::new(), 0);
+    for number in 1..=rounds {
+        for pass in 0.. {
+            assert!(pass < 1000, "round {number} does not come to an end");
+            world.t.work().await;
+            if world.t.get(&world.t.viewer, &format!("/v1/tasks/secure/rounds/{number}")).await.status != 200 {
+                world.t.advance(PHASE);
+                continue;
+            }
+            match world.state(number).await {
+                RoundState::Selecting => {
+                    // They come at the last moment, and are still there when it is over.
+                    world.t.advance(PHASE - Duration::from_secs(2));
+                    for &at in online {
+                        world.members[at].check_in(&world.t).await;
+                    }
+                    world.t.work().await;
+                    world.t.advance(Duration::from_secs(2));
+                }
+                RoundState::Collecting => {
+                    let cohort = world.assignments(number).await;
+                    for member in world.members.iter_mut().filter(|member| cohort.contains_key(&member.id)) {
+                        member.assigned(&world.t).await;
+                        member.report(&world.t, &world.model).await;
+                    }
+                }
+                RoundState::Completed => break,
+                _ => world.t.advance(PHASE),
+            }
+        }
+        cohorts.push(world.assignments(number).await.into_keys().collect());
+        attempts += world.view(number).await.attempt;
+    }
+    (cohorts, attempts)
+}
+
+#[tokio::test]
+async fn whoever_is_there_is_in_as_many_releases_as_the_rate_that_is_charged_says() {
+    const ROUNDS: u32 = 50;
+    let fixed = |spec: &mut Value| {
+        sampling(spec, false, &json!({ "fixed_size": 20 }), &json!({ "count": 20 }), 40);
+        spec["secure_aggregation"]["max_dropout_fraction"] = json!(0.5);
+    };
+    let poisson = |spec: &mut Value| {
+        sampling(spec, false, &json!({ "poisson": 0.5 }), &json!({ "fraction": 0.5 }), 40);
+        spec["secure_aggregation"]["max_dropout_fraction"] = json!(0.3);
+    };
+    // With the smallest cohort that a draw from all, and the allowed dropouts, would leave.
+    for (mut world, least) in [(World::with(40, poisson).await, 9), (World::with(40, fixed).await, 10)] {
+        // 22 of 40 are there: fewer of them are drawn than the smallest draw from all would leave, in every other round.
+        let online: Vec<_> = (0..22).collect();
+        let (cohorts, attempts) = rounds_with_absentees(&mut world, &online, ROUNDS).await;
+        let row = &world.ledger().await.releases[0].parameters["sampled"].clone();
+        let charged = match row["poisson"]["rate"].as_f64() {
+            Some(rate) => rate,
+            None => row["fixed_size"]["cohort"].as_f64().unwrap() / row["fixed_size"]["population"].as_f64().unwrap(),
+        };
+        assert!((charged - 0.5).abs() < 1e-9, "{row}");
+        let included: usize = cohorts.iter().map(Vec::len).sum();
+        let trials = f64::from(ROUNDS) * 22.0;
+        let (really, spread) = (included as f64 / trials, (charged * (1.0 - charged) / trials).sqrt());
+        assert!((really - charged).abs() < 4.0 * spread, "in with {really}, charged for {charged}");
+        for &at in &online {
+            let id = world.members[at].id;
+            let times = cohorts.iter().filter(|cohort| cohort.contains(&id)).count() as f64;
+            let spread = (f64::from(ROUNDS) * charged * (1.0 - charged)).sqrt();
+            assert!((times - f64::from(ROUNDS) * charged).abs() < 4.5 * spread, "{id}: in {times} rounds");
+        }
+        assert!(
+            cohorts.iter().any(|cohort| cohort.len() < least),
+            "small ones are released like all others: {cohorts:?}"
+        );
+        assert_eq!(attempts, ROUNDS, "no draw was made again");
+        // At this rate and noise the general bound may be no better than that of known cohorts; it is never worse.
+        let report = world.ledger().await;
+        assert!(report.spent.published <= report.spent.cohort_known);
+    }
+}
+
+#[tokio::test]
+async fn a_draw_of_nobody_who_is_there_is_released_as_noise_alone() {
+    let mut world = poisson(12, false, 0.2, 12).await;
+    let online: Vec<_> = (0..6).collect();
+    let (cohorts, _) = rounds_with_absentees(&mut world, &online, 16).await;
+    let empty: Vec<_> = (1..).zip(&cohorts).filter(|(_, cohort)| cohort.is_empty()).map(|(number, _)| number).collect();
+    assert!(!empty.is_empty(), "with probability 0.02: {cohorts:?}");
+    let report = world.ledger().await;
+    assert_eq!((report.releases.len(), world.digests().await.len()), (16, 17));
+    for number in empty {
+        let row = &report.releases[number as usize - 1];
+        assert_eq!((row.round, row.participants, row.published), (number, 0, true));
+        let noise = world.residual(number, |_| false).await;
+        assert_variance(&noise, charged_variance(&row.parameters));
+        assert_eq!(
+            row.parameters["sampled"], report.releases[0].parameters["sampled"],
+            "it costs what the others cost"
+        );
+    }
+    // What was spent grows with every one of them alike.
+    let spent: Vec<_> = report.releases.iter().map(|row| row.total.published).collect();
+    assert!(spent.windows(2).all(|pair| pair[1] > pair[0]), "{spent:?}");
+}
+
+#[tokio::test]
+async fn no_draw_is_made_while_so_few_are_there_that_it_would_be_noise() {
+    let world = poisson(40, false, 0.5, 40).await;
+    for _ in 0..4 {
         world.t.work().await;
-        while drawn(&world, 1).await.len() < 3 {
+        assert_eq!(world.state(1).await, RoundState::Selecting);
+        world.t.advance(PHASE - Duration::from_secs(2));
+        for member in &world.members[..8] {
+            member.check_in(&world.t).await;
+        }
+        world.t.work().await;
+        assert_eq!((world.state(1).await, drawn(&world, 1).await), (RoundState::Selecting, Vec::new()));
+        world.t.advance(Duration::from_secs(2));
+        world.t.work().await;
+        let view = world.view(1).await;
+        assert_eq!((view.state, view.failure), (RoundState::Failed, Some(FailureReason::TooFewParticipants)));
+        assert!(world.assignments(1).await.is_empty());
+        world.t.advance(PHASE);
+    }
+    assert_eq!(world.rows().await, []);
+}
+
+#[tokio::test]
+async fn what_secure_aggregation_and_noise_of_participants_depend_on_gains_nothing_from_sampling() {
+    for (name, is_secure) in [("central_gaussian", true), ("distributed_skellam", true), ("local", false)] {
+        let mut world = World::with(12, |spec| {
+            sampling(spec, is_secure, &json!({ "poisson": 0.75 }), &json!({ "fraction": 0.75 }), 12);
+            spec["privacy"]["mechanism"] = json!(name);
+            spec["privacy"]["noise_multiplier"] = json!(null);
+            spec["privacy"]["epsilon"] = json!(8.0);
+            spec["privacy"]["rounds"] = json!(10);
+        })
+        .await;
+        world.t.work().await;
+        while world.state(1).await != RoundState::Selecting {
             next_attempt(&world).await;
         }
         let sampled = drawn(&world, 1).await;
-        let attempt = world.view(1).await.attempt;
-        for member in world.members.iter().filter(|member| !sampled.contains(&member.id)) {
-            let reply = member.check_in(&world.t).await;
-            assert!(matches!(reply, CheckInReply::ComeBack { .. }), "{reply:?}");
-        }
-        world.t.work().await;
-        assert_eq!(world.state(1).await, RoundState::Selecting, "it waits for those who were sampled");
-        world.time_out().await;
-        let view = world.view(1).await;
-        assert_eq!((view.attempt, view.failure), (attempt, Some(FailureReason::TooFewParticipants)));
-        assert!(world.assignments(1).await.is_empty());
-        if is_secure {
-            next_attempt(&world).await;
-            let sampled = drawn(&world, 1).await;
-            for member in &world.members {
-                let invited = matches!(member.check_in(&world.t).await, CheckInReply::Invited(_));
-                assert_eq!(invited, sampled.contains(&member.id));
-            }
-        }
+        let drops: Vec<_> = world
+            .members
+            .iter()
+            .map(|member| if sampled.contains(&member.id) { Drops::Never } else { Drops::Keys })
+            .collect();
+        let view = if is_secure {
+            world.run(1, &drops).await
+        } else {
+            world.run_in_the_clear(1, |at| drops[at] == Drops::Never, |_| true).await
+        };
+        assert_eq!((view.state, view.failure), (RoundState::Completed, None), "{name}");
+        let report = world.ledger().await;
+        let row = &report.releases[0];
+        assert_eq!(row.total.published.to_bits(), row.total.cohort_known.to_bits(), "{name}");
+        assert_eq!(row.parameters["sampled"], json!("anyhow"), "{name}");
+        // The noise was solved for as many rounds as were asked for, at what is charged.
+        assert!(report.rounds_left.is_some_and(|left| (9..=11).contains(&left)), "{name}: {:?}", report.rounds_left);
     }
 }
 
@@ -83,12 +244,8 @@ async fn nobody_is_drawn_or_invited_who_was_not_sampled() {
 async fn absentees_are_waited_for_and_dropped_at_the_deadline() {
     let mut world = poisson(12, false, 0.5, 12).await;
     world.t.work().await;
-    while drawn(&world, 1).await.len() < 4 {
-        next_attempt(&world).await;
-    }
-    let sampled = drawn(&world, 1).await;
     world.t.advance(PHASE - Duration::from_secs(2));
-    for member in world.members.iter().filter(|member| member.id != sampled[0]) {
+    for member in &world.members[1..] {
         member.check_in(&world.t).await;
     }
     world.t.work().await;
@@ -97,8 +254,8 @@ async fn absentees_are_waited_for_and_dropped_at_the_deadline() {
     world.t.work().await;
     assert_eq!(world.state(1).await, RoundState::Collecting);
     let cohort: Vec<_> = world.assignments(1).await.into_keys().collect();
-    assert_eq!(cohort, sampled[1..]);
-    assert_eq!(drawn(&world, 1).await, [], "who was absent is not remembered");
+    assert!(!cohort.contains(&world.members[0].id), "who was absent is not in it");
+    assert_eq!(drawn(&world, 1).await, [], "and whether it was drawn is not remembered");
     for member in &mut world.members {
         if cohort.contains(&member.id) {
             member.assigned(&world.t).await;
@@ -121,7 +278,7 @@ async fn draws_that_are_too_small_end_before_anybody_is_asked_for_anything() {
     let view = world.view(1).await;
     assert_eq!((view.state, view.failure), (RoundState::Failed, Some(FailureReason::TooFewParticipants)));
     assert!(world.assignments(1).await.is_empty());
-    let fixed = |spec: &mut Value| sampling(spec, false, &json!({ "fixed_size": 4 }), &json!({ "count": 4 }), 13);
+    let fixed = |spec: &mut Value| sampling(spec, true, &json!({ "fixed_size": 4 }), &json!({ "count": 4 }), 13);
     let world = World::with(12, fixed).await;
     world.t.work().await;
     assert_eq!(world.view(1).await.failure, Some(FailureReason::TooFewParticipants));
@@ -133,10 +290,10 @@ async fn everybody_who_enrolled_first_is_drawn_as_often_as_is_charged() {
     const DRAWS: u32 = 240;
     // Fourteen have enrolled; the population are twelve of them.
     let worlds = [
-        (poisson(14, false, 0.5, 12).await, 0.5, None),
+        (poisson(14, true, 0.5, 12).await, 0.5, None),
         (
             World::with(14, |spec| {
-                sampling(spec, false, &json!({ "fixed_size": 4 }), &json!({ "count": 4 }), 12);
+                sampling(spec, true, &json!({ "fixed_size": 4 }), &json!({ "count": 4 }), 12);
             })
             .await,
             1.0 / 3.0,

@@ -186,6 +186,15 @@ impl PrivacySpec {
 }
 
 impl TaskSpec {
+    /// Whether the published figure gains anything from sampling: only where nothing about the draw can keep its release
+    /// from being made, and whether somebody was drawn shows in nothing but its update. A session of secure aggregation needs so many
+    /// participants, and noise that participants add tells how many they were.
+    #[must_use]
+    pub fn sampling_amplifies(&self) -> bool {
+        let by_coordinator = self.privacy.mechanism == PrivacyMechanism::CentralGaussian;
+        by_coordinator && self.privacy.sampling.is_some() && !self.secure_aggregation.enabled
+    }
+
     /// What privacy asks of the rest of the task. Its own numbers are `learning`'s to check.
     pub(super) fn check_privacy(&self, checks: &mut Checks) {
         let privacy = &self.privacy;

@@ -322,6 +322,9 @@ impl PlanRequest {
             PlanSampling::Anyhow => Sampled::Anyhow,
         };
         let tree = self.mechanism == Mechanism::Tree;
+        // Noise that participants add tells how many they were, and secure aggregation needs some: rounds end or go on
+        // depending on who was drawn, so nothing may rest on its being unknown.
+        let sampled = if self.mechanism.is_noised_by_participants() { Sampled::Anyhow } else { sampled };
         Ok(Release {
             round: 1,
             attempt: 0,

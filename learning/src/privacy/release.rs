@@ -43,7 +43,7 @@ pub struct Release {
     pub sum: SumMechanism,
     /// How the cohort was drawn.
     pub sampled: Sampled,
-    /// Participants whose updates are in it.
+    /// Participants whose updates are in it; 0 only where the noise is the coordinator's.
     pub participants: u32,
     /// For a tree: which release of the present tree it is, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -267,7 +267,7 @@ impl Release {
             Some("there is no noise in it, so no epsilon")
         } else if !(self.sum.sensitivity.is_finite() && self.sum.sensitivity > 0.0) {
             Some("its sensitivity must be finite and above 0")
-        } else if self.sum.dimension == 0 || self.participants == 0 {
+        } else if self.sum.dimension == 0 || (self.participants == 0 && self.mechanism != Mechanism::CentralGaussian) {
             Some("it must have coordinates and participants")
         } else if !sampled {
             Some("its cohort cannot have been drawn like that")

@@ -35,7 +35,7 @@ pub enum SumError {
         modulus_bits: u8,
     },
     /// A sum of nobody.
-    #[error("a sum needs at least one participant")]
+    #[error("a sum needs at least one participant, or noise")]
     NoParticipants,
     /// A sum of nothing, or of more words than a model can have.
     #[error("{0} words are not a sum: 1 to 2^29 are possible")]
@@ -67,7 +67,22 @@ impl ExactSum {
     /// # Errors
     /// Any [`SumError`] but the two about bytes.
     pub fn new(words: Vec<u32>, modulus_bits: u8, participants: u32) -> Result<Self, SumError> {
+        if participants == 0 {
+            return Err(SumError::NoParticipants);
+        }
         NoisedSum::checked(words, modulus_bits, participants).map(Self)
+    }
+
+    /// The sum of nobody: as many zeros. Where cohorts are drawn at random one may be empty, and its noise is released all the
+    /// same: that there was nobody is nothing to be told.
+    ///
+    /// # Errors
+    /// [`SumError::Length`] and [`SumError::ModulusBits`].
+    pub fn of_nobody(words: usize, modulus_bits: u8) -> Result<Self, SumError> {
+        if words > MAX_WORDS {
+            return Err(SumError::Length(words));
+        }
+        NoisedSum::checked(vec![0; words], modulus_bits, 0).map(Self)
     }
 
     /// Adds the coordinator's noise, one draw per word: once per round, since a second draw would be a second release.
@@ -110,9 +125,6 @@ impl NoisedSum {
         if !(16..=32).contains(&modulus_bits) {
             return Err(SumError::ModulusBits(modulus_bits));
         }
-        if participants == 0 {
-            return Err(SumError::NoParticipants);
-        }
         if words.is_empty() || words.len() > MAX_WORDS {
             return Err(SumError::Length(words.len()));
         }
@@ -135,7 +147,7 @@ impl NoisedSum {
         self.modulus_bits
     }
 
-    /// How many updates are in it; at least 1.
+    /// How many updates are in it; 0 if it is noise alone.
     #[must_use]
     pub fn participants(&self) -> u32 {
         self.participants
@@ -197,6 +209,10 @@ mod tests {
     use std::fmt::Debug;
     use std::marker::PhantomData;
 
+    use rand::SeedableRng as _;
+    use rand_chacha::ChaCha20Rng;
+
+    use super::super::Sigma;
     use super::*;
 
     trait Otherwise {
@@ -260,10 +276,22 @@ mod tests {
         assert_eq!(with(4, 2), SumError::Format);
         assert_eq!(with(5, 33), SumError::ModulusBits(33));
         assert_eq!(with(6, 1), SumError::Format);
-        assert_eq!(with(8, 0), SumError::NoParticipants);
         assert_eq!(with(12, 4), SumError::Truncated { expected: 32, got: 28 });
         assert_eq!(with(15, 0xff), SumError::Length(0xff00_0003));
         assert_eq!(with(22, 0x1f), SumError::WordTooLarge { index: 1, modulus_bits: 20 });
+    }
+
+    #[test]
+    fn the_sum_of_nobody_is_noise_alone() {
+        let noise = DiscreteGaussian::new(Sigma::at_least(9.0).unwrap());
+        let released =
+            ExactSum::of_nobody(4, 20).unwrap().add_central_noise(&noise, &mut ChaCha20Rng::from_seed([1; 32]));
+        assert_eq!((released.participants(), released.words().len()), (0, 4));
+        assert!(released.words().iter().any(|&word| word != 0));
+        assert!(NoisedSum::from_bytes(&released.to_bytes()).unwrap() == released);
+        assert_eq!(ExactSum::of_nobody(0, 20).err(), Some(SumError::Length(0)));
+        assert_eq!(ExactSum::of_nobody(MAX_WORDS + 1, 20).err(), Some(SumError::Length(MAX_WORDS + 1)));
+        assert_eq!(ExactSum::of_nobody(4, 33).err(), Some(SumError::ModulusBits(33)));
     }
 
     #[test]
@@ -278,7 +306,6 @@ mod tests {
 
     #[test]
     fn central_noise_is_added_to_every_word_modulo() {
-        use rand::SeedableRng as _;
         let mut rng = rand_chacha::ChaCha20Rng::seed_from_u64(2);
         let noise = DiscreteGaussian::new(crate::privacy::Sigma::at_least(40.0).unwrap());
         let exact = ExactSum::new(vec![0xf_fff0; 10_000], 20, 3).unwrap();

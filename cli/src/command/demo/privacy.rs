@@ -136,7 +136,8 @@ impl PrivacyArg {
             if secure { PrivacyMechanism::DistributedDiscreteGaussian } else { PrivacyMechanism::CentralGaussian };
         let mechanism = self.mechanism.unwrap_or(usual);
         let sampling = match self.sampling {
-            Drawn::Usual if mechanism == PrivacyMechanism::Tree => None,
+            // Nothing would be gained.
+            Drawn::Usual if mechanism == PrivacyMechanism::Tree || secure => None,
             Drawn::Usual | Drawn::Poisson => Some(Sampling::Poisson(f64::from(cohort) / f64::from(population))),
             Drawn::Fixed => Some(Sampling::FixedSize(cohort)),
             Drawn::Anyhow => None,
@@ -258,8 +259,8 @@ mod tests {
         let found = spec("epsilon=8,delta=1e-5").unwrap();
         assert_eq!(found.mechanism, PrivacyMechanism::DistributedDiscreteGaussian);
         assert_eq!((found.epsilon, found.delta, found.rounds), (Some(8.0), Some(1e-5), Some(60)));
-        assert_eq!((found.sampling, found.population), (Some(Sampling::Poisson(0.25)), Some(200)));
-        assert_eq!(cohort(&found, 50), Cohort::Fraction(0.25));
+        assert_eq!((found.sampling, found.population), (None, Some(200)), "it would gain nothing");
+        assert_eq!(cohort(&found, 50), Cohort::Count(50));
         assert_eq!(found.clip, Some(Clip::Fixed(1.0)));
 
         let found = spec("noise=1.1, mechanism=central_gaussian, clip=adaptive:0.3, sampling=fixed, rounds=7").unwrap();
@@ -268,6 +269,8 @@ mod tests {
         assert_eq!(cohort(&found, 50), Cohort::Count(50));
         let open = "epsilon=8".parse::<PrivacyArg>().unwrap().spec(50, 200, 60, false).unwrap();
         assert_eq!(open.mechanism, PrivacyMechanism::CentralGaussian);
+        assert_eq!(open.sampling, Some(Sampling::Poisson(0.25)));
+        assert_eq!(cohort(&open, 50), Cohort::Fraction(0.25));
     }
 
     #[test]

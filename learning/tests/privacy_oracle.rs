@@ -83,11 +83,30 @@ fn renyi_curves() {
     }
 }
 
+/// The series converge slowly at low orders, which are bounded all the same; divergences do not fall with the order.
+#[test]
+fn no_order_is_given_up() {
+    for (q, z) in [(0.01, 0.5), (0.25, 1.5), (0.5, 5.0), (0.9, 1.0)] {
+        let values = poisson_gaussian(q, z).values().to_vec();
+        assert!(values.iter().all(|value| value.is_finite()), "{q} {z}: {values:?}");
+        let at_two = poisson_gaussian_at(q, z, 2.0);
+        assert!(
+            ORDERS.iter().zip(&values).all(|(&order, &value)| order >= 2.0 || value <= at_two),
+            "{q} {z}: {values:?}"
+        );
+    }
+}
+
 #[test]
 fn poisson_gaussian_by_renyi() {
     for row in rows("poisson_gaussian", 26) {
         let curve = poisson_gaussian(row.number("q"), row.number("noise_multiplier")).times(row.releases());
         let (epsilon, order) = epsilon(&curve, &row);
+        // dp-accounting gives up orders below 3 whose series converge slowly; bounded, one of them may be better.
+        if order < 3.0 && order < row.number("rdp_order") {
+            assert!(epsilon < row.number("eps_rdp"), "{epsilon} {:?}", row.fields);
+            continue;
+        }
         close(epsilon, row.number("eps_rdp"), 1e-6, &row);
         close(order, row.number("rdp_order"), 1e-9, &row);
     }

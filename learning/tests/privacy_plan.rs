@@ -144,6 +144,23 @@ fn a_population_beyond_what_one_sum_can_hold_still_has_a_cohort() {
 }
 
 #[test]
+fn a_cohort_beyond_what_a_round_can_have_is_planned_and_said_to_be_hypothetical() {
+    let huge = PlanRequest {
+        population: 10_000_000,
+        cohort: 200_000,
+        smallest_cohort: 200_000,
+        sampling: PlanSampling::Poisson(rate(0.02)),
+        parameters: 1000,
+        goal: Goal::Epsilon(1.0),
+        accounting: Accounting::Pld,
+        ..request()
+    };
+    let plan = plan(&huge).unwrap();
+    assert!(plan.epsilon.published <= 1.0 && plan.epsilon.published > 0.99, "{plan:?}");
+    assert!(plan.warnings.iter().any(|said| said.contains("at most 65536 participants")), "{:?}", plan.warnings);
+}
+
+#[test]
 fn noise_is_measured_by_the_denominator_that_the_mean_has() {
     let ratio = |expected_weight| plan(&PlanRequest { expected_weight, ..request() }).unwrap().noise_to_signal;
     assert!((ratio(0.5) / ratio(1.0) - 2.0).abs() < 0.01);

@@ -7,6 +7,7 @@ use super::mechanism::NOISE_RANGE;
 use super::noise::{NoiseError, NoiseShares};
 use super::release::{Accounting, Cost, Epsilons, NoServerEpsilon, Release, Sampled};
 use super::{Mechanism, PrivateCodec, PrivateCodecError, PrivateCodecParams, SamplingRate};
+use crate::quantize::MAX_COHORT;
 
 /// Noise on the mean beyond this many clipping norms is warned about.
 pub const NOISE_TO_SIGNAL_MAX: f64 = 5.0;
@@ -434,6 +435,12 @@ impl PlanRequest {
                 "modulo 2^{} a sum has room for {WRAP_SIGMAS} standard deviations only: about one coordinate in 16000 wraps \
                  around and is wrong; more modulus_bits prevent it",
                 self.modulus_bits
+            ));
+        }
+        if self.largest_cohort() > MAX_COHORT {
+            let largest = self.largest_cohort();
+            warnings.push(format!(
+                "a round has at most {MAX_COHORT} participants, and this one may draw {largest}: a task like this is refused"
             ));
         }
         if plan.epsilon.published > 10.0 {

@@ -18,8 +18,11 @@ use super::discrete_gaussian::{BadSigma, Sigma};
 use super::rotation::{padded, rotate, rotate_back};
 use crate::clip;
 use crate::parameters::{MAX_PARAMETERS, first_not_finite};
-use crate::quantize::{MAX_COHORT, QuantizedUpdate};
+use crate::quantize::QuantizedUpdate;
 use crate::update::Update;
+
+/// Cohorts that can be planned for. Those that run are at most [`MAX_COHORT`](crate::quantize::MAX_COHORT), which tasks see to.
+const HYPOTHETICAL_COHORT_MAX: u32 = 1 << 28;
 
 /// What both sides agree on before a round; derived from the task.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -443,7 +446,7 @@ fn check(params: &PrivateCodecParams) -> Result<(), PrivateCodecError> {
     let checks = [
         ("parameters", "1 to 2^28", params.parameters as f64, 1.0..=MAX_PARAMETERS as f64),
         ("modulus_bits", "16 to 32", f64::from(params.modulus_bits), 16.0..=32.0),
-        ("max_cohort", "1 to 65536", cohort, 1.0..=f64::from(MAX_COHORT)),
+        ("max_cohort", "1 to 2^28", cohort, 1.0..=f64::from(HYPOTHETICAL_COHORT_MAX)),
         ("noise_multiplier", "between 0.001 and 10000", params.noise_multiplier, 1e-3..=1e4),
         ("noise_ceiling", "at least 1", params.noise_ceiling, 1.0..=1e4),
         ("count_noise", "between 0.1 and 10000", params.count_noise.unwrap_or(1.0), 0.1..=1e4),

@@ -253,7 +253,7 @@ impl Sampled {
     pub(super) fn pair(&self, grid: f64, low: f64, high: f64) -> Result<LossPair, PldError> {
         let (lowest, highest) = ((low / grid).floor() - 1.0, (high / grid).ceil() + 1.0);
         let points = highest - lowest;
-        if !(points <= POINTS_MAX + 8.0) {
+        if !(0.0..=POINTS_MAX + 8.0).contains(&points) {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturating is meant")]
             return Err(PldError::Span(points as u64));
         }

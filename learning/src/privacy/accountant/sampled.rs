@@ -14,7 +14,7 @@ pub fn poisson_gaussian(q: f64, z: f64) -> RdpCurve {
     RdpCurve::from_orders(|order| poisson_gaussian_at(q, z, order))
 }
 
-/// The same at one order above 1; NaN where the series does not converge.
+/// The same at one order above 1, at most 1024; NaN for fractional orders beyond 999.
 #[must_use]
 pub fn poisson_gaussian_at(q: f64, z: f64, order: f64) -> f64 {
     if q >= 1.0 {
@@ -34,28 +34,30 @@ fn ln_moment_integer(q: f64, z: f64, order: f64) -> f64 {
     })
 }
 
-/// The two series of section 3.3; NaN where they do not converge, which makes the order unusable. The coefficients beyond
-/// the order alternate in sign; their magnitudes are added, as dp-accounting does: never too little, and figures compare.
+/// The two series of section 3.3. The coefficients beyond the order alternate in sign; their magnitudes are added, as
+/// dp-accounting does: never too little, and figures compare. Their magnitudes fall like `(1 + i)^-(1 + order)` or faster,
+/// and neither side's other factor ever grows with `i`, so what is left after the last term is at most it times
+/// `(1 + i) / order`: low orders, whose series converge slowly, are bounded rather than given up.
 fn ln_moment(q: f64, z: f64, order: f64) -> f64 {
+    const STEPS: u32 = 1000;
     let (ln_q, ln_rest) = (libm::log(q), libm::log1p(-q));
     let middle = z * z * libm::log(1.0 / q - 1.0) + 0.5;
     let width = std::f64::consts::SQRT_2 * z;
-    let (mut sum, mut ln_coefficient, mut previous) = (f64::NEG_INFINITY, 0.0, f64::INFINITY);
-    for step in 0..1000 {
+    let (mut sum, mut ln_coefficient, mut last) = (f64::NEG_INFINITY, 0.0, f64::NEG_INFINITY);
+    for step in 0..STEPS {
         let i = f64::from(step);
         let j = order - i;
         let half = -std::f64::consts::LN_2;
         let left = i * ln_q + j * ln_rest + (i * i - i) / (2.0 * z * z) + half + ln_erfc((i - middle) / width);
         let right = j * ln_q + i * ln_rest + (j * j - j) / (2.0 * z * z) + half + ln_erfc((middle - j) / width);
-        let term = ln_coefficient + ln_add(left, right);
-        sum = ln_add(sum, term);
-        if i > order && term < previous && term < sum - 35.0 {
+        last = ln_coefficient + ln_add(left, right);
+        sum = ln_add(sum, last);
+        if i > order && last < sum - 35.0 {
             return sum;
         }
-        previous = term;
         ln_coefficient += libm::log((j / (i + 1.0)).abs());
     }
-    f64::NAN
+    if order < f64::from(STEPS - 1) { ln_add(sum, last + libm::log(f64::from(STEPS) / order)) } else { f64::NAN }
 }
 
 /// One Poisson-subsampled step of any mechanism whose Rényi bound is known at integer orders (Zhu and Wang 2019,

@@ -154,3 +154,29 @@ async fn what_does_not_exist_is_a_problem_of_one_kind() {
     t.call(&t.viewer, http::Method::DELETE, route::TASKS).await.problem(ProblemType::MethodNotAllowed);
     t.call(&t.viewer, http::Method::GET, route::ENROLL).await.problem(ProblemType::MethodNotAllowed);
 }
+
+#[tokio::test]
+async fn a_round_that_waits_in_vain_tells_how_many_are_there() {
+    let t = TestCoordinator::start().await;
+    let mut spec = small_task();
+    spec["selection"]["cohort"]["count"] = json!(8);
+    t.create_task(&spec).await;
+    t.work().await;
+    for n in 0..6 {
+        let (_, who) = t.enroll(&format!("p{n}")).await;
+        t.check_in(&who, "small").await;
+    }
+    let selecting = async || {
+        let round = t.get(&t.viewer, "/v1/tasks/small/rounds/1?attempt=1").await.json();
+        (round["state"].clone(), round["phases"][0]["count"].clone(), round["phases"][0]["min"].clone())
+    };
+    let (state, count, min) = selecting().await;
+    assert_eq!((state, count), (json!("SELECTING"), json!(6)));
+    assert!(min.as_u64() > Some(6), "{min}");
+    // Not so long that those who wait are not counted on any more.
+    let task = t.get(&t.viewer, "/v1/tasks/small").await.json();
+    assert_eq!(task["status"], "ACTIVE");
+    t.post(&t.operator, "/v1/tasks/small/cancel", &json!({})).await;
+    assert_eq!(selecting().await.0, "CANCELLED");
+    assert_eq!(selecting().await.1, 6, "and so it does when it is over");
+}

@@ -85,6 +85,10 @@ pub trait CheckIns {
         now: Timestamp,
     ) -> Result<Vec<(Candidate, Bytes)>>;
 
+    /// How many are checked in for the task at `now`, as [`CheckIns::candidates`] has them; with `keys_for`, a round's number
+    /// and attempt, those whose keys are for it.
+    async fn count_checked_in(&mut self, task: TaskId, keys_for: Option<(u32, u32)>, now: Timestamp) -> Result<u32>;
+
     /// The newest keys that came with a check-in which has not been removed.
     async fn check_in_keys(&mut self, task: TaskId, participant: ParticipantId) -> Result<Option<CheckInKeys>>;
 

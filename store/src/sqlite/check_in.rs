@@ -158,6 +158,24 @@ impl CheckIns for SqliteTransaction {
         each(&rows, |row| Ok((candidate(row)?, row.bytes("keys")?.into())))
     }
 
+    async fn count_checked_in(&mut self, task: TaskId, keys_for: Option<(u32, u32)>, now: Timestamp) -> Result<u32> {
+        let (round, attempt) = keys_for.unzip();
+        let counted = self
+            .find(
+                query(concat!(
+                    "SELECT count(*) AS count FROM (",
+                    candidates!("", " AND (?3 IS NULL OR (check_in.keys_round = ?3 AND check_in.keys_attempt = ?4))"),
+                    ")"
+                ))
+                .bind(task.0)
+                .time(now)
+                .bind(round)
+                .bind(attempt),
+            )
+            .await?;
+        counted.map_or(Ok(0), |row| row.small("count"))
+    }
+
     async fn check_in_keys(&mut self, task: TaskId, participant: ParticipantId) -> Result<Option<CheckInKeys>> {
         let row = self
             .find(

@@ -10,6 +10,7 @@ use federation::time::Timestamp;
 use super::SqliteTransaction;
 use super::row::{Bind as _, Columns as _, each, integer, json};
 use super::statement::{SqliteRow, query};
+use crate::entity::check_in::CheckIns as _;
 use crate::entity::round::{RoundChange, RoundMetric, RoundRow, Rounds};
 use crate::entity::session_message::MessageKind;
 use crate::error::{Result, StoreError};
@@ -104,6 +105,11 @@ impl Rounds for SqliteTransaction {
         let (key, attempt) = (after.key, after.attempt);
         let count = match (before.state, after.state) {
             (_, RoundState::Selecting) => 0,
+            // Nobody was drawn: what there is to tell is who was there.
+            (RoundState::Selecting, RoundState::Failed | RoundState::Cancelled) => {
+                let keys_for = before.limits.secure.is_some().then_some((key.number, attempt));
+                self.count_checked_in(key.task, keys_for, after.state_since).await?
+            }
             (RoundState::Sharing, RoundState::Collecting) => {
                 self.count_messages(key, attempt, MessageKind::Shares).await?
             }

@@ -131,6 +131,12 @@ async fn view(
     let dropped_why: BTreeMap<_, _> = states.into_iter().filter(|(state, _)| state.is_dropped()).collect();
     let messages = tx.message_stats(round.key, round.attempt).await?;
     let traffic = Traffic { up: bytes_up(&row, &messages), down: tx.traffic(round.key, round.attempt).await? };
+    let checked_in = if round.state == RoundState::Selecting {
+        let keys_for = round.limits.secure.is_some().then_some((round.key.number, round.attempt));
+        tx.count_checked_in(round.key.task, keys_for, now).await?
+    } else {
+        0
+    };
     let work = tx.noised_sum(round.key, round.attempt).await?.and_then(|sum| sum.work).map(work_view);
     let secure_aggregation = session_view(tx, &row, &messages).await?;
     let buffer = buffer_view(tx, round).await?;
@@ -156,7 +162,7 @@ async fn view(
         state: round.state,
         failure: round.failure,
         spent: round.state == RoundState::Failed && was_spent(round, &history),
-        phases: phases(&row, &history, &messages, &traffic),
+        phases: phases(&row, &history, &messages, &traffic, checked_in),
         cohort: round.cohort,
         reported: row.reported,
         dropped: dropped_why.values().sum(),
@@ -312,17 +318,20 @@ async fn session_view(
     }))
 }
 
-fn phases(row: &RoundRow, history: &[RoundChange], messages: &Stats, traffic: &Traffic) -> Vec<PhaseView> {
+fn phases(
+    row: &RoundRow,
+    history: &[RoundChange],
+    messages: &Stats,
+    traffic: &Traffic,
+    checked_in: u32,
+) -> Vec<PhaseView> {
     let round = &row.round;
     let phase = |(index, change): (usize, &RoundChange)| {
         let next = history.get(index + 1);
         let (min, max) = limits(round, change.state);
         let count = match (change.state, next) {
-            // How many checked in is told by how many were drawn; nobody was if the round ended here.
-            (RoundState::Selecting, next) => {
-                let drawn = |next: &&RoundChange| matches!(next.state, RoundState::Collecting | RoundState::Sharing);
-                next.filter(drawn).map_or(0, |next| next.count)
-            }
+            // How many were drawn, or were there when it ended without a cohort, or are there now.
+            (RoundState::Selecting, next) => next.map_or(checked_in, |next| next.count),
             // Of a phase that still runs, or ended in failure, only its messages tell.
             (RoundState::Sharing, _) => count(messages, MessageKind::Shares),
             (RoundState::Confirming, _) => count(messages, MessageKind::Consistency),

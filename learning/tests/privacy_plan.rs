@@ -173,21 +173,21 @@ fn loss_distributions_are_charged_where_they_are_proven_and_the_distance_is_name
     assert_eq!((general.epsilon.closeness, general.epsilon.rests_on()), (None, Accounting::General));
     let charged = PlanRequest { accounting: Accounting::Pld, ..request() };
     let plan_of = |mechanism| plan(&PlanRequest { mechanism, ..charged }).unwrap();
-    let plan = plan_of(Mechanism::CentralGaussian);
+    let central = plan_of(Mechanism::CentralGaussian);
     // By loss distribution 1.415 is enough for the project's row; by the general bound 2.10 are needed.
-    assert!((1.41..1.425).contains(&plan.noise_multiplier), "{}", plan.noise_multiplier);
-    assert_eq!(plan.epsilon.rests_on(), Accounting::Pld);
-    for named in [plan.epsilon.closeness.unwrap(), plan.epsilon.cohort_closeness.unwrap()] {
+    assert!((1.41..1.425).contains(&central.noise_multiplier), "{}", central.noise_multiplier);
+    assert_eq!(central.epsilon.rests_on(), Accounting::Pld);
+    for named in [central.epsilon.closeness.unwrap(), central.epsilon.cohort_closeness.unwrap()] {
         assert!(named.epsilon > 0.0 && named.epsilon < 1e-6 && named.delta > 0.0, "{named:?}");
     }
     // Never below what the textbook says of that noise.
-    let pld = plan.accountant.pld.unwrap();
+    let pld = central.accountant.pld.unwrap();
     assert!(
-        plan.epsilon.published > pld && plan.epsilon.published < pld + 1e-2,
+        central.epsilon.published > pld && central.epsilon.published < pld + 1e-2,
         "{} {pld}",
-        plan.epsilon.published
+        central.epsilon.published
     );
-    assert!(plan.epsilon.published <= 8.0 && plan.epsilon.published > 7.99);
+    assert!(central.epsilon.published <= 8.0 && central.epsilon.published > 7.99);
     // Noise of the participants' own gains nothing from sampling: what everybody knows is what is charged.
     let known = plan_of(Mechanism::DistributedDiscreteGaussian).epsilon;
     assert_eq!((known.published, known.rests_on()), (known.cohort_known, Accounting::Pld));

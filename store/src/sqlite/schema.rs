@@ -38,6 +38,12 @@ const MIGRATIONS: &[Migration] = &[
         up: include_str!("../../../migrations/sqlite/0005_training.up.sql"),
         down: include_str!("../../../migrations/sqlite/0005_training.down.sql"),
     },
+    Migration {
+        version: 6,
+        name: "token_participant",
+        up: include_str!("../../../migrations/sqlite/0006_token_participant.up.sql"),
+        down: include_str!("../../../migrations/sqlite/0006_token_participant.down.sql"),
+    },
 ];
 
 /// Takes every missing step.

@@ -14,11 +14,15 @@ use wire::Timestamp;
 use wire::problem::ProblemType;
 
 fn participant(coordinator: &Coordinator, journal: &Arc<MemoryJournal>) -> Participant {
+    with_token(coordinator, journal, "token")
+}
+
+fn with_token(coordinator: &Coordinator, journal: &Arc<MemoryJournal>, token: &str) -> Participant {
     Participant::builder()
         .secure_aggregation(SecurityPolicy::optional())
         .members_ca_pem(ca_pem())
         .transport(coordinator.clone())
-        .enrollment_token("token")
+        .enrollment_token(token)
         .journal(Arc::clone(journal))
         .trainer(Nudge::default())
         .build()
@@ -94,4 +98,27 @@ fn keys_that_nobody_draws_do_not_keep_a_certificate_from_being_renewed() {
         assert!(keys > 10, "it went on asking");
         assert_eq!(renewals == 1, waits, "{renewals} renewals, the first before there were keys");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_participant_whose_certificate_ended_comes_back_with_a_new_token_and_its_journal() {
+    let coordinator = Coordinator::new(2);
+    coordinator.world(|world| world.personal = true);
+    let expired = || Fault::Refused(ProblemType::CertificateExpired, None);
+    // Its update of the first round waits to be sent when the certificate ends.
+    coordinator.script("upload", [expired()]);
+    let journal = Arc::new(MemoryJournal::new());
+    journal.save("own-of-a-task", b"what it has learnt").unwrap();
+    let error = participant(&coordinator, &journal).run(std::future::pending()).await.unwrap_err();
+    assert!(matches!(error, ParticipantError::Expired(_)), "the token it has was used: {error}");
+    assert!(error.to_string().contains("--participant"), "{error}");
+
+    coordinator.script("upload", [expired()]);
+    coordinator.script("enroll", [Fault::AnswerLost]);
+    with_token(&coordinator, &journal, "another").run(std::future::pending()).await.unwrap();
+    let keys: Vec<_> = coordinator.world(|world| world.keys.iter().map(|csr| key(csr)).collect());
+    assert_eq!(keys.len(), 3, "enrolment, anew, and the same again");
+    assert_ne!(keys[0], keys[1]);
+    assert_eq!(keys[1], keys[2]);
+    assert_eq!(&**journal.load("own-of-a-task").unwrap().unwrap(), b"what it has learnt");
 }

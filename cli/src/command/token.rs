@@ -10,6 +10,7 @@ use wire::admin::{
 };
 use wire::route;
 
+use crate::command::participant::find;
 use crate::command::{parse_id, serve};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Align, Output, Table, when};
@@ -49,6 +50,9 @@ pub(crate) struct Create {
     /// Whose it is; with --enrollment the name the participant will have
     #[arg(long, required_unless_present = "enrollment")]
     name: Option<String>,
+    /// Id or name of a participant whose certificate has ended: it comes back as itself, with the journal it has
+    #[arg(long, value_name = "ID", requires = "enrollment", conflicts_with_all = ["name", "labels"])]
+    participant: Option<String>,
     /// A label the participant will carry; may be repeated
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label, requires = "enrollment")]
     labels: Vec<(String, String)>,
@@ -125,7 +129,11 @@ impl Create {
         }
         let labels: BTreeMap<_, _> = self.labels.into_iter().collect();
         let valid_for_ms = self.valid_for.map(|hours| hours * 3_600_000);
-        let body = CreateEnrollmentToken { name: self.name, labels, valid_for_ms };
+        let participant = match &self.participant {
+            Some(named) => Some(find(&server, named).await?),
+            None => None,
+        };
+        let body = CreateEnrollmentToken { name: self.name, labels, participant, valid_for_ms };
         let made: EnrollmentTokenReply = server.post(route::ENROLLMENT_TOKENS, &body, None).await?;
         output.answer(&made, || {
             format!("{}\n(for one participant, until {}; it is not shown again)", made.token, when(made.expires_at))

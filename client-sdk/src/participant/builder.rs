@@ -140,7 +140,8 @@ impl Builder {
         self
     }
 
-    /// The one-time token to enrol with; not needed once the journal holds a certificate.
+    /// The one-time token to enrol with; not needed once the journal holds a certificate. If that has ended, a new token lets the
+    /// participant come back, with everything in its journal but the round it was in.
     #[must_use]
     pub fn enrollment_token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(Zeroizing::new(token.into()));

@@ -8,7 +8,7 @@ use rand_chacha::ChaCha20Rng;
 use secure_agg::codec::Message as _;
 use secure_agg::unopened::Departure;
 use wire::participant::{AbandonReason, Declined, LossReport, Question};
-use wire::{Attributes, ParticipantId, RoundKey};
+use wire::{Attributes, Digest, ParticipantId, RoundKey};
 use zeroize::Zeroizing;
 
 use super::abandon::Abandon;
@@ -29,6 +29,7 @@ use crate::conditions::Readiness;
 use crate::entropy::Secrets;
 use crate::identity::{Certified, Identity, IdentityError, SigningKey};
 use crate::journal::JournalError;
+use crate::pipeline::sha256;
 use crate::privacy::Account;
 use crate::transport::retry::Verdict;
 use crate::transport::{Place, TransportError};
@@ -48,6 +49,8 @@ pub(super) struct Core {
     pub(super) fresh_key: FreshKey,
     pub(super) identity: Option<Arc<Identity>>,
     pub(super) token: Option<Zeroizing<String>>,
+    /// SHA-256 of the token that the identity was bought with.
+    pub(super) token_sha256: Option<Digest>,
     pub(super) examples: u64,
     pub(super) readiness: Readiness,
     pub(super) stopping: bool,
@@ -120,7 +123,7 @@ impl Core {
     /// Writes who we are, then goes on.
     pub(super) fn save_identity(&mut self, then: State) -> State {
         let certified = self.identity.as_ref().map(|identity| identity.certified.clone());
-        let bytes = IdentityRecord { key: Arc::clone(&self.key), certified }.encode();
+        let bytes = IdentityRecord { key: Arc::clone(&self.key), certified, token_sha256: self.token_sha256 }.encode();
         persist(bytes.map(|bytes| vec![Record::new(snapshot::IDENTITY.to_owned(), bytes)]), then)
     }
 
@@ -158,13 +161,20 @@ impl Core {
             Err(error) => return State::Finished(Err(error.into())),
         };
         self.next_key = Some(Arc::clone(&key));
-        let bytes = IdentityRecord { key, certified: None }.encode();
+        let bytes = IdentityRecord { key, certified: None, token_sha256: None }.encode();
         persist(bytes.map(|bytes| vec![Record::new(snapshot::NEXT_KEY.to_owned(), bytes)]), then)
     }
 
     /// The key that the next certificate is asked for.
     pub(super) fn wanted_key(&self) -> &Arc<SigningKey> {
         self.next_key.as_ref().unwrap_or(&self.key)
+    }
+
+    /// Whether there is a token that was not used for the present identity: its certificate has ended, and the app wants it to
+    /// come back.
+    pub(super) fn may_come_back(&self) -> bool {
+        let unused = |token: &Zeroizing<String>| self.token_sha256 != Some(sha256(token.as_bytes()));
+        self.identity.is_some() && self.token.as_ref().is_some_and(unused)
     }
 
     /// A certificate for that key has come.

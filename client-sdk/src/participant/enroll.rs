@@ -1,5 +1,8 @@
 //! Buys a certificate for the token. The key is in the journal already, so an answer that got lost can be asked for again
 //! with the same key.
+//!
+//! A participant whose certificate has ended comes back in the same way, with a new token and a new key. What it has learnt and
+//! spent stays as it is; a round that it was in is left, since its session was another certificate's.
 
 use wire::participant::{EnrollReply, EnrollRequest};
 use wire::problem::ProblemType;
@@ -11,6 +14,7 @@ use super::event::Event;
 use super::machine::{Action, Request, State};
 use crate::clock::Now;
 use crate::identity::Certified;
+use crate::pipeline::sha256;
 use crate::transport::TransportError;
 use crate::transport::retry::{Verdict, judge};
 
@@ -21,6 +25,16 @@ pub(super) struct Enroll {
 }
 
 impl Enroll {
+    /// A participant whose certificate has ended, or was revoked, enrols anew if it has a token for that.
+    pub(super) fn anew(core: &mut Core, ended: ParticipantError) -> State {
+        match ended {
+            ParticipantError::Expired(_) | ParticipantError::Revoked(_) if core.may_come_back() => {
+                core.with_next_key(State::Enroll(Self::default()))
+            }
+            ended => State::Finished(Err(ended)),
+        }
+    }
+
     pub(super) fn action(&self, core: &Core, now: Now) -> Action {
         if let Some(wait) = self.attempts.wait(now) {
             return wait;
@@ -48,7 +62,9 @@ impl Enroll {
                 let (participant, name) = (certified.participant, certified.name.clone());
                 core.events.push(Event::Enrolled { participant, name });
                 core.certify(certified);
-                return core.save_identity(State::CheckIn(CheckIn::default()));
+                core.token_sha256 = core.token.as_ref().map(|token| sha256(token.as_bytes()));
+                let enrolled = core.save_identity(State::CheckIn(CheckIn::default()));
+                return core.forget_keys(enrolled);
             }
             Err(error) => error,
         };

@@ -20,7 +20,9 @@ pub enum ParticipantError {
     #[error("this participant was revoked: {0}")]
     Revoked(Box<Problem>),
     /// The certificate has ended.
-    #[error("this participant's certificate has expired: {0}; enrol anew with a new token and an empty journal")]
+    #[error(
+        "this participant's certificate has expired: {0}; give it a new token and the journal it has (`tributary token create --enrollment --participant ID`): it keeps what it has learnt and spent"
+    )]
     Expired(Box<Problem>),
     /// The coordinator refuses something that trying again cannot mend.
     #[error("the coordinator refused to {what}: {problem}")]

@@ -319,9 +319,9 @@ impl Machine {
     ) -> Result<Self, ParticipantError> {
         let record = saved.identity.as_ref().map(|record| IdentityRecord::decode(record)).transpose()?;
         let is_new = record.is_none();
-        let (key, certified) = match record {
-            Some(record) => (record.key, record.certified),
-            None if token.is_some() => (Arc::new(fresh_key()?), None),
+        let (key, certified, token_sha256) = match record {
+            Some(record) => (record.key, record.certified, record.token_sha256),
+            None if token.is_some() => (Arc::new(fresh_key()?), None, None),
             None => return Err(ParticipantError::NotEnrolled),
         };
         let next = saved.next_key.as_ref().map(|record| IdentityRecord::decode(record)).transpose()?;
@@ -346,6 +346,7 @@ impl Machine {
             fresh_key: Box::new(fresh_key),
             identity,
             token,
+            token_sha256,
             examples: 0,
             readiness: Readiness::Ready,
             stopping: false,
@@ -384,7 +385,11 @@ impl Machine {
     /// Takes what has happened and says what to do next.
     pub fn poll(&mut self, input: Input, now: Now) -> Action {
         let state = std::mem::replace(&mut self.state, State::Finished(Ok(Outcome::Stopped)));
-        self.state = state.handle(&mut self.core, input, now).settle(&mut self.core, now);
+        let state = match state.handle(&mut self.core, input, now) {
+            State::Finished(Err(error)) => Enroll::anew(&mut self.core, error),
+            state => state,
+        };
+        self.state = state.settle(&mut self.core, now);
         self.state.action(&mut self.core, now)
     }
 

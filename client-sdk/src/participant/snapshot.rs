@@ -105,12 +105,16 @@ pub(super) struct IdentityRecord {
     pub(super) key: Arc<SigningKey>,
     /// Absent between making the key and enrolling it.
     pub(super) certified: Option<Certified>,
+    /// SHA-256 of the token that bought the certificate, or the one it descends from; absent in older records.
+    pub(super) token_sha256: Option<Digest>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct IdentityHeader {
     key_bytes: usize,
     certified: Option<CertifiedHeader>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    token_sha256: Option<Digest>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -132,7 +136,12 @@ impl IdentityRecord {
             renew_at: certified.renew_at,
         });
         let key = self.key.expose_pkcs8();
-        encode(IDENTITY, PLAIN, &IdentityHeader { key_bytes: key.len(), certified }, &[key])
+        encode(
+            IDENTITY,
+            PLAIN,
+            &IdentityHeader { key_bytes: key.len(), certified, token_sha256: self.token_sha256 },
+            &[key],
+        )
     }
 
     pub(super) fn decode(record: &[u8]) -> Result<Self, JournalError> {
@@ -147,7 +156,7 @@ impl IdentityRecord {
             expires_at: certified.expires_at,
             renew_at: certified.renew_at,
         });
-        Ok(Self { key: Arc::new(key), certified })
+        Ok(Self { key: Arc::new(key), certified, token_sha256: header.token_sha256 })
     }
 }
 
@@ -280,7 +289,7 @@ mod tests {
     #[test]
     fn an_identity_comes_back() {
         let key = Arc::new(SigningKey::generate().unwrap());
-        let record = IdentityRecord { key: Arc::clone(&key), certified: None }.encode().unwrap();
+        let record = IdentityRecord { key: Arc::clone(&key), certified: None, token_sha256: None }.encode().unwrap();
         let back = IdentityRecord::decode(&record).unwrap();
         assert_eq!(back.key.expose_pkcs8(), key.expose_pkcs8());
         assert!(back.certified.is_none());

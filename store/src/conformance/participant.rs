@@ -66,6 +66,13 @@ pub async fn a_renewal_keeps_the_previous_certificate(store: &Store) {
                 let taken = tx.set_certificate(id, digest(15), digest(2), after(3_000)).await;
                 assert!(matches!(taken, Err(StoreError::Conflict(_))));
                 assert!(!tx.set_certificate(participant_id(9), digest(15), digest(17), after(3_000)).await?);
+                // Enrolled anew, whatever was shown before.
+                assert!(tx.set_certificate(id, digest(15), digest(18), after(3_000)).await?);
+                assert!(tx.replace_certificate(id, digest(19), after(4_000)).await?);
+                assert_eq!(tx.participant_by_fingerprint(digest(15)).await?, None);
+                assert_eq!(tx.participant_by_fingerprint(digest(18)).await?, None);
+                let row = tx.participant_by_fingerprint(digest(19)).await?.unwrap();
+                assert_eq!((row.id, row.previous_fingerprint, row.certificate_expires_at), (id, None, after(4_000)));
                 Ok(())
             })
         })
@@ -85,6 +92,7 @@ pub async fn revoking_happens_once(store: &Store) {
                 assert!(!tx.revoke_participant(participant_id(2), after(6)).await?);
                 assert_eq!(tx.participant(id).await?.unwrap().revoked_at, Some(after(5)));
                 assert!(!tx.set_certificate(id, digest(1), digest(11), after(2_000)).await?);
+                assert!(!tx.replace_certificate(id, digest(11), after(2_000)).await?);
 
                 assert_eq!(tx.participations(id).await?, 0);
                 for n in 1..=2 {

@@ -21,6 +21,7 @@ fn enrollment(n: u8) -> EnrollmentToken {
         expires_at: after(100),
         used_at: None,
         used_by: None,
+        participant: None,
     }
 }
 

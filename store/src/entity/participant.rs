@@ -67,6 +67,18 @@ pub trait Participants {
         expires_at: Timestamp,
     ) -> Result<bool>;
 
+    /// Makes a certificate the only one, for a participant that enrolled anew. False if there is no such participant, or it is
+    /// revoked.
+    ///
+    /// # Errors
+    /// `Conflict` if the certificate is another participant's.
+    async fn replace_certificate(
+        &mut self,
+        id: ParticipantId,
+        fingerprint: Digest,
+        expires_at: Timestamp,
+    ) -> Result<bool>;
+
     /// Ends the previous certificate, now that `newest` was used. False if there is no such participant, that is not its newest
     /// certificate, or there is no previous one.
     async fn end_previous_certificate(&mut self, id: ParticipantId, newest: Digest) -> Result<bool>;

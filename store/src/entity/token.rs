@@ -15,7 +15,9 @@ pub struct EnrollmentToken {
     pub id: TokenId,
     /// Of the secret.
     pub secret_sha256: Digest,
-    /// What the participant will be called.
+    /// Whom it enrols anew; none: somebody new.
+    pub participant: Option<ParticipantId>,
+    /// What the participant will be called; of no meaning for one that is there.
     pub name: String,
     /// What the participant will carry.
     pub labels: BTreeMap<String, String>,

@@ -84,6 +84,25 @@ impl Participants for SqliteTransaction {
         .await
     }
 
+    async fn replace_certificate(
+        &mut self,
+        id: ParticipantId,
+        fingerprint: Digest,
+        expires_at: Timestamp,
+    ) -> Result<bool> {
+        self.change_one(
+            query(
+                "UPDATE participant
+                 SET previous_fingerprint = NULL, certificate_fingerprint = ?2, certificate_expires_at = ?3
+                 WHERE id = ?1 AND revoked_at IS NULL",
+            )
+            .bind(id.0)
+            .digest(fingerprint)
+            .time(expires_at),
+        )
+        .await
+    }
+
     async fn end_previous_certificate(&mut self, id: ParticipantId, newest: Digest) -> Result<bool> {
         self.change_one(
             query(

@@ -44,6 +44,12 @@ const MIGRATIONS: &[Migration] = &[
         up: include_str!("../../../migrations/sqlite/0006_unopened.up.sql"),
         down: include_str!("../../../migrations/sqlite/0006_unopened.down.sql"),
     },
+    Migration {
+        version: 7,
+        name: "token_participant",
+        up: include_str!("../../../migrations/sqlite/0007_token_participant.up.sql"),
+        down: include_str!("../../../migrations/sqlite/0007_token_participant.down.sql"),
+    },
 ];
 
 /// Takes every missing step.

@@ -15,8 +15,9 @@ impl Tokens for SqliteTransaction {
     async fn insert_enrollment_token(&mut self, token: &EnrollmentToken) -> Result<()> {
         self.insert(
             query(
-                "INSERT INTO enrollment_token (id, secret_sha256, name, labels, created_at, expires_at, used_at, used_by)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                "INSERT INTO enrollment_token (id, secret_sha256, name, labels, created_at, expires_at, used_at, used_by,
+                                               participant)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
             )
             .bind(token.id.0)
             .digest(token.secret_sha256)
@@ -25,7 +26,8 @@ impl Tokens for SqliteTransaction {
             .time(token.created_at)
             .time(token.expires_at)
             .bind(token.used_at.map(|at| at.0))
-            .bind(token.used_by.map(|id| id.0)),
+            .bind(token.used_by.map(|id| id.0))
+            .bind(token.participant.map(|id| id.0)),
         )
         .await
     }
@@ -138,6 +140,7 @@ fn read_enrollment(row: &SqliteRow) -> Result<EnrollmentToken> {
         expires_at: row.time("expires_at")?,
         used_at: row.optional_time("used_at")?,
         used_by: row.optional_uuid("used_by")?.map(ParticipantId),
+        participant: row.optional_uuid("participant")?.map(ParticipantId),
     })
 }
 

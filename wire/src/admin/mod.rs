@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use federation::id::TokenId;
+use federation::id::{ParticipantId, TokenId};
 use federation::task::TaskSpec;
 use federation::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,10 @@ pub struct CreateEnrollmentToken {
     pub name: Option<String>,
     /// Labels the participant will carry.
     pub labels: BTreeMap<String, String>,
+    /// Whom the token lets come back whose certificate has ended: it keeps its id, its name and its labels, so none are given
+    /// here. Without it, the token enrols somebody new.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub participant: Option<ParticipantId>,
     /// How long the token can be used; default one day, at most 30.
     pub valid_for_ms: Option<u64>,
 }

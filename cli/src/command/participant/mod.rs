@@ -72,7 +72,8 @@ impl Named {
     }
 }
 
-async fn find(server: &Server, id_or_name: &str) -> Outcome<ParticipantId> {
+/// The id of a participant that is named by its id or its name.
+pub(crate) async fn find(server: &Server, id_or_name: &str) -> Outcome<ParticipantId> {
     if let Ok(id) = id_or_name.parse() {
         return Ok(id);
     }

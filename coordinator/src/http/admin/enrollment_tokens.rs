@@ -1,4 +1,4 @@
-//! `POST /v1/enrollment-tokens`: a one-time token for one participant.
+//! `POST /v1/enrollment-tokens`: a one-time token for one participant, a new one or one that comes back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +29,10 @@ pub(in crate::http) async fn create(
     if request.name.as_deref().is_some_and(|name| !is_name(name)) {
         return Err(Error::InvalidValue("name must be 1 to 64 letters, digits, '-', '_' or '.'".to_owned()));
     }
+    if request.participant.is_some() && (request.name.is_some() || !request.labels.is_empty()) {
+        let detail = "a token with which a participant comes back takes neither name nor labels: it keeps its own";
+        return Err(Error::InvalidValue(detail.to_owned()));
+    }
     let valid_for_ms = request.valid_for_ms.unwrap_or(DAY_MS);
     if !(1..=VALID_MAX_MS).contains(&valid_for_ms) {
         return Err(Error::InvalidValue(format!("valid_for_ms must be between 1 and {VALID_MAX_MS} (30 days)")));
@@ -37,6 +41,7 @@ pub(in crate::http) async fn create(
     let row = EnrollmentToken {
         id: TokenId(app.random.uuid()),
         secret_sha256: crate::digest(token.as_bytes()),
+        participant: request.participant,
         // Empty: the participant chooses.
         name: request.name.unwrap_or_default(),
         labels: request.labels,
@@ -51,6 +56,14 @@ pub(in crate::http) async fn create(
             Box::pin(async move {
                 if !row_ref.name.is_empty() && tx.participant_by_name(&row_ref.name).await?.is_some() {
                     return Err(Error::Conflict(format!("there is a participant called {:?} already", row_ref.name)));
+                }
+                if let Some(id) = row_ref.participant {
+                    let there = tx.participant(id).await?;
+                    let there = there.ok_or_else(|| Error::NotFound(format!("there is no participant {id}")))?;
+                    if there.revoked_at.is_some() {
+                        let detail = format!("participant {id} was revoked: it can only enrol as somebody new");
+                        return Err(Error::Conflict(detail));
+                    }
                 }
                 tx.insert_enrollment_token(row_ref).await?;
                 Ok(())

@@ -1,4 +1,4 @@
-//! `POST /v1/enroll`: a one-time token buys a certificate.
+//! `POST /v1/enroll`: a one-time token buys a certificate, for somebody new or for a participant that comes back.
 //!
 //! An answer may get lost on its way. Whoever asks again with the same token and key gets the same answer, for a day; with
 //! another key the token is spent.
@@ -52,21 +52,22 @@ pub(in crate::http) async fn enroll(
         return Err(UNKNOWN);
     }
     let now = app.now();
-    let participant = ParticipantId(app.random.uuid());
     let key_sha256 = crate::digest(signing_request.key());
     let secret = crate::digest(request.token.as_bytes());
     // Nobody is asked to sign for whoever has no token.
     let given = app.store.read("find_enrollment", |tx| {
         Box::pin(async move {
             if let Some(reply) = given_before(tx, secret, key_sha256).await? {
-                return Ok(Some(reply));
+                return Ok(Given::Before(reply));
             }
-            usable(tx.enrollment_token_by_secret(secret).await?, now).map(|_| None)
+            usable(tx.enrollment_token_by_secret(secret).await?, now).map(|token| Given::To(token.participant))
         })
     });
-    if let Some(reply) = given.await? {
-        return Ok(Json(reply));
-    }
+    let known = match given.await? {
+        Given::Before(reply) => return Ok(Json(reply)),
+        Given::To(known) => known,
+    };
+    let participant = known.unwrap_or_else(|| ParticipantId(app.random.uuid()));
     let lifetime = app.settings.certificate_lifetime;
     let issued = app.members.issue(signing_request, participant, lifetime, &app.random, now).await?;
     let (requested_name, own_labels, issued) = (request.name.as_deref(), &request.labels, &issued);
@@ -83,6 +84,11 @@ pub(in crate::http) async fn enroll(
                     TakenToken::Used(_) => return Err(USED),
                     TakenToken::Expired => return Err(EXPIRED),
                 };
+                if let Some(id) = token.participant {
+                    let reply = come_back(tx, id, issued).await?;
+                    remember(tx, secret, key_sha256, &reply, now).await?;
+                    return Ok(reply);
+                }
                 let named = if token.name.is_empty() { requested_name } else { Some(token.name.as_str()) };
                 let name = named.map_or_else(|| participant.to_string(), str::to_owned);
                 if tx.participant_by_name(&name).await?.is_some() {
@@ -103,16 +109,45 @@ pub(in crate::http) async fn enroll(
                 };
                 tx.insert_participant(&row).await?;
                 let reply = reply(participant, name, issued.clone());
-                let body = serde_json::to_vec(&reply).map_err(Error::fault)?;
-                let answer = IdempotentAnswer { request_sha256: key_sha256, status: 200, body };
-                tx.insert_idempotent(SCOPE, &secret.to_string(), &answer, now.plus(REMEMBER)).await?;
+                remember(tx, secret, key_sha256, &reply, now).await?;
                 Ok(reply)
             })
         })
         .await?;
+    app.identities.forget(reply.participant);
     let (participant, name) = (reply.participant, &reply.name);
     tracing::info!(%participant, "participant {participant} enrolled as {name}");
     Ok(Json(reply))
+}
+
+/// What a token is good for.
+enum Given {
+    /// It bought this already, for the same key.
+    Before(EnrollReply),
+    /// To be used, by the participant that comes back or by somebody new.
+    To(Option<ParticipantId>),
+}
+
+/// A participant whose certificate ended gets another, whatever it held before.
+async fn come_back(tx: &mut (dyn Transaction + '_), id: ParticipantId, issued: &Issued) -> Result<EnrollReply> {
+    if !tx.replace_certificate(id, issued.fingerprint, issued.expires_at).await? {
+        return Err(Error::Enrollment("the participant that this token is for was revoked"));
+    }
+    let row = tx.participant(id).await?.ok_or_else(|| Error::fault("a participant that came back is not there"))?;
+    Ok(reply(id, row.name, issued.clone()))
+}
+
+/// Keeps the answer for whoever asks again.
+async fn remember(
+    tx: &mut (dyn Transaction + '_),
+    secret: Digest,
+    key_sha256: Digest,
+    reply: &EnrollReply,
+    now: Timestamp,
+) -> Result<()> {
+    let body = serde_json::to_vec(reply).map_err(Error::fault)?;
+    let answer = IdempotentAnswer { request_sha256: key_sha256, status: 200, body };
+    Ok(tx.insert_idempotent(SCOPE, &secret.to_string(), &answer, now.plus(REMEMBER)).await?)
 }
 
 /// A token that is there, unused and not expired.

@@ -134,6 +134,38 @@ async fn a_replaced_certificate_ends_with_the_first_use_of_the_new_one() {
 }
 
 #[tokio::test]
+async fn a_participant_whose_certificate_ended_comes_back_as_itself_with_a_token_made_for_it() {
+    let t = TestCoordinator::start().await;
+    let (id, old) = t.enroll("one").await;
+    let (other, _) = t.enroll("two").await;
+    let poll = json!({ "examples": 10, "wait_ms": 0 });
+    t.advance(Duration::from_secs(8 * 24 * 3600));
+    t.post(&old, route::CHECK_IN, &poll).await.problem(ProblemType::CertificateExpired);
+
+    let make = async |body| t.post(&t.operator, route::ENROLLMENT_TOKENS, &body).await;
+    make(json!({ "participant": id, "name": "three" })).await.problem(ProblemType::InvalidValue);
+    make(json!({ "participant": id, "labels": { "a": "b" } })).await.problem(ProblemType::InvalidValue);
+    make(json!({ "participant": uuid::Uuid::from_u128(1) })).await.problem(ProblemType::NotFound);
+    let token = make(json!({ "participant": id })).await.json()["token"].clone();
+    let unused = make(json!({ "participant": id })).await.json()["token"].clone();
+    // Its own name is not in its way, and another is not taken.
+    let body = json!({ "token": token, "csr_pem": key_and_csr().1, "name": "one" });
+    let reply: EnrollReply = t.post(&Who::Nobody, route::ENROLL, &body).await.read();
+    assert_eq!((reply.participant, reply.name.as_str()), (id, "one"));
+    let again: EnrollReply = t.post(&Who::Nobody, route::ENROLL, &body).await.read();
+    assert_eq!(again, reply, "the answer may have got lost");
+    assert_eq!(t.post(&who(&reply), route::CHECK_IN, &poll).await.status, 200);
+    t.post(&old, route::CHECK_IN, &poll).await.problem(ProblemType::Unauthenticated);
+
+    t.post(&t.operator, &route::fill(route::PARTICIPANT_REVOKE, &[&id]), &json!({})).await;
+    make(json!({ "participant": id })).await.problem(ProblemType::Conflict);
+    let body = json!({ "token": unused, "csr_pem": key_and_csr().1 });
+    let detail = t.post(&Who::Nobody, route::ENROLL, &body).await.problem(ProblemType::EnrollmentRefused);
+    assert!(detail.contains("revoked"), "{detail}");
+    assert_eq!(make(json!({ "participant": other })).await.status, 201);
+}
+
+#[tokio::test]
 async fn a_body_that_never_ends_is_not_waited_for() {
     let mut config = config();
     config.http.request_timeout_ms = 50;

@@ -2,17 +2,19 @@
 //!
 //! What a row means and costs is `learning`'s. Its seals are keyed with the coordinator's sealing key, which is not in the
 //! database, so whoever can write rows cannot forge them; the last seal is kept in a row of its own, and there are as many
-//! rows as releases, so rows that were removed are missed.
+//! rows as releases, so rows that were removed are missed. Where the ledger ended when a version was published last, and what was
+//! promised, is outside the database as well ([`crate::ledger_end`]).
 
 use federation::id::{RoundKey, TaskId};
 use federation::round::{Round, RoundState};
-use federation::task::PrivacyMechanism;
+use federation::task::{PrivacyMechanism, PrivacySpec};
 use federation::time::Timestamp;
 use learning::privacy::{Ledger, LedgerError, Release, SealedRow};
 use store::entity::privacy_ledger::PrivacyRow;
 use store::entity::task::TaskRow;
 use store::{StoreError, Transaction};
 
+use crate::ledger_end::{EndProblem, LedgerEnd};
 use crate::model::TaskModel;
 use crate::private::Private;
 use crate::seal::Sealer;
@@ -33,6 +35,9 @@ pub(crate) enum LedgerFault {
     /// The rows are not what was written, or will not take the release.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
+    /// The rows are right in themselves, and not all that there were.
+    #[error(transparent)]
+    End(#[from] EndProblem),
 }
 
 /// A task's ledger, checked row by row.
@@ -45,6 +50,8 @@ pub(crate) async fn read(
     private: &Private,
     sealer: &Sealer,
 ) -> Result<Ledger, LedgerFault> {
+    // Before the rows, which may go on meanwhile: they are never behind it.
+    let end = sealer.ledger_end(task.id).map_err(StoreError::from)?;
     let mut rows = Vec::new();
     loop {
         let page = tx.privacy_rows(task.id, rows.len() as u64, PAGE).await?;
@@ -63,10 +70,57 @@ pub(crate) async fn read(
     let ledger = Ledger::open(private.mechanism(), budget, rows, &seal)?;
     let head = tx.privacy_head(task.id).await?;
     let expected = (!ledger.rows().is_empty()).then(|| String::from(ledger.head()));
-    if head != expected || (ledger.rows().len() as u64) < u64::from(task.rounds_completed) {
+    let versions = task.rounds_completed.max(task.model_version);
+    if head != expected || (ledger.rows().len() as u64) < u64::from(versions) {
         return Err(LedgerError::Head.into());
     }
+    check_end(end?, &ledger, task, sealer)?;
     Ok(ledger)
+}
+
+/// Holds the ledger, and what the task promises, against what was kept outside the database.
+fn check_end(end: Option<LedgerEnd>, ledger: &Ledger, task: &TaskRow, sealer: &Sealer) -> Result<(), EndProblem> {
+    let rows = ledger.rows().len() as u64;
+    let Some(end) = end else {
+        // Nothing was released yet, or by a program that kept no such file.
+        let is_new = rows == 0 || !sealer.has_every_ledger_end();
+        return if is_new { Ok(()) } else { Err(EndProblem::Missing) };
+    };
+    if end.privacy != task.spec.privacy {
+        return Err(EndProblem::Promise);
+    }
+    let Some(last) = end.rows.checked_sub(1) else { return Ok(()) };
+    let Some(there) = usize::try_from(last).ok().and_then(|last| ledger.rows().get(last)) else {
+        return Err(EndProblem::Older { rows, kept: end.rows });
+    };
+    if String::from(there.seal) == end.seal { Ok(()) } else { Err(EndProblem::Other(last)) }
+}
+
+/// Keeps where a ledger ends that was read from what is committed; waits for a disk if that is news.
+///
+/// # Errors
+/// The file system's.
+pub(crate) fn keep_end(sealer: &Sealer, task: TaskId, privacy: &PrivacySpec, ledger: &Ledger) -> std::io::Result<()> {
+    let end =
+        LedgerEnd { rows: ledger.rows().len() as u64, seal: String::from(ledger.head()), privacy: privacy.clone() };
+    match sealer.ledger_end(task)? {
+        Ok(kept) if kept.as_ref().is_some_and(|kept| kept.rows >= end.rows) => Ok(()),
+        Ok(_) => sealer.keep_ledger_end(task, &end),
+        // Whoever reads the ledger next says so; what is there is not written over.
+        Err(_) => Ok(()),
+    }
+}
+
+/// Keeps what a task promises from the moment it is created.
+///
+/// # Errors
+/// The file system's.
+pub(crate) fn keep_promise(sealer: &Sealer, task: TaskId, privacy: &PrivacySpec) -> std::io::Result<()> {
+    let end = LedgerEnd { rows: 0, seal: crate::ledger_end::hex(&[0; 32]), privacy: privacy.clone() };
+    match sealer.ledger_end(task)? {
+        Ok(None) => sealer.keep_ledger_end(task, &end),
+        Ok(Some(_)) | Err(_) => Ok(()),
+    }
 }
 
 /// A charge that is not stored yet.
@@ -132,8 +186,12 @@ pub(crate) async fn charge_unpublished(
             Ok(release) => charge(&mut ledger, sealer, round.key, release, false, now),
             Err(_) => return Ok(()),
         },
-        Err(LedgerFault::Ledger(error)) => Err(error),
         Err(LedgerFault::Store(error)) => return Err(error),
+        Err(LedgerFault::Ledger(error)) => Err(error),
+        Err(error @ LedgerFault::End(_)) => {
+            tracing::error!(task = %task.id, round = %round.key, "the privacy ledger cannot be charged: {error}");
+            return Ok(());
+        }
     };
     match charged {
         Ok(charge) => store(tx, &charge).await,

@@ -25,6 +25,7 @@ mod analysis;
 mod behind;
 mod damage;
 mod ledger;
+mod ledger_end;
 mod lock;
 mod models;
 mod open_files;

@@ -7,11 +7,13 @@
 
 use std::path::{Path, PathBuf};
 
+use federation::id::TaskId;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use ring::hmac;
 use zeroize::Zeroizing;
 
 use crate::files::write_new;
+use crate::ledger_end::{EndProblem, LedgerEnd, LedgerEnds};
 use crate::random::Random;
 use crate::release_keys::{ID_BYTES, KeyId, ReleaseKeys, Use};
 
@@ -19,6 +21,8 @@ use crate::release_keys::{ID_BYTES, KeyId, ReleaseKeys, Use};
 pub const OF_A_RELEASE: &[u8; 8] = b"\xa7TRBrel\x01";
 const KEY_BYTES: usize = 32;
 const NONCE_BYTES: usize = 12;
+/// Hexadecimal digits of a MAC.
+const MAC_DIGITS: usize = 64;
 
 /// Why there is no sealing key.
 #[derive(Debug, thiserror::Error)]
@@ -62,6 +66,7 @@ pub struct Sealer {
     /// Makes one key of itself and the key of a release: who has the one file and not the other has neither.
     releases: hmac::Key,
     keys: ReleaseKeys,
+    ends: LedgerEnds,
     random: Random,
 }
 
@@ -72,8 +77,8 @@ impl Sealer {
         Self::new(&random.bytes(), None, random)
     }
 
-    /// With the key in a file; makes it, for its owner's eyes alone, if it is not there. Keys of releases are in a folder
-    /// beside it, which has the file's name with `releases` for an ending.
+    /// With the key in a file; makes it, for its owner's eyes alone, if it is not there. Keys of releases, and the ends of privacy
+    /// ledgers, are in folders beside it, which have the file's name with `releases` and `ledgers` for endings.
     ///
     /// # Errors
     /// [`SealError`].
@@ -104,6 +109,7 @@ impl Sealer {
             key: aead(key),
             mac: derived(b"tributary/seal/mac/1"),
             releases: derived(b"tributary/seal/release/1"),
+            ends: LedgerEnds::new(path.map(|path| path.with_extension("ledgers"))),
             keys: ReleaseKeys::new(path.map(|path| path.with_extension("releases")), random),
             random: random.clone(),
         }
@@ -173,6 +179,48 @@ impl Sealer {
     /// The file system's.
     pub(crate) fn uses(&self) -> std::io::Result<std::collections::BTreeSet<Use>> {
         self.keys.uses()
+    }
+
+    /// Where the ledger of a task ends, as it was kept last; the inner error is a file that is not what was written.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub(crate) fn ledger_end(&self, task: TaskId) -> std::io::Result<Result<Option<LedgerEnd>, EndProblem>> {
+        let Some(bytes) = self.ends.read(task)? else { return Ok(Ok(None)) };
+        let read = bytes.split_first_chunk::<MAC_DIGITS>().and_then(|(mac, text)| {
+            let fits = crate::ledger_end::hex(&self.mac_of_end(task, text)).as_bytes() == mac;
+            fits.then(|| serde_json::from_slice(text).ok()).flatten()
+        });
+        Ok(read.map(Some).ok_or_else(|| EndProblem::File(self.ends.path(task))))
+    }
+
+    /// Keeps where the ledger of a task ends; waits for a disk.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub(crate) fn keep_ledger_end(&self, task: TaskId, end: &LedgerEnd) -> std::io::Result<()> {
+        let text = serde_json::to_vec(end)?;
+        let mut bytes = crate::ledger_end::hex(&self.mac_of_end(task, &text)).into_bytes();
+        bytes.extend(text);
+        self.ends.write(task, bytes)
+    }
+
+    /// Whether every ledger that has rows has its end kept; not so at the first start of a program that keeps them.
+    pub(crate) fn has_every_ledger_end(&self) -> bool {
+        self.ends.are_complete()
+    }
+
+    /// Says that every ledger that has rows has its end kept; waits for a disk.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub(crate) fn note_every_ledger_end(&self) -> std::io::Result<()> {
+        self.ends.complete()
+    }
+
+    fn mac_of_end(&self, task: TaskId, text: &[u8]) -> [u8; 32] {
+        // Rows are sealed by the same key, and begin otherwise.
+        self.mac(task.0.as_bytes(), &[b"tributary privacy ledger end 1\0", text].concat())
     }
 
     fn of_release(&self, key: &[u8]) -> LessSafeKey {

@@ -34,7 +34,7 @@ use crate::random::Random;
 use crate::seal::{SealError, Sealer};
 use crate::session::Sessions;
 use crate::solver::Mus;
-use crate::work::{Engine, Environment, WorkConfig};
+use crate::work::{Engine, Environment, StepError, WorkConfig};
 
 /// What a coordinator takes from the world around it.
 #[derive(Clone)]
@@ -80,6 +80,9 @@ pub enum StartError {
     /// Rows or blobs cannot be opened.
     #[error("cannot open the store: {0}")]
     Store(#[from] StoreError),
+    /// What is stored cannot be looked at.
+    #[error("cannot look at what is stored: {0}")]
+    Look(#[from] StepError),
     /// No authority.
     #[error("cannot open the certificate authority: {0}")]
     Authority(#[from] AuthorityError),
@@ -192,6 +195,7 @@ impl Coordinator {
         let coordinator = Self::assemble(config, parts).await?;
         // The locks say that this is the only process: whatever lease is left is of one that died.
         coordinator.store.transact("clear_leases", |tx| Box::pin(async move { tx.clear_leases().await })).await?;
+        coordinator.engine.check_ledgers().await?;
         let app = &coordinator.app;
         let key = server_key(config, app)?;
         let tls = crate::http::server_config(key, app.members.certificate())

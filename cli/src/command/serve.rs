@@ -112,7 +112,7 @@ pub(crate) async fn start(config: &Config) -> Outcome<Running> {
 pub(super) fn start_failure(error: &StartError) -> Failure {
     let exit = match error {
         StartError::Randomness => Exit::Internal,
-        StartError::Locked(_) | StartError::Store(_) | StartError::Listen { .. } => Exit::Io,
+        StartError::Locked(_) | StartError::Store(_) | StartError::Look(_) | StartError::Listen { .. } => Exit::Io,
         StartError::Authority(_) | StartError::Seal(_) | StartError::Tls(_) => Exit::Configuration,
         StartError::Device(_) => Exit::Device,
     };

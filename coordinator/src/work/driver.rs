@@ -21,6 +21,7 @@ use uuid::Uuid;
 use super::close_phase::close_phase;
 use super::collect_garbage::{Collected, Pace, collect_garbage};
 use super::grant::grant;
+use super::keep_ledger::check_ledgers;
 use super::lease::Lease;
 use super::open_round::open_round;
 use super::plan::{Next, Step, plan};
@@ -135,6 +136,14 @@ impl Engine {
                 return Ok(steps);
             }
         }
+    }
+
+    /// Holds every privacy ledger against what was kept of it outside the database; pauses the tasks whose ledger is another.
+    ///
+    /// # Errors
+    /// What storage says.
+    pub async fn check_ledgers(&self) -> Result<(), StepError> {
+        check_ledgers(&self.0.env).await
     }
 
     /// Collects garbage now.

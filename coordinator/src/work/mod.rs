@@ -16,6 +16,7 @@ mod environment;
 mod error;
 mod gate;
 mod grant;
+mod keep_ledger;
 mod lease;
 mod noise;
 mod open_round;

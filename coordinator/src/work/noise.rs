@@ -85,7 +85,9 @@ pub(super) async fn prepare(
     let read = env.store.read("privacy ledger", |tx| Box::pin(ledger::read(tx, task, private, &env.sealer))).await;
     let mut ledger = read.map_err(|fault| match fault {
         LedgerFault::Store(error) => NoNoise::from(error),
-        LedgerFault::Ledger(error) => StepError::Unworkable(error.to_string()).into(),
+        untrusted @ (LedgerFault::Ledger(_) | LedgerFault::End(_)) => {
+            StepError::Unworkable(untrusted.to_string()).into()
+        }
     })?;
     let index = ledger::next_release(&ledger);
     let release = private.release(key.number, attempt, index, participants);

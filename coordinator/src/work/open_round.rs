@@ -11,6 +11,7 @@ use learning::privacy::LedgerError;
 use store::entity::task::TaskRow;
 use store::{Transaction, WakeEvent};
 
+use super::keep_ledger::keep_ledger;
 use super::lease::Lease;
 use super::sample::{population, sample};
 use super::shred::{destroy_keys_of_an_end, of_the_task};
@@ -45,6 +46,13 @@ pub(super) async fn open_round(
         return Ok(());
     }
     let seed = env.random.bytes();
+    if let Some(private) = &model.private {
+        // What failed rounds were charged. A ledger that is not to be trusted stops the task below.
+        match keep_ledger(env, &situation.task, private).await {
+            Err(LedgerFault::Store(error)) => return Err(error.into()),
+            Ok(_) | Err(LedgerFault::Ledger(_) | LedgerFault::End(_)) => {}
+        }
+    }
     env.fail_point.reached("open_round: before the row")?;
     let holder = &*lease;
     let outcome = env
@@ -174,7 +182,9 @@ async fn out_of_budget(
     let ledger = match ledger::read(tx, task, private, sealer).await {
         Ok(ledger) => ledger,
         Err(LedgerFault::Store(error)) => return Err(error.into()),
-        Err(LedgerFault::Ledger(error)) => return Ok(Some((TaskStatus::Paused, error.to_string()))),
+        Err(untrusted @ (LedgerFault::Ledger(_) | LedgerFault::End(_))) => {
+            return Ok(Some((TaskStatus::Paused, untrusted.to_string())));
+        }
     };
     let release = private.planned(key.number, attempt, ledger::next_release(&ledger));
     let release = release.map_err(|error| StepError::Unworkable(error.to_string()))?;

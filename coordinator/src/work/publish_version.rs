@@ -14,6 +14,7 @@ use store::{StoreError, Transaction, WakeEvent};
 
 use super::close_phase::{count_phase, count_round, fail_round};
 use super::gate::restored;
+use super::keep_ledger;
 use super::lease::Lease;
 use super::shred::{before_publishing, destroy_keys_of_an_end, of_the_task};
 use super::situation::{Situation, next_round};
@@ -60,6 +61,9 @@ pub(super) async fn publish_version(
 ) -> Result<(), StepError> {
     let Some(round) = situation.open_round() else { return Ok(()) };
     lease.hold(env).await?;
+    if let Some(private) = &model.private {
+        keep_ledger::before_publishing(env, &situation.task, round, private).await?;
+    }
     before_publishing(env, (round.key, round.attempt), model.private.as_deref()).await?;
     let made = match lease.keep_during(env, make(env, model, &situation.task.spec, round)).await? {
         Some(Ok(made)) => made,

@@ -1,15 +1,16 @@
 //! The ledger: one row for each release, before its version, whatever dies; and nobody changes it unseen.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use coordinator::work::{NoFailPoint, StepError};
-use federation::id::RoundKey;
+use federation::id::{RoundKey, TaskId};
 use federation::round::{FailureReason, RoundState};
 use serde_json::{Value, json};
 
 use crate::support::die_at::DieAt;
 use crate::support::private::{assert_variance, charged_variance, in_the_clear, mechanism};
-use crate::support::secure::{LEASE, World};
+use crate::support::secure::{self, LEASE, World};
 
 /// Three participants in the clear, over files, for so many rounds.
 async fn world(name: &str, rounds: u32) -> World {
@@ -302,6 +303,103 @@ async fn rows_that_were_edited_removed_moved_or_added_are_found() {
     let view = world.run_in_the_clear(3, |_| true, |_| true).await;
     assert_eq!(view.state, RoundState::Completed);
     assert_eq!(world.ledger().await.releases.len(), 3);
+}
+
+/// Who has the database and not the key makes everything in it fit: what is outside of it does not.
+#[tokio::test]
+async fn a_ledger_that_was_cut_short_with_its_counters_or_promises_more_is_found() {
+    let cut = "DELETE FROM privacy_ledger WHERE idx = 1; UPDATE privacy_head SET seal = \
+               (SELECT json_extract(row, '$.seal') FROM privacy_ledger WHERE idx = 0); \
+               DELETE FROM model_version WHERE version = 2; UPDATE task SET rounds_completed = 1, model_version = 1";
+    let emptied = "DELETE FROM privacy_ledger; DELETE FROM privacy_head; DELETE FROM model_version WHERE version > 0; \
+                   UPDATE task SET rounds_completed = 0, rounds_forfeited = 2, model_version = 0";
+    let raised = "UPDATE task SET spec = json_set(spec, '$.privacy.epsilon', 1000.0)";
+    let quieter = "UPDATE task SET spec = json_set(spec, '$.privacy.noise_multiplier', 0.5)";
+    for (statements, says) in [
+        (cut, "has 1 rows, and had 2"),
+        (emptied, "has 0 rows, and had 2"),
+        (raised, "not what it was created with"),
+        (quieter, "not what it was created with"),
+    ] {
+        for is_restarted in [false, true] {
+            let mut world = two_rounds("central_gaussian").await;
+            by_hand(&world, statements);
+            post(&world, "resume").await;
+            if is_restarted {
+                world.restart().await;
+                world.t.inner.engine.check_ledgers().await.unwrap();
+            } else {
+                world.t.work().await;
+            }
+            let (status, why) = world.status().await;
+            assert_eq!(status, "PAUSED", "{statements}");
+            assert!(why.contains(says), "{why}");
+            assert_eq!(world.privacy().await.status, 409);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_older_database_is_noticed_when_it_is_started_with() {
+    let mut world = world("central_gaussian", 4).await;
+    world.run_in_the_clear(1, |_| true, |_| true).await;
+    let folder = world.folder.as_ref().unwrap().path().to_owned();
+    by_hand(&world, &format!("VACUUM INTO '{}'", folder.join("copy.db").display()));
+    world.run_in_the_clear(2, |_| true, |_| true).await;
+    assert_eq!(world.rows().await.len(), 2);
+    world.config.database.url = format!("sqlite:{}", folder.join("copy.db").display());
+    world.restart().await;
+    world.t.inner.engine.check_ledgers().await.unwrap();
+    let (status, why) = world.status().await;
+    assert_eq!(status, "PAUSED");
+    assert!(why.contains("older than what was released"), "{why}");
+}
+
+#[tokio::test]
+async fn a_ledger_whose_end_is_gone_or_was_edited_is_not_trusted() {
+    let world = two_rounds("central_gaussian").await;
+    world.t.inner.engine.check_ledgers().await.unwrap();
+    let end = end_of(&world, world.task);
+    let kept = std::fs::read_to_string(&end).unwrap();
+    let edited = kept.replace("\"rows\":2", "\"rows\":1");
+    assert_ne!(edited, kept);
+    std::fs::write(&end, &edited).unwrap();
+    assert_untrusted(&world, "is not what was written").await;
+    assert_eq!(std::fs::read_to_string(&end).unwrap(), edited, "it is not written over");
+    std::fs::remove_file(&end).unwrap();
+    assert_untrusted(&world, "is gone").await;
+    std::fs::write(&end, kept).unwrap();
+    assert_eq!(world.ledger().await.releases.len(), 2);
+}
+
+#[tokio::test]
+async fn ledgers_from_before_their_ends_were_kept_are_trusted_at_the_first_start() {
+    let mut world = two_rounds("central_gaussian").await;
+    let first = world.task;
+    post(&world, "cancel").await;
+    let mut written = secure::spec(3);
+    in_the_clear(&mut written, "central_gaussian");
+    world.task = world.t.create_task(&written).await;
+    world.run_in_the_clear(1, |_| true, |_| true).await;
+    assert_eq!(world.rows().await.len(), 1);
+
+    std::fs::remove_dir_all(end_of(&world, first).parent().unwrap()).unwrap();
+    world.restart().await;
+    world.t.inner.engine.check_ledgers().await.unwrap();
+    for task in [first, world.task] {
+        assert!(end_of(&world, task).is_file(), "it is kept from this start on");
+        let path = format!("/v1/tasks/{task}/privacy");
+        assert_eq!(world.t.get(&world.t.viewer, &path).await.status, 200);
+    }
+    let view = world.run_in_the_clear(2, |_| true, |_| true).await;
+    assert_eq!(view.state, RoundState::Completed);
+    std::fs::remove_file(end_of(&world, world.task)).unwrap();
+    assert_eq!(world.privacy().await.status, 409, "after that start it was lost");
+}
+
+/// Where the end of a task's ledger is kept.
+fn end_of(world: &World, task: TaskId) -> PathBuf {
+    world.folder.as_ref().unwrap().path().join("seal.ledgers").join(task.0.simple().to_string())
 }
 
 #[tokio::test]

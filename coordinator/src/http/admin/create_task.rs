@@ -22,6 +22,7 @@ use crate::http::authenticate::{Bearer, Operator};
 use crate::http::extract::{is_media_type, read};
 use crate::http::inspect::tasks;
 use crate::http::problem::{Error, Result};
+use crate::ledger;
 use crate::model::{self, TaskModel};
 use crate::optimizer;
 
@@ -48,8 +49,15 @@ pub(in crate::http) async fn create_task(
     let CreateTask { spec } =
         serde_json::from_slice(&bytes).map_err(|error| Error::Malformed(format!("the body: {error}")))?;
     let (row, version) = prepare(&app, spec).await?;
-    let id = row.id;
+    let (id, privacy) = (row.id, row.spec.privacy.clone());
     let answer = store(&app, row, version, key.as_ref(), request_sha256).await?;
+    if privacy.is_private() {
+        // A process that dies here leaves a task that is new, whose promise is kept when its first round opens.
+        let sealer = Arc::clone(&app.sealer);
+        let keep = move || ledger::keep_promise(&sealer, id, &privacy);
+        let kept = tokio::task::spawn_blocking(keep).await.map_err(Error::fault)?;
+        kept.map_err(store::StoreError::from)?;
+    }
     app.store.wake().publish(WakeEvent::Task(id));
     app.store.wake().publish(WakeEvent::Work);
     tracing::info!(task = %id, operator = bearer.name, "task {id} created by {}", bearer.name);

@@ -46,7 +46,7 @@ pub(in crate::http) async fn show(
         .await
         .map_err(|fault| match fault {
             LedgerFault::Store(error) => Error::Store(error),
-            LedgerFault::Ledger(error) => Error::Conflict(error.to_string()),
+            untrusted @ (LedgerFault::Ledger(_) | LedgerFault::End(_)) => Error::Conflict(untrusted.to_string()),
         })?;
     let clip = base.and_then(|base| base.clip).unwrap_or(private.initial_clip());
     let terms = private.terms(clip);

@@ -20,9 +20,11 @@ impl From<rcgen::Error> for IdentityError {
     }
 }
 
+type MakeEvidence = dyn Fn(&str) -> String + Send + Sync;
+
 /// Makes what a signing request is sent with, for an authority of members that decides by it. Nothing by default.
 #[derive(Clone, Default)]
-pub struct Evidence(Option<std::sync::Arc<dyn Fn(&str) -> String + Send + Sync>>);
+pub struct Evidence(Option<std::sync::Arc<MakeEvidence>>);
 
 impl Evidence {
     /// Called with each signing request in PEM.

@@ -65,8 +65,9 @@
 //!
 //! Where a task has a privacy mechanism, updates are clipped to its norm, neither their weight nor any metric travels, and
 //! the participant adds its own share of the noise if participants do. It charges every update to a ledger in its journal
-//! before it is sent, holds the task to what it promised first, and stops when that is used up; an app may set limits of its
-//! own by [`PrivacyPolicy`], and read the ledger by [`Participant::privacy_spent`].
+//! before it is sent, holds the task to what it promised first, and stops when that is used up; it also stops when all tasks
+//! together have cost what a device may spend in its life ([`Lifetime`]). An app may set limits of its own by [`PrivacyPolicy`], and
+//! read the ledger by [`Participant::privacy_spent`] and [`Participant::privacy_lifetime`].
 
 pub mod candle_trainer;
 pub mod clock;
@@ -93,7 +94,7 @@ pub use participant::{
     BuildError, Builder, Event, Lowered, Outcome, Participant, ParticipantError, Progress, SecurityPolicy,
 };
 pub use personalize::PersonalModel;
-pub use privacy::{PrivacyPolicy, PrivacySpent};
+pub use privacy::{Lifetime, LifetimeSpent, PrivacyPolicy, PrivacySpent};
 pub use table_trainer::TableTrainer;
 pub use trainer::{Cancel, REACH, Trained, Trainer, TrainerError, TrainingJob};
 pub use wire::{Attribute, Attributes};

@@ -1,5 +1,5 @@
 //! Participants at the end of a long line: two seconds each way, in virtual time. What a round takes then is round trips.
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
+#![expect(clippy::unwrap_used, reason = "a test")]
 
 mod support;
 

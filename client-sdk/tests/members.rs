@@ -15,6 +15,7 @@ use wire::Timestamp;
 use wire::certificate::{Issuers, chain_der};
 
 /// A participant of an app that names its company's authority, and all that it tells.
+#[expect(clippy::unwrap_used, reason = "a test")]
 fn participant(coordinator: &Coordinator) -> (Participant, Arc<Mutex<Vec<Event>>>) {
     let events = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&events);
@@ -41,7 +42,9 @@ async fn a_certificate_of_another_issuer_is_refused_at_enrolment() {
         let error = participant.run(std::future::pending()).await.unwrap_err();
         assert!(matches!(error, ParticipantError::Uncertified(CertificateError::Issuer)), "{error}");
         assert!(error.to_string().contains("members_ca_pem"), "{error}");
-        assert!(events.lock().unwrap().is_empty() && participant.certified().is_none());
+        let told = events.lock().unwrap();
+        assert!(told.iter().all(|event| matches!(event, Event::Lowered { .. })), "{told:?}");
+        assert!(participant.certified().is_none());
         assert_eq!(coordinator.count("check_in"), 0);
     }
 }

@@ -7,7 +7,9 @@ mod support;
 use client_sdk::journal::{Journal as _, JournalError, MemoryJournal};
 use client_sdk::learning::privacy::Mechanism;
 use client_sdk::participant::snapshot;
-use client_sdk::{BuildError, Event, Participant, ParticipantError, PrivacyPolicy, PrivacySpent, SecurityPolicy};
+use client_sdk::{
+    BuildError, Event, Lifetime, Participant, ParticipantError, PrivacyPolicy, PrivacySpent, SecurityPolicy,
+};
 use support::cohort::Hub;
 use support::device::{Device, EFFECTS, finish, published, refusals, run, run_until};
 use support::private::{derive, terms};
@@ -196,14 +198,55 @@ fn an_app_has_limits_of_its_own() {
     let never = PrivacyPolicy { max_epsilon: Some(0.99 * epsilon(&terms, 1)), ..Default::default() };
     let (refused, sent) = limited(never, Some(&terms));
     assert!(refused[0].contains("is used up") && sent == 0, "{refused:?}");
+    let mut loud = terms.clone();
+    loud.spec.noise_multiplier = Some(0.3);
+    let (refused, sent) = limited(PrivacyPolicy::default(), Some(&loud));
+    assert!(refused[0].contains("at most 10 in its life") && sent == 0, "{refused:?}");
+    let unlimited = PrivacyPolicy { lifetime: None, ..PrivacyPolicy::default() };
+    assert_eq!(limited(unlimited, Some(&loud)), (vec![], 2));
     for policy in [
         PrivacyPolicy { max_epsilon: Some(0.0), ..Default::default() },
         PrivacyPolicy { max_epsilon: Some(f64::NAN), ..Default::default() },
         PrivacyPolicy { max_delta: Some(1.0), ..Default::default() },
+        PrivacyPolicy { lifetime: Some(Lifetime { epsilon: f64::INFINITY, delta: 1e-5 }), ..Default::default() },
+        PrivacyPolicy { lifetime: Some(Lifetime { epsilon: 1.0, delta: 0.0 }), ..Default::default() },
     ] {
         let built = Participant::builder().privacy(policy).build().map(|_| ());
         assert!(matches!(built, Err(BuildError::BadPrivacyPolicy)));
     }
+}
+
+/// As another task, of the same coordinator.
+fn of_task<const N: u8>(assignment: &mut wire::participant::Assignment) {
+    assignment.task = format!("00000000-0000-0000-0000-0000000002{N:02}").parse().unwrap();
+}
+
+#[test]
+fn all_tasks_together_stop_at_the_limit_of_a_life() {
+    let terms = terms("central_gaussian");
+    let lifetime = Lifetime { epsilon: 1.01 * epsilon(&terms, 3), delta: 1e-5 };
+    let policy = PrivacyPolicy { lifetime: Some(lifetime), ..PrivacyPolicy::default() };
+    let mut device = Plain::new(&Coordinator::new(1), terms.clone(), policy);
+    let mut sent = vec![];
+    let in_task = |device: &mut Plain, task: fn(&mut wire::participant::Assignment)| {
+        device.coordinator = Coordinator::new(1);
+        device.coordinator.world(|world| (world.privacy, world.tweak) = (Some(terms.clone()), Some(task)));
+    };
+    let tasks: [fn(&mut _); 5] = [of_task::<1>, of_task::<2>, of_task::<3>, of_task::<4>, of_task::<5>];
+    for task in tasks {
+        in_task(&mut device, task);
+        let refused = device.run();
+        sent.push(device.coordinator.world(|world| world.accepted.len()));
+        assert_eq!(refused.iter().any(|reason| reason.contains("in its life")), sent.len() > 3, "{refused:?}");
+    }
+    assert_eq!(sent, [1, 1, 1, 0, 0]);
+    let spent = device.build(|_| ()).privacy_lifetime();
+    assert!((spent.epsilon.unwrap() / epsilon(&terms, 3) - 1.0).abs() < 1e-9, "{spent:?}");
+    assert_eq!((spent.delta, spent.limit), (1e-5, Some(lifetime.epsilon)));
+    // Without a limit each task has its own, as before.
+    device.policy.lifetime = None;
+    in_task(&mut device, of_task::<6>);
+    assert_eq!((device.run(), device.coordinator.world(|world| world.accepted.len())), (vec![], 1));
 }
 
 #[test]

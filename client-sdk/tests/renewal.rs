@@ -17,6 +17,7 @@ fn participant(coordinator: &Coordinator, journal: &Arc<MemoryJournal>) -> Parti
     with_token(coordinator, journal, "token")
 }
 
+#[expect(clippy::unwrap_used, reason = "a test")]
 fn with_token(coordinator: &Coordinator, journal: &Arc<MemoryJournal>, token: &str) -> Participant {
     Participant::builder()
         .secure_aggregation(SecurityPolicy::optional())
@@ -30,6 +31,7 @@ fn with_token(coordinator: &Coordinator, journal: &Arc<MemoryJournal>, token: &s
 }
 
 /// The public key of a signing request.
+#[expect(clippy::unwrap_used, reason = "a test")]
 fn key(csr_pem: &str) -> Vec<u8> {
     let request = rcgen::CertificateSigningRequestParams::from_pem(csr_pem).unwrap();
     rcgen::PublicKeyData::der_bytes(&request.public_key).to_vec()

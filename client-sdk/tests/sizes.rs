@@ -2,7 +2,6 @@
 
 mod support;
 
-use client_sdk::SecurityPolicy;
 use client_sdk::participant::machine::Settings;
 use support::cohort::{Hub, Told, TrainedAhead};
 use support::device::{Device, cohort, finish, published, refusals};
@@ -65,7 +64,7 @@ fn an_update_above_the_limit_is_refused_with_the_invitation_or_the_assignment() 
     let words: fn(&mut SessionTerms) = |terms| terms.words = 1 << 27;
     let told = refusal(&settings(), |world| world.tweak_terms = Some(words));
     assert!(told.starts_with("an encoded update takes 536870912 bytes"), "{told}");
-    let settings = Settings { security: SecurityPolicy::optional(), max_model_bytes: 1000, ..Settings::default() };
+    let settings = Settings { max_model_bytes: 1000, ..support::in_the_clear() };
     let told = refusal(&settings, |world| {
         world.plain = true;
         world.tweak = Some(|a| a.metrics = (0..256).map(|number| number.to_string()).collect());

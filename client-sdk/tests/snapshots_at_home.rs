@@ -81,14 +81,13 @@ async fn a_devices_own_model_is_still_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_update_that_was_trained_ahead_is_still_aggregated() {
+async fn an_update_that_does_not_know_what_it_was_trained_from_is_given_to_no_round() {
     let journal = journal("v6", &[(snapshot::UPDATE.to_owned(), "update.record")]);
-    let ahead = |world: &mut World| (world.ahead, world.personal, world.training) = (true, true, Some((1, 0)));
-    let (_, trained) = go_on(&journal, ahead).await;
-    assert_eq!(trained, 0, "it was trained before");
-    assert_eq!(own_model(&journal), (1, vec![1.0 / 3.0; 5]));
-    let nothing = journal.load(snapshot::UPDATE).unwrap().unwrap();
-    assert!(nothing.len() < std::fs::read(folder("v6").join("update.record")).unwrap().len(), "it was let go");
+    let coordinator = Coordinator::new(1);
+    coordinator.world(|world| (world.ahead, world.personal, world.training) = (true, true, Some((1, 0))));
+    participant(&coordinator, &journal, Nudge::default()).run(std::future::pending()).await.unwrap();
+    assert_eq!(coordinator.world(|world| world.abandoned.clone()), [(1, "refused")]);
+    assert!(coordinator.world(|world| world.accepted.is_empty()));
 }
 
 /// Lets a participant work until its update is on its way, or finished if it is trained ahead, and keeps its records.

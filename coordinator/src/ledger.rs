@@ -9,7 +9,9 @@ use federation::id::{RoundKey, TaskId};
 use federation::round::{Round, RoundState};
 use federation::task::{PrivacyMechanism, PrivacySpec};
 use federation::time::Timestamp;
-use learning::privacy::{Ledger, LedgerError, Release, SealedRow};
+use learning::privacy::{
+    Accounting, Cost, Epsilons, Ledger, LedgerError, Mechanism, NoServerEpsilon, Release, SealedRow,
+};
 use store::entity::privacy_ledger::PrivacyRow;
 use store::entity::task::TaskRow;
 use store::{StoreError, Transaction};
@@ -123,6 +125,17 @@ pub(crate) fn keep_promise(sealer: &Sealer, task: TaskId, privacy: &PrivacySpec)
     }
 }
 
+/// What a participant has been charged that took part in every release of these ledgers, of whatever mechanisms, at one delta. The
+/// coordinator has a figure of its own only if it is trusted by none of them.
+pub(crate) fn together<'a>(ledgers: impl IntoIterator<Item = (Mechanism, &'a Ledger)>, delta: f64) -> Epsilons {
+    let (mut cost, mut server) = (Cost::zero(), None);
+    for (mechanism, ledger) in ledgers.into_iter().filter(|(_, ledger)| !ledger.rows().is_empty()) {
+        cost.add(&ledger.cost_after(None));
+        server = server.or(NoServerEpsilon::of(mechanism));
+    }
+    cost.at(delta, server, Accounting::default())
+}
+
 /// A charge that is not stored yet.
 pub(crate) struct Charge {
     row: PrivacyRow,
@@ -231,4 +244,48 @@ pub(crate) async fn forget_noise(
 /// Forgets what would take the noise of a task's releases off again, once no other will follow.
 pub(crate) async fn forget_tree(tx: &mut (dyn Transaction + '_), task: TaskId) -> Result<(), StoreError> {
     tx.forget_secret(RoundKey { task, number: 0 }, 0, NOISE_OF_A_TREE).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use learning::privacy::{Budget, View};
+    use serde_json::json;
+
+    use super::*;
+
+    /// So many releases, each of noise multiplier 4.
+    fn ledger(mechanism: Mechanism, releases: u32) -> Ledger {
+        let budget =
+            Budget { epsilon: None, delta: 1e-5, against: View::CohortKnown, accounting: Accounting::default() };
+        let seal = |_: &[u8]| [0; 32];
+        let mut ledger = Ledger::open(mechanism, budget, Vec::new(), &seal).unwrap();
+        for round in 1..=releases {
+            let release = json!({
+                "round": round, "attempt": 1, "mechanism": mechanism, "participants": 100,
+                "sum": { "noise": { "discrete_gaussian": { "sigma": 400.0 } }, "sensitivity": 100.0, "dimension": 10 },
+                "sampled": "anyhow",
+            });
+            ledger.charge(serde_json::from_value(release).unwrap(), &seal).unwrap();
+        }
+        ledger
+    }
+
+    #[test]
+    fn tasks_of_one_population_add_up() {
+        let (a, b, c) =
+            (ledger(Mechanism::CentralGaussian, 2), ledger(Mechanism::Local, 3), ledger(Mechanism::Tree, 0));
+        let of = |ledgers: &[(Mechanism, &Ledger)]| together(ledgers.iter().copied(), 1e-5);
+        let (central, local, tree) = ((Mechanism::CentralGaussian, &a), (Mechanism::Local, &b), (Mechanism::Tree, &c));
+        let all = of(&[central, local, tree]);
+        let five = ledger(Mechanism::CentralGaussian, 5).spent();
+        assert!((all.cohort_known / five.cohort_known - 1.0).abs() < 1e-9, "five releases are five releases: {all:?}");
+        assert_eq!((all.published, all.server), (all.cohort_known, None), "the coordinator is trusted by one of them");
+        assert!(of(&[central]).cohort_known < all.cohort_known && of(&[local]).cohort_known < all.cohort_known);
+        assert_eq!(
+            of(&[local, tree]).server,
+            Some(of(&[local]).cohort_known),
+            "a tree that released nothing costs nothing"
+        );
+        assert_eq!(of(&[]).cohort_known, 0.0);
+    }
 }

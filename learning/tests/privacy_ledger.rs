@@ -294,7 +294,10 @@ fn refuses_what_cannot_be_charged() {
     );
     assert!(refused(&|r| r.sum.sensitivity = f64::NAN).contains("sensitivity"));
     assert!(refused(&|r| r.sum.sensitivity = 0.0).contains("sensitivity"));
-    assert!(refused(&|r| r.participants = 0).contains("participants"));
+    assert!(
+        refused(&|r| (r.participants, r.mechanism) = (0, Mechanism::DistributedSkellam)).contains("participants"),
+        "of nobody there may be noise of the coordinator's alone"
+    );
     assert!(refused(&|r| r.sampled = Sampled::Poisson { rate: 1.5 }).contains("drawn"));
     assert!(refused(&|r| r.sampled = Sampled::FixedSize { cohort: 5, population: 4 }).contains("drawn"));
     assert!(refused(&|r| r.mechanism = Mechanism::None).contains("without a mechanism"));

@@ -7,13 +7,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use client_sdk::SecurityPolicy;
 use client_sdk::clock::Now;
 use client_sdk::conditions::Readiness;
 use client_sdk::identity::{Identity, IdentityError, SigningKey};
 use client_sdk::participant::machine::{Action, Input, Machine, Record, Saved, Settings};
 use client_sdk::participant::{Event, ParticipantError, snapshot};
 use client_sdk::transport::Place;
+use client_sdk::{PrivacyPolicy, SecurityPolicy};
 use coordinator::identity::Peer;
 use rand::Rng as _;
 use rustls_pki_types::CertificateDer;
@@ -140,6 +140,8 @@ impl Device {
             wait: terms.wait,
             members: terms.members.clone(),
             security: SecurityPolicy { required: terms.secure, ..SecurityPolicy::lowest() },
+            // It lives for this one task.
+            privacy: PrivacyPolicy { lifetime: None, ..PrivacyPolicy::default() },
             ..Settings::default()
         };
         let journal = &participant.journal;

@@ -59,6 +59,8 @@ pub const ASSIGNMENTS: &str = "/v1/tasks/{task}/rounds/{round}/assignments";
 pub const EXCUSE: &str = "/v1/tasks/{task}/rounds/{round}/assignments/{participant}/excuse";
 /// `GET`: what the task has told about its participants at most: the ledger.
 pub const TASK_PRIVACY: &str = "/v1/tasks/{task}/privacy";
+/// `GET`: what all private tasks together have told about a participant of each at most.
+pub const PRIVACY: &str = "/v1/privacy";
 /// `GET`: model versions, newest first.
 pub const MODELS: &str = "/v1/tasks/{task}/models";
 /// `GET`: one model version.

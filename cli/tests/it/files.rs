@@ -3,6 +3,7 @@
 
 use std::net::TcpStream;
 use std::process::Command;
+use std::time::Duration;
 
 use crate::support::{Served, tributary};
 
@@ -26,6 +27,7 @@ fn the_limit_of_files_is_raised_and_connections_fit_into_it() {
     let open = || std::fs::read_dir(format!("/proc/{process}/fd")).unwrap().count();
     // Whoever has only just come is not sent away for another, for 2 s.
     let served = (0..50).any(|_| {
+        std::thread::sleep(Duration::from_millis(100));
         assert!(open() < 200, "{} files are open", open());
         server.operate(&["task", "list"]).code == 0
     });

@@ -445,6 +445,8 @@ fn a_budget_that_ends_early_ends_the_demo_with_the_last_model_and_the_ledger_sta
     };
     assert!(words(&["task", "show", "demo"]).contains("Another round would spend more than the privacy budget"));
     assert!(words(&["privacy", "show", "demo"]).contains("room for 0 more rounds"));
+    let all = words(&["privacy", "show"]);
+    assert!(all.contains("central_gaussian") && all.contains("All together, on a participant of each: "), "{all}");
     assert!(words(&["round", "list", "demo"]).contains("EPSILON"));
     assert!(words(&["round", "show", "demo", "1"]).contains("published"));
 }
@@ -474,4 +476,7 @@ fn a_promise_that_is_none_is_refused_before_anything_starts() {
     let ran = run(&[&["participant", "run", "--max-epsilon", "NaN"], &participant[..]].concat());
     assert_eq!(ran.code, 2, "{ran}");
     assert!(ran.stderr.contains("--max-epsilon must be finite and above 0"), "{ran}");
+    let ran = run(&[&["participant", "run", "--lifetime-epsilon", "0"], &participant[..]].concat());
+    assert_eq!(ran.code, 2, "{ran}");
+    assert!(ran.stderr.contains("--lifetime-epsilon must be finite and above 0"), "{ran}");
 }

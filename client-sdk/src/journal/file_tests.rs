@@ -1,3 +1,5 @@
+//! A journal in a folder under everything that may happen to its files.
+
 use std::sync::Arc;
 
 use super::*;

@@ -140,7 +140,7 @@ fn read_slot(file: &mut File, at: u64) -> io::Result<Option<Generation>> {
     let mut slot = Vec::with_capacity(Generation::BYTES + SUM_BYTES);
     file.seek(SeekFrom::Start(at))?;
     file.take((Generation::BYTES + SUM_BYTES) as u64).read_to_end(&mut slot)?;
-    let whole = slot.split_first_chunk().filter(|(bytes, found)| sum(*bytes).as_ref() == *found);
+    let whole = slot.split_first_chunk().filter(|(bytes, found)| sum(bytes).as_ref() == *found);
     Ok(whole.map(|(bytes, _)| Generation::from_bytes(bytes)))
 }
 

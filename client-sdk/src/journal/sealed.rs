@@ -52,7 +52,7 @@ pub(super) enum Found {
     /// A record from before there were seals.
     Clear,
     /// A sealed record, with what opens its pieces.
-    Sealed(Box<Head>, Opener),
+    Sealed(Box<Head>, Box<Opener>),
 }
 
 /// Opens the pieces of one record.
@@ -158,7 +158,7 @@ pub(super) fn read_head(file: &mut impl Read, key: &JournalKey, name: &str) -> R
     };
     let contents = opener.open(Piece::Contents, &mut sealed).ok_or_else(not_ours)?;
     let contents = decode(contents).ok_or_else(|| JournalError::corrupt(name, "its contents make no sense"))?;
-    Ok(Found::Sealed(Box::new(Head { generation, follows, contents }), opener))
+    Ok(Found::Sealed(Box::new(Head { generation, follows, contents }), Box::new(opener)))
 }
 
 /// Reads the pieces behind the head, which are `left` bytes.

@@ -55,7 +55,7 @@ pub enum BuildError {
     )]
     BadMembers(#[from] BadChain),
     /// Limits that no promise could meet.
-    #[error("a privacy policy needs max_epsilon above 0 and finite, and max_delta above 0 and below 1")]
+    #[error("a privacy policy needs epsilons above 0 and finite, and deltas above 0 and below 1")]
     BadPrivacyPolicy,
     /// The server's address or the CA cannot be used.
     #[error(transparent)]
@@ -208,8 +208,8 @@ impl Builder {
         self
     }
 
-    /// What to demand of privacy, beyond what a task promises by itself. Default: nothing; tasks without a privacy mechanism
-    /// are taken.
+    /// What to demand of privacy, beyond what a task promises by itself. Default: tasks without a privacy mechanism are taken, and
+    /// all private tasks together spend at most ε = 10 at δ = 1e-5 ([`Lifetime`](crate::Lifetime)).
     #[must_use]
     pub fn privacy(mut self, policy: PrivacyPolicy) -> Self {
         self.settings.privacy = policy;

@@ -22,7 +22,7 @@ use crate::conditions::Conditions;
 use crate::identity::{Certified, Identity};
 use crate::journal::{Journal, JournalError};
 use crate::personalize::PersonalModel;
-use crate::privacy::PrivacySpent;
+use crate::privacy::{LifetimeSpent, PrivacySpent};
 use crate::trainer::Trainer;
 use crate::transport::Transport;
 
@@ -146,6 +146,13 @@ impl Participant {
     #[must_use]
     pub fn privacy_spent(&self) -> Vec<PrivacySpent> {
         self.machine.privacy_spent()
+    }
+
+    /// What taking part has cost this participant so far, all tasks together, and what it may
+    /// ([`PrivacyPolicy::lifetime`](crate::PrivacyPolicy::lifetime)).
+    #[must_use]
+    pub fn privacy_lifetime(&self) -> LifetimeSpent {
+        self.machine.privacy_lifetime()
     }
 
     /// This device's own model of a task with personalization, as the last round that it took part in left it; nothing before

@@ -15,7 +15,7 @@ pub(super) struct Early(Vec<(Prefetch, State)>);
 
 enum State {
     Pending(Answer),
-    Answered(Input),
+    Answered(Box<Input>),
 }
 
 impl Early {
@@ -25,7 +25,7 @@ impl Early {
         let at = self.0.iter().position(|(known, _)| *known == name)?;
         Some(match self.0.swap_remove(at).1 {
             State::Pending(answer) => answer,
-            State::Answered(input) => Box::pin(ready(input)),
+            State::Answered(input) => Box::pin(ready(*input)),
         })
     }
 
@@ -48,7 +48,7 @@ impl Early {
             match answer.as_mut().poll(context) {
                 Poll::Pending => true,
                 Poll::Ready(input @ (Input::Announced(Ok(Some(_))) | Input::Fetched { result: Ok(()), .. })) => {
-                    *state = State::Answered(input);
+                    *state = State::Answered(Box::new(input));
                     true
                 }
                 Poll::Ready(_) => false,

@@ -52,7 +52,7 @@ use crate::conditions::Readiness;
 use crate::entropy::Secrets;
 use crate::identity::{Evidence, Identity, IdentityError, SigningKey};
 use crate::journal::JournalError;
-use crate::privacy::{PrivacyPolicy, PrivacySpent};
+use crate::privacy::{LifetimeSpent, PrivacyPolicy, PrivacySpent};
 use crate::transport::retry::RetryPolicy;
 use crate::transport::{Abandonment, Place, TransportError, Upload};
 
@@ -424,6 +424,12 @@ impl Machine {
     #[must_use]
     pub fn privacy_spent(&self) -> Vec<PrivacySpent> {
         self.core.account.spent()
+    }
+
+    /// What taking part has cost so far, all tasks together.
+    #[must_use]
+    pub fn privacy_lifetime(&self) -> LifetimeSpent {
+        self.core.account.lifetime()
     }
 
     /// When the round is left although a fetch or training is still under way: drop that then, and poll with a tick.

@@ -7,11 +7,11 @@
 
 use std::collections::BTreeMap;
 
-use learning::privacy::{Budget, Ledger, LedgerError, Mechanism, Release, SealedRow, View};
+use learning::privacy::{Accounting, Budget, Cost, Ledger, LedgerError, Mechanism, Release, SealedRow, View};
 use ring::digest;
 use wire::TaskId;
 
-use super::{PrivacyPolicy, PrivacySpent, PrivateRound, Promise};
+use super::{Lifetime, LifetimeSpent, PrivacyPolicy, PrivacySpent, PrivateRound, Promise};
 use crate::transport::Place;
 
 /// Most tasks that are remembered.
@@ -42,6 +42,12 @@ pub(crate) enum Refusal {
     Rounds(u32),
     #[error("its privacy budget for the task is used up: {0}")]
     Budget(LedgerError),
+    #[error(
+        "all its tasks together would have cost epsilon {after:.3} at delta {delta:e}, and it spends at most {most} in its life"
+    )]
+    Lifetime { after: f64, most: f64, delta: f64 },
+    #[error("its privacy ledger of another task cannot be trusted, so nobody knows what all together have cost: {0}")]
+    Unknown(LedgerError),
     #[error("its privacy ledger of the task cannot be trusted, so nothing more is sent to it: {0}")]
     Damaged(LedgerError),
     #[error("its privacy ledgers are full: they hold {rows} releases of {tasks} tasks")]
@@ -180,7 +186,7 @@ impl Account {
             return Err(self.full());
         }
         let ledger = open(task, promise, Vec::new(), &self.policy).map_err(Refusal::Budget)?;
-        self.fits(&ledger, release)
+        self.fits(task, &ledger, release)
     }
 
     fn room(&self, account: &TaskAccount, place: Place, release: &Release) -> Result<(), Refusal> {
@@ -199,14 +205,44 @@ impl Account {
         if ledger.rows().len() as u64 >= account.promise.rounds.into() {
             return Err(Refusal::Rounds(account.promise.rounds));
         }
-        self.fits(ledger, release)
+        self.fits(place.task, ledger, release)
     }
 
-    fn fits(&self, ledger: &Ledger, release: &Release) -> Result<(), Refusal> {
+    fn fits(&self, task: TaskId, ledger: &Ledger, release: &Release) -> Result<(), Refusal> {
         if self.charges() >= MOST_ROWS {
             return Err(self.full());
         }
-        ledger.would_exceed(release).map(|_| ()).map_err(Refusal::Budget)
+        ledger.would_exceed(release).map_err(Refusal::Budget)?;
+        self.lives_on(task, ledger.cost_after(Some(release)))
+    }
+
+    /// Whether the lifetime's budget has room, where `task` will have cost this.
+    fn lives_on(&self, task: TaskId, mut cost: Cost) -> Result<(), Refusal> {
+        let Some(Lifetime { epsilon: most, delta }) = self.policy.lifetime else { return Ok(()) };
+        self.add_others(Some(task), &mut cost).map_err(|error| Refusal::Unknown(error.clone()))?;
+        let after = together(&cost, delta);
+        if after > most { Err(Refusal::Lifetime { after, most, delta }) } else { Ok(()) }
+    }
+
+    /// Adds what all tasks cost, but this one.
+    fn add_others(&self, but: Option<TaskId>, cost: &mut Cost) -> Result<(), &LedgerError> {
+        for (_, account) in self.tasks.iter().filter(|(task, _)| Some(**task) != but) {
+            let ledger = account.ledger.as_ref().map_err(|damaged| &damaged.error)?;
+            cost.add(&ledger.cost_after(None));
+        }
+        Ok(())
+    }
+
+    /// For the app: what all tasks together have cost.
+    pub(crate) fn lifetime(&self) -> LifetimeSpent {
+        let delta = self.policy.lifetime.unwrap_or_default().delta;
+        let mut cost = Cost::zero();
+        let known = self.add_others(None, &mut cost).is_ok();
+        LifetimeSpent {
+            epsilon: known.then(|| together(&cost, delta)),
+            delta,
+            limit: self.policy.lifetime.map(|most| most.epsilon),
+        }
     }
 
     fn full(&self) -> Refusal {
@@ -266,6 +302,11 @@ fn open(task: TaskId, promise: &Promise, rows: Vec<SealedRow>, policy: &PrivacyP
         accounting: Default::default(),
     };
     Ledger::open(promise.mechanism, budget, rows, &sealer(task, promise))
+}
+
+/// Epsilon of releases of any tasks, to those who know who took part.
+fn together(cost: &Cost, delta: f64) -> f64 {
+    cost.at(delta, None, Accounting::default()).cohort_known
 }
 
 /// Over the task and what it promised first, too: neither can be changed under the rows.

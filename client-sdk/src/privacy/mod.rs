@@ -11,6 +11,6 @@ mod policy;
 mod round;
 
 pub(crate) use account::{Account, Kept, KeptTask, Refusal};
-pub use policy::{PrivacyPolicy, PrivacySpent};
+pub use policy::{Lifetime, LifetimeSpent, PrivacyPolicy, PrivacySpent};
 pub(crate) use round::Promise;
 pub use round::{PrivateRound, TermsError};

@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use client_sdk::identity::Identity;
 use client_sdk::learning::privacy::{PlanRequest, PrivateCodec};
-use client_sdk::learning::{Codec, Parameters, QuantizationParams, checkpoint};
+use client_sdk::learning::{Parameters, checkpoint};
 use client_sdk::transport::{Abandonment, Place, Transport, TransportError, Upload};
 use secure_agg::codec::Message as _;
 use secure_agg::mask::{self, Plane};
@@ -40,6 +40,8 @@ use wire::{Digest, ParticipantId, RoundState, TaskId, Timestamp};
 
 use super::device::DEAD;
 use super::private::derive;
+pub use super::words::{codec, encoding};
+use super::words::metrics;
 use super::{CA, Ca, Coordinator, Fault, ca_pem, model, sha256, task};
 
 /// Some day on which the certificates hold.
@@ -192,33 +194,6 @@ pub fn kind(what: Answer) -> &'static str {
 
 fn problem<T>(kind: ProblemType) -> Result<T, TransportError> {
     Err(Problem::new(kind, "of the test").into())
-}
-
-pub fn encoding() -> Encoding {
-    Encoding {
-        modulus_bits: 32,
-        clip_range: 1.0,
-        clip_norm: None,
-        max_weight: 100,
-        max_cohort: 10,
-        compression: None,
-        analytics: None,
-        personalization: None,
-        staleness: None,
-        groups: None,
-        solver: None,
-    }
-}
-
-fn metrics() -> Vec<String> {
-    vec!["loss".into(), "train_loss".into()]
-}
-
-pub fn codec(personal: bool) -> Codec {
-    let Encoding { modulus_bits, clip_range, clip_norm, max_weight, max_cohort, .. } = encoding();
-    let (parameters, metrics) = (if personal { 3 } else { 5 }, metrics().len());
-    Codec::new(QuantizationParams { parameters, modulus_bits, clip_range, clip_norm, max_weight, max_cohort, metrics })
-        .unwrap()
 }
 
 impl World {

@@ -11,6 +11,7 @@
 pub mod cohort;
 pub mod device;
 pub mod private;
+pub mod words;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, LazyLock, Mutex};
@@ -29,7 +30,7 @@ use client_sdk::learning::{
 use client_sdk::participant::machine::{Input, Request, Settings};
 use client_sdk::participant::snapshot;
 use client_sdk::transport::{Abandonment, Place, Transport, TransportError, Upload};
-use client_sdk::{Event, Participant, SecurityPolicy, Trained, Trainer, TrainerError, TrainingJob};
+use client_sdk::{Event, Participant, PrivacyPolicy, SecurityPolicy, Trained, Trainer, TrainerError, TrainingJob};
 use futures_util::FutureExt as _;
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
@@ -96,6 +97,8 @@ pub fn settings() -> Settings {
     Settings {
         members: Issuers::from_pem(ca_pem()).unwrap(),
         security: SecurityPolicy::lowest(),
+        // It lives for one task, whose noise may be little.
+        privacy: PrivacyPolicy { lifetime: None, ..PrivacyPolicy::default() },
         ..Settings::default()
     }
 }

@@ -17,7 +17,7 @@ use wire::headers::{
     SIGNED_INPUT,
 };
 use wire::inspect::{
-    AssignmentView, ModelView, Page, ParticipantView, PrivacyReport, RoundView, TaskSummary, TaskView,
+    AssignmentView, ModelView, Page, ParticipantView, PrivacyReport, PrivacyTotal, RoundView, TaskSummary, TaskView,
 };
 use wire::participant::{
     AbandonRequest, CheckInReply, CheckInRequest, EnrollReply, EnrollRequest, Receipt, RenewRequest,
@@ -221,6 +221,13 @@ fn inspect_operations() -> Vec<Operation> {
             json_of::<PrivacyReport>(),
             PAGED,
         ),
+        get(
+            route::PRIVACY,
+            "What all private tasks together have told about a participant of each",
+            who,
+            json_of::<PrivacyTotal>(),
+            &[("query", "delta", false, "at which delta; the smallest of the tasks' unless given")],
+        ),
         get(route::MODELS, "Model versions, newest first", who, json_of::<Page<ModelView>>(), PAGED),
         get(route::MODEL, "One model version", who, json_of::<ModelView>(), &[]),
         get(route::PARTICIPANTS, "Participants", who, json_of::<Page<ParticipantView>>(), PAGED),
@@ -312,6 +319,7 @@ fn schemas() -> ComponentsBuilder {
     add::<Page<ModelView>>(&mut schemas);
     add::<Page<ParticipantView>>(&mut schemas);
     add::<CreateTask>(&mut schemas);
+    add::<RebaseTask>(&mut schemas);
     add::<CreateEnrollmentToken>(&mut schemas);
     add::<EnrollmentTokenReply>(&mut schemas);
     add::<Page<OperatorTokenView>>(&mut schemas);
@@ -321,6 +329,7 @@ fn schemas() -> ComponentsBuilder {
     add::<RoundView>(&mut schemas);
     add::<ModelView>(&mut schemas);
     add::<PrivacyReport>(&mut schemas);
+    add::<PrivacyTotal>(&mut schemas);
     add::<ParticipantView>(&mut schemas);
     add::<TaskSummary>(&mut schemas);
     add::<AssignmentView>(&mut schemas);

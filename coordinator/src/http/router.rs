@@ -55,6 +55,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route(route::ROUND, poll(get(inspect::rounds::show)))
         .route(route::ASSIGNMENTS, short(get(inspect::rounds::assignments)))
         .route(route::TASK_PRIVACY, short(get(inspect::privacy::show)))
+        .route(route::PRIVACY, short(get(inspect::privacy::total)))
         .route(route::MODELS, short(get(inspect::models::list)))
         .route(route::MODEL, short(get(inspect::models::show)))
         .route(route::PARTICIPANTS, short(get(inspect::participants::list)))

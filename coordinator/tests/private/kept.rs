@@ -7,6 +7,7 @@ use coordinator::work::{NoFailPoint, StepError};
 use federation::id::{RoundKey, TaskId};
 use federation::round::{FailureReason, RoundState};
 use serde_json::{Value, json};
+use wire::problem::ProblemType;
 
 use crate::support::die_at::DieAt;
 use crate::support::private::{assert_variance, charged_variance, in_the_clear, mechanism};
@@ -446,4 +447,23 @@ async fn every_row_says_what_ran_and_stays_as_it_was_written() {
     let next = page["next_cursor"].as_str().unwrap();
     let page = world.t.get(&world.t.viewer, &format!("/v1/tasks/secure/privacy?cursor={next}")).await.json();
     assert_eq!((page["releases"].as_array().unwrap().as_slice(), &page["next_cursor"]), (&seen[2..], &json!(null)));
+}
+
+#[tokio::test]
+async fn all_private_tasks_together_are_shown_at_one_delta() {
+    let mut world = world("central_gaussian", 2).await;
+    let nothing = world.t.get(&world.t.viewer, "/v1/privacy").await.json();
+    assert_eq!((&nothing["tasks"][0]["releases"], &nothing["spent"]["cohort_known"]), (&json!(0), &json!(0.0)));
+    world.run_in_the_clear(1, |_| true, |_| true).await;
+    world.run_in_the_clear(2, |_| true, |_| true).await;
+    let report = world.ledger().await;
+    assert_eq!(report.releases.len(), 2);
+    let total = world.t.get(&world.t.viewer, "/v1/privacy").await.json();
+    assert_eq!((&total["delta"], &total["tasks"][0]["releases"]), (&json!(1e-5), &json!(2)), "{total}");
+    assert_eq!(total["spent"], serde_json::to_value(&report.spent).unwrap());
+    assert_eq!(total["tasks"][0]["spent"], total["spent"]);
+    let looser = world.t.get(&world.t.viewer, "/v1/privacy?delta=0.001").await.json();
+    assert!(looser["spent"]["cohort_known"].as_f64() < total["spent"]["cohort_known"].as_f64(), "{looser}");
+    let refused = world.t.get(&world.t.viewer, "/v1/privacy?delta=1").await;
+    refused.problem(ProblemType::InvalidValue);
 }

@@ -256,6 +256,15 @@ impl Ledger {
         self.total_of(&self.cost)
     }
 
+    /// What its releases cost, and such a release more if there is one: bounds that add up with those of other ledgers, whatever
+    /// their mechanisms, deltas and budgets are.
+    #[must_use]
+    pub fn cost_after(&self, next: Option<&Release>) -> Cost {
+        let mut cost = self.cost.clone();
+        next.into_iter().for_each(|next| cost.add(&self.cost_of(next)));
+        cost
+    }
+
     /// What would have been spent after such a release; an error if that is more than the budget. A round whose planned
     /// release this refuses must not start.
     ///

@@ -12,7 +12,7 @@ use federation::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use compression::CompressionView;
-pub use privacy::{EpsilonView, PrivacyReport, ReleaseView};
+pub use privacy::{EpsilonView, PrivacyReport, PrivacyTotal, ReleaseView, TaskPrivacy};
 
 /// One page of a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

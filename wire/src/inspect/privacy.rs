@@ -1,10 +1,11 @@
 //! What a task has told about its participants so far, at most.
 
+use federation::id::TaskId;
 use federation::task::{PrivacyAccounting, PrivacyMechanism, PrivacySpec};
 use federation::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Three figures, never one for another, all at the task's delta.
+/// Three figures, never one for another, all at one delta.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EpsilonView {
@@ -80,4 +81,37 @@ pub struct PrivacyReport {
     /// Send it as `cursor` for the next page; none on the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
+}
+
+/// Body of [`crate::route::PRIVACY`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct PrivacyTotal {
+    /// At which the total is: the smallest of the tasks' deltas, unless `?delta=` says another. None without a private task.
+    pub delta: Option<f64>,
+    /// Spent on a participant that took part in all of them; none while one of their ledgers cannot be trusted.
+    pub spent: Option<EpsilonView>,
+    /// Every private task, also those that are over, newest first.
+    pub tasks: Vec<TaskPrivacy>,
+}
+
+/// What one private task has spent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TaskPrivacy {
+    /// The task.
+    pub task: TaskId,
+    /// Its name.
+    pub name: String,
+    /// What ran.
+    pub mechanism: PrivacyMechanism,
+    /// At which its own figures are.
+    pub delta: Option<f64>,
+    /// How many releases were charged.
+    pub releases: u64,
+    /// Spent on it alone; none if its ledger cannot be trusted.
+    pub spent: Option<EpsilonView>,
+    /// Why its ledger cannot be trusted, if so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub damaged: Option<String>,
 }

@@ -212,6 +212,10 @@ pub(super) fn words(report: &PrivacyReport) -> Vec<String> {
         "             EPSILON is what has been spent on those who see the models and not who took part. Participants report no".to_owned(),
         "             metrics: ACCURACY is the demo's own, of each published model on data that nobody trained on.".to_owned(),
     ];
+    lines.push(
+        "             Its devices live for this one task: they have no limit over all tasks, as those of an app do."
+            .to_owned(),
+    );
     if spec.mechanism.needs_secure_aggregation() {
         lines.push(format!(
             "             A sum has at least {} updates, of whose noise {} may tell the coordinator their share.",

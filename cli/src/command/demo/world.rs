@@ -241,7 +241,8 @@ impl Life {
             .task(plan::TASK)
             .seed(Some(self.seed))
             .secure_aggregation(SecurityPolicy { required: self.drops.secure, ..SecurityPolicy::lowest() })
-            .privacy(PrivacyPolicy { required: self.private, ..PrivacyPolicy::default() })
+            // It lives for this one task, whose plan says what it spends.
+            .privacy(PrivacyPolicy { required: self.private, lifetime: None, ..PrivacyPolicy::default() })
             .on_event(move |event| match event {
                 Event::Enrolled { participant, .. } => {
                     let sender = enrolled.lock().unwrap_or_else(PoisonError::into_inner).take();

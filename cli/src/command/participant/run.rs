@@ -9,7 +9,9 @@ use client_sdk::journal::{JournalError, JournalFiles};
 use client_sdk::participant::{BuildError, Event, Outcome as End, Participant, ParticipantError};
 use client_sdk::train::DeviceChoice;
 use client_sdk::transport::Place;
-use client_sdk::{Attribute, Attributes, CandleTrainer, PrivacyPolicy, PrivacySpent, SecurityPolicy};
+use client_sdk::{
+    Attribute, Attributes, CandleTrainer, Lifetime, LifetimeSpent, PrivacyPolicy, PrivacySpent, SecurityPolicy,
+};
 use url::Url;
 
 use crate::command::privacy::figure;
@@ -90,6 +92,10 @@ pub(crate) struct Run {
     /// Send nothing more to a task once this much epsilon is spent, counted for those who know that this participant took part
     #[arg(long, value_name = "E", allow_negative_numbers = true)]
     max_epsilon: Option<f64>,
+    /// Send nothing more to any private task once all of them together have cost this much epsilon at delta 1e-5, counted in the
+    /// same way, as long as the journal lives
+    #[arg(long, value_name = "E", default_value_t = Lifetime::default().epsilon, allow_negative_numbers = true)]
+    lifetime_epsilon: f64,
     /// Take part in tasks with a privacy mechanism only
     #[arg(long)]
     require_privacy: bool,
@@ -123,7 +129,11 @@ impl Run {
     pub(super) async fn run(self, output: Output) -> Outcome {
         let mut participant = self.build(output)?;
         let ended = participant.run(signal::shutdown()).await;
-        participant.privacy_spent().iter().for_each(|spent| tell_spent(output, spent));
+        let spent = participant.privacy_spent();
+        spent.iter().for_each(|spent| tell_spent(output, spent));
+        if !spent.is_empty() {
+            tell_lifetime(output, &participant.privacy_lifetime());
+        }
         match ended {
             Ok(End::TaskOver { task }) => {
                 output.event("task_over", &serde_json::json!({ "task": task }));
@@ -146,6 +156,9 @@ impl Run {
         }
         if self.max_epsilon.is_some_and(|epsilon| !(epsilon.is_finite() && epsilon > 0.0)) {
             return Err(Failure::new(Exit::Usage, "--max-epsilon must be finite and above 0"));
+        }
+        if !(self.lifetime_epsilon.is_finite() && self.lifetime_epsilon > 0.0) {
+            return Err(Failure::new(Exit::Usage, "--lifetime-epsilon must be finite and above 0"));
         }
         let device = self.device.open().map_err(Failure::because(Exit::Device, format!("{:?}", self.device)))?;
         let ca = read_ca(&self.ca)?;
@@ -184,6 +197,7 @@ impl Run {
             .privacy(PrivacyPolicy {
                 required: self.require_privacy,
                 max_epsilon: self.max_epsilon,
+                lifetime: Some(Lifetime { epsilon: self.lifetime_epsilon, ..Lifetime::default() }),
                 ..PrivacyPolicy::default()
             })
             .max_model_bytes(self.max_model_mb.saturating_mul(1_000_000))
@@ -261,6 +275,16 @@ fn tell_spent(output: Output, spent: &PrivacySpent) {
             spent.name
         ));
     }
+}
+
+/// Says what taking part in all tasks together has cost.
+fn tell_lifetime(output: Output, spent: &LifetimeSpent) {
+    let LifetimeSpent { epsilon, delta, limit, .. } = *spent;
+    output.event("privacy_lifetime", &serde_json::json!({ "epsilon": epsilon, "delta": delta, "limit": limit }));
+    let epsilon =
+        epsilon.map_or_else(|| "nobody knows how much".to_owned(), |epsilon| format!("epsilon {}", figure(epsilon)));
+    let limit = limit.map_or_else(String::new, |limit| format!(" of {}", figure(limit)));
+    output.line(format!("privacy spent on all tasks together: {epsilon}{limit} at delta {delta:e}"));
 }
 
 /// Says what happened.

@@ -1,9 +1,9 @@
-//! `tributary privacy show`: a task's ledger as the coordinator keeps it.
+//! `tributary privacy show`: a task's ledger as the coordinator keeps it, or what all private tasks together have cost.
 
 use std::path::PathBuf;
 
 use learning::privacy::Epsilons;
-use wire::inspect::{EpsilonView, PrivacyReport, ReleaseView};
+use wire::inspect::{EpsilonView, PrivacyReport, PrivacyTotal, ReleaseView};
 use wire::task::TaskStatus;
 use wire::{TaskId, route};
 
@@ -19,10 +19,10 @@ const PAGE: u32 = 100;
 /// Whose ledger.
 #[derive(clap::Args)]
 pub(crate) struct Show {
-    /// Id or name of the task
-    task: String,
-    /// Plot what has been spent over the releases into this file
-    #[arg(long, value_name = "FILE")]
+    /// Id or name of the task; without it, all private tasks together
+    task: Option<String>,
+    /// Plot what has been spent over the task's releases into this file
+    #[arg(long, value_name = "FILE", requires = "task")]
     svg: Option<PathBuf>,
     #[command(flatten)]
     server: ServerArgs,
@@ -31,22 +31,54 @@ pub(crate) struct Show {
 impl Show {
     pub(super) async fn run(self, output: Output) -> Outcome {
         let server = Server::new(&self.server)?;
-        let id = server.task(&self.task).await?;
+        let Some(name) = &self.task else { return total(&server, output).await };
+        let id = server.task(name).await?;
         let report = get(&server, id).await?;
         if let Some(path) = &self.svg {
             let points = points(&report.releases);
             if points.is_empty() {
                 return Err(Failure::new(Exit::NotFound, "nothing has been released, so there is nothing to plot"));
             }
-            let subject = format!("{}, {}", self.task, report.spec.mechanism.as_str());
+            let subject = format!("{}, {}", name, report.spec.mechanism.as_str());
             let delta = report.spec.delta.unwrap_or_default();
             std::fs::write(path, chart::epsilon_over("releases", &points, &escaped(&subject), delta))
                 .map_err(Failure::because(Exit::Io, format!("cannot write {}", path.display())))?;
         }
         let status = task::get(&server, id).await?.summary.status;
-        output.answer(&report, || words(&self.task, &report, status, self.svg.as_deref()));
+        output.answer(&report, || words(name, &report, status, self.svg.as_deref()));
         Ok(())
     }
+}
+
+/// What all private tasks together have cost a participant of each.
+async fn total(server: &Server, output: Output) -> Outcome {
+    let total: PrivacyTotal = server.get(route::PRIVACY, &[]).await?;
+    output.answer(&total, || total_words(&total));
+    Ok(())
+}
+
+fn total_words(total: &PrivacyTotal) -> String {
+    let mut table = Table::new(&[
+        ("TASK", Align::Left),
+        ("MECHANISM", Align::Left),
+        ("RELEASES", Align::Right),
+        ("DELTA", Align::Right),
+        ("SPENT", Align::Left),
+    ]);
+    for task in &total.tasks {
+        let damaged = || format!("nobody knows: {}", task.damaged.as_deref().unwrap_or("its ledger cannot be read"));
+        table.row(vec![
+            task.name.clone(),
+            task.mechanism.as_str().to_owned(),
+            task.releases.to_string(),
+            task.delta.map_or_else(|| "-".to_owned(), |delta| format!("{delta:e}")),
+            task.spent.as_ref().map_or_else(damaged, spent),
+        ]);
+    }
+    let table = table.render("There is no private task.");
+    let Some(delta) = total.delta else { return table };
+    let all = total.spent.as_ref().map_or_else(|| "nobody knows: a ledger cannot be trusted".to_owned(), spent);
+    format!("{table}\n\nAll together, on a participant of each: {all}, at delta {delta:e}")
 }
 
 /// The whole ledger, all pages of it.

@@ -288,7 +288,7 @@ mod tests {
             assert!(RoundRecord::decode(&damaged).is_err(), "bit flipped at {position}");
         }
         let error = RoundRecord::decode(&[&record[..], b"x"].concat()).map(|_| ()).unwrap_err();
-        assert!(error.to_string().contains("restore it from a backup"), "{error}");
+        assert!(error.to_string().contains("enrol anew"), "{error}");
     }
 
     #[test]

@@ -1,12 +1,15 @@
-//! `GET /v1/tasks/{task}/privacy`: the ledger, checked row by row before a figure of it is told.
+//! `GET /v1/tasks/{task}/privacy`: the ledger, checked row by row before a figure of it is told; `GET /v1/privacy`: all of them
+//! together.
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use federation::task::PrivacyAccounting;
-use learning::privacy::{Accounting, Epsilons, Ledger, LedgerRow, NoServerEpsilon};
+use learning::privacy::{Accounting, Epsilons, Ledger, LedgerError, LedgerRow, NoServerEpsilon};
+use serde::Deserialize;
 use store::entity::privacy_ledger::PrivacyRow;
-use wire::inspect::{EpsilonView, PrivacyReport, ReleaseView};
+use store::entity::task::TaskRow;
+use wire::inspect::{EpsilonView, PrivacyReport, PrivacyTotal, ReleaseView, TaskPrivacy};
 
 use super::PageQuery;
 use crate::http::app::App;
@@ -15,9 +18,12 @@ use crate::http::extract::{Json, Path, Query};
 use crate::http::problem::{Error, Result};
 use crate::ledger::{self, LedgerFault};
 use crate::model::TaskModel;
+use crate::private::Private;
 
 /// Most rounds that are looked ahead.
 const AHEAD_MAX: u32 = 1_000_000;
+/// Tasks that are read at once.
+const TASKS_AT_ONCE: u32 = 100;
 
 pub(in crate::http) async fn show(
     _: Viewer,
@@ -63,6 +69,72 @@ pub(in crate::http) async fn show(
         releases: rows.iter().filter_map(|row| release(row, &ledger)).collect(),
         next_cursor: (next < ledger.rows().len() as u64).then(|| next.to_string()),
     }))
+}
+
+/// At which delta the total is.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::http) struct TotalQuery {
+    delta: Option<f64>,
+}
+
+/// One task's, or why there is none.
+type Opened = (TaskRow, Arc<Private>, std::result::Result<Ledger, LedgerError>);
+
+pub(in crate::http) async fn total(
+    _: Viewer,
+    State(app): State<Arc<App>>,
+    Query(query): Query<TotalQuery>,
+) -> Result<Json<PrivacyTotal>> {
+    if query.delta.is_some_and(|delta| !(delta > 0.0 && delta < 1.0)) {
+        return Err(Error::InvalidValue("delta must be above 0 and below 1".to_owned()));
+    }
+    let opened = open_all(&app).await?;
+    let deltas = opened.iter().filter_map(|(task, ..)| task.spec.privacy.delta);
+    let delta = query.delta.or_else(|| deltas.min_by(f64::total_cmp));
+    let trusted = opened.iter().map(|(_, of, ledger)| ledger.as_ref().ok().map(|ledger| (of.mechanism(), ledger)));
+    let trusted: Option<Vec<_>> = trusted.collect();
+    let spent = delta.zip(trusted).map(|(delta, ledgers)| epsilon(&ledger::together(ledgers, delta)));
+    let tasks = opened.iter().map(|(task, _, ledger)| TaskPrivacy {
+        task: task.id,
+        name: task.spec.name.clone(),
+        mechanism: task.spec.privacy.mechanism,
+        delta: task.spec.privacy.delta,
+        releases: ledger.as_ref().map_or(0, |ledger| ledger.rows().len() as u64),
+        spent: ledger.as_ref().ok().map(|ledger| epsilon(&ledger.spent())),
+        damaged: ledger.as_ref().err().map(ToString::to_string),
+    });
+    Ok(Json(PrivacyTotal { delta, spent, tasks: tasks.collect() }))
+}
+
+/// The ledgers of all private tasks, newest task first.
+async fn open_all(app: &Arc<App>) -> Result<Vec<Opened>> {
+    let sealer = &app.sealer;
+    let read = app.store.read("show_all_privacy", |tx| {
+        Box::pin(async move {
+            let (mut opened, mut cursor) = (Vec::new(), None);
+            loop {
+                let page = tx.tasks(cursor, TASKS_AT_ONCE).await?;
+                cursor = page.last().map(|task| task.id);
+                if cursor.is_none() {
+                    return Ok(opened);
+                }
+                for task in page.into_iter().filter(|task| task.spec.privacy.is_private()) {
+                    // Checked when it was created; a task without arithmetic has released nothing.
+                    let Some(private) = TaskModel::new(&task.spec).ok().and_then(|model| model.private) else {
+                        continue;
+                    };
+                    let ledger = match ledger::read(tx, &task, &private, sealer).await {
+                        Ok(ledger) => Ok(ledger),
+                        Err(LedgerFault::Ledger(error)) => Err(error),
+                        Err(LedgerFault::Store(error)) => return Err(error),
+                    };
+                    opened.push((task, private, ledger));
+                }
+            }
+        })
+    });
+    Ok(read.await?)
 }
 
 fn release(row: &PrivacyRow, ledger: &Ledger) -> Option<ReleaseView> {

@@ -230,6 +230,10 @@ fn a_federation_runs_whose_coordinator_never_has_the_members_key() {
     let token = enrollment_token(&served);
     let arguments = |index: usize| {
         [
+            "--min-cohort".to_owned(),
+            "3".to_owned(),
+            "--min-tolerated-colluders".to_owned(),
+            "0".to_owned(),
             "--participants".to_owned(),
             "3".to_owned(),
             "--seed".to_owned(),

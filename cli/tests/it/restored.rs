@@ -68,6 +68,15 @@ fn after_an_older_database_everybody_is_told_and_a_rebase_goes_on() {
 
     let rebased = served.operate(&["task", "rebase", "demo"]).data();
     assert_eq!(rebased["behind"], Value::Null);
+    // The three have answered from the restored model and give nothing more from it; whoever has not goes on.
+    let elsewhere = folder.path().join("newcomers");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let _newcomers: Vec<_> = (0..3)
+        .map(|index| {
+            let token = served.operate(&["token", "create", "--enrollment"]).data();
+            participant(&served, &elsewhere, index, token["token"].as_str())
+        })
+        .collect();
     let completed = wait_for("a round beyond", folder.path(), || {
         rounds(&served).into_iter().find(|round| round["state"] == "COMPLETED" && round["number"].as_u64() > Some(seen))
     });

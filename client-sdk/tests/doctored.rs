@@ -146,7 +146,8 @@ fn from_one_version_an_update_is_trained_ahead_once() {
     for device in &mut devices {
         device.restart();
         (0..100).for_each(|_| device.step(None));
-        let told = |event: &Event| matches!(event, Event::Refused { reason, .. } if reason.contains("from this very model"));
+        let told =
+            |event: &Event| matches!(event, Event::Refused { reason, .. } if reason.contains("from this very model"));
         assert!(device.events.iter().any(told), "{:?}", device.events);
         assert_eq!(device.trainer.seen.lock().unwrap().len(), 1, "trained again");
     }

@@ -40,8 +40,8 @@ use wire::{Digest, ParticipantId, RoundState, TaskId, Timestamp};
 
 use super::device::DEAD;
 use super::private::derive;
-pub use super::words::{codec, encoding};
 use super::words::metrics;
+pub use super::words::{codec, encoding};
 use super::{CA, Ca, Coordinator, Fault, ca_pem, model, sha256, task};
 
 /// Some day on which the certificates hold.

@@ -1,5 +1,11 @@
 //! What the updates of the cohort's task look like on the wire.
-#![allow(clippy::allow_attributes, dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test uses a part of this")]
+#![allow(
+    clippy::allow_attributes,
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "each test uses a part of this"
+)]
 
 use client_sdk::learning::{Codec, QuantizationParams};
 use wire::participant::Encoding;

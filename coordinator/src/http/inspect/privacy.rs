@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use federation::task::PrivacyAccounting;
-use learning::privacy::{Accounting, Epsilons, Ledger, LedgerError, LedgerRow, NoServerEpsilon};
+use learning::privacy::{Accounting, Epsilons, Ledger, LedgerRow, NoServerEpsilon};
 use serde::Deserialize;
 use store::entity::privacy_ledger::PrivacyRow;
 use store::entity::task::TaskRow;
@@ -79,7 +79,7 @@ pub(in crate::http) struct TotalQuery {
 }
 
 /// One task's, or why there is none.
-type Opened = (TaskRow, Arc<Private>, std::result::Result<Ledger, LedgerError>);
+type Opened = (TaskRow, Arc<Private>, std::result::Result<Ledger, LedgerFault>);
 
 pub(in crate::http) async fn total(
     _: Viewer,
@@ -126,8 +126,8 @@ async fn open_all(app: &Arc<App>) -> Result<Vec<Opened>> {
                     };
                     let ledger = match ledger::read(tx, &task, &private, sealer).await {
                         Ok(ledger) => Ok(ledger),
-                        Err(LedgerFault::Ledger(error)) => Err(error),
                         Err(LedgerFault::Store(error)) => return Err(error),
+                        Err(untrusted @ (LedgerFault::Ledger(_) | LedgerFault::End(_))) => Err(untrusted),
                     };
                     opened.push((task, private, ledger));
                 }

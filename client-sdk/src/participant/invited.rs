@@ -1,6 +1,7 @@
 //! Makes keys for a round that is about to draw its cohort, keeps them safe, and checks in with them.
 
 use secure_agg::rejection::Refusal;
+use wire::Digest;
 use wire::participant::{Declined, Invitation};
 
 use super::check_in::CheckIn;
@@ -13,6 +14,11 @@ use super::settle::Settle;
 use crate::clock::Now;
 use crate::transport::Place;
 
+/// Whether an input may be given from the base that an invitation names, if it names one.
+fn check_base(core: &Core, base: Option<Digest>, place: Place) -> Result<(), SessionError> {
+    base.map_or(Ok(()), |base| core.given.check(Base::from(base), place))
+}
+
 impl CheckIn {
     pub(super) fn invited(self, core: &mut Core, invitation: Invitation, now: Now) -> State {
         let Invitation { task, round, attempt, terms, base } = invitation;
@@ -23,8 +29,10 @@ impl CheckIn {
                 return self.invited_again(core, &"the keys that were asked for exist already", now);
             }
             Some(_) => Err(Refusal::Different { what: "configuration" }.into()),
-            None => match base.map_or(Ok(()), |base| core.given.check(Base::from(base), place)) {
+            // First the number: who has sent for it or a later one says so, which no other answer to the invitation would tell.
+            None => match core.check_fresh(place).and_then(|()| check_base(core, base, place)) {
                 Ok(()) => advertise(core, place, terms),
+                Err(error @ (SessionError::Released | SessionError::Over)) => Err(error),
                 Err(error) => {
                     return match base.and_then(|base| core.given.latest(base.into())) {
                         Some(given) => State::Settle(Settle::new(place, given, self)),

@@ -197,6 +197,11 @@ pub struct BufferView {
     pub mean_weight: f64,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
 /// A round (one attempt).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -259,7 +264,7 @@ pub struct RoundView {
     pub base: ModelVersionRef,
     /// Participants that gave an update from this very model before, hidden by masks alone, in another round or task, and so give none
     /// in this one, unless it is proven that the sum was never opened. Told while the round selects, and if it drew too few.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub base_given_by: u32,
     /// The version the round made.
     pub model: Option<ModelVersionRef>,

@@ -73,11 +73,12 @@ fn after_an_older_database_everybody_is_told_and_a_rebase_goes_on() {
     std::fs::create_dir(&elsewhere).unwrap();
     let _newcomers: Vec<_> = (0..3)
         .map(|index| {
-            let token = served.operate(&["token", "create", "--enrollment"]).data();
+            let name = format!("newcomer-{index}");
+            let token = served.operate(&["token", "create", "--enrollment", "--name", &name]).data();
             participant(&served, &elsewhere, index, token["token"].as_str())
         })
         .collect();
-    let completed = wait_for("a round beyond", folder.path(), || {
+    let completed = wait_for("a round beyond", &elsewhere, || {
         rounds(&served).into_iter().find(|round| round["state"] == "COMPLETED" && round["number"].as_u64() > Some(seen))
     });
     assert_eq!(completed["reported"], 3, "{completed}");

@@ -318,6 +318,9 @@ fn refuses_sums_that_no_cohort_has() {
     assert_eq!(decode(&one, 21, 1), Err(DecodeError::ModulusBits { expected: 20, got: 21 }));
     assert_eq!(decode(&one[1..], 20, 1), Err(DecodeError::Length { expected: one.len(), got: one.len() - 1 }));
     assert_eq!(decode(&one, 20, 101), Err(DecodeError::Participants { got: 101, most: 100 }));
+    // Nobody has no mean, whatever noise is in the sum.
+    let nobody = ExactSum::of_nobody(one.len(), 20).unwrap().release_without_noise();
+    assert_eq!(codec.decode(&nobody), Err(DecodeError::Participants { got: 0, most: 100 }));
     assert_eq!(decode(&one, 20, 4), Err(DecodeError::Weight { weight: 3, participants: 4, most: 24 }));
     for (word, weight) in [(0, 0), (7, 7), ((1 << 20) - 1, -1)] {
         assert_eq!(with(2, word), DecodeError::Weight { weight, participants: 1, most: 6 });

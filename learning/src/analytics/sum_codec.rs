@@ -172,7 +172,7 @@ impl SumCodec {
             let (own, own_bits) = (self.words, self.modulus_bits);
             return garbage(format!("{words} words modulo 2^{bits} instead of {own} modulo 2^{own_bits}"));
         }
-        if participants > self.max_cohort {
+        if !(1..=self.max_cohort).contains(&participants) {
             return garbage(format!("{participants} participants, proven for {}", self.max_cohort));
         }
         let mut values = Vec::with_capacity(self.values);

@@ -126,7 +126,7 @@ impl Summed {
         if sum.words().len() != self.len() {
             return Err(DecodeError::Length { expected: self.len(), got: sum.words().len() });
         }
-        if participants > self.max_cohort {
+        if !(1..=self.max_cohort).contains(&participants) {
             return Err(DecodeError::Participants { got: participants, most: self.max_cohort });
         }
         let (words, tail) = sum.words().split_at(self.coordinate_words());

@@ -30,7 +30,7 @@ impl Codec {
         if sum.words().len() != self.len() {
             return Err(DecodeError::Length { expected: self.len(), got: sum.words().len() });
         }
-        if participants > self.params.max_cohort {
+        if !(1..=self.params.max_cohort).contains(&participants) {
             return Err(DecodeError::Participants { got: participants, most: self.params.max_cohort });
         }
         let (values, rest) = sum.words().split_at(self.params.parameters);

@@ -135,8 +135,8 @@ pub enum DecodeError {
         /// The sum's.
         got: u8,
     },
-    /// A sum of more updates than there is room for.
-    #[error("the sum holds {got} updates; at most {most} leave headroom")]
+    /// A sum of nobody, which has no mean, or of more updates than there is room for.
+    #[error("the sum holds {got} updates; 1 to {most} have a mean and leave headroom")]
     Participants {
         /// The sum's.
         got: u32,

@@ -3,8 +3,17 @@
 
 use std::time::{Duration, Instant};
 
+use client_sdk::identity::Identity;
+
 use crate::Outcome;
-use crate::server::Server;
+use crate::server::{Device, Server};
+
+/// All come from one address, with one operator's token: limits for those are not what is measured.
+const UNLIMITED: [(&str, &str); 3] = [
+    ("TRIBUTARY_HTTP_OPERATOR_RATE", "1000000"),
+    ("TRIBUTARY_HTTP_ADDRESS_RATE", "1000000"),
+    ("TRIBUTARY_HTTP_CONNECTIONS_MAX", "15000"),
+];
 
 /// Those who poll at once; the others wait for their next turn.
 const AT_ONCE: usize = 100;
@@ -12,13 +21,11 @@ const SECONDS: u64 = 5;
 
 /// `participants` are checked in; a hundred at a time poll.
 pub(crate) async fn run(participants: u32) -> Outcome {
-    let server = Server::start()?;
+    let server = Server::start_with(&UNLIMITED)?;
     let devices = server.enroll_many(participants).await?;
     // A task that waits for one more than there are: nobody is ever drawn.
     server.create_task(10, participants + 1, 1).await?;
-    for device in &devices {
-        device.check_in(0).await?;
-    }
+    server.each(&devices, |device| device.check_in(0)).await?;
     let (cpu, start) = (server.cpu_seconds()?, Instant::now());
     let end = start + Duration::from_secs(SECONDS);
     let devices = std::sync::Arc::new(devices);
@@ -52,5 +59,37 @@ pub(crate) async fn run(participants: u32) -> Outcome {
         polls / cpu
     );
     println!("  {:.0} µs of the server each; {:.1} % of a core when nobody polls", cpu / polls * 1e6, idle * 100.0);
+    Ok(())
+}
+
+/// `participants` have checked in and hung up, each is to come back within some minutes, and nobody polls.
+pub(crate) async fn idle(participants: u32) -> Outcome {
+    let mut settings = UNLIMITED.to_vec();
+    // Told to come back late enough for all to be still awaited when the last has checked in.
+    settings.push(("TRIBUTARY_HTTP_CHECK_INS_PER_SECOND", "50"));
+    let server = Server::start_with(&settings)?;
+    server.create_task(10, participants + 1, 1).await?;
+    let enroll = |index| {
+        let server = &server;
+        async move { Ok(server.enroll(&format!("device-{index:05}")).await?.identity) }
+    };
+    let mut identities = server.each(0..participants, enroll).await?;
+    // How long one is awaited depends on how many are known: the second time that is all.
+    for _ in 0..2 {
+        let check_in = |identity: Identity| async {
+            let device: Device = server.again(identity)?;
+            device.check_in(0).await?;
+            Ok(device.identity)
+        };
+        identities = server.each(identities, check_in).await?;
+    }
+    tokio::time::sleep(Duration::from_secs(SECONDS)).await;
+    let (cpu, start) = (server.cpu_seconds()?, Instant::now());
+    tokio::time::sleep(Duration::from_secs(4 * SECONDS)).await;
+    let share = (server.cpu_seconds()? - cpu) / start.elapsed().as_secs_f64();
+    println!(
+        "idle: {participants} participants are awaited, nobody polls: {:.1} % of a core (limit: 2)",
+        share * 100.0
+    );
     Ok(())
 }

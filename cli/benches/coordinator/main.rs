@@ -1,8 +1,8 @@
 //! What the coordinator costs: `tributary serve` as its own process, participants over real TLS, figures beside limits that
 //! are measured in the same run.
 //!
-//! `cargo bench -p tributary --bench coordinator [-- empty-round | check-ins [PARTICIPANTS, 100] | memory [UPLOADS AT ONCE, 16] | unread
-//! | far [MILLISECONDS EACH WAY, 2000]]`
+//! `cargo bench -p tributary --bench coordinator [-- empty-round | check-ins [PARTICIPANTS, 100] | idle [PARTICIPANTS, 5000] |
+//! memory [UPLOADS AT ONCE, 16] | unread | far [MILLISECONDS EACH WAY, 2000]]`
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -32,6 +32,9 @@ async fn main() -> Outcome {
     }
     if wanted("check-ins") {
         check_ins::run(number.unwrap_or(100)).await?;
+    }
+    if wanted("idle") {
+        check_ins::idle(number.unwrap_or(5000)).await?;
     }
     if wanted("memory") {
         memory::run(number.map_or(16, |number| number as usize)).await?;

@@ -1,18 +1,19 @@
 //! A coordinator as its own process, an operator's connection to it and enrolled devices.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead, BufReader};
+use std::process::{self, Command, Stdio};
 use std::sync::Arc;
 
 use client_sdk::identity::{Certified, Identity, SigningKey};
 use client_sdk::transport::{HttpsTransport, Place, Transport as _, Upload};
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use serde_json::{Value, json};
 use wire::participant::{Assignment, CheckInReply, CheckInRequest, EnrollRequest};
 use wire::{ParticipantId, route};
 
 use crate::Outcome;
 
-/// `tributary serve --dev` in a folder of its own; killed when dropped.
+/// `tributary serve --dev` in a folder of its own.
 pub(crate) struct Server {
     child: Child,
     url: String,
@@ -24,15 +25,22 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start() -> Outcome<Self> {
+        Self::start_with(&[])
+    }
+
+    /// With these settings, as the environment names them.
+    pub(crate) fn start_with(settings: &[(&str, &str)]) -> Outcome<Self> {
         let folder = tempfile::tempdir()?;
-        let mut child = Command::new(env!("CARGO_BIN_EXE_tributary"))
-            .args(["serve", "--dev", "--listen", "127.0.0.1:0", "--format", "json", "--data-dir"])
-            .arg(folder.path())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line)?;
-        let serving: Value = serde_json::from_str(&line)?;
+        let mut child = Child(
+            Command::new(env!("CARGO_BIN_EXE_tributary"))
+                .args(["serve", "--dev", "--listen", "127.0.0.1:0", "--format", "json", "--data-dir"])
+                .arg(folder.path())
+                .envs(settings.iter().copied())
+                .env("TRIBUTARY_LOG", "error")
+                .stdout(Stdio::piped())
+                .spawn()?,
+        );
+        let serving = serving(BufReader::new(child.0.stdout.take().unwrap()))?;
         let text = |key: &str| serving[key].as_str().unwrap().to_owned();
         let ca_pem = std::fs::read_to_string(text("ca"))?;
         let operator =
@@ -97,23 +105,32 @@ impl Server {
             labels: std::collections::BTreeMap::new(),
         };
         let certified = Certified::from(transport.enroll(&request).await?);
-        let participant = certified.participant;
-        let identity = Identity { key, certified };
-        transport.identify(&identity)?;
-        Ok(Device { transport, participant, identity })
+        self.again(Identity { key, certified })
     }
 
     pub(crate) async fn enroll_many(&self, count: u32) -> Outcome<Vec<Device>> {
-        let mut devices = Vec::new();
-        for index in 0..count {
-            devices.push(self.enroll(&format!("device-{index:04}")).await?);
-        }
-        Ok(devices)
+        self.each(0..count, |index| async move { self.enroll(&format!("device-{index:05}")).await }).await
+    }
+
+    /// Does one thing for each, a few at a time.
+    pub(crate) async fn each<T, U, F: Future<Output = Outcome<U>>>(
+        &self,
+        of: impl IntoIterator<Item = T>,
+        act: impl Fn(T) -> F,
+    ) -> Outcome<Vec<U>> {
+        futures_util::stream::iter(of).map(act).buffered(8).try_collect().await
+    }
+
+    /// The device of this identity over a new connection.
+    pub(crate) fn again(&self, identity: Identity) -> Outcome<Device> {
+        let transport = HttpsTransport::new(&self.url, &self.ca_pem)?;
+        transport.identify(&identity)?;
+        Ok(Device { transport, participant: identity.certified.participant, identity })
     }
 
     /// Processor time the server has used, in seconds.
     pub(crate) fn cpu_seconds(&self) -> Outcome<f64> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.0.id()))?;
         // The name in parentheses may hold blanks; fields 14 and 15 are user and system time in ticks of 10 ms.
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
         Ok((fields[11].parse::<f64>()? + fields[12].parse::<f64>()?) / 100.0)
@@ -121,13 +138,13 @@ impl Server {
 
     /// `VmRSS` now or `VmHWM`, the peak since [`Server::forget_peak`], in bytes.
     pub(crate) fn memory(&self, what: &str) -> Outcome<f64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.0.id()))?;
         let line = status.lines().find(|line| line.starts_with(what)).unwrap();
         Ok(line.split_whitespace().nth(1).unwrap().parse::<f64>()? * 1024.0)
     }
 
     pub(crate) fn forget_peak(&self) -> Outcome {
-        Ok(std::fs::write(format!("/proc/{}/clear_refs", self.child.id()), "5")?)
+        Ok(std::fs::write(format!("/proc/{}/clear_refs", self.child.0.id()), "5")?)
     }
 }
 
@@ -141,12 +158,26 @@ fn spec(parameters: usize, cohort: u32, rounds: u32) -> Value {
     })
 }
 
-impl Drop for Server {
+/// A process that is killed when dropped.
+struct Child(process::Child);
+
+impl Drop for Child {
     fn drop(&mut self) {
         // A server that has ended already needs no killing.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
+}
+
+/// What the server says once it serves; its first token comes on a line before.
+fn serving(lines: impl BufRead) -> Outcome<Value> {
+    for line in lines.lines() {
+        let event: Value = serde_json::from_str(&line?)?;
+        if event["event"] == "serving" {
+            return Ok(event);
+        }
+    }
+    Err("the server ended before it served".into())
 }
 
 /// An enrolled device that does not train.

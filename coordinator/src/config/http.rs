@@ -87,7 +87,7 @@ impl Default for HttpConfig {
             strangers_per_address: 250,
             stranger_lifetime_ms: 30_000,
             unread_timeout_ms: 30_000,
-            unsent_max_bytes: 64 << 20,
+            unsent_max_bytes: 16 << 20,
             poll_max_ms: 30_000,
             check_ins_per_second: 1000,
             participant_rate: 200,

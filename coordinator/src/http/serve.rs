@@ -192,7 +192,10 @@ impl Host {
         let visit = Arc::new(visit);
         let service = hyper::service::service_fn(|request: http::Request<hyper::body::Incoming>| {
             let (visit, router) = (Arc::clone(&visit), self.router.clone());
-            async move { Ok::<_, std::convert::Infallible>(visit.answer(router, request.map(Body::new)).await) }
+            // Boxed, so that what answering took is freed while the answer waits to be read.
+            Box::pin(
+                async move { Ok::<_, std::convert::Infallible>(visit.answer(router, request.map(Body::new)).await) },
+            )
         });
         let builder = if visit.has_certificate() { &self.of_participants } else { &self.of_others };
         let stream = TokioIo::new(Prompt::new(stream, settings.header_timeout));

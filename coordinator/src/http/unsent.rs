@@ -21,6 +21,8 @@ use super::limits::Key;
 
 /// Bytes handed on at once. Half a minute for one is 2 kB/s, the slowest peer that is waited for.
 pub(super) const PIECE: usize = 64 << 10;
+/// Answers that are read from somewhere, to one peer at once: what waits to be read costs a little memory, too.
+const STREAMED_PER_PEER: usize = 32;
 
 /// How many bytes may be unsent.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +49,15 @@ impl Bounds {
 pub(super) struct Unsent {
     bounds: Bounds,
     streamed: Arc<Semaphore>,
-    peers: Mutex<HashMap<Key, Weak<Semaphore>>>,
+    peers: Mutex<HashMap<Key, Weak<Debtor>>>,
+}
+
+/// What one peer, over all of its connections, may still be sent.
+struct Debtor {
+    /// Bytes.
+    bytes: Arc<Semaphore>,
+    /// Answers that are read from somewhere.
+    answers: Arc<Semaphore>,
 }
 
 impl Unsent {
@@ -58,8 +68,8 @@ impl Unsent {
     /// Bytes of answers that no socket has taken yet.
     pub(super) fn bytes(&self) -> usize {
         let peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
-        let semaphores = peers.values().filter_map(Weak::upgrade);
-        semaphores.map(|semaphore| self.bounds.peer - semaphore.available_permits()).sum()
+        let debtors = peers.values().filter_map(Weak::upgrade);
+        debtors.map(|debtor| self.bounds.peer - debtor.bytes.available_permits()).sum()
     }
 
     /// The account of one connection of this peer.
@@ -67,17 +77,19 @@ impl Unsent {
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         // Those without a connection are forgotten when there are twice as many as when that was last done, or nearly.
         if peers.len() == peers.capacity() {
-            peers.retain(|_, semaphore| semaphore.strong_count() > 0);
+            peers.retain(|_, debtor| debtor.strong_count() > 0);
         }
-        let semaphore = peers.get(&peer).and_then(Weak::upgrade).unwrap_or_else(|| {
-            let semaphore = Arc::new(Semaphore::new(self.bounds.peer));
-            peers.insert(peer, Arc::downgrade(&semaphore));
-            semaphore
+        let debtor = peers.get(&peer).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let semaphore = |permits| Arc::new(Semaphore::new(permits));
+            let debtor = Debtor { bytes: semaphore(self.bounds.peer), answers: semaphore(STREAMED_PER_PEER) };
+            let debtor = Arc::new(debtor);
+            peers.insert(peer, Arc::downgrade(&debtor));
+            debtor
         });
         Account {
             bound: self.bounds.connection,
             connection: Arc::new(Semaphore::new(self.bounds.connection)),
-            peer: semaphore,
+            peer: debtor,
             streamed: Arc::clone(&self.streamed),
             untaken: Arc::default(),
         }
@@ -88,15 +100,15 @@ impl Unsent {
 pub(super) struct Account {
     bound: usize,
     connection: Arc<Semaphore>,
-    peer: Arc<Semaphore>,
+    peer: Arc<Debtor>,
     streamed: Arc<Semaphore>,
     untaken: Arc<Untaken>,
 }
 
 impl Account {
-    /// Counts an answer, and hands it on in pieces. One that is whole in memory is counted whole at once, and none is the
-    /// outcome if the connection or its peer has too much unsent already; one that is read from somewhere is read as fast
-    /// as the peer takes it.
+    /// Counts an answer, and hands it on in pieces. One that is whole in memory is counted whole at once; one that is read
+    /// from somewhere is read as fast as the peer takes it. None is the outcome if the connection or its peer has too many
+    /// bytes unsent, or the peer too many answers that are read.
     pub(super) fn send(&self, body: Body) -> Option<Body> {
         if body.is_end_stream() {
             return Some(body);
@@ -106,14 +118,17 @@ impl Account {
                 // A larger one than a connection may have unsent at all goes alone.
                 let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.bound());
                 let connection = Arc::clone(&self.connection).try_acquire_many_owned(bytes).ok()?;
-                let peer = Arc::clone(&self.peer).try_acquire_many_owned(bytes).ok()?;
+                let peer = Arc::clone(&self.peer.bytes).try_acquire_many_owned(bytes).ok()?;
                 Source::Whole(Charge { connection, peer, streamed: None })
             }
-            None => Source::Streamed { admission: None, charge: None },
+            None => {
+                let place = Arc::clone(&self.peer.answers).try_acquire_owned().ok()?;
+                Source::Streamed { admission: None, charge: None, _place: place }
+            }
         };
         let lane = Lane {
             connection: Arc::clone(&self.connection),
-            peer: Arc::clone(&self.peer),
+            peer: Arc::clone(&self.peer.bytes),
             streamed: Arc::clone(&self.streamed),
             untaken: Arc::clone(&self.untaken),
         };
@@ -143,10 +158,14 @@ impl Lane {
     fn admit(&self) -> BoxFuture<'static, Option<Charge>> {
         let (connection, peer) = (Arc::clone(&self.connection), Arc::clone(&self.peer));
         let (streamed, bytes) = (Arc::clone(&self.streamed), u32::try_from(PIECE).unwrap_or(u32::MAX));
+        let untaken = Arc::clone(&self.untaken);
         Box::pin(async move {
+            // Who waits because the same peer does not read makes no progress either, on whichever of its connections.
+            let behind = Waiting::begin(untaken);
             // None only if one were closed, which none ever is.
             let connection = connection.acquire_many_owned(bytes).await.ok()?;
             let peer = peer.acquire_many_owned(bytes).await.ok()?;
+            drop(behind);
             let streamed = streamed.acquire_many_owned(bytes).await.ok()?;
             Some(Charge { connection, peer, streamed: Some(streamed) })
         })
@@ -183,7 +202,12 @@ enum Source {
     /// Memory; counted already.
     Whole(Charge),
     /// A file, say: the next piece is read when there is room for it.
-    Streamed { admission: Option<BoxFuture<'static, Option<Charge>>>, charge: Option<Charge> },
+    Streamed {
+        admission: Option<BoxFuture<'static, Option<Charge>>>,
+        charge: Option<Charge>,
+        /// Among the answers of its peer.
+        _place: OwnedSemaphorePermit,
+    },
 }
 
 /// An answer on its way.
@@ -202,7 +226,7 @@ impl HttpBody for Sending {
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let this = self.get_mut();
         loop {
-            if let Source::Streamed { admission, charge } = &mut this.source
+            if let Source::Streamed { admission, charge, .. } = &mut this.source
                 && charge.is_none()
             {
                 let waiting = admission.get_or_insert_with(|| this.lane.admit());
@@ -215,12 +239,7 @@ impl HttpBody for Sending {
                     Source::Whole(charge) => Some(charge.split(bytes.len())),
                     Source::Streamed { charge, .. } => charge.take().map(|mut charge| charge.split(bytes.len())),
                 };
-                let piece = Piece {
-                    bytes,
-                    number: this.lane.untaken.begin(),
-                    untaken: Arc::clone(&this.lane.untaken),
-                    _charge: charge,
-                };
+                let piece = Piece { bytes, _waiting: Waiting::begin(Arc::clone(&this.lane.untaken)), _charge: charge };
                 return Poll::Ready(Some(Ok(Frame::data(Bytes::from_owner(piece)))));
             }
             match std::task::ready!(Pin::new(&mut this.body).poll_frame(cx)) {
@@ -250,8 +269,7 @@ impl HttpBody for Sending {
 /// A part of an answer; dropped when the socket has taken it, or the stream or connection has ended.
 struct Piece {
     bytes: Bytes,
-    number: u64,
-    untaken: Arc<Untaken>,
+    _waiting: Waiting,
     _charge: Option<Charge>,
 }
 
@@ -261,17 +279,29 @@ impl AsRef<[u8]> for Piece {
     }
 }
 
-impl Drop for Piece {
+/// That a stream waits for its peer to read; dropped when it need not wait.
+struct Waiting {
+    number: u64,
+    untaken: Arc<Untaken>,
+}
+
+impl Waiting {
+    fn begin(untaken: Arc<Untaken>) -> Self {
+        Self { number: untaken.begin(), untaken }
+    }
+}
+
+impl Drop for Waiting {
     fn drop(&mut self) {
         self.untaken.end(self.number);
     }
 }
 
-/// Since when each piece waits to be taken.
+/// Since when streams wait for their peer to read.
 #[derive(Default)]
 struct Untaken {
     pieces: Mutex<Pieces>,
-    /// That there is one, after there was none.
+    /// That one waits, after none did.
     some: Notify,
 }
 
@@ -395,6 +425,19 @@ mod tests {
         assert_eq!(piece(&mut other).await.len(), 100);
     }
 
+    #[tokio::test]
+    async fn a_peer_has_so_many_answers_at_once_that_are_read_from_somewhere() {
+        let unsent = unsent(1 << 20);
+        let (first, second) = (unsent.account(here()), unsent.account(here()));
+        let answer = || Body::from_stream(futures_util::stream::iter([Ok::<_, axum::Error>(Bytes::from_static(b"7"))]));
+        let held: Vec<_> = (0..STREAMED_PER_PEER).map(|_| first.send(answer()).unwrap()).collect();
+        assert!(second.send(answer()).is_none(), "over all of its connections");
+        assert!(second.send(Body::from("whole")).is_some(), "what is whole is counted in bytes");
+        assert!(unsent.account(Key::Address(Ipv4Addr::BROADCAST.into())).send(answer()).is_some(), "nor for others");
+        drop(held);
+        assert!(second.send(answer()).is_some());
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_piece_that_is_not_taken_in_time_is_noticed() {
         let account = unsent(1 << 20).account(here());
@@ -414,6 +457,30 @@ mod tests {
         let began = Instant::now();
         account.stalled(patience).await;
         assert_eq!(began.elapsed(), patience);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_behind_what_the_same_peer_does_not_read_is_noticed_too() {
+        let unsent = unsent(1 << 20);
+        let endless = || {
+            Body::from_stream(futures_util::stream::repeat_with(|| {
+                Ok::<_, axum::Error>(Bytes::from_static(&[7; PIECE]))
+            }))
+        };
+        let (first, second) = (unsent.account(here()), unsent.account(here()));
+        let _untaken = piece(&mut first.send(endless()).unwrap()).await;
+        let mut behind = second.send(endless()).unwrap();
+        assert!(behind.frame().now_or_never().is_none(), "the peer has enough");
+        let (patience, began) = (Duration::from_secs(30), Instant::now());
+        second.stalled(patience).await;
+        assert_eq!(began.elapsed(), patience);
+        // Another peer that waits because all together have enough is not to blame.
+        let (small, elsewhere) = (super::Unsent::new(Bounds::of(PIECE)), Key::Address(Ipv4Addr::BROADCAST.into()));
+        let (deaf, honest) = (small.account(here()), small.account(elsewhere));
+        let _untaken = piece(&mut deaf.send(endless()).unwrap()).await;
+        let mut waits = honest.send(endless()).unwrap();
+        assert!(waits.frame().now_or_never().is_none());
+        assert!(tokio::time::timeout(patience * 10, honest.stalled(patience)).await.is_err());
     }
 
     #[tokio::test]

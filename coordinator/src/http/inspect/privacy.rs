@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use federation::task::PrivacyAccounting;
-use learning::privacy::{Accounting, Epsilons, Ledger, LedgerRow, NoServerEpsilon};
+use learning::privacy::{Accounting, Epsilons, Ledger, LedgerRow, NoServerEpsilon, Sampled};
 use serde::Deserialize;
 use store::entity::privacy_ledger::PrivacyRow;
 use store::entity::task::TaskRow;
@@ -140,15 +140,25 @@ async fn open_all(app: &Arc<App>) -> Result<Vec<Opened>> {
 fn release(row: &PrivacyRow, ledger: &Ledger) -> Option<ReleaseView> {
     let sealed = &ledger.rows().get(usize::try_from(row.idx).ok()?)?.row;
     let LedgerRow { index, release, rho, rdp, pld, total, accounting } = sealed;
+    // One participant more or less is one more or less here: where sampling hides whether somebody was drawn, a count without
+    // noise would tell.
+    let participants = match release.sampled {
+        Sampled::Anyhow => Some(release.participants),
+        Sampled::Poisson { .. } | Sampled::FixedSize { .. } => None,
+    };
+    let mut parameters = serde_json::to_value(release).ok()?;
+    if participants.is_none() {
+        parameters.as_object_mut()?.remove("participants");
+    }
     Some(ReleaseView {
         index: *index,
         round: row.round.number,
         attempt: row.attempt,
         published: row.published,
         mechanism: mechanism(release.mechanism)?,
-        participants: release.participants,
+        participants,
         noise_multiplier: release.noise_multiplier(),
-        parameters: serde_json::to_value(release).ok()?,
+        parameters,
         rho: *rho,
         rdp: *rdp,
         pld: *pld,

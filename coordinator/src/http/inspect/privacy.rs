@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use federation::task::PrivacyAccounting;
-use learning::privacy::{Accounting, Epsilons, Ledger, LedgerRow, NoServerEpsilon, Sampled};
+use learning::privacy::{Accounting, Epsilons, Ledger, LedgerRow, NoServerEpsilon};
 use serde::Deserialize;
 use store::entity::privacy_ledger::PrivacyRow;
 use store::entity::task::TaskRow;
@@ -142,10 +142,7 @@ fn release(row: &PrivacyRow, ledger: &Ledger) -> Option<ReleaseView> {
     let LedgerRow { index, release, rho, rdp, pld, total, accounting } = sealed;
     // One participant more or less is one more or less here: where sampling hides whether somebody was drawn, a count without
     // noise would tell.
-    let participants = match release.sampled {
-        Sampled::Anyhow => Some(release.participants),
-        Sampled::Poisson { .. } | Sampled::FixedSize { .. } => None,
-    };
+    let participants = (!release.sampled.is_secret()).then_some(release.participants);
     let mut parameters = serde_json::to_value(release).ok()?;
     if participants.is_none() {
         parameters.as_object_mut()?.remove("participants");

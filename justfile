@@ -79,5 +79,9 @@ soak:
     cargo test --release -p secure-agg -p learning -p coordinator -- --ignored
     bash fuzz/run.sh 300 $RANDOM
 
+# the coordinator's noise by OpenDP's measurement, which no default build has
+opendp:
+    cargo test --workspace --features coordinator/opendp --test private --test privacy_opendp
+
 deny:
     cargo deny --offline check licenses bans sources

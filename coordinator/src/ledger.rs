@@ -232,13 +232,23 @@ pub(crate) fn next_release(ledger: &Ledger) -> u32 {
     u32::try_from(ledger.rows().len()).unwrap_or(u32::MAX).saturating_add(1)
 }
 
-/// Forgets what would take the noise of an attempt off again.
+/// Purpose of the n-th piece, from 0, of a noised sum that was drawn without a seed and is not released yet.
+pub(crate) fn piece_of_a_draw(n: usize) -> String {
+    format!("noised sum {n}")
+}
+
+/// Forgets what would take the noise of an attempt off again, or the noised sum that was kept for it.
 pub(crate) async fn forget_noise(
     tx: &mut (dyn Transaction + '_),
     key: RoundKey,
     attempt: u32,
 ) -> Result<(), StoreError> {
-    tx.forget_secret(key, attempt, NOISE_OF_A_RELEASE).await.map(drop)
+    tx.forget_secret(key, attempt, NOISE_OF_A_RELEASE).await?;
+    let mut piece = 0;
+    while tx.forget_secret(key, attempt, &piece_of_a_draw(piece)).await? {
+        piece += 1;
+    }
+    Ok(())
 }
 
 /// Forgets what would take the noise of a task's releases off again, once no other will follow.

@@ -7,8 +7,8 @@ use federation::task::{Clip, MAX_SECURE_COHORT, MIN_SECURE_COHORT, Sampling, Spe
 use learning::privacy::mechanism::NOISE_RANGE;
 use learning::privacy::plan::smallest_draw;
 use learning::privacy::{
-    Budget, ClipSpec, Mechanism, NoiseShares, PlanError, PlanRequest, PlanSampling, PrivacySpec, PrivateCodec,
-    PrivateCodecError, Release, SamplingRate, SpecProblem, TaskFacts, View, plan,
+    Budget, ClipSpec, Mechanism, NoiseShares, OpenDpError, OpenDpGaussian, PlanError, PlanRequest, PlanSampling,
+    PrivacySpec, PrivateCodec, PrivateCodecError, Release, Sampler, SamplingRate, SpecProblem, TaskFacts, View, plan,
 };
 use wire::participant::PrivacyTerms;
 
@@ -16,6 +16,26 @@ use wire::participant::PrivacyTerms;
 const FAILING: f64 = 0.01;
 /// The widest words that are summed.
 const MODULUS_BITS_MAX: u8 = 32;
+
+/// The longest sum whose noise OpenDP draws: it takes microseconds for each word, and what it drew is kept in the database.
+const OPENDP_WORDS_MAX: usize = 1 << 20;
+
+/// Why the noise of a task cannot be drawn as it says.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SamplerError {
+    /// It cannot, or must not.
+    #[error(transparent)]
+    OpenDp(#[from] OpenDpError),
+    /// There is nothing to hold it against.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// It would take too long.
+    #[error(
+        "is \"opendp\", which is slow and draws noise for sums of at most {OPENDP_WORDS_MAX} words; this task's have {0}: leave it out, \
+         or train a smaller model"
+    )]
+    TooLong(usize),
+}
 
 /// A private task's arithmetic.
 #[derive(Clone, Debug)]
@@ -77,6 +97,12 @@ impl Private {
     /// The most participants a round may have: what the grid has room for.
     pub(crate) fn largest_cohort(&self) -> u32 {
         self.request.largest_cohort()
+    }
+
+    /// What a participant is told of how many there are in its cohort, of so many: where the published figure rests on a draw that
+    /// nobody knows, whoever was drawn is somebody too.
+    pub(crate) fn cohort_told(&self, cohort: u32) -> u32 {
+        if self.amplified { self.terms.cohort } else { cohort }
     }
 
     /// Fewest updates of a released sum.
@@ -141,6 +167,23 @@ impl Private {
     /// Whether the coordinator adds the noise, and could take it off with what it was made from.
     pub(crate) fn adds_noise_here(&self) -> bool {
         self.shares.is_none()
+    }
+
+    /// OpenDP's measurement, if the task wants its noise from it, held against what a release is charged.
+    ///
+    /// # Errors
+    /// [`SamplerError`]: then the task's noise cannot be drawn, by nobody else either.
+    pub(crate) fn opendp(&self) -> Result<Option<OpenDpGaussian>, SamplerError> {
+        match self.spec.sampler {
+            Sampler::Exact => return Ok(None),
+            Sampler::OpenDp => {}
+        }
+        if self.codec.len() > OPENDP_WORDS_MAX {
+            return Err(SamplerError::TooLong(self.codec.len()));
+        }
+        let measurement = OpenDpGaussian::new(self.codec.sigma())?;
+        measurement.check(&self.planned(1, 1, 1)?.sum)?;
+        Ok(Some(measurement))
     }
 
     /// The mechanism.

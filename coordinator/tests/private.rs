@@ -8,6 +8,8 @@ mod support;
 mod forgotten;
 #[path = "private/kept.rs"]
 mod kept;
+#[path = "private/opendp.rs"]
+mod opendp;
 #[path = "private/refused.rs"]
 mod refused;
 #[path = "private/released.rs"]

@@ -36,7 +36,9 @@ pub use gate::{Better, GateSpec, Measured, Verdict};
 pub use local::{Budget, MAX_ACCUMULATE, Over, Precision, Schedule, Warmup, step_factor};
 pub use optimizer::ServerOptimizer;
 pub use personalization::{AdapterHome, BELOW, PERSONAL_PREFIX, Personalization, below};
-pub use privacy::{Clip, OnBudgetEnd, PrivacyAccounting, PrivacyMechanism, PrivacySpec, PrivacyView, Sampling};
+pub use privacy::{
+    Clip, OnBudgetEnd, PrivacyAccounting, PrivacyMechanism, PrivacySampler, PrivacySpec, PrivacyView, Sampling,
+};
 pub use robust::{MAX_ROBUST_COHORT, RobustRule, RobustSpec};
 pub use schedule::{Ahead, LEAST_WEIGHT, MAX_STALENESS, Mode, Opening, ScheduleSpec, Staleness};
 pub use solver::{AdaptiveMu, Solver};

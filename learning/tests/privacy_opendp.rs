@@ -87,3 +87,59 @@ fn samples_have_the_same_distribution() {
     // 22 degrees of freedom: P(chi-square > 75) = 1e-7.
     assert!(statistic < 75.0, "{statistic} {counts:?}");
 }
+
+/// The library as a coordinator's sampler.
+#[cfg(feature = "opendp")]
+mod as_a_sampler {
+    use learning::ExactSum;
+    use learning::privacy::audit::NoiseVariance;
+    use learning::privacy::{OpenDpError, OpenDpGaussian};
+
+    use super::*;
+
+    #[test]
+    fn its_privacy_map_is_what_a_release_is_charged() {
+        for (sigma, sensitivity) in [(10.0, 1.0), (50.0, 10.3), (0.02, 1.0), (300.7, 299.5), (4.0e9, 12_345.678)] {
+            let sigma = Sigma::at_least(sigma).unwrap();
+            let noise = |sigma: f64| SumNoise::DiscreteGaussian { sigma };
+            let charged = |sigma: f64| SumMechanism { noise: noise(sigma), sensitivity, dimension: 5 };
+            let measurement = OpenDpGaussian::new(sigma).unwrap();
+            measurement.check(&charged(sigma.value())).unwrap();
+            // A ledger that believes in a little more noise than is drawn is found out, and one that believes in less is not.
+            measurement.check(&charged(sigma.value() * 0.999_999)).unwrap();
+            let error = measurement.check(&charged(sigma.value() * 1.000_001)).unwrap_err();
+            assert!(matches!(error, OpenDpError::Undercharged { .. }), "{error}");
+            let noise = SumNoise::Skellam { variance: sigma.value().powi(2) };
+            let none = SumMechanism { noise, sensitivity, dimension: 5 };
+            assert!(matches!(measurement.check(&none), Err(OpenDpError::Undercharged { charged: None, .. })));
+        }
+        let measurement = OpenDpGaussian::new(Sigma::at_least(1.0).unwrap()).unwrap();
+        assert!(matches!(measurement.rho(f64::NAN), Err(OpenDpError::Library(_))));
+    }
+
+    #[test]
+    fn its_noise_is_added_to_every_word_modulo() {
+        let (exact, bits, sigma) = (0xf_fff0, 20, Sigma::at_least(40.0).unwrap());
+        let sum = ExactSum::new(vec![exact; 10_000], bits, 3).unwrap();
+        let noised = sum.add_opendp_noise(OpenDpGaussian::new(sigma).unwrap()).unwrap();
+        assert!(noised.words().iter().all(|&word| word < 1 << bits) && noised.participants() == 3);
+        assert!(noised.words().iter().any(|&word| word < 100), "words have wrapped");
+        let residual = |&word: &u32| {
+            let centred = (i64::from(word) - i64::from(exact) + (1 << 19)).rem_euclid(1 << 20) - (1 << 19);
+            centred as f64
+        };
+        let residuals: Vec<_> = noised.words().iter().map(residual).collect();
+        // The system's randomness: once in a billion runs it is not.
+        let seen = NoiseVariance::of(&residuals, sigma.value(), 1.0 - 1e-9).unwrap();
+        assert!(seen.is_as_charged(), "{seen:?}");
+        let mean = residuals.iter().sum::<f64>() / 10_000.0;
+        assert!(mean.abs() < 6.5 * 40.0 / 100.0, "{mean}");
+    }
+}
+
+#[cfg(not(feature = "opendp"))]
+#[test]
+fn a_build_without_it_says_so() {
+    let error = learning::privacy::OpenDpGaussian::new(Sigma::at_least(1.0).unwrap()).unwrap_err();
+    assert!(error.to_string().contains("--features opendp"), "{error}");
+}

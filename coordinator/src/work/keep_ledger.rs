@@ -72,7 +72,10 @@ async fn check_ledger(env: &Environment, task: &TaskRow) -> Result<(), StepError
     // One that cannot work as it is stored says so when it is worked on.
     let Some(private) = TaskModel::new(&task.spec).ok().and_then(|model| model.private) else { return Ok(()) };
     let why = match keep_ledger(env, task, &private).await {
-        Ok(_) => return Ok(()),
+        Ok(_) => match private.opendp() {
+            Ok(_) => return Ok(()),
+            Err(error) => format!("privacy.sampler {error}"),
+        },
         Err(LedgerFault::Store(error)) => return Err(error.into()),
         Err(untrusted @ (LedgerFault::Ledger(_) | LedgerFault::End(_))) => untrusted.to_string(),
     };

@@ -11,6 +11,7 @@
 
 mod close_phase;
 mod collect_garbage;
+mod draw;
 mod driver;
 mod environment;
 mod error;

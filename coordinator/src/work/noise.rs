@@ -3,18 +3,18 @@
 //! Noise that the coordinator adds comes from a seed that is stored sealed before it is used and forgotten with the
 //! transaction that records the noised sum: a step that is repeated adds the same noise. The key it was sealed with is destroyed
 //! after that, so nobody can take the noise off who finds the row in a log or a copy. A tree's seed is needed until its task
-//! is over.
+//! is over. Noise that has no seed is kept another way ([`super::draw`]).
 
 use std::sync::Arc;
 
 use federation::id::RoundKey;
 use federation::round::{Round, RoundState};
-use learning::privacy::{DiscreteGaussian, LedgerError, Mechanism, NoiseError, NoiseShares, TreeNoise};
+use learning::privacy::{DiscreteGaussian, LedgerError, Mechanism, NoiseShares, OpenDpGaussian, TreeNoise};
 use learning::{ExactSum, NoisedSum};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
-use store::StoreError;
 use store::entity::task::TaskRow;
+use store::{StoreError, Transaction};
 use zeroize::Zeroizing;
 
 use super::lease::Lease;
@@ -22,7 +22,7 @@ use super::sums::blocking;
 use super::{Environment, StepError};
 use crate::ledger::{self, Charge, LedgerFault, NOISE_OF_A_RELEASE, NOISE_OF_A_TREE};
 use crate::private::Private;
-use crate::seal::NotOpened;
+use crate::seal::{NotOpened, Sealer};
 
 /// What makes an exact sum one that may be released.
 pub(super) enum Noise {
@@ -30,6 +30,8 @@ pub(super) enum Noise {
     None,
     /// One draw for each word.
     Central(DiscreteGaussian, Box<ChaCha20Rng>),
+    /// One draw for each word, by OpenDP.
+    OpenDp(OpenDpGaussian),
     /// This release of a tree.
     Tree(TreeNoise, u32),
     /// The participants have added it.
@@ -40,15 +42,30 @@ impl Noise {
     /// Adds it.
     ///
     /// # Errors
-    /// [`NoiseError::CohortTooSmall`]; the exact sum is gone then.
-    pub(super) fn release(self, exact: ExactSum) -> Result<NoisedSum, NoiseError> {
+    /// Fewer participants than the noise counts on; what OpenDP says. The exact sum is gone then.
+    pub(super) fn release(self, exact: ExactSum) -> Result<NoisedSum, StepError> {
         match self {
             Self::None => Ok(exact.release_without_noise()),
             Self::Central(noise, mut rng) => Ok(exact.add_central_noise(&noise, &mut *rng)),
+            Self::OpenDp(noise) => exact.add_opendp_noise(noise).map_err(|error| unworkable(&error)),
             Self::Tree(tree, release) => Ok(exact.add_tree_noise(&tree, release)),
-            Self::ByParticipants(shares) => exact.release_noised_by_participants(&shares),
+            Self::ByParticipants(shares) => {
+                exact.release_noised_by_participants(&shares).map_err(|error| unworkable(&error))
+            }
         }
     }
+
+    /// Whether another draw would be another noise, so that the first must be kept.
+    pub(super) fn has_no_seed(&self) -> bool {
+        match self {
+            Self::OpenDp(_) => true,
+            Self::None | Self::Central(..) | Self::Tree(..) | Self::ByParticipants(_) => false,
+        }
+    }
+}
+
+fn unworkable(error: &dyn std::fmt::Display) -> StepError {
+    StepError::Unworkable(error.to_string())
 }
 
 /// Why there is neither noise nor charge.
@@ -106,11 +123,14 @@ pub(super) async fn prepare(
             let seed = seed(env, lease, round, RoundKey { task: task.id, number: 0 }, 0, NOISE_OF_A_TREE).await?;
             Noise::Tree(TreeNoise::new(*seed, private.codec.sigma()), index)
         }
-        (_, None) => {
-            let seed = seed(env, lease, round, key, attempt, NOISE_OF_A_RELEASE).await?;
-            let noise = DiscreteGaussian::new(private.codec.sigma());
-            Noise::Central(noise, Box::new(ChaCha20Rng::from_seed(*seed)))
-        }
+        (_, None) => match private.opendp().map_err(|error| unworkable(&error))? {
+            Some(measurement) => Noise::OpenDp(measurement),
+            None => {
+                let seed = seed(env, lease, round, key, attempt, NOISE_OF_A_RELEASE).await?;
+                let noise = DiscreteGaussian::new(private.codec.sigma());
+                Noise::Central(noise, Box::new(ChaCha20Rng::from_seed(*seed)))
+            }
+        },
     };
     Ok((noise, Some(charge)))
 }
@@ -125,11 +145,10 @@ async fn seed(
     attempt: u32,
     purpose: &'static str,
 ) -> Result<Zeroizing<[u8; 32]>, StepError> {
-    let place = place(key, attempt, purpose);
     let fresh = Zeroizing::new(env.random.bytes::<32>());
-    let (sealer, at) = (Arc::clone(&env.sealer), place.clone());
+    let sealer = Arc::clone(&env.sealer);
     let sealed = &blocking(move || {
-        let sealed = sealer.seal_for_release((key, attempt), &at, &*fresh);
+        let sealed = sealer.seal_for_release((key, attempt), &place(key, attempt, purpose), &*fresh);
         Ok(sealed.map_err(StoreError::from)?)
     })
     .await?;
@@ -138,22 +157,13 @@ async fn seed(
         .store
         .transact("noise seed", |tx| {
             Box::pin(async move {
-                lease.confirm(tx, env.clock.now()).await?;
-                let present = tx.round_attempt(round.key, round.attempt).await?;
-                let is_open = present.is_some_and(|row| row.round.state == RoundState::Aggregating);
-                if !is_open || tx.noised_sum(round.key, round.attempt).await?.is_some() {
-                    return Err(StepError::LeaseLost(format!("{} has been released, or has ended", round.key)));
-                }
+                must_be_open(env, lease, round, tx).await?;
                 Ok::<_, StepError>(tx.put_secret_if_absent(key, attempt, purpose, sealed).await?)
             })
         })
         .await?;
     env.fail_point.reached("release_sum: after the seed")?;
-    let plain = env.sealer.open_for_release((key, attempt), &place, &stored).map_err(|error| match error {
-        NotOpened::Io(error) => StoreError::from(error),
-        // Without it the sum cannot get the noise that it may have got before.
-        gone @ NotOpened::Gone => StoreError::Corrupt(format!("the seed of the noise of {key}: {gone}")),
-    })?;
+    let plain = opened(&env.sealer, key, attempt, purpose, &stored)?;
     let mut seed = Zeroizing::new([0; 32]);
     if plain.len() != seed.len() {
         return Err(StepError::Unworkable(format!("the seed of the noise of {key} has {} bytes", plain.len())));
@@ -162,7 +172,39 @@ async fn seed(
     Ok(seed)
 }
 
-fn place(key: RoundKey, attempt: u32, purpose: &str) -> Vec<u8> {
+/// The attempt has not released, and this worker holds it.
+pub(super) async fn must_be_open(
+    env: &Environment,
+    lease: &Lease,
+    round: &Round,
+    tx: &mut (dyn Transaction + '_),
+) -> Result<(), StepError> {
+    lease.confirm(tx, env.clock.now()).await?;
+    let present = tx.round_attempt(round.key, round.attempt).await?;
+    let is_open = present.is_some_and(|row| row.round.state == RoundState::Aggregating);
+    if !is_open || tx.noised_sum(round.key, round.attempt).await?.is_some() {
+        return Err(StepError::LeaseLost(format!("{} has been released, or has ended", round.key)));
+    }
+    Ok(())
+}
+
+/// Opens what was kept for a purpose. Without it the sum cannot get the noise that it may have got before.
+pub(super) fn opened(
+    sealer: &Sealer,
+    key: RoundKey,
+    attempt: u32,
+    purpose: &str,
+    sealed: &[u8],
+) -> Result<Zeroizing<Vec<u8>>, StepError> {
+    let plain = sealer.open_for_release((key, attempt), &place(key, attempt, purpose), sealed);
+    Ok(plain.map_err(|error| match error {
+        NotOpened::Io(error) => StoreError::from(error),
+        gone @ NotOpened::Gone => StoreError::Corrupt(format!("the {purpose} of {key}: {gone}")),
+    })?)
+}
+
+/// What sealed noise is bound to.
+pub(super) fn place(key: RoundKey, attempt: u32, purpose: &str) -> Vec<u8> {
     let mut place = b"noise seed ".to_vec();
     place.extend(key.task.0.as_bytes());
     place.extend(key.number.to_be_bytes());

@@ -170,7 +170,8 @@ async fn insert(
     Ok(Outcome::Opened(round, holders))
 }
 
-/// Whether what the round is planned to cost is more than may be spent: where the task stands then, and why.
+/// Whether no round may open: what it is planned to cost is more than may be spent, or its noise cannot be drawn. Where the task
+/// stands then, and why.
 async fn out_of_budget(
     tx: &mut dyn Transaction,
     task: &TaskRow,
@@ -186,6 +187,10 @@ async fn out_of_budget(
             return Ok(Some((TaskStatus::Paused, untrusted.to_string())));
         }
     };
+    // Nobody trains for a sum that cannot be noised as its task says, and no other sampler takes the place of that one.
+    if let Err(error) = private.opendp() {
+        return Ok(Some((TaskStatus::Paused, format!("privacy.sampler {error}"))));
+    }
     let release = private.planned(key.number, attempt, ledger::next_release(&ledger));
     let release = release.map_err(|error| StepError::Unworkable(error.to_string()))?;
     match ledger.would_exceed(&release) {

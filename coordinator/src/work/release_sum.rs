@@ -25,6 +25,7 @@ use store::entity::session_message::{MessageKind, SessionMessage};
 use store::{StoreError, Transaction};
 
 use super::close_phase::fail_round;
+use super::draw::keep_draw;
 use super::lease::Lease;
 use super::noise::{NoNoise, Noise, prepare};
 use super::plan::chunk;
@@ -117,7 +118,9 @@ async fn release(
     #[cfg(feature = "deliberate-faults")]
     let noise = super::spoil::noise(noise, model.private.as_ref());
 
+    let has_no_seed = noise.has_no_seed();
     let (noised, work) = blocking(move || unmask(sum, &masks, noise, participants)).await?;
+    let noised = if has_no_seed { keep_draw(env, lease, round, noised).await? } else { noised };
     env.fail_point.reached("release_sum: before the blob")?;
     let blob = env.blobs.put_bytes(noised.to_bytes().into()).await?;
     env.fail_point.reached("release_sum: after the blob")?;
@@ -260,7 +263,7 @@ fn unmask(
     participants: u32,
 ) -> Result<(NoisedSum, SumWork), StepError> {
     let (exact, work) = open(sum, plan, participants)?;
-    Ok((noise.release(exact).map_err(|error| StepError::Unworkable(error.to_string()))?, work))
+    Ok((noise.release(exact)?, work))
 }
 
 /// Takes the masks off.

@@ -48,6 +48,9 @@ pub struct PrivacySpec {
     pub against: PrivacyView,
     /// What the figures rest on.
     pub accounting: PrivacyAccounting,
+    /// Whose code draws the coordinator's noise.
+    #[serde(skip_serializing_if = "PrivacySampler::is_exact")]
+    pub sampler: PrivacySampler,
     /// What to do when the budget ends.
     pub on_budget_end: OnBudgetEnd,
 }
@@ -158,6 +161,27 @@ pub enum PrivacyAccounting {
     #[default]
     #[serde(alias = "close")]
     Pld,
+}
+
+/// Whose code draws the coordinator's noise. The distribution is the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum PrivacySampler {
+    /// This project's, exact and fast.
+    #[default]
+    Exact,
+    /// The measurement of the OpenDP library, in coordinators that were built with it; `central_gaussian` alone.
+    #[serde(rename = "opendp")]
+    OpenDp,
+}
+
+impl PrivacySampler {
+    /// Whether it is the one of tasks that name none. It is not written, so whoever knows no samplers reads such a task.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        *self == Self::Exact
+    }
 }
 
 /// What a task does when its budget is used up.

@@ -102,6 +102,9 @@ pub struct PrivacySpec {
     pub against: View,
     /// What the figures rest on.
     pub accounting: Accounting,
+    /// Whose code draws the coordinator's noise.
+    #[serde(skip_serializing_if = "Sampler::is_exact")]
+    pub sampler: Sampler,
     /// What to do when the budget ends.
     pub on_budget_end: OnBudgetEnd,
 }
@@ -150,6 +153,26 @@ pub enum View {
     Server,
 }
 
+/// Whose code draws the coordinator's noise. The distribution is the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sampler {
+    /// [`DiscreteGaussian`](super::DiscreteGaussian): exact, fast, and a function of a seed.
+    #[default]
+    Exact,
+    /// [`OpenDpGaussian`](super::OpenDpGaussian), in programs that were built with it.
+    #[serde(rename = "opendp")]
+    OpenDp,
+}
+
+impl Sampler {
+    /// Whether it is the one of tasks that name none.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        *self == Self::Exact
+    }
+}
+
 /// What a task does when its budget is used up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -183,6 +206,10 @@ impl PrivacySpec {
                 problems.push(SpecProblem { field, problem: problem.to_owned() });
             }
         };
+        if self.sampler == Sampler::OpenDp {
+            let problem = no_opendp(self.mechanism);
+            require(problem.is_none(), "sampler", problem.unwrap_or_default());
+        }
         if self.mechanism == Mechanism::None {
             let nothing = self.noise_multiplier.is_none() && self.epsilon.is_none();
             require(
@@ -263,6 +290,22 @@ impl PrivacySpec {
             "sampling",
             "gains nothing with a tree, whose promise holds for any order of participants: leave it out",
         );
+    }
+}
+
+/// Why OpenDP's measurement does not draw the noise of a mechanism, if it does not.
+fn no_opendp(mechanism: Mechanism) -> Option<&'static str> {
+    match mechanism {
+        Mechanism::CentralGaussian => None,
+        Mechanism::None => Some("is \"opendp\", and there is no noise to draw: choose mechanism \"central_gaussian\""),
+        Mechanism::Tree => Some(
+            "cannot be \"opendp\" with a tree, whose later releases take back noise that earlier ones added, so that it is drawn \
+             again from a seed; OpenDP takes none: leave it out, or use central_gaussian",
+        ),
+        Mechanism::DistributedDiscreteGaussian | Mechanism::DistributedSkellam | Mechanism::Local => Some(
+            "cannot be \"opendp\" where participants add the noise: it is about the coordinator's. Leave it out, or use \
+             central_gaussian",
+        ),
     }
 }
 
@@ -370,6 +413,11 @@ mod tests {
         assert_eq!(spec.on_budget_end, OnBudgetEnd::Complete);
         let again = serde_json::to_string(&spec).unwrap();
         assert_eq!(serde_json::from_str::<PrivacySpec>(&again).unwrap(), spec);
+        assert!(!again.contains("sampler"), "whoever knows no samplers reads it: {again}");
+        let drawn: PrivacySpec =
+            serde_json::from_str(r#"{"mechanism":"central_gaussian","sampler":"opendp"}"#).unwrap();
+        assert_eq!(drawn.sampler, Sampler::OpenDp);
+        assert!(serde_json::from_str::<PrivacySpec>(r#"{"sampler":"other"}"#).is_err());
         assert!(serde_json::from_str::<PrivacySpec>(r#"{"epsilom":8}"#).is_err());
         assert!(serde_json::from_str::<PrivacySpec>(r#"{"sampling":{"poisson":1.5}}"#).is_err());
         for mechanism in Mechanism::ALL {
@@ -404,6 +452,11 @@ mod tests {
         assert_eq!(fields(&PrivacySpec { max_weight: Some(0), ..spec() }), ["max_weight"]);
         for weight in [0.0, 1.5, f64::NAN] {
             assert_eq!(fields(&PrivacySpec { expected_weight: Some(weight), ..spec() }), ["expected_weight"]);
+        }
+        for mechanism in Mechanism::ALL {
+            let drawn = PrivacySpec { mechanism, sampler: Sampler::OpenDp, sampling: None, ..spec() };
+            let is_refused = drawn.check().is_err_and(|problems| problems.iter().any(|it| it.field == "sampler"));
+            assert_eq!(is_refused, mechanism != Mechanism::CentralGaussian, "{mechanism:?}");
         }
         let sampling = Some(SamplingSpec::FixedSize(0));
         assert_eq!(fields(&PrivacySpec { sampling, ..spec() }), ["sampling.fixed_size"]);

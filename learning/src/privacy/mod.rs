@@ -9,6 +9,7 @@ pub mod inspect;
 pub mod ledger;
 pub mod mechanism;
 pub mod noise;
+pub mod opendp;
 pub mod plan;
 pub mod private_codec;
 pub mod release;
@@ -22,8 +23,11 @@ pub use choices::Choice;
 pub use discrete_gaussian::{DiscreteGaussian, Sigma};
 pub use inspect::{ImplausiblePrivateUpdate, PrivateInspector};
 pub use ledger::{Budget, Ledger, LedgerError, LedgerRow, Seal, SealedRow, Sealer};
-pub use mechanism::{ClipSpec, Mechanism, OnBudgetEnd, PrivacySpec, SamplingSpec, SpecProblem, TaskFacts, View};
+pub use mechanism::{
+    ClipSpec, Mechanism, OnBudgetEnd, PrivacySpec, Sampler, SamplingSpec, SpecProblem, TaskFacts, View,
+};
 pub use noise::{NoiseError, NoiseLaw, NoiseSampler, NoiseShares, TreeNoise};
+pub use opendp::{OpenDpError, OpenDpGaussian};
 pub use plan::{Goal, Plan, PlanError, PlanRequest, PlanSampling, plan};
 pub use private_codec::{
     PrivateCodec, PrivateCodecError, PrivateCodecParams, PrivateDecodeError, PrivateEncodeError, PrivateMean,

@@ -5,6 +5,7 @@ use rand::CryptoRng;
 
 use super::DiscreteGaussian;
 use super::noise::{self, NoiseError, NoiseShares, TreeNoise};
+use super::opendp::{OpenDpError, OpenDpGaussian};
 use crate::parameters::MAX_PARAMETERS;
 
 /// Sum of the participants' quantized updates, modulo 2^b, as unmasking yields it. Deliberately without `Debug`, `Clone`
@@ -93,6 +94,16 @@ impl ExactSum {
             *word = noise::add(*word, noise.sample(rng), bits);
         }
         self.0
+    }
+
+    /// The same, drawn by OpenDP from the system's generator. What is returned cannot be drawn again: store it before anybody
+    /// sees it, since a second draw would be a second release.
+    ///
+    /// # Errors
+    /// [`OpenDpError::Library`] without entropy; the exact sum is gone then.
+    pub fn add_opendp_noise(mut self, noise: OpenDpGaussian) -> Result<NoisedSum, OpenDpError> {
+        noise.add_to(&mut self.0.words, self.0.modulus_bits)?;
+        Ok(self.0)
     }
 
     /// Adds the noise of release `t`, from 1, of a tree.

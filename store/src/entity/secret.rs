@@ -1,4 +1,5 @@
-//! Secrets: seeds of noise, drawn once so that a round that is computed again after a crash has the same noise.
+//! Secrets: seeds of noise, or noised sums that have none, kept once so that a round that is computed again after a crash has the
+//! same noise.
 //!
 //! They come sealed, with a key that is not in this database; here they are bytes.
 

@@ -108,6 +108,10 @@ async fn prepare(app: &App, spec: TaskSpec) -> Result<(TaskRow, ModelVersion)> {
     })
     .await
     .map_err(Error::fault)??;
+    if let Some(Err(error)) = model.private.as_ref().map(|private| private.opendp()) {
+        let (field, problem) = ("privacy.sampler".to_owned(), error.to_string());
+        return Err(Error::InvalidTask(vec![federation::task::SpecError { field, problem }]));
+    }
     if let Some(Err(error)) = model.codec.plain().map(|codec| optimizer::check_fairness(&spec.training, codec)) {
         let (field, problem) = ("training.fairness".to_owned(), error.to_string());
         return Err(Error::InvalidTask(vec![federation::task::SpecError { field, problem }]));

@@ -1,0 +1,140 @@
+//! Discrete Gaussian noise drawn by the measurement of the OpenDP library, which others have read and proven.
+//!
+//! The distribution is that of [`DiscreteGaussian`](super::DiscreteGaussian) at the same [`Sigma`]; whose code draws it, and
+//! from which generator, is what differs. OpenDP's is the system's (`rand` 0.7's ChaCha20, seeded by the operating system; the build
+//! with OpenSSL is not used here), and takes no seed, so nothing it drew can be drawn again. Built in with the feature `opendp`;
+//! without it [`OpenDpGaussian::new`] refuses, and nothing else makes one.
+
+use super::accountant::SumMechanism;
+use super::{Sigma, noise};
+
+/// By how large a part OpenDP's figure may exceed the charged one. OpenDP rounds up what it computes exactly, the ledger's figure
+/// is off by a few units in the last place of a double (2^-52): more is another mechanism, and not rounding.
+pub const ROUNDING: f64 = 1e-12;
+
+/// Why OpenDP draws nothing.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenDpError {
+    /// The program has none.
+    #[error(
+        "is \"opendp\", and this program was built without it: build it with `--features opendp`, or leave privacy.sampler out for \
+         this project's own sampler"
+    )]
+    NotBuilt,
+    /// What it draws costs more than is charged.
+    #[error(
+        "is \"opendp\", whose privacy map gives rho = {map} for noise of standard deviation {sigma} at sensitivity \
+         {sensitivity}, and the ledger would charge {charged:?}: the two must agree up to rounding"
+    )]
+    Undercharged {
+        /// By OpenDP's map.
+        map: f64,
+        /// Of the noise.
+        sigma: f64,
+        /// In L2, of the integers.
+        sensitivity: f64,
+        /// By the ledger; nothing if it has no such figure for what it charges.
+        charged: Option<f64>,
+    },
+    /// It says so itself.
+    #[error("OpenDP: {0}")]
+    Library(String),
+}
+
+/// OpenDP's Gaussian measurement on integer vectors, of one standard deviation: `make_gaussian` over vectors of `i64` at L2
+/// distance, with zero-concentrated divergence.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenDpGaussian {
+    // The library's value must stay in its thread; it is cheap to make where it is needed. The scale is exact, so the
+    // library's is this very number.
+    sigma: Sigma,
+}
+
+impl OpenDpGaussian {
+    /// Looks whether there is such a measurement.
+    ///
+    /// # Errors
+    /// [`OpenDpError::NotBuilt`], and what the library says.
+    pub fn new(sigma: Sigma) -> Result<Self, OpenDpError> {
+        let measurement = Self { sigma };
+        measurement.rho(1.0).map(|_| measurement)
+    }
+
+    /// What the library's privacy map says of one release: rho of zCDP.
+    ///
+    /// # Errors
+    /// What the library says of a sensitivity that is not finite or below 0.
+    pub fn rho(&self, sensitivity: f64) -> Result<f64, OpenDpError> {
+        library::rho(self.sigma.value(), sensitivity)
+    }
+
+    /// Holds the library's privacy map against what is charged for a sum: the noise must cost no more than that, up to
+    /// [`ROUNDING`].
+    ///
+    /// # Errors
+    /// [`OpenDpError::Undercharged`]; as [`rho`](Self::rho).
+    pub fn check(&self, charged: &SumMechanism) -> Result<(), OpenDpError> {
+        let (sensitivity, sigma) = (charged.sensitivity, self.sigma.value());
+        let (map, charged) = (self.rho(sensitivity)?, charged.rho());
+        let is_enough = charged.is_some_and(|charged| map <= charged * (1.0 + ROUNDING));
+        if is_enough { Ok(()) } else { Err(OpenDpError::Undercharged { map, sigma, sensitivity, charged }) }
+    }
+
+    /// Adds a fresh draw to every word, modulo 2^`modulus_bits` (16 to 32): one invocation of the measurement on the whole vector.
+    ///
+    /// The words are integers below 2^32 and stand for sums modulo 2^b. Noise commutes with reduction, so it does not matter which
+    /// representative is measured; the library saturates at the ends of `i64`, which noise of a standard deviation up to 2^32
+    /// reaches with probability below exp(-2^60).
+    pub(super) fn add_to(self, words: &mut [u32], modulus_bits: u8) -> Result<(), OpenDpError> {
+        let lifted = words.iter().map(|&word| i64::from(word)).collect();
+        let noised = library::noised(self.sigma.value(), lifted)?;
+        for (word, noised) in words.iter_mut().zip(noised) {
+            *word = noise::add(0, noised, modulus_bits);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(feature = "opendp")]
+mod library {
+    use opendp::core::Measurement;
+    use opendp::domains::{AtomDomain, VectorDomain};
+    use opendp::error::Error;
+    use opendp::measurements::make_gaussian;
+    use opendp::measures::ZeroConcentratedDivergence;
+    use opendp::metrics::L2Distance;
+
+    use super::OpenDpError;
+
+    type Gaussian = Measurement<VectorDomain<AtomDomain<i64>>, L2Distance<f64>, ZeroConcentratedDivergence, Vec<i64>>;
+
+    fn gaussian(scale: f64) -> Result<Gaussian, Error> {
+        make_gaussian(VectorDomain::new(AtomDomain::<i64>::default()), L2Distance::<f64>::default(), scale, None)
+    }
+
+    pub(super) fn rho(scale: f64, sensitivity: f64) -> Result<f64, OpenDpError> {
+        gaussian(scale).and_then(|it| it.map(&sensitivity)).map_err(said)
+    }
+
+    pub(super) fn noised(scale: f64, words: Vec<i64>) -> Result<Vec<i64>, OpenDpError> {
+        gaussian(scale).and_then(|it| it.invoke(&words)).map_err(said)
+    }
+
+    fn said(error: Error) -> OpenDpError {
+        OpenDpError::Library(error.to_string())
+    }
+}
+
+#[cfg(not(feature = "opendp"))]
+mod library {
+    use super::OpenDpError;
+
+    pub(super) fn rho(_: f64, _: f64) -> Result<f64, OpenDpError> {
+        Err(OpenDpError::NotBuilt)
+    }
+
+    pub(super) fn noised(_: f64, _: Vec<i64>) -> Result<Vec<i64>, OpenDpError> {
+        Err(OpenDpError::NotBuilt)
+    }
+}

@@ -2,14 +2,14 @@
 //!
 //! Noise that the coordinator adds comes from a seed that is stored sealed before it is used and forgotten with the
 //! transaction that records the noised sum: a step that is repeated adds the same noise. The key it was sealed with is destroyed
-//! after that, so nobody can take the noise off who finds the row in a log or a copy. A tree's seed is needed until its task
-//! is over.
+//! after that, so nobody can take the noise off who finds the row in a log or a copy. The seed of noise that is correlated over
+//! rounds, along a tree or a banded matrix, is needed until its task is over.
 
 use std::sync::Arc;
 
 use federation::id::RoundKey;
 use federation::round::{Round, RoundState};
-use learning::privacy::{DiscreteGaussian, LedgerError, Mechanism, NoiseError, NoiseShares, TreeNoise};
+use learning::privacy::{BandedNoise, DiscreteGaussian, LedgerError, NoiseError, NoiseShares, TreeNoise};
 use learning::{ExactSum, NoisedSum};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
@@ -20,7 +20,7 @@ use zeroize::Zeroizing;
 use super::lease::Lease;
 use super::sums::blocking;
 use super::{Environment, StepError};
-use crate::ledger::{self, Charge, LedgerFault, NOISE_OF_A_RELEASE, NOISE_OF_A_TREE};
+use crate::ledger::{self, Charge, LedgerFault, NOISE_OF_A_BANDED_MATRIX, NOISE_OF_A_RELEASE, NOISE_OF_A_TREE};
 use crate::private::Private;
 use crate::seal::NotOpened;
 
@@ -32,6 +32,8 @@ pub(super) enum Noise {
     Central(DiscreteGaussian, Box<ChaCha20Rng>),
     /// This release of a tree.
     Tree(TreeNoise, u32),
+    /// The release at this place of a banded matrix.
+    Banded(BandedNoise, u32),
     /// The participants have added it.
     ByParticipants(NoiseShares),
 }
@@ -46,6 +48,7 @@ impl Noise {
             Self::None => Ok(exact.release_without_noise()),
             Self::Central(noise, mut rng) => Ok(exact.add_central_noise(&noise, &mut *rng)),
             Self::Tree(tree, release) => Ok(exact.add_tree_noise(&tree, release)),
+            Self::Banded(noise, place) => Ok(exact.add_banded_noise(&noise, place)),
             Self::ByParticipants(shares) => exact.release_noised_by_participants(&shares),
         }
     }
@@ -89,8 +92,7 @@ pub(super) async fn prepare(
             StepError::Unworkable(untrusted.to_string()).into()
         }
     })?;
-    let index = ledger::next_release(&ledger);
-    let release = private.release(key.number, attempt, index, participants);
+    let release = private.release(&ledger, key.number, attempt, participants);
     let release = release.map_err(|error| StepError::Unworkable(error.to_string()))?;
     let sealer = Arc::clone(&env.sealer);
     // A release of another size is accounted for by the textbook, too, which takes a while.
@@ -100,16 +102,21 @@ pub(super) async fn prepare(
         Err(error @ LedgerError::BudgetExceeded { .. }) => return Err(NoNoise::OverBudget(error)),
         Err(error) => return Err(StepError::Unworkable(error.to_string()).into()),
     };
-    let noise = match (private.mechanism(), private.shares) {
-        (_, Some(shares)) => Noise::ByParticipants(shares),
-        (Mechanism::Tree, None) => {
-            let seed = seed(env, lease, round, RoundKey { task: task.id, number: 0 }, 0, NOISE_OF_A_TREE).await?;
-            Noise::Tree(TreeNoise::new(*seed, private.codec.sigma()), index)
+    let (sigma, of_the_task) = (private.codec.sigma(), RoundKey { task: task.id, number: 0 });
+    let noise = match (private.shares, release.tree_release, release.bands) {
+        (Some(shares), ..) => Noise::ByParticipants(shares),
+        (None, Some(index), _) => {
+            let seed = seed(env, lease, round, of_the_task, 0, NOISE_OF_A_TREE).await?;
+            Noise::Tree(TreeNoise::new(*seed, sigma), index)
         }
-        (_, None) => {
+        (None, None, Some(bands)) => {
+            let seed = seed(env, lease, round, of_the_task, 0, NOISE_OF_A_BANDED_MATRIX).await?;
+            let noise = BandedNoise::new(*seed, sigma, bands.bands);
+            Noise::Banded(noise.map_err(|error| StepError::Unworkable(error.to_string()))?, bands.place)
+        }
+        (None, None, None) => {
             let seed = seed(env, lease, round, key, attempt, NOISE_OF_A_RELEASE).await?;
-            let noise = DiscreteGaussian::new(private.codec.sigma());
-            Noise::Central(noise, Box::new(ChaCha20Rng::from_seed(*seed)))
+            Noise::Central(DiscreteGaussian::new(sigma), Box::new(ChaCha20Rng::from_seed(*seed)))
         }
     };
     Ok((noise, Some(charge)))

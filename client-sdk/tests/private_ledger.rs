@@ -311,6 +311,53 @@ fn a_tree_is_entered_once_and_charged_for_all_its_levels() {
 }
 
 #[test]
+fn a_banded_matrix_is_entered_so_often_and_so_far_apart_and_charged_by_its_columns() {
+    let mut terms = terms("banded_matrix");
+    terms.rounds = 10;
+    (terms.spec.participations, terms.spec.separation) = (Some(2), Some(3));
+    let coordinator = Coordinator::new(9);
+    let policy = PrivacyPolicy { lifetime: None, ..PrivacyPolicy::default() };
+    let device = Plain::new(&coordinator, terms.clone(), policy);
+    // What a coordinator offers that does not keep to its own task: every round.
+    let refused = device.run();
+    assert_eq!(coordinator.world(|world| world.accepted.keys().copied().collect::<Vec<_>>()), [1, 4]);
+    assert_eq!(refused.len(), 7, "{refused:?}");
+    assert!(refused[0].contains("took part in round 1") && refused[0].contains("3 rounds apart"), "{refused:?}");
+    assert!(refused[1].contains("this is round 3"), "{refused:?}");
+    assert!(refused[2..].iter().all(|reason| reason.contains("has sent 2 updates")), "{refused:?}");
+    let of = device.spent().remove(0);
+    assert_eq!((of.mechanism, of.releases, of.most_releases), (Mechanism::BandedMatrix, 2, 2));
+    // Twice the column 1, 1/2, 3/8 at a noise multiplier of 1, continuous noise; what was drawn is a little wider.
+    let z = 1.0 / f64::sqrt(2.0 * 1.390_625);
+    let exact = client_sdk::learning::privacy::accountant::Gaussians::new(1.0, z, 1).epsilon(1e-5).unwrap();
+    assert!((of.epsilon / exact - 1.0).abs() < 1e-3, "{} instead of {exact}", of.epsilon);
+    // Of one round a second attempt may be asked for, at the price of another participation.
+    let coordinator = Coordinator::new(1);
+    let device = Plain::new(&coordinator, terms.clone(), policy);
+    for attempt in [1, 2, 3] {
+        coordinator.world(|world| {
+            (world.rounds_done, world.attempt) = (0, attempt);
+            world.accepted.clear();
+        });
+        let refused = device.run();
+        assert_eq!(refused.iter().any(|reason| reason.contains("has sent 2 updates")), attempt == 3, "{refused:?}");
+    }
+    // Another matrix than was promised is none that its participations add up in.
+    for (participations, separation) in [(Some(3), Some(3)), (Some(2), Some(2))] {
+        let coordinator = Coordinator::new(1);
+        let device = Plain::new(&coordinator, terms.clone(), policy);
+        assert!(device.run().is_empty());
+        coordinator.world(|world| {
+            (world.rounds_done, world.rounds) = (4, 5);
+            let spec = &mut world.privacy.as_mut().unwrap().spec;
+            (spec.participations, spec.separation) = (participations, separation);
+        });
+        let refused = device.run();
+        assert!(refused[0].contains("promised 2 participations at most, 3 rounds apart"), "{refused:?}");
+    }
+}
+
+#[test]
 fn an_edited_ledger_is_found_and_nothing_more_is_sent_to_that_task() {
     let (hub, mut devices) = world(&terms(DDG), 3);
     run_until(&mut devices, |device| device.events.iter().any(|event| matches!(event, Event::Unmasked { .. })));

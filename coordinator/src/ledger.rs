@@ -25,6 +25,8 @@ use crate::seal::Sealer;
 pub(crate) const NOISE_OF_A_RELEASE: &str = "noise";
 /// Purpose of the stored seed of a tree's noise; it is the task's.
 pub(crate) const NOISE_OF_A_TREE: &str = "tree noise";
+/// Purpose of the stored seed of the noise along a banded matrix; it is the task's.
+pub(crate) const NOISE_OF_A_BANDED_MATRIX: &str = "banded noise";
 /// Rows that are read at once.
 const PAGE: u32 = 1000;
 
@@ -195,7 +197,7 @@ pub(crate) async fn charge_unpublished(
         private.ok_or_else(|| StoreError::Corrupt(format!("task {} cannot work as it is stored", task.id)))?;
     let charged = match read(tx, task, &private, sealer).await {
         // Its noise was checked when the task was created.
-        Ok(mut ledger) => match private.planned(round.key.number, round.attempt, next_release(&ledger)) {
+        Ok(mut ledger) => match private.planned(&ledger, round.key.number, round.attempt) {
             Ok(release) => charge(&mut ledger, sealer, round.key, release, false, now),
             Err(_) => return Ok(()),
         },
@@ -227,11 +229,6 @@ fn may_be_open(task: &TaskRow, round: &Round) -> bool {
     }
 }
 
-/// Which release of a tree comes next: one that was charged and not published is left out of the tree.
-pub(crate) fn next_release(ledger: &Ledger) -> u32 {
-    u32::try_from(ledger.rows().len()).unwrap_or(u32::MAX).saturating_add(1)
-}
-
 /// Purpose of the n-th piece, from 0, of a noised sum that was drawn without a seed and is not released yet.
 pub(crate) fn piece_of_a_draw(n: usize) -> String {
     format!("noised sum {n}")
@@ -252,8 +249,11 @@ pub(crate) async fn forget_noise(
 }
 
 /// Forgets what would take the noise of a task's releases off again, once no other will follow.
-pub(crate) async fn forget_tree(tx: &mut (dyn Transaction + '_), task: TaskId) -> Result<(), StoreError> {
-    tx.forget_secret(RoundKey { task, number: 0 }, 0, NOISE_OF_A_TREE).await.map(drop)
+pub(crate) async fn forget_correlated_noise(tx: &mut (dyn Transaction + '_), task: TaskId) -> Result<(), StoreError> {
+    for purpose in [NOISE_OF_A_TREE, NOISE_OF_A_BANDED_MATRIX] {
+        tx.forget_secret(RoundKey { task, number: 0 }, 0, purpose).await?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

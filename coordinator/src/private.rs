@@ -7,8 +7,9 @@ use federation::task::{Clip, MAX_SECURE_COHORT, MIN_SECURE_COHORT, Sampling, Spe
 use learning::privacy::mechanism::NOISE_RANGE;
 use learning::privacy::plan::smallest_draw;
 use learning::privacy::{
-    Budget, ClipSpec, Mechanism, NoiseShares, OpenDpError, OpenDpGaussian, PlanError, PlanRequest, PlanSampling,
-    PrivacySpec, PrivateCodec, PrivateCodecError, Release, Sampler, SamplingRate, SpecProblem, TaskFacts, View, plan,
+    Budget, ClipSpec, Ledger, Mechanism, NoiseShares, OpenDpError, OpenDpGaussian, PlanError, PlanRequest,
+    PlanSampling, PrivacySpec, PrivateCodec, PrivateCodecError, Release, Sampler, SamplingRate, SpecProblem, TaskFacts,
+    View, plan,
 };
 use wire::participant::PrivacyTerms;
 
@@ -182,7 +183,7 @@ impl Private {
             return Err(SamplerError::TooLong(self.codec.len()));
         }
         let measurement = OpenDpGaussian::new(self.codec.sigma())?;
-        measurement.check(&self.planned(1, 1, 1)?.sum)?;
+        measurement.check(&self.request.release(&self.codec)?.sum)?;
         Ok(Some(measurement))
     }
 
@@ -191,21 +192,18 @@ impl Private {
         self.spec.mechanism
     }
 
-    /// What a round is planned to cost: the release of the smallest cohort.
+    /// What a round is planned to cost after those that were charged: the release of the smallest cohort.
     ///
     /// # Errors
     /// Noise that cannot be; a stored task was checked and gives none.
-    pub(crate) fn planned(&self, round: u32, attempt: u32, tree_release: u32) -> Result<Release, PlanError> {
+    pub(crate) fn planned(&self, ledger: &Ledger, round: u32, attempt: u32) -> Result<Release, PlanError> {
         let mut release = self.request.release(&self.codec)?;
         if !self.amplified {
             release = release.without_sampling();
         }
         release.round = round.into();
         release.attempt = attempt;
-        if self.mechanism() == Mechanism::Tree {
-            release.tree_release = Some(tree_release);
-        }
-        Ok(release)
+        Ok(ledger.placed(release))
     }
 
     /// What a sum of `participants` really was.
@@ -214,12 +212,12 @@ impl Private {
     /// Fewer than the noise counts on.
     pub(crate) fn release(
         &self,
+        ledger: &Ledger,
         round: u32,
         attempt: u32,
-        tree_release: u32,
         participants: u32,
     ) -> Result<Release, PlanError> {
-        let mut release = self.planned(round, attempt, tree_release)?;
+        let mut release = self.planned(ledger, round, attempt)?;
         release.participants = participants;
         if let Some(shares) = self.shares
             && self.mechanism() != Mechanism::Local

@@ -35,7 +35,8 @@ fn ledger(rows: &[SealedRow]) -> (Ledger, Vec<SealedRow>) {
         let sum = SumMechanism { noise, sensitivity: 1e6, dimension: 7850 };
         let sampled = Sampled::Poisson { rate: 0.01 };
         let mechanism = Mechanism::CentralGaussian;
-        let release = Release { round, attempt: 0, mechanism, sum, sampled, participants: 50, tree_release: None };
+        let release =
+            Release { round, attempt: 0, mechanism, sum, sampled, participants: 50, tree_release: None, bands: None };
         ledger.charge(release, &sealer).unwrap();
     }
     let rows = ledger.rows().to_vec();

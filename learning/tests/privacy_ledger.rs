@@ -3,8 +3,8 @@
 
 use learning::privacy::accountant::{CloseCurve, Gaussians, SumMechanism, SumNoise, Textbook, zcdp};
 use learning::privacy::{
-    Accounting, Budget, Ledger, LedgerError, LedgerRow, Mechanism, NoServerEpsilon, NoiseShares, Release, Sampled,
-    Seal, SealedRow, View,
+    Accounting, Bands, Budget, Ledger, LedgerError, LedgerRow, Mechanism, NoServerEpsilon, NoiseShares, Release,
+    Sampled, Seal, SealedRow, View,
 };
 use proptest::prelude::*;
 use ring::hmac;
@@ -30,6 +30,7 @@ fn release(round: u64) -> Release {
         sampled: Sampled::Poisson { rate: 0.25 },
         participants: 48,
         tree_release: None,
+        bands: None,
     }
 }
 
@@ -138,6 +139,55 @@ fn a_tree_is_charged_by_its_levels() {
     let release =
         Release { mechanism: Mechanism::Tree, sampled: Sampled::Anyhow, tree_release: Some(1), ..release(99) };
     assert!(ledger.charge(release, &keyed(b"key")).unwrap().row.total.published > totals[8]);
+}
+
+#[test]
+fn a_banded_matrix_is_charged_by_its_columns_wherever_releases_stand() {
+    let bands = Bands { bands: 3, participations: 2, after: 0, place: 1 };
+    let planned = |round: u64| Release {
+        mechanism: Mechanism::BandedMatrix,
+        sampled: Sampled::Anyhow,
+        bands: Some(bands),
+        ..release(round)
+    };
+    let mut ledger = Ledger::open(Mechanism::BandedMatrix, BUDGET, vec![], &keyed(b"key")).unwrap();
+    // Round 2 was given up without a charge, round 4 was charged twice.
+    let rounds = [(1, 0, 1), (3, 0, 3), (4, 0, 4), (4, 1, 5), (5, 0, 6), (9, 0, 10)];
+    // 1, 1/4 and 9/64 of what one release costs, over and over, for two participations.
+    let squares = [1.0, 1.390_625, 2.390_625, 2.640_625, 2.781_25, 2.781_25];
+    for ((round, attempt, place), square) in rounds.into_iter().zip(squares) {
+        let next = ledger.placed(Release { attempt, ..planned(round) });
+        assert_eq!(next.bands.unwrap().place, place);
+        let row = ledger.charge(next, &keyed(b"key")).unwrap();
+        let expected = zcdp::epsilon(0.125 * square, 1e-5);
+        assert!((row.row.total.published - expected).abs() < 1e-9, "{round} {}", row.row.total.published);
+        assert_eq!(row.row.total.server_reason, Some(NoServerEpsilon::ServerTrusted));
+    }
+    let rows = ledger.rows().to_vec();
+    let again = Ledger::open(Mechanism::BandedMatrix, BUDGET, rows.clone(), &keyed(b"key")).unwrap();
+    assert_eq!((again.head(), again.spent()), (ledger.head(), ledger.spent()));
+    // Whoever has the key still has to make the figures follow from the places.
+    let mut moved = rows[1].row.clone();
+    moved.release.bands.as_mut().unwrap().after = 2;
+    let unsaid = |row: LedgerRow| LedgerRow { accounting: None, ..row };
+    let rows = sealed(vec![unsaid(rows[0].row.clone()), unsaid(moved)]);
+    let refused = Ledger::open(Mechanism::BandedMatrix, BUDGET, rows, &keyed(b"key")).map(|_| ());
+    assert_eq!(refused, Err(LedgerError::Figures(1)));
+    // Budgets have room for a series, not for so many first releases.
+    let budget = Budget { epsilon: Some(zcdp::epsilon(0.125 * 2.5, 1e-5)), ..BUDGET };
+    let ledger = Ledger::open(Mechanism::BandedMatrix, budget, vec![], &keyed(b"key")).unwrap();
+    assert_eq!(ledger.room_for(&ledger.placed(planned(1)), 100), 4);
+    let budget = Budget { epsilon: Some(zcdp::epsilon(0.125 * 2.8, 1e-5)), ..BUDGET };
+    let ledger = Ledger::open(Mechanism::BandedMatrix, budget, vec![], &keyed(b"key")).unwrap();
+    assert_eq!(ledger.room_for(&ledger.placed(planned(1)), 100), 100, "nobody takes part a third time");
+    for (change, says) in [
+        (Release { bands: None, ..planned(1) }, "has bands"),
+        (Release { mechanism: Mechanism::CentralGaussian, ..planned(1) }, "has bands"),
+        (Release { bands: Some(Bands { after: 1, ..bands }), ..planned(1) }, "has bands"),
+        (Release { tree_release: Some(1), ..planned(1) }, "a tree"),
+    ] {
+        assert!(change.check().unwrap_err().to_string().contains(says), "{change:?}");
+    }
 }
 
 #[test]

@@ -52,6 +52,7 @@ fn a_ledger_adds_up_as_a_composition() {
             sampled: Sampled::Anyhow,
             participants: 9,
             tree_release: None,
+            bands: None,
         };
         ledger.charge(release, &sealer).unwrap();
     }

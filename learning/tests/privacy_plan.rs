@@ -26,6 +26,7 @@ fn request() -> PlanRequest {
         smallest_cohort: 25,
         colluders: 0,
         participations: None,
+        separation: None,
         adaptive: false,
         max_weight: 1,
         expected_weight: 1.0,
@@ -234,6 +235,69 @@ fn without_sampling_the_exact_figure_is_charged() {
     };
     let plan = learning::privacy::plan(&tree).unwrap();
     assert!(plan.epsilon.published > 8.0 && plan.epsilon.published < 8.001, "{:?}", plan.epsilon);
+}
+
+/// Rounds in which everybody takes part `60 / 4` times, four rounds apart.
+fn banded(participations: Option<u32>, separation: Option<u32>) -> PlanRequest {
+    PlanRequest {
+        mechanism: Mechanism::BandedMatrix,
+        sampling: PlanSampling::Anyhow,
+        accounting: Accounting::Pld,
+        participations,
+        separation,
+        ..request()
+    }
+}
+
+/// Three columns of the matrix that share no row are one Gaussian, too, whose exact figure is known.
+#[test]
+fn a_banded_matrix_costs_a_participants_columns() {
+    // 1 + 1/4 + 9/64 + 25/256, three times.
+    let square = 3.0 * 1.488_281_25;
+    let three = PlanRequest {
+        goal: Goal::Noise(0.652_935_384_358_216 * f64::sqrt(square)),
+        delta: 1e-6,
+        ..banded(Some(3), Some(4))
+    };
+    for request in [three, PlanRequest { participations: None, rounds: 12, ..three }] {
+        // The oracle's analytic row: epsilon 8 at delta 1e-6 for z = 0.6529.
+        let plan = plan(&request).unwrap();
+        assert!(plan.epsilon.published > 8.0 && plan.epsilon.published < 8.001, "{:?}", plan.epsilon);
+        assert_eq!(plan.epsilon.published, plan.epsilon.cohort_known);
+        assert_eq!(plan.epsilon.server_reason, Some(NoServerEpsilon::ServerTrusted));
+        // Rényi bounds alone say a little more.
+        let general = learning::privacy::plan(&PlanRequest { accounting: Accounting::General, ..request }).unwrap();
+        assert!(general.epsilon.published > plan.epsilon.published && general.epsilon.published < 9.0);
+    }
+    let curve = three.curve(three.codec(3.0).unwrap().params().noise_multiplier, 60).unwrap();
+    assert!(curve[..12].windows(2).all(|pair| pair[0].1.published < pair[1].1.published));
+    assert!(curve[11..].windows(2).all(|pair| pair[0].1 == pair[1].1), "nobody takes part a fourth time");
+    let solved = plan(&PlanRequest { goal: Goal::Epsilon(8.0), ..three }).unwrap();
+    assert!((solved.noise_multiplier / 0.652_935_384_358_216 / square.sqrt() - 1.0).abs() < 1e-4);
+}
+
+/// The same epsilon, rounds and cohort: less noise in the models than by a tree, and than by independent noise.
+#[test]
+fn a_banded_matrix_leaves_less_noise_in_models_than_a_tree() {
+    let once = PlanRequest { population: 3000, ..banded(Some(1), None) };
+    let of = |request: &PlanRequest| plan(request).unwrap();
+    let (tree, banded_once) =
+        (of(&PlanRequest { mechanism: Mechanism::Tree, participations: None, ..once }), of(&once));
+    assert!(
+        banded_once.noise_on_sums < 0.7 * tree.noise_on_sums,
+        "{} {}",
+        banded_once.noise_on_sums,
+        tree.noise_on_sums
+    );
+    assert!(banded_once.noise_to_signal < tree.noise_to_signal);
+    // Fifteen times each, which no tree allows. A participant's own rounds are all that independent noise may count.
+    let often = of(&banded(None, Some(4)));
+    let independent =
+        of(&PlanRequest { mechanism: Mechanism::CentralGaussian, participations: Some(15), ..banded(None, None) });
+    assert!((often.epsilon.published - 8.0).abs() < 0.01 && (independent.epsilon.published - 8.0).abs() < 0.01);
+    let ratio = often.noise_on_sums / independent.noise_on_sums;
+    assert!(ratio < 0.75, "{ratio}");
+    assert!(often.noise_on_sums > banded_once.noise_on_sums);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use learning::privacy::{Accounting, Budget, Cost, Ledger, LedgerError, Mechanism
 use ring::digest;
 use wire::TaskId;
 
-use super::{Lifetime, LifetimeSpent, PrivacyPolicy, PrivacySpent, PrivateRound, Promise};
+use super::{Lifetime, LifetimeSpent, Participations, PrivacyPolicy, PrivacySpent, PrivateRound, Promise};
 use crate::transport::Place;
 
 /// Most tasks that are remembered.
@@ -38,6 +38,16 @@ pub(crate) enum Refusal {
     Sent,
     #[error("this participant was in the task's tree before, and the promise of a tree is for whoever is in it once")]
     Tree,
+    #[error(
+        "this participant took part in round {last}; the promise of the task's banded matrix is for participations that are \
+         {separation} rounds apart at least, and this is round {round}"
+    )]
+    TooSoon { last: u64, round: u64, separation: u32 },
+    #[error(
+        "the task promised {} participations at most, {} rounds apart at least, when this participant first sent an update, and \
+         now says {} and {}", promised.most, promised.separation, now.most, now.separation
+    )]
+    Participations { promised: Participations, now: Participations },
     #[error("this participant has sent {0} updates to the task, as many as its promise was planned for")]
     Rounds(u32),
     #[error("its privacy budget for the task is used up: {0}")]
@@ -202,8 +212,16 @@ impl Account {
         if account.promise.mechanism == Mechanism::Tree && !ledger.rows().is_empty() {
             return Err(Refusal::Tree);
         }
-        if ledger.rows().len() as u64 >= account.promise.rounds.into() {
-            return Err(Refusal::Rounds(account.promise.rounds));
+        if ledger.rows().len() as u64 >= account.promise.most_releases().into() {
+            return Err(Refusal::Rounds(account.promise.most_releases()));
+        }
+        if let Some(Participations { separation, .. }) = account.promise.participations {
+            // Of one round no more than one attempt is ever published.
+            let is_close = |last: u64| (1..separation.into()).contains(&last.abs_diff(key.0));
+            let mut rounds = ledger.rows().iter().map(|sealed| sealed.row.release.round);
+            if let Some(last) = rounds.find(|last| is_close(*last)) {
+                return Err(Refusal::TooSoon { last, round: key.0, separation });
+            }
         }
         self.fits(place.task, ledger, release)
     }
@@ -265,7 +283,7 @@ impl TaskAccount {
             epsilon: last.map_or(0.0, |total| total.cohort_known),
             server: last.and_then(|total| total.server),
             releases: self.rows().len() as u64,
-            most_releases: if self.promise.mechanism == Mechanism::Tree { 1 } else { self.promise.rounds },
+            most_releases: self.promise.most_releases(),
             limit: self.promise.limit(policy),
             damaged: self.ledger.as_ref().err().map(|damaged| damaged.error.to_string()),
         }
@@ -273,6 +291,15 @@ impl TaskAccount {
 }
 
 impl Promise {
+    /// After how many updates nothing more is sent.
+    fn most_releases(&self) -> u32 {
+        match (self.mechanism, self.participations) {
+            (Mechanism::Tree, _) => 1,
+            (_, Some(participations)) => participations.most.min(self.rounds),
+            (_, None) => self.rounds,
+        }
+    }
+
     /// Whether what is promised now is at least what was promised first.
     fn holds(&self, now: &Self) -> Result<(), Refusal> {
         if now.mechanism != self.mechanism {
@@ -284,6 +311,12 @@ impl Promise {
         }
         if now.delta > self.delta {
             return Err(Refusal::MoreDelta { promised: self.delta, now: now.delta });
+        }
+        // Other bands are another matrix, and participations of one do not add up with those of another.
+        if let Some((promised, now)) =
+            self.participations.zip(now.participations).filter(|(promised, now)| promised != now)
+        {
+            return Err(Refusal::Participations { promised, now });
         }
         Ok(())
     }

@@ -12,5 +12,5 @@ mod round;
 
 pub(crate) use account::{Account, Kept, KeptTask, Refusal};
 pub use policy::{Lifetime, LifetimeSpent, PrivacyPolicy, PrivacySpent};
-pub(crate) use round::Promise;
+pub(crate) use round::{Participations, Promise};
 pub use round::{PrivateRound, TermsError};

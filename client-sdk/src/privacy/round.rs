@@ -5,7 +5,8 @@
 
 use learning::privacy::accountant::tree_levels;
 use learning::privacy::{
-    Mechanism, NoiseLaw, PlanError, PlanRequest, PrivacySpec, PrivateCodec, Release, SpecProblem, TaskFacts, View,
+    Bands, Mechanism, NoiseLaw, PlanError, PlanRequest, PrivacySpec, PrivateCodec, Release, SpecProblem, TaskFacts,
+    View,
 };
 use serde::{Deserialize, Serialize};
 use wire::RoundKey;
@@ -79,6 +80,19 @@ pub(crate) struct Promise {
     pub(crate) rounds: u32,
     /// The task's budget, where it is meant for those who know who took part.
     pub(crate) epsilon: Option<f64>,
+    /// With a banded matrix: how often one participant takes part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) participations: Option<Participations>,
+}
+
+/// How often one participant takes part where noise is correlated along a banded matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Participations {
+    /// In how many rounds, at most.
+    pub(crate) most: u32,
+    /// How many rounds from one to the next, at least: as many as the matrix has bands.
+    pub(crate) separation: u32,
 }
 
 /// The arithmetic of one round with a privacy mechanism, as one participant needs it.
@@ -125,6 +139,10 @@ impl PrivateRound {
                 delta,
                 rounds: request.rounds,
                 epsilon: spec.epsilon.filter(|_| is_ours),
+                participations: (spec.mechanism == Mechanism::BandedMatrix).then(|| Participations {
+                    most: request.participations.unwrap_or(request.rounds),
+                    separation: request.bands(),
+                }),
             },
             release: cost(assignment, &request, &codec)?,
             #[cfg(feature = "deliberate-faults")]
@@ -231,5 +249,7 @@ fn cost(assignment: &Assignment, request: &PlanRequest, codec: &PrivateCodec) ->
         release.sum.sensitivity *= f64::from(levels).sqrt();
         release.sum.dimension = release.sum.dimension.saturating_mul(levels.into());
     }
+    // Participations that keep their distance meet different noise: each costs its column of the matrix, and they add up.
+    release.bands = release.bands.map(Bands::one_participation);
     Ok(release)
 }

@@ -2,14 +2,15 @@
 //!
 //! Noise that the coordinator adds comes from a seed that is stored sealed before it is used and forgotten with the
 //! transaction that records the noised sum: a step that is repeated adds the same noise. The key it was sealed with is destroyed
-//! after that, so nobody can take the noise off who finds the row in a log or a copy. A tree's seed is needed until its task
-//! is over. Noise that has no seed is kept another way ([`super::draw`]).
+//! after that, so nobody can take the noise off who finds the row in a log or a copy. The seed of noise that is correlated over
+//! rounds, along a tree or a banded matrix, is needed until its task is over. Noise that has no seed is kept another way
+//! ([`super::draw`]).
 
 use std::sync::Arc;
 
 use federation::id::RoundKey;
 use federation::round::{Round, RoundState};
-use learning::privacy::{DiscreteGaussian, LedgerError, Mechanism, NoiseShares, OpenDpGaussian, TreeNoise};
+use learning::privacy::{BandedNoise, DiscreteGaussian, LedgerError, NoiseShares, OpenDpGaussian, TreeNoise};
 use learning::{ExactSum, NoisedSum};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
@@ -20,7 +21,7 @@ use zeroize::Zeroizing;
 use super::lease::Lease;
 use super::sums::blocking;
 use super::{Environment, StepError};
-use crate::ledger::{self, Charge, LedgerFault, NOISE_OF_A_RELEASE, NOISE_OF_A_TREE};
+use crate::ledger::{self, Charge, LedgerFault, NOISE_OF_A_BANDED_MATRIX, NOISE_OF_A_RELEASE, NOISE_OF_A_TREE};
 use crate::private::Private;
 use crate::seal::{NotOpened, Sealer};
 
@@ -34,6 +35,8 @@ pub(super) enum Noise {
     OpenDp(OpenDpGaussian),
     /// This release of a tree.
     Tree(TreeNoise, u32),
+    /// The release at this place of a banded matrix.
+    Banded(BandedNoise, u32),
     /// The participants have added it.
     ByParticipants(NoiseShares),
 }
@@ -49,6 +52,7 @@ impl Noise {
             Self::Central(noise, mut rng) => Ok(exact.add_central_noise(&noise, &mut *rng)),
             Self::OpenDp(noise) => exact.add_opendp_noise(noise).map_err(|error| unworkable(&error)),
             Self::Tree(tree, release) => Ok(exact.add_tree_noise(&tree, release)),
+            Self::Banded(noise, place) => Ok(exact.add_banded_noise(&noise, place)),
             Self::ByParticipants(shares) => {
                 exact.release_noised_by_participants(&shares).map_err(|error| unworkable(&error))
             }
@@ -59,7 +63,7 @@ impl Noise {
     pub(super) fn has_no_seed(&self) -> bool {
         match self {
             Self::OpenDp(_) => true,
-            Self::None | Self::Central(..) | Self::Tree(..) | Self::ByParticipants(_) => false,
+            Self::None | Self::Central(..) | Self::Tree(..) | Self::Banded(..) | Self::ByParticipants(_) => false,
         }
     }
 }
@@ -106,8 +110,7 @@ pub(super) async fn prepare(
             StepError::Unworkable(untrusted.to_string()).into()
         }
     })?;
-    let index = ledger::next_release(&ledger);
-    let release = private.release(key.number, attempt, index, participants);
+    let release = private.release(&ledger, key.number, attempt, participants);
     let release = release.map_err(|error| StepError::Unworkable(error.to_string()))?;
     let sealer = Arc::clone(&env.sealer);
     // A release of another size is accounted for by the textbook, too, which takes a while.
@@ -117,18 +120,23 @@ pub(super) async fn prepare(
         Err(error @ LedgerError::BudgetExceeded { .. }) => return Err(NoNoise::OverBudget(error)),
         Err(error) => return Err(StepError::Unworkable(error.to_string()).into()),
     };
-    let noise = match (private.mechanism(), private.shares) {
-        (_, Some(shares)) => Noise::ByParticipants(shares),
-        (Mechanism::Tree, None) => {
-            let seed = seed(env, lease, round, RoundKey { task: task.id, number: 0 }, 0, NOISE_OF_A_TREE).await?;
-            Noise::Tree(TreeNoise::new(*seed, private.codec.sigma()), index)
+    let (sigma, of_the_task) = (private.codec.sigma(), RoundKey { task: task.id, number: 0 });
+    let noise = match (private.shares, release.tree_release, release.bands) {
+        (Some(shares), ..) => Noise::ByParticipants(shares),
+        (None, Some(index), _) => {
+            let seed = seed(env, lease, round, of_the_task, 0, NOISE_OF_A_TREE).await?;
+            Noise::Tree(TreeNoise::new(*seed, sigma), index)
         }
-        (_, None) => match private.opendp().map_err(|error| unworkable(&error))? {
+        (None, None, Some(bands)) => {
+            let seed = seed(env, lease, round, of_the_task, 0, NOISE_OF_A_BANDED_MATRIX).await?;
+            let noise = BandedNoise::new(*seed, sigma, bands.bands).map_err(|error| unworkable(&error))?;
+            Noise::Banded(noise, bands.place)
+        }
+        (None, None, None) => match private.opendp().map_err(|error| unworkable(&error))? {
             Some(measurement) => Noise::OpenDp(measurement),
             None => {
                 let seed = seed(env, lease, round, key, attempt, NOISE_OF_A_RELEASE).await?;
-                let noise = DiscreteGaussian::new(private.codec.sigma());
-                Noise::Central(noise, Box::new(ChaCha20Rng::from_seed(*seed)))
+                Noise::Central(DiscreteGaussian::new(sigma), Box::new(ChaCha20Rng::from_seed(*seed)))
             }
         },
     };

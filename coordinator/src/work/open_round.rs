@@ -135,7 +135,7 @@ async fn insert(
         if let Some((status, why)) = out_of_budget(tx, &task, private, sealer, key, attempt).await? {
             tx.set_task_status(task.id, &[TaskStatus::Active], status, now, Some(&why)).await?;
             if status.is_terminal() {
-                ledger::forget_tree(tx, task.id).await?;
+                ledger::forget_correlated_noise(tx, task.id).await?;
             }
             return Ok(Outcome::Stopped(status, why));
         }
@@ -191,7 +191,7 @@ async fn out_of_budget(
     if let Err(error) = private.opendp() {
         return Ok(Some((TaskStatus::Paused, format!("privacy.sampler {error}"))));
     }
-    let release = private.planned(key.number, attempt, ledger::next_release(&ledger));
+    let release = private.planned(&ledger, key.number, attempt);
     let release = release.map_err(|error| StepError::Unworkable(error.to_string()))?;
     match ledger.would_exceed(&release) {
         Ok(_) => Ok(None),

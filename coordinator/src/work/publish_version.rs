@@ -22,7 +22,7 @@ use super::sums::blocking;
 use super::{Environment, StepError};
 use crate::ahead::Standings;
 use crate::analysis;
-use crate::ledger::forget_tree;
+use crate::ledger::forget_correlated_noise;
 use crate::model::{Decoded, RoundTerms, TaskModel};
 use crate::optimizer::resume;
 use crate::solver::Version;
@@ -293,7 +293,7 @@ async fn complete(
     }
     let running = [TaskStatus::Active, TaskStatus::Paused, TaskStatus::BudgetExhausted];
     tx.set_task_status(key.task, &running, TaskStatus::Completed, now, Some("every round is done")).await?;
-    forget_tree(tx, key.task).await?;
+    forget_correlated_noise(tx, key.task).await?;
     Ok(Some(TaskStatus::Completed))
 }
 

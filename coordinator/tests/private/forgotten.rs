@@ -16,7 +16,6 @@ use crate::support::private::{in_the_clear, mechanism};
 use crate::support::secure::{LEASE, World};
 
 const SEED: &str = "noise";
-const TREE: &str = "tree noise";
 
 async fn secret(world: &World, number: u32, attempt: u32, purpose: &'static str) -> Option<Vec<u8>> {
     let key = RoundKey { task: world.task, number };
@@ -189,17 +188,19 @@ async fn keys_that_nothing_needs_are_garbage() {
 }
 
 #[tokio::test]
-async fn the_seed_of_a_tree_is_kept_while_its_task_is_not_over() {
-    for ends in [true, false] {
+async fn the_seed_of_correlated_noise_is_kept_while_its_task_is_not_over() {
+    let cases = [("tree", "tree noise"), ("banded_matrix", "banded noise")];
+    for ((name, purpose), ends) in cases.into_iter().flat_map(|case| [(case, true), (case, false)]) {
         let mut world = World::with(8, |spec| {
-            in_the_clear(spec, "tree");
+            in_the_clear(spec, name);
+            spec["privacy"]["participations"] = if name == "tree" { json!(null) } else { json!(1) };
             spec["rounds"]["count"] = json!(2);
             spec["selection"] = json!({ "cohort": { "count": 3 }, "require": { "max_participations": 1 } });
         })
         .await;
         for number in 1..=2 {
             if number == 2 {
-                let before = secret(&world, 0, 0, TREE).await;
+                let before = secret(&world, 0, 0, purpose).await;
                 assert!(before.is_some(), "the next release takes noise back");
                 if !ends {
                     break;
@@ -221,7 +222,7 @@ async fn the_seed_of_a_tree_is_kept_while_its_task_is_not_over() {
         if !ends {
             world.t.post(&world.t.operator, "/v1/tasks/secure/cancel", &json!({})).await;
         }
-        assert_eq!(secret(&world, 0, 0, TREE).await, None);
+        assert_eq!(secret(&world, 0, 0, purpose).await, None);
     }
 }
 

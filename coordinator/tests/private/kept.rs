@@ -102,13 +102,16 @@ async fn run(
 
 #[tokio::test]
 async fn killed_between_any_two_writes_one_release_is_charged_once() {
-    for name in ["central_gaussian", "tree", "local"] {
+    for name in ["central_gaussian", "tree", "banded_matrix", "local"] {
         let create = async || {
             World::on_disk(3, |spec| {
                 in_the_clear(spec, name);
                 spec["rounds"]["count"] = json!(1);
-                if name == "tree" {
+                if name == "tree" || name == "banded_matrix" {
                     spec["selection"]["require"] = json!({ "max_participations": 1 });
+                }
+                if name == "banded_matrix" {
+                    spec["privacy"]["participations"] = json!(1);
                 }
             })
             .await

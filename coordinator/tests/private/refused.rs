@@ -183,6 +183,49 @@ async fn whatever_voids_sampling_is_refused_together_with_it() {
 }
 
 #[tokio::test]
+async fn a_banded_matrix_is_for_participants_that_selection_holds_to_it() {
+    let t = TestCoordinator::start().await;
+    let banded = |privacy: Value, require: Value| {
+        create(&t, move |spec| {
+            mechanism(spec, "banded_matrix");
+            for (field, value) in privacy.as_object().unwrap() {
+                spec["privacy"][field] = value.clone();
+            }
+            spec["selection"]["require"] = require;
+        })
+    };
+    let (most, gap) = ("selection.require.max_participations", "selection.require.min_gap_rounds");
+    for (privacy, require, field, says) in [
+        (json!({ "participations": 2, "separation": 3 }), json!({ "min_gap_rounds": 2 }), most, "must be 2 or less"),
+        (
+            json!({ "participations": 2, "separation": 3 }),
+            json!({ "max_participations": 3, "min_gap_rounds": 2 }),
+            most,
+            "must be 2 or less",
+        ),
+        (json!({ "separation": 3 }), json!({ "min_gap_rounds": 1 }), gap, "must be at least 2"),
+        (json!({ "participations": 2 }), json!({ "max_participations": 2 }), "privacy.separation", "how many rounds"),
+        (json!({ "separation": 0 }), json!({}), "privacy.separation", "at least 1"),
+        (
+            json!({ "separation": 3, "against": "server" }),
+            json!({ "min_gap_rounds": 2 }),
+            "privacy.against",
+            "adds the noise",
+        ),
+        (
+            json!({ "separation": 3, "mechanism": "tree" }),
+            json!({ "max_participations": 1 }),
+            "privacy.separation",
+            "leave it out",
+        ),
+    ] {
+        assert_refused(&banded(privacy, require).await, field, &[says]);
+    }
+    let taken = banded(json!({ "separation": 3 }), json!({ "min_gap_rounds": 2 })).await;
+    assert_eq!(taken.status, 201, "{}", String::from_utf8_lossy(&taken.body));
+}
+
+#[tokio::test]
 async fn a_cohort_smaller_than_the_noise_counts_on_is_refused() {
     let t = TestCoordinator::start().await;
     // Ten are drawn, and at the allowed dropouts seven are left: eight that must be left are too many.

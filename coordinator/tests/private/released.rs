@@ -169,6 +169,85 @@ async fn residuals_of_a_tree_cancel_along_prefixes() {
     assert_eq!(world.status().await.0, "COMPLETED");
 }
 
+/// A round of a task whose participants keep their distance: those that are drawn report. Who they were.
+async fn run_drawn(world: &mut World, number: u32) -> Vec<usize> {
+    for member in &mut world.members {
+        member.place = None;
+    }
+    world.t.work().await;
+    for member in &world.members {
+        member.check_in(&world.t).await;
+    }
+    world.t.work().await;
+    let mut cohort = Vec::new();
+    for at in 0..world.members.len() {
+        if world.assignments(number).await.contains_key(&world.members[at].id) {
+            world.members[at].assigned(&world.t).await;
+            let model = world.model.clone();
+            world.members[at].report(&world.t, &model).await;
+            cohort.push(at);
+        }
+    }
+    world.t.work().await;
+    assert_eq!(world.state(number).await, RoundState::Completed);
+    cohort
+}
+
+/// Two participations each, three rounds apart, and the process restarts in between: the noise of later rounds takes back that of
+/// earlier ones all the same.
+#[tokio::test]
+async fn residuals_of_a_banded_matrix_are_correlated_as_planned_across_a_restart() {
+    const ROUNDS: u32 = 6;
+    let mut world = World::on_disk(9, |spec| {
+        in_the_clear(spec, "banded_matrix");
+        spec["privacy"]["participations"] = json!(2);
+        spec["privacy"]["separation"] = json!(3);
+        spec["rounds"]["count"] = json!(ROUNDS);
+        let require = json!({ "max_participations": 2, "min_gap_rounds": 2 });
+        spec["selection"] = json!({ "cohort": { "count": 3 }, "require": require });
+    })
+    .await;
+    let matrix = learning::privacy::BandedMatrix::new(3);
+    let planned: Vec<f64> = matrix.prefix_variances(ROUNDS).collect();
+    let (mut prefix, mut last) = (vec![0; world.model.codec.len()], Vec::<i64>::new());
+    let mut seen: Vec<Vec<u32>> = vec![Vec::new(); 9];
+    let mut square = 0.0_f64;
+    for number in 1..=ROUNDS {
+        if number == 3 || number == 5 {
+            world.restart().await;
+        }
+        let cohort = run_drawn(&mut world, number).await;
+        assert_eq!(cohort.len(), 3);
+        cohort.iter().for_each(|&at| seen[at].push(number));
+        let residual = world.residual(number, |at| cohort.contains(&at)).await;
+        prefix.iter_mut().zip(&residual).for_each(|(sum, noise)| *sum += noise);
+        let row = world.ledger().await.releases.remove(number as usize - 1);
+        let bands = json!({ "bands": 3, "participations": 2, "after": number - 1, "place": number });
+        assert_eq!(row.parameters["bands"], bands);
+        let sigma = charged_variance(&row.parameters);
+        assert_variance(&residual, sigma * matrix.release_variance(number));
+        assert_variance(&prefix, sigma * planned[number as usize - 1]);
+        if number > 1 {
+            // Half of a release's own noise is taken back by the next one.
+            let together: f64 = last.iter().zip(&residual).map(|(&a, &b)| a as f64 * b as f64).sum();
+            let expected = -0.5 * sigma * residual.len() as f64;
+            assert!(together < 0.7 * expected && together > 1.3 * expected, "{number}: {together} {expected}");
+        }
+        last = residual;
+        // The first coefficients, squared, over and over: what has been spent is what those pay who are in all they may be.
+        square += [1.0, 0.25, 0.140_625][(number as usize - 1) % 3];
+        let z = row.noise_multiplier / square.sqrt();
+        let exact = learning::privacy::accountant::Gaussians::new(1.0, z, 1).epsilon(1e-5).unwrap();
+        let spent = row.total.published;
+        assert!(spent >= exact * 0.999 && spent < exact * 1.02, "{number}: {spent} {exact}");
+        assert_eq!((row.total.cohort_known, row.total.server), (spent, None));
+    }
+    for rounds in &seen {
+        assert!(rounds.len() == 2 && rounds[1] - rounds[0] >= 3, "{seen:?}");
+    }
+    assert_eq!(world.status().await.0, "COMPLETED");
+}
+
 #[tokio::test]
 async fn an_adaptive_clip_moves_and_both_sides_use_it() {
     // All updates are far longer than the clip, so it grows; and far shorter, so it shrinks.

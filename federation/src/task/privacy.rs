@@ -38,6 +38,14 @@ pub struct PrivacySpec {
     /// How many participants sampling draws from: those that enrolled first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub population: Option<u32>,
+    /// With `banded_matrix`: in how many rounds one participant takes part at most, as `selection.require.max_participations`
+    /// says too. Left out: in as many as `separation` allows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub participations: Option<u32>,
+    /// With `banded_matrix`: how many rounds are from one participation of a participant to its next, at least; the
+    /// `selection.require.min_gap_rounds` between them are one less. Left out, where there is one participation: as many as `rounds`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub separation: Option<u32>,
     /// More examples than these do not weigh more. Left out: everybody weighs the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_weight: Option<u32>,
@@ -71,6 +79,9 @@ pub enum PrivacyMechanism {
     DistributedSkellam,
     /// The coordinator adds it along a tree over rounds; a participant takes part once.
     Tree,
+    /// The coordinator adds noise that later noise takes back, along a banded matrix over rounds; a participant takes part so
+    /// often at most, and so many rounds apart at least.
+    BandedMatrix,
     /// Every participant adds all that its own update needs.
     Local,
 }
@@ -85,8 +96,16 @@ impl PrivacyMechanism {
             Self::DistributedDiscreteGaussian => "distributed_discrete_gaussian",
             Self::DistributedSkellam => "distributed_skellam",
             Self::Tree => "tree",
+            Self::BandedMatrix => "banded_matrix",
             Self::Local => "local",
         }
+    }
+
+    /// Whether its noise is correlated over rounds, so that its promise is for any order of participants and limits how often
+    /// each of them takes part.
+    #[must_use]
+    pub fn is_correlated(self) -> bool {
+        matches!(self, Self::Tree | Self::BandedMatrix)
     }
 
     /// Whether its promise rests on secure aggregation.
@@ -241,8 +260,29 @@ impl TaskSpec {
                 "must be 1 with mechanism \"tree\", whose promise is for participants that take part once",
             );
         }
+        if privacy.mechanism == PrivacyMechanism::BandedMatrix {
+            self.check_participations(checks);
+        }
         if let Some(sampling) = &privacy.sampling {
             self.check_sampling(checks, sampling);
+        }
+    }
+
+    /// What a banded matrix promises is for participants that selection holds to it.
+    fn check_participations(&self, checks: &mut Checks) {
+        let require = &self.selection.require;
+        if let Some(most) = self.privacy.participations {
+            checks.require_with(
+                (1..=most).contains(&require.max_participations),
+                "selection.require.max_participations",
+                || format!("must be {most} or less, and not 0: privacy.participations is {most}"),
+            );
+        }
+        if let Some(separation) = self.privacy.separation.filter(|_| self.privacy.participations != Some(1)) {
+            let gap = separation.saturating_sub(1);
+            checks.require_with(require.min_gap_rounds >= gap, "selection.require.min_gap_rounds", || {
+                format!("must be at least {gap}: privacy.separation is {separation}")
+            });
         }
     }
 

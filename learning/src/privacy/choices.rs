@@ -59,14 +59,15 @@ impl PlanRequest {
 
     fn choice(&self, rounds: u32, epsilon: f64) -> Option<Choice> {
         let participations = self.participations.map(|times| times.min(rounds));
-        let planned = plan(&Self { rounds, participations, goal: Goal::Epsilon(epsilon), ..*self }).ok()?;
+        let request = Self { rounds, participations, goal: Goal::Epsilon(epsilon), ..*self };
+        let planned = plan(&request).ok()?;
         Some(Choice {
             cohort: self.cohort,
             rounds,
             uploads: u64::from(self.cohort) * u64::from(rounds),
             noise_multiplier: planned.noise_multiplier,
             noise_to_signal: planned.noise_to_signal,
-            noise_in_all: planned.noise_to_signal / f64::from(rounds).sqrt(),
+            noise_in_all: request.noise_on_last_sum(planned.noise_to_signal) / f64::from(rounds),
             epsilon: planned.epsilon,
         })
     }

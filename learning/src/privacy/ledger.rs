@@ -275,11 +275,22 @@ impl Ledger {
         self.after(&self.cost_of(next)).map(|(_, total)| total)
     }
 
+    /// Such a release at its place in a tree or a banded matrix: after those that were charged. What was charged and not
+    /// published is left out of it.
+    #[must_use]
+    pub fn placed(&self, next: Release) -> Release {
+        let count = u32::try_from(self.rows.len()).unwrap_or(u32::MAX).saturating_add(1);
+        let last = self.rows.last().map(|sealed| sealed.row.release);
+        let last = last.and_then(|last| last.bands.map(|bands| (last.round, bands)));
+        let bands = next.bands.map(|bands| bands.following(next.round, last));
+        Release { tree_release: next.tree_release.map(|_| count), bands, ..next }
+    }
+
     /// How many releases like this the budget has room for, up to `most`.
     #[must_use]
     pub fn room_for(&self, next: &Release, most: u32) -> u32 {
         let cost = self.cost_of(next);
-        let fits = |count: u32| self.after(&cost.times(u64::from(count))).is_ok();
+        let fits = |count: u32| self.after(&next.series(&cost, count, self.budget.accounting)).is_ok();
         // In doubling steps first: what many releases cost together takes long to say.
         let (mut low, mut high) = (0, most.min(1));
         while high < most && fits(high) {
@@ -323,7 +334,8 @@ impl Ledger {
 
     fn cost_of(&self, release: &Release) -> Cost {
         let alike = |last: &Release| {
-            (last.sum, last.sampled, last.tree_release) == (release.sum, release.sampled, release.tree_release)
+            (last.sum, last.sampled, last.tree_release, last.bands)
+                == (release.sum, release.sampled, release.tree_release, release.bands)
         };
         match self.known.iter().rev().find(|(known, _)| alike(known)) {
             Some((_, cost)) => cost.clone(),

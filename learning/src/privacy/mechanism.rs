@@ -23,18 +23,22 @@ pub enum Mechanism {
     /// The coordinator adds noise along a binary tree over rounds: no assumption on who is drawn when, but a participant
     /// takes part once in a tree.
     Tree,
+    /// The coordinator adds noise that later noise takes back, along a banded matrix over rounds: no assumption on who is drawn
+    /// when, but a participant takes part so often at most, and so many rounds apart at least.
+    BandedMatrix,
     /// Every participant adds all the noise that its own update needs: nobody is trusted, and much more noise.
     Local,
 }
 
 impl Mechanism {
     /// Every mechanism.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::None,
         Self::CentralGaussian,
         Self::DistributedDiscreteGaussian,
         Self::DistributedSkellam,
         Self::Tree,
+        Self::BandedMatrix,
         Self::Local,
     ];
 
@@ -47,8 +51,15 @@ impl Mechanism {
             Self::DistributedDiscreteGaussian => "distributed_discrete_gaussian",
             Self::DistributedSkellam => "distributed_skellam",
             Self::Tree => "tree",
+            Self::BandedMatrix => "banded_matrix",
             Self::Local => "local",
         }
+    }
+
+    /// Whether the coordinator adds noise that is correlated over rounds, whose promise is for any order of participants.
+    #[must_use]
+    pub fn is_correlated(self) -> bool {
+        matches!(self, Self::Tree | Self::BandedMatrix)
     }
 
     /// Whether participants add noise to what they send.
@@ -91,6 +102,13 @@ pub struct PrivacySpec {
     /// Everybody enrolled, at least: what sampling draws from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub population: Option<u32>,
+    /// With `banded_matrix`: in how many rounds one participant takes part at most. Left out: in as many as `separation` allows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub participations: Option<u32>,
+    /// With `banded_matrix`: how many rounds are from one participation of a participant to its next, at least. As many bands
+    /// has the matrix, and the more the less noise. Left out, where there is one participation: as many as rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub separation: Option<u32>,
     /// More examples than these do not weigh more. Left out: everybody weighs the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_weight: Option<u32>,
@@ -279,16 +297,33 @@ impl PrivacySpec {
             "expected_weight",
             "must be above 0 and at most 1: the mean weight of a participant over max_weight",
         );
-        let trusted = matches!(self.mechanism, Mechanism::CentralGaussian | Mechanism::Tree);
+        let trusted = self.mechanism == Mechanism::CentralGaussian || self.mechanism.is_correlated();
         require(
             self.against != View::Server || !trusted,
             "against",
             "cannot be \"server\": the coordinator adds the noise, so it sees the sum without it",
         );
         require(
-            self.mechanism != Mechanism::Tree || self.sampling.is_none(),
+            !self.mechanism.is_correlated() || self.sampling.is_none(),
             "sampling",
-            "gains nothing with a tree, whose promise holds for any order of participants: leave it out",
+            "gains nothing with a tree or a banded matrix, whose promise holds for any order of participants: leave it out",
+        );
+        self.check_participations(require);
+    }
+
+    fn check_participations(&self, require: &mut impl FnMut(bool, &'static str, &str)) {
+        if self.mechanism != Mechanism::BandedMatrix {
+            let elsewhere = "is for mechanism \"banded_matrix\": leave it out";
+            require(self.participations.is_none(), "participations", elsewhere);
+            require(self.separation.is_none(), "separation", elsewhere);
+            return;
+        }
+        require(self.participations != Some(0), "participations", "must be at least 1");
+        require(self.separation != Some(0), "separation", "must be at least 1: the next round");
+        require(
+            self.separation.is_some() || self.participations == Some(1),
+            "separation",
+            "must say how many rounds are from one participation of a participant to its next, at least; or participations must be 1",
         );
     }
 }
@@ -298,9 +333,9 @@ fn no_opendp(mechanism: Mechanism) -> Option<&'static str> {
     match mechanism {
         Mechanism::CentralGaussian => None,
         Mechanism::None => Some("is \"opendp\", and there is no noise to draw: choose mechanism \"central_gaussian\""),
-        Mechanism::Tree => Some(
-            "cannot be \"opendp\" with a tree, whose later releases take back noise that earlier ones added, so that it is drawn \
-             again from a seed; OpenDP takes none: leave it out, or use central_gaussian",
+        Mechanism::Tree | Mechanism::BandedMatrix => Some(
+            "cannot be \"opendp\" with a tree or a banded matrix, whose later releases take back noise that earlier ones added, \
+             so that it is drawn again from a seed; OpenDP takes none: leave it out, or use central_gaussian",
         ),
         Mechanism::DistributedDiscreteGaussian | Mechanism::DistributedSkellam | Mechanism::Local => Some(
             "cannot be \"opendp\" where participants add the noise: it is about the coordinator's. Leave it out, or use \
@@ -350,11 +385,12 @@ impl PrivacySpec {
             // `check` has refused it where there is a mechanism; without one the plan refuses.
             (None, None) => Goal::Noise(1.0),
         };
+        let rounds = self.rounds.unwrap_or(facts.rounds);
         Ok(PlanRequest {
             mechanism: self.mechanism,
             population: self.population.unwrap_or(facts.cohort),
             cohort: facts.cohort,
-            rounds: self.rounds.unwrap_or(facts.rounds),
+            rounds,
             delta: self.delta.unwrap_or(f64::NAN),
             goal,
             sampling,
@@ -362,7 +398,8 @@ impl PrivacySpec {
             modulus_bits: facts.modulus_bits,
             smallest_cohort: facts.smallest_cohort,
             colluders: facts.colluders,
-            participations: None,
+            participations: self.participations.map(|times| times.min(rounds)),
+            separation: self.separation,
             adaptive: matches!(self.clip, Some(ClipSpec::Adaptive(_))),
             max_weight: self.max_weight.unwrap_or(1),
             expected_weight: self.expected_weight.unwrap_or(1.0),
@@ -447,6 +484,17 @@ mod tests {
         assert_eq!(fields(&PrivacySpec { noise_multiplier: Some(f64::NAN), ..spec() }).len(), 2);
         assert_eq!(fields(&PrivacySpec { against: View::Server, ..spec() }), ["against"]);
         assert_eq!(fields(&PrivacySpec { mechanism: Mechanism::Tree, ..spec() }), ["sampling"]);
+        let banded = PrivacySpec { mechanism: Mechanism::BandedMatrix, sampling: None, ..spec() };
+        assert_eq!(fields(&banded), ["separation"]);
+        let with = |participations, separation| PrivacySpec { participations, separation, ..banded.clone() };
+        assert_eq!(fields(&with(Some(2), None)), ["separation"]);
+        assert_eq!(fields(&with(Some(0), Some(0))), ["participations", "separation"]);
+        for (participations, separation) in [(Some(2), Some(3)), (None, Some(3)), (Some(1), None)] {
+            assert_eq!(with(participations, separation).check(), Ok(()));
+        }
+        let sampled = PrivacySpec { sampling: spec().sampling, ..with(Some(1), None) };
+        assert_eq!(fields(&sampled), ["sampling"]);
+        assert_eq!(fields(&PrivacySpec { participations: Some(1), ..spec() }), ["participations"]);
         assert_eq!(fields(&PrivacySpec { mechanism: Mechanism::None, ..spec() }), ["mechanism"]);
         assert_eq!(fields(&PrivacySpec { population: None, ..spec() }), ["population"]);
         assert_eq!(fields(&PrivacySpec { max_weight: Some(0), ..spec() }), ["max_weight"]);

@@ -3,6 +3,7 @@
 pub mod accountant;
 pub mod adaptive_clip;
 pub mod audit;
+pub mod banded;
 mod choices;
 pub mod discrete_gaussian;
 pub mod inspect;
@@ -19,6 +20,7 @@ pub mod skellam;
 pub mod sum;
 
 pub use adaptive_clip::AdaptiveClip;
+pub use banded::{BandedMatrix, BandedNoise, Bands};
 pub use choices::Choice;
 pub use discrete_gaussian::{DiscreteGaussian, Sigma};
 pub use inspect::{ImplausiblePrivateUpdate, PrivateInspector};

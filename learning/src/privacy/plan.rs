@@ -3,8 +3,10 @@
 use serde::Serialize;
 
 use super::accountant::{Gaussians, SumMechanism, SumNoise, poisson_gaussian, tree_levels};
+use super::banded::{BANDS_MAX, BandedMatrix, Bands, coarse};
 use super::mechanism::NOISE_RANGE;
 use super::noise::{NoiseError, NoiseShares};
+use super::private_codec::CLIP_UNITS_MIN;
 use super::release::{Accounting, Cost, Epsilons, NoServerEpsilon, Release, Sampled};
 use super::{Mechanism, PrivateCodec, PrivateCodecError, PrivateCodecParams, SamplingRate};
 use crate::quantize::MAX_COHORT;
@@ -43,6 +45,9 @@ pub struct PlanRequest {
     pub colluders: u32,
     /// In how many of the rounds one participant takes part at most; none: in all of them.
     pub participations: Option<u32>,
+    /// With a banded matrix: how many rounds are from one participation of a participant to its next, at least; none: as many
+    /// as there are. Others gain nothing from it.
+    pub separation: Option<u32>,
     /// Whether the clip adapts, which takes a part of the noise.
     pub adaptive: bool,
     /// More examples than these do not weigh more; 1 gives everybody the same weight.
@@ -84,6 +89,9 @@ pub struct Plan {
     pub accountant: Textbook,
     /// Length of the noise on the mean update over the clipping norm.
     pub noise_to_signal: f64,
+    /// Length of the noise on the sum of the means so far over the clipping norm, as the root of its mean square over the
+    /// rounds: what model versions carry. Correlated noise is for keeping this low.
+    pub noise_on_sums: f64,
     /// What makes the noise, on the integers.
     pub release: Release,
     /// What the operator should think about.
@@ -153,6 +161,7 @@ pub fn plan(request: &PlanRequest) -> Result<Plan, PlanError> {
         epsilon,
         accountant: request.textbook(noise_multiplier),
         noise_to_signal,
+        noise_on_sums: request.noise_on_sums(noise_to_signal),
         release,
         warnings: vec![],
     };
@@ -229,6 +238,12 @@ impl PlanRequest {
             ("parameters", "1 to 2^28", self.parameters as f64, (1..=1 << 28).contains(&self.parameters)),
             ("smallest_cohort", "at least 1 and at most the cohort", f64::from(self.smallest_cohort), smallest),
             (
+                "separation",
+                "at least 1",
+                f64::from(self.separation.unwrap_or(1)),
+                self.separation.is_none_or(|rounds| rounds > 0),
+            ),
+            (
                 "participations",
                 "at least 1 and at most the rounds",
                 f64::from(self.participations.unwrap_or(1)),
@@ -260,9 +275,16 @@ impl PlanRequest {
         let honest = f64::from(self.smallest_cohort.saturating_sub(self.colluders).max(1));
         let noise_ceiling = match self.mechanism {
             Mechanism::Tree => (2.0 * f64::from(tree_levels(self.rounds))).sqrt(),
+            // Each place is rounded to the grid, which adds a twelfth to the variance of what the noise is made of.
+            Mechanism::BandedMatrix => {
+                let least = noise_multiplier * CLIP_UNITS_MIN;
+                (self.matrix().release_variance(self.rounds) * (1.0 + 1.0 / (12.0 * least * least))).sqrt()
+            }
             Mechanism::Local => f64::from(max_cohort).sqrt(),
-            mechanism if mechanism.is_noised_by_participants() => (f64::from(max_cohort) / honest).sqrt().max(1.0),
-            _ => 1.0,
+            Mechanism::DistributedDiscreteGaussian | Mechanism::DistributedSkellam => {
+                (f64::from(max_cohort) / honest).sqrt().max(1.0)
+            }
+            Mechanism::None | Mechanism::CentralGaussian => 1.0,
         };
         let params = PrivateCodecParams {
             parameters: usize::try_from(self.parameters).unwrap_or(usize::MAX),
@@ -299,8 +321,56 @@ impl PlanRequest {
             }
             Mechanism::DistributedSkellam => Some(NoiseShares::skellam(total, self.smallest_cohort, self.colluders)?),
             Mechanism::Local => Some(NoiseShares::discrete_gaussian(total, 1, 0)?),
-            Mechanism::None | Mechanism::CentralGaussian | Mechanism::Tree => None,
+            Mechanism::None | Mechanism::CentralGaussian | Mechanism::Tree | Mechanism::BandedMatrix => None,
         })
+    }
+
+    /// How many bands a banded matrix has: as many as participations are apart, and no more than are of use.
+    #[must_use]
+    pub fn bands(&self) -> u32 {
+        self.separation.unwrap_or(self.rounds).min(self.rounds).clamp(1, BANDS_MAX)
+    }
+
+    fn matrix(&self) -> BandedMatrix {
+        BandedMatrix::new(self.bands())
+    }
+
+    /// Variance of the noise in one release over that of what it is made of, at most; of a tree, on average.
+    fn release_variance(&self) -> f64 {
+        match self.mechanism {
+            // The increment of a release has two nodes on average.
+            Mechanism::Tree => 2.0,
+            Mechanism::BandedMatrix => self.matrix().release_variance(self.rounds),
+            Mechanism::None
+            | Mechanism::CentralGaussian
+            | Mechanism::DistributedDiscreteGaussian
+            | Mechanism::DistributedSkellam
+            | Mechanism::Local => 1.0,
+        }
+    }
+
+    /// The same in the sum of all releases so far, for each of the rounds.
+    fn prefix_variances(&self) -> Box<dyn Iterator<Item = f64>> {
+        match self.mechanism {
+            Mechanism::Tree => Box::new((1..=self.rounds).map(|t| f64::from(t.count_ones()))),
+            Mechanism::BandedMatrix => Box::new(self.matrix().prefix_variances(self.rounds)),
+            Mechanism::None
+            | Mechanism::CentralGaussian
+            | Mechanism::DistributedDiscreteGaussian
+            | Mechanism::DistributedSkellam
+            | Mechanism::Local => Box::new((1..=self.rounds).map(f64::from)),
+        }
+    }
+
+    /// Length of the noise on the sum of the means of all rounds over the clipping norm.
+    pub(super) fn noise_on_last_sum(&self, noise_to_signal: f64) -> f64 {
+        noise_to_signal * (self.prefix_variances().last().unwrap_or(1.0) / self.release_variance()).sqrt()
+    }
+
+    /// The same on the sum of those so far, as the root of its mean square over the rounds.
+    fn noise_on_sums(&self, noise_to_signal: f64) -> f64 {
+        let mean = self.prefix_variances().sum::<f64>() / f64::from(self.rounds);
+        noise_to_signal * (mean / self.release_variance()).sqrt()
     }
 
     /// The release that a round with this grid plans for: of the smallest cohort, and the first of a tree. A real one says
@@ -309,14 +379,15 @@ impl PlanRequest {
     /// # Errors
     /// [`PlanError::Noise`].
     pub fn release(&self, codec: &PrivateCodec) -> Result<Release, PlanError> {
-        let survivors = match self.mechanism {
-            Mechanism::Local => 1,
-            _ => self.smallest_cohort,
-        };
+        let survivors = if self.mechanism == Mechanism::Local { 1 } else { self.smallest_cohort };
+        let is_banded = self.mechanism == Mechanism::BandedMatrix;
         let noise = match self.shares(codec)? {
             Some(shares) => shares.noise_of(survivors)?,
+            None if is_banded => SumNoise::DiscreteGaussian { sigma: coarse(codec.sigma()).map_err(NoiseError::from)? },
             None => SumNoise::DiscreteGaussian { sigma: codec.sigma().value() },
         };
+        let participations = self.participations.unwrap_or(self.rounds);
+        let bands = Bands { bands: self.bands(), participations, after: 0, place: 1 };
         let sampled = match self.sampling {
             PlanSampling::Poisson(rate) => Sampled::Poisson { rate: rate.value() },
             PlanSampling::FixedSize => Sampled::FixedSize { cohort: self.cohort, population: self.population },
@@ -331,9 +402,10 @@ impl PlanRequest {
             attempt: 0,
             mechanism: self.mechanism,
             sum: SumMechanism { noise, sensitivity: codec.sensitivity(), dimension: codec.dimension() },
-            sampled: if tree { Sampled::Anyhow } else { sampled },
+            sampled: if self.mechanism.is_correlated() { Sampled::Anyhow } else { sampled },
             participants: survivors,
             tree_release: tree.then_some(1),
+            bands: is_banded.then_some(bands),
         })
     }
 
@@ -346,14 +418,14 @@ impl PlanRequest {
         self.epsilons_of(release, &release.cost(self.accounting), rounds)
     }
 
-    /// A tree costs its levels, everything else so much a round; who knows the cohorts counts a participant's own rounds.
+    /// A tree costs its levels, a banded matrix a participant's columns, everything else so much a round; who knows the cohorts
+    /// counts a participant's own rounds.
     fn epsilons_of(&self, release: &Release, cost: &Cost, rounds: u32) -> Epsilons {
         let server = NoServerEpsilon::of(self.mechanism);
-        if self.mechanism == Mechanism::Tree {
-            return release.whole_tree(rounds, self.accounting).at(self.delta, server, self.accounting);
+        let all = release.whole(cost, rounds, self.accounting).at(self.delta, server, self.accounting);
+        if self.mechanism.is_correlated() {
+            return all;
         }
-        debug_assert!(release.tree_release.is_none());
-        let all = cost.times(u64::from(rounds)).at(self.delta, server, self.accounting);
         let own = cost.times(u64::from(self.participations.unwrap_or(rounds).min(rounds))).at(
             self.delta,
             server,
@@ -399,9 +471,11 @@ impl PlanRequest {
         let added = match self.mechanism {
             // Everybody's own noise adds up.
             Mechanism::Local => release.sum.sigma() * f64::from(self.cohort).sqrt(),
-            // The increment of a release has two nodes on average.
-            Mechanism::Tree => release.sum.sigma() * std::f64::consts::SQRT_2,
-            _ => codec.sigma().value(),
+            Mechanism::Tree | Mechanism::BandedMatrix => release.sum.sigma() * self.release_variance().sqrt(),
+            Mechanism::None
+            | Mechanism::CentralGaussian
+            | Mechanism::DistributedDiscreteGaussian
+            | Mechanism::DistributedSkellam => codec.sigma().value(),
         };
         let denominator = f64::from(self.cohort) * self.expected_weight;
         added * (self.parameters as f64).sqrt() / (denominator * codec.scale(1.0))

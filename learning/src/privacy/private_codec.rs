@@ -195,7 +195,7 @@ pub struct PrivateCodec {
 }
 
 /// Fewest grid units for an update of the clipping norm; nor fewer than rounding adds.
-const CLIP_UNITS_MIN: f64 = 16.0;
+pub(super) const CLIP_UNITS_MIN: f64 = 16.0;
 /// More levels than these serve nothing: rounding is far below the noise.
 const CLIP_UNITS_MAX: f64 = 1_048_576.0;
 /// Nor does a grid on which the noise is wider than this.

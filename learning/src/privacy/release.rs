@@ -8,6 +8,7 @@ use super::accountant::{
     CloseCurve, Closeness, Gaussians, RdpCurve, SumMechanism, SumNoise, Textbook, poisson_sampled, tree_levels,
     without_replacement, zcdp,
 };
+use super::banded::Bands;
 
 /// How the cohort of a release was drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,6 +61,9 @@ pub struct Release {
     /// For a tree: which release of the present tree it is, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree_release: Option<u32>,
+    /// For a banded matrix: where it stands. `sum` says what its noise is made of: vectors of that standard deviation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bands: Option<Bands>,
 }
 
 /// What figures rest on. Both are bounds on what is really released.
@@ -114,8 +118,8 @@ impl NoServerEpsilon {
     pub fn of(mechanism: Mechanism) -> Option<Self> {
         match mechanism {
             Mechanism::None => Some(Self::NoMechanism),
-            Mechanism::CentralGaussian | Mechanism::Tree => Some(Self::ServerTrusted),
-            _ => None,
+            Mechanism::CentralGaussian | Mechanism::Tree | Mechanism::BandedMatrix => Some(Self::ServerTrusted),
+            Mechanism::DistributedDiscreteGaussian | Mechanism::DistributedSkellam | Mechanism::Local => None,
         }
     }
 }
@@ -285,6 +289,10 @@ impl Release {
             Some("its cohort cannot have been drawn like that")
         } else if self.tree_release == Some(0) || (self.mechanism == Mechanism::Tree) != self.tree_release.is_some() {
             Some("a tree, and nothing else, counts its releases from 1")
+        } else if (self.mechanism == Mechanism::BandedMatrix) != self.bands.is_some_and(|bands| bands.is_sane()) {
+            Some("a banded matrix, and nothing else, has bands and a place in them after those before it")
+        } else if self.bands.is_some() && !matches!(self.sum.noise, SumNoise::DiscreteGaussian { .. }) {
+            Some("a banded matrix has discrete Gaussian noise")
         } else if self.mechanism == Mechanism::None {
             Some("it was made without a mechanism, so nothing can be charged")
         } else {
@@ -297,6 +305,9 @@ impl Release {
     pub fn cost(&self, accounting: Accounting) -> Cost {
         if let Some(t) = self.tree_release {
             return self.tree_cost(tree_levels(t) - tree_levels(t - 1), 1, accounting);
+        }
+        if let Some(bands) = self.bands {
+            return self.banded_cost(bands, accounting);
         }
         let sum = match self.sampled {
             // Replacing one takes its update out and puts another in.
@@ -319,9 +330,40 @@ impl Release {
         Cost { published, cohort_known, rho: sum.rho(), close: sampled_close, close_known: close(1.0) }
     }
 
-    /// What the first so many releases of such a tree cost together.
-    pub(super) fn whole_tree(&self, releases: u32, accounting: Accounting) -> Cost {
-        self.tree_cost(tree_levels(releases), releases, accounting)
+    /// What the first so many such releases of a task cost together; `one` is what the first alone does.
+    pub(super) fn whole(&self, one: &Cost, releases: u32, accounting: Accounting) -> Cost {
+        match (self.tree_release, self.bands) {
+            (Some(_), _) => self.tree_cost(tree_levels(releases), releases, accounting),
+            (None, Some(bands)) => self.banded_cost(bands.whole(releases), accounting),
+            (None, None) => one.times(releases.into()),
+        }
+    }
+
+    /// What this one and as many more that follow it cost together that there are `count`; `one` is what it costs alone.
+    pub(super) fn series(&self, one: &Cost, count: u32, accounting: Accounting) -> Cost {
+        if count == 0 {
+            return Cost::zero();
+        }
+        match (self.tree_release, self.bands) {
+            (Some(t), _) => {
+                let last = t.saturating_add(count - 1);
+                self.tree_cost(tree_levels(last) - tree_levels(t - 1), count, accounting)
+            }
+            (None, Some(bands)) => self.banded_cost(bands.extended(count), accounting),
+            (None, None) => one.times(count.into()),
+        }
+    }
+
+    /// One Gaussian whose sensitivity is what a participant can move all rows of the matrix by that are released with it.
+    fn banded_cost(&self, bands: Bands, accounting: Accounting) -> Cost {
+        let weight = bands.weight();
+        if weight == 0.0 {
+            return Cost::zero();
+        }
+        let sum = SumMechanism { sensitivity: self.sum.sensitivity * weight.sqrt(), ..self.sum };
+        let curve = sum.curve();
+        let close = sum_close(&sum, 1.0, 1, bands.vectors()).filter(|_| accounting == Accounting::Pld);
+        Cost { published: curve.clone(), cohort_known: curve, rho: sum.rho(), close: None, close_known: close }
     }
 
     /// A participant is in one leaf, so in one node of each level: releases cost the levels that they add, and each of them

@@ -4,6 +4,7 @@
 use rand::CryptoRng;
 
 use super::DiscreteGaussian;
+use super::banded::BandedNoise;
 use super::noise::{self, NoiseError, NoiseShares, TreeNoise};
 use super::opendp::{OpenDpError, OpenDpGaussian};
 use crate::parameters::MAX_PARAMETERS;
@@ -111,6 +112,14 @@ impl ExactSum {
     pub fn add_tree_noise(mut self, tree: &TreeNoise, t: u32) -> NoisedSum {
         let bits = self.0.modulus_bits;
         tree.add_to(&mut self.0.words, bits, t);
+        self.0
+    }
+
+    /// Adds the noise of the release at `place`, from 1, of a banded matrix.
+    #[must_use]
+    pub fn add_banded_noise(mut self, noise: &BandedNoise, place: u32) -> NoisedSum {
+        let bits = self.0.modulus_bits;
+        noise.add_to(&mut self.0.words, bits, place);
         self.0
     }
 

@@ -113,8 +113,8 @@ impl TaskInput<'_> {
         let weight_cap = local::weight_cap(&training, max_weight(self.most_examples, participants));
         // Which cohort is waited for follows from how it is sampled.
         let is_sampled = self.privacy.as_ref().is_some_and(|privacy| privacy.sampling.is_some());
-        // Whoever was in a tree once never returns.
-        let all_return = !self.privacy.as_ref().is_some_and(|privacy| privacy.mechanism == PrivacyMechanism::Tree);
+        // Whoever was in a tree once never returns, and whoever keeps a distance of rounds not at once.
+        let all_return = !self.privacy.as_ref().is_some_and(|privacy| privacy.mechanism.is_correlated());
         let metrics: &[&str] = match self.way {
             _ if self.privacy.is_some() => &[],
             None => &["loss", "accuracy", "train_loss"],
@@ -180,9 +180,19 @@ impl TaskInput<'_> {
             };
         };
         let mut selection = SelectionSpec { cohort: privacy::cohort(privacy, self.cohort), ..SelectionSpec::default() };
-        if privacy.mechanism == PrivacyMechanism::Tree {
-            selection.require.max_participations = 1;
-        }
+        let limits = match privacy.mechanism {
+            PrivacyMechanism::Tree => (1, 0),
+            PrivacyMechanism::BandedMatrix => {
+                let gap = privacy.separation.map_or(0, |separation| separation.saturating_sub(1));
+                (privacy.participations.unwrap_or_default(), gap)
+            }
+            PrivacyMechanism::None
+            | PrivacyMechanism::CentralGaussian
+            | PrivacyMechanism::DistributedDiscreteGaussian
+            | PrivacyMechanism::DistributedSkellam
+            | PrivacyMechanism::Local => (0, 0),
+        };
+        (selection.require.max_participations, selection.require.min_gap_rounds) = limits;
         selection
     }
 }

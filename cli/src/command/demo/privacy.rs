@@ -34,6 +34,8 @@ pub(crate) struct PrivacyArg {
     rounds: Option<u32>,
     accounting: PrivacyAccounting,
     sampling: Drawn,
+    participations: Option<u32>,
+    separation: Option<u32>,
 }
 
 /// How cohorts are drawn.
@@ -43,7 +45,7 @@ enum Drawn {
     Fixed,
     /// Nothing is assumed of it.
     Anyhow,
-    /// Poisson, but for a tree, which gains nothing from it.
+    /// Poisson, but for correlated noise, which gains nothing from it.
     Usual,
 }
 
@@ -60,6 +62,8 @@ impl FromStr for PrivacyArg {
             rounds: None,
             accounting: PrivacyAccounting::default(),
             sampling: Drawn::Usual,
+            participations: None,
+            separation: None,
         };
         for pair in pairs(text, "epsilon=8") {
             let (key, value) = pair?;
@@ -72,6 +76,8 @@ impl FromStr for PrivacyArg {
                 "rounds" => arg.rounds = Some(number(key, value)?),
                 "accounting" => arg.accounting = word(key, value)?,
                 "sampling" => arg.sampling = drawn(value)?,
+                "participations" => arg.participations = Some(number(key, value)?),
+                "separation" => arg.separation = Some(number(key, value)?),
                 _ => return Err(format!("there is no `{key}`; there are {KEYS}")),
             }
         }
@@ -82,13 +88,16 @@ impl FromStr for PrivacyArg {
     }
 }
 
-const KEYS: &str = "epsilon, delta, noise, mechanism, clip, rounds, sampling and accounting";
+const KEYS: &str =
+    "epsilon, delta, noise, mechanism, clip, rounds, sampling, participations, separation and accounting";
 
 /// One of the words that a task file knows as well.
 fn word<T: serde::de::DeserializeOwned>(key: &str, value: &str) -> Result<T, String> {
     serde_json::from_value(value.into()).map_err(|_| {
         let known = match key {
-            "mechanism" => "distributed_discrete_gaussian, distributed_skellam, central_gaussian, tree or local",
+            "mechanism" => {
+                "distributed_discrete_gaussian, distributed_skellam, central_gaussian, tree, banded_matrix or local"
+            }
             _ => "pld or general",
         };
         format!("{key}={value}: it is {known}")
@@ -137,7 +146,7 @@ impl PrivacyArg {
         let mechanism = self.mechanism.unwrap_or(usual);
         let sampling = match self.sampling {
             // Nothing would be gained.
-            Drawn::Usual if mechanism == PrivacyMechanism::Tree || secure => None,
+            Drawn::Usual if mechanism.is_correlated() || secure => None,
             Drawn::Usual | Drawn::Poisson => Some(Sampling::Poisson(f64::from(cohort) / f64::from(population))),
             Drawn::Fixed => Some(Sampling::FixedSize(cohort)),
             Drawn::Anyhow => None,
@@ -152,14 +161,20 @@ impl PrivacyArg {
             sampling,
             population: Some(population),
             accounting: self.accounting,
+            participations: self.participations,
+            separation: self.separation,
             ..PrivacySpec::default()
         };
+        let spec = rotated(spec, cohort, population)?;
         check(&spec)?;
-        if mechanism == PrivacyMechanism::Tree && cohort.saturating_mul(rounds) > population {
+        let most = if mechanism == PrivacyMechanism::Tree { Some(1) } else { spec.participations };
+        if let Some(most) = most.filter(|most| cohort.saturating_mul(rounds) > population.saturating_mul(*most)) {
+            let (times, uploads) = (if most == 1 { "once" } else { "so often" }, u64::from(cohort) * u64::from(rounds));
             let detail = format!(
-                "--privacy mechanism=tree lets a participant take part once: {rounds} rounds of {cohort} need {} participants, not \
+                "--privacy mechanism={} lets a participant take part {times}: {rounds} rounds of {cohort} need {} participants, not \
                  {population}",
-                u64::from(cohort) * u64::from(rounds)
+                mechanism.as_str(),
+                uploads.div_ceil(most.max(1).into())
             );
             return Err(Failure::new(Exit::Usage, detail));
         }
@@ -170,6 +185,23 @@ impl PrivacyArg {
         }
         Ok(spec)
     }
+}
+
+/// With a banded matrix everybody takes part in turn, unless something else was asked for: so many rounds apart as that takes.
+fn rotated(spec: PrivacySpec, cohort: u32, population: u32) -> Outcome<PrivacySpec> {
+    if spec.mechanism != PrivacyMechanism::BandedMatrix || spec.participations == Some(1) {
+        return Ok(spec);
+    }
+    let longest = (population / cohort.max(1)).max(1);
+    let separation = spec.separation.unwrap_or(longest);
+    if separation > longest {
+        let detail = format!(
+            "--privacy separation={separation} leaves too few for a round: cohorts of {cohort} of {population} participants come \
+             back after {longest} rounds"
+        );
+        return Err(Failure::new(Exit::Usage, detail));
+    }
+    Ok(PrivacySpec { separation: Some(separation), ..spec })
 }
 
 /// Asks those who judge a task's `[privacy]` as well.
@@ -278,6 +310,14 @@ mod tests {
     }
 
     #[test]
+    fn with_a_banded_matrix_everybody_takes_turns() {
+        let found = spec("epsilon=8,mechanism=banded_matrix").unwrap();
+        assert_eq!((found.separation, found.participations, found.sampling), (Some(4), None, None));
+        let found = spec("epsilon=8,mechanism=banded_matrix,separation=3,participations=15").unwrap();
+        assert_eq!((found.separation, found.participations), (Some(3), Some(15)));
+    }
+
+    #[test]
     fn says_what_is_wrong_by_the_key_it_was_given_with() {
         for (text, words) in [
             ("epsilon=0", "--privacy epsilon must be finite and above 0"),
@@ -291,12 +331,17 @@ mod tests {
             ("epsilon=much", "a number is expected"),
             ("epsilon", "no KEY=VALUE"),
             ("epsilon=8,sigma=2", "there is no `sigma`"),
-            ("epsilon=8,mechanism=gaussian", "central_gaussian, tree or local"),
+            ("epsilon=8,mechanism=gaussian", "central_gaussian, tree, banded_matrix or local"),
             ("epsilon=8,mechanism=none", "promises nothing"),
             ("epsilon=8,accounting=exact", "pld or general"),
             ("epsilon=8,sampling=often", "poisson, fixed or none"),
             ("epsilon=8,mechanism=tree", "need 3000 participants"),
             ("epsilon=8,mechanism=tree,sampling=poisson", "gains nothing with a tree"),
+            ("epsilon=8,mechanism=banded_matrix,separation=5", "come back after 4 rounds"),
+            ("epsilon=8,mechanism=banded_matrix,separation=0", "--privacy separation must be at least 1"),
+            ("epsilon=8,mechanism=banded_matrix,participations=1", "need 3000 participants"),
+            ("epsilon=8,mechanism=banded_matrix,participations=14", "need 215 participants"),
+            ("epsilon=8,separation=4", "is for mechanism \"banded_matrix\""),
             ("epsilon=8,mechanism=local,clip=adaptive", "local noise drowns"),
         ] {
             let failure = spec(text).unwrap_err();

@@ -45,7 +45,7 @@ pub(crate) struct PlanArgs {
     /// How cohorts are drawn: poisson (each with probability M/N), fixed (exactly M) or none (anyhow) [default: poisson]
     #[arg(long, value_enum, hide_possible_values = true)]
     sampling: Option<Sampling>,
-    /// central_gaussian, distributed_discrete_gaussian, distributed_skellam, tree or local
+    /// central_gaussian, distributed_discrete_gaussian, distributed_skellam, tree, banded_matrix or local
     #[arg(long, default_value = "central_gaussian", value_parser = parse_mechanism)]
     mechanism: Mechanism,
     /// What epsilon rests on: pld (privacy loss distributions, where they are proven), or general (Rényi bounds alone)
@@ -66,6 +66,12 @@ pub(crate) struct PlanArgs {
     /// Part of a cohort that may tell the coordinator their shares of the noise [default: as in a task]
     #[arg(long, value_name = "PART", allow_negative_numbers = true)]
     colluders: Option<f64>,
+    /// With banded_matrix: in how many rounds one participant takes part at most [default: as --separation allows]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
+    participations: Option<u32>,
+    /// With banded_matrix: rounds from one participation to the next, at least [default: N/M, so that all take turns]
+    #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..))]
+    separation: Option<u32>,
     /// Say which cohort would bring epsilon down to this [default: half of what it is]
     #[arg(long, value_name = "E", allow_negative_numbers = true)]
     want_epsilon: Option<f64>,
@@ -145,7 +151,7 @@ struct CohortFor {
 
 fn parse_mechanism(text: &str) -> Result<Mechanism, String> {
     Mechanism::ALL.into_iter().find(|mechanism| mechanism.as_str() == text).ok_or_else(|| {
-        "a mechanism is central_gaussian, distributed_discrete_gaussian, distributed_skellam, tree or local".to_owned()
+        "a mechanism is central_gaussian, distributed_discrete_gaussian, distributed_skellam, tree, banded_matrix or local".to_owned()
     })
 }
 
@@ -199,8 +205,14 @@ impl PlanArgs {
     }
 
     fn sampling(&self) -> Sampling {
-        let usual = if self.mechanism == Mechanism::Tree { Sampling::None } else { Sampling::Poisson };
+        let usual = if self.mechanism.is_correlated() { Sampling::None } else { Sampling::Poisson };
         self.sampling.unwrap_or(usual)
+    }
+
+    /// With a banded matrix: that everybody takes turns, unless something else is asked for.
+    fn separation(&self) -> Option<u32> {
+        let takes_turns = self.mechanism == Mechanism::BandedMatrix && self.participations != Some(1);
+        self.separation.or_else(|| takes_turns.then(|| (self.population / self.cohort).max(1)))
     }
 
     fn rate(&self) -> f64 {
@@ -250,6 +262,8 @@ impl PlanArgs {
             },
             population: Some(self.population),
             accounting: self.accounting,
+            participations: self.participations,
+            separation: self.separation(),
             ..PrivacySpec::default()
         };
         let facts = TaskFacts {
@@ -284,7 +298,13 @@ impl PlanArgs {
         };
         let rounds =
             if self.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", number(self.rounds.into())) };
-        format!("{rounds} of {drawn}, {}", self.mechanism.as_str())
+        let often = match (self.participations, self.separation()) {
+            (Some(most), Some(separation)) => format!(", each in {most} at most and {separation} rounds apart"),
+            (Some(1), None) => ", each in one at most".to_owned(),
+            (None, Some(separation)) => format!(", each {separation} rounds apart"),
+            (Some(_) | None, None) => String::new(),
+        };
+        format!("{rounds} of {drawn}{often}, {}", self.mechanism.as_str())
     }
 
     fn words(&self, planned: &Planned) -> String {
@@ -294,6 +314,7 @@ impl PlanArgs {
             String::new(),
             format!("noise multiplier   {}", figure(plan.noise_multiplier)),
             format!("noise on the mean  {} times the clipping norm", figure(plan.noise_to_signal)),
+            format!("noise on the sum   {} times, of the means so far, over the rounds", figure(plan.noise_on_sums)),
             format!("delta              {:e}", self.delta),
         ];
         if let Some(Shares { smallest_cohort, colluders }) = planned.shares {

@@ -136,7 +136,7 @@ async fn change(
                 let cancelled = changed && to == TaskStatus::Cancelled;
                 let mut ended = None;
                 if cancelled {
-                    ledger::forget_tree(tx, id).await?;
+                    ledger::forget_correlated_noise(tx, id).await?;
                     ended = end_round(tx, sealer, id, now).await?;
                 }
                 Ok((view, ended))

@@ -57,7 +57,9 @@ pub(in crate::http) async fn show(
     let clip = base.and_then(|base| base.clip).unwrap_or(private.initial_clip());
     let terms = private.terms(clip);
     let next = from + rows.len() as u64;
-    let planned = private.planned(u32::MAX, 1, ledger::next_release(&ledger)).map_err(Error::fault)?;
+    let last_round = ledger.rows().last().map_or(0, |sealed| sealed.row.release.round);
+    let next_round = u32::try_from(last_round).unwrap_or(u32::MAX).saturating_add(1);
+    let planned = private.planned(&ledger, next_round, 1).map_err(Error::fault)?;
     Ok(Json(PrivacyReport {
         spec: task.spec.privacy.clone(),
         cohort: terms.cohort,

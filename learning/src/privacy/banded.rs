@@ -1,0 +1,475 @@
+//! Banded matrix factorization: noise that is correlated over releases, for participants that take part several times.
+//!
+//! What is learned from are prefixes of the releases' sums, `A X` with ones on and below the diagonal in `A`. Instead of each
+//! row of `X`, rows of `C X + Z` are made private and everything seen is computed from them: `C` is lower triangular and
+//! Toeplitz with the first `b` coefficients of `(1 - x)^(-1/2)`, the banded square root of `A` (Kalinin, Lampert 2024, "Banded
+//! Square Root Matrix Factorization for Differentially Private Model Training"; with all coefficients the factorization of
+//! Fichtenberger, Henzinger, Upadhyay 2022), and release `t` is `X_t + (C^-1 Z)_t`: noise that later noise takes back.
+//!
+//! **Sensitivity.** A participant adds `g_j` with `|g_j| <= D` to at most `k` releases, any two of them at least `b` places
+//! apart. That moves row `t` of `C X` by the sum over `j` of `c[t - t_j] g_j`, where at most one coefficient is not 0, since
+//! columns `b` places apart share no row. So the rows move by at most `D^2 (|c[0..m_1]|^2 + ... + |c[0..m_k]|^2)` together,
+//! squared, where `m_j <= b` rows of column `j` are released; that is largest where the first is in the first release and
+//! the others follow as soon as they may (each earlier start makes its `m_j` no smaller): `k |c|^2 D^2` once all have been. It
+//! is exact, and holds for whatever directions the `g_j` have and whenever they are chosen: each row's move has a bound
+//! of its own given who takes part when, so Gaussian rows add up as if nothing depended on earlier ones (Denisov, McMahan,
+//! Rush, Smith, Guha Thakurta 2022; Choquette-Choo, McMahan, Rush, Thakurta 2022, for several participations).
+//!
+//! **Integers.** Coefficients are rounded to multiples of 2^-8, and what is said of sensitivities is of the rounded ones, `K`
+//! in these units. `Z` is discrete Gaussian on the grid of `K X`, 2^8 times as fine as that of `X`, so `Y = K X + Z` is noised
+//! integers, exactly. The noise `n` of a release is solved for by rounding down, to an integer, at every step:
+//!
+//! ```text
+//! n_t = floor((z_t - K_1 n_{t-1} - ... - K_{b-1} n_{t-b+1}) / 2^8 + 1/2)
+//! ```
+//!
+//! and `r_t = X_t + n_t` is released. It is a function of `Y` alone: `r_t = floor((Y_t - K_1 r_{t-1} - ...) / 2^8 + 1/2)`, by
+//! induction, since `Y_t - K_1 r_{t-1} - ... = 2^8 X_t + z_t - K_1 n_{t-1} - ...` and adding an integer before rounding is adding
+//! it after. Reducing modulo 2^b comes last and is a function of `r`. A place that nothing is released at has `X = 0`.
+
+use rand::SeedableRng as _;
+use rand_chacha::ChaCha20Rng;
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroize as _;
+
+use super::discrete_gaussian::BadSigma;
+use super::noise::add;
+use super::{DiscreteGaussian, Sigma};
+
+/// Most bands: more are no better for as many rounds as are usual, and each costs as much time as the others.
+pub const BANDS_MAX: u32 = 1024;
+/// Fractional bits of a coefficient.
+const FRACTION_BITS: u32 = 8;
+const ONE: i64 = 1 << FRACTION_BITS;
+/// Coefficients of the inverse are far below the first after so many times as many as there are bands.
+const DECAYED: usize = 4;
+/// Words whose noise is made at once.
+const BLOCK: usize = 256;
+
+/// The matrix `C` by its coefficients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BandedMatrix {
+    /// In units of 2^-8, from the diagonal down; positive and never increasing.
+    coefficients: Vec<i64>,
+}
+
+impl BandedMatrix {
+    /// With so many bands, 1 to [`BANDS_MAX`]; what is beyond is as the nearest of them.
+    #[must_use]
+    pub fn new(bands: u32) -> Self {
+        let mut coefficient = 1.0;
+        let coefficients = (0..bands.clamp(1, BANDS_MAX)).map(|index| {
+            if index > 0 {
+                let twice = 2.0 * f64::from(index);
+                coefficient *= (twice - 1.0) / twice;
+            }
+            #[expect(clippy::cast_possible_truncation, reason = "0 to 2^8")]
+            let rounded = (coefficient * ONE as f64).round() as i64;
+            rounded
+        });
+        Self { coefficients: coefficients.collect() }
+    }
+
+    /// The coefficients as they are, from the diagonal down.
+    #[must_use]
+    pub fn coefficients(&self) -> Vec<f64> {
+        self.coefficients.iter().map(|&coefficient| coefficient as f64 / ONE as f64).collect()
+    }
+
+    /// The first `count` coefficients of the inverse: what noise of one place adds to the releases from it on.
+    fn inverse(&self, count: usize) -> Vec<f64> {
+        let coefficients = self.coefficients();
+        let mut inverse = vec![1.0];
+        for place in 1..count.max(1) {
+            let earlier = inverse.iter().rev().zip(&coefficients[1..]);
+            let next = earlier.map(|(value, coefficient)| value * coefficient).sum::<f64>();
+            debug_assert_eq!(inverse.len(), place);
+            inverse.push(-next);
+        }
+        inverse
+    }
+
+    fn decayed(&self, releases: u32) -> Vec<f64> {
+        self.inverse((DECAYED * self.coefficients.len()).min(releases as usize))
+    }
+
+    /// Variance of the noise in the last of so many releases over that of `Z`, on the same grid. The first has 1, all others
+    /// more, and none has twice as much.
+    #[must_use]
+    pub fn release_variance(&self, releases: u32) -> f64 {
+        self.decayed(releases).iter().map(|value| value * value).sum()
+    }
+
+    /// Variance of the noise in the sum of the first so many releases, over that of `Z`; for each number of them up to
+    /// `releases`, in order.
+    pub fn prefix_variances(&self, releases: u32) -> impl Iterator<Item = f64> + use<> {
+        let inverse = self.decayed(releases);
+        let (mut sum, mut variance) = (0.0, 0.0);
+        (0..releases as usize).map(move |place| {
+            // What has decayed adds nothing.
+            sum += inverse.get(place).copied().unwrap_or_default();
+            variance += sum * sum;
+            variance
+        })
+    }
+
+    /// Squares of the first so many coefficients that one participant's releases meet, over and over, in units of 2^-16.
+    fn squares(&self, places: u64) -> u64 {
+        let of = |coefficients: &[i64]| coefficients.iter().map(|&value| value.unsigned_abs().pow(2)).sum::<u64>();
+        let bands = self.coefficients.len();
+        let rest = usize::try_from(places % bands as u64).unwrap_or_default();
+        (places / bands as u64) * of(&self.coefficients) + of(&self.coefficients[..rest])
+    }
+}
+
+/// Where a release stands in a banded matrix, as a ledger charges it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bands {
+    /// Bands of the matrix, 1 to [`BANDS_MAX`]; a participant's releases are at least so many places apart.
+    pub bands: u32,
+    /// In how many releases one participant is at most, from 1.
+    pub participations: u32,
+    /// The place up to which releases were charged before it; 0 if none was.
+    pub after: u32,
+    /// Its own place, from 1, above `after`.
+    pub place: u32,
+}
+
+impl Bands {
+    /// One participation as whoever takes part is charged for it: the whole column.
+    #[must_use]
+    pub fn one_participation(self) -> Self {
+        Self { participations: 1, after: 0, place: self.bands, ..self }
+    }
+
+    /// Everything up to a place.
+    #[must_use]
+    pub fn whole(self, releases: u32) -> Self {
+        Self { after: 0, place: releases, ..self }
+    }
+
+    /// This one and those that follow it, `count` in all.
+    #[must_use]
+    pub fn extended(self, count: u32) -> Self {
+        Self { place: self.place.saturating_add(count.saturating_sub(1)), ..self }
+    }
+
+    /// The place of a release of round `round`, where the last one charged was of round `last_round` at `last`. Places are at least
+    /// as far apart as rounds are, which is what participants keep their distance in, and no two charges have the same.
+    #[must_use]
+    pub fn following(self, round: u64, last: Option<(u64, Self)>) -> Self {
+        let Some((last_round, last)) = last else { return Self { after: 0, place: 1, ..self } };
+        let apart = u32::try_from(round.saturating_sub(last_round)).unwrap_or(u32::MAX).max(1);
+        Self { after: last.place, place: last.place.saturating_add(apart), ..self }
+    }
+
+    /// Whether it can be.
+    #[must_use]
+    pub fn is_sane(&self) -> bool {
+        (1..=BANDS_MAX).contains(&self.bands) && self.participations > 0 && self.after < self.place
+    }
+
+    /// The most by which this release, with places that were left out before it, moves what participants are charged for: the
+    /// square of the sensitivity up to it less that up to `after`, over the square of what one update adds to a sum.
+    #[must_use]
+    pub fn weight(&self) -> f64 {
+        let matrix = BandedMatrix::new(self.bands);
+        let squares = matrix.squares(self.met(self.place)) - matrix.squares(self.met(self.after));
+        squares as f64 / (ONE * ONE) as f64
+    }
+
+    /// Vectors of noise that hide that.
+    #[must_use]
+    pub fn vectors(&self) -> u64 {
+        self.met(self.place) - self.met(self.after)
+    }
+
+    /// How many of the first places one participant's releases meet, at most.
+    fn met(&self, places: u32) -> u64 {
+        u64::from(places).min(u64::from(self.bands) * u64::from(self.participations))
+    }
+}
+
+/// The noise of a task's releases. All of it is drawn from one secret seed whenever it is needed, as many vectors for release
+/// `t` as there were releases up to it. Whoever has the seed can take the noise off: keep it like the exact sum, and never use
+/// one seed for two tasks.
+pub struct BandedNoise {
+    seed: [u8; 32],
+    matrix: BandedMatrix,
+    /// On the grid of `K X`.
+    sampler: DiscreteGaussian,
+}
+
+impl BandedNoise {
+    /// Noise that is made of vectors of standard deviation `sigma` (see [`fine`]), with a matrix of so many bands.
+    ///
+    /// # Errors
+    /// [`BadSigma`] if that is too large to be drawn on the finer grid.
+    pub fn new(seed: [u8; 32], sigma: Sigma, bands: u32) -> Result<Self, BadSigma> {
+        let noise = Self { seed, matrix: BandedMatrix::new(bands), sampler: DiscreteGaussian::new(fine(sigma)?) };
+        Ok(noise)
+    }
+
+    /// Adds the noise of the release at `place`, from 1, to the words of its exact sum.
+    pub fn add_to(&self, words: &mut [u32], modulus_bits: u8, place: u32) {
+        let mut streams: Vec<ChaCha20Rng> = (1..=place).map(|at| self.stream(at)).collect();
+        let mut noise = vec![[0_i64; BLOCK]; streams.len()];
+        for words in words.chunks_mut(BLOCK) {
+            for (at, rng) in streams.iter_mut().enumerate() {
+                let (earlier, from_here) = noise.split_at_mut(at);
+                let here = &mut from_here[0][..words.len()];
+                here.fill_with(|| self.sampler.sample(rng));
+                for (earlier, &coefficient) in earlier.iter().rev().zip(&self.matrix.coefficients[1..]) {
+                    here.iter_mut().zip(earlier).for_each(|(value, &earlier)| *value -= coefficient * earlier);
+                }
+                here.iter_mut().for_each(|value| *value = (*value + ONE / 2) >> FRACTION_BITS);
+            }
+            let last = noise.last().into_iter().flatten();
+            words.iter_mut().zip(last).for_each(|(word, &noise)| *word = add(*word, noise, modulus_bits));
+        }
+        noise.iter_mut().for_each(|values| values.zeroize());
+    }
+
+    fn stream(&self, place: u32) -> ChaCha20Rng {
+        let mut rng = ChaCha20Rng::from_seed(self.seed);
+        rng.set_stream(place.into());
+        rng
+    }
+}
+
+impl Drop for BandedNoise {
+    fn drop(&mut self) {
+        self.seed.zeroize();
+    }
+}
+
+/// The standard deviation on the finer grid that `Z` is drawn on.
+///
+/// # Errors
+/// [`BadSigma`] if that is too large to be drawn.
+pub fn fine(sigma: Sigma) -> Result<Sigma, BadSigma> {
+    Sigma::at_least(sigma.value() * ONE as f64)
+}
+
+/// The same, in units of the grid of sums: what ledgers say.
+///
+/// # Errors
+/// [`BadSigma`] if it is too large to be drawn on the finer grid.
+pub fn coarse(sigma: Sigma) -> Result<f64, BadSigma> {
+    Ok(fine(sigma)?.value() / ONE as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All ways to take part in `releases` at most `most` times, places at least `apart` from each other.
+    fn patterns(releases: usize, most: usize, apart: usize) -> Vec<Vec<usize>> {
+        let subsets = (0..1_u32 << releases).map(|set| (0..releases).filter(|at| set >> at & 1 == 1).collect());
+        let fits =
+            |places: &Vec<usize>| places.len() <= most && places.windows(2).all(|pair| pair[1] - pair[0] >= apart);
+        subsets.filter(fits).collect()
+    }
+
+    /// By how much, squared, a participant moves the rows of `C X` that takes part there with updates of length 1, all alike
+    /// or each the opposite of the one before: what is longest and what is shortest where columns overlap.
+    fn moved(matrix: &BandedMatrix, releases: usize, places: &[usize]) -> f64 {
+        let coefficients = matrix.coefficients();
+        let row = |row: usize, sign: f64| {
+            let columns = places.iter().enumerate().filter(|&(_, &place)| place <= row);
+            let of = |(nth, &place): (usize, &usize)| {
+                let sign = if nth % 2 == 0 { 1.0 } else { sign };
+                sign * coefficients.get(row - place).copied().unwrap_or_default()
+            };
+            columns.map(of).sum::<f64>().powi(2)
+        };
+        let square = |sign: f64| (0..releases).map(|at| row(at, sign)).sum::<f64>();
+        square(1.0).max(square(-1.0))
+    }
+
+    #[test]
+    fn coefficients_are_those_of_the_square_root() {
+        // (1 - x)^(-1/2) = 1 + 1/2 x + 3/8 x^2 + 5/16 x^3 + 35/128 x^4 + 63/256 x^5 + 231/1024 x^6 ...
+        let exact = [1.0, 0.5, 0.375, 0.3125, 0.273_437_5, 0.246_093_75];
+        assert_eq!(BandedMatrix::new(6).coefficients(), exact);
+        assert_eq!(BandedMatrix::new(7).coefficients()[6], 58.0 / 256.0, "rounded from 57.75");
+        assert_eq!(BandedMatrix::new(0), BandedMatrix::new(1));
+        let widest = BandedMatrix::new(u32::MAX);
+        assert_eq!(widest.coefficients.len(), 1024);
+        assert!(widest.coefficients.windows(2).all(|pair| pair[0] >= pair[1] && pair[1] > 0));
+        // The inverse of the square root is that of 1 - x: 1 - 1/2 x - 1/8 x^2 - 1/16 x^3 - 5/128 x^4.
+        assert_eq!(BandedMatrix::new(6).inverse(5), [1.0, -0.5, -0.125, -0.0625, -0.039_062_5]);
+    }
+
+    /// The theorem of the module, over every pattern there is.
+    #[test]
+    fn no_pattern_of_participations_moves_more_than_is_charged_and_one_moves_as_much() {
+        let releases = 10;
+        for bands in 1..=5 {
+            let matrix = BandedMatrix::new(bands);
+            for participations in 1..=4 {
+                let all = patterns(releases, participations as usize, bands as usize);
+                for seen in 1..=10 {
+                    let place = Bands { bands, participations, after: 0, place: 1 }.whole(seen);
+                    let most = all.iter().map(|places| moved(&matrix, seen as usize, places)).fold(0.0, f64::max);
+                    assert_eq!(place.weight(), most, "{place:?}");
+                }
+            }
+            // One place less between two participations is more than is charged for.
+            if bands > 1 {
+                let closer = patterns(releases, 2, bands as usize - 1);
+                let most = closer.iter().map(|places| moved(&matrix, releases, places)).fold(0.0, f64::max);
+                assert!(most > Bands { bands, participations: 2, after: 0, place: 1 }.whole(10).weight());
+            }
+        }
+    }
+
+    #[test]
+    fn what_releases_are_charged_adds_up_whatever_is_left_out() {
+        let one = Bands { bands: 4, participations: 3, after: 0, place: 1 };
+        for step in 1..5_u64 {
+            let (mut last, mut sum, mut vectors) = (None, 0.0, 0);
+            for nth in 0..20 {
+                let round = 1 + nth * step;
+                let next = one.following(round, last);
+                assert!(next.is_sane());
+                (sum, vectors) = (sum + next.weight(), vectors + next.vectors());
+                last = Some((round, next));
+                let whole = one.whole(next.place);
+                assert_eq!((sum, vectors), (whole.weight(), whole.vectors()));
+                assert_eq!(u64::from(next.place), round);
+            }
+            assert_eq!((sum, vectors), (3.0 * one.one_participation().weight(), 12));
+        }
+        // A second release of the same round has a place of its own.
+        let first = one.following(7, None);
+        let again = one.following(7, Some((7, first)));
+        assert_eq!((first.place, again.after, again.place), (1, 1, 2));
+        assert_eq!(one.following(9, Some((7, again))).place, 4);
+        assert_eq!(one.extended(3).weight(), one.whole(3).weight());
+        for wrong in [
+            Bands { bands: 0, ..one },
+            Bands { bands: 1025, ..one },
+            Bands { participations: 0, ..one },
+            Bands { after: 1, ..one },
+        ] {
+            assert!(!wrong.is_sane(), "{wrong:?}");
+        }
+    }
+
+    /// Published figures of the factorization with all bands: its sensitivity, squared, is `(ln n + ln 16 + gamma) / pi` up to
+    /// `O(1 / n)`, and the mean squared error at sensitivity 1 at most `(1 + ln(4 n / 5) / pi)^2` (Henzinger, Upadhyay,
+    /// Upadhyay 2023, "Almost Tight Error Bounds on Differentially Private Continual Counting", Theorem 1).
+    #[test]
+    fn all_bands_are_as_good_as_is_published() {
+        use std::f64::consts::PI;
+        const GAMMA: f64 = 0.577_215_664_901_532_9;
+        for n in [64_u32, 256, 1024] {
+            let matrix = BandedMatrix::new(n);
+            let square = Bands { bands: n, participations: 1, after: 0, place: 1 }.one_participation().weight();
+            let expected = (f64::from(n).ln() + 16_f64.ln() + GAMMA) / PI;
+            assert!((square / expected - 1.0).abs() < 4e-3, "{n}: {square} {expected}");
+            let prefixes: Vec<f64> = matrix.prefix_variances(n).collect();
+            let mean = prefixes.iter().sum::<f64>() / f64::from(n);
+            let bound = (1.0 + (0.8 * f64::from(n)).ln() / PI).powi(2);
+            assert!(square * mean < bound && square * mean > 0.95 * bound, "{n}: {} {bound}", square * mean);
+            assert!((prefixes.last().unwrap() / expected - 1.0).abs() < 1e-2, "both factors are alike");
+        }
+    }
+
+    /// At the same epsilon, which is the same noise over sensitivity: the mean squared error of all prefixes.
+    #[test]
+    fn fewer_errors_than_a_tree_for_one_participation() {
+        for rounds in [2_u32, 7, 15, 60, 63, 64, 100, 500, 1000] {
+            let levels = f64::from(crate::privacy::accountant::tree_levels(rounds));
+            let tree = levels * (1..=rounds).map(|t| f64::from(t.count_ones())).sum::<f64>();
+            let banded = |bands: u32| {
+                let square = Bands { bands, participations: 1, after: 0, place: 1 }.one_participation().weight();
+                square * BandedMatrix::new(bands).prefix_variances(rounds).sum::<f64>()
+            };
+            assert!(banded(rounds) < 0.9 * tree, "{rounds}: {} {tree}", banded(rounds));
+            // Independent noise is one band.
+            assert_eq!(banded(1), 0.5 * f64::from(rounds) * f64::from(rounds + 1));
+            if rounds > 7 {
+                assert!(banded(1) > banded(2) && banded(2) > banded(rounds / 2), "{rounds}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_left_of_noise_decays() {
+        for bands in [1, 2, 3, 5, 8, 20, 64, 300, 1024] {
+            let matrix = BandedMatrix::new(bands);
+            let variance = matrix.release_variance(u32::MAX);
+            assert!((1.0..1.35).contains(&variance), "{bands}: {variance}");
+            let long = matrix.inverse(8 * bands as usize + 64);
+            let square = |values: &[f64]| values.iter().map(|value| value * value).sum::<f64>();
+            assert!((square(&long) / variance - 1.0).abs() < 1e-2, "{bands}: {} {variance}", square(&long));
+            // The sum of two or more releases has more noise than one of them, and less than if they were independent.
+            let mut prefixes = matrix.prefix_variances(40);
+            assert_eq!(prefixes.next(), Some(1.0));
+            assert!(prefixes.zip(2..).all(|(at, count)| at <= f64::from(count)), "{bands}");
+        }
+    }
+
+    /// Centred.
+    fn lift(word: u32) -> f64 {
+        f64::from(word.cast_signed())
+    }
+
+    fn noise(seed: u8, bands: u32, place: u32, words: usize) -> Vec<u32> {
+        let mut noise = vec![0; words];
+        let sigma = Sigma::at_least(1000.0).unwrap();
+        BandedNoise::new([seed; 32], sigma, bands).unwrap().add_to(&mut noise, 32, place);
+        noise
+    }
+
+    #[test]
+    fn releases_and_their_sums_have_the_noise_that_was_planned() {
+        let (bands, words) = (4, 4000);
+        let matrix = BandedMatrix::new(bands);
+        let mut sum = vec![0.0; words];
+        for (place, planned) in (1..=12).zip(matrix.prefix_variances(12)) {
+            let noise: Vec<f64> = noise(5, bands, place, words).into_iter().map(lift).collect();
+            let variance = |values: &[f64]| values.iter().map(|x| x * x).sum::<f64>() / 4000.0 / 1e6;
+            // Standard error 2.2 %.
+            assert!((variance(&noise) / matrix.release_variance(place) - 1.0).abs() < 0.1, "{place}");
+            sum.iter_mut().zip(&noise).for_each(|(sum, noise)| *sum += noise);
+            assert!((variance(&sum) / planned - 1.0).abs() < 0.1, "{place}: {} {planned}", variance(&sum));
+        }
+        assert_eq!(noise(5, 4, 6, 300), noise(5, 4, 6, 600)[..300], "the same whenever it is made");
+        assert_ne!(noise(5, 4, 6, 300), noise(6, 4, 6, 300));
+        assert_ne!(noise(5, 4, 6, 300), noise(5, 4, 7, 300));
+        assert!(BandedNoise::new([1; 32], Sigma::at_least(2f64.powi(25)).unwrap(), 2).is_err());
+    }
+
+    /// What is released is a function of `Y = K X + Z` alone: whoever has `Y`, and neither `X` nor `Z`, computes it.
+    #[test]
+    fn what_is_released_follows_from_the_noised_rows() {
+        let (bands, words, bits) = (3, 500, 20);
+        let modulus = 1_i64 << bits;
+        let matrix = BandedMatrix::new(bands);
+        let sigma = Sigma::at_least(700.0).unwrap();
+        let noise = BandedNoise::new([9; 32], sigma, bands).unwrap();
+        let sampler = DiscreteGaussian::new(fine(sigma).unwrap());
+        let exact = |place: usize| (0..words).map(move |at| ((place * 7919 + at * at * 31) % 90_001) as i64 - 45_000);
+        let mut released: Vec<Vec<i64>> = Vec::new();
+        for place in 0..9 {
+            let mut rng = noise.stream(place as u32 + 1);
+            let mut row: Vec<i64> = (0..words).map(|_| sampler.sample(&mut rng)).collect();
+            for (back, &coefficient) in matrix.coefficients.iter().enumerate().take(place + 1) {
+                row.iter_mut().zip(exact(place - back)).for_each(|(y, x)| *y += coefficient * x);
+            }
+            for (back, &coefficient) in matrix.coefficients.iter().enumerate().skip(1).take(place) {
+                row.iter_mut().zip(&released[place - back]).for_each(|(y, r)| *y -= coefficient * r);
+            }
+            let from_rows: Vec<i64> = row.into_iter().map(|value| (value + 128).div_euclid(256)).collect();
+            let mut sum: Vec<u32> = exact(place).map(|x| u32::try_from(x.rem_euclid(modulus)).unwrap()).collect();
+            noise.add_to(&mut sum, bits, place as u32 + 1);
+            let reduced: Vec<u32> = from_rows.iter().map(|r| u32::try_from(r.rem_euclid(modulus)).unwrap()).collect();
+            assert_eq!(sum, reduced, "{place}");
+            released.push(from_rows);
+        }
+    }
+}

@@ -220,6 +220,13 @@ impl TaskSpec {
         if let Some(sampling) = &privacy.sampling {
             self.check_sampling(checks, sampling);
         }
+        if let Some(population) = privacy.population {
+            let needed = self.round_limits().select.min;
+            let field = if self.rounds.select_min.is_some() { "rounds.select_min" } else { "selection.cohort" };
+            checks.require_with(needed <= population, field, || {
+                format!("needs {needed} participants at once, above privacy.population = {population}: no cohort could ever be drawn")
+            });
+        }
     }
 
     /// Amplification by sampling holds for nothing but the draw it is proven for.

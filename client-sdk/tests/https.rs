@@ -292,7 +292,7 @@ async fn an_upload_says_what_it_is() {
     let upload = Upload { place, participant: participant(), sha256: sha256(&body), body: body.clone(), signed };
     assert_eq!(server.transport.upload(&upload).await.unwrap(), receipt);
     let reason = AbandonReason::Conditions;
-    server.transport.abandon(&Abandonment { place, participant: participant(), reason }).await.unwrap();
+    server.transport.abandon(&Abandonment { place, participant: participant(), reason, refusal: None }).await.unwrap();
     let seen = server.seen();
     assert_eq!(seen[0].line, format!("PUT /v1/tasks/{}/rounds/4/masked-inputs/{} HTTP/1.1", task(), participant()));
     assert_eq!(seen[0].body, body);

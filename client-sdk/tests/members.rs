@@ -13,6 +13,7 @@ use support::device::{Device, refusals};
 use support::{Ca, Coordinator, Nudge, ca_pem};
 use wire::Timestamp;
 use wire::certificate::{Issuers, chain_der};
+use wire::participant::RefusalCode;
 
 /// A participant of an app that names its company's authority, and all that it tells.
 #[expect(clippy::unwrap_used, reason = "a test")]
@@ -99,6 +100,9 @@ fn a_roster_with_a_member_of_another_issuer_is_refused() {
         let told = refusals(device);
         assert!(told.len() == 1 && told[0].contains("certificate"), "{told:?}");
     }
+    // The app is told what operators will be told.
+    let told = |event: &Event| matches!(event, Event::Abandoned { refusal: Some(RefusalCode::Protocol), .. });
+    assert!(devices[..4].iter().all(|device| device.events.iter().any(told)));
     // They advertised keys, before there was a roster, and said nothing after it.
     let said = hub.world(|world| world.said.keys().map(|(_, _, kind, device)| (*kind, *device)).collect::<Vec<_>>());
     assert!(said.iter().all(|(kind, device)| *kind == "keys" || *device == 4), "{said:?}");

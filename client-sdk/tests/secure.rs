@@ -16,7 +16,7 @@ use support::device::{
     refusals, run_until,
 };
 use wire::RoundState;
-use wire::participant::{Announcement, GroupTerms, SessionTerms};
+use wire::participant::{Announcement, GroupTerms, RefusalCode, SessionTerms};
 use wire::problem::ProblemType;
 use wire::task::Initial;
 
@@ -288,6 +288,8 @@ fn lied_to(words: &str, included: bool, bend: Lie) {
     finish(&hub, &mut devices);
     let told: Vec<String> = refusals(&devices[0]);
     assert!(told.len() == 1 && told[0].contains(words), "{words}: {told:?}");
+    // The coordinator learns a code, and no words.
+    assert_eq!(hub.world(|world| world.refused.clone()), [(0, RefusalCode::Protocol)], "{words}");
     assert_eq!(hub.world(|world| world.abandoned.clone()), [(0, 1, "refused")], "{words}");
     assert!(is_empty_of_secrets(&devices[0]));
     check_sums(&hub, words);

@@ -32,6 +32,7 @@ mod open_files;
 mod optimizer;
 mod release_keys;
 mod session;
+mod shortage;
 mod solver;
 mod wiring;
 

@@ -305,8 +305,7 @@ pub(crate) async fn keep_unopened(tx: &mut (dyn Transaction + '_), round: &Round
 /// # Errors
 /// The store's.
 pub(crate) async fn given_by(tx: &mut (dyn Transaction + '_), round: &Round) -> Result<u32, StoreError> {
-    let selects = round.state == RoundState::Selecting || round.failure == Some(FailureReason::TooFewParticipants);
-    if round.limits.secure.is_none() || !selects {
+    if round.limits.secure.is_none() || !round.lacks_participants() {
         return Ok(0);
     }
     let Some(task) = tx.task(round.key.task).await? else { return Ok(0) };

@@ -334,6 +334,12 @@ impl Round {
         self.limits.secure.is_some() && sent
     }
 
+    /// Whether it waits for participants to come, or has failed because too few came.
+    #[must_use]
+    pub fn lacks_participants(&self) -> bool {
+        self.state == RoundState::Selecting || self.failure == Some(FailureReason::TooFewParticipants)
+    }
+
     /// When the present phase must end; none once the round has ended.
     #[must_use]
     pub fn deadline_at(&self) -> Option<Timestamp> {

@@ -236,7 +236,8 @@ impl Network {
             Wish::Abandon(abandonment) => {
                 let place = abandonment.place;
                 let path = route::abandon(place.task, place.round, abandonment.participant);
-                let body = AbandonRequest { attempt: place.attempt, reason: abandonment.reason };
+                let body =
+                    AbandonRequest { attempt: place.attempt, reason: abandonment.reason, refusal: abandonment.refusal };
                 let (answer, up) = self.post(peer, &path, &body).await;
                 let down = length(&answer);
                 at_once(Input::Abandoned(answer.map(drop)), up, down)

@@ -36,6 +36,7 @@ fn every_body_of_version_1_is_still_read() {
     check::<participant::CheckInReply>("check_in_reply_discard", &mut seen);
     check::<participant::CheckInReply>("check_in_reply_assigned_update", &mut seen);
     check::<participant::AbandonRequest>("abandon_request", &mut seen);
+    check::<participant::AbandonRequest>("abandon_request_refused", &mut seen);
     check::<participant::Receipt>("receipt", &mut seen);
     check::<admin::CreateTask>("create_task", &mut seen);
     check::<admin::CreateEnrollmentToken>("create_enrollment_token", &mut seen);

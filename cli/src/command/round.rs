@@ -166,7 +166,10 @@ impl Watch {
                 RoundState::Completed => (number, after) = (number + 1, None),
                 // Its number is not tried again.
                 RoundState::Failed if round.spent => (number, after) = (number + 1, None),
-                RoundState::Failed => after = Some(RoundState::Failed),
+                RoundState::Failed => {
+                    self.tell_why(&task::get(&self.server, self.task).await?);
+                    after = Some(RoundState::Failed);
+                }
                 _ => break,
             }
         }
@@ -199,10 +202,19 @@ impl Watch {
                 // Nothing has changed for long, and nothing will.
                 return Ok(None);
             }
-            if let Some(behind) = task.behind {
-                self.output.event("behind", &behind);
-                self.output.line(task::behind(behind));
-            }
+            self.tell_why(&task);
+        }
+    }
+
+    /// Says why participants do not come.
+    fn tell_why(&self, task: &TaskView) {
+        if let Some(behind) = task.behind {
+            self.output.event("behind", &behind);
+            self.output.line(task::behind(behind));
+        }
+        if let Some(shortage) = task.shortage {
+            self.output.event("shortage", &shortage);
+            self.output.line(task::shortage(shortage));
         }
     }
 

@@ -35,6 +35,9 @@ pub(crate) struct Serve {
 struct Serving {
     url: String,
     ca: PathBuf,
+    /// Where `/healthz`, `/readyz` and `/metrics` are told in the clear, if anywhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    health: Option<SocketAddr>,
     /// An admin's token, if there was none at all; shown this once.
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<String>,
@@ -68,6 +71,7 @@ impl Serve {
         let serving = Serving {
             url: running.url().to_owned(),
             ca: config.identity.ca_certificate_file.clone(),
+            health: running.health_address(),
             token: first.map(|reply| reply.token),
         };
         announce(output, &serving);
@@ -89,6 +93,9 @@ fn announce(output: Output, serving: &Serving) {
     output.event("serving", serving);
     output.line(format!("Serving at   {}", serving.url));
     output.line(format!("CA           {}", serving.ca.display()));
+    if let Some(health) = serving.health {
+        output.line(format!("Health       http://{health}/readyz"));
+    }
     match &serving.token {
         Some(token) => {
             output.line("");

@@ -6,7 +6,7 @@ use client_sdk::SecurityPolicy;
 use coordinator::model::TaskModel;
 use wire::TaskId;
 use wire::admin::{CreateTask, RebaseTask};
-use wire::inspect::{BehindView, TaskSummary, TaskView};
+use wire::inspect::{BehindView, ShortageView, TaskSummary, TaskView};
 use wire::participant::SessionTerms;
 use wire::route;
 use wire::task::{TaskSpec, TaskStatus};
@@ -162,6 +162,15 @@ pub(crate) fn behind(view: BehindView) -> String {
     )
 }
 
+/// What an operator whose round waits for participants in vain should know.
+pub(crate) fn shortage(view: ShortageView) -> String {
+    let ShortageView { needed, enrolled, waiting } = view;
+    let until = if enrolled < needed { format!("; nothing comes of it before {needed} are") } else { String::new() };
+    format!(
+        "Waits       for {needed} participants: {enrolled} are enrolled that may take part, {waiting} are waiting{until}"
+    )
+}
+
 fn show(output: Output, task: &TaskView) {
     output.answer(task, || {
         let summary = &task.summary;
@@ -191,6 +200,7 @@ fn show(output: Output, task: &TaskView) {
             lines.push(BUDGET_ADVICE.to_owned());
         }
         lines.extend(task.behind.map(behind));
+        lines.extend(task.shortage.map(shortage));
         for change in &task.history {
             let why = change.detail.as_deref().map(|detail| format!(": {detail}")).unwrap_or_default();
             lines.push(format!("            {} {}{why}", when(change.at), change.status));

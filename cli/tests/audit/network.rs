@@ -97,7 +97,8 @@ impl Network {
             Wish::Abandon(abandonment) => {
                 let place = abandonment.place;
                 let path = route::abandon(place.task, place.round, abandonment.participant);
-                let body = AbandonRequest { attempt: place.attempt, reason: abandonment.reason };
+                let body =
+                    AbandonRequest { attempt: place.attempt, reason: abandonment.reason, refusal: abandonment.refusal };
                 Input::Abandoned(self.post(peer, &path, &body).await.map(drop))
             }
         };

@@ -12,6 +12,7 @@ mod members;
 mod operator;
 mod privacy;
 mod processes;
+mod ready;
 mod restored;
 mod shown;
 mod shredded;

@@ -82,6 +82,8 @@ pub(crate) struct Served {
     pub(crate) url: String,
     pub(crate) ca: String,
     pub(crate) token: String,
+    /// Where health is asked for in the clear, if anywhere.
+    pub(crate) health: String,
 }
 
 impl Served {
@@ -134,7 +136,7 @@ impl Served {
         let mut events = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
         let event = events.find(|event| event["event"] == stays).expect("it ended before");
         let text = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
-        Self { process, url: text("url"), ca: text("ca"), token: text("token") }
+        Self { process, url: text("url"), ca: text("ca"), token: text("token"), health: text("health") }
     }
 
     /// An operator's command, answered as JSON.

@@ -1,9 +1,7 @@
 //! Tells the coordinator not to wait. A courtesy: tried a few times, and then the round's deadline does the same.
 
-use wire::participant::AbandonReason;
-
 use super::check_in::CheckIn;
-use super::core::{Attempts, Core};
+use super::core::{Attempts, Core, GivenUp};
 use super::event::Outcome;
 use super::machine::{Action, Request, State};
 use crate::clock::Now;
@@ -16,21 +14,21 @@ const MOST_ATTEMPTS: u32 = 3;
 /// A place is given up.
 pub(super) struct Abandon {
     place: Place,
-    reason: AbandonReason,
+    why: GivenUp,
     attempts: Attempts,
 }
 
 impl Abandon {
-    pub(super) fn new(place: Place, reason: AbandonReason) -> Self {
-        Self { place, reason, attempts: Attempts::default() }
+    pub(super) fn new(place: Place, why: GivenUp) -> Self {
+        Self { place, why, attempts: Attempts::default() }
     }
 
     pub(super) fn action(&self, core: &Core, now: Now) -> Action {
         if let Some(wait) = self.attempts.wait(now) {
             return wait;
         }
-        let (place, reason) = (self.place, self.reason);
-        core.send(|participant| Request::Abandon(Abandonment { place, participant, reason }))
+        let (place, GivenUp { reason, refusal }) = (self.place, self.why);
+        core.send(|participant| Request::Abandon(Abandonment { place, participant, reason, refusal }))
     }
 
     pub(super) fn abandoned(self, core: &mut Core, result: Result<(), TransportError>, now: Now) -> State {

@@ -121,7 +121,7 @@ impl CheckIn {
             },
             Err(reason) => {
                 core.events.push(Event::Refused { place, reason: reason.clone() });
-                let attempts = self.attempts.again(core, now, "train ahead of a round", &reason, None);
+                let attempts = self.attempts.in_vain(core, now, "train ahead of a round", &reason);
                 State::CheckIn(Self { attempts })
             }
         };
@@ -135,7 +135,7 @@ impl CheckIn {
     /// Told that the update is of no use any more.
     pub(super) fn discard(self, core: &mut Core, task: TaskId, serial: u32, reason: DiscardReason, now: Now) -> State {
         if core.ahead.held.as_ref().is_none_or(|(held, _)| (held.task, held.serial) != (task, serial)) {
-            let attempts = self.attempts.again(core, now, "check in", &"another update was to be thrown away", None);
+            let attempts = self.attempts.in_vain(core, now, "check in", &"another update was to be thrown away");
             return State::CheckIn(Self { attempts });
         }
         core.throw_away(reason, State::CheckIn(Self::default()))

@@ -25,7 +25,7 @@ impl CheckIn {
             self.attempts
         } else {
             // Answered already: the coordinator has not understood.
-            self.attempts.again(core, now, "check in", &"the same was asked again", None)
+            self.attempts.in_vain(core, now, "check in", &"the same was asked again")
         };
         State::CheckIn(Self { attempts })
     }

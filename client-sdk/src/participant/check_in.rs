@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use secure_agg::rejection::Refusal;
-use wire::participant::{AbandonReason, Assignment, CheckInReply, CheckInRequest};
+use wire::participant::{AbandonReason, Assignment, CheckInReply, CheckInRequest, RefusalCode};
 use wire::problem::ProblemType;
 
 use super::ahead::NotGiven;
@@ -62,6 +62,7 @@ impl CheckIn {
             Ok(CheckInReply::ComeBack { after_ms }) => {
                 core.forget_questions_when_full();
                 let come_back = Duration::from_millis(after_ms).min(LONGEST_AWAY);
+                core.retry_most = core.settings.retry.most_of_many(core.settings.wait, come_back);
                 core.events.push(Event::CheckedIn { come_back });
                 let attempts = Attempts::not_before(now.elapsed.saturating_add(come_back));
                 return State::CheckIn(Self { attempts });
@@ -78,7 +79,7 @@ impl CheckIn {
         }
         match verdict {
             Verdict::Refused if is_rejected(&error) && core.session.is_some() => {
-                let attempts = self.attempts.again(core, now, "join the round", &error, None);
+                let attempts = self.attempts.in_vain(core, now, "join the round", &error);
                 core.forget_keys(State::CheckIn(Self { attempts }))
             }
             Verdict::Refused => {
@@ -88,17 +89,17 @@ impl CheckIn {
                 State::CheckIn(Self { attempts: self.attempts.again(core, now, "check in", &error, after) })
             }
             // A task that is not there may come yet: participants often start before it.
-            _ => State::CheckIn(Self { attempts: self.attempts.again(core, now, "check in", &error, None) }),
+            _ => State::CheckIn(Self { attempts: self.attempts.in_vain(core, now, "check in", &error) }),
         }
     }
 
     fn assigned(self, core: &mut Core, assignment: Box<Assignment>, now: Now) -> State {
         let place = Place { task: assignment.task, round: assignment.round, attempt: assignment.attempt };
         match core.ended {
-            Some((ended, Ended::GivenUp(reason))) if ended == place => return core.give_up(place, reason, None),
+            Some((ended, Ended::GivenUp(why))) if ended == place => return core.give_up(place, why, None),
             Some((ended, Ended::Answered)) if ended == place => {
                 // One answer per place: the coordinator has not caught up yet.
-                let attempts = self.attempts.again(core, now, "check in", &"the same place was given again", None);
+                let attempts = self.attempts.in_vain(core, now, "check in", &"the same place was given again");
                 return State::CheckIn(Self { attempts });
             }
             _ => {}
@@ -121,7 +122,7 @@ impl CheckIn {
             Err(PlanError::TooLarge(error)) => return core.refuse(place, &error.into(), None),
             Err(error) => {
                 core.events.push(Event::TrainingFailed { place, error: error.to_string() });
-                return core.give_up(place, AbandonReason::Refused, None);
+                return core.give_up(place, RefusalCode::Assignment, None);
             }
         };
         match plan.wanted().and_then(|wanted| core.ahead.refusal(wanted)) {

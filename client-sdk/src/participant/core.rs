@@ -7,7 +7,8 @@ use bytes::Bytes;
 use rand_chacha::ChaCha20Rng;
 use secure_agg::codec::Message as _;
 use secure_agg::unopened::Departure;
-use wire::participant::{AbandonReason, Declined, LossReport, Question};
+use serde::{Deserialize, Serialize};
+use wire::participant::{AbandonReason, Declined, LossReport, Question, RefusalCode};
 use wire::{Attributes, Digest, ParticipantId, RoundKey};
 use zeroize::Zeroizing;
 
@@ -86,6 +87,8 @@ pub(super) struct Core {
     pub(super) next_renewal: Duration,
     /// Least time that a request and its answer take on this line.
     pub(super) round_trip: Duration,
+    /// Longest wait between two attempts while the coordinator is away, as its last `come_back` has it.
+    pub(super) retry_most: Duration,
     /// For pauses, shuffling and rounding.
     pub(super) rng: ChaCha20Rng,
     /// For keys, shares, masks and the noise of private updates, and nothing else.
@@ -99,7 +102,29 @@ pub(super) enum Ended {
     /// Its update was sent, or came too late.
     Answered,
     /// It gave up.
-    GivenUp(AbandonReason),
+    GivenUp(GivenUp),
+}
+
+/// Why a place was given up, as the coordinator is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct GivenUp {
+    #[serde(rename = "given_up")]
+    pub(super) reason: AbandonReason,
+    /// What was refused, if that is why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) refusal: Option<RefusalCode>,
+}
+
+impl From<AbandonReason> for GivenUp {
+    fn from(reason: AbandonReason) -> Self {
+        Self { reason, refusal: None }
+    }
+}
+
+impl From<RefusalCode> for GivenUp {
+    fn from(refusal: RefusalCode) -> Self {
+        Self { reason: AbandonReason::Refused, refusal: Some(refusal) }
+    }
 }
 
 /// Why an update could not be accounted for.
@@ -280,7 +305,7 @@ impl Core {
         self.holds = None;
         self.session = None;
         let given_up = match self.ended {
-            Some((ended, Ended::GivenUp(reason))) if ended == place => Some(reason),
+            Some((ended, Ended::GivenUp(why))) if ended == place => Some(why),
             _ => None,
         };
         let at_home = at_home.into_iter().flat_map(|at_home| at_home.records(place.task));
@@ -310,24 +335,24 @@ impl Core {
     }
 
     /// Tells the coordinator not to wait for us.
-    pub(super) fn give_up(&mut self, place: Place, reason: AbandonReason, at_home: Option<AtHome>) -> State {
+    pub(super) fn give_up(&mut self, place: Place, why: impl Into<GivenUp>, at_home: Option<AtHome>) -> State {
+        let why @ GivenUp { reason, refusal } = why.into();
+        self.events.push(Event::Abandoned { place, reason, refusal });
         if self.ahead.end(place) {
             // Told with the next check-in.
-            self.events.push(Event::Abandoned { place, reason });
             return match self.stopping {
                 true => State::Finished(Ok(Outcome::Stopped)),
                 false => State::CheckIn(CheckIn::default()),
             };
         }
-        self.ended = Some((place, Ended::GivenUp(reason)));
-        self.events.push(Event::Abandoned { place, reason });
-        self.leave_behind(place, at_home, State::Abandon(Abandon::new(place, reason)))
+        self.ended = Some((place, Ended::GivenUp(why)));
+        self.leave_behind(place, at_home, State::Abandon(Abandon::new(place, why)))
     }
 
     /// Takes no further part, and says why to the app.
     pub(super) fn refuse(&mut self, place: Place, error: &SessionError, at_home: Option<AtHome>) -> State {
         self.events.push(Event::Refused { place, reason: error.to_string() });
-        self.give_up(place, AbandonReason::Refused, at_home)
+        self.give_up(place, error.code(), at_home)
     }
 
     /// The ways out of a session that the coordinator points to.
@@ -336,7 +361,7 @@ impl Core {
             Left::Over(reason) => self.round_over(place, &reason, at_home),
             Left::Refused(error) => {
                 self.events.push(Event::Refused { place, reason: error.to_string() });
-                self.give_up(place, AbandonReason::Refused, at_home)
+                self.give_up(place, RefusalCode::NotTaken, at_home)
             }
             Left::End(error) => State::Finished(Err(error)),
         }
@@ -346,7 +371,7 @@ impl Core {
     pub(super) fn forget_keys(&mut self, then: State) -> State {
         match self.holds {
             Some(place) => {
-                self.ended = Some((place, Ended::GivenUp(AbandonReason::Refused)));
+                self.ended = Some((place, Ended::GivenUp(RefusalCode::NotTaken.into())));
                 self.close(place, None, then)
             }
             None => then,
@@ -411,15 +436,30 @@ impl Attempts {
 
     /// One more failure: wait longer.
     pub(super) fn again(
-        mut self,
+        self,
         core: &mut Core,
         now: Now,
         what: &'static str,
         error: &dyn std::fmt::Display,
         retry_after: Option<Duration>,
     ) -> Self {
+        self.at_most(core.retry_most, core, now, (what, error, retry_after))
+    }
+
+    /// One more answer with which nothing can be done, and that will stay the same for a while.
+    pub(super) fn in_vain(self, core: &mut Core, now: Now, what: &'static str, error: &dyn std::fmt::Display) -> Self {
+        self.at_most(core.settings.retry.most_in_vain, core, now, (what, error, None))
+    }
+
+    fn at_most(
+        mut self,
+        most: Duration,
+        core: &mut Core,
+        now: Now,
+        (what, error, retry_after): (&'static str, &dyn std::fmt::Display, Option<Duration>),
+    ) -> Self {
         self.failures = self.failures.saturating_add(1);
-        let after = core.settings.retry.delay(self.failures, retry_after, &mut core.rng);
+        let after = core.settings.retry.delay(self.failures, most, retry_after, &mut core.rng);
         self.ready_at = now.elapsed.saturating_add(after);
         core.events.push(Event::Retry { what, error: error.to_string(), after });
         self

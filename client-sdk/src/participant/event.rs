@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use learning::MetricValue;
-use wire::participant::{AbandonReason, DiscardReason};
+use wire::participant::{AbandonReason, DiscardReason, RefusalCode};
 use wire::{Digest, ParticipantId, TaskId};
 
 use super::policy::Lowered;
@@ -110,7 +110,8 @@ pub enum Event {
         /// How many signed the same survivors.
         signers: usize,
     },
-    /// This participant takes no (further) part: something was not as it must be. The reason stays on this device.
+    /// This participant takes no (further) part: something was not as it must be. The words stay on this device; where a place is
+    /// given up, the coordinator is told a [`RefusalCode`].
     Refused {
         /// Where.
         place: Place,
@@ -162,8 +163,10 @@ pub enum Event {
     Abandoned {
         /// Where.
         place: Place,
-        /// Why.
+        /// Why, as the coordinator is told.
         reason: AbandonReason,
+        /// What was refused, if that is why, as the coordinator is told; the event before this one says it in words.
+        refusal: Option<RefusalCode>,
     },
     /// The round went on without this participant.
     RoundOver {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use wire::participant::AbandonReason;
+use wire::participant::RefusalCode;
 use wire::problem::ProblemType;
 
 use super::core::{Attempts, Core};
@@ -79,7 +79,7 @@ impl Fetch {
             }
             Err(error) => {
                 core.events.push(Event::TrainingFailed { place, error: error.to_string() });
-                core.give_up(place, AbandonReason::Refused, None)
+                core.give_up(place, RefusalCode::Model, None)
             }
         }
     }
@@ -89,7 +89,7 @@ impl Fetch {
         self.wrong_files += 1;
         if self.wrong_files >= MOST_WRONG_FILES {
             core.events.push(Event::TrainingFailed { place: self.plan.place, error: error.to_string() });
-            return core.give_up(self.plan.place, AbandonReason::Refused, None);
+            return core.give_up(self.plan.place, RefusalCode::Model, None);
         }
         let attempts = self.attempts.again(core, now, "fetch the model", error, None);
         State::Fetch(Self { have: Vec::new(), attempts, ..self })
@@ -108,7 +108,10 @@ impl Fetch {
             }
             // What we have does not fit the file: begin anew.
             _ if is_bad_range(error) => self.wrong(core, error, now),
-            _ => core.give_up(self.plan.place, AbandonReason::Refused, None),
+            _ => {
+                core.events.push(Event::Refused { place: self.plan.place, reason: error.to_string() });
+                core.give_up(self.plan.place, RefusalCode::Model, None)
+            }
         }
     }
 }

@@ -74,6 +74,6 @@ impl CheckIn {
     }
 
     fn invited_again(self, core: &mut Core, error: &dyn std::fmt::Display, now: Now) -> State {
-        State::CheckIn(Self { attempts: self.attempts.again(core, now, "join the round", error, None) })
+        State::CheckIn(Self { attempts: self.attempts.in_vain(core, now, "join the round", error) })
     }
 }

@@ -339,6 +339,7 @@ impl Machine {
         let ahead = Ahead::restore(saved.update.as_deref().map(Vec::as_slice))?;
         let (round, released) = round.map(|record| (record.state, record.released)).unzip();
         let events = settings.security.lowered().into_iter().map(|floor| Event::Lowered { floor }).collect();
+        let retry_most = settings.retry.most;
         let mut core = Core {
             settings,
             key,
@@ -366,6 +367,7 @@ impl Machine {
             attributes: Attributes::new(),
             next_renewal: Duration::ZERO,
             round_trip: Duration::ZERO,
+            retry_most,
             rng: ChaCha20Rng::from_seed(entropy),
             secrets,
             events,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use learning::Residual;
 use secure_agg::client::Masking;
-use wire::participant::AbandonReason;
+use wire::participant::RefusalCode;
 use zeroize::Zeroizing;
 
 use super::ahead;
@@ -99,7 +99,7 @@ impl Recall {
                 Ok(Err(reason)) => {
                     let place = self.plan.place;
                     core.events.push(Event::Refused { place, reason });
-                    core.give_up(place, AbandonReason::Refused, None)
+                    core.give_up(place, RefusalCode::Assignment, None)
                 }
                 Err(error) => State::Finished(Err(error.into())),
             },

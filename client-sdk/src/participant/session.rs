@@ -13,7 +13,7 @@ use secure_agg::rejection::Refusal;
 use secure_agg::unopened::Unproven;
 use wire::base64::Base64;
 use wire::certificate::{self, Authority};
-use wire::participant::{Assignment, RoundKeys, SessionTerms};
+use wire::participant::{Assignment, RefusalCode, RoundKeys, SessionTerms};
 use wire::{Digest, ParticipantId};
 use zeroize::Zeroizing;
 
@@ -26,7 +26,7 @@ use crate::identity::{self, CertificateError, IdentityError};
 use crate::privacy;
 use crate::transport::Place;
 
-/// Why this participant takes no (further) part. Told to the app; the coordinator learns only that it is so.
+/// Why this participant takes no (further) part. Told to the app; the coordinator learns [`SessionError::code`].
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum SessionError {
     #[error("{code}: {0}", code = .0.code())]
@@ -64,6 +64,21 @@ pub(super) enum SessionError {
     Staleness(#[from] TooStale),
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
+}
+
+impl SessionError {
+    /// What the coordinator is told of it.
+    pub(super) fn code(&self) -> RefusalCode {
+        match self {
+            Self::Refusal(Refusal::BelowPolicy { .. }) | Self::Uncovered | Self::Staleness(_) => RefusalCode::Policy,
+            Self::Refusal(_) | Self::Downgraded => RefusalCode::Protocol,
+            Self::Released | Self::Given | Self::Unproven(_) | Self::GivenFull | Self::Over => RefusalCode::Given,
+            Self::Certificate(_) | Self::Key(_) | Self::NoKeys | Self::NotEnrolled => RefusalCode::Keys,
+            Self::Privacy(_) => RefusalCode::Privacy,
+            Self::TrainedAhead(_) => RefusalCode::Assignment,
+            Self::TooLarge(_) => RefusalCode::TooLarge,
+        }
+    }
 }
 
 impl From<DecodeError> for SessionError {

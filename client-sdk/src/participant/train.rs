@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use learning::MetricValue;
-use wire::participant::{AbandonReason, Assignment, Counted, LossReport};
+use wire::participant::{AbandonReason, Assignment, Counted, LossReport, RefusalCode};
 use wire::task::TRAINING_LOSS;
 use wire::{CoarseLoss, TaskId};
 use zeroize::Zeroizing;
 
 use super::ahead;
-use super::core::{Core, Uncharged, persist};
+use super::core::{Core, GivenUp, Uncharged, persist};
 use super::event::Event;
 use super::machine::{Action, Record, State};
 use super::session::Session;
@@ -149,11 +149,11 @@ fn loss_report(task: TaskId, trained: &[(String, MetricValue)]) -> Option<LossRe
 fn failed(core: &mut Core, plan: &Plan, error: &WorkError) -> State {
     let place = plan.place;
     core.events.push(Event::TrainingFailed { place, error: error.to_string() });
-    let reason = match error {
+    let why: GivenUp = match error {
         WorkError::Trainer(TrainerError::Refused(_)) | WorkError::Pipeline(PipelineError::Refused(_)) => {
-            AbandonReason::Refused
+            RefusalCode::App.into()
         }
-        _ => AbandonReason::TrainingFailed,
+        _ => AbandonReason::TrainingFailed.into(),
     };
-    core.give_up(place, reason, None)
+    core.give_up(place, why, None)
 }

@@ -3,7 +3,7 @@
 //! This state may be entered from the journal: an app that was killed here goes on here.
 
 use bytes::Bytes;
-use wire::participant::{AbandonReason, Receipt};
+use wire::participant::{Receipt, RefusalCode};
 
 use super::confirm::Confirm;
 use super::core::{Attempts, Core};
@@ -60,7 +60,7 @@ impl Sending {
             Verdict::RoundOver => core.round_over(place, &error.to_string(), Some(self.pending.at_home.not_sent())),
             _ => {
                 core.events.push(Event::TrainingFailed { place, error: error.to_string() });
-                core.give_up(place, AbandonReason::Refused, Some(self.pending.at_home.not_sent()))
+                core.give_up(place, RefusalCode::NotTaken, Some(self.pending.at_home.not_sent()))
             }
         }
     }

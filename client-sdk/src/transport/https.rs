@@ -211,7 +211,7 @@ impl Transport for HttpsTransport {
     async fn abandon(&self, abandonment: &Abandonment) -> Result<(), TransportError> {
         let place = abandonment.place;
         let path = route::abandon(place.task, place.round, abandonment.participant);
-        let body = AbandonRequest { attempt: place.attempt, reason: abandonment.reason };
+        let body = AbandonRequest { attempt: place.attempt, reason: abandonment.reason, refusal: abandonment.refusal };
         send(self.client().post(self.url(&path)?).json(&body), ANSWER_TIMEOUT).await.map(|_| ())
     }
 

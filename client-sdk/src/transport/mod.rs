@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use wire::participant::{
     AbandonReason, Announcement, Answer, CheckInReply, CheckInRequest, EnrollReply, EnrollRequest, ModelRef, Receipt,
-    RenewRequest,
+    RefusalCode, RenewRequest,
 };
 use wire::problem::Problem;
 use wire::{Digest, ParticipantId, TaskId};
@@ -85,6 +85,8 @@ pub struct Abandonment {
     pub participant: ParticipantId,
     /// Why.
     pub reason: AbandonReason,
+    /// What was refused, with [`AbandonReason::Refused`].
+    pub refusal: Option<RefusalCode>,
 }
 
 /// The coordinator's routes for participants.

@@ -58,36 +58,57 @@ fn judge_problem(problem: &Problem, retry_after: Option<Duration>) -> Verdict {
     }
 }
 
-/// Exponential back-off: the wait doubles from `first` to `most`, each time spread over its upper half, so that
+/// Exponential back-off with full jitter: a wait is drawn from all of the time that doubles from `first` to a bound, so that
 /// participants that lost the coordinator together do not come back together.
+///
+/// While the coordinator is away the bound is `most`, which is what it then takes until all are back: n participants that ask
+/// come to 2n / `most` requests a second, 670 with 5,000 and the default. A participant that was told to stay away for long is one of more
+/// than that, and its bound is longer: [`RetryPolicy::most_of_many`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// After the first failure.
     pub first: Duration,
-    /// Never longer, unless the coordinator asks for it.
+    /// Never longer while the coordinator is away, unless it has asked for it.
     pub most: Duration,
+    /// Never longer after an answer that will stay the same for a while, so that nothing is lost by waiting.
+    pub most_in_vain: Duration,
 }
 
 impl Default for RetryPolicy {
     fn default() -> Self {
-        Self { first: Duration::from_millis(500), most: Duration::from_secs(60) }
+        Self { first: Duration::from_millis(500), most: Duration::from_secs(15), most_in_vain: Duration::from_secs(60) }
     }
 }
+
+/// Whoever is told to come back later than this is one of so many that the coordinator spreads their check-ins.
+const SPREAD_FROM: Duration = Duration::from_secs(1);
 
 /// Longest `Retry-After` that is obeyed.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(3600);
 
 impl RetryPolicy {
-    /// How long to wait after failure number `failures` (from 1) in a row; never shorter than the coordinator asked.
+    /// How long to wait after failure number `failures` (from 1) in a row, at most `most`; never shorter than the coordinator
+    /// asked.
     #[must_use]
-    pub fn delay(&self, failures: u32, retry_after: Option<Duration>, rng: &mut impl Rng) -> Duration {
-        let doubled = self.first.saturating_mul(1 << failures.saturating_sub(1).min(20)).min(self.most);
-        let spread = doubled / 2 + (doubled / 2).mul_f64(unit(rng));
+    pub fn delay(&self, failures: u32, most: Duration, retry_after: Option<Duration>, rng: &mut impl Rng) -> Duration {
+        let doubled = self.first.saturating_mul(1 << failures.saturating_sub(1).min(20)).min(most);
+        let spread = doubled.mul_f64(unit(rng));
         match retry_after.map(|asked| asked.min(LONGEST_RETRY_AFTER)) {
             // The coordinator's moment is everybody's: the spread comes on top.
             Some(asked) => asked + spread.min(asked.max(self.first) / 4),
             None => spread,
         }
+    }
+
+    /// The bound while the coordinator is away for a participant that waited up to `wait` for work the last time and was then
+    /// told to come back after `come_back`. Twice the time between its check-ins, where the coordinator spreads them: the draw is
+    /// half of that on average, and the coordinator hears as often of all together as it wants to.
+    #[must_use]
+    pub fn most_of_many(&self, wait: Duration, come_back: Duration) -> Duration {
+        if come_back < SPREAD_FROM {
+            return self.most;
+        }
+        wait.saturating_add(come_back).saturating_mul(2).clamp(self.most, LONGEST_RETRY_AFTER)
     }
 }
 
@@ -141,16 +162,58 @@ mod tests {
     }
 
     #[test]
-    fn waits_double_up_to_a_bound_and_are_spread() {
-        let policy = RetryPolicy { first: Duration::from_secs(1), most: Duration::from_secs(10) };
+    fn waits_double_up_to_a_bound_and_are_spread_over_all_of_it() {
+        let policy = RetryPolicy { first: Duration::from_secs(1), ..RetryPolicy::default() };
+        let most = Duration::from_secs(10);
         let mut rng = ChaCha20Rng::from_seed([3; 32]);
         for (failures, longest) in [(1, 1.0), (2, 2.0), (3, 4.0), (4, 8.0), (5, 10.0), (1000, 10.0)] {
-            for _ in 0..50 {
-                let wait = policy.delay(failures, None, &mut rng).as_secs_f64();
-                assert!((longest / 2.0..longest).contains(&wait), "{failures}: {wait}");
+            let mut quarters = [0; 4];
+            for _ in 0..400 {
+                let wait = policy.delay(failures, most, None, &mut rng).as_secs_f64();
+                assert!((0.0..longest).contains(&wait), "{failures}: {wait}");
+                quarters[(wait / longest * 4.0) as usize] += 1;
             }
+            assert!(quarters.iter().all(|count| (70..130).contains(count)), "{failures}: {quarters:?}");
         }
-        assert_ne!(policy.delay(1, None, &mut rng), policy.delay(1, None, &mut rng));
+    }
+
+    /// When each of so many that lost the coordinator together asks for the first time after it is back, in seconds from then;
+    /// `wait` and `come_back` as before the outage.
+    fn returns(participants: u64, outage: Duration, wait: Duration, come_back: Duration) -> Vec<f64> {
+        let policy = RetryPolicy::default();
+        let most = policy.most_of_many(wait, come_back);
+        let first = |seed| {
+            let mut rng = ChaCha20Rng::seed_from_u64(seed);
+            let (mut now, mut failures) = (Duration::ZERO, 0);
+            while now < outage {
+                failures += 1;
+                now += policy.delay(failures, most, None, &mut rng);
+            }
+            (now - outage).as_secs_f64()
+        };
+        (0..participants).map(first).collect()
+    }
+
+    fn busiest_second(returns: &[f64]) -> usize {
+        let mut seconds = [0; 4000];
+        returns.iter().for_each(|at| seconds[*at as usize] += 1);
+        seconds.into_iter().max().unwrap_or_default()
+    }
+
+    #[test]
+    fn after_an_outage_all_are_back_soon_and_not_together() {
+        let wait = Duration::from_secs(25);
+        for outage in [60, 600, 6000].map(Duration::from_secs) {
+            let back = returns(5000, outage, wait, Duration::from_millis(75));
+            assert!(back.iter().all(|after| *after < 15.0), "{outage:?}");
+            let busiest = busiest_second(&back);
+            assert!(busiest < 800, "{outage:?}: {busiest} in one second");
+            // A fleet that the coordinator spreads comes no faster than it wants to hear of it, a thousand times a second.
+            let back = returns(50_000, outage, wait, Duration::from_secs(25));
+            assert!(back.iter().all(|after| *after < 100.0), "{outage:?}");
+            let busiest = busiest_second(&back);
+            assert!(busiest < 1200, "{outage:?}: {busiest} in one second");
+        }
     }
 
     #[test]
@@ -158,9 +221,9 @@ mod tests {
         let policy = RetryPolicy::default();
         let mut rng = ChaCha20Rng::from_seed([3; 32]);
         let asked = Duration::from_secs(30);
-        let wait = policy.delay(1, Some(asked), &mut rng);
+        let wait = policy.delay(1, policy.most, Some(asked), &mut rng);
         assert!(wait >= asked && wait < asked * 5 / 4, "{wait:?}");
-        let wait = policy.delay(1, Some(Duration::from_secs(1 << 40)), &mut rng);
+        let wait = policy.delay(1, policy.most, Some(Duration::from_secs(1 << 40)), &mut rng);
         assert!(wait < LONGEST_RETRY_AFTER * 5 / 4, "{wait:?}");
     }
 }

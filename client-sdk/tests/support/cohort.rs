@@ -31,8 +31,8 @@ use secure_agg::{modular, packing, upload};
 use wire::certificate::{Authority, Issuers, Recorded};
 use wire::participant::{
     Announcement, Answer, Assignment, CheckInReply, CheckInRequest, Encoding, EnrollReply, EnrollRequest, HeldUpdate,
-    Invitation, ModelRef, PrivacyTerms, Receipt, RenewRequest, SessionTerms, application_digest, round_digest,
-    training_digest,
+    Invitation, ModelRef, PrivacyTerms, Receipt, RefusalCode, RenewRequest, SessionTerms, application_digest,
+    round_digest, training_digest,
 };
 use wire::problem::{Problem, ProblemType};
 use wire::task::{Staleness, TrainingPlan};
@@ -110,6 +110,8 @@ pub struct World {
     pub drops: BTreeMap<usize, RoundState>,
     gone: BTreeSet<usize>,
     pub abandoned: Vec<(usize, u32, &'static str)>,
+    /// What devices said they refuse.
+    pub refused: Vec<(usize, RefusalCode)>,
     given_up: Vec<usize>,
     pub complaints: Vec<(usize, u16)>,
     /// Rounds that ended without a sum.
@@ -218,6 +220,7 @@ impl World {
             drops: BTreeMap::new(),
             gone: BTreeSet::new(),
             abandoned: vec![],
+            refused: vec![],
             given_up: vec![],
             complaints: vec![],
             failed: vec![],
@@ -773,8 +776,9 @@ impl Transport for Line {
 
     async fn abandon(&self, abandonment: &Abandonment) -> Result<(), TransportError> {
         self.go("abandon", |world, _| {
-            let Abandonment { place, reason, .. } = *abandonment;
+            let Abandonment { place, reason, refusal, .. } = *abandonment;
             world.abandoned.push((self.device, place.round, reason.as_str()));
+            world.refused.extend(refusal.map(|code| (self.device, code)));
             if place.round == world.round {
                 world.given_up.push(self.device);
                 if world.plain {

@@ -6,12 +6,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use federation::time::Timestamp;
 use store::{Store, StoreError};
+use uuid::Uuid;
 use wire::inspect::BehindView;
 
 use crate::behind::Behind;
 
 /// The whole database is read this often at most: that takes as long as its size demands.
 const READ_EVERY: Duration = Duration::from_secs(60);
+/// The lease that a probe takes and gives back.
+const PROBE: &str = "readiness";
 
 /// What is asked for whenever somebody wants to know whether the service is ready.
 #[derive(Default)]
@@ -39,11 +42,14 @@ impl Health {
             return Err(NotReady::Malformed);
         }
         let rows = |error| NotReady::Unwritable("the database", error);
-        // A write transaction that changes nothing that anybody looks at.
-        store
-            .transact("readiness", |tx| Box::pin(async move { tx.expire_check_ins(Timestamp(now.0.min(0))).await }))
-            .await
-            .map_err(rows)?;
+        // A lease that is given back before anybody can see it. A change that finds no row would write nothing.
+        let probe = store.transact("readiness", |tx| {
+            Box::pin(async move {
+                tx.acquire_lease(PROBE, Uuid::nil(), now, READ_EVERY).await?;
+                tx.release_lease(PROBE, Uuid::nil()).await
+            })
+        });
+        probe.await.map_err(rows)?;
         let blobs = |error| NotReady::Unwritable("the folder of blobs", error);
         let probe = Bytes::from_static(b"tributary readiness probe\n");
         let digest = store.blobs().put_bytes(probe).await.map_err(blobs)?;

@@ -14,6 +14,7 @@ use secure_agg::server::Phase;
 use store::entity::session_message::MessageKind;
 use store::entity::task::TaskRow;
 use store::{StoreError, Transaction, WakeEvent};
+use wire::inspect::ShortageView;
 
 use super::lease::Lease;
 use super::select::draw_cohort;
@@ -23,6 +24,7 @@ use super::{Environment, StepError};
 use crate::ledger;
 use crate::seal::Sealer;
 use crate::session::{Session, admitted, encode_all, failure, forget, given_by, keep_unopened, restore_all};
+use crate::shortage::shortage;
 
 /// What became of the round.
 #[derive(Clone, Debug)]
@@ -56,6 +58,8 @@ struct Failed {
     paused: bool,
     /// Participants that gave an update from its base before.
     given_by: u32,
+    /// Participants that it lacked.
+    shortage: Option<ShortageView>,
 }
 
 /// Does what `advance` says now. Keeps the lease if summing is next.
@@ -324,7 +328,8 @@ async fn fail(
         tx.forfeit_rounds(task.id, 1).await?;
     }
     let given_by = given_by(tx, &after).await?;
-    Ok(Some(Failed { round: after, reason, paused, given_by }))
+    let shortage = shortage(tx, task, Some(&after), now).await?;
+    Ok(Some(Failed { round: after, reason, paused, given_by, shortage }))
 }
 
 /// Pauses the task with every `max_attempts`-th failed attempt; an operator who resumes it grants as many again.
@@ -378,6 +383,13 @@ fn announce(env: &Environment, before: &Round, outcome: Outcome) {
                     %task, round = number, attempt, participants = failed.given_by,
                     "so many gave an update from this very model before and give no second one, unless it is proven that the \
                      first is in no sum"
+                );
+            }
+            if let Some(ShortageView { needed, enrolled, waiting }) = failed.shortage {
+                tracing::warn!(
+                    %task, round = number, attempt, needed, enrolled, waiting,
+                    "the round needs {needed} participants: {enrolled} are enrolled that may take part, {waiting} are waiting; no \
+                     further attempt opens before {needed} are enrolled"
                 );
             }
             count_phase(before, &failed.round);

@@ -92,6 +92,10 @@ fn open(situation: &Situation, config: &WorkConfig, now: Timestamp) -> Next {
     if task.status != TaskStatus::Active || task.rounds_completed >= task.spec.rounds.count {
         return Next::Wait(None);
     }
+    if situation.shortage.is_some_and(|shortage| shortage.enrolled < shortage.needed) {
+        // Whoever enrols checks in, which is seen.
+        return Next::Wait(None);
+    }
     let opens_at = |failures: &Failures| failures.last_at.plus(retry_delay(failures.count, config));
     match situation.failures.as_ref().map(|failures| (failures.last_at, opens_at(failures))) {
         // An attempt that seems to have ended in the future was ended before the clock was set back: no reason to wait.
@@ -136,6 +140,7 @@ mod tests {
     use store::entity::round::RoundRow;
     use store::entity::task::TaskRow;
     use uuid::Uuid;
+    use wire::inspect::ShortageView;
 
     use super::*;
     use crate::work::situation::AheadNow;
@@ -187,6 +192,7 @@ mod tests {
             released: false,
             complained: false,
             ahead: None,
+            shortage: None,
         }
     }
 
@@ -210,6 +216,16 @@ mod tests {
         assert_eq!(next(&failed, NOW.0 + 4000), Next::Do(Step::OpenRound));
         assert_eq!(next(&failed, NOW.0 - 1), Next::Do(Step::OpenRound), "the clock was set back");
         assert_eq!(next(&situation(None), NOW.0), Next::Do(Step::OpenRound));
+    }
+
+    #[test]
+    fn nothing_is_tried_again_before_enough_are_enrolled() {
+        let mut failed = situation(Some(round(RoundState::Failed, 3)));
+        failed.shortage = Some(ShortageView { needed: 8, enrolled: 7, waiting: 7 });
+        assert_eq!(next(&failed, NOW.0 + 4000), Next::Wait(None));
+        // They may come while the next attempt selects, which waits for them.
+        failed.shortage = Some(ShortageView { needed: 8, enrolled: 8, waiting: 7 });
+        assert_eq!(next(&failed, NOW.0 + 4000), Next::Do(Step::OpenRound));
     }
 
     #[test]

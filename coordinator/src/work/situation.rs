@@ -12,12 +12,14 @@ use store::Transaction;
 use store::entity::round::RoundRow;
 use store::entity::session_message::MessageKind;
 use store::entity::task::TaskRow;
+use wire::inspect::ShortageView;
 
 use super::StepError;
 use super::grant::{free_places, waiting};
 use super::sample::population;
 use crate::ahead::{Standings, filled_next, last_opened};
 pub(super) use crate::model::next_round;
+use crate::shortage::shortage;
 
 /// A task, its present round and how far that has come.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +41,8 @@ pub(super) struct Situation {
     pub(super) complained: bool,
     /// Training ahead of rounds, where the task has it.
     pub(super) ahead: Option<AheadNow>,
+    /// Participants that the next attempt would lack as the last one did.
+    pub(super) shortage: Option<ShortageView>,
 }
 
 /// Training ahead of rounds, at one moment.
@@ -79,7 +83,10 @@ impl Situation {
         let (unfolded, released, complained) = (0, false, false);
         let ahead = ahead_now(tx, &task, latest.as_ref(), now).await?;
         let (tally, groups) = (Tally::default(), Vec::new());
-        let mut situation = Self { task, latest, failures, tally, groups, unfolded, released, complained, ahead };
+        let ended = latest.as_ref().map(|row| &row.round).filter(|round| round.state.is_terminal());
+        let shortage = shortage(tx, &task, ended, now).await?;
+        let mut situation =
+            Self { task, latest, failures, tally, groups, unfolded, released, complained, ahead, shortage };
         let Some(round) = situation.open_round().cloned() else { return Ok(Some(situation)) };
         let (key, attempt) = (round.key, round.attempt);
         situation.tally = self::tally(tx, &situation.task, &round, now).await?;

@@ -7,7 +7,7 @@ use wire::inspect::{AssignmentView, ModelView, Page, ParticipantView, RoundView,
 use wire::problem::ProblemType;
 use wire::route;
 
-use crate::support::{TestCoordinator, input, sha256, small_task};
+use crate::support::{TestCoordinator, Who, input, key_and_csr, sha256, small_task, who};
 
 #[tokio::test]
 async fn lists_come_in_pages() {
@@ -179,4 +179,57 @@ async fn a_round_that_waits_in_vain_tells_how_many_are_there() {
     t.post(&t.operator, "/v1/tasks/small/cancel", &json!({})).await;
     assert_eq!(selecting().await.0, "CANCELLED");
     assert_eq!(selecting().await.1, 6, "and so it does when it is over");
+}
+
+#[tokio::test]
+async fn a_round_that_needs_more_than_are_enrolled_is_tried_again_when_enough_are_and_says_so_until_then() {
+    let t = TestCoordinator::start().await;
+    let mut spec = small_task();
+    spec["selection"]["cohort"]["count"] = json!(8);
+    spec["selection"]["require"] = json!({ "labels": { "region": "eu" } });
+    t.create_task(&spec).await;
+    let enroll = async |n: usize, region: &str| {
+        let token = t.post(&t.operator, route::ENROLLMENT_TOKENS, &json!({ "labels": { "region": region } })).await;
+        let (_, csr) = key_and_csr();
+        let body = json!({ "token": token.json()["token"], "csr_pem": csr, "name": format!("p{n}") });
+        who(&t.post(&Who::Nobody, route::ENROLL, &body).await.read())
+    };
+    let mut people = Vec::new();
+    for n in 0..6 {
+        people.push(enroll(n, "eu").await);
+    }
+    // Those of elsewhere can never be in it.
+    let elsewhere = [enroll(10, "us").await, enroll(11, "us").await, enroll(12, "us").await];
+    let shortage = async || t.get(&t.viewer, "/v1/tasks/small").await.json()["shortage"].clone();
+    t.work().await;
+    assert_eq!(shortage().await, json!({ "needed": 8, "enrolled": 6, "waiting": 0 }));
+    t.advance(Duration::from_secs(600));
+    t.work().await;
+    let latest = async || {
+        let round = t.get(&t.viewer, "/v1/tasks/small/rounds/1").await.json();
+        (round["attempt"].clone(), round["state"].clone(), round["failure"].clone())
+    };
+    let failed = (json!(1), json!("FAILED"), json!("too_few_participants"));
+    assert_eq!(latest().await, failed);
+    for _ in 0..5 {
+        t.advance(Duration::from_secs(3600));
+        for who in people[..5].iter().chain(&elsewhere) {
+            t.check_in(who, "small").await;
+        }
+        t.work().await;
+        assert_eq!(latest().await, failed, "nothing can come of another attempt");
+    }
+    assert_eq!(shortage().await, json!({ "needed": 8, "enrolled": 6, "waiting": 5 }));
+    for n in 6..8 {
+        people.push(enroll(n, "eu").await);
+    }
+    t.work().await;
+    assert_eq!(latest().await, (json!(2), json!("SELECTING"), json!(null)));
+    assert_eq!(shortage().await["enrolled"], 8);
+    for who in &people {
+        t.check_in(who, "small").await;
+    }
+    t.work().await;
+    assert_eq!(latest().await.1, "COLLECTING");
+    assert_eq!(shortage().await, json!(null));
 }

@@ -266,6 +266,15 @@ impl TaskSpec {
         if let Some(sampling) = &privacy.sampling {
             self.check_sampling(checks, sampling);
         }
+        // How many a Poisson draw yields and needs is `learning`'s to say.
+        let is_counted = !matches!(privacy.sampling, Some(Sampling::Poisson(_)));
+        if let Some(population) = privacy.population.filter(|_| is_counted) {
+            let needed = self.round_limits().select.min;
+            let field = if self.rounds.select_min.is_some() { "rounds.select_min" } else { "selection.cohort" };
+            checks.require_with(needed <= population, field, || {
+                format!("needs {needed} participants at once, above privacy.population = {population}: no cohort could ever be drawn")
+            });
+        }
     }
 
     /// What a banded matrix promises is for participants that selection holds to it.

@@ -107,3 +107,19 @@ fn only_a_draw_that_knows_nothing_amplifies_privacy() {
         assert!(!strategy.allows_amplification(), "{}", strategy.as_str());
     }
 }
+
+#[test]
+fn a_cohort_above_the_declared_population_is_refused() {
+    let declare = |population| {
+        move |t: &mut TaskSpec| {
+            t.privacy.mechanism = PrivacyMechanism::CentralGaussian;
+            t.privacy.population = Some(population);
+        }
+    };
+    refuses(&["selection.cohort"], declare(9));
+    refuses(&[], declare(10));
+    refuses(&["rounds.select_min"], |t| {
+        declare(11)(t);
+        t.rounds.select_min = Some(12);
+    });
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use federation::id::ParticipantId;
 
-use super::sample::{after, collecting, labels, participant, participant_id};
+use super::sample::{after, collecting, labels, participant, participant_id, task_id};
 use crate::entity::participant::ParticipantRow;
 use crate::{Result, Store, StoreError};
 
@@ -39,8 +39,11 @@ pub async fn the_population_is_counted_in_the_order_of_enrolment(store: &Store) 
                 assert_eq!(tx.population(&labels("e"), 9).await?, []);
                 assert_eq!(tx.population(&both, 9).await?, ids(&[2]));
                 assert_eq!(tx.population(&BTreeMap::from([quoted]), 9).await?, ids(&[2]));
+                assert_eq!(tx.count_enrolled(task_id(1), &everybody, 0).await?, 5);
+                assert_eq!(tx.count_enrolled(task_id(1), &labels("eu"), 1).await?, 3, "nobody has taken part");
                 assert!(tx.revoke_participant(participant_id(2), after(10)).await?);
                 assert_eq!(tx.population(&labels("eu"), 9).await?, ids(&[3, 1]));
+                assert_eq!(tx.count_enrolled(task_id(1), &labels("eu"), 0).await?, 2);
                 Ok(())
             })
         })
@@ -55,6 +58,11 @@ pub async fn a_draw_is_kept_until_it_is_forgotten(store: &Store) {
         .transact("test", |tx| {
             Box::pin(async move {
                 let key = open.key;
+                // Whoever was in a cohort has taken part once.
+                let counts = [(0, 4), (1, 0), (2, 4)];
+                for (most, left) in counts {
+                    assert_eq!(tx.count_enrolled(key.task, &BTreeMap::new(), most).await?, left, "{most}");
+                }
                 assert_eq!(tx.sampled(key, 1).await?, []);
                 tx.insert_sampled(key, 1, &[]).await?;
                 assert_eq!(tx.sampled(key, 1).await?, []);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use federation::id::{ParticipantId, RoundKey};
+use federation::id::{ParticipantId, RoundKey, TaskId};
 
 use crate::error::Result;
 
@@ -13,6 +13,15 @@ pub trait Sampled {
     /// Participants that carry all these labels and are not revoked, in the order of their enrolment (then of their ids):
     /// the first `limit` of them.
     async fn population(&mut self, labels: &BTreeMap<String, String>, limit: u32) -> Result<Vec<ParticipantId>>;
+
+    /// How many participants carry all these labels, are not revoked, and were in fewer than `max_participations` cohorts of the
+    /// task; 0: in however many.
+    async fn count_enrolled(
+        &mut self,
+        task: TaskId,
+        labels: &BTreeMap<String, String>,
+        max_participations: u32,
+    ) -> Result<u32>;
 
     /// Records who was drawn for an attempt. A draw of nobody leaves no trace: how many were drawn is for the round to say.
     ///

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use federation::id::{ParticipantId, RoundKey};
+use federation::id::{ParticipantId, RoundKey, TaskId};
 
 use super::SqliteTransaction;
 use super::row::{Bind as _, Columns as _, each, json, json_ids};
@@ -11,25 +11,53 @@ use super::statement::query;
 use crate::entity::sampled::Sampled;
 use crate::error::Result;
 
+/// Participants that are not revoked and carry all the labels `?1`.
+macro_rules! enrolled {
+    () => {
+        " FROM participant
+         WHERE revoked_at IS NULL
+           AND NOT EXISTS (
+               SELECT 1 FROM json_each(?1) AS wanted
+               WHERE NOT EXISTS (SELECT 1 FROM json_each(participant.labels) AS carried
+                                 WHERE carried.key = wanted.key AND carried.value = wanted.value))"
+    };
+}
+
 #[async_trait]
 impl Sampled for SqliteTransaction {
     async fn population(&mut self, labels: &BTreeMap<String, String>, limit: u32) -> Result<Vec<ParticipantId>> {
         let rows = self
             .list(
-                query(
-                    "SELECT id FROM participant
-                     WHERE revoked_at IS NULL
-                       AND NOT EXISTS (
-                           SELECT 1 FROM json_each(?1) AS wanted
-                           WHERE NOT EXISTS (SELECT 1 FROM json_each(participant.labels) AS carried
-                                             WHERE carried.key = wanted.key AND carried.value = wanted.value))
-                     ORDER BY enrolled_at, id LIMIT ?2",
-                )
-                .bind(json(labels)?)
-                .bind(limit),
+                query(concat!("SELECT id", enrolled!(), " ORDER BY enrolled_at, id LIMIT ?2"))
+                    .bind(json(labels)?)
+                    .bind(limit),
             )
             .await?;
         each(&rows, |row| Ok(ParticipantId(row.uuid("id")?)))
+    }
+
+    async fn count_enrolled(
+        &mut self,
+        task: TaskId,
+        labels: &BTreeMap<String, String>,
+        max_participations: u32,
+    ) -> Result<u32> {
+        let counted = self
+            .find(
+                query(concat!(
+                    "SELECT count(*) AS count",
+                    enrolled!(),
+                    " AND (?3 = 0 OR NOT EXISTS (
+                          SELECT 1 FROM participation
+                          WHERE participation.task = ?2 AND participation.participant = participant.id
+                            AND participation.count >= ?3))"
+                ))
+                .bind(json(labels)?)
+                .bind(task.0)
+                .bind(max_participations),
+            )
+            .await?;
+        counted.map_or(Ok(0), |row| row.small("count"))
     }
 
     async fn insert_sampled(&mut self, key: RoundKey, attempt: u32, participants: &[ParticipantId]) -> Result<()> {

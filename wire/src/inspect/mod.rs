@@ -72,6 +72,19 @@ pub struct BehindView {
     pub seen_round: u32,
 }
 
+/// Participants that a task's next round needs and does not have. Until so many are enrolled no further attempt opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ShortageView {
+    /// How many must be there before a cohort is drawn.
+    pub needed: u32,
+    /// How many are enrolled that may take part: not revoked, with the labels that the task asks for, and not in as many rounds
+    /// already as it allows.
+    pub enrolled: u32,
+    /// How many of them are checked in.
+    pub waiting: u32,
+}
+
 /// A task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -88,6 +101,9 @@ pub struct TaskView {
     /// Who has seen more of the task than this coordinator; none where nobody says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind: Option<BehindView>,
+    /// What its next round waits for, or waited for in vain; none where enough participants are there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shortage: Option<ShortageView>,
 }
 
 /// One phase of a round.

@@ -167,6 +167,9 @@ pub struct AbandonRequest {
     pub attempt: u32,
     /// Why.
     pub reason: AbandonReason,
+    /// With [`AbandonReason::Refused`]: what was refused. Older SDKs do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<RefusalCode>,
 }
 
 /// Why a participant gives up its place.
@@ -193,6 +196,63 @@ impl AbandonReason {
             Self::TrainingFailed => "training_failed",
             Self::Refused => "refused",
             Self::ShuttingDown => "shutting_down",
+        }
+    }
+}
+
+/// What a participant refuses. The coordinator is told this code and nothing else: the words, which may hold figures of the
+/// participant's own, stay on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub enum RefusalCode {
+    /// The terms are below a floor that its app has set (`client_sdk::SecurityPolicy`).
+    #[error("the task is below what its app demands of secure aggregation")]
+    Policy,
+    /// What the coordinator showed of the session is not as the protocol has it.
+    #[error("what it was shown of the session of secure aggregation is not as it must be")]
+    Protocol,
+    /// It has given an update from this model, or of this round, before.
+    #[error("it has given an update from this model or of this round before, and gives no second one")]
+    Given,
+    /// It has no keys, or no certificate, with which it could take part in this session.
+    #[error("it has no keys or no certificate for this session")]
+    Keys,
+    /// Its own limits of privacy, or a promise that was changed.
+    #[error("its own limits of privacy do not allow it, or the promise is not the one it was given first")]
+    Privacy,
+    /// The model or the update takes more memory than its app allows.
+    #[error("the model or the update is larger than its app allows")]
+    TooLarge,
+    /// The assignment contradicts itself, or asks for what this SDK does not know.
+    #[error("the assignment makes no sense, or asks for what its SDK does not know")]
+    Assignment,
+    /// The model version could not be fetched whole, or is none.
+    #[error("the model did not come as its digest says")]
+    Model,
+    /// Its app's trainer declined.
+    #[error("its app declined to train")]
+    App,
+    /// The coordinator would not take what it sent.
+    #[error("the coordinator did not take what it sent")]
+    NotTaken,
+}
+
+impl RefusalCode {
+    /// The stable name, as in JSON.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Policy => "policy",
+            Self::Protocol => "protocol",
+            Self::Given => "given",
+            Self::Keys => "keys",
+            Self::Privacy => "privacy",
+            Self::TooLarge => "too_large",
+            Self::Assignment => "assignment",
+            Self::Model => "model",
+            Self::App => "app",
+            Self::NotTaken => "not_taken",
         }
     }
 }

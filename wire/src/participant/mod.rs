@@ -10,7 +10,7 @@ mod session;
 pub use assignment::{Assignment, CodecTerms, Counted, Encoding, GroupTerms, HeldUpdate, ModelRef};
 pub use check_in::{
     AbandonReason, AbandonRequest, CheckInReply, CheckInRequest, Declined, DiscardReason, Finding, LossReport,
-    MAX_FINDINGS, Question, TrainingReport,
+    MAX_FINDINGS, Question, RefusalCode, TrainingReport,
 };
 pub use enroll::{EnrollReply, EnrollRequest, RenewRequest};
 pub use masked_input::Receipt;

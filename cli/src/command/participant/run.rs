@@ -327,6 +327,11 @@ fn tell(output: Output, event: &Event) {
             json("refused", place, serde_json::json!({ "reason": reason }));
             output.note(format!("round {}: this participant takes no part: {reason}", place.round));
         }
+        Event::Abandoned { place, reason, refusal } => {
+            json("abandoned", place, serde_json::json!({ "reason": reason, "refusal": refusal }));
+            let what = refusal.map(|code| format!(" ({}: {code})", code.as_str())).unwrap_or_default();
+            output.line(format!("round {}: gave up its place: {}{what}", place.round, reason.as_str()));
+        }
         Event::Evaluated { place, metrics: found } => {
             json("evaluated", place, serde_json::json!({ "metrics": by_name(found) }));
             output.line(format!("round {}: received model: {}", place.round, metrics(found)));

@@ -4,13 +4,14 @@ use bytes::Bytes;
 use secure_agg::client::Client;
 use serde::{Deserialize, Serialize};
 use wire::base64::Base64;
-use wire::participant::{AbandonReason, SessionTerms};
+use wire::participant::SessionTerms;
 use wire::{Digest, ParticipantId, RoundKey};
 use zeroize::Zeroizing;
 
 use super::at_home::Lengths;
 use super::{AtHome, PLAIN, ROUND, SESSION, decode, encode, encode_before_body};
 use crate::journal::JournalError;
+use crate::participant::core::GivenUp;
 use crate::participant::session::{self, Session};
 use crate::transport::Place;
 
@@ -33,7 +34,7 @@ pub(in crate::participant) enum RoundState {
     Session { session: Session, at_home: AtHome },
     /// It was answered, or went on without this participant, or was given up. This place is never taken again.
     /// With `statement`, its session was left without an answer, and that has to be said.
-    Done { place: Place, given_up: Option<AbandonReason>, statement: Option<Bytes> },
+    Done { place: Place, given_up: Option<GivenUp>, statement: Option<Bytes> },
 }
 
 /// An update on its way.
@@ -100,8 +101,8 @@ enum State {
     },
     Done {
         place: Place,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        given_up: Option<AbandonReason>,
+        #[serde(flatten)]
+        given_up: Option<GivenUp>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         statement: Option<Base64>,
     },
@@ -196,7 +197,7 @@ fn session_state(session: &Session, upload: Option<Upload>, at_home: &AtHome) ->
 /// Nothing of the round is left but that it was.
 pub(in crate::participant) fn encode_done(
     place: Place,
-    given_up: Option<AbandonReason>,
+    given_up: Option<GivenUp>,
     statement: Option<Bytes>,
     beside: Beside<'_>,
 ) -> Result<Zeroizing<Vec<u8>>, JournalError> {
@@ -206,6 +207,8 @@ pub(in crate::participant) fn encode_done(
 
 #[cfg(test)]
 mod tests {
+    use wire::participant::{AbandonReason, RefusalCode};
+
     use super::*;
     use crate::participant::snapshot::MAGIC;
     use crate::pipeline::sha256;
@@ -266,7 +269,8 @@ mod tests {
 
     #[test]
     fn ends_come_back() {
-        for reason in [None, Some(AbandonReason::Conditions)] {
+        let why = [AbandonReason::Conditions.into(), RefusalCode::Policy.into()];
+        for reason in why.map(Some).into_iter().chain([None]) {
             for said in [None, Some(Bytes::from_static(b"left"))] {
                 let record = encode_done(place(), reason, said.clone(), NOTHING).unwrap();
                 let record = RoundRecord::decode(&record).unwrap();

@@ -188,8 +188,9 @@ async fn store(
                 }
                 tx.insert_task(row).await?;
                 tx.insert_model_version(version).await?;
-                let view =
-                    tasks::read(tx, behind, row.id).await?.ok_or_else(|| Error::fault("a new task is not there"))?;
+                let view = tasks::read(tx, behind, row.id, row.created_at)
+                    .await?
+                    .ok_or_else(|| Error::fault("a new task is not there"))?;
                 let body = serde_json::to_vec(&view).map_err(Error::fault)?;
                 let answer = IdempotentAnswer { request_sha256, status: StatusCode::CREATED.as_u16(), body };
                 if let Some(key) = key {

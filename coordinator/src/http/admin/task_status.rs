@@ -64,7 +64,7 @@ pub(in crate::http) async fn rebase(
                 tx.forfeit_rounds(id, rounds).await?;
                 let detail = format!("no round up to {last} is used again, by operator {name}");
                 tx.set_task_status(id, &[row.status], row.status, now, Some(&detail)).await?;
-                let view = tasks::read(tx, behind, id).await?.ok_or_else(|| Error::fault("a task vanished"))?;
+                let view = tasks::read(tx, behind, id, now).await?.ok_or_else(|| Error::fault("a task vanished"))?;
                 Ok::<_, Error>((view, ended))
             })
         })
@@ -128,7 +128,7 @@ async fn change(
         .transact("change_task_status", |tx| {
             Box::pin(async move {
                 let changed = tx.set_task_status(id, from, to, now, Some(detail)).await?;
-                let view = tasks::read(tx, behind, id).await?.ok_or_else(|| Error::fault("a task vanished"))?;
+                let view = tasks::read(tx, behind, id, now).await?.ok_or_else(|| Error::fault("a task vanished"))?;
                 // Asked for twice, the second time finds it done.
                 if !changed && view.summary.status != to {
                     return Err(Error::TaskStatus(view.summary.status));

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use federation::id::TaskId;
+use federation::time::Timestamp;
 use store::entity::task::{TaskChange, TaskRow};
 use store::{StoreError, Transaction};
-use wire::inspect::{BehindView, Page, StatusChange, TaskSummary, TaskView};
+use wire::inspect::{Page, StatusChange, TaskSummary, TaskView};
 
 use super::{PageQuery, page};
 use crate::behind::Behind;
@@ -14,6 +15,8 @@ use crate::http::app::App;
 use crate::http::authenticate::Viewer;
 use crate::http::extract::{Json, Path, Query};
 use crate::http::problem::{Error, Result};
+use crate::model::next_round;
+use crate::shortage::shortage;
 
 pub(in crate::http) async fn list(
     _: Viewer,
@@ -40,8 +43,8 @@ pub(in crate::http) async fn show(
 
 /// The view of one task.
 pub(in crate::http) async fn find(app: &App, id: TaskId) -> Result<TaskView> {
-    let behind = &app.behind;
-    let found = app.store.read("show_task", |tx| Box::pin(async move { read(tx, behind, id).await }));
+    let (behind, now) = (&app.behind, app.now());
+    let found = app.store.read("show_task", |tx| Box::pin(async move { read(tx, behind, id, now).await }));
     let found = found.await.map_err(Error::Store)?;
     found.ok_or_else(|| Error::NotFound(format!("there is no task {id}")))
 }
@@ -51,14 +54,17 @@ pub(in crate::http) async fn read(
     tx: &mut (dyn Transaction + '_),
     behind: &Behind,
     id: TaskId,
+    now: Timestamp,
 ) -> std::result::Result<Option<TaskView>, StoreError> {
     let Some(row) = tx.task(id).await? else { return Ok(None) };
     let history = tx.task_history(id).await?;
     let behind = behind.of(&row);
-    Ok(Some(view(row, history, behind)))
+    let latest = tx.round(next_round(&row)).await?;
+    let shortage = shortage(tx, &row, latest.as_ref().map(|row| &row.round), now).await?;
+    Ok(Some(TaskView { behind, shortage, ..view(row, history) }))
 }
 
-fn view(row: TaskRow, history: Vec<TaskChange>, behind: Option<BehindView>) -> TaskView {
+fn view(row: TaskRow, history: Vec<TaskChange>) -> TaskView {
     let change =
         |change: TaskChange| StatusChange { status: change.status.to_string(), at: change.at, detail: change.detail };
     let secure = row.spec.secure_aggregation.enabled;
@@ -68,7 +74,8 @@ fn view(row: TaskRow, history: Vec<TaskChange>, behind: Option<BehindView>) -> T
         // Without secure aggregation the coordinator sees each update, and so can who runs it.
         updates_readable_by: if secure { "nobody" } else { "operator" }.to_owned(),
         history: history.into_iter().map(change).collect(),
-        behind,
+        behind: None,
+        shortage: None,
     }
 }
 

@@ -7,7 +7,7 @@ use federation::id::{ParticipantId, RoundKey, TaskId};
 use federation::round::AssignmentState;
 use http::StatusCode;
 use store::WakeEvent;
-use wire::participant::AbandonRequest;
+use wire::participant::{AbandonReason, AbandonRequest};
 
 use crate::admission::Refusal;
 use crate::http::app::App;
@@ -25,7 +25,8 @@ pub(in crate::http) async fn abandon(
         return Err(Error::Forbidden("a participant gives up its own place, not another's".to_owned()));
     }
     let (round, attempt, now) = (RoundKey { task, number }, request.attempt, app.now());
-    let reason = request.reason.as_str();
+    let reason = detail(&request);
+    let reason = reason.as_str();
     app.store
         .transact("abandon", |tx| {
             Box::pin(async move {
@@ -55,4 +56,15 @@ pub(in crate::http) async fn abandon(
     app.store.wake().publish(WakeEvent::Work);
     tracing::info!(%round, attempt, %participant, reason, "{participant} gave up its place in round {round}: {reason}");
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// The reason's code, and of a refusal also what was refused.
+fn detail(request: &AbandonRequest) -> String {
+    match (request.reason, request.refusal) {
+        (AbandonReason::Refused, Some(refusal)) => format!("refused: {}: {refusal}", refusal.as_str()),
+        (AbandonReason::Refused, None) => "refused: it did not say what, but its own log does".to_owned(),
+        (reason @ (AbandonReason::Conditions | AbandonReason::TrainingFailed | AbandonReason::ShuttingDown), _) => {
+            reason.as_str().to_owned()
+        }
+    }
 }

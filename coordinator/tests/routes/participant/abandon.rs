@@ -44,3 +44,22 @@ async fn a_place_that_was_never_given_cannot_be_given_up() {
     let unknown = json!({ "attempt": 1, "reason": "bored" });
     t.post(&a, &route::abandon(task, 1, id), &unknown).await.problem(ProblemType::MalformedRequest);
 }
+
+#[tokio::test]
+async fn what_a_participant_refused_is_shown_by_code_and_in_words() {
+    for (refusal, detail) in [
+        (Some("policy"), "refused: policy: the task is below what its app demands of secure aggregation"),
+        (None, "refused: it did not say what, but its own log does"),
+    ] {
+        let t = TestCoordinator::start().await;
+        t.create_task(&small_task()).await;
+        let (a, b) = (t.enroll("a").await, t.enroll("b").await);
+        let work = t.assigned(&[a.1.clone(), b.1.clone()]).await.remove(0);
+        let mut body = json!({ "attempt": 1, "reason": "refused" });
+        body["refusal"] = json!(refusal);
+        assert_eq!(t.post(&a.1, &route::abandon(work.task, work.round, a.0), &body).await.status, 204);
+        let cohort = t.get(&t.viewer, "/v1/tasks/small/rounds/1/assignments").await.json();
+        let told = cohort["items"].as_array().unwrap().iter().find(|item| item["name"] == "a").unwrap();
+        assert_eq!((&told["state"], &told["detail"]), (&json!("ABANDONED"), &json!(detail)));
+    }
+}

@@ -3,10 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(clippy::disallowed_methods, reason = "TRIBUTARY_DATA_DIR says where the data are")]
 
+mod company;
 mod demo;
 mod exit_codes;
 mod files;
 mod first_start;
+mod issued;
 mod killed;
 mod members;
 mod operator;

@@ -179,7 +179,7 @@ async fn only_who_shows_a_certificate_of_the_company_is_admitted_for_a_token() {
     let issue = |name: &str, device| company.issue(folder.path(), name, &Says::device(device));
     let [mine, others] = [issue("mine", 1), issue("others", 2)];
     let enroll = async |shown: Option<&Issued>, body: Value| {
-        let client = shown.map_or_else(|| client(&served).build().unwrap(), |shown| shown.client(&served));
+        let client = shown.map_or_else(|| client(&served.ca).build().unwrap(), |shown| shown.client(&served));
         let told = post(&client, &served, route::ENROLL, &body).await;
         told.map(|(code, body)| (code, body["detail"].as_str().unwrap_or_default().to_owned()))
     };

@@ -330,6 +330,10 @@ fn tell(output: Output, event: &Event) {
             output.event("enrolled", &serde_json::json!({ "participant": participant, "name": name }));
             output.line(format!("enrolled as {name} ({participant})"));
         }
+        Event::Renewed => {
+            output.event("renewed", &serde_json::json!({}));
+            output.line("the certificate was renewed");
+        }
         Event::Asked { task, eligible } => {
             output.event("asked", &serde_json::json!({ "task": task, "eligible": eligible }));
             let word = if *eligible { "is" } else { "is not" };

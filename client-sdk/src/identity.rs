@@ -4,7 +4,7 @@
 
 use rcgen::{CertificateParams, KeyPair, PKCS_ED25519};
 use secure_agg::{MemorySigner, Signer as _};
-use wire::certificate::{BadChain, Holder, Issuers, chain_der};
+use wire::certificate::{BadChain, Holder, Issuers, Unfit, chain_der};
 use wire::participant::EnrollReply;
 use wire::{ParticipantId, Timestamp};
 use zeroize::Zeroizing;
@@ -52,13 +52,27 @@ pub enum CertificateError {
     Chain(#[from] BadChain),
     /// Somebody else signed it, or it is no participant's.
     #[error(
-        "it is not a participant's, signed by an authority that may certify members: the one in `members_ca_pem`, or without \
-         that the one in `ca_pem`, by which the coordinator itself is known"
+        "it is not signed by an authority that may certify members: the one in `members_ca_pem`, or without that the one in \
+         `ca_pem`, by which the coordinator itself is known"
     )]
     Issuer,
+    /// It is of another kind than participants' certificates are.
+    #[error(transparent)]
+    Unfit(Unfit),
     /// It is for another key.
     #[error("it is for another key than this participant's own")]
     Key,
+    /// Its private key cannot be read.
+    #[error(
+        "its private key is not Ed25519 in PEM (PKCS #8, `-----BEGIN PRIVATE KEY-----`), with which alone participants sign"
+    )]
+    NoKey,
+    /// It cannot be had.
+    #[error("it cannot be read: {0}")]
+    Unavailable(String),
+    /// Its time is over.
+    #[error("it ended at {0}: give one that holds, of the same participant and with its key")]
+    Ended(Timestamp),
     /// It is somebody else's.
     #[error("it names participant {named}, not {expected}")]
     Participant {
@@ -175,7 +189,12 @@ impl Certified {
 pub(crate) fn holder(chain_pem: &str, members: &Issuers) -> Result<(Holder, Vec<u8>), CertificateError> {
     // A chain that can be read is not empty.
     let own = chain_der(chain_pem)?.into_iter().next().ok_or(CertificateError::Issuer)?;
-    let holder = members.holder(&own).ok_or(CertificateError::Issuer)?;
+    let holder = members.read(&own).map_err(|unfit| match unfit {
+        Unfit::Issuer => CertificateError::Issuer,
+        Unfit::Unreadable | Unfit::Authority | Unfit::Names(_) | Unfit::KeyType | Unfit::Usage => {
+            CertificateError::Unfit(unfit)
+        }
+    })?;
     Ok((holder, own))
 }
 

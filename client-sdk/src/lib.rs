@@ -81,6 +81,7 @@ pub mod models;
 pub mod participant;
 pub mod personalize;
 pub mod pipeline;
+pub mod pre_issued;
 pub mod privacy;
 mod seed;
 pub mod table_trainer;
@@ -94,6 +95,7 @@ pub use participant::{
     BuildError, Builder, Event, Lowered, Outcome, Participant, ParticipantError, Progress, SecurityPolicy,
 };
 pub use personalize::PersonalModel;
+pub use pre_issued::PreIssued;
 pub use privacy::{Lifetime, LifetimeSpent, PrivacyPolicy, PrivacySpent};
 pub use table_trainer::TableTrainer;
 pub use trainer::{Cancel, REACH, Trained, Trainer, TrainerError, TrainingJob};

@@ -175,8 +175,14 @@ async fn the_certificate_is_shown_once_there_is_one() {
         _ => json(&CheckInReply::ComeBack { after_ms: 5 }),
     })
     .await;
-    let request =
-        EnrollRequest { token: "t".into(), csr_pem: "c".into(), evidence: None, name: None, labels: BTreeMap::new() };
+    let request = EnrollRequest {
+        token: "t".into(),
+        csr_pem: Some("c".into()),
+        certificate_pem: None,
+        evidence: None,
+        name: None,
+        labels: BTreeMap::new(),
+    };
     assert_eq!(server.transport.enroll(&request).await.unwrap().participant, participant());
     server.transport.identify(&server.authority.identity()).unwrap();
     let reply = server.transport.check_in(&check_in()).await.unwrap();

@@ -25,7 +25,7 @@ use crate::config::Config;
 use crate::http::{
     App, Crowds, Held, Identities, Limiter, Listener, Looker, Rate, Rates, ServeSettings, Settings, TokenError,
 };
-use crate::identity::{Authority, AuthorityError, Members, ServerKey, Signer};
+use crate::identity::{Authority, AuthorityError, Members, MembersCa, ServerKey, Signer};
 use crate::lock::{LockError, Locks};
 use crate::models::Models;
 use crate::observe;
@@ -145,8 +145,8 @@ impl Coordinator {
         let locks = locks(config, &parts)?;
         let store = Store::open(store_config(config, &parts)).await?;
         let aggregator = aggregator(config)?;
-        let authority = Arc::new(authority(config, &parts)?);
-        let members = members(config, &authority)?;
+        let authority = authority(config, &parts)?;
+        let members = members(config, authority.as_ref())?;
         let sealer = Arc::new(sealer(config, &parts)?);
         let (stopping, stopped, tasks) = (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
         let app = Arc::new(App {
@@ -222,10 +222,11 @@ impl Coordinator {
         Ok(Running { address, url, health_address, coordinator, looker, served, health_served, worked })
     }
 
-    /// Our own authority's certificate in PEM: what peers must trust, unless the server shows another's certificate.
+    /// Our own authority's certificate in PEM: what peers must trust, unless the server shows another's certificate. Empty without
+    /// an authority of our own: then the server and its participants have certificates of others.
     #[must_use]
     pub fn ca_pem(&self) -> &str {
-        self.app.authority.certificate_pem()
+        self.app.authority.as_ref().map_or("", |authority| authority.certificate_pem())
     }
 
     /// Makes an operator's token without asking for one: for whoever holds the process.
@@ -308,7 +309,7 @@ impl Running {
         &self.coordinator
     }
 
-    /// The authority's certificate in PEM: what peers must trust.
+    /// The authority's certificate in PEM: what peers must trust. See [`Coordinator::ca_pem`].
     #[must_use]
     pub fn ca_pem(&self) -> &str {
         self.coordinator.ca_pem()
@@ -434,21 +435,32 @@ fn selected(config: &Config) -> Result<aggregation::device::Selected, StartError
     select(choice, threads).map_err(|error| device(&error))
 }
 
-fn authority(config: &Config, parts: &Parts) -> Result<Authority, StartError> {
+/// Our own authority, if it has to vouch for anybody.
+fn authority(config: &Config, parts: &Parts) -> Result<Option<Arc<Authority>>, StartError> {
     let (random, now) = (&parts.random, parts.clock.now());
     let identity = &config.identity;
-    if config.identity.in_memory() {
-        return Ok(Authority::generate(random, now)?);
+    if !config.needs_authority() {
+        if !identity.in_memory() && identity.ca_key_file.exists() {
+            let file = identity.ca_key_file.display();
+            tracing::warn!("{file} holds the key of an authority that vouches for nobody here any more: remove it");
+        }
+        return Ok(None);
     }
-    Ok(Authority::open(&identity.ca_certificate_file, &identity.ca_key_file, random, now)?)
+    let authority = match identity.in_memory() {
+        true => Authority::generate(random, now)?,
+        false => Authority::open(&identity.ca_certificate_file, &identity.ca_key_file, random, now)?,
+    };
+    Ok(Some(Arc::new(authority)))
 }
 
-fn members(config: &Config, own: &Arc<Authority>) -> Result<Members, StartError> {
+fn members(config: &Config, own: Option<&Arc<Authority>>) -> Result<Members, StartError> {
     let identity = &config.identity;
-    let (Some(file), Some(signer)) = (&identity.members_ca_certificate_file, &identity.signer) else {
-        return Ok(Members::Own(Arc::clone(own)));
-    };
-    Ok(Members::Elsewhere(Signer::open(file, signer)?))
+    match (&identity.members_ca_certificate_file, &identity.signer, own) {
+        (Some(file), Some(signer), _) => Ok(Members::Elsewhere(Signer::open(file, signer)?)),
+        (Some(file), None, _) => Ok(Members::PreIssued(MembersCa::open(file)?)),
+        (None, _, Some(own)) => Ok(Members::Own(Arc::clone(own))),
+        (None, _, None) => Err(StartError::Tls("there is no authority that certifies participants".to_owned())),
+    }
 }
 
 fn sealer(config: &Config, parts: &Parts) -> Result<Sealer, StartError> {
@@ -460,7 +472,9 @@ fn sealer(config: &Config, parts: &Parts) -> Result<Sealer, StartError> {
 
 fn server_key(config: &Config, app: &App) -> Result<ServerKey, StartError> {
     let (Some(certificate_file), Some(key_file)) = (&config.http.certificate_file, &config.http.key_file) else {
-        return Ok(app.authority.server_key(&config.http.public_names, &app.random, app.now())?);
+        let missing = || StartError::Tls("there is no authority that vouches for this server".to_owned());
+        let authority = app.authority.as_ref().ok_or_else(missing)?;
+        return Ok(authority.server_key(&config.http.public_names, &app.random, app.now())?);
     };
     let tls =
         |path: &PathBuf, error: rustls_pki_types::pem::Error| StartError::Tls(format!("{}: {error:?}", path.display()));

@@ -23,6 +23,31 @@ const MAX_CHAIN_BYTES: usize = 64 << 10;
 #[error("the certificate chain cannot be used: {0}")]
 pub struct BadChain(&'static str);
 
+/// Why a certificate is not taken as a participant's, and what would be right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    /// Not one certificate.
+    #[error("it cannot be read as one X.509 certificate")]
+    Unreadable,
+    /// None of the authorities whose word is taken has signed it.
+    #[error("none of the authorities that certify members has signed it itself")]
+    Issuer,
+    /// An authority's.
+    #[error("it is an authority's own, and a participant's must not be (basic constraints)")]
+    Authority,
+    /// It names none, or several.
+    #[error(
+        "it must have one URI {PARTICIPANT_URN}ID among its subject alternative names, with a UUID as ID, and has {0}"
+    )]
+    Names(usize),
+    /// Another kind of key.
+    #[error("its key must be Ed25519, with which participants sign what they say in secure aggregation")]
+    KeyType,
+    /// It says what it may be used for, and leaves clients out.
+    #[error("its extended key usage must name clientAuth, or be left out")]
+    Usage,
+}
+
 /// A participant's certificate (DER) as an authority signed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
@@ -30,6 +55,8 @@ pub struct Holder {
     pub participant: ParticipantId,
     /// Its Ed25519 key.
     pub key: IdentityKey,
+    /// From when on it holds.
+    pub begins_at: Timestamp,
     /// Until when it holds.
     pub expires_at: Timestamp,
 }
@@ -37,26 +64,40 @@ pub struct Holder {
 /// Reads what a certificate says; none if it is not a participant's. Whether to believe it is another question.
 #[must_use]
 pub fn holder(certificate: &[u8]) -> Option<Holder> {
-    let (rest, certificate) = X509Certificate::from_der(certificate).ok()?;
-    if !rest.is_empty() {
-        return None;
-    }
-    read(&certificate)
+    read(&parse(certificate).ok()?).ok()
 }
 
-fn read(certificate: &X509Certificate<'_>) -> Option<Holder> {
-    let names = certificate.subject_alternative_name().ok()??;
-    let participant = names.value.general_names.iter().find_map(|name| match name {
+fn parse(certificate: &[u8]) -> Result<X509Certificate<'_>, Unfit> {
+    match X509Certificate::from_der(certificate) {
+        Ok(([], certificate)) => Ok(certificate),
+        Ok(_) | Err(_) => Err(Unfit::Unreadable),
+    }
+}
+
+fn read(certificate: &X509Certificate<'_>) -> Result<Holder, Unfit> {
+    if certificate.is_ca() {
+        return Err(Unfit::Authority);
+    }
+    let names = certificate.subject_alternative_name().map_err(|_| Unfit::Unreadable)?;
+    let names = names.map_or(&[][..], |names| &names.value.general_names);
+    let participants = names.iter().filter_map(|name| match name {
         GeneralName::URI(uri) => uri.strip_prefix(PARTICIPANT_URN)?.parse().ok(),
         _ => None,
-    })?;
+    });
+    let participants: Vec<ParticipantId> = participants.collect();
+    let &[participant] = &participants[..] else { return Err(Unfit::Names(participants.len())) };
     let key = certificate.public_key();
     if key.algorithm.algorithm != OID_SIG_ED25519 {
-        return None;
+        return Err(Unfit::KeyType);
     }
-    let key = IdentityKey(key.subject_public_key.data.as_ref().try_into().ok()?);
-    let expires_at = Timestamp(certificate.validity().not_after.timestamp().saturating_mul(1000));
-    Some(Holder { participant, key, expires_at })
+    let key = IdentityKey(key.subject_public_key.data.as_ref().try_into().map_err(|_| Unfit::KeyType)?);
+    let usage = certificate.extended_key_usage().map_err(|_| Unfit::Unreadable)?;
+    if usage.is_some_and(|usage| !usage.value.client_auth) {
+        return Err(Unfit::Usage);
+    }
+    let [begins_at, expires_at] = [certificate.validity().not_before, certificate.validity().not_after]
+        .map(|at| Timestamp(at.timestamp().saturating_mul(1000)));
+    Ok(Holder { participant, key, begins_at, expires_at })
 }
 
 /// The certificates of a chain in PEM, as DER, leaf first.
@@ -101,11 +142,21 @@ impl Issuers {
     }
 
     /// What a participant's certificate (DER) says, if one of these signed it. Whether it holds yet or still is not looked at.
+    ///
+    /// # Errors
+    /// [`Unfit`].
+    pub fn read(&self, certificate: &[u8]) -> Result<Holder, Unfit> {
+        let parsed = parse(certificate)?;
+        if !self.0.iter().any(|issuer| has_signed(issuer, &parsed)) {
+            return Err(Unfit::Issuer);
+        }
+        read(&parsed)
+    }
+
+    /// The same, if nobody asks why not.
     #[must_use]
     pub fn holder(&self, certificate: &[u8]) -> Option<Holder> {
-        let (rest, parsed) = X509Certificate::from_der(certificate).ok()?;
-        let is_issued = rest.is_empty() && self.0.iter().any(|issuer| has_signed(issuer, &parsed));
-        read(&parsed).filter(|_| is_issued)
+        self.read(certificate).ok()
     }
 }
 
@@ -141,9 +192,7 @@ impl Authority {
 
     fn holder(&self, certificate: &[u8]) -> Option<Holder> {
         let holder = self.issuers.holder(certificate)?;
-        let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
-        let begins = certificate.validity().not_before.timestamp().saturating_mul(1000);
-        (begins <= self.now.0 && self.now < holder.expires_at).then_some(holder)
+        (holder.begins_at <= self.now && self.now < holder.expires_at).then_some(holder)
     }
 }
 

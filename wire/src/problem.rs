@@ -59,6 +59,8 @@ problem_types! {
     CertificateExpired => "certificate-expired", 403, "The participant's certificate has expired";
     /// The enrolment token is unknown, used or expired.
     EnrollmentRefused => "enrollment-refused", 403, "The enrolment token cannot be used";
+    /// A signing request, where somebody else gives participants their certificates and none is signed.
+    CertifiedElsewhere => "certified-elsewhere", 403, "Participants' certificates are issued elsewhere";
     /// No such task, round, model, participant or path.
     NotFound => "not-found", 404, "There is no such thing here";
     /// The path exists, the method does not.

@@ -99,7 +99,8 @@ impl Server {
         let key = Arc::new(SigningKey::generate()?);
         let request = EnrollRequest {
             token: self.enrollment_token(name).await?,
-            csr_pem: key.signing_request()?,
+            csr_pem: Some(key.signing_request()?),
+            certificate_pem: None,
             evidence: None,
             name: None,
             labels: std::collections::BTreeMap::new(),

@@ -34,7 +34,9 @@ pub(crate) struct Serve {
 #[derive(serde::Serialize)]
 struct Serving {
     url: String,
-    ca: PathBuf,
+    /// Of the coordinator's own authority, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ca: Option<PathBuf>,
     /// Where `/healthz`, `/readyz` and `/metrics` are told in the clear, if anywhere.
     #[serde(skip_serializing_if = "Option::is_none")]
     health: Option<SocketAddr>,
@@ -70,7 +72,7 @@ impl Serve {
         };
         let serving = Serving {
             url: running.url().to_owned(),
-            ca: config.identity.ca_certificate_file.clone(),
+            ca: config.needs_authority().then(|| config.identity.ca_certificate_file.clone()),
             health: running.health_address(),
             token: first.map(|reply| reply.token),
         };
@@ -92,14 +94,18 @@ fn show(output: Output, first: &OperatorTokenReply) -> io::Result<()> {
 fn announce(output: Output, serving: &Serving) {
     output.event("serving", serving);
     output.line(format!("Serving at   {}", serving.url));
-    output.line(format!("CA           {}", serving.ca.display()));
+    let ca = serving.ca.as_ref().map_or_else(|| "FILE".to_owned(), |ca| ca.display().to_string());
+    match &serving.ca {
+        Some(_) => output.line(format!("CA           {ca}")),
+        None => output.line("CA           none of its own: the one that signed http.certificate_file"),
+    }
     if let Some(health) = serving.health {
         output.line(format!("Health       http://{health}/readyz"));
     }
     match &serving.token {
         Some(token) => {
             output.line("");
-            output.line(format!("  export TRIBUTARY_SERVER={} TRIBUTARY_CA={}", serving.url, serving.ca.display()));
+            output.line(format!("  export TRIBUTARY_SERVER={} TRIBUTARY_CA={ca}", serving.url));
             output.line(format!("  export TRIBUTARY_TOKEN={token}"));
             output.line("  tributary task list");
             output.line("");

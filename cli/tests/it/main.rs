@@ -3,11 +3,16 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(clippy::disallowed_methods, reason = "TRIBUTARY_DATA_DIR says where the data are")]
 
+mod company;
 mod demo;
 mod exit_codes;
 mod files;
 mod first_start;
+mod forged;
+mod issued;
 mod killed;
+mod liar;
+mod lies;
 mod members;
 mod operator;
 mod privacy;

@@ -18,8 +18,9 @@ use super::snapshot;
 use crate::clock::{Clock, SystemClock};
 use crate::conditions::{Always, Conditions};
 use crate::entropy::SystemSecrets;
-use crate::identity::{Evidence, SigningKey};
+use crate::identity::{CertificateError, Evidence, SigningKey};
 use crate::journal::Journal;
+use crate::pre_issued::{Certificates, PreIssued};
 use crate::privacy::PrivacyPolicy;
 use crate::trainer::Trainer;
 use crate::transport::retry::RetryPolicy;
@@ -137,6 +138,28 @@ impl Builder {
     #[must_use]
     pub fn evidence(mut self, make: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
         self.settings.evidence = Evidence::new(make);
+        self
+    }
+
+    /// A certificate that this device has from elsewhere, for example from its company's device management, and its private key,
+    /// both in PEM: the chain with the device's own first, the key in PKCS #8. Nothing is asked of the coordinator then but to admit
+    /// it: for the token at first, and later on the word of the one before. The certificate must be signed by an authority in
+    /// `members_ca_pem` itself, be for an Ed25519 key, have one URI `urn:tributary:participant:UUID` among its subject alternative names, which
+    /// stays the device's for good, and name clientAuth if it has an extended key usage. The key is kept in the journal, too.
+    #[must_use]
+    pub fn certificate(self, chain_pem: impl Into<String>, key_pem: impl Into<String>) -> Self {
+        let (chain_pem, key_pem) = (chain_pem.into(), Zeroizing::new(key_pem.into()));
+        self.certificates(move || PreIssued::from_pem(chain_pem.clone(), &key_pem))
+    }
+
+    /// The same from wherever it is renewed: called when the participant is built, and again from two thirds of the present
+    /// certificate's time on, until there is a newer one. Must return at once.
+    #[must_use]
+    pub fn certificates(
+        mut self,
+        read: impl Fn() -> Result<PreIssued, CertificateError> + Send + Sync + 'static,
+    ) -> Self {
+        self.settings.certificates = Certificates::new(read);
         self
     }
 

@@ -28,7 +28,7 @@ use super::work::Plan;
 use crate::clock::Now;
 use crate::conditions::Readiness;
 use crate::entropy::Secrets;
-use crate::identity::{Certified, Identity, IdentityError, SigningKey};
+use crate::identity::{CertificateError, Certified, Identity, IdentityError, SigningKey};
 use crate::journal::JournalError;
 use crate::pipeline::sha256;
 use crate::privacy::Account;
@@ -47,6 +47,8 @@ pub(super) struct Core {
     pub(super) key: Arc<SigningKey>,
     /// For the next certificate, in the journal already.
     pub(super) next_key: Option<Arc<SigningKey>>,
+    /// A certificate from elsewhere that the coordinator has not admitted yet.
+    pub(super) given_certificate: Option<Arc<Identity>>,
     pub(super) fresh_key: FreshKey,
     pub(super) identity: Option<Arc<Identity>>,
     pub(super) token: Option<Zeroizing<String>>,
@@ -94,6 +96,13 @@ pub(super) struct Core {
     /// For keys, shares, masks and the noise of private updates, and nothing else.
     pub(super) secrets: Secrets,
     pub(super) events: Vec<Event>,
+}
+
+/// What a participant is to be known by, in PEM: one of the first two.
+pub(super) struct Credential {
+    pub(super) csr_pem: Option<String>,
+    pub(super) certificate_pem: Option<String>,
+    pub(super) evidence: Option<String>,
 }
 
 /// How a round ended for this participant.
@@ -173,7 +182,8 @@ impl Core {
         let half =
             certified.renew_at.plus(Duration::from_millis(certified.expires_at.0.abs_diff(certified.renew_at.0) / 2));
         let may = self.session.as_ref().is_none_or(|session| now.wall >= half && session.keys().is_some());
-        now.wall >= certified.renew_at && now.elapsed >= self.next_renewal && may
+        let due = self.given_certificate.is_some() || now.wall >= certified.renew_at;
+        due && now.elapsed >= self.next_renewal && may
     }
 
     /// Makes the key for the next certificate, unless there is one, and writes it before anything depends on it.
@@ -190,9 +200,30 @@ impl Core {
         persist(bytes.map(|bytes| vec![Record::new(snapshot::NEXT_KEY.to_owned(), bytes)]), then)
     }
 
-    /// The key that the next certificate is asked for.
+    /// The key that the next certificate is asked for, or is of.
     pub(super) fn wanted_key(&self) -> &Arc<SigningKey> {
-        self.next_key.as_ref().unwrap_or(&self.key)
+        match &self.given_certificate {
+            Some(given) => &given.key,
+            None => self.next_key.as_ref().unwrap_or(&self.key),
+        }
+    }
+
+    /// What the coordinator is asked for or told: a signing request, or a certificate from elsewhere; in PEM.
+    pub(super) fn credential(&self, now: Now) -> Result<Credential, ParticipantError> {
+        match &self.given_certificate {
+            Some(given) if given.certified.expires_at <= now.wall => {
+                Err(ParticipantError::GivenCertificate(CertificateError::Ended(given.certified.expires_at)))
+            }
+            Some(given) => {
+                let certificate_pem = Some(given.certified.certificate_pem.clone());
+                Ok(Credential { csr_pem: None, certificate_pem, evidence: None })
+            }
+            None => {
+                let csr_pem = self.wanted_key().signing_request()?;
+                let evidence = self.settings.evidence.of(&csr_pem);
+                Ok(Credential { csr_pem: Some(csr_pem), certificate_pem: None, evidence })
+            }
+        }
     }
 
     /// Whether there is a token that was not used for the present identity: its certificate has ended, and the app wants it to
@@ -204,9 +235,8 @@ impl Core {
 
     /// A certificate for that key has come.
     pub(super) fn certify(&mut self, certified: Certified) {
-        if let Some(next) = self.next_key.take() {
-            self.key = next;
-        }
+        self.key = Arc::clone(self.wanted_key());
+        (self.next_key, self.given_certificate) = (None, None);
         self.identity = Some(Arc::new(Identity { key: Arc::clone(&self.key), certified }));
     }
 

@@ -227,7 +227,7 @@ impl Participant {
 
     /// Shows the transport a new certificate.
     fn identify(&mut self) -> Result<(), crate::transport::TransportError> {
-        let Some(identity) = self.machine.identity() else { return Ok(()) };
+        let Some(identity) = self.machine.presented() else { return Ok(()) };
         if self.identified.as_ref().is_none_or(|known| !Arc::ptr_eq(known, identity)) {
             self.transport.identify(identity)?;
             self.identified = Some(Arc::clone(identity));

@@ -1,6 +1,8 @@
 //! Buys a certificate for the token. The key is in the journal already, so an answer that got lost can be asked for again
 //! with the same key.
 //!
+//! A certificate from elsewhere is shown in the handshake, and the token admits it: the app has it, so nothing is written before.
+//!
 //! A participant whose certificate has ended comes back in the same way, with a new token and a new key. What it has learnt and
 //! spent stays as it is; a round that it was in is left, since its session was another certificate's.
 
@@ -8,7 +10,7 @@ use wire::participant::{EnrollReply, EnrollRequest};
 use wire::problem::ProblemType;
 
 use super::check_in::CheckIn;
-use super::core::{Attempts, Core};
+use super::core::{Attempts, Core, Credential};
 use super::error::{ParticipantError, problem_of};
 use super::event::Event;
 use super::machine::{Action, Request, State};
@@ -29,7 +31,11 @@ impl Enroll {
     pub(super) fn anew(core: &mut Core, ended: ParticipantError) -> State {
         match ended {
             ParticipantError::Expired(_) | ParticipantError::Revoked(_) if core.may_come_back() => {
-                core.with_next_key(State::Enroll(Self::default()))
+                match core.settings.certificates.are_given() {
+                    false => core.with_next_key(State::Enroll(Self::default())),
+                    true if core.given_certificate.is_some() => State::Enroll(Self::default()),
+                    true => State::Finished(Err(ended)),
+                }
             }
             ended => State::Finished(Err(ended)),
         }
@@ -40,15 +46,16 @@ impl Enroll {
             return wait;
         }
         let Some(token) = &core.token else { return Action::Finished(Err(ParticipantError::NotEnrolled)) };
-        match core.wanted_key().signing_request() {
-            Ok(csr_pem) => Action::Send(Request::Enroll(EnrollRequest {
+        match core.credential(now) {
+            Ok(Credential { csr_pem, certificate_pem, evidence }) => Action::Send(Request::Enroll(EnrollRequest {
                 token: token.as_str().to_owned(),
-                evidence: core.settings.evidence.of(&csr_pem),
                 csr_pem,
+                certificate_pem,
+                evidence,
                 name: core.settings.name.clone(),
                 labels: core.settings.labels.clone(),
             })),
-            Err(error) => Action::Finished(Err(error.into())),
+            Err(error) => Action::Finished(Err(error)),
         }
     }
 

@@ -21,7 +21,7 @@ pub enum ParticipantError {
     Revoked(Box<Problem>),
     /// The certificate has ended.
     #[error(
-        "this participant's certificate has expired: {0}; give it a new token and the journal it has (`tributary token create --enrollment --participant ID`): it keeps what it has learnt and spent"
+        "this participant's certificate has expired: {0}; give it a new token and the journal it has (`tributary token create --enrollment --participant ID`): it keeps what it has learnt and spent; where certificates are issued elsewhere, it needs a new one, too"
     )]
     Expired(Box<Problem>),
     /// The coordinator refuses something that trying again cannot mend.
@@ -41,6 +41,9 @@ pub enum ParticipantError {
     /// The coordinator gave a certificate that is not taken: its issuer, its key or its holder is another.
     #[error("the certificate from the coordinator is refused: {0}")]
     Uncertified(CertificateError),
+    /// The certificate that the app gave cannot be this participant's.
+    #[error("the certificate that was given to this participant cannot be used: {0}")]
+    GivenCertificate(CertificateError),
     /// The certificate that the coordinator gave cannot be used.
     #[error("the certificate cannot be used: {0}")]
     Certificate(TransportError),

@@ -52,6 +52,7 @@ use crate::conditions::Readiness;
 use crate::entropy::Secrets;
 use crate::identity::{Evidence, Identity, IdentityError, SigningKey};
 use crate::journal::JournalError;
+use crate::pre_issued::Certificates;
 use crate::privacy::{LifetimeSpent, PrivacyPolicy, PrivacySpent};
 use crate::transport::retry::RetryPolicy;
 use crate::transport::{Abandonment, Place, TransportError, Upload};
@@ -225,6 +226,8 @@ pub struct Settings {
     pub members: Issuers,
     /// What the authority of members wants to see.
     pub evidence: Evidence,
+    /// Where its certificates come from, if the coordinator is not to have them made.
+    pub certificates: Certificates,
     /// What it demands of secure aggregation.
     pub security: SecurityPolicy,
     /// What it demands of privacy.
@@ -247,6 +250,7 @@ impl Default for Settings {
             retry: RetryPolicy::default(),
             members: Issuers::default(),
             evidence: Evidence::default(),
+            certificates: Certificates::default(),
             security: SecurityPolicy::default(),
             privacy: PrivacyPolicy::default(),
             max_model_bytes: USUAL_MAX_MODEL_BYTES,
@@ -324,11 +328,13 @@ impl Machine {
             None if token.is_some() => (Arc::new(fresh_key()?), None, None),
             None => return Err(ParticipantError::NotEnrolled),
         };
+        let identity = certified.map(|certified| Arc::new(Identity { key: Arc::clone(&key), certified }));
+        let given_certificate = settings.certificates.other_than(identity.as_deref(), &settings.members);
+        let given_certificate = given_certificate.map_err(ParticipantError::GivenCertificate)?;
         let next = saved.next_key.as_ref().map(|record| IdentityRecord::decode(record)).transpose()?;
         let is_other = |next: &Arc<SigningKey>| next.expose_pkcs8() != key.expose_pkcs8();
         let next_key = next.map(|record| record.key).filter(is_other);
         let round = saved.round.as_ref().map(|record| RoundRecord::decode(record)).transpose()?;
-        let identity = certified.map(|certified| Arc::new(Identity { key: Arc::clone(&key), certified }));
         if identity.is_none() && token.is_none() {
             return Err(ParticipantError::NotEnrolled);
         }
@@ -344,6 +350,7 @@ impl Machine {
             settings,
             key,
             next_key,
+            given_certificate,
             fresh_key: Box::new(fresh_key),
             identity,
             token,
@@ -373,7 +380,9 @@ impl Machine {
             events,
         };
         let state = match (&core.identity, round) {
-            (None, _) if is_new => core.save_identity(State::Enroll(Enroll::default())),
+            (None, _) if is_new && core.given_certificate.is_none() => {
+                core.save_identity(State::Enroll(Enroll::default()))
+            }
             (None, _) => State::Enroll(Enroll::default()),
             (Some(_), Some(round)) => State::resume(&mut core, round).unwrap_or_else(|error| {
                 // The record was read and checked: there is no such state in it.
@@ -381,6 +390,9 @@ impl Machine {
             }),
             (Some(_), None) => State::CheckIn(CheckIn::default()),
         };
+        // A new certificate and a token for it: the one before may have ended.
+        let comes_back = core.given_certificate.is_some() && core.may_come_back();
+        let state = if comes_back { State::Enroll(Enroll::default()) } else { state };
         Ok(Self { core, state })
     }
 
@@ -420,6 +432,16 @@ impl Machine {
     #[must_use]
     pub fn identity(&self) -> Option<&Arc<Identity>> {
         self.core.identity.as_ref()
+    }
+
+    /// What is shown in the handshake, if anything: the participant's identity, or a certificate from elsewhere that is to be
+    /// admitted.
+    #[must_use]
+    pub fn presented(&self) -> Option<&Arc<Identity>> {
+        match (&self.state, &self.core.given_certificate) {
+            (State::Enroll(_), Some(given)) => Some(given),
+            _ => self.identity(),
+        }
     }
 
     /// What taking part has cost so far, by task.
@@ -557,7 +579,7 @@ impl State {
     fn settle(self, core: &mut Core, now: Now) -> Self {
         match self {
             state if core.stopping && state.can_wait() => Self::Finished(Ok(Outcome::Stopped)),
-            Self::CheckIn(then) if core.is_renewal_due(now) => Renew::enter(core, then),
+            Self::CheckIn(then) if core.is_renewal_due(now) => Renew::enter(core, then, now),
             Self::CheckIn(then) => match core.unsaid.take() {
                 Some(unsaid) => Self::Depart(Depart::new(unsaid, then)),
                 None => Self::CheckIn(then),
@@ -596,7 +618,7 @@ impl State {
         match self {
             Self::Persist(state) => state.action(),
             Self::Enroll(state) => state.action(core, now),
-            Self::Renew(state) => state.action(core),
+            Self::Renew(state) => state.action(core, now),
             Self::CheckIn(state) => state.action(core, now),
             Self::Share(state) => state.action(core, now),
             Self::Fetch(state) => state.action(now),

@@ -1,23 +1,29 @@
 //! Renews the certificate in good time, for a new key. The key is in the journal before it is sent, the certificate before it is
 //! used: killed in between, the participant goes on with the old one, or asks again for the same key. As long as the old
 //! one holds, a failure is not worth stopping for.
+//!
+//! Where certificates come from elsewhere nothing is asked for: as soon as there is a newer one it is told to the coordinator, on
+//! a connection that shows the present one, and used once it is admitted and kept.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use wire::participant::{EnrollReply, RenewRequest};
 
 use super::check_in::CheckIn;
-use super::core::Core;
+use super::core::{Core, Credential};
 use super::error::ParticipantError;
 use super::event::Event;
 use super::machine::{Action, Request, State};
 use crate::clock::Now;
-use crate::identity::Certified;
+use crate::identity::{Certified, Identity};
 use crate::transport::TransportError;
 use crate::transport::retry::judge;
 
 /// Least time between two renewals, whatever the calendar says.
 const PAUSE: Duration = Duration::from_secs(60);
+/// Longest time between two looks for a newer certificate from elsewhere.
+const LONGEST_LOOK: Duration = Duration::from_secs(24 * 3600);
 
 /// The certificate is due.
 pub(super) struct Renew {
@@ -27,17 +33,48 @@ pub(super) struct Renew {
 
 impl Renew {
     /// Lets go of keys whose cohort was not drawn: they are of the certificate that ends.
-    pub(super) fn enter(core: &mut Core, then: CheckIn) -> State {
-        let renew = core.with_next_key(State::Renew(Self { then }));
+    pub(super) fn enter(core: &mut Core, then: CheckIn, now: Now) -> State {
+        let renew = if core.settings.certificates.are_given() {
+            if let Err((why, after)) = Self::find(core, now) {
+                core.next_renewal = now.elapsed.saturating_add(after);
+                core.events.push(Event::Retry { what: "renew the certificate", error: why, after });
+                return State::CheckIn(then);
+            }
+            State::Renew(Self { then })
+        } else {
+            core.with_next_key(State::Renew(Self { then }))
+        };
         if core.session.is_some() { core.forget_keys(renew) } else { renew }
     }
 
-    pub(super) fn action(&self, core: &Core) -> Action {
-        match core.wanted_key().signing_request() {
-            Ok(csr_pem) => {
-                Action::Send(Request::Renew(RenewRequest { evidence: core.settings.evidence.of(&csr_pem), csr_pem }))
+    /// Looks for a newer certificate from elsewhere, unless one is at hand. Else says why there is none, and when to look again.
+    fn find(core: &mut Core, now: Now) -> Result<(), (String, Duration)> {
+        let has_ended = |given: &Arc<Identity>| given.certified.expires_at <= now.wall;
+        if core.given_certificate.as_ref().is_some_and(has_ended) {
+            core.given_certificate = None;
+        }
+        if core.given_certificate.is_none() {
+            let found = core.settings.certificates.other_than(core.identity.as_deref(), &core.settings.members);
+            let found = found.map_err(|error| (format!("the certificate that is there: {error}"), PAUSE))?;
+            core.given_certificate = found.filter(|given| !has_ended(given));
+        }
+        if core.given_certificate.is_some() {
+            return Ok(());
+        }
+        let ends = core.identity.as_ref().map_or(now.wall, |identity| identity.certified.expires_at);
+        // Ever more often as the end comes closer.
+        let left = Duration::from_millis(u64::try_from(ends.0.saturating_sub(now.wall.0)).unwrap_or(0));
+        let why =
+            format!("it ends at {ends}, and whoever issues certificates to this device has given it no newer one");
+        Err((why, (left / 10).clamp(PAUSE, LONGEST_LOOK)))
+    }
+
+    pub(super) fn action(&self, core: &Core, now: Now) -> Action {
+        match core.credential(now) {
+            Ok(Credential { csr_pem, certificate_pem, evidence }) => {
+                Action::Send(Request::Renew(RenewRequest { csr_pem, certificate_pem, evidence }))
             }
-            Err(error) => Action::Finished(Err(error.into())),
+            Err(error) => Action::Finished(Err(error)),
         }
     }
 

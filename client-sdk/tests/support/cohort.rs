@@ -685,11 +685,11 @@ impl Transport for Line {
     }
 
     async fn enroll(&self, request: &EnrollRequest) -> Result<EnrollReply, TransportError> {
-        self.go("enroll", |world, _| Ok(world.enroll(self.device, &request.csr_pem)))
+        self.go("enroll", |world, _| Ok(world.enroll(self.device, request.csr_pem.as_deref().unwrap())))
     }
 
     async fn renew(&self, request: &RenewRequest) -> Result<EnrollReply, TransportError> {
-        self.go("renew", |world, _| Ok(world.enroll(self.device, &request.csr_pem)))
+        self.go("renew", |world, _| Ok(world.enroll(self.device, request.csr_pem.as_deref().unwrap())))
     }
 
     async fn check_in(&self, request: &CheckInRequest) -> Result<CheckInReply, TransportError> {

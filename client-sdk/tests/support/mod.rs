@@ -75,6 +75,17 @@ impl Ca {
         Self { issuer: Issuer::new(params, key), pem }
     }
 
+    /// A certificate that a device has from elsewhere, for these years, and its key, both in PEM.
+    pub fn issue(&self, participant: ParticipantId, years: std::ops::Range<i32>) -> (String, String) {
+        let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+        let mut params = CertificateParams::new(vec![]).unwrap();
+        let urn = format!("{PARTICIPANT_URN}{participant}");
+        params.subject_alt_names = vec![SanType::URI(urn.as_str().try_into().unwrap())];
+        params.not_before = rcgen::date_time_ymd(years.start, 1, 1);
+        params.not_after = rcgen::date_time_ymd(years.end, 1, 1);
+        (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
+    }
+
     /// A certificate for the key of this request, then its own.
     pub fn certify(&self, csr_pem: &str, participant: ParticipantId) -> String {
         let mut request = CertificateSigningRequestParams::from_pem(csr_pem).unwrap();
@@ -446,14 +457,19 @@ impl Coordinator {
     }
 }
 
-fn certificate(world: &World) -> EnrollReply {
+/// The answer to a signing request, or to a certificate from elsewhere.
+fn certificate(world: &mut World, csr_pem: Option<&String>, certificate_pem: Option<&String>) -> EnrollReply {
+    world.keys.extend(csr_pem.or(certificate_pem).cloned());
+    let certified = || {
+        world.ca.as_deref().unwrap_or(&CA).certify(
+            world.certified_key.as_ref().or(csr_pem).unwrap(),
+            world.certified_participant.unwrap_or_else(participant),
+        )
+    };
     EnrollReply {
         participant: participant(),
         name: "device-1".into(),
-        certificate_pem: world.ca.as_deref().unwrap_or(&CA).certify(
-            world.certified_key.as_ref().or(world.keys.last()).unwrap(),
-            world.certified_participant.unwrap_or_else(participant),
-        ),
+        certificate_pem: certificate_pem.cloned().unwrap_or_else(certified),
         expires_at: Timestamp(i64::MAX),
         renew_at: world.renew_at.unwrap_or(Timestamp(i64::MAX)),
     }
@@ -466,10 +482,7 @@ impl Transport for Coordinator {
     }
 
     async fn enroll(&self, request: &EnrollRequest) -> Result<EnrollReply, TransportError> {
-        self.go("enroll", |world, _| {
-            world.keys.push(request.csr_pem.clone());
-            Ok(certificate(world))
-        })
+        self.go("enroll", |world, _| Ok(certificate(world, request.csr_pem.as_ref(), request.certificate_pem.as_ref())))
     }
 
     async fn renew(&self, request: &RenewRequest) -> Result<EnrollReply, TransportError> {
@@ -477,8 +490,7 @@ impl Transport for Coordinator {
             if let Some(lie) = world.lie_at_renewal.take() {
                 (world.ca, world.certified_key) = lie;
             }
-            world.keys.push(request.csr_pem.clone());
-            Ok(certificate(world))
+            Ok(certificate(world, request.csr_pem.as_ref(), request.certificate_pem.as_ref()))
         })
     }
 

@@ -16,8 +16,10 @@ pub struct IdentityConfig {
     pub ca_certificate_file: PathBuf,
     /// Its key in PEM; kept readable by its owner alone.
     pub ca_key_file: PathBuf,
-    /// Certificate, in PEM, of another authority that certifies participants through `signer`: the one that signs their own
-    /// certificates, not one above it. The coordinator never has its key; its own authority then vouches for the server alone.
+    /// Certificate, in PEM, of another authority that certifies participants: the one that signs their own certificates, not one
+    /// above it. The coordinator never has its key; its own authority then vouches for the server alone, and is not made where
+    /// the server shows a certificate of another (`http.certificate_file`). With `signer` that authority is asked to sign;
+    /// without, participants have their certificates from it already, and the coordinator signs nothing at all.
     /// Default: its own authority certifies participants, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub members_ca_certificate_file: Option<PathBuf>,
@@ -77,13 +79,12 @@ impl IdentityConfig {
             problems,
             self.ca_certificate_file.as_os_str().is_empty() == self.ca_key_file.as_os_str().is_empty(),
             "identity.ca_certificate_file and identity.ca_key_file: give both, or neither for an authority in memory; \
-             for an authority whose key stays elsewhere there are identity.members_ca_certificate_file and identity.signer",
+             for an authority whose key stays elsewhere there is identity.members_ca_certificate_file",
         );
         require(
             problems,
-            self.members_ca_certificate_file.is_some() == self.signer.is_some(),
-            "identity.members_ca_certificate_file and [identity.signer]: give both, or neither for participants that the \
-             coordinator's own authority certifies",
+            self.members_ca_certificate_file.is_some() || self.signer.is_none(),
+            "[identity.signer]: give identity.members_ca_certificate_file, too: the certificate of the authority that signs there",
         );
         if let Some(signer) = &self.signer {
             require(problems, signer.url.starts_with("https://"), "identity.signer.url: must begin with https://");

@@ -154,7 +154,20 @@ impl Config {
         self.work.check(&mut problems);
         self.identity.check(&mut problems);
         self.telemetry.check(&mut problems);
+        let pre_issued = self.identity.members_ca_certificate_file.is_some() && self.identity.signer.is_none();
+        require(
+            &mut problems,
+            !pre_issued || self.http.certificate_file.is_some(),
+            "identity.members_ca_certificate_file without [identity.signer]: participants have certificates of that authority \
+             already, and this coordinator is none: give it a server certificate (http.certificate_file and http.key_file)",
+        );
         if problems.is_empty() { Ok(()) } else { Err(ConfigError::Invalid(problems)) }
+    }
+
+    /// Whether the coordinator is an authority itself: for its own server, or for participants.
+    #[must_use]
+    pub fn needs_authority(&self) -> bool {
+        self.identity.members_ca_certificate_file.is_none() || self.http.certificate_file.is_none()
     }
 
     /// The effective configuration as TOML, secrets left out.
@@ -233,6 +246,19 @@ mod tests {
             assert!(error.contains(part), "{part} missing in {error}");
         }
         assert!(!error.contains("geheim"));
+    }
+
+    #[test]
+    fn a_coordinator_that_is_no_authority_has_a_server_certificate_from_elsewhere() {
+        let members = "[identity]\nmembers_ca_certificate_file = \"members.pem\"\n";
+        let server = "[http]\ncertificate_file = \"server.pem\"\nkey_file = \"key.pem\"\n";
+        let signer = "[identity.signer]\nurl = \"https://signer\"\nca_certificate_file = \"ca.pem\"\n";
+        let error = parse(members, &[]).unwrap_err();
+        assert!(error.contains("http.certificate_file"), "{error}");
+        let needs = |text: &[&str]| parse(&text.concat(), &[]).unwrap().needs_authority();
+        assert!(!needs(&[server, members]) && !needs(&[server, members, signer]));
+        assert!(needs(&[members, signer]) && needs(&[server]) && needs(&[]));
+        assert!(parse(signer, &[]).unwrap_err().contains("members_ca_certificate_file"));
     }
 
     #[test]

@@ -31,8 +31,8 @@ pub(crate) struct App {
     pub(crate) clock: Arc<dyn Clock>,
     /// Ids, tokens and jitter.
     pub(crate) random: Random,
-    /// Vouches for this server.
-    pub(crate) authority: Arc<Authority>,
+    /// Vouches for this server, unless that shows another authority's certificate and participants have certificates of another.
+    pub(crate) authority: Option<Arc<Authority>>,
     /// Certifies participants.
     pub(crate) members: Members,
     /// Certificates seen lately.

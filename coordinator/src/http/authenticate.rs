@@ -179,14 +179,17 @@ fn stranger(app: &App, connection: Connection, error: Error) -> Error {
 }
 
 /// Anybody; counted by address.
-pub(super) struct Anybody;
+pub(super) struct Anybody {
+    /// The holder of the certificate that the handshake showed, whether it is enrolled or not.
+    pub(super) peer: Option<Peer>,
+}
 
 impl FromRequestParts<Arc<App>> for Anybody {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self> {
-        let key = Key::address(connection(parts).address);
-        app.limiter.admit(key, app.now()).map(|()| Self).map_err(Error::RateLimited)
+        let Connection { address, peer } = connection(parts);
+        app.limiter.admit(Key::address(address), app.now()).map(|()| Self { peer }).map_err(Error::RateLimited)
     }
 }
 

@@ -13,7 +13,7 @@ use wire::headers::MEDIA_PROBLEM;
 use wire::problem::{FieldError, Problem, ProblemType};
 
 use crate::admission::Refusal;
-use crate::identity::{CsrError, IssueError, SignerError};
+use crate::identity::{CredentialError, IssueError, SignerError};
 
 /// Everything that can keep a request from being served.
 #[derive(Debug, thiserror::Error)]
@@ -57,9 +57,9 @@ pub(crate) enum Error {
     /// An enrolment token that cannot be used.
     #[error("{0}")]
     Enrollment(&'static str),
-    /// A signing request that cannot be signed.
+    /// A signing request that cannot be signed, or a certificate that is not admitted.
     #[error("{0}")]
-    SigningRequest(#[from] CsrError),
+    Credential(#[from] CredentialError),
     /// The authority elsewhere that certifies participants cannot be had; why is for the log alone.
     #[error("the authority that certifies participants is not to be had now; try again later")]
     Signer(String),
@@ -107,6 +107,7 @@ impl From<IssueError> for Error {
     fn from(error: IssueError) -> Self {
         match error {
             IssueError::Own(error) => Self::fault(error),
+            error @ IssueError::NothingIsSigned => Self::fault(error),
             IssueError::Elsewhere(SignerError::Refused) => {
                 Self::Enrollment("the authority that certifies participants refused to certify this one")
             }
@@ -129,7 +130,13 @@ impl Error {
     pub(crate) fn kind(&self) -> ProblemType {
         match self {
             Self::Malformed(_) => ProblemType::MalformedRequest,
-            Self::InvalidValue(_) | Self::SigningRequest(_) => ProblemType::InvalidValue,
+            Self::InvalidValue(_) => ProblemType::InvalidValue,
+            Self::Credential(error) => match error {
+                CredentialError::CertifiedElsewhere => ProblemType::CertifiedElsewhere,
+                CredentialError::Request(_) | CredentialError::PreIssued(_) | CredentialError::CertifiedHere => {
+                    ProblemType::InvalidValue
+                }
+            },
             Self::MediaType(_) => ProblemType::UnsupportedMediaType,
             Self::TooLarge(_) => ProblemType::TooLarge,
             Self::TooSlow => ProblemType::TooSlow,

@@ -11,12 +11,11 @@ use rcgen::{
 };
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject as _};
 use time::OffsetDateTime;
+use wire::certificate::PARTICIPANT_URN;
 
 use crate::files::Draft;
 use crate::random::Random;
 
-/// What the URI of a participant's certificate begins with; its id follows.
-pub(super) const PARTICIPANT_URN: &str = "urn:tributary:participant:";
 /// Certificates begin this much earlier, for peers whose clock is behind.
 pub(super) const SKEW: Duration = Duration::from_secs(3600);
 const CA_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);

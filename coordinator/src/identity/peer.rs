@@ -3,9 +3,7 @@
 use federation::id::{Digest, ParticipantId};
 use federation::time::Timestamp;
 use rustls_pki_types::CertificateDer;
-use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
-
-use super::authority::PARTICIPANT_URN;
+use wire::certificate::{Holder, holder};
 
 /// The holder of a certificate that our authority issued. Whether it has expired or was revoked is not yet decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,14 +20,7 @@ impl Peer {
     /// Reads a certificate whose chain and possession were verified; none if it is not a participant's.
     #[must_use]
     pub fn from_certificate(certificate: &CertificateDer<'_>) -> Option<Self> {
-        let fingerprint = crate::digest(certificate);
-        let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
-        let names = certificate.subject_alternative_name().ok()??;
-        let participant = names.value.general_names.iter().find_map(|name| match name {
-            GeneralName::URI(uri) => uri.strip_prefix(PARTICIPANT_URN)?.parse().ok(),
-            _ => None,
-        })?;
-        let expires_at = Timestamp(certificate.validity().not_after.timestamp().saturating_mul(1000));
-        Some(Self { participant, fingerprint, expires_at })
+        let Holder { participant, expires_at, .. } = holder(certificate)?;
+        Some(Self { participant, fingerprint: crate::digest(certificate), expires_at })
     }
 }

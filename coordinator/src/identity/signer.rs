@@ -12,12 +12,11 @@ use federation::time::Timestamp;
 use reqwest::{Client, StatusCode};
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject as _;
-use wire::certificate::{Issuers, chain_der};
 use wire::signer::{SignReply, SignRequest};
 use zeroize::Zeroizing;
 
 use super::authority::{AuthorityError, Issued, SKEW};
+use super::issued::{self, MembersCa, PreIssuedError};
 use crate::config::SignerConfig;
 
 /// A certificate has some hundred bytes; a chain of them in JSON stays far below.
@@ -36,9 +35,7 @@ pub(crate) enum SignerError {
 
 /// An authority elsewhere.
 pub(crate) struct Signer {
-    certificate: CertificateDer<'static>,
-    certificate_pem: String,
-    issuers: Issuers,
+    ca: MembersCa,
     client: Client,
     url: String,
     token: Option<Zeroizing<String>>,
@@ -50,10 +47,9 @@ impl Signer {
     /// # Errors
     /// [`AuthorityError`].
     pub(crate) fn open(certificate_file: &Path, config: &SignerConfig) -> Result<Self, AuthorityError> {
-        let certificate_pem = read(certificate_file)?;
-        let certificate = certificate(certificate_file, &certificate_pem)?;
+        let ca = MembersCa::open(certificate_file)?;
         let mut roots = RootCertStore::empty();
-        let server_ca = certificate_of(&config.ca_certificate_file)?;
+        let (server_ca, _) = issued::certificate(&config.ca_certificate_file)?;
         let setup = |error: &dyn std::fmt::Display| AuthorityError::Signer(error.to_string());
         roots.add(server_ca).map_err(|error| setup(&error))?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -75,13 +71,12 @@ impl Signer {
             .map_err(|error| setup(&error))?;
         let token = config.token_file.as_deref().map(read).transpose()?;
         let token = token.map(|text| Zeroizing::new(text.trim().to_owned()));
-        let issuers = Issuers::new(vec![certificate.to_vec()]);
-        Ok(Self { certificate, certificate_pem, issuers, client, url: config.url.clone(), token })
+        Ok(Self { ca, client, url: config.url.clone(), token })
     }
 
     /// The authority's certificate in DER.
     pub(crate) fn certificate(&self) -> &CertificateDer<'static> {
-        &self.certificate
+        self.ca.certificate()
     }
 
     /// Has a checked request signed, and judges the answer: signed by the authority, for this `key` and participant, good now
@@ -126,10 +121,10 @@ impl Signer {
         lifetime: Duration,
         now: Timestamp,
     ) -> Result<Issued, &'static str> {
-        let chain = chain_der(&reply.certificate_pem).map_err(|_| "what it gave is no certificate in PEM")?;
-        let own = chain.first().ok_or("what it gave is no certificate in PEM")?;
-        let holder =
-            self.issuers.holder(own).ok_or("its certificate is not signed by the authority of participants")?;
+        let (holder, own) = self.ca.read(&reply.certificate_pem).map_err(|error| match error {
+            PreIssuedError::Chain(_) | PreIssuedError::Time(..) => "what it gave is no certificate in PEM",
+            PreIssuedError::Unfit(_) => "its certificate is no participant's, signed by the authority of participants",
+        })?;
         if holder.key.0 != key {
             return Err("its certificate is for another key than was sent");
         }
@@ -139,42 +134,18 @@ impl Signer {
         if holder.expires_at <= now || holder.expires_at > now.plus(lifetime).plus(SKEW) {
             return Err("its certificate has ended, or is good for longer than was asked for");
         }
-        let fingerprint = crate::digest(own);
-        let left = Duration::from_millis(holder.expires_at.0.abs_diff(now.0));
-        Ok(Issued {
-            chain_pem: leaf(&reply.certificate_pem) + &self.certificate_pem,
-            fingerprint,
-            expires_at: holder.expires_at,
-            renew_at: now.plus(left * 2 / 3),
-        })
+        Ok(self.ca.issued(&reply.certificate_pem, &own, now, holder.expires_at))
     }
-}
-
-/// The first certificate of a chain that was read.
-fn leaf(chain_pem: &str) -> String {
-    const END: &str = "-----END CERTIFICATE-----";
-    let end = chain_pem.find(END).map_or(chain_pem.len(), |at| at + END.len());
-    format!("{}\n", &chain_pem[..end])
 }
 
 fn read(path: &Path) -> Result<String, AuthorityError> {
     std::fs::read_to_string(path).map_err(|source| AuthorityError::Io { path: path.to_owned(), source })
 }
 
-fn certificate_of(path: &Path) -> Result<CertificateDer<'static>, AuthorityError> {
-    certificate(path, &read(path)?)
-}
-
-fn certificate(path: &Path, pem: &str) -> Result<CertificateDer<'static>, AuthorityError> {
-    CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|_| AuthorityError::Unreadable {
-        path: path.to_owned(),
-        what: "certificate",
-        source: rcgen::Error::CouldNotParseCertificate,
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use wire::certificate::chain_der;
+
     use super::super::Authority;
     use super::*;
     use crate::random::Random;

@@ -1,4 +1,4 @@
-//! Enrolment: a one-time token buys a certificate.
+//! Enrolment: a one-time token buys a certificate, or admits one that the device has from elsewhere.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,13 @@ use serde::{Deserialize, Serialize};
 pub struct EnrollRequest {
     /// The one-time token.
     pub token: String,
-    /// PKCS #10 signing request in PEM, for an Ed25519 key; its subject is ignored.
-    pub csr_pem: String,
+    /// PKCS #10 signing request in PEM, for an Ed25519 key; its subject is ignored. Either this or `certificate_pem`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub csr_pem: Option<String>,
+    /// Where participants' certificates are issued elsewhere: the one that the TLS handshake of this very connection showed, in
+    /// PEM; what follows it is not looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_pem: Option<String>,
     /// What to call the participant, unless the token says: 1 to 64 letters, digits, `-`, `_`, `.`; unique.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
@@ -47,8 +52,13 @@ pub struct EnrollReply {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RenewRequest {
-    /// PKCS #10 signing request in PEM, for the same or a new Ed25519 key.
-    pub csr_pem: String,
+    /// PKCS #10 signing request in PEM, for the same or a new Ed25519 key. Either this or `certificate_pem`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub csr_pem: Option<String>,
+    /// Where participants' certificates are issued elsewhere: the next one in PEM, which names the same participant. The
+    /// connection shows the present one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate_pem: Option<String>,
     /// As [`EnrollRequest::evidence`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<String>,

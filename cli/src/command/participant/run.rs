@@ -3,16 +3,19 @@
 //! An app embeds the SDK instead; this is for experiments, and shows that processes learn what the demo learns.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use client_sdk::identity::CertificateError;
 use client_sdk::journal::{JournalError, JournalFiles};
 use client_sdk::participant::{BuildError, Event, Outcome as End, Participant, ParticipantError};
 use client_sdk::train::DeviceChoice;
 use client_sdk::transport::Place;
 use client_sdk::{
-    Attribute, Attributes, CandleTrainer, Lifetime, LifetimeSpent, PrivacyPolicy, PrivacySpent, SecurityPolicy,
+    Attribute, Attributes, CandleTrainer, Lifetime, LifetimeSpent, PreIssued, PrivacyPolicy, PrivacySpent,
+    SecurityPolicy,
 };
 use url::Url;
+use zeroize::Zeroizing;
 
 use crate::command::privacy::figure;
 use crate::command::token::parse_label;
@@ -35,6 +38,12 @@ pub(crate) struct Run {
     /// PEM file of the authority that certifies participants, if that is another; certificates of any other are refused
     #[arg(long, env = "TRIBUTARY_MEMBERS_CA", value_name = "FILE")]
     members_ca: Option<PathBuf>,
+    /// PEM file of the certificate that this device has from elsewhere, where the coordinator has none made; read again for the next
+    #[arg(long, value_name = "FILE", requires = "key")]
+    certificate: Option<PathBuf>,
+    /// PEM file of its private key (Ed25519, PKCS #8)
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    key: Option<PathBuf>,
     /// One-time token to enrol with (`tributary token create --enrollment`); not needed with a journal that is enrolled
     #[arg(
         long,
@@ -205,6 +214,9 @@ impl Run {
         if let Some(pem) = &members_ca {
             builder = builder.members_ca_pem(String::from_utf8_lossy(pem));
         }
+        if let (Some(certificate), Some(key)) = (self.certificate.clone(), self.key.clone()) {
+            builder = builder.certificates(move || read_certificate(&certificate, &key));
+        }
         if let Some(token) = &self.enrollment_token {
             builder = builder.enrollment_token(token);
         }
@@ -213,6 +225,14 @@ impl Run {
         }
         builder.build().map_err(|error| build_failure(&error))
     }
+}
+
+fn read_certificate(certificate: &Path, key: &Path) -> Result<PreIssued, CertificateError> {
+    let read = |path: &Path| {
+        let text = std::fs::read_to_string(path).map(Zeroizing::new);
+        text.map_err(|error| CertificateError::Unavailable(format!("{}: {error}", path.display())))
+    };
+    PreIssued::from_pem(read(certificate)?.as_str(), &read(key)?)
 }
 
 /// What a participant's end means for the process.
@@ -230,6 +250,7 @@ pub(crate) fn failure(error: &ParticipantError) -> Failure {
         | ParticipantError::Refused { problem: said, .. } => problem(said),
         ParticipantError::Journal(JournalError::Restored { .. }) => Failure::new(Exit::Integrity, error),
         ParticipantError::Journal(_) => Failure::new(Exit::Io, error),
+        ParticipantError::GivenCertificate(_) => Failure::new(Exit::Configuration, error),
         ParticipantError::Certificate(_) | ParticipantError::Uncertified(_) => Failure::new(Exit::Connection, error),
         _ => Failure::new(Exit::Internal, error),
     }
@@ -308,6 +329,10 @@ fn tell(output: Output, event: &Event) {
         Event::Enrolled { participant, name } => {
             output.event("enrolled", &serde_json::json!({ "participant": participant, "name": name }));
             output.line(format!("enrolled as {name} ({participant})"));
+        }
+        Event::Renewed => {
+            output.event("renewed", &serde_json::json!({}));
+            output.line("the certificate was renewed");
         }
         Event::Asked { task, eligible } => {
             output.event("asked", &serde_json::json!({ "task": task, "eligible": eligible }));

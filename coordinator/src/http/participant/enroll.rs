@@ -1,4 +1,6 @@
-//! `POST /v1/enroll`: a one-time token buys a certificate, for somebody new or for a participant that comes back.
+//! `POST /v1/enroll`: a one-time token buys a certificate, for somebody new or for a participant that comes back. Where an
+//! authority elsewhere gives participants their certificates, the token admits the one that the connection shows: who is in is
+//! the operator's decision, who holds which key and id that authority's.
 //!
 //! An answer may get lost on its way. Whoever asks again with the same token and key gets the same answer, for a day; with
 //! another key the token is spent.
@@ -22,7 +24,7 @@ use crate::http::app::App;
 use crate::http::authenticate::Anybody;
 use crate::http::extract::Json;
 use crate::http::problem::{Error, Result};
-use crate::identity::{CheckedRequest, Issued};
+use crate::identity::{Credential, Issued, Peer, PreIssued};
 
 /// Labels one participant may carry, and the bytes of one name or value.
 const LABELS_MAX: usize = 64;
@@ -34,16 +36,30 @@ const REMEMBER: Duration = Duration::from_secs(24 * 3600);
 const UNKNOWN: Error = Error::Enrollment("the enrolment token is not known");
 const USED: Error = Error::Enrollment("the enrolment token was used before");
 const EXPIRED: Error = Error::Enrollment("the enrolment token has expired");
+const REVOKED: Error =
+    Error::Enrollment("the participant that this token is for, or that the certificate names, was revoked");
+/// Another certificate of a participant that has one already: whoever has a token for anybody does not take its place.
+const ENROLLED: Error = Error::Enrollment(
+    "the participant that the certificate names is enrolled with another: replace it while it holds (`POST /v1/renew`), or have a \
+     token made for that participant",
+);
+const NAMES_ANOTHER: Error =
+    Error::Enrollment("the enrolment token is for another participant than the certificate names");
 /// Where those answers are kept, under the token's digest.
 const SCOPE: &str = "enroll";
 
 pub(in crate::http) async fn enroll(
-    _: Anybody,
+    anybody: Anybody,
     State(app): State<Arc<App>>,
     Json(request): Json<EnrollRequest>,
 ) -> Result<Json<EnrollReply>> {
     check_evidence(request.evidence.as_ref())?;
-    let signing_request = CheckedRequest::new(request.csr_pem, request.evidence)?;
+    let now = app.now();
+    let credential = app.members.check(request.csr_pem, request.certificate_pem.as_deref(), request.evidence, now)?;
+    let named = match &credential {
+        Credential::Request(_) => None,
+        Credential::PreIssued(certificate) => Some(shown(certificate, anybody.peer)?),
+    };
     check_labels(&request.labels)?;
     if request.name.as_deref().is_some_and(|name| !is_name(name)) {
         return Err(Error::InvalidValue("name must be 1 to 64 letters, digits, '-', '_' or '.'".to_owned()));
@@ -51,8 +67,7 @@ pub(in crate::http) async fn enroll(
     if request.token.len() > TOKEN_MAX_BYTES {
         return Err(UNKNOWN);
     }
-    let now = app.now();
-    let key_sha256 = crate::digest(signing_request.key());
+    let key_sha256 = credential.sha256();
     let secret = crate::digest(request.token.as_bytes());
     // Nobody is asked to sign for whoever has no token.
     let given = app.store.read("find_enrollment", |tx| {
@@ -67,9 +82,12 @@ pub(in crate::http) async fn enroll(
         Given::Before(reply) => return Ok(Json(reply)),
         Given::To(known) => known,
     };
-    let participant = known.unwrap_or_else(|| ParticipantId(app.random.uuid()));
+    let participant = match (known, named) {
+        (Some(known), Some(named)) if known != named => return Err(NAMES_ANOTHER),
+        (known, named) => known.or(named).unwrap_or_else(|| ParticipantId(app.random.uuid())),
+    };
     let lifetime = app.settings.certificate_lifetime;
-    let issued = app.members.issue(signing_request, participant, lifetime, &app.random, now).await?;
+    let issued = app.members.issue(credential, participant, lifetime, &app.random, now).await?;
     let (requested_name, own_labels, issued) = (request.name.as_deref(), &request.labels, &issued);
     let reply = app
         .store
@@ -89,8 +107,11 @@ pub(in crate::http) async fn enroll(
                     remember(tx, secret, key_sha256, &reply, now).await?;
                     return Ok(reply);
                 }
-                let named = if token.name.is_empty() { requested_name } else { Some(token.name.as_str()) };
-                let name = named.map_or_else(|| participant.to_string(), str::to_owned);
+                if let Some(row) = tx.participant(participant).await? {
+                    return Err(if row.revoked_at.is_some() { REVOKED } else { ENROLLED });
+                }
+                let called = if token.name.is_empty() { requested_name } else { Some(token.name.as_str()) };
+                let name = called.map_or_else(|| participant.to_string(), str::to_owned);
                 if tx.participant_by_name(&name).await?.is_some() {
                     return Err(Error::Conflict(format!("there is a participant called {name:?} already")));
                 }
@@ -120,6 +141,16 @@ pub(in crate::http) async fn enroll(
     Ok(Json(reply))
 }
 
+/// Whom a certificate names that this very connection was made with: whoever sends it has its key.
+fn shown(certificate: &PreIssued, peer: Option<Peer>) -> Result<ParticipantId> {
+    if peer.is_none_or(|peer| peer.fingerprint != certificate.issued.fingerprint) {
+        return Err(Error::Unauthenticated(
+            "show the certificate in certificate_pem, and no other, in the TLS handshake: that proves that you have its key",
+        ));
+    }
+    Ok(certificate.participant)
+}
+
 /// What a token is good for.
 enum Given {
     /// It bought this already, for the same key.
@@ -131,7 +162,7 @@ enum Given {
 /// A participant whose certificate ended gets another, whatever it held before.
 async fn come_back(tx: &mut (dyn Transaction + '_), id: ParticipantId, issued: &Issued) -> Result<EnrollReply> {
     if !tx.replace_certificate(id, issued.fingerprint, issued.expires_at).await? {
-        return Err(Error::Enrollment("the participant that this token is for was revoked"));
+        return Err(REVOKED);
     }
     let row = tx.participant(id).await?.ok_or_else(|| Error::fault("a participant that came back is not there"))?;
     Ok(reply(id, row.name, issued.clone()))

@@ -1,5 +1,6 @@
 //! `POST /v1/renew`: a new certificate for the same participant, for a new key. The old one is good until the new one is used,
-//! since its answer may get lost.
+//! since its answer may get lost. Where an authority elsewhere gives participants their certificates, the new one comes from
+//! there: whoever has the present one's key says which comes next, and both name the same participant.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use crate::http::app::App;
 use crate::http::authenticate::{Participant, REPLACED};
 use crate::http::extract::Json;
 use crate::http::problem::{Error, Result};
-use crate::identity::CheckedRequest;
+use crate::identity::Credential;
 
 pub(in crate::http) async fn renew(
     participant: Participant,
@@ -19,9 +20,18 @@ pub(in crate::http) async fn renew(
     Json(request): Json<RenewRequest>,
 ) -> Result<Json<EnrollReply>> {
     check_evidence(request.evidence.as_ref())?;
-    let signing_request = CheckedRequest::new(request.csr_pem, request.evidence)?;
+    let credential =
+        app.members.check(request.csr_pem, request.certificate_pem.as_deref(), request.evidence, app.now())?;
+    if let Credential::PreIssued(next) = &credential
+        && next.participant != participant.id
+    {
+        let (other, own) = (next.participant, participant.id);
+        return Err(Error::InvalidValue(format!(
+            "certificate_pem: it names participant {other}; yours must name {own}"
+        )));
+    }
     let lifetime = app.settings.certificate_lifetime;
-    let issued = app.members.issue(signing_request, participant.id, lifetime, &app.random, app.now()).await?;
+    let issued = app.members.issue(credential, participant.id, lifetime, &app.random, app.now()).await?;
     let (fingerprint, expires_at) = (issued.fingerprint, issued.expires_at);
     let row = app
         .store

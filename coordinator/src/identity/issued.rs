@@ -1,0 +1,112 @@
+//! Certificates of participants that an authority elsewhere signed: what it is known by, and how what it signed is judged.
+
+use std::path::Path;
+use std::time::Duration;
+
+use federation::id::ParticipantId;
+use federation::time::Timestamp;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
+use wire::certificate::{BadChain, Holder, Issuers, Unfit, chain_der};
+
+use super::authority::{AuthorityError, Issued};
+
+/// The authority elsewhere that signs participants' certificates. Its key is not here.
+pub(crate) struct MembersCa {
+    certificate: CertificateDer<'static>,
+    certificate_pem: String,
+    issuers: Issuers,
+}
+
+/// A certificate that a participant has from there.
+#[derive(Clone, Debug)]
+pub(crate) struct PreIssued {
+    /// Whom it names.
+    pub(crate) participant: ParticipantId,
+    /// What is kept of it, and told its holder.
+    pub(crate) issued: Issued,
+}
+
+/// Why such a certificate is not admitted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PreIssuedError {
+    /// Not PEM.
+    #[error("certificate_pem: {0}")]
+    Chain(#[from] BadChain),
+    /// Somebody else's, or of another kind.
+    #[error("certificate_pem: {0}")]
+    Unfit(#[from] Unfit),
+    /// Its time has not come, or is over.
+    #[error("certificate_pem: it holds from {0} to {1}, and it is {2}: give one that holds")]
+    Time(Timestamp, Timestamp, Timestamp),
+}
+
+impl MembersCa {
+    /// Reads the authority's certificate.
+    ///
+    /// # Errors
+    /// [`AuthorityError`].
+    pub(crate) fn open(file: &Path) -> Result<Self, AuthorityError> {
+        let (certificate, certificate_pem) = certificate(file)?;
+        let issuers = Issuers::new(vec![certificate.to_vec()]);
+        Ok(Self { certificate, certificate_pem, issuers })
+    }
+
+    /// The authority's certificate in DER.
+    pub(crate) fn certificate(&self) -> &CertificateDer<'static> {
+        &self.certificate
+    }
+
+    /// What the first certificate of a chain in PEM says, if the authority signed it, and the certificate itself.
+    ///
+    /// # Errors
+    /// [`PreIssuedError`].
+    pub(super) fn read(&self, chain_pem: &str) -> Result<(Holder, Vec<u8>), PreIssuedError> {
+        // A chain that can be read is not empty.
+        let own = chain_der(chain_pem)?.into_iter().next().ok_or(Unfit::Unreadable)?;
+        Ok((self.issuers.read(&own)?, own))
+    }
+
+    /// A certificate that the authority gave to a participant itself, if it is one and holds now.
+    ///
+    /// # Errors
+    /// [`PreIssuedError`].
+    pub(super) fn judge(&self, chain_pem: &str, now: Timestamp) -> Result<PreIssued, PreIssuedError> {
+        let (holder, own) = self.read(chain_pem)?;
+        let Holder { participant, begins_at, expires_at, .. } = holder;
+        if now < begins_at || expires_at <= now {
+            return Err(PreIssuedError::Time(begins_at, expires_at, now));
+        }
+        let issued = self.issued(chain_pem, &own, begins_at, expires_at);
+        Ok(PreIssued { participant, issued })
+    }
+
+    /// What is kept of a certificate that was read and taken, to be renewed after two thirds of the time from `begins_at` on.
+    pub(super) fn issued(&self, chain_pem: &str, own: &[u8], begins_at: Timestamp, expires_at: Timestamp) -> Issued {
+        let left = Duration::from_millis(expires_at.0.abs_diff(begins_at.0));
+        Issued {
+            chain_pem: leaf(chain_pem) + &self.certificate_pem,
+            fingerprint: crate::digest(own),
+            expires_at,
+            renew_at: begins_at.plus(left * 2 / 3),
+        }
+    }
+}
+
+/// The first certificate of a chain that was read.
+fn leaf(chain_pem: &str) -> String {
+    const END: &str = "-----END CERTIFICATE-----";
+    let end = chain_pem.find(END).map_or(chain_pem.len(), |at| at + END.len());
+    format!("{}\n", &chain_pem[..end])
+}
+
+/// The first certificate of a file, in DER, and the whole file.
+pub(super) fn certificate(file: &Path) -> Result<(CertificateDer<'static>, String), AuthorityError> {
+    let pem = std::fs::read_to_string(file).map_err(|source| AuthorityError::Io { path: file.to_owned(), source })?;
+    let der = CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|_| AuthorityError::Unreadable {
+        path: file.to_owned(),
+        what: "certificate",
+        source: rcgen::Error::CouldNotParseCertificate,
+    })?;
+    Ok((der, pem))
+}

@@ -155,6 +155,8 @@ fn spec(parameters: usize, cohort: u32, rounds: u32) -> Value {
         "model": { "tensors": [{ "name": "w", "shape": [parameters] }] },
         "rounds": { "count": rounds, "select_max": cohort },
         "selection": { "cohort": { "count": cohort } },
+        // Room for any number of updates in 32 bits.
+        "aggregation": { "max_weight": 1 },
         "metrics": [],
     })
 }

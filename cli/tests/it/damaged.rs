@@ -1,26 +1,18 @@
 //! One bit of the newest model version is flipped on the disk: nobody trains from it, everybody is told, and a copy goes on.
 
+#![cfg(target_os = "linux")]
+
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use crate::killed::{participant, rounds, wait_for_round};
+use crate::ready::{readyz, serve};
 use crate::restored::wait_for;
 use crate::support::{Served, run};
 
 fn show(served: &Served) -> Value {
     served.operate(&["task", "show", "demo"]).data()
-}
-
-/// What `/readyz` says.
-fn readiness(served: &Served) -> (u16, String) {
-    let ca = reqwest::Certificate::from_pem(&std::fs::read(&served.ca).unwrap()).unwrap();
-    let url = format!("{}/readyz", served.url);
-    tokio::runtime::Runtime::new().unwrap().block_on(async {
-        let client = reqwest::Client::builder().tls_certs_only([ca]).build().unwrap();
-        let reply = client.get(url).send().await.unwrap();
-        (reply.status().as_u16(), reply.text().await.unwrap())
-    })
 }
 
 /// The newest model version's digest, and its file.
@@ -42,7 +34,7 @@ fn a_flipped_bit_of_the_newest_model_is_told_and_a_copy_goes_on() {
     assert_eq!(ran.code, 0, "{ran}");
     let text = std::fs::read_to_string(&task).unwrap();
     std::fs::write(&task, text.replacen("count = 1\n", "count = 200\n", 1)).unwrap();
-    let served = Served::dev(&data);
+    let served = serve(&["env"], ":", &data);
     served.operate(&["task", "create", task.to_str().unwrap()]).data();
     let _participants: Vec<_> = (0..3)
         .map(|index| {
@@ -56,7 +48,7 @@ fn a_flipped_bit_of_the_newest_model_is_told_and_a_copy_goes_on() {
         let rounds = rounds(&served);
         rounds.iter().all(|round| round["state"] == "COMPLETED").then(|| rounds.len())
     });
-    assert_eq!(readiness(&served).0, 200);
+    assert_eq!(readyz(&served).0, 200);
 
     let (digest, file) = newest(&served, &data);
     let whole = std::fs::read(&file).unwrap();
@@ -70,7 +62,7 @@ fn a_flipped_bit_of_the_newest_model_is_told_and_a_copy_goes_on() {
     });
     let why = paused["history"].as_array().unwrap().iter().filter_map(|change| change["detail"].as_str()).next_back();
     assert!(why.is_some_and(|why| why.contains(&digest)), "{paused}");
-    let (status, text) = readiness(&served);
+    let (status, text) = readyz(&served);
     assert!(text.contains("degraded") && text.contains(&digest), "{status} {text}");
     // The pause came before a round that nobody could have finished.
     let rounds_then = rounds(&served);
@@ -88,5 +80,5 @@ fn a_flipped_bit_of_the_newest_model_is_told_and_a_copy_goes_on() {
         let rounds = rounds(&served);
         (rounds.iter().filter(|round| round["state"] == "COMPLETED").count() >= last + 2).then_some(())
     });
-    assert_eq!(readiness(&served).0, 200);
+    assert_eq!(readyz(&served).0, 200);
 }

@@ -4,6 +4,7 @@
 #![expect(clippy::disallowed_methods, reason = "TRIBUTARY_DATA_DIR says where the data are")]
 
 mod company;
+mod damaged;
 mod demo;
 mod exit_codes;
 mod files;

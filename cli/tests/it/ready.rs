@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::support::{Served, run, tributary};
 
 /// What runs `script` first, and then `serve --dev` in its place, with health on a listener of its own.
-fn serve(launcher: &[&str], script: &str, data: &Path) -> Served {
+pub(crate) fn serve(launcher: &[&str], script: &str, data: &Path) -> Served {
     let (program, before) = launcher.split_first().unwrap();
     let mut command = Command::new(program);
     command.args(before).args(["sh", "-c", &format!("{script}\nexec \"$@\""), "serve"]);
@@ -21,7 +21,7 @@ fn serve(launcher: &[&str], script: &str, data: &Path) -> Served {
 }
 
 /// Status and body.
-fn readyz(served: &Served) -> (u16, String) {
+pub(crate) fn readyz(served: &Served) -> (u16, String) {
     let mut stream = TcpStream::connect(&served.health).unwrap();
     stream.write_all(b"GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();

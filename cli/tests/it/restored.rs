@@ -20,7 +20,7 @@ fn copy_database(from: &Path, to: &Path) {
     }
 }
 
-fn wait_for<T>(what: &str, folder: &Path, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn wait_for<T>(what: &str, folder: &Path, mut look: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + Duration::from_secs(90);
     while Instant::now() < end {
         if let Some(found) = look() {

@@ -4,7 +4,9 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -31,6 +33,8 @@ struct Far {
     one_way: Duration,
     /// Nothing gets through meanwhile.
     cut: Range<tokio::time::Instant>,
+    /// What participants say of their lines.
+    told: Arc<Mutex<BTreeSet<u32>>>,
 }
 
 impl Far {
@@ -69,6 +73,7 @@ impl Transport for Far {
     }
 
     async fn check_in(&self, request: &CheckInRequest) -> Result<CheckInReply, TransportError> {
+        self.told.lock().unwrap().extend(request.round_trip_ms);
         self.exchange(async {
             let end = tokio::time::Instant::now() + Duration::from_millis(request.wait_ms);
             loop {
@@ -153,11 +158,16 @@ impl Clock for Virtual {
 
 /// How long `rounds` rounds take, enrolment included, on lines that are cut meanwhile.
 async fn time_of(rounds: u32, one_way: Duration, cut: Range<Duration>) -> Duration {
-    let hub = Hub::new(DEVICES, rounds);
+    let (hub, told) = (Hub::new(DEVICES, rounds), Arc::new(Mutex::new(BTreeSet::new())));
     let start = tokio::time::Instant::now();
     let participants = (0..DEVICES).map(|device| {
         let mut participant = Participant::builder()
-            .transport(Far { line: hub.line(device), one_way, cut: start + cut.start..start + cut.end })
+            .transport(Far {
+                line: hub.line(device),
+                one_way,
+                cut: start + cut.start..start + cut.end,
+                told: Arc::clone(&told),
+            })
             .enrollment_token("token")
             .journal(MemoryJournal::new())
             .trainer(Exact::new(device))
@@ -172,6 +182,8 @@ async fn time_of(rounds: u32, one_way: Duration, cut: Range<Duration>) -> Durati
     futures_util::future::join_all(participants).await;
     check_sums(&hub, "far away");
     assert_eq!(hub.world(|world| world.published.len()), rounds as usize);
+    let expected: BTreeSet<_> = wire::line::told(2 * one_way).into_iter().collect();
+    assert_eq!(*told.lock().unwrap(), expected, "the coordinator knows their lines, where they are long");
     start.elapsed()
 }
 

@@ -163,7 +163,17 @@ async fn read(stream: &mut (impl AsyncReadExt + Unpin), has_certificate: bool) -
 
 fn check_in() -> CheckInRequest {
     let (findings, training) = (Vec::new(), None);
-    CheckInRequest { task: None, examples: 1, wait_ms: 0, keys: None, loss: None, findings, training, declined: None }
+    CheckInRequest {
+        task: None,
+        examples: 1,
+        wait_ms: 0,
+        keys: None,
+        loss: None,
+        findings,
+        training,
+        declined: None,
+        round_trip_ms: None,
+    }
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ pub mod faults;
 mod files;
 pub mod http;
 pub mod identity;
+pub mod lines;
 pub mod model;
 pub mod observe;
 pub mod private;

@@ -26,6 +26,7 @@ use crate::http::{
     App, Crowds, Held, Identities, Limiter, Listener, Looker, Rate, Rates, ServeSettings, Settings, TokenError,
 };
 use crate::identity::{Authority, AuthorityError, Members, MembersCa, ServerKey, Signer};
+use crate::lines::Lines;
 use crate::lock::{LockError, Locks};
 use crate::models::Models;
 use crate::observe;
@@ -149,6 +150,7 @@ impl Coordinator {
         let members = members(config, authority.as_ref())?;
         let sealer = Arc::new(sealer(config, &parts)?);
         let (stopping, stopped, tasks) = (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
+        let lines = Lines::default();
         let app = Arc::new(App {
             desk: Desk::start(&store, config.http.check_ins_per_second, stopped.clone(), &tasks),
             bell: Bell::start(&store, stopped.clone(), &tasks),
@@ -166,6 +168,7 @@ impl Coordinator {
             identities: Identities::default(),
             limiter: Limiter::new(rates(config)),
             behind: Behind::default(),
+            lines: lines.clone(),
             health: Health::default(),
             metrics,
             settings: settings(config),
@@ -173,6 +176,7 @@ impl Coordinator {
         });
         let mut environment = Environment::new(store.clone(), aggregator, parts.clock, parts.random);
         environment.sealer = sealer;
+        environment.lines = lines;
         environment.config = WorkConfig {
             poll_interval: Duration::from_millis(config.work.poll_interval_ms),
             lease_ttl: Duration::from_millis(config.work.lease_ttl_ms),

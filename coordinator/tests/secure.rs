@@ -10,6 +10,8 @@ mod ahead;
 mod complaints;
 #[path = "secure/excused.rs"]
 mod excused;
+#[path = "secure/far.rs"]
+mod far;
 #[path = "secure/groups.rs"]
 mod groups;
 #[path = "secure/killed.rs"]

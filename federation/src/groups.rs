@@ -138,6 +138,7 @@ mod tests {
                 collect: phase(12, 20),
                 aggregate_deadline_ms: 500,
                 sampled: None,
+                round_trip_ms: None,
                 secure: Some(secure),
                 groups: Some(GroupLimits { size: 5, count: 4, needed: 3, collect_min: 3 }),
             },

@@ -9,6 +9,7 @@ pub mod advance;
 pub mod cohort;
 pub mod groups;
 pub mod id;
+pub mod line;
 pub mod model_version;
 pub mod quantile;
 pub mod round;

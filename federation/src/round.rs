@@ -239,6 +239,10 @@ pub struct RoundLimits {
     /// [`TaskSpec::sampling_amplifies`]: crate::task::TaskSpec::sampling_amplifies
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampled: Option<u32>,
+    /// What most of the cohort's lines take for a round trip, in milliseconds, where that has moved the deadlines of its phases:
+    /// [`crate::line`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round_trip_ms: Option<u32>,
     /// The phases of secure aggregation, where the task has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secure: Option<SecureLimits>,

@@ -557,6 +557,7 @@ impl TaskSpec {
             },
             aggregate_deadline_ms: rounds.aggregate_deadline_ms,
             sampled: None,
+            round_trip_ms: None,
             secure: self.secure_aggregation.enabled.then_some(SecureLimits {
                 threshold: 0,
                 share_deadline_ms: self.secure_aggregation.share_deadline_ms,

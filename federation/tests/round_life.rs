@@ -30,6 +30,7 @@ fn limits(is_secure: bool) -> RoundLimits {
         collect: PhaseLimits { min: 2, max: 3, deadline_ms: DEADLINE_MS.unsigned_abs() },
         aggregate_deadline_ms: DEADLINE_MS.unsigned_abs(),
         sampled: None,
+        round_trip_ms: None,
         groups: None,
     }
 }

@@ -16,6 +16,7 @@ pub mod signer;
 
 pub use federation::cohort::{Attribute, Attributes, CoarseLoss, Criterion, EXAMPLES, Ineligible};
 pub use federation::id::{Digest, ParticipantId, RoundKey, TaskId, TokenId};
+pub use federation::line;
 pub use federation::round::{AssignmentState, FailureReason, RoundState};
 pub use federation::task;
 pub use federation::time::Timestamp;

@@ -27,6 +27,7 @@ fn every_body_of_version_1_is_still_read() {
     check::<participant::CheckInReply>("check_in_reply_assigned", &mut seen);
     check::<participant::CheckInRequest>("check_in_request_with_keys", &mut seen);
     check::<participant::CheckInRequest>("check_in_request_with_loss", &mut seen);
+    check::<participant::CheckInRequest>("check_in_request_with_round_trip", &mut seen);
     check::<participant::CheckInReply>("check_in_reply_assigned_secure", &mut seen);
     check::<participant::CheckInReply>("check_in_reply_invited", &mut seen);
     check::<participant::CheckInReply>("check_in_reply_come_back", &mut seen);

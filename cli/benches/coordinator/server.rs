@@ -201,6 +201,7 @@ impl Device {
             findings: Vec::new(),
             training: None,
             declined: None,
+            round_trip_ms: None,
         };
         Ok(self.transport.check_in(&request).await?)
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use secure_agg::rejection::Refusal;
+use wire::line;
 use wire::participant::{AbandonReason, Assignment, CheckInReply, CheckInRequest, RefusalCode};
 use wire::problem::ProblemType;
 
@@ -38,7 +39,7 @@ impl CheckIn {
             let (task, examples) = (core.settings.task.clone(), core.told_examples());
             let keys = core.session.as_ref().and_then(Session::keys);
             let (loss, findings, training) = (core.loss, core.findings(), core.ahead.report());
-            let declined = core.behind;
+            let (declined, round_trip_ms) = (core.behind, line::told(core.round_trip));
             Action::Send(Request::CheckIn(CheckInRequest {
                 task,
                 examples,
@@ -48,6 +49,7 @@ impl CheckIn {
                 findings,
                 training,
                 declined,
+                round_trip_ms,
             }))
         })
     }

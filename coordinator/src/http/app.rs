@@ -16,6 +16,7 @@ use super::problem::{Error, Result};
 use crate::admission::{Bell, Desk, Inbox, Uploads};
 use crate::behind::Behind;
 use crate::identity::{Authority, Members};
+use crate::lines::Lines;
 use crate::models::Models;
 use crate::observe::health::Health;
 use crate::random::Random;
@@ -57,6 +58,8 @@ pub(crate) struct App {
     pub(crate) uploads: Uploads,
     /// Participants that have seen more than this coordinator.
     pub(crate) behind: Behind,
+    /// How slow participants' lines are.
+    pub(crate) lines: Lines,
     /// What `/readyz` found out.
     pub(crate) health: Health,
     /// What `/metrics` shows.

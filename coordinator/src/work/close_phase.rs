@@ -74,7 +74,7 @@ pub(super) async fn close_phase(env: &Environment, lease: &mut Lease, situation:
         .transact("close phase", |tx| {
             Box::pin(async move {
                 holder.confirm(tx, now).await?;
-                let outcome = decide(tx, &env.sealer, before.key, fresh_seed, now).await?;
+                let outcome = decide(tx, env, before.key, fresh_seed, now).await?;
                 if !outcome.is_followed_by_work() {
                     holder.give_up(tx).await?;
                 }
@@ -101,11 +101,12 @@ pub(super) async fn close_phase(env: &Environment, lease: &mut Lease, situation:
 
 async fn decide(
     tx: &mut dyn Transaction,
-    sealer: &Sealer,
+    env: &Environment,
     key: RoundKey,
     fresh_seed: [u8; 32],
     now: Timestamp,
 ) -> Result<Outcome, StepError> {
+    let sealer = &*env.sealer;
     let Some(task) = tx.task(key.task).await? else { return Ok(Outcome::Nothing) };
     let Some(row) = tx.round(key).await? else { return Ok(Outcome::Nothing) };
     let round = row.round;
@@ -117,7 +118,7 @@ async fn decide(
     }
     match decision {
         Decision::Close(_) if round.state == RoundState::Selecting => {
-            match draw_cohort(tx, &task, &round, fresh_seed, now).await? {
+            match draw_cohort(tx, &task, &round, &env.lines, fresh_seed, now).await? {
                 Ok(drawn) => Ok(drawn.map_or(Outcome::Nothing, |(round, cohort)| Outcome::Drawn { round, cohort })),
                 Err(abort) => aborted(tx, sealer, &task, &round, &abort, now).await,
             }

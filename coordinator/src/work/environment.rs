@@ -8,6 +8,7 @@ use federation::time::Clock;
 use store::{BlobStore, Store};
 
 use super::StepError;
+use crate::lines::Lines;
 use crate::random::Random;
 use crate::seal::Sealer;
 
@@ -26,6 +27,8 @@ pub struct Environment {
     pub random: Random,
     /// Opens the answers that unmask a sum, and the seeds of noise.
     pub sealer: Arc<Sealer>,
+    /// How slow participants' lines are; nothing is known of them unless somebody notes it.
+    pub lines: Lines,
     /// The numbers.
     pub config: WorkConfig,
     /// Where tests stop a step; [`NoFailPoint`] elsewhere.
@@ -38,7 +41,8 @@ impl Environment {
     pub fn new(store: Store, aggregator: Arc<dyn Aggregator>, clock: Arc<dyn Clock>, random: Random) -> Self {
         let (blobs, config) = (Arc::clone(store.blobs()), WorkConfig::default());
         let sealer = Arc::new(Sealer::in_memory(&random));
-        Self { store, blobs, aggregator, clock, random, sealer, config, fail_point: Arc::new(NoFailPoint) }
+        let lines = Lines::default();
+        Self { store, blobs, aggregator, clock, random, sealer, lines, config, fail_point: Arc::new(NoFailPoint) }
     }
 }
 

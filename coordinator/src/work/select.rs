@@ -23,6 +23,7 @@ use super::sample::sample_present;
 use super::situation::{eligible, keyed};
 use crate::ahead::Standings;
 use crate::base;
+use crate::lines::Lines;
 use crate::model::TaskModel;
 use crate::robust::Robust;
 use crate::session::{Verified, encode_all, round_name};
@@ -39,6 +40,7 @@ pub(super) async fn draw_cohort(
     tx: &mut dyn Transaction,
     task: &TaskRow,
     round: &Round,
+    lines: &Lines,
     fresh_seed: [u8; 32],
     now: Timestamp,
 ) -> Result<Result<Option<(Round, Vec<ParticipantId>)>, Abort>, StepError> {
@@ -88,6 +90,7 @@ pub(super) async fn draw_cohort(
         }
     };
     cohort.sort_unstable();
+    after.limits = after.limits.for_lines(lines.of_cohort(&cohort));
     after.cohort = u32::try_from(cohort.len()).unwrap_or(u32::MAX);
     if !tx.transition_round(round, &after).await? {
         return Ok(Ok(None));

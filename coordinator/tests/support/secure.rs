@@ -74,6 +74,8 @@ pub(crate) struct Member {
     pub(crate) place: Option<Assignment>,
     /// What it says of a training ahead of rounds.
     pub(crate) training: Value,
+    /// What it says of its line, in milliseconds.
+    pub(crate) round_trip_ms: Option<u32>,
     /// The body it sent.
     pub(crate) masked: Vec<u8>,
     /// What is under the masks.
@@ -127,6 +129,7 @@ impl Member {
             invitation: None,
             place: None,
             training: Value::Null,
+            round_trip_ms: None,
             masked: Vec::new(),
             words: Vec::new(),
             plain: Vec::new(),
@@ -156,7 +159,9 @@ impl Member {
     }
 
     pub(crate) async fn check_in_with(&self, t: &TestCoordinator, keys: &Value) -> Reply {
-        let body = json!({ "task": "secure", "examples": 10, "wait_ms": 0, "keys": keys, "training": self.training });
+        let mut body =
+            json!({ "task": "secure", "examples": 10, "wait_ms": 0, "keys": keys, "training": self.training });
+        body["round_trip_ms"] = json!(self.round_trip_ms);
         t.post(&self.who, route::CHECK_IN, &body).await
     }
 
@@ -416,6 +421,11 @@ impl World {
     /// With a change to [`spec`].
     pub(crate) async fn with(participants: usize, change: impl FnOnce(&mut Value)) -> Self {
         Self::build(participants, config(), None, change).await
+    }
+
+    /// With a configuration of its own, in memory.
+    pub(crate) async fn with_config(participants: usize, config: Config, change: impl FnOnce(&mut Value)) -> Self {
+        Self::build(participants, config, None, change).await
     }
 
     /// With files that outlive the process.

@@ -120,6 +120,7 @@ fn the_smallest_task_file_gets_working_defaults() {
             collect: PhaseLimits { min: 5, max: 1024, deadline_ms: 600_000 },
             aggregate_deadline_ms: 600_000,
             sampled: None,
+            round_trip_ms: None,
             secure: Some(SecureLimits {
                 threshold: 0,
                 share_deadline_ms: 60_000,

@@ -78,6 +78,7 @@ pub(super) fn round(task: u128, number: u32, attempt: u32) -> Round {
             collect: limits,
             aggregate_deadline_ms: 1_000,
             sampled: None,
+            round_trip_ms: None,
             secure: None,
             groups: None,
         },

@@ -282,6 +282,10 @@ pub struct RoundView {
     /// in this one, unless it is proven that the sum was never opened. Told while the round selects, and if it drew too few.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub base_given_by: u32,
+    /// What nine of ten of the cohort's lines take at most for a round trip, in milliseconds, where that has moved the deadlines of
+    /// its phases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round_trip_ms: Option<u32>,
     /// The version the round made.
     pub model: Option<ModelVersionRef>,
     /// The round's base did not pass the task's gate: what the round made is this earlier version once more.

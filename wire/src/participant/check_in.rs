@@ -37,6 +37,10 @@ pub struct CheckInRequest {
     /// The coordinator has forgotten rounds then, or lies. Said until a later round invites.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub declined: Option<Declined>,
+    /// How long a request and its answer take on its line, in milliseconds, coarsely ([`crate::line::told`]); left out where that is
+    /// short. Phases of rounds that it is drawn into wait so much longer, within a bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round_trip_ms: Option<u32>,
 }
 
 /// Why a participant makes no keys for a round: it would send a second input under one number.

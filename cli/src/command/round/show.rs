@@ -1,5 +1,7 @@
 //! `tributary round show`: all that the coordinator tells of one round. What a round has nothing of is not printed.
 
+use std::time::Duration;
+
 use wire::inspect::{
     AssignmentView, BufferView, DistributionView, EpsilonView, GroupView, ModelVersionRef, RoundView, SessionView,
     SumWorkView,
@@ -51,6 +53,7 @@ fn head(round: &RoundView) -> String {
         format!("Base        {}", model(&round.base)),
     ];
     lines.extend(round.distributions.iter().map(|(name, of)| spread(name, of)));
+    lines.extend(round.round_trip_ms.map(slow_lines));
     lines.extend(round.buffer.iter().map(buffer));
     lines.extend(round.compression.iter().map(|compression| format!("Uploads     by {}", codec::words(compression))));
     lines.extend(round.epsilon.iter().map(privacy));
@@ -76,6 +79,13 @@ fn spread(name: &str, of: &DistributionView) -> String {
     format!(
         "Spread      {name} over {participants}: 10 % below {p10:.3}, 25 % {p25:.3}, half {p50:.3}, 75 % {p75:.3}, 90 % \
          {p90:.3}, each to {resolution}"
+    )
+}
+
+fn slow_lines(round_trip_ms: u32) -> String {
+    let round_trip = duration(Duration::from_millis(round_trip_ms.into()));
+    format!(
+        "Lines       nine of ten take at most {round_trip} for a round trip; phases wait so much longer, up to twice their deadlines"
     )
 }
 

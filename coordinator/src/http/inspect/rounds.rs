@@ -179,6 +179,7 @@ async fn view(
         buffer,
         epsilon,
         base_given_by: given_by(tx, round).await?,
+        round_trip_ms: round.limits.round_trip_ms,
         base,
         model,
         rolled_back_to,

@@ -91,6 +91,7 @@ mod tests {
             findings: findings.iter().map(|&task| Finding { task, eligible: true }).collect(),
             training: held.map(|task| TrainingReport { task, serial: 1, ready: true }),
             declined: None,
+            round_trip_ms: None,
         }
     }
 

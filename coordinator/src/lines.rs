@@ -1,0 +1,44 @@
+//! How slow participants' lines are, as they told with their last check-ins.
+//!
+//! Kept in memory alone: whoever is on a slow line says so with each check-in, and what follows from it for a round is kept in
+//! the round's row when its cohort is drawn.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use federation::id::ParticipantId;
+use federation::line;
+
+/// Slow lines remembered; more make no difference to what most of a cohort need.
+const REMEMBERED_MAX: usize = 200_000;
+
+/// Round trips in milliseconds, of slow lines. Clones share them.
+#[derive(Clone, Default)]
+pub struct Lines(Arc<Mutex<HashMap<ParticipantId, u32>>>);
+
+impl Lines {
+    /// Notes what a participant tells of its line, or that it tells nothing.
+    pub(crate) fn note(&self, participant: ParticipantId, round_trip_ms: Option<u32>) {
+        let mut slow = self.lock();
+        match round_trip_ms {
+            Some(millis) if slow.len() < REMEMBERED_MAX || slow.contains_key(&participant) => {
+                slow.insert(participant, millis);
+            }
+            Some(_) => {}
+            None => {
+                slow.remove(&participant);
+            }
+        }
+    }
+
+    /// What a cohort's lines need.
+    pub(crate) fn of_cohort(&self, cohort: &[ParticipantId]) -> u32 {
+        let slow = self.lock();
+        line::of_cohort(cohort.iter().map(|member| slow.get(member).copied().unwrap_or_default()).collect())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ParticipantId, u32>> {
+        // A map has no state between two of its calls that a panic could leave behind.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -167,6 +167,24 @@ fn a_device_whose_certificate_ended_comes_back_with_the_next_a_token_made_for_it
 }
 
 #[test]
+fn a_coordinator_does_not_start_with_a_certificate_that_signs_nobodys() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(serve(&Company::new(), folder.path()));
+    let file = folder.path().join("data/coordinator.toml");
+    let config = std::fs::read_to_string(&file).unwrap();
+    let at = config.find("members_ca_certificate_file").unwrap();
+    let start = |members: &str| {
+        std::fs::write(&file, format!("{}{members}", &config[..at])).unwrap();
+        run(&["serve", "--config", file.to_str().unwrap()])
+    };
+    let server = folder.path().join("data/server.pem");
+    let ran = start(&format!("members_ca_certificate_file = {server:?}\n"));
+    assert!(ran.code == 3 && ran.stderr.contains("is no certificate of an authority"), "{ran}");
+    let ran = start("members_ca_certificate_file = \"/none.pem\"\n");
+    assert!(ran.code == 3 && ran.stderr.contains("/none.pem"), "{ran}");
+}
+
+#[test]
 fn a_device_without_a_certificate_is_told_where_it_comes_from() {
     let folder = tempfile::tempdir().unwrap();
     let served = serve(&Company::new(), folder.path());

@@ -51,7 +51,7 @@ impl Company {
         std::fs::write(&ca, &self.pem).unwrap();
         let at = |name: &str| folder.join(name).display().to_string();
         let config = format!(
-            "[http]\nlisten = \"127.0.0.1:0\"\ncertificate_file = {certificate:?}\nkey_file = {key:?}\n\
+            "[http]\nlisten = \"127.0.0.1:0\"\npoll_max_ms = 2000\ncertificate_file = {certificate:?}\nkey_file = {key:?}\n\
              [database]\nurl = \"sqlite:{}\"\n[blobs]\nurl = \"file:{}\"\n\
              [identity]\nca_certificate_file = {:?}\nca_key_file = {:?}\n{identity}\n",
             at("rows.db"),
@@ -108,6 +108,7 @@ pub(crate) enum Mood {
     Signs,
     Refuses,
     IsBroken,
+    IsSilent,
 }
 
 /// The company's signer, over TLS, until the test ends.
@@ -142,6 +143,8 @@ impl Company {
         let hook = Hook { url, mood: Arc::clone(&mood), tokens: Arc::clone(&tokens) };
         let company = Arc::clone(self);
         std::thread::spawn(move || {
+            // Connections on which nothing is ever said.
+            let mut silent = Vec::new();
             for socket in listener.incoming() {
                 let mut socket = socket.unwrap();
                 let mut connection = rustls::ServerConnection::new(Arc::clone(&tls)).unwrap();
@@ -149,8 +152,13 @@ impl Company {
                 let Some((head, body)) = read_request(&mut stream) else { continue };
                 let token = head.lines().find_map(|line| line.strip_prefix("authorization: Bearer "));
                 tokens.lock().unwrap().push(token.unwrap_or_default().to_owned());
-                let (status, body) = match *mood.lock().unwrap() {
+                let mood = *mood.lock().unwrap();
+                let (status, body) = match mood {
                     Mood::Signs => ("200 OK", json!({ "certificate_pem": company.sign(&body) }).to_string()),
+                    Mood::IsSilent => {
+                        silent.push(socket);
+                        continue;
+                    }
                     Mood::Refuses => ("403 Forbidden", String::new()),
                     // Another authority of the same name.
                     Mood::IsBroken => ("200 OK", json!({ "certificate_pem": Company::new().sign(&body) }).to_string()),

@@ -147,6 +147,44 @@ fn a_device_says_what_is_wrong_with_its_certificate_before_it_sends_anything() {
 }
 
 #[test]
+fn a_device_whose_certificate_ended_comes_back_with_the_next_a_token_made_for_it_and_its_journal() {
+    let folder = tempfile::tempdir().unwrap();
+    let company = Company::new();
+    let served = serve(&company, folder.path());
+    let journal = folder.path().join("journal");
+    let run = |issued: &Issued, token: &str| {
+        participant(&served, &journal, &[&issued.flags()[..], &["--token", token]].concat())
+    };
+    let short = company.issue(folder.path(), "short", &Says { time: (-60, 3), ..Says::device(7) });
+    let (_, code, complaint) = run(&short, &enrollment_token(&served)).end();
+    assert_eq!(code, 6, "{complaint}");
+    assert!(complaint.contains("has expired") && complaint.contains("it needs a new one, too"), "{complaint}");
+    let id = device_id(7).to_string();
+    let made = served.operate(&["token", "create", "--enrollment", "--participant", &id]).data();
+    let next = company.issue(folder.path(), "next", &Says::device(7));
+    let again = run(&next, made["token"].as_str().unwrap());
+    assert_eq!(again.first.as_ref().unwrap()["participant"], json!(device_id(7)));
+}
+
+#[test]
+fn a_coordinator_does_not_start_with_a_certificate_that_signs_nobodys() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(serve(&Company::new(), folder.path()));
+    let file = folder.path().join("data/coordinator.toml");
+    let config = std::fs::read_to_string(&file).unwrap();
+    let at = config.find("members_ca_certificate_file").unwrap();
+    let start = |members: &str| {
+        std::fs::write(&file, format!("{}{members}", &config[..at])).unwrap();
+        run(&["serve", "--config", file.to_str().unwrap()])
+    };
+    let server = folder.path().join("data/server.pem");
+    let ran = start(&format!("members_ca_certificate_file = {server:?}\n"));
+    assert!(ran.code == 3 && ran.stderr.contains("is no certificate of an authority"), "{ran}");
+    let ran = start("members_ca_certificate_file = \"/none.pem\"\n");
+    assert!(ran.code == 3 && ran.stderr.contains("/none.pem"), "{ran}");
+}
+
+#[test]
 fn a_device_without_a_certificate_is_told_where_it_comes_from() {
     let folder = tempfile::tempdir().unwrap();
     let served = serve(&Company::new(), folder.path());

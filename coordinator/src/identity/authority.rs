@@ -52,6 +52,14 @@ pub enum AuthorityError {
         /// Why.
         source: rcgen::Error,
     },
+    /// A certificate that signs nobody's.
+    #[error(
+        "{path} is no certificate of an authority (basic constraints): name the one that signs participants' own certificates"
+    )]
+    NoAuthority {
+        /// Its file.
+        path: PathBuf,
+    },
     /// The signer elsewhere cannot be asked as configured.
     #[error("cannot set up the signer of identity.signer: {0}")]
     Signer(String),

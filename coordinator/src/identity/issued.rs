@@ -8,6 +8,7 @@ use federation::time::Timestamp;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use wire::certificate::{BadChain, Holder, Issuers, Unfit, chain_der};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::authority::{AuthorityError, Issued};
 
@@ -48,6 +49,9 @@ impl MembersCa {
     /// [`AuthorityError`].
     pub(crate) fn open(file: &Path) -> Result<Self, AuthorityError> {
         let (certificate, certificate_pem) = certificate(file)?;
+        if !X509Certificate::from_der(&certificate).is_ok_and(|(_, parsed)| parsed.is_ca()) {
+            return Err(AuthorityError::NoAuthority { path: file.to_owned() });
+        }
         let issuers = Issuers::new(vec![certificate.to_vec()]);
         Ok(Self { certificate, certificate_pem, issuers })
     }

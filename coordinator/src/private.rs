@@ -99,6 +99,12 @@ impl Private {
         self.request.largest_cohort()
     }
 
+    /// What a participant is told of how many there are in its cohort, of so many: where the published figure rests on a draw that
+    /// nobody knows, whoever was drawn is somebody too.
+    pub(crate) fn cohort_told(&self, cohort: u32) -> u32 {
+        if self.amplified { self.terms.cohort } else { cohort }
+    }
+
     /// Fewest updates of a released sum.
     pub(crate) fn smallest_cohort(&self) -> u32 {
         self.terms.smallest_cohort

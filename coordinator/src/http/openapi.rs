@@ -75,7 +75,8 @@ fn operations() -> Vec<Operation> {
         "The process can serve: rows and blobs can be written; `degraded` if a task cannot go on",
         "text/plain",
     ));
-    all.push(plain(route::METRICS, "Metrics for Prometheus", "text/plain"));
+    let metrics = "Metrics for Prometheus; without a token on the listener for the service's own";
+    all.push(get(route::METRICS, metrics, Caller::Operator("viewer"), Content::Media("text/plain"), &[]));
     all.push(plain(route::OPENAPI, "This document", "application/json"));
     all
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 
 use super::app::App;
-use super::authenticate::Anybody;
+use super::authenticate::{Anybody, Viewer};
 use super::problem::{Error, Result};
 use crate::observe::health::NotReady;
 
@@ -31,8 +31,18 @@ pub(super) async fn readyz(_: Anybody, State(app): State<Arc<App>>) -> Result<St
     }
 }
 
-/// `GET /metrics`.
-pub(super) async fn metrics(_: Anybody, State(app): State<Arc<App>>) -> String {
+/// `GET /metrics` on the listener that everybody reaches: counters of uploads tell how large cohorts are, which only those may know
+/// who may look at rounds.
+pub(super) async fn metrics(_: Viewer, State(app): State<Arc<App>>) -> String {
+    rendered(&app)
+}
+
+/// `GET /metrics` on the listener of those who look after the service.
+pub(super) async fn metrics_apart(_: Anybody, State(app): State<Arc<App>>) -> String {
+    rendered(&app)
+}
+
+fn rendered(app: &App) -> String {
     // Folds what histograms gathered, which would grow otherwise.
     app.metrics.run_upkeep();
     app.metrics.render()

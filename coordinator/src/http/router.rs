@@ -90,7 +90,7 @@ pub(crate) fn health_router(app: Arc<App>) -> Router {
     Router::new()
         .route(route::HEALTHZ, short(get(operations::healthz)))
         .route(route::READYZ, short(get(operations::readyz)))
-        .route(route::METRICS, short(get(operations::metrics)))
+        .route(route::METRICS, short(get(operations::metrics_apart)))
         .fallback(|_: Anybody| async { Error::NotFound("there is no such path".to_owned()) })
         .method_not_allowed_fallback(|| async { Error::Method })
         .layer(map_response(hide))

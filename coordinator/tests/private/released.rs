@@ -31,7 +31,7 @@ async fn released_by(name: &str, drops: &[Drops; 10], own: impl Fn(&Derived, u32
     let report = world.ledger().await;
     assert_eq!(report.releases.len(), 1);
     let row = &report.releases[0];
-    assert_eq!((row.round, row.attempt, row.published, row.participants), (1, 1, true, survivors));
+    assert_eq!((row.round, row.attempt, row.published, row.participants), (1, 1, true, Some(survivors)));
     assert_eq!(view.epsilon.as_ref(), Some(&row.total), "the round shows what the ledger says");
     assert_eq!((row.total.published, row.total.cohort_known), (report.spent.published, report.spent.cohort_known));
 

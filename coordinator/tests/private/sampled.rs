@@ -169,7 +169,7 @@ async fn a_draw_of_nobody_who_is_there_is_released_as_noise_alone() {
     assert_eq!((report.releases.len(), world.digests().await.len()), (16, 17));
     for number in empty {
         let row = &report.releases[number as usize - 1];
-        assert_eq!((row.round, row.participants, row.published), (number, 0, true));
+        assert_eq!((row.round, world.view(number).await.reported, row.published), (number, 0, true));
         let noise = world.residual(number, |_| false).await;
         assert_variance(&noise, charged_variance(&row.parameters));
         assert_eq!(
@@ -180,6 +180,40 @@ async fn a_draw_of_nobody_who_is_there_is_released_as_noise_alone() {
     // What was spent grows with every one of them alike.
     let spent: Vec<_> = report.releases.iter().map(|row| row.total.published).collect();
     assert!(spent.windows(2).all(|pair| pair[1] > pair[0]), "{spent:?}");
+}
+
+/// Neighbours differ by one participant more or less, so a count without noise is nothing that the published figure covers.
+#[tokio::test]
+async fn how_many_were_drawn_is_told_to_nobody_but_those_who_may_look_at_rounds() {
+    let mut world = poisson(24, false, 0.5, 24).await;
+    let (cohorts, _) = rounds_with_absentees(&mut world, &(0..20).collect::<Vec<_>>(), 8).await;
+    let sizes: std::collections::BTreeSet<_> = cohorts.iter().map(Vec::len).collect();
+    assert!(sizes.len() > 1, "{cohorts:?}");
+    // The ledger, which may be handed on: one release is told like the other, but for when it was and what all have cost.
+    let mut releases = world.privacy().await.json()["releases"].as_array().unwrap().clone();
+    assert_eq!(releases.len(), 8);
+    for release in &mut releases {
+        let fields = release.as_object_mut().unwrap();
+        assert!(!fields.contains_key("participants"), "{fields:?}");
+        for field in ["index", "round", "total", "at"] {
+            assert!(fields.remove(field).is_some(), "{field}");
+        }
+        assert_eq!(fields["parameters"].as_object_mut().unwrap().remove("round").map(|it| it.is_number()), Some(true));
+        assert!(fields["parameters"]["sampled"]["poisson"]["rate"].is_number());
+    }
+    assert!(releases.windows(2).all(|pair| pair[0] == pair[1]), "{releases:?}");
+    // Those who were drawn: each is told how many are expected.
+    let told: Vec<_> = world.members.iter().filter_map(|member| Some(member.place.as_ref()?.cohort)).collect();
+    assert!(told.len() > 10 && told.iter().all(|&cohort| cohort == 12), "{told:?}");
+    // Counters of uploads: who has no token sees none.
+    for who in [&crate::support::Who::Nobody, &world.members[0].who] {
+        world.t.get(who, wire::route::METRICS).await.problem(wire::problem::ProblemType::Unauthenticated);
+    }
+    assert_eq!(world.t.get(&world.t.viewer, wire::route::METRICS).await.status, 200);
+    // Whoever may look at rounds does see it, and is one who knows cohorts.
+    for (number, cohort) in (1..).zip(&cohorts) {
+        assert_eq!(world.view(number).await.reported as usize, cohort.len());
+    }
 }
 
 #[tokio::test]
@@ -265,7 +299,7 @@ async fn absentees_are_waited_for_and_dropped_at_the_deadline() {
     world.t.work().await;
     assert_eq!(world.state(1).await, RoundState::Completed);
     let row = &world.ledger().await.releases[0];
-    assert_eq!(row.participants as usize, cohort.len());
+    assert_eq!(world.view(1).await.reported as usize, cohort.len());
     assert!(row.total.published < row.total.cohort_known, "{row:?}");
     assert_eq!(row.parameters["sampled"]["poisson"]["rate"], json!(0.5));
 }

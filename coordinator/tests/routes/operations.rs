@@ -15,7 +15,7 @@ async fn the_service_says_how_it_is() {
     assert_eq!(t.get(&Who::Nobody, route::READYZ).await.body, b"ready\n");
     t.create_task(&small_task()).await;
     t.get(&t.viewer, "/v1/tasks/unknown").await.problem(ProblemType::NotFound);
-    let text = String::from_utf8(t.get(&Who::Nobody, route::METRICS).await.body).unwrap();
+    let text = String::from_utf8(t.get(&t.viewer, route::METRICS).await.body).unwrap();
     for line in [
         "tributary_rejections_total{code=\"not-found\"}",
         "tributary_requests_total{route=\"/v1/tasks\",method=\"POST\",status=\"201\"} ",
@@ -34,7 +34,7 @@ async fn methods_that_peers_make_up_do_not_become_metrics() {
     for method in ["MADE-UP-1", "MADE-UP-2"] {
         t.call(&Who::Nobody, method.parse().unwrap(), route::TASKS).await.problem(ProblemType::MethodNotAllowed);
     }
-    let text = String::from_utf8(t.get(&Who::Nobody, route::METRICS).await.body).unwrap();
+    let text = String::from_utf8(t.get(&t.viewer, route::METRICS).await.body).unwrap();
     assert!(!text.contains("MADE-UP"), "{text}");
     assert!(text.contains("method=\"other\""), "{text}");
 }

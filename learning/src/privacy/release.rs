@@ -29,6 +29,18 @@ pub enum Sampled {
     },
 }
 
+impl Sampled {
+    /// Whether the published figure gains from nobody knowing who was drawn, nor how many; not where everybody is.
+    #[must_use]
+    pub fn is_secret(self) -> bool {
+        match self {
+            Self::Anyhow => false,
+            Self::Poisson { rate } => rate < 1.0,
+            Self::FixedSize { cohort, population } => cohort < population,
+        }
+    }
+}
+
 /// What a ledger charges for.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -34,11 +34,14 @@ pub struct ReleaseView {
     pub published: bool,
     /// What ran.
     pub mechanism: PrivacyMechanism,
-    /// Participants whose updates are in the sum.
-    pub participants: u32,
+    /// Participants whose updates are in the sum; absent where the published figure rests on nobody knowing how many were drawn,
+    /// so that the ledger tells nothing which that figure does not cover. Rounds tell it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub participants: Option<u32>,
     /// Standard deviation of the noise in the sum over the sensitivity.
     pub noise_multiplier: f64,
-    /// The release in full, as the accountants take it: noise, sensitivity, dimension, sampling; integers on the grid.
+    /// The release in full, as the accountants take it: noise, sensitivity, dimension, sampling; integers on the grid. Without
+    /// `participants` where that is absent above.
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub parameters: serde_json::Value,
     /// zCDP of this release to those who know who took part.

@@ -53,7 +53,8 @@ pub struct Assignment {
     /// age is counted to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update: Option<HeldUpdate>,
-    /// Participants in the cohort, or in this one's group of it.
+    /// Participants in the cohort, or in this one's group of it; where privacy rests on nobody knowing how many were drawn, how
+    /// many are expected.
     pub cohort: u32,
     /// How many groups of that size the cohort was divided into. What a participant is told only: it sees its own group's
     /// roster, and rests on that one.

@@ -183,7 +183,7 @@ fn table(releases: &[ReleaseView]) -> String {
         table.row(vec![
             release.round.to_string(),
             release.attempt.to_string(),
-            release.participants.to_string(),
+            release.participants.map_or_else(|| "secret".to_owned(), |participants| participants.to_string()),
             figure(release.noise_multiplier),
             some(release.rho),
             figure(release.rdp),

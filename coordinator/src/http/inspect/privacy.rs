@@ -140,15 +140,22 @@ async fn open_all(app: &Arc<App>) -> Result<Vec<Opened>> {
 fn release(row: &PrivacyRow, ledger: &Ledger) -> Option<ReleaseView> {
     let sealed = &ledger.rows().get(usize::try_from(row.idx).ok()?)?.row;
     let LedgerRow { index, release, rho, rdp, pld, total, accounting } = sealed;
+    // One participant more or less is one more or less here: where sampling hides whether somebody was drawn, a count without
+    // noise would tell.
+    let participants = (!release.sampled.is_secret()).then_some(release.participants);
+    let mut parameters = serde_json::to_value(release).ok()?;
+    if participants.is_none() {
+        parameters.as_object_mut()?.remove("participants");
+    }
     Some(ReleaseView {
         index: *index,
         round: row.round.number,
         attempt: row.attempt,
         published: row.published,
         mechanism: mechanism(release.mechanism)?,
-        participants: release.participants,
+        participants,
         noise_multiplier: release.noise_multiplier(),
-        parameters: serde_json::to_value(release).ok()?,
+        parameters,
         rho: *rho,
         rdp: *rdp,
         pld: *pld,

@@ -115,6 +115,36 @@ fn sampling_is_what_was_asked_for() {
     assert_eq!(of(&none).1, of(&poisson).1);
 }
 
+/// Under secure aggregation a task is charged by known cohorts, whatever is drawn: whoever plans must not believe the lower figure.
+#[test]
+fn a_figure_that_counts_a_secret_draw_says_under_which_setting_it_is_charged() {
+    let rests_on = |rest: &str| {
+        let args = match rest.strip_prefix("--population 50") {
+            Some(rest) => format!("--population 50 --cohort 50 --rounds 60 --delta 1e-5 --noise 4 {rest}"),
+            None => format!("{USUAL} --noise 4 {rest}"),
+        };
+        let (data, said) = (planned(&args), plan_as("text", &args));
+        let is_said = said.stdout.contains("secure_aggregation.enabled = false");
+        let gains = number(&data, "/epsilon/published") < number(&data, "/epsilon/cohort_known");
+        let known = format!("{:.3}", number(&data, "/epsilon/cohort_known"));
+        assert!(!is_said || said.stdout.matches(&known[..4]).count() >= 2, "and what is charged otherwise: {said}");
+        assert_eq!(gains, is_said, "{said}");
+        data["published_rests_on"].as_str().unwrap().to_owned()
+    };
+    for rest in ["", "--sampling fixed --accounting general"] {
+        assert_eq!(rests_on(rest), "secret_draw_in_the_clear", "{rest}");
+    }
+    for rest in [
+        "--sampling none",
+        "--population 50 --sampling poisson",
+        "--mechanism distributed_skellam",
+        "--mechanism tree",
+        "--mechanism local",
+    ] {
+        assert_eq!(rests_on(rest), "noise_alone", "{rest}");
+    }
+}
+
 #[test]
 fn loss_distributions_are_charged_and_the_general_bound_is_asked_for() {
     let args = format!("{USUAL} --epsilon 8");

@@ -89,6 +89,16 @@ enum Sampling {
     None,
 }
 
+/// What keeps the published figure below that of known cohorts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+enum PublishedRestsOn {
+    /// Nothing does: noise and clipping are all that either rests on.
+    NoiseAlone,
+    /// A draw that nobody knows, in a task whose sums are in the clear; under secure aggregation cohorts count as known.
+    SecretDrawInTheClear,
+}
+
 /// The answer.
 #[derive(serde::Serialize)]
 struct Planned {
@@ -104,6 +114,8 @@ struct Planned {
     sampling: Sampling,
     /// M/N, where that is the probability of being drawn.
     sampling_rate: Option<f64>,
+    /// Which setting the published figure is charged under.
+    published_rests_on: PublishedRestsOn,
     /// What shares of noise count on; nothing where there are none.
     shares: Option<Shares>,
     cohort_for: CohortFor,
@@ -160,8 +172,14 @@ impl PlanArgs {
                 .map_err(Failure::because(Exit::Io, format!("cannot write {}", path.display())))?;
         }
         let sampling = self.sampling();
+        let published_rests_on = if plan.release.sampled.is_secret() {
+            PublishedRestsOn::SecretDrawInTheClear
+        } else {
+            PublishedRestsOn::NoiseAlone
+        };
         let planned = Planned {
             plan,
+            published_rests_on,
             mechanism: self.mechanism,
             accounting: self.accounting,
             population: self.population,
@@ -284,6 +302,14 @@ impl PlanArgs {
             ));
         }
         lines.extend([String::new(), epsilons(plan)]);
+        match planned.published_rests_on {
+            PublishedRestsOn::SecretDrawInTheClear => lines.push(format!(
+                "Published counts a secret draw: tasks with secure_aggregation.enabled = false are charged so. Under secure aggregation\n\
+                 cohorts count as known, and the published figure is {} as well.",
+                figure(plan.epsilon.cohort_known)
+            )),
+            PublishedRestsOn::NoiseAlone => {}
+        }
         if let Some(closeness) = plan.epsilon.closeness {
             lines.push(format!(
                 "By loss distribution. Of published, {:.1e}, and of delta, {:.1e}, are the distance of discrete from continuous noise.",

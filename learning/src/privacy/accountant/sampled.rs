@@ -11,7 +11,8 @@ use super::special::{ln_add, ln_binomial, ln_erfc};
 /// planning and comparison: what is released is discrete, and charged by [`poisson_sampled`].
 #[must_use]
 pub fn poisson_gaussian(q: f64, z: f64) -> RdpCurve {
-    RdpCurve::from_orders(|order| poisson_gaussian_at(q, z, order))
+    // At low fractional orders the series' bound is many times the divergence, and above that of higher orders.
+    RdpCurve::from_orders(|order| poisson_gaussian_at(q, z, order)).rising()
 }
 
 /// The same at one order above 1, at most 1024; NaN for fractional orders beyond 999.
@@ -35,7 +36,9 @@ fn ln_moment_integer(q: f64, z: f64, order: f64) -> f64 {
 }
 
 /// The two series of section 3.3. The coefficients beyond the order alternate in sign; their magnitudes are added, as
-/// dp-accounting does: never too little, and figures compare. Their magnitudes fall like `(1 + i)^-(1 + order)` or faster,
+/// dp-accounting does: never too little, and figures compare. (With their signs they add up to the divergence, which rises with
+/// the order. Without, they bound it, and the bound need not rise: divided by `order - 1`, the little that is too much becomes
+/// much as the order falls to 1.) Their magnitudes fall like `(1 + i)^-(1 + order)` or faster,
 /// and neither side's other factor ever grows with `i`, so what is left after the last term is at most it times
 /// `(1 + i) / order`: low orders, whose series converge slowly, are bounded rather than given up.
 fn ln_moment(q: f64, z: f64, order: f64) -> f64 {

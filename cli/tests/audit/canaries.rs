@@ -75,7 +75,8 @@ async fn release(wrong: Option<Wrong>, fault: Option<Fault>) -> Release {
     let each = DESIGN.guesses_each as usize;
     let guesses = Guesses::from_scores(&scores, &coins, each, each).unwrap();
     let bound = guesses.epsilon_at_least(DELTA, DESIGN.confidence).unwrap();
-    println!("{wrong:?}, {fault:?}: {} of {} right, epsilon >= {bound}", guesses.correct(), 2 * each);
+    let z = ledger.spec.noise_multiplier.unwrap();
+    println!("{wrong:?}, {fault:?}, z = {z}: {} of {} right, epsilon >= {bound}", guesses.correct(), 2 * each);
     Release { bound, sum, ledger }
 }
 
@@ -98,6 +99,7 @@ fn charged(release: &Release) -> f64 {
 
 fn assert_caught(faulty: &Release, fault: Fault) {
     let power = power(fault, faulty.ledger.spec.noise_multiplier.unwrap());
+    println!("{fault:?}: caught with a probability of at least {power}");
     assert!(power >= 0.99, "{power}");
     let (bound, ledger) = (faulty.bound, charged(faulty));
     assert!(bound > ledger, "{fault:?} was not caught: epsilon is at least {bound} where {ledger} was charged");

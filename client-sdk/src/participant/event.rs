@@ -48,7 +48,7 @@ pub enum Event {
     Assigned {
         /// Where.
         place: Place,
-        /// Participants in the cohort.
+        /// Participants in the cohort; expected ones where privacy rests on nobody knowing how many were drawn.
         cohort: u32,
         /// Until collection closes.
         remaining: Duration,

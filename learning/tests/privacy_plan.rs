@@ -276,6 +276,29 @@ fn a_banded_matrix_costs_a_participants_columns() {
     assert!((solved.noise_multiplier / 0.652_935_384_358_216 / square.sqrt() - 1.0).abs() < 1e-4);
 }
 
+/// What a task plans its noise for is not what limits it: later rounds cost on.
+#[test]
+fn a_banded_matrix_costs_on_beyond_the_rounds_that_were_planned_for() {
+    let facts =
+        TaskFacts { cohort: 50, parameters: 7850, modulus_bits: 32, smallest_cohort: 25, colluders: 0, rounds: 100 };
+    let spec = |participations| PrivacySpec {
+        mechanism: Mechanism::BandedMatrix,
+        noise_multiplier: Some(4.0),
+        delta: Some(1e-5),
+        clip: Some(ClipSpec::Fixed(1.0)),
+        rounds: Some(4),
+        separation: Some(3),
+        participations,
+        ..PrivacySpec::default()
+    };
+    for (participations, columns) in [(None, 30.0), (Some(10), 10.0)] {
+        let request = spec(participations).request(&facts).unwrap();
+        plan(&request).unwrap();
+        let release = request.release(&request.codec(4.0).unwrap()).unwrap();
+        assert_eq!(release.bands.unwrap().whole(90).weight(), columns * 1.390_625);
+    }
+}
+
 /// The same epsilon, rounds and cohort: less noise in the models than by a tree, and than by independent noise.
 #[test]
 fn a_banded_matrix_leaves_less_noise_in_models_than_a_tree() {

@@ -455,8 +455,8 @@ mod tests {
         let sampler = DiscreteGaussian::new(fine(sigma).unwrap());
         let exact = |place: usize| (0..words).map(move |at| ((place * 7919 + at * at * 31) % 90_001) as i64 - 45_000);
         let mut released: Vec<Vec<i64>> = Vec::new();
-        for place in 0..9 {
-            let mut rng = noise.stream(place as u32 + 1);
+        for (place, nth) in (0..9).zip(1..) {
+            let mut rng = noise.stream(nth);
             let mut row: Vec<i64> = (0..words).map(|_| sampler.sample(&mut rng)).collect();
             for (back, &coefficient) in matrix.coefficients.iter().enumerate().take(place + 1) {
                 row.iter_mut().zip(exact(place - back)).for_each(|(y, x)| *y += coefficient * x);
@@ -466,7 +466,7 @@ mod tests {
             }
             let from_rows: Vec<i64> = row.into_iter().map(|value| (value + 128).div_euclid(256)).collect();
             let mut sum: Vec<u32> = exact(place).map(|x| u32::try_from(x.rem_euclid(modulus)).unwrap()).collect();
-            noise.add_to(&mut sum, bits, place as u32 + 1);
+            noise.add_to(&mut sum, bits, nth);
             let reduced: Vec<u32> = from_rows.iter().map(|r| u32::try_from(r.rem_euclid(modulus)).unwrap()).collect();
             assert_eq!(sum, reduced, "{place}");
             released.push(from_rows);

@@ -385,12 +385,11 @@ impl PrivacySpec {
             // `check` has refused it where there is a mechanism; without one the plan refuses.
             (None, None) => Goal::Noise(1.0),
         };
-        let rounds = self.rounds.unwrap_or(facts.rounds);
         Ok(PlanRequest {
             mechanism: self.mechanism,
             population: self.population.unwrap_or(facts.cohort),
             cohort: facts.cohort,
-            rounds,
+            rounds: self.rounds.unwrap_or(facts.rounds),
             delta: self.delta.unwrap_or(f64::NAN),
             goal,
             sampling,
@@ -398,7 +397,7 @@ impl PrivacySpec {
             modulus_bits: facts.modulus_bits,
             smallest_cohort: facts.smallest_cohort,
             colluders: facts.colluders,
-            participations: self.participations.map(|times| times.min(rounds)),
+            participations: self.participations,
             separation: self.separation,
             adaptive: matches!(self.clip, Some(ClipSpec::Adaptive(_))),
             max_weight: self.max_weight.unwrap_or(1),

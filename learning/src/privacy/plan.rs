@@ -43,7 +43,8 @@ pub struct PlanRequest {
     pub smallest_cohort: u32,
     /// How many of those may tell the coordinator their share.
     pub colluders: u32,
-    /// In how many of the rounds one participant takes part at most; none: in all of them.
+    /// In how many of the rounds one participant takes part at most; none: in all of them. With a banded matrix it may be more than
+    /// there are, for rounds that may follow.
     pub participations: Option<u32>,
     /// With a banded matrix: how many rounds are from one participation of a participant to its next, at least; none: as many
     /// as there are. Others gain nothing from it.
@@ -229,6 +230,7 @@ impl PlanRequest {
         };
         let delta = self.delta;
         let smallest = (1..=self.cohort).contains(&self.smallest_cohort);
+        let most_participations = if self.mechanism == Mechanism::BandedMatrix { u32::MAX } else { self.rounds };
         let checks = [
             ("population", "at least 1", f64::from(self.population), self.population > 0),
             ("cohort", "at least 1 and at most the population", cohort, (1..=self.population).contains(&self.cohort)),
@@ -247,7 +249,7 @@ impl PlanRequest {
                 "participations",
                 "at least 1 and at most the rounds",
                 f64::from(self.participations.unwrap_or(1)),
-                self.participations.is_none_or(|times| (1..=self.rounds).contains(&times)),
+                self.participations.is_none_or(|times| (1..=most_participations).contains(&times)),
             ),
         ];
         match checks.into_iter().find(|(.., holds)| !holds) {
@@ -386,7 +388,8 @@ impl PlanRequest {
             None if is_banded => SumNoise::DiscreteGaussian { sigma: coarse(codec.sigma()).map_err(NoiseError::from)? },
             None => SumNoise::DiscreteGaussian { sigma: codec.sigma().value() },
         };
-        let participations = self.participations.unwrap_or(self.rounds);
+        // Nothing says that there will be no more rounds than were planned for.
+        let participations = self.participations.unwrap_or(u32::MAX);
         let bands = Bands { bands: self.bands(), participations, after: 0, place: 1 };
         let sampled = match self.sampling {
             PlanSampling::Poisson(rate) => Sampled::Poisson { rate: rate.value() },

@@ -166,20 +166,21 @@ mod tests {
         let policy = RetryPolicy { first: Duration::from_secs(1), ..RetryPolicy::default() };
         let most = Duration::from_secs(10);
         let mut rng = ChaCha20Rng::from_seed([3; 32]);
-        for (failures, longest) in [(1, 1.0), (2, 2.0), (3, 4.0), (4, 8.0), (5, 10.0), (1000, 10.0)] {
-            let mut quarters = [0; 4];
-            for _ in 0..400 {
-                let wait = policy.delay(failures, most, None, &mut rng).as_secs_f64();
-                assert!((0.0..longest).contains(&wait), "{failures}: {wait}");
-                quarters[(wait / longest * 4.0) as usize] += 1;
+        for (failures, longest) in [(1, 1), (2, 2), (3, 4), (4, 8), (5, 10), (1000, 10)] {
+            let longest = Duration::from_secs(longest);
+            let waits: Vec<_> = (0..400).map(|_| policy.delay(failures, most, None, &mut rng)).collect();
+            for quarter in 0..4 {
+                let range = longest / 4 * quarter..longest / 4 * (quarter + 1);
+                let count = waits.iter().filter(|wait| range.contains(*wait)).count();
+                assert!((70..130).contains(&count), "{failures}: {count} in {range:?}");
             }
-            assert!(quarters.iter().all(|count| (70..130).contains(count)), "{failures}: {quarters:?}");
+            assert!(waits.iter().all(|wait| *wait < longest), "{failures}: {waits:?}");
         }
     }
 
-    /// When each of so many that lost the coordinator together asks for the first time after it is back, in seconds from then;
-    /// `wait` and `come_back` as before the outage.
-    fn returns(participants: u64, outage: Duration, wait: Duration, come_back: Duration) -> Vec<f64> {
+    /// When each of so many that lost the coordinator together asks for the first time after it is back, from then on; `wait` and
+    /// `come_back` as before the outage.
+    fn returns(participants: u64, outage: Duration, wait: Duration, come_back: Duration) -> Vec<Duration> {
         let policy = RetryPolicy::default();
         let most = policy.most_of_many(wait, come_back);
         let first = |seed| {
@@ -189,15 +190,16 @@ mod tests {
                 failures += 1;
                 now += policy.delay(failures, most, None, &mut rng);
             }
-            (now - outage).as_secs_f64()
+            now - outage
         };
         (0..participants).map(first).collect()
     }
 
-    fn busiest_second(returns: &[f64]) -> usize {
-        let mut seconds = [0; 4000];
-        returns.iter().for_each(|at| seconds[*at as usize] += 1);
-        seconds.into_iter().max().unwrap_or_default()
+    /// How many at most come within one second.
+    fn busiest_second(returns: &[Duration]) -> usize {
+        let mut seconds = std::collections::BTreeMap::<_, usize>::new();
+        returns.iter().for_each(|at| *seconds.entry(at.as_secs()).or_default() += 1);
+        seconds.into_values().max().unwrap_or_default()
     }
 
     #[test]
@@ -205,12 +207,12 @@ mod tests {
         let wait = Duration::from_secs(25);
         for outage in [60, 600, 6000].map(Duration::from_secs) {
             let back = returns(5000, outage, wait, Duration::from_millis(75));
-            assert!(back.iter().all(|after| *after < 15.0), "{outage:?}");
+            assert!(back.iter().all(|after| after.as_secs() < 15), "{outage:?}");
             let busiest = busiest_second(&back);
             assert!(busiest < 800, "{outage:?}: {busiest} in one second");
             // A fleet that the coordinator spreads comes no faster than it wants to hear of it, a thousand times a second.
             let back = returns(50_000, outage, wait, Duration::from_secs(25));
-            assert!(back.iter().all(|after| *after < 100.0), "{outage:?}");
+            assert!(back.iter().all(|after| after.as_secs() < 100), "{outage:?}");
             let busiest = busiest_second(&back);
             assert!(busiest < 1200, "{outage:?}: {busiest} in one second");
         }

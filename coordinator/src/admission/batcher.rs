@@ -18,6 +18,9 @@ const BATCH_MAX: usize = 256;
 const QUEUE: usize = 1024;
 /// Facts that nobody waits for are held so long for others to join them.
 const LINGER: Duration = Duration::from_millis(20);
+/// The same where all of them only say that what is written holds for longer, which then holds for seconds yet. A crash loses no
+/// more than that: whoever was waiting asks again, and is written.
+const LINGER_RENEWALS: Duration = Duration::from_millis(250);
 
 /// Why a fact was not written.
 #[derive(Debug, thiserror::Error)]
@@ -84,13 +87,14 @@ async fn run(store: Store, clock: Arc<dyn Clock>, mut receiver: mpsc::Receiver<L
 }
 
 async fn linger(receiver: &mut mpsc::Receiver<Letter>, letters: &mut Vec<Letter>) {
-    let end = tokio::time::sleep(LINGER);
-    tokio::pin!(end);
+    let began = tokio::time::Instant::now();
     while letters.len() < BATCH_MAX && letters.iter().all(|(_, reply)| reply.is_none()) {
+        let renew_only = letters.iter().all(|(fact, _)| matches!(fact, Fact::StillThere(_)));
+        let end = began + if renew_only { LINGER_RENEWALS } else { LINGER };
         let room = BATCH_MAX - letters.len();
-        tokio::select! {
-            count = receiver.recv_many(letters, room) => if count == 0 { return },
-            () = &mut end => return,
+        match tokio::time::timeout_at(end, receiver.recv_many(letters, room)).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
         }
     }
 }

@@ -217,6 +217,40 @@ async fn whoever_is_still_there_is_written_and_starts_no_look_at_who_is_there() 
     assert_eq!(events.next().await, Some(WakeEvent::Work));
 }
 
+#[tokio::test(start_paused = true)]
+async fn renewals_share_a_transaction_and_go_with_whatever_is_written_before() {
+    let t = TestCoordinator::start().await;
+    let task = t.create_task(&small_task()).await;
+    let mut people = Vec::new();
+    for name in ["a", "b", "c"] {
+        people.push(t.enroll(name).await.1);
+    }
+    let renewed = async || {
+        let later = t.now().plus(Duration::from_secs(9));
+        let counted: Result<_, store::StoreError> =
+            t.inner.store.read("test", |tx| Box::pin(async move { tx.candidate_count(task, later).await })).await;
+        counted.unwrap()
+    };
+    for who in &people {
+        t.check_in(who, "small").await;
+    }
+    // What is written counts for 10 s, and is renewed after 5.
+    t.advance(Duration::from_secs(6));
+    for who in &people[..2] {
+        t.check_in(who, "small").await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(renewed().await, 0, "others may join it");
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(renewed().await, 2, "both at once");
+    t.check_in(&people[2], "small").await;
+    assert_eq!(renewed().await, 2);
+    // Whoever waits for the disk takes along what lies there.
+    let news = json!({ "task": "small", "examples": 11 });
+    t.post(&people[0], route::CHECK_IN, &news).await;
+    assert_eq!(renewed().await, 3);
+}
+
 #[tokio::test]
 async fn a_poll_ends_when_its_time_is_over() {
     let t = TestCoordinator::start().await;

@@ -171,7 +171,7 @@ mod tests {
             let waits: Vec<_> = (0..400).map(|_| policy.delay(failures, most, None, &mut rng)).collect();
             for quarter in 0..4 {
                 let range = longest / 4 * quarter..longest / 4 * (quarter + 1);
-                let count = waits.iter().filter(|wait| range.contains(wait)).count();
+                let count = waits.iter().filter(|wait| range.contains(*wait)).count();
                 assert!((70..130).contains(&count), "{failures}: {count} in {range:?}");
             }
             assert!(waits.iter().all(|wait| *wait < longest), "{failures}: {waits:?}");

@@ -76,6 +76,7 @@ fn the_coordinator_has_an_epsilon_where_it_is_not_trusted() {
     for (mechanism, trusted) in [
         ("central_gaussian", true),
         ("tree", true),
+        ("banded_matrix", true),
         ("distributed_discrete_gaussian", false),
         ("distributed_skellam", false),
         ("local", false),
@@ -382,6 +383,40 @@ fn a_demo_along_a_tree_goes_on_with_those_who_are_left() {
     let made = rounds(&events);
     assert_eq!(made.len(), 2, "{events:?}");
     assert!(number(made[0], "/epsilon/published") <= number(made[1], "/epsilon/published"));
+}
+
+/// Nine in turns of three, more rounds than there are turns: whoever took part comes back three rounds later, under masks as well.
+#[test]
+fn a_demo_along_a_banded_matrix_goes_round_and_round() {
+    let usual = ["--format", "json", "demo", "--participants", "9", "--rounds", "6", "--cohort", "3"];
+    for more in [&["--insecure-aggregation"][..], &[]] {
+        let ran = run(&[&usual[..], &["--privacy", "epsilon=8,delta=1e-5,mechanism=banded_matrix"], more].concat());
+        assert_eq!(ran.code, 0, "{ran}");
+        let events = ran.events();
+        assert_eq!(events[0]["privacy"]["spec"]["separation"], 3, "{ran}");
+        let spent: Vec<f64> = rounds(&events).iter().map(|round| number(round, "/epsilon/cohort_known")).collect();
+        assert_eq!(spent.len(), 6, "{ran}");
+        assert!(spent.windows(2).all(|pair| pair[0] < pair[1]) && spent[5] <= 8.0 && spent[5] > 7.99, "{spent:?}");
+        // A second participation of somebody costs more than the rest of the first.
+        assert!(spent[3] - spent[2] > spent[2] - spent[1], "{spent:?}");
+    }
+}
+
+#[test]
+fn a_banded_matrix_leaves_less_noise_in_models_than_a_tree() {
+    let once = "--population 3000 --cohort 50 --rounds 60 --delta 1e-5 --epsilon 8";
+    let tree = planned(&format!("{once} --mechanism tree"));
+    let banded = planned(&format!("{once} --mechanism banded_matrix --participations 1"));
+    // docs/PRIVACY.md, the table of correlated noise.
+    for (data, z, mean, sums) in [(&tree, 1.470, 3.685, 4.462), (&banded, 0.9236, 1.847, 2.350)] {
+        for (pointer, figure) in [("/noise_multiplier", z), ("/noise_to_signal", mean), ("/noise_on_sums", sums)] {
+            assert!((number(data, pointer) / figure - 1.0).abs() < 1e-3, "{pointer}: {figure} in {data}");
+        }
+    }
+    let said = plan_as("text", &format!("{USUAL} --epsilon 8 --mechanism banded_matrix --participations 2"));
+    assert!(said.stdout.contains("each in 2 at most and 4 rounds apart"), "{said}");
+    let refused = plan_as("text", &format!("{USUAL} --epsilon 8 --separation 4"));
+    assert!(refused.code == 2 && refused.stderr.contains("--separation is for mechanism"), "{refused}");
 }
 
 #[test]

@@ -97,7 +97,7 @@ async fn where_certificates_are_renewed_is_looked_again_when_it_is_time() {
         }
     };
     // It waits for work all the while, for more than a day.
-    world.coordinator.script("check_in", vec![Fault::Lost; 4000]);
+    world.coordinator.script("check_in", vec![Fault::Lost; 20_000]);
     let mut participant =
         builder(&world.coordinator, &world.journal, &world.events).certificates(read).build().unwrap();
     participant.run(std::future::pending()).await.unwrap();

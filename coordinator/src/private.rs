@@ -92,6 +92,7 @@ impl Private {
             ));
         }
         let (amplified, attendance) = (spec.sampling_amplifies(), attendance(spec)?);
+        let codec = if amplified { codec.with_secret_count() } else { codec };
         Ok(Some(Self { spec: read, request, codec, shares, terms, least, amplified, attendance }))
     }
 

@@ -258,6 +258,18 @@ fn refuses_what_is_no_update_and_no_sum() {
     assert!(matches!(decode(words[1..].to_vec(), 32, 1), Err(PrivateDecodeError::Shape { .. })));
     assert!(matches!(decode(vec![0; words.len()], 31, 1), Err(PrivateDecodeError::Shape { .. })));
     assert_eq!(decode(words.clone(), 32, 41), Err(PrivateDecodeError::Participants { got: 41, most: 40 }));
+    // More than one update and its noise add up to, and less than forty do.
+    let mut much = words.clone();
+    much[5] = (20.0 * codec.sensitivity()) as u32;
+    assert!(matches!(decode(much.clone(), 32, 1), Err(PrivateDecodeError::OutOfRange { index: 5, participants: 1 })));
+    let secret = codec.with_secret_count();
+    for participants in [1, 40] {
+        let released = |words: &[u32]| ExactSum::new(words.to_vec(), 32, participants).unwrap().release_without_noise();
+        assert!(secret.decode(&released(&much), 1.0, &SEED).is_ok(), "it does not depend on how many there were");
+        let mut wild = words.clone();
+        wild[5] = 1 << 31;
+        assert!(secret.decode(&released(&wild), 1.0, &SEED).is_err());
+    }
     let mut wild = words;
     wild[5] = 1 << 31;
     assert_eq!(decode(wild, 32, 1), Err(PrivateDecodeError::OutOfRange { index: 5, participants: 1 }));

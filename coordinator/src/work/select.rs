@@ -56,10 +56,14 @@ pub(super) async fn draw_cohort(
         Some(ahead) => oldest(ahead, candidates, count, fresh_seed, now),
         None => select(&task.spec, round, &history, candidates, count, fresh_seed),
     };
+    let mut slow_lines = None;
     let mut cohort = match round.limits.secure {
         None => {
             let mut candidates = eligible(tx, task, round, now).await?;
             if task.spec.sampling_amplifies() {
+                // Whoever is drawn is told its deadline, which must not say who else is.
+                let present: Vec<_> = candidates.iter().map(|candidate| candidate.participant).collect();
+                slow_lines = Some(lines.of_cohort(&present));
                 candidates = sample_present(tx, task, candidates, round.limits.collect.max, fresh_seed).await?;
             }
             let draw = draw(&task.spec, round, candidates.len());
@@ -90,7 +94,7 @@ pub(super) async fn draw_cohort(
         }
     };
     cohort.sort_unstable();
-    after.limits = after.limits.for_lines(lines.of_cohort(&cohort));
+    after.limits = after.limits.for_lines(slow_lines.unwrap_or_else(|| lines.of_cohort(&cohort)));
     after.cohort = u32::try_from(cohort.len()).unwrap_or(u32::MAX);
     if !tx.transition_round(round, &after).await? {
         return Ok(Ok(None));

@@ -217,6 +217,23 @@ async fn how_many_were_drawn_is_told_to_nobody_but_those_who_may_look_at_rounds(
 }
 
 #[tokio::test]
+async fn deadlines_say_nothing_of_who_was_drawn() {
+    let mut world = poisson(24, false, 0.25, 24).await;
+    // One of those who are there has a slow line, and says so.
+    world.members[3].round_trip_ms = Some(4000);
+    let (cohorts, _) = rounds_with_absentees(&mut world, &(0..20).collect::<Vec<_>>(), 12).await;
+    let slow = world.members[3].id;
+    let drawn: std::collections::BTreeSet<_> = cohorts.iter().map(|cohort| cohort.contains(&slow)).collect();
+    assert_eq!(drawn.len(), 2, "it is in some cohorts and not in others");
+    assert!(cohorts.iter().any(|cohort| cohort.contains(&slow) && cohort.len() < 10), "where it is the slowest of ten");
+    let told: Vec<_> = world.members.iter().filter_map(|member| member.place.as_ref()).collect();
+    let with_slow = |round: u32| cohorts[round as usize - 1].contains(&slow);
+    assert!(told.iter().any(|place| with_slow(place.round)) && !told.iter().all(|place| with_slow(place.round)));
+    let told: std::collections::BTreeSet<_> = told.iter().map(|place| place.remaining_ms).collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+}
+
+#[tokio::test]
 async fn no_draw_is_made_while_so_few_are_there_that_it_would_be_noise() {
     let world = poisson(40, false, 0.5, 40).await;
     for _ in 0..4 {

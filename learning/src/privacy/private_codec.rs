@@ -192,6 +192,8 @@ pub struct PrivateCodec {
     count_units: u32,
     sensitivity: f64,
     sigma: Sigma,
+    /// Whether nothing may depend on how many updates a sum holds.
+    is_count_secret: bool,
 }
 
 /// Fewest grid units for an update of the clipping norm; nor fewer than rounding adds.
@@ -237,7 +239,23 @@ impl PrivateCodec {
         let sensitivity =
             (square_max as f64 + f64::from(count_units) * f64::from(count_units)).sqrt() * (1.0 + f64::EPSILON);
         let sigma = Sigma::at_least(params.noise_multiplier * sensitivity)?;
-        Ok(Self { params, dimension, clip_units: units, square_max, count_units, sensitivity, sigma })
+        Ok(Self {
+            params,
+            dimension,
+            clip_units: units,
+            square_max,
+            count_units,
+            sensitivity,
+            sigma,
+            is_count_secret: false,
+        })
+    }
+
+    /// The same where privacy rests on a draw that nobody knows: whether a sum is refused does not depend on how many updates
+    /// it holds, only on how many there may be.
+    #[must_use]
+    pub fn with_secret_count(self) -> Self {
+        Self { is_count_secret: true, ..self }
     }
 
     /// The parameters it was made of.
@@ -416,7 +434,8 @@ impl PrivateCodec {
         if !(clip.is_normal() && clip > 0.0) {
             return Err(PrivateDecodeError::Clip(clip));
         }
-        let most = f64::from(participants) * self.sensitivity + tail(self.sigma.value() * self.params.noise_ceiling);
+        let counted = if self.is_count_secret { self.params.max_cohort } else { participants };
+        let most = f64::from(counted) * self.sensitivity + tail(self.sigma.value() * self.params.noise_ceiling);
         let mut values: Vec<f64> = sum.words().iter().map(|&word| lift(word, bits)).collect();
         if let Some(index) = values.iter().position(|value| value.abs() > most) {
             return Err(PrivateDecodeError::OutOfRange { index, participants });

@@ -36,12 +36,12 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// A sixteenth of `streamed` bytes for one peer and a quarter of that for one connection, each at least one piece.
+    /// A sixteenth of `streamed` bytes for one peer and three quarters of that for one connection, each at least one piece.
     pub(super) fn of(streamed: usize) -> Self {
         let at_least_a_piece = |bytes: usize| bytes.clamp(PIECE, u32::MAX as usize);
         let streamed = at_least_a_piece(streamed);
         let peer = at_least_a_piece(streamed / 16);
-        Self { connection: at_least_a_piece(peer / 4), peer, streamed }
+        Self { connection: at_least_a_piece(peer / 4 * 3), peer, streamed }
     }
 }
 
@@ -115,8 +115,9 @@ impl Account {
         }
         let source = match body.size_hint().exact() {
             Some(bytes) => {
-                // A larger one than a connection may have unsent at all goes alone.
-                let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.bound());
+                // However large it is, it leaves room for small ones on the same connection: a roster must not keep back the
+                // answer to the check-in beside it.
+                let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.bound() / 2);
                 let connection = Arc::clone(&self.connection).try_acquire_many_owned(bytes).ok()?;
                 let peer = Arc::clone(&self.peer.bytes).try_acquire_many_owned(bytes).ok()?;
                 Source::Whole(Charge { connection, peer, streamed: None })
@@ -392,20 +393,26 @@ mod tests {
         let unsent = unsent(16 * 8 * PIECE);
         let (first, second) = (unsent.account(here()), unsent.account(here()));
         let answer = || Body::from(vec![0; PIECE]);
-        let mut held: Vec<_> = (0..2).map(|_| first.send(answer()).unwrap()).collect();
+        let mut held: Vec<_> = (0..6).map(|_| first.send(answer()).unwrap()).collect();
         assert!(first.send(answer()).is_none(), "the connection has enough");
-        let others: Vec<_> = (0..3).map(|_| unsent.account(here())).collect();
-        let more: Vec<_> =
-            others.iter().chain([&second]).filter_map(|account| account.send(Body::from(vec![0; 2 * PIECE]))).collect();
-        assert_eq!(more.len(), 3, "the peer has enough");
+        held.extend((0..2).map(|_| second.send(answer()).unwrap()));
+        let third = unsent.account(here());
+        assert!(second.send(answer()).is_none() && third.send(answer()).is_none(), "the peer has enough");
         let taken = piece(&mut held[0]).await;
         assert!(first.send(answer()).is_none(), "handed on is not yet sent");
         drop(taken);
         assert!(first.send(answer()).is_some());
-        // Who has nothing unsent may be sent what is larger than the bound.
-        assert!(
-            unsent.account(Key::Address(Ipv4Addr::BROADCAST.into())).send(Body::from(vec![0; 99 * PIECE])).is_some()
-        );
+    }
+
+    #[tokio::test]
+    async fn a_large_answer_leaves_room_for_a_small_one_on_the_same_connection() {
+        let unsent = unsent(16 * 8 * PIECE);
+        let account = unsent.account(here());
+        let roster = account.send(Body::from(vec![0; 99 * PIECE])).unwrap();
+        let check_in = account.send(Body::from(vec![0; 1000])).unwrap();
+        assert!(account.send(Body::from(vec![0; 99 * PIECE])).is_none(), "not for another like it");
+        drop((roster, check_in));
+        assert_eq!(account.connection.available_permits(), account.bound);
     }
 
     #[tokio::test]

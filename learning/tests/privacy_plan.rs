@@ -272,6 +272,10 @@ fn a_banded_matrix_costs_a_participants_columns() {
     let curve = three.curve(three.codec(3.0).unwrap().params().noise_multiplier, 60).unwrap();
     assert!(curve[..12].windows(2).all(|pair| pair[0].1.published < pair[1].1.published));
     assert!(curve[11..].windows(2).all(|pair| pair[0].1 == pair[1].1), "nobody takes part a fourth time");
+    // A participant counts whole columns, so rounds that end in the middle of one are planned as if they did not.
+    let of = |rounds| plan(&PlanRequest { participations: None, rounds, ..three }).unwrap().epsilon.published;
+    assert_eq!((of(10), of(9)), (of(12), of(12)));
+    assert!(of(8) < of(12));
     let solved = plan(&PlanRequest { goal: Goal::Epsilon(8.0), ..three }).unwrap();
     assert!((solved.noise_multiplier / 0.652_935_384_358_216 / square.sqrt() - 1.0).abs() < 1e-4);
 }

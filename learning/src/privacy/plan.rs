@@ -155,7 +155,7 @@ pub fn plan(request: &PlanRequest) -> Result<Plan, PlanError> {
     };
     let codec = request.codec(noise_multiplier)?;
     let release = request.release(&codec)?;
-    let epsilon = request.epsilons(&release, request.rounds);
+    let epsilon = request.epsilons(&release);
     let noise_to_signal = request.noise_to_signal(&release, &codec);
     let mut plan = Plan {
         noise_multiplier,
@@ -414,10 +414,13 @@ impl PlanRequest {
 
     fn published(&self, noise_multiplier: f64) -> Result<f64, PlanError> {
         let release = self.release(&self.codec(noise_multiplier)?)?;
-        Ok(self.epsilons(&release, self.rounds).published)
+        Ok(self.epsilons(&release).published)
     }
 
-    fn epsilons(&self, release: &Release, rounds: u32) -> Epsilons {
+    /// Of all rounds. A participant charges itself whole columns of a banded matrix, the last one too, so that they must fit into
+    /// what a task is planned for.
+    fn epsilons(&self, release: &Release) -> Epsilons {
+        let rounds = release.bands.map_or(self.rounds, |bands| self.rounds.next_multiple_of(bands.bands));
         self.epsilons_of(release, &release.cost(self.accounting), rounds)
     }
 

@@ -58,6 +58,26 @@ async fn an_hour_without_network_delays_a_trained_update_and_loses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn being_sent_away_for_long_lengthens_waits_between_check_ins_and_none_in_a_round() {
+    let coordinator = Coordinator::new(1);
+    coordinator.world(|world| world.away_ms = Some(3_000_000));
+    coordinator.script("check_in", std::iter::once(Fault::None).chain(std::iter::repeat_n(Fault::Lost, 20)));
+    coordinator.script("upload", std::iter::repeat_n(Fault::Lost, 20));
+    let waits = Arc::new(Mutex::new([Vec::new(), Vec::new()]));
+    let told = Arc::clone(&waits);
+    let participant = builder(&coordinator).on_event(move |event| {
+        if let Event::Retry { what, after, .. } = event {
+            told.lock().unwrap()[usize::from(*what != "check in")].push(*after);
+        }
+    });
+    finish(participant.build().unwrap()).await;
+    let [idle, in_round] = waits.lock().unwrap().clone();
+    assert_eq!((idle.len(), in_round.len()), (20, 20));
+    assert!(idle.iter().any(|wait| *wait > Duration::from_secs(300)), "{idle:?}");
+    assert!(in_round.iter().all(|wait| *wait <= Duration::from_secs(15)), "{in_round:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_task_that_could_read_the_update_is_told_the_loss_if_it_asks_and_not_otherwise() {
     for asked in [true, false] {
         let coordinator = Coordinator::new(2);

@@ -1,7 +1,7 @@
 //! Participants that a task's next round lacks.
 //!
 //! A round that selects waits for them; one that waited in vain is tried again when enough are enrolled, since before that nothing
-//! can come of it.
+//! can come of it, or at once where the task is to pause after so many failed attempts.
 
 use federation::cohort::Requirements;
 use federation::round::Round;
@@ -11,8 +11,46 @@ use store::entity::task::TaskRow;
 use store::{StoreError, Transaction};
 use wire::inspect::ShortageView;
 
-/// How many a task lacks whose next round's latest attempt is `latest`; none if enough are there, or if it does not wait for
-/// participants to come.
+/// Participants that a task's next round needs, and those that it could have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Enrolment {
+    /// How many must be there before a cohort is drawn.
+    pub(crate) needed: u32,
+    /// How many are enrolled that may take part.
+    pub(crate) enrolled: u32,
+}
+
+/// Of a task whose next round's latest attempt is `latest`; none if it does not wait for participants to come.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn enrolment(
+    tx: &mut (dyn Transaction + '_),
+    task: &TaskRow,
+    latest: Option<&Round>,
+) -> Result<Option<Enrolment>, StoreError> {
+    // Where participants train ahead, rounds open when there are updates.
+    let is_waiting = task.status == TaskStatus::Active && task.spec.ahead().is_none();
+    let Some(round) = latest.filter(|round| is_waiting && round.lacks_participants()) else { return Ok(None) };
+    let require = &task.spec.selection.require;
+    let (population, min) = (task.spec.privacy.population.unwrap_or_default(), round.limits.select.min);
+    // Whoever is of the population is drawn however often it has taken part.
+    let (enrolled, needed) = match task.spec.privacy.sampling {
+        None => (tx.count_enrolled(task.id, &require.labels, require.max_participations).await?, min),
+        Some(sampling) => {
+            let enrolled = tx.count_enrolled(task.id, &require.labels, 0).await?.min(population);
+            let needed = match sampling {
+                // It draws nobody before there is everybody to draw from.
+                Sampling::FixedSize(_) if !task.spec.sampling_amplifies() && enrolled < population => population,
+                Sampling::FixedSize(_) | Sampling::Poisson(_) => min,
+            };
+            (enrolled, needed)
+        }
+    };
+    Ok(Some(Enrolment { needed, enrolled }))
+}
+
+/// How many such a task lacks, of those that are checked in, too; none if enough are there.
 ///
 /// # Errors
 /// The store's.
@@ -22,9 +60,9 @@ pub(crate) async fn shortage(
     latest: Option<&Round>,
     now: Timestamp,
 ) -> Result<Option<ShortageView>, StoreError> {
-    // Where participants train ahead, rounds open when there are updates.
-    let is_waiting = task.status == TaskStatus::Active && task.spec.ahead().is_none();
-    let Some(round) = latest.filter(|round| is_waiting && round.lacks_participants()) else { return Ok(None) };
+    let (Some(round), Some(Enrolment { needed, enrolled })) = (latest, enrolment(tx, task, latest).await?) else {
+        return Ok(None);
+    };
     let privacy = &task.spec.privacy;
     let require = &task.spec.selection.require;
     let mut population = None;
@@ -33,10 +71,6 @@ pub(crate) async fn shortage(
         drawn_from.sort_unstable();
         population = Some(drawn_from);
     }
-    let enrolled = match &population {
-        Some(population) => count(population.len()),
-        None => tx.count_enrolled(task.id, &require.labels, require.max_participations).await?,
-    };
     let waiting = if population.is_none() && *require == Requirements::default() {
         tx.candidate_count(task.id, now).await?
     } else {
@@ -46,14 +80,6 @@ pub(crate) async fn shortage(
             population.as_ref().is_none_or(is_of_it) && require.check(candidate, round.key.number, now).is_ok()
         });
         count(candidates.len())
-    };
-    let needed = match privacy.sampling {
-        // It draws nobody before there is everybody to draw from.
-        Some(Sampling::FixedSize(_)) if !task.spec.sampling_amplifies() => {
-            let population = privacy.population.unwrap_or_default();
-            if enrolled < population { population } else { round.limits.select.min }
-        }
-        Some(Sampling::FixedSize(_) | Sampling::Poisson(_)) | None => round.limits.select.min,
     };
     Ok((enrolled.min(waiting) < needed).then_some(ShortageView { needed, enrolled, waiting }))
 }

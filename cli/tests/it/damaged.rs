@@ -62,8 +62,10 @@ fn a_flipped_bit_of_the_newest_model_is_told_and_a_copy_goes_on() {
     });
     let why = paused["history"].as_array().unwrap().iter().filter_map(|change| change["detail"].as_str()).next_back();
     assert!(why.is_some_and(|why| why.contains(&digest)), "{paused}");
-    let (status, text) = readyz(&served);
-    assert!(text.contains("degraded") && text.contains(&digest), "{status} {text}");
+    wait_for("what is wrong", folder.path(), || {
+        let (_, text) = readyz(&served);
+        (text.contains("degraded") && text.contains(&digest)).then_some(())
+    });
     // The pause came before a round that nobody could have finished.
     let rounds_then = rounds(&served);
     assert!(

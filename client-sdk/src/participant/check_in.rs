@@ -88,7 +88,7 @@ impl CheckIn {
                 State::Finished(Err(ParticipantError::Refused { what: "check in", problem: problem_of(error) }))
             }
             Verdict::Again(after) => {
-                State::CheckIn(Self { attempts: self.attempts.again(core, now, "check in", &error, after) })
+                State::CheckIn(Self { attempts: self.attempts.check_in_again(core, now, &error, after) })
             }
             // A task that is not there may come yet: participants often start before it.
             _ => State::CheckIn(Self { attempts: self.attempts.in_vain(core, now, "check in", &error) }),

@@ -89,7 +89,7 @@ pub(super) struct Core {
     pub(super) next_renewal: Duration,
     /// Least time that a request and its answer take on this line.
     pub(super) round_trip: Duration,
-    /// Longest wait between two attempts while the coordinator is away, as its last `come_back` has it.
+    /// Longest wait between two check-ins while the coordinator is away, as its last `come_back` has it.
     pub(super) retry_most: Duration,
     /// For pauses, shuffling and rounding.
     pub(super) rng: ChaCha20Rng,
@@ -473,7 +473,19 @@ impl Attempts {
         error: &dyn std::fmt::Display,
         retry_after: Option<Duration>,
     ) -> Self {
-        self.at_most(core.retry_most, core, now, (what, error, retry_after))
+        self.at_most(core.settings.retry.most, core, now, (what, error, retry_after))
+    }
+
+    /// One more check-in that failed. Outside of rounds everybody asks who is enrolled, so that the wait may be longer; in one it
+    /// must fit into the time of a phase, whatever the coordinator said before.
+    pub(super) fn check_in_again(
+        self,
+        core: &mut Core,
+        now: Now,
+        error: &dyn std::fmt::Display,
+        retry_after: Option<Duration>,
+    ) -> Self {
+        self.at_most(core.retry_most, core, now, ("check in", error, retry_after))
     }
 
     /// One more answer with which nothing can be done, and that will stay the same for a while.

@@ -63,7 +63,7 @@ fn judge_problem(problem: &Problem, retry_after: Option<Duration>) -> Verdict {
 ///
 /// While the coordinator is away the bound is `most`, which is what it then takes until all are back: n participants that ask
 /// come to 2n / `most` requests a second, 670 with 5,000 and the default. A participant that was told to stay away for long is one of more
-/// than that, and its bound is longer: [`RetryPolicy::most_of_many`].
+/// than that, and its bound between check-ins is longer: [`RetryPolicy::most_of_many`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// After the first failure.
@@ -80,7 +80,9 @@ impl Default for RetryPolicy {
     }
 }
 
-/// Whoever is told to come back later than this is one of so many that the coordinator spreads their check-ins.
+/// Whoever is told to come back later than this is one of so many that the coordinator spreads their check-ins. It sends everybody away
+/// for a tenth at least of the time in which it wants to hear of all once, however long they waited before: that time is some 10 s, and
+/// where it is shorter 2n / `most` is about what the coordinator wants to hear.
 const SPREAD_FROM: Duration = Duration::from_secs(1);
 
 /// Longest `Retry-After` that is obeyed.
@@ -179,12 +181,12 @@ mod tests {
     }
 
     /// When each of so many that lost the coordinator together asks for the first time after it is back, from then on; `wait` and
-    /// `come_back` as before the outage.
-    fn returns(participants: u64, outage: Duration, wait: Duration, come_back: Duration) -> Vec<Duration> {
+    /// `pause` as before the outage, the pause being spread by half of it either way.
+    fn returns(participants: u64, outage: Duration, wait: Duration, pause: Duration) -> Vec<Duration> {
         let policy = RetryPolicy::default();
-        let most = policy.most_of_many(wait, come_back);
         let first = |seed| {
             let mut rng = ChaCha20Rng::seed_from_u64(seed);
+            let most = policy.most_of_many(wait, pause.mul_f64(0.5 + unit(&mut rng)));
             let (mut now, mut failures) = (Duration::ZERO, 0);
             while now < outage {
                 failures += 1;
@@ -206,15 +208,21 @@ mod tests {
     fn after_an_outage_all_are_back_soon_and_not_together() {
         let wait = Duration::from_secs(25);
         for outage in [60, 600, 6000].map(Duration::from_secs) {
-            let back = returns(5000, outage, wait, Duration::from_millis(75));
+            let back = returns(5000, outage, wait, Duration::from_millis(500));
             assert!(back.iter().all(|after| after.as_secs() < 15), "{outage:?}");
             let busiest = busiest_second(&back);
             assert!(busiest < 800, "{outage:?}: {busiest} in one second");
             // A fleet that the coordinator spreads comes no faster than it wants to hear of it, a thousand times a second.
-            let back = returns(50_000, outage, wait, Duration::from_secs(25));
-            assert!(back.iter().all(|after| after.as_secs() < 100), "{outage:?}");
-            let busiest = busiest_second(&back);
-            assert!(busiest < 1200, "{outage:?}: {busiest} in one second");
+            for (participants, pause_ms) in
+                [(7_500, 750), (10_000, 1000), (15_000, 1500), (25_000, 2500), (50_000, 25_000)]
+            {
+                let pause = Duration::from_millis(pause_ms);
+                let back = returns(participants, outage, wait, pause);
+                let longest = 2 * (wait + pause * 3 / 2);
+                assert!(back.iter().all(|after| *after < longest), "{participants}, {outage:?}");
+                let busiest = busiest_second(&back);
+                assert!(busiest < 1200, "{participants}, {outage:?}: {busiest} in one second");
+            }
         }
     }
 

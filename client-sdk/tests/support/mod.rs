@@ -258,6 +258,8 @@ pub struct World {
     pub faults: BTreeMap<&'static str, VecDeque<Fault>>,
     /// How often a place is offered again after it was answered.
     pub reoffer: u32,
+    /// How long the first check-in is told to stay away, in milliseconds.
+    pub away_ms: Option<u64>,
     /// While set, nothing arrives.
     pub offline: bool,
     /// Every request that was made, arrived or not.
@@ -497,6 +499,9 @@ impl Transport for Coordinator {
     async fn check_in(&self, request: &CheckInRequest) -> Result<CheckInReply, TransportError> {
         self.go("check_in", |world, _| {
             world.wire.extend(serde_json::to_vec(request).unwrap());
+            if let Some(after_ms) = world.away_ms.take() {
+                return Ok(CheckInReply::ComeBack { after_ms });
+            }
             if world.reoffer > 0 && world.rounds_done > 0 {
                 world.reoffer -= 1;
                 let assignment = Assignment { round: world.rounds_done, ..Self::assignment(world) };

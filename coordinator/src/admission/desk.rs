@@ -24,6 +24,9 @@ const SLACK: Duration = Duration::from_secs(5);
 const FEW: usize = 100;
 /// Longest pause of few participants.
 const FEW_PAUSE_MS: u64 = 50;
+/// The pause is at least this part of the time in which all who are known check in once: it tells participants how many they are, and
+/// so how far to spread themselves while the coordinator is away.
+const LEAST_PAUSE: u64 = 10;
 /// Check-ins remembered at once.
 const WRITTEN_MAX: usize = 200_000;
 
@@ -253,7 +256,7 @@ impl Desk {
         }
         let cycle_ms = known as u64 * 1000 / u64::from(self.0.check_ins_per_second);
         let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
-        let pause_ms = cycle_ms.saturating_sub(waited_ms).max(FEW_PAUSE_MS);
+        let pause_ms = cycle_ms.saturating_sub(waited_ms).max(cycle_ms / LEAST_PAUSE).max(FEW_PAUSE_MS);
         // Between half and one and a half of it: the mean stays, and who came together parts.
         Duration::from_millis(pause_ms / 2 + random.up_to(pause_ms))
     }
@@ -347,6 +350,19 @@ mod tests {
         assert!(desk.come_back(Duration::ZERO, &random) >= Duration::from_secs(10));
         desk.hear(&WakeEvent::Lost);
         assert!(desk.due(who(7), TASK, offer(5), None, Duration::ZERO, NOW).is_some());
+    }
+
+    #[test]
+    fn the_pause_tells_how_many_they_are_even_where_the_wait_spreads_them() {
+        let wait = Duration::from_secs(25);
+        for (known, pauses) in [(100, 25..=75), (5000, 250..=750), (25_000, 1250..=3750), (50_000, 12_500..=37_500)] {
+            let (desk, random) = (desk(), Random::from_seed(1));
+            (0..known).for_each(|n| check_in(&desk, n));
+            for _ in 0..1000 {
+                let pause = desk.come_back(wait, &random);
+                assert!(pauses.contains(&pause.as_millis()), "{known}: {pause:?}");
+            }
+        }
     }
 
     #[tokio::test]

@@ -20,7 +20,7 @@ pub(super) async fn readyz(_: Anybody, State(app): State<Arc<App>>) -> Result<St
     if app.shutdown.is_cancelled() {
         return Err(Error::ShuttingDown);
     }
-    match app.health.check(&app.store, &app.behind, app.now()).await {
+    match app.health.check(&app.store, &app.behind, || app.now()).await {
         Ok(problems) if problems.is_empty() => Ok("ready\n".to_owned()),
         Ok(problems) => Ok(format!("degraded\n{}\n", problems.join("\n"))),
         // What is wrong with it is in the log.

@@ -3,6 +3,8 @@
 //! A rejection is expected, has a stable code, is counted and told to the peer. A fault is not: it is logged once, here,
 //! with the request's id, and the peer learns that id and nothing else.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use federation::task::{SpecError, TaskStatus};
@@ -90,7 +92,7 @@ pub(crate) enum Error {
         /// Which.
         what: &'static str,
         /// Why.
-        source: StoreError,
+        source: Arc<StoreError>,
     },
     /// No new requests are taken.
     #[error("shutting down; try again later")]

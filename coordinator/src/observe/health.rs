@@ -1,6 +1,6 @@
 //! Whether rows and blobs can be written, and whether what is stored is what was stored.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,35 +13,59 @@ use crate::behind::Behind;
 
 /// The whole database is read this often at most: that takes as long as its size demands.
 const READ_EVERY: Duration = Duration::from_secs(60);
+/// Whoever asks within this time is answered as who asked before: everybody may ask, and looking writes.
+const ANSWER_HOLDS: Duration = Duration::from_secs(1);
 /// The lease that a probe takes and gives back.
 const PROBE: &str = "readiness";
 
 /// What is asked for whenever somebody wants to know whether the service is ready.
 #[derive(Default)]
 pub(crate) struct Health {
+    /// When somebody looked last, and what was found. Whoever asks meanwhile waits for that.
+    latest: tokio::sync::Mutex<Option<(Timestamp, Result<Vec<String>, NotReady>)>>,
     /// When the database was read last, and whether it was well-formed.
     database: Mutex<Option<(Timestamp, bool)>>,
 }
 
 /// Why the service cannot serve at all.
+#[derive(Clone)]
 pub(crate) enum NotReady {
     /// The database is malformed; the log says how.
     Malformed,
     /// Rows or blobs cannot be written.
-    Unwritable(&'static str, StoreError),
+    Unwritable(&'static str, Arc<StoreError>),
 }
 
 impl Health {
-    /// Tries to write both, and leaves nothing behind. What is told is true of tasks that others do not depend on: those that
-    /// cannot go on, and why.
+    /// Tries to write both, and leaves nothing behind; what was found less than a second ago is told again instead. It is true of
+    /// tasks that others do not depend on: those that cannot go on, and why.
     ///
     /// # Errors
     /// [`NotReady`].
-    pub(crate) async fn check(&self, store: &Store, behind: &Behind, now: Timestamp) -> Result<Vec<String>, NotReady> {
+    pub(crate) async fn check(
+        &self,
+        store: &Store,
+        behind: &Behind,
+        now: impl Fn() -> Timestamp,
+    ) -> Result<Vec<String>, NotReady> {
+        let mut latest = self.latest.lock().await;
+        let asked = now();
+        if let Some((at, found)) = &*latest
+            && *at <= asked
+            && asked.since(*at) < ANSWER_HOLDS
+        {
+            return found.clone();
+        }
+        let found = self.look(store, behind, asked).await;
+        *latest = Some((now(), found.clone()));
+        found
+    }
+
+    async fn look(&self, store: &Store, behind: &Behind, now: Timestamp) -> Result<Vec<String>, NotReady> {
         if !self.is_well_formed(store, now).await? {
             return Err(NotReady::Malformed);
         }
-        let rows = |error| NotReady::Unwritable("the database", error);
+        let rows = |error| NotReady::Unwritable("the database", Arc::new(error));
         // A lease that is given back before anybody can see it. A change that finds no row would write nothing.
         let probe = store.transact("readiness", |tx| {
             Box::pin(async move {
@@ -50,7 +74,7 @@ impl Health {
             })
         });
         probe.await.map_err(rows)?;
-        let blobs = |error| NotReady::Unwritable("the folder of blobs", error);
+        let blobs = |error| NotReady::Unwritable("the folder of blobs", Arc::new(error));
         let probe = Bytes::from_static(b"tributary readiness probe\n");
         let digest = store.blobs().put_bytes(probe).await.map_err(blobs)?;
         store.blobs().delete(digest).await.map_err(blobs)?;
@@ -81,7 +105,7 @@ impl Health {
                 tracing::error!(%error, "the database is malformed: {error}");
                 false
             }
-            Err(error) => return Err(NotReady::Unwritable("the database", error)),
+            Err(error) => return Err(NotReady::Unwritable("the database", Arc::new(error))),
         };
         *self.lock() = Some((now, well_formed));
         Ok(well_formed)

@@ -389,8 +389,8 @@ fn announce(env: &Environment, before: &Round, outcome: Outcome) {
             if let Some(ShortageView { needed, enrolled, waiting }) = failed.shortage {
                 tracing::warn!(
                     %task, round = number, attempt, needed, enrolled, waiting,
-                    "the round needs {needed} participants: {enrolled} are enrolled that may take part, {waiting} are waiting; no \
-                     further attempt opens before {needed} are enrolled"
+                    "the round needs {needed} participants: {enrolled} are enrolled that may take part, {waiting} are waiting; \
+                     nothing comes of a further attempt before {needed} are"
                 );
             }
             count_phase(before, &failed.round);

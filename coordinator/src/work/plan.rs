@@ -92,8 +92,9 @@ fn open(situation: &Situation, config: &WorkConfig, now: Timestamp) -> Next {
     if task.status != TaskStatus::Active || task.rounds_completed >= task.spec.rounds.count {
         return Next::Wait(None);
     }
-    if situation.shortage.is_some_and(|shortage| shortage.enrolled < shortage.needed) {
-        // Whoever enrols checks in, which is seen.
+    let pauses = task.spec.rounds.max_attempts > 0;
+    if !pauses && situation.enrolment.is_some_and(|enrolment| enrolment.enrolled < enrolment.needed) {
+        // Whoever enrols checks in, which is seen. A task that is to pause after so many attempts has them.
         return Next::Wait(None);
     }
     let opens_at = |failures: &Failures| failures.last_at.plus(retry_delay(failures.count, config));
@@ -140,9 +141,9 @@ mod tests {
     use store::entity::round::RoundRow;
     use store::entity::task::TaskRow;
     use uuid::Uuid;
-    use wire::inspect::ShortageView;
 
     use super::*;
+    use crate::shortage::Enrolment;
     use crate::work::situation::AheadNow;
 
     const NOW: Timestamp = Timestamp(1_000_000);
@@ -192,7 +193,7 @@ mod tests {
             released: false,
             complained: false,
             ahead: None,
-            shortage: None,
+            enrolment: None,
         }
     }
 
@@ -221,10 +222,18 @@ mod tests {
     #[test]
     fn nothing_is_tried_again_before_enough_are_enrolled() {
         let mut failed = situation(Some(round(RoundState::Failed, 3)));
-        failed.shortage = Some(ShortageView { needed: 8, enrolled: 7, waiting: 7 });
+        failed.enrolment = Some(Enrolment { needed: 8, enrolled: 7 });
         assert_eq!(next(&failed, NOW.0 + 4000), Next::Wait(None));
         // They may come while the next attempt selects, which waits for them.
-        failed.shortage = Some(ShortageView { needed: 8, enrolled: 8, waiting: 7 });
+        failed.enrolment = Some(Enrolment { needed: 8, enrolled: 8 });
+        assert_eq!(next(&failed, NOW.0 + 4000), Next::Do(Step::OpenRound));
+    }
+
+    #[test]
+    fn a_task_that_pauses_after_so_many_attempts_has_them() {
+        let mut failed = situation(Some(round(RoundState::Failed, 3)));
+        failed.task.spec.rounds.max_attempts = 5;
+        failed.enrolment = Some(Enrolment { needed: 8, enrolled: 7 });
         assert_eq!(next(&failed, NOW.0 + 4000), Next::Do(Step::OpenRound));
     }
 

@@ -12,14 +12,13 @@ use store::Transaction;
 use store::entity::round::RoundRow;
 use store::entity::session_message::MessageKind;
 use store::entity::task::TaskRow;
-use wire::inspect::ShortageView;
 
 use super::StepError;
 use super::grant::{free_places, waiting};
 use super::sample::population;
 use crate::ahead::{Standings, filled_next, last_opened};
 pub(super) use crate::model::next_round;
-use crate::shortage::shortage;
+use crate::shortage::{Enrolment, enrolment};
 
 /// A task, its present round and how far that has come.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,8 +40,8 @@ pub(super) struct Situation {
     pub(super) complained: bool,
     /// Training ahead of rounds, where the task has it.
     pub(super) ahead: Option<AheadNow>,
-    /// Participants that the next attempt would lack as the last one did.
-    pub(super) shortage: Option<ShortageView>,
+    /// Participants that the next attempt needs and could have, if the last one waited for them in vain.
+    pub(super) enrolment: Option<Enrolment>,
 }
 
 /// Training ahead of rounds, at one moment.
@@ -84,9 +83,9 @@ impl Situation {
         let ahead = ahead_now(tx, &task, latest.as_ref(), now).await?;
         let (tally, groups) = (Tally::default(), Vec::new());
         let ended = latest.as_ref().map(|row| &row.round).filter(|round| round.state.is_terminal());
-        let shortage = shortage(tx, &task, ended, now).await?;
+        let enrolment = enrolment(tx, &task, ended).await?;
         let mut situation =
-            Self { task, latest, failures, tally, groups, unfolded, released, complained, ahead, shortage };
+            Self { task, latest, failures, tally, groups, unfolded, released, complained, ahead, enrolment };
         let Some(round) = situation.open_round().cloned() else { return Ok(Some(situation)) };
         let (key, attempt) = (round.key, round.attempt);
         situation.tally = self::tally(tx, &situation.task, &round, now).await?;

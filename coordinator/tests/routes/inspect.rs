@@ -182,6 +182,21 @@ async fn a_round_that_waits_in_vain_tells_how_many_are_there() {
 }
 
 #[tokio::test]
+async fn a_task_with_a_limit_of_attempts_pauses_where_too_few_are_enrolled() {
+    let t = TestCoordinator::start().await;
+    let mut spec = small_task();
+    spec["rounds"]["max_attempts"] = json!(2);
+    t.create_task(&spec).await;
+    for _ in 0..5 {
+        t.work().await;
+        t.advance(Duration::from_secs(600));
+    }
+    let task = t.get(&t.viewer, "/v1/tasks/small").await.json();
+    assert_eq!(task["status"], "PAUSED");
+    assert_eq!(t.get(&t.viewer, "/v1/tasks/small/rounds/1").await.json()["attempt"], 2);
+}
+
+#[tokio::test]
 async fn a_round_that_needs_more_than_are_enrolled_is_tried_again_when_enough_are_and_says_so_until_then() {
     let t = TestCoordinator::start().await;
     let mut spec = small_task();

@@ -1,6 +1,7 @@
 //! What those who run the service ask, and the document of the contract.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use serde_json::json;
 use wire::problem::ProblemType;
@@ -26,6 +27,27 @@ async fn the_service_says_how_it_is() {
     t.inner.stop().await;
     t.get(&Who::Nobody, route::READYZ).await.problem(ProblemType::Unavailable);
     assert_eq!(t.get(&Who::Nobody, route::HEALTHZ).await.status, 200);
+}
+
+#[tokio::test]
+async fn strangers_that_ask_again_and_again_have_nothing_written_within_a_second() {
+    let folder = tempfile::tempdir().unwrap();
+    let (blobs, elsewhere) = (folder.path().join("blobs"), folder.path().join("elsewhere"));
+    let mut config = config();
+    config.blobs.url = format!("file:{}", blobs.display());
+    let t = TestCoordinator::with(&config).await;
+    let ready = async || t.get(&Who::Nobody, route::READYZ).await.status == 200;
+    assert!(ready().await);
+    std::fs::rename(&blobs, &elsewhere).unwrap();
+    t.advance(Duration::from_millis(999));
+    assert!(ready().await, "nobody looks");
+    t.advance(Duration::from_millis(1));
+    t.get(&Who::Nobody, route::READYZ).await.problem(ProblemType::Unavailable);
+    std::fs::rename(&elsewhere, &blobs).unwrap();
+    t.advance(Duration::from_millis(999));
+    t.get(&Who::Nobody, route::READYZ).await.problem(ProblemType::Unavailable);
+    t.advance(Duration::from_millis(1));
+    assert!(ready().await);
 }
 
 #[tokio::test]

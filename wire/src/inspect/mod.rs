@@ -72,7 +72,8 @@ pub struct BehindView {
     pub seen_round: u32,
 }
 
-/// Participants that a task's next round needs and does not have. Until so many are enrolled no further attempt opens.
+/// Participants that a task's next round needs and does not have. Until so many are enrolled no further attempt
+/// opens, unless the task is to pause after so many of them (`rounds.max_attempts`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ShortageView {

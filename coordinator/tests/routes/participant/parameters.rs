@@ -144,6 +144,7 @@ async fn a_damaged_model_is_not_served_and_its_task_pauses_until_it_is_restored(
     flip(folder.path(), &sha256);
     assert_eq!(t.post(&t.operator, "/v1/tasks/small/resume", &json!({})).await.status, 200);
     assert_eq!(get(&t, &a.1, &path, &[]).await.body, whole);
+    t.advance(Duration::from_secs(1));
     assert_eq!(t.get(&Who::Nobody, route::READYZ).await.body, b"ready\n");
 }
 

@@ -14,6 +14,8 @@ mod opendp;
 mod refused;
 #[path = "private/released.rs"]
 mod released;
+#[path = "private/rolled_back.rs"]
+mod rolled_back;
 #[path = "private/sampled.rs"]
 mod sampled;
 #[path = "private/stopped.rs"]

@@ -4,6 +4,8 @@
 
 mod support;
 
+#[path = "private/apart.rs"]
+mod apart;
 #[path = "private/forgotten.rs"]
 mod forgotten;
 #[path = "private/kept.rs"]

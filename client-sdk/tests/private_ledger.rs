@@ -331,16 +331,24 @@ fn a_banded_matrix_is_entered_so_often_and_so_far_apart_and_charged_by_its_colum
     let z = 1.0 / f64::sqrt(2.0 * 1.390_625);
     let exact = client_sdk::learning::privacy::accountant::Gaussians::new(1.0, z, 1).epsilon(1e-5).unwrap();
     assert!((of.epsilon / exact - 1.0).abs() < 1e-3, "{} instead of {exact}", of.epsilon);
-    // Of one round a second attempt may be asked for, at the price of another participation.
-    let coordinator = Coordinator::new(1);
-    let device = Plain::new(&coordinator, terms.clone(), policy);
-    for attempt in [1, 2, 3] {
-        coordinator.world(|world| {
-            (world.rounds_done, world.attempt) = (0, attempt);
-            world.accepted.clear();
-        });
-        let refused = device.run();
-        assert_eq!(refused.iter().any(|reason| reason.contains("has sent 2 updates")), attempt == 3, "{refused:?}");
+    // A second attempt at a round is as close as can be: its column would overlap with that of the first. Where no two do, it is
+    // another participation.
+    for (separation, sends) in [(3, 1), (1, 2)] {
+        let coordinator = Coordinator::new(1);
+        let mut terms = terms.clone();
+        terms.spec.separation = Some(separation);
+        let device = Plain::new(&coordinator, terms, policy);
+        for attempt in [1, 2, 3] {
+            coordinator.world(|world| {
+                (world.rounds_done, world.attempt) = (0, attempt);
+                world.accepted.clear();
+            });
+            let refused = device.run();
+            assert_eq!(refused.is_empty(), attempt <= sends, "{refused:?}");
+            let why = if separation == 3 { "took part in round 1" } else { "has sent 2 updates" };
+            assert!(refused.iter().all(|reason| reason.contains(why)), "{refused:?}");
+        }
+        assert_eq!(device.spent()[0].releases, u64::from(sends));
     }
     // Another matrix than was promised is none that its participations add up in.
     for (participations, separation) in [(Some(3), Some(3)), (Some(2), Some(2))] {

@@ -23,9 +23,9 @@ use crate::seal::Sealer;
 
 /// Purpose of the stored seed of one release's noise.
 pub(crate) const NOISE_OF_A_RELEASE: &str = "noise";
-/// Purpose of the stored seed of a tree's noise; it is the task's.
+/// What the purposes of the stored seeds of a tree's noise begin with ([`noise_of_a_place`]); they are the task's.
 pub(crate) const NOISE_OF_A_TREE: &str = "tree noise";
-/// Purpose of the stored seed of the noise along a banded matrix; it is the task's.
+/// The same of the noise along a banded matrix.
 pub(crate) const NOISE_OF_A_BANDED_MATRIX: &str = "banded noise";
 /// Rows that are read at once.
 const PAGE: u32 = 1000;
@@ -234,6 +234,11 @@ pub(crate) fn piece_of_a_draw(n: usize) -> String {
     format!("noised sum {n}")
 }
 
+/// Purpose of the stored seed of a place, from 1, of noise that is correlated over releases.
+pub(crate) fn noise_of_a_place(correlated: &str, place: u32) -> String {
+    format!("{correlated} {place}")
+}
+
 /// Forgets what would take the noise of an attempt off again, or the noised sum that was kept for it.
 pub(crate) async fn forget_noise(
     tx: &mut (dyn Transaction + '_),
@@ -248,10 +253,16 @@ pub(crate) async fn forget_noise(
     Ok(())
 }
 
-/// Forgets what would take the noise of a task's releases off again, once no other will follow.
+/// Forgets what would take the noise of a task's releases off again, once no other will follow; also one seed that
+/// stands for all places, which no release is made with.
 pub(crate) async fn forget_correlated_noise(tx: &mut (dyn Transaction + '_), task: TaskId) -> Result<(), StoreError> {
-    for purpose in [NOISE_OF_A_TREE, NOISE_OF_A_BANDED_MATRIX] {
-        tx.forget_secret(RoundKey { task, number: 0 }, 0, purpose).await?;
+    let key = RoundKey { task, number: 0 };
+    for correlated in [NOISE_OF_A_TREE, NOISE_OF_A_BANDED_MATRIX] {
+        tx.forget_secret(key, 0, correlated).await?;
+        let mut place = 1;
+        while tx.forget_secret(key, 0, &noise_of_a_place(correlated, place)).await? {
+            place += 1;
+        }
     }
     Ok(())
 }

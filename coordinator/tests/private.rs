@@ -4,6 +4,8 @@
 
 mod support;
 
+#[path = "private/apart.rs"]
+mod apart;
 #[path = "private/forgotten.rs"]
 mod forgotten;
 #[path = "private/kept.rs"]
@@ -14,6 +16,8 @@ mod opendp;
 mod refused;
 #[path = "private/released.rs"]
 mod released;
+#[path = "private/rolled_back.rs"]
+mod rolled_back;
 #[path = "private/sampled.rs"]
 mod sampled;
 #[path = "private/stopped.rs"]

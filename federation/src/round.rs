@@ -326,16 +326,21 @@ impl Round {
         Some(if self.state == RoundState::Sharing { threshold.max(self.limits.collect.min) } else { threshold })
     }
 
+    /// Whether updates, or masked inputs, may have left their participants.
+    #[must_use]
+    pub fn may_have_inputs(&self) -> bool {
+        matches!(
+            self.state,
+            RoundState::Collecting | RoundState::Confirming | RoundState::Unmasking | RoundState::Aggregating
+        )
+    }
+
     /// Whether masked inputs may have left their participants. If such a round ends without a sum, its number is never
     /// tried again: another attempt would release the same updates a second time, for another set of participants, and the
     /// difference of two such sums is a single update. The next round trains afresh.
     #[must_use]
     pub fn is_spent(&self) -> bool {
-        let sent = matches!(
-            self.state,
-            RoundState::Collecting | RoundState::Confirming | RoundState::Unmasking | RoundState::Aggregating
-        );
-        self.limits.secure.is_some() && sent
+        self.limits.secure.is_some() && self.may_have_inputs()
     }
 
     /// Whether it waits for participants to come, or has failed because too few came.

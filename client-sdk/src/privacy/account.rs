@@ -216,8 +216,9 @@ impl Account {
             return Err(Refusal::Rounds(account.promise.most_releases()));
         }
         if let Some(Participations { separation, .. }) = account.promise.participations {
-            // Of one round no more than one attempt is ever published.
-            let is_close = |last: u64| (1..separation.into()).contains(&last.abs_diff(key.0));
+            // Whether an attempt that was sent to was opened is the coordinator's word, so another one at the same round is as
+            // close as can be. With a separation of 1 none is too close.
+            let is_close = |last: u64| separation > 1 && last.abs_diff(key.0) < separation.into();
             let mut rounds = ledger.rows().iter().map(|sealed| sealed.row.release.round);
             if let Some(last) = rounds.find(|last| is_close(*last)) {
                 return Err(Refusal::TooSoon { last, round: key.0, separation });

@@ -325,7 +325,8 @@ async fn fail(
     keep_unopened(tx, round).await?;
     forget(tx, round.key, round.attempt).await?;
     let paused = pause_if_hopeless(tx, task, &after, reason, now).await?;
-    if round.is_spent() && round.key == next_round(task) {
+    let is_spent = round.is_spent() || (round.may_have_inputs() && task.spec.keeps_updates_apart());
+    if is_spent && round.key == next_round(task) {
         tx.forfeit_rounds(task.id, 1).await?;
     }
     let given_by = given_by(tx, &after).await?;

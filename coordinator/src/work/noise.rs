@@ -2,15 +2,18 @@
 //!
 //! Noise that the coordinator adds comes from a seed that is stored sealed before it is used and forgotten with the
 //! transaction that records the noised sum: a step that is repeated adds the same noise. The key it was sealed with is destroyed
-//! after that, so nobody can take the noise off who finds the row in a log or a copy. The seed of noise that is correlated over
-//! rounds, along a tree or a banded matrix, is needed until its task is over. Noise that has no seed is kept another way
-//! ([`super::draw`]).
+//! after that, so nobody can take the noise off who finds the row in a log or a copy. Noise that is correlated over rounds, along
+//! a tree or a banded matrix, has a seed for each place, drawn when the place is first needed: a backup that is put back has none
+//! of later places, and what is released at them again has other noise. They are needed until the task is over. Noise that has
+//! no seed is kept another way ([`super::draw`]).
 
 use std::sync::Arc;
 
 use federation::id::RoundKey;
 use federation::round::{Round, RoundState};
-use learning::privacy::{BandedNoise, DiscreteGaussian, LedgerError, NoiseShares, OpenDpGaussian, TreeNoise};
+use learning::privacy::{
+    BandedNoise, DiscreteGaussian, LedgerError, NoiseShares, OpenDpGaussian, PlaceSeeds, TreeNoise,
+};
 use learning::{ExactSum, NoisedSum};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
@@ -19,10 +22,14 @@ use store::{StoreError, Transaction};
 use zeroize::Zeroizing;
 
 use super::lease::Lease;
+use super::shred::of_the_task;
 use super::sums::blocking;
 use super::{Environment, StepError};
-use crate::ledger::{self, Charge, LedgerFault, NOISE_OF_A_BANDED_MATRIX, NOISE_OF_A_RELEASE, NOISE_OF_A_TREE};
+use crate::ledger::{
+    self, Charge, LedgerFault, NOISE_OF_A_BANDED_MATRIX, NOISE_OF_A_RELEASE, NOISE_OF_A_TREE, noise_of_a_place,
+};
 use crate::private::Private;
+use crate::release_keys::Use;
 use crate::seal::{NotOpened, Sealer};
 
 /// What makes an exact sum one that may be released.
@@ -33,10 +40,10 @@ pub(super) enum Noise {
     Central(DiscreteGaussian, Box<ChaCha20Rng>),
     /// One draw for each word, by OpenDP.
     OpenDp(OpenDpGaussian),
-    /// This release of a tree.
-    Tree(TreeNoise, u32),
-    /// The release at this place of a banded matrix.
-    Banded(BandedNoise, u32),
+    /// This release's along a tree.
+    Tree(TreeNoise),
+    /// This release's along a banded matrix.
+    Banded(BandedNoise),
     /// The participants have added it.
     ByParticipants(NoiseShares),
 }
@@ -51,8 +58,8 @@ impl Noise {
             Self::None => Ok(exact.release_without_noise()),
             Self::Central(noise, mut rng) => Ok(exact.add_central_noise(&noise, &mut *rng)),
             Self::OpenDp(noise) => exact.add_opendp_noise(noise).map_err(|error| unworkable(&error)),
-            Self::Tree(tree, release) => Ok(exact.add_tree_noise(&tree, release)),
-            Self::Banded(noise, place) => Ok(exact.add_banded_noise(&noise, place)),
+            Self::Tree(noise) => Ok(exact.add_tree_noise(&noise)),
+            Self::Banded(noise) => Ok(exact.add_banded_noise(&noise)),
             Self::ByParticipants(shares) => {
                 exact.release_noised_by_participants(&shares).map_err(|error| unworkable(&error))
             }
@@ -120,22 +127,21 @@ pub(super) async fn prepare(
         Err(error @ LedgerError::BudgetExceeded { .. }) => return Err(NoNoise::OverBudget(error)),
         Err(error) => return Err(StepError::Unworkable(error.to_string()).into()),
     };
-    let (sigma, of_the_task) = (private.codec.sigma(), RoundKey { task: task.id, number: 0 });
+    let sigma = private.codec.sigma();
     let noise = match (private.shares, release.tree_release, release.bands) {
         (Some(shares), ..) => Noise::ByParticipants(shares),
         (None, Some(index), _) => {
-            let seed = seed(env, lease, round, of_the_task, 0, NOISE_OF_A_TREE).await?;
-            Noise::Tree(TreeNoise::new(*seed, sigma), index)
+            let seeds = place_seeds(env, lease, round, NOISE_OF_A_TREE, index).await?;
+            Noise::Tree(TreeNoise::new(seeds, sigma))
         }
         (None, None, Some(bands)) => {
-            let seed = seed(env, lease, round, of_the_task, 0, NOISE_OF_A_BANDED_MATRIX).await?;
-            let noise = BandedNoise::new(*seed, sigma, bands.bands).map_err(|error| unworkable(&error))?;
-            Noise::Banded(noise, bands.place)
+            let seeds = place_seeds(env, lease, round, NOISE_OF_A_BANDED_MATRIX, bands.place).await?;
+            Noise::Banded(BandedNoise::new(seeds, sigma, bands.bands).map_err(|error| unworkable(&error))?)
         }
         (None, None, None) => match private.opendp().map_err(|error| unworkable(&error))? {
             Some(measurement) => Noise::OpenDp(measurement),
             None => {
-                let seed = seed(env, lease, round, key, attempt, NOISE_OF_A_RELEASE).await?;
+                let seed = release_seed(env, lease, round).await?;
                 Noise::Central(DiscreteGaussian::new(sigma), Box::new(ChaCha20Rng::from_seed(*seed)))
             }
         },
@@ -143,35 +149,97 @@ pub(super) async fn prepare(
     Ok((noise, Some(charge)))
 }
 
-/// A seed that is the same whenever this is asked again. It is asked for an attempt that has not released: once it has, the
-/// seed is forgotten, and another one would noise the same sum a second time.
-async fn seed(
+/// The seed of an attempt's noise, the same whenever this is asked again. It is asked for an attempt that has not released: once
+/// it has, the seed is forgotten, and another one would noise the same sum a second time.
+async fn release_seed(env: &Environment, lease: &Lease, round: &Round) -> Result<Zeroizing<[u8; 32]>, StepError> {
+    let of = (round.key, round.attempt);
+    let seeds = seeds(env, lease, round, of, vec![NOISE_OF_A_RELEASE.to_owned()]).await?;
+    seeds.into_iter().next().ok_or_else(|| unworkable(&"the seed of the noise is stored and is not"))
+}
+
+/// The seeds of a task's correlated noise of all places up to `last`, each the same whenever this is asked again. A place that
+/// nothing was released at has one, too: its noise is in that of later ones.
+async fn place_seeds(
     env: &Environment,
     lease: &Lease,
     round: &Round,
-    key: RoundKey,
-    attempt: u32,
-    purpose: &'static str,
-) -> Result<Zeroizing<[u8; 32]>, StepError> {
-    let fresh = Zeroizing::new(env.random.bytes::<32>());
-    let sealer = Arc::clone(&env.sealer);
-    let sealed = &blocking(move || {
-        let sealed = sealer.seal_for_release((key, attempt), &place(key, attempt, purpose), &*fresh);
-        Ok(sealed.map_err(StoreError::from)?)
+    correlated: &'static str,
+    last: u32,
+) -> Result<PlaceSeeds, StepError> {
+    let (key, attempt) = of_the_task(round.key.task);
+    let is_one =
+        env.store.read("noise seed", |tx| Box::pin(async move { tx.secret(key, attempt, correlated).await })).await?;
+    if is_one.is_some() {
+        let why = format!("task {} has one seed of all its noise, which goes with no other: cancel it", key.task);
+        return Err(StepError::Unworkable(why));
+    }
+    let purposes = (1..=last).map(|place| noise_of_a_place(correlated, place)).collect();
+    let seeds = PlaceSeeds::new(seeds(env, lease, round, (key, attempt), purposes).await?);
+    seeds.ok_or_else(|| unworkable(&"places of releases are counted from 1"))
+}
+
+/// The seeds that are stored for these purposes, in their order. What is missing is drawn and stored first, sealed.
+async fn seeds(
+    env: &Environment,
+    lease: &Lease,
+    round: &Round,
+    (key, attempt): Use,
+    purposes: Vec<String>,
+) -> Result<Vec<Zeroizing<[u8; 32]>>, StepError> {
+    let names = &purposes;
+    let known = env.store.read("noise seeds", |tx| {
+        Box::pin(async move {
+            let mut known = Vec::new();
+            for purpose in names {
+                known.push(tx.secret(key, attempt, purpose).await?);
+            }
+            Ok::<_, StoreError>(known)
+        })
+    });
+    let (known, sealer, random) = (known.await?, Arc::clone(&env.sealer), env.random.clone());
+    let sealed = blocking(move || {
+        let mut sealed = Vec::new();
+        for (purpose, known) in purposes.into_iter().zip(known) {
+            let seed = match known {
+                Some(seed) => seed,
+                None => {
+                    let fresh = Zeroizing::new(random.bytes::<32>());
+                    let place = place(key, attempt, &purpose);
+                    sealer.seal_for_release((key, attempt), &place, &*fresh).map_err(StoreError::from)?
+                }
+            };
+            sealed.push((purpose, seed));
+        }
+        Ok(sealed)
     })
     .await?;
     env.fail_point.reached("release_sum: before the seed")?;
-    let stored = env
-        .store
-        .transact("noise seed", |tx| {
-            Box::pin(async move {
-                must_be_open(env, lease, round, tx).await?;
-                Ok::<_, StepError>(tx.put_secret_if_absent(key, attempt, purpose, sealed).await?)
-            })
+    let fresh = &sealed;
+    let stored = env.store.transact("noise seeds", |tx| {
+        Box::pin(async move {
+            must_be_open(env, lease, round, tx).await?;
+            let mut stored = Vec::new();
+            for (purpose, seed) in fresh {
+                // Another worker may have been first.
+                stored.push((purpose.clone(), tx.put_secret_if_absent(key, attempt, purpose, seed).await?));
+            }
+            Ok::<_, StepError>(stored)
         })
-        .await?;
+    });
+    let (stored, sealer) = (stored.await?, Arc::clone(&env.sealer));
     env.fail_point.reached("release_sum: after the seed")?;
-    let plain = opened(&env.sealer, key, attempt, purpose, &stored)?;
+    blocking(move || stored.iter().map(|(purpose, seed)| open_seed(&sealer, key, attempt, purpose, seed)).collect())
+        .await
+}
+
+fn open_seed(
+    sealer: &Sealer,
+    key: RoundKey,
+    attempt: u32,
+    purpose: &str,
+    sealed: &[u8],
+) -> Result<Zeroizing<[u8; 32]>, StepError> {
+    let plain = opened(sealer, key, attempt, purpose, sealed)?;
     let mut seed = Zeroizing::new([0; 32]);
     if plain.len() != seed.len() {
         return Err(StepError::Unworkable(format!("the seed of the noise of {key} has {} bytes", plain.len())));

@@ -11,6 +11,7 @@ use serde_json::json;
 use store::StoreError;
 use store::entity::session_message::MessageKind;
 
+use super::released::run_drawn;
 use crate::support::die_at::DieAt;
 use crate::support::private::{in_the_clear, mechanism};
 use crate::support::secure::{LEASE, World};
@@ -187,42 +188,76 @@ async fn keys_that_nothing_needs_are_garbage() {
     assert_eq!(world.digests().await.len(), 1);
 }
 
+/// Nine participants, three of them in each of three rounds, with noise that is correlated over rounds.
+async fn correlated(name: &str) -> World {
+    World::on_disk(9, |spec| {
+        in_the_clear(spec, name);
+        spec["privacy"]["participations"] = if name == "tree" { json!(null) } else { json!(1) };
+        spec["rounds"]["count"] = json!(3);
+        spec["selection"] = json!({ "cohort": { "count": 3 }, "require": { "max_participations": 1 } });
+    })
+    .await
+}
+
 #[tokio::test]
-async fn the_seed_of_correlated_noise_is_kept_while_its_task_is_not_over() {
-    let cases = [("tree", "tree noise"), ("banded_matrix", "banded noise")];
-    for ((name, purpose), ends) in cases.into_iter().flat_map(|case| [(case, true), (case, false)]) {
-        let mut world = World::with(8, |spec| {
-            in_the_clear(spec, name);
-            spec["privacy"]["participations"] = if name == "tree" { json!(null) } else { json!(1) };
-            spec["rounds"]["count"] = json!(2);
-            spec["selection"] = json!({ "cohort": { "count": 3 }, "require": { "max_participations": 1 } });
-        })
-        .await;
+async fn seeds_of_correlated_noise_are_kept_while_their_task_is_not_over() {
+    let cases = [
+        ("tree", ["tree noise 1", "tree noise 2", "tree noise 3"]),
+        ("banded_matrix", ["banded noise 1", "banded noise 2", "banded noise 3"]),
+    ];
+    for ((name, places), ends) in cases.into_iter().flat_map(|case| [(case, true), (case, false)]) {
+        let mut world = correlated(name).await;
+        let mut kept = Vec::<Vec<u8>>::new();
         for number in 1..=2 {
-            if number == 2 {
-                let before = secret(&world, 0, 0, purpose).await;
-                assert!(before.is_some(), "the next release takes noise back");
-                if !ends {
-                    break;
-                }
+            run_drawn(&mut world, number).await;
+            let mut seeds = Vec::new();
+            for place in places {
+                seeds.extend(secret(&world, 0, 0, place).await);
             }
-            for member in &world.members {
-                member.check_in(&world.t).await;
-            }
-            world.t.work().await;
-            world.t.work().await;
-            let cohort = world.assignments(number).await;
-            for member in world.members.iter_mut().filter(|member| cohort.contains_key(&member.id)) {
-                member.assigned(&world.t).await;
-                member.report(&world.t, &world.model).await;
-            }
-            world.t.work().await;
-            assert_eq!(world.state(number).await, RoundState::Completed);
+            assert_eq!(seeds.len(), number as usize, "one of each place that was needed");
+            assert_eq!(seeds[..kept.len()], kept, "the next release takes noise back");
+            assert!(seeds.iter().all(|seed| lies_somewhere(&world, &seed[24..48]).is_some()));
+            kept = seeds;
         }
-        if !ends {
+        let key = keys(&world);
+        assert_eq!(key.len(), 1, "that of the task: those of its releases are gone");
+        if ends {
+            run_drawn(&mut world, 3).await;
+        } else {
             world.t.post(&world.t.operator, "/v1/tasks/secure/cancel", &json!({})).await;
         }
-        assert_eq!(secret(&world, 0, 0, purpose).await, None);
+        for place in places {
+            assert_eq!(secret(&world, 0, 0, place).await, None);
+        }
+        assert_eq!(keys(&world), [], "ends by itself: {ends}");
+        assert_eq!(lies_somewhere(&world, &key[0].1), None);
+    }
+}
+
+#[tokio::test]
+async fn one_seed_of_all_places_is_not_mixed_with_seeds_of_each() {
+    for (name, purpose) in [("tree", "tree noise"), ("banded_matrix", "banded noise")] {
+        let mut world = correlated(name).await;
+        run_drawn(&mut world, 1).await;
+        let key = RoundKey { task: world.task, number: 0 };
+        let put = world.t.inner.store.transact("test", |tx| {
+            Box::pin(async move { tx.put_secret_if_absent(key, 0, purpose, b"of all places").await })
+        });
+        put.await.unwrap();
+        for member in &world.members {
+            member.check_in(&world.t).await;
+        }
+        world.t.work().await;
+        let cohort = world.assignments(2).await;
+        for member in world.members.iter_mut().filter(|member| cohort.contains_key(&member.id)) {
+            member.assigned(&world.t).await;
+            member.report(&world.t, &world.model).await;
+        }
+        let stuck = world.t.inner.engine.step_all().await;
+        assert!(matches!(&stuck, Err(StepError::Unworkable(why)) if why.contains("cancel it")), "{stuck:?}");
+        assert_eq!((world.released(2).await, world.rows().await.len()), (None, 1));
+        world.t.post(&world.t.operator, "/v1/tasks/secure/cancel", &json!({})).await;
+        assert_eq!((secret(&world, 0, 0, purpose).await, keys(&world)), (None, vec![]));
     }
 }
 

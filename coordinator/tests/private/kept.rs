@@ -9,6 +9,7 @@ use federation::round::{FailureReason, RoundState};
 use serde_json::{Value, json};
 use wire::problem::ProblemType;
 
+use super::released::run_drawn;
 use crate::support::die_at::DieAt;
 use crate::support::private::{assert_variance, charged_variance, in_the_clear, mechanism};
 use crate::support::secure::{self, LEASE, World};
@@ -57,14 +58,15 @@ async fn assert_paid(world: &World) {
 }
 
 /// The names of all blobs.
-fn blobs(world: &World) -> Vec<String> {
+pub(super) fn blobs(world: &World) -> Vec<String> {
     let name = |path: std::path::PathBuf| path.display().to_string();
     world.files().into_iter().map(|(path, _)| name(path)).filter(|path| path.contains("/blobs/")).collect()
 }
 
-/// Runs the only round; the coordinator dies at these points, one life each. Says where, and what blobs there were then.
+/// Runs the last round; the coordinator dies at these points, one life each. Says where, and what blobs there were then.
 async fn run(
     world: &mut World,
+    number: u32,
     lives: &[&'static str],
     counter: Option<Arc<DieAt>>,
 ) -> Vec<(&'static str, Vec<String>)> {
@@ -95,45 +97,65 @@ async fn run(
         if world.status().await.0 == "COMPLETED" {
             return deaths;
         }
-        act(world, 1).await;
+        act(world, number).await;
     }
     panic!("the round does not come to an end");
 }
 
 #[tokio::test]
 async fn killed_between_any_two_writes_one_release_is_charged_once() {
-    for name in ["central_gaussian", "tree", "banded_matrix", "local"] {
+    for (name, number) in [("central_gaussian", 1), ("tree", 2), ("banded_matrix", 2), ("local", 1)] {
+        // What the last round's noise takes back was drawn before it.
+        let is_correlated = number > 1;
         let create = async || {
-            World::on_disk(3, |spec| {
+            let mut world = World::on_disk(3 * number as usize, |spec| {
                 in_the_clear(spec, name);
-                spec["rounds"]["count"] = json!(1);
-                if name == "tree" || name == "banded_matrix" {
-                    spec["selection"]["require"] = json!({ "max_participations": 1 });
+                spec["rounds"]["count"] = json!(number);
+                if is_correlated {
+                    spec["selection"] = json!({ "cohort": { "count": 3 }, "require": { "max_participations": 1 } });
                 }
                 if name == "banded_matrix" {
                     spec["privacy"]["participations"] = json!(1);
+                    spec["privacy"]["separation"] = json!(2);
                 }
             })
-            .await
+            .await;
+            let mut before = vec![0; world.model.codec.len()];
+            if is_correlated {
+                let cohort = run_drawn(&mut world, 1).await;
+                before = world.residual(1, |at| cohort.contains(&at)).await;
+            }
+            (world, before)
         };
         let counter = DieAt::never();
-        assert!(run(&mut create().await, &[], Some(Arc::clone(&counter))).await.is_empty());
+        assert!(run(&mut create().await.0, number, &[], Some(Arc::clone(&counter))).await.is_empty());
         let reached = counter.reached.lock().unwrap().clone();
         let seeds = usize::from(name != "local");
         assert_eq!(reached.get("release_sum: after the seed").copied().unwrap_or(0), seeds, "{reached:?}");
         // Where nothing is released all mechanisms are alike.
         let matters = |point: &&str| name == "central_gaussian" || point.starts_with("release_sum");
         for point in reached.into_keys().filter(matters) {
-            let mut world = create().await;
-            let deaths = run(&mut world, &[point], None).await;
+            let (mut world, before) = create().await;
+            let deaths = run(&mut world, number, &[point], None).await;
             assert_eq!(deaths.len(), 1, "{point}");
             let rows = world.rows().await;
-            assert_eq!(rows.len(), 1, "killed at {}", deaths[0].0);
-            assert!(rows[0].published && world.view(1).await.attempt == 1);
-            assert_eq!(world.digests().await.len(), 2);
-            let row = &world.ledger().await.releases[0];
-            let noise = if name == "local" { 3.0 } else { 1.0 };
-            assert_variance(&world.residual(1, |_| true).await, noise * charged_variance(&row.parameters));
+            assert_eq!(rows.len(), number as usize, "killed at {}", deaths[0].0);
+            assert!(rows.iter().all(|row| row.published) && world.view(number).await.attempt == 1);
+            assert_eq!(world.digests().await.len(), 1 + number as usize);
+            let charged = charged_variance(&world.ledger().await.releases.pop().unwrap().parameters);
+            let cohort = world.assignments(number).await;
+            let is_in: Vec<bool> = world.members.iter().map(|member| cohort.contains_key(&member.id)).collect();
+            let residual = world.residual(number, |at| is_in[at]).await;
+            let both: Vec<i64> = before.iter().zip(&residual).map(|(before, last)| before + last).collect();
+            // Of the release, and of all together.
+            let (one, all) = match name {
+                "tree" => (2.0, 1.0),
+                "banded_matrix" => (1.25, 1.25),
+                "local" => (3.0, 3.0),
+                _ => (1.0, 1.0),
+            };
+            assert_variance(&residual, one * charged);
+            assert_variance(&both, all * charged);
         }
     }
 }
@@ -142,7 +164,7 @@ async fn killed_between_any_two_writes_one_release_is_charged_once() {
 async fn whoever_repeats_a_release_adds_the_same_noise() {
     let mut world = world("central_gaussian", 1).await;
     let point = "release_sum: after the blob";
-    let deaths = run(&mut world, &[point; 3], None).await;
+    let deaths = run(&mut world, 1, &[point; 3], None).await;
     assert_eq!(deaths.iter().map(|death| death.0).collect::<Vec<_>>(), [point; 3]);
     assert_eq!(deaths[0].1.len(), deaths[2].1.len(), "no other bytes were written");
     let (key, task) = (RoundKey { task: world.task, number: 1 }, world.task);

@@ -170,7 +170,7 @@ async fn residuals_of_a_tree_cancel_along_prefixes() {
 }
 
 /// A round of a task whose participants keep their distance: those that are drawn report. Who they were.
-async fn run_drawn(world: &mut World, number: u32) -> Vec<usize> {
+pub(super) async fn run_drawn(world: &mut World, number: u32) -> Vec<usize> {
     for member in &mut world.members {
         member.place = None;
     }

@@ -141,7 +141,8 @@ impl Requirements {
         let Some((last_number, last_at)) = candidate.last else {
             return Ok(());
         };
-        // A failed attempt at this very round is no reason to sit it out.
+        // A failed attempt at this very round is no reason to sit it out: where it is, no number is tried again that updates were
+        // sent for.
         let sits_out = number > last_number && number - last_number <= self.min_gap_rounds;
         // A clock that was set back must not lock a participant out until it has caught up.
         let rests = last_at <= now && now.since(last_at).as_millis() < u128::from(self.min_gap_ms);

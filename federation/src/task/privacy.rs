@@ -238,6 +238,18 @@ impl TaskSpec {
         by_coordinator && self.privacy.sampling.is_some() && !self.secure_aggregation.enabled
     }
 
+    /// Whether updates of one participant must be so many rounds apart that two attempts at one round are too close: no number is
+    /// tried again then that somebody may have sent an update for.
+    #[must_use]
+    pub fn keeps_updates_apart(&self) -> bool {
+        let privacy = &self.privacy;
+        // Who takes part once is drawn once.
+        let is_once = privacy.participations == Some(1);
+        privacy.mechanism == PrivacyMechanism::BandedMatrix
+            && !is_once
+            && privacy.separation.is_some_and(|apart| apart > 1)
+    }
+
     /// What privacy asks of the rest of the task. Its own numbers are `learning`'s to check.
     pub(super) fn check_privacy(&self, checks: &mut Checks) {
         let privacy = &self.privacy;

@@ -27,14 +27,12 @@
 //! induction, since `Y_t - K_1 r_{t-1} - ... = 2^8 X_t + z_t - K_1 n_{t-1} - ...` and adding an integer before rounding is adding
 //! it after. Reducing modulo 2^b comes last and is a function of `r`. A place that nothing is released at has `X = 0`.
 
-use rand::SeedableRng as _;
-use rand_chacha::ChaCha20Rng;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroize as _;
 
 use super::discrete_gaussian::BadSigma;
 use super::noise::add;
-use super::{DiscreteGaussian, Sigma};
+use super::{DiscreteGaussian, PlaceSeeds, Sigma};
 
 /// Most bands: more are no better for as many rounds as are usual, and each costs as much time as the others.
 pub const BANDS_MAX: u32 = 1024;
@@ -191,11 +189,10 @@ impl Bands {
     }
 }
 
-/// The noise of a task's releases. All of it is drawn from one secret seed whenever it is needed, as many vectors for release
-/// `t` as there were releases up to it. Whoever has the seed can take the noise off: keep it like the exact sum, and never use
-/// one seed for two tasks.
+/// The noise of one of a task's releases, at the last place that it has a seed of. What earlier places drew is drawn again for
+/// it, one vector for each.
 pub struct BandedNoise {
-    seed: [u8; 32],
+    seeds: PlaceSeeds,
     matrix: BandedMatrix,
     /// On the grid of `K X`.
     sampler: DiscreteGaussian,
@@ -206,14 +203,14 @@ impl BandedNoise {
     ///
     /// # Errors
     /// [`BadSigma`] if that is too large to be drawn on the finer grid.
-    pub fn new(seed: [u8; 32], sigma: Sigma, bands: u32) -> Result<Self, BadSigma> {
-        let noise = Self { seed, matrix: BandedMatrix::new(bands), sampler: DiscreteGaussian::new(fine(sigma)?) };
+    pub fn new(seeds: PlaceSeeds, sigma: Sigma, bands: u32) -> Result<Self, BadSigma> {
+        let noise = Self { seeds, matrix: BandedMatrix::new(bands), sampler: DiscreteGaussian::new(fine(sigma)?) };
         Ok(noise)
     }
 
-    /// Adds the noise of the release at `place`, from 1, to the words of its exact sum.
-    pub fn add_to(&self, words: &mut [u32], modulus_bits: u8, place: u32) {
-        let mut streams: Vec<ChaCha20Rng> = (1..=place).map(|at| self.stream(at)).collect();
+    /// Adds it to the words of the release's exact sum.
+    pub fn add_to(&self, words: &mut [u32], modulus_bits: u8) {
+        let mut streams: Vec<_> = (1..=self.seeds.last()).map(|place| self.seeds.rng(place)).collect();
         let mut noise = vec![[0_i64; BLOCK]; streams.len()];
         for words in words.chunks_mut(BLOCK) {
             for (at, rng) in streams.iter_mut().enumerate() {
@@ -229,18 +226,6 @@ impl BandedNoise {
             words.iter_mut().zip(last).for_each(|(word, &noise)| *word = add(*word, noise, modulus_bits));
         }
         noise.iter_mut().for_each(|values| values.zeroize());
-    }
-
-    fn stream(&self, place: u32) -> ChaCha20Rng {
-        let mut rng = ChaCha20Rng::from_seed(self.seed);
-        rng.set_stream(place.into());
-        rng
-    }
-}
-
-impl Drop for BandedNoise {
-    fn drop(&mut self) {
-        self.seed.zeroize();
     }
 }
 
@@ -421,7 +406,7 @@ mod tests {
     fn noise(seed: u8, bands: u32, place: u32, words: usize) -> Vec<u32> {
         let mut noise = vec![0; words];
         let sigma = Sigma::at_least(1000.0).unwrap();
-        BandedNoise::new([seed; 32], sigma, bands).unwrap().add_to(&mut noise, 32, place);
+        BandedNoise::new(PlaceSeeds::up_to(seed, place), sigma, bands).unwrap().add_to(&mut noise, 32);
         noise
     }
 
@@ -441,7 +426,7 @@ mod tests {
         assert_eq!(noise(5, 4, 6, 300), noise(5, 4, 6, 600)[..300], "the same whenever it is made");
         assert_ne!(noise(5, 4, 6, 300), noise(6, 4, 6, 300));
         assert_ne!(noise(5, 4, 6, 300), noise(5, 4, 7, 300));
-        assert!(BandedNoise::new([1; 32], Sigma::at_least(2f64.powi(25)).unwrap(), 2).is_err());
+        assert!(BandedNoise::new(PlaceSeeds::up_to(1, 1), Sigma::at_least(2f64.powi(25)).unwrap(), 2).is_err());
     }
 
     /// What is released is a function of `Y = K X + Z` alone: whoever has `Y`, and neither `X` nor `Z`, computes it.
@@ -451,12 +436,11 @@ mod tests {
         let modulus = 1_i64 << bits;
         let matrix = BandedMatrix::new(bands);
         let sigma = Sigma::at_least(700.0).unwrap();
-        let noise = BandedNoise::new([9; 32], sigma, bands).unwrap();
         let sampler = DiscreteGaussian::new(fine(sigma).unwrap());
         let exact = |place: usize| (0..words).map(move |at| ((place * 7919 + at * at * 31) % 90_001) as i64 - 45_000);
         let mut released: Vec<Vec<i64>> = Vec::new();
         for (place, nth) in (0..9).zip(1..) {
-            let mut rng = noise.stream(nth);
+            let mut rng = PlaceSeeds::up_to(9, nth).rng(nth);
             let mut row: Vec<i64> = (0..words).map(|_| sampler.sample(&mut rng)).collect();
             for (back, &coefficient) in matrix.coefficients.iter().enumerate().take(place + 1) {
                 row.iter_mut().zip(exact(place - back)).for_each(|(y, x)| *y += coefficient * x);
@@ -466,7 +450,7 @@ mod tests {
             }
             let from_rows: Vec<i64> = row.into_iter().map(|value| (value + 128).div_euclid(256)).collect();
             let mut sum: Vec<u32> = exact(place).map(|x| u32::try_from(x.rem_euclid(modulus)).unwrap()).collect();
-            noise.add_to(&mut sum, bits, nth);
+            BandedNoise::new(PlaceSeeds::up_to(9, nth), sigma, bands).unwrap().add_to(&mut sum, bits);
             let reduced: Vec<u32> = from_rows.iter().map(|r| u32::try_from(r.rem_euclid(modulus)).unwrap()).collect();
             assert_eq!(sum, reduced, "{place}");
             released.push(from_rows);

@@ -11,6 +11,7 @@ pub mod ledger;
 pub mod mechanism;
 pub mod noise;
 pub mod opendp;
+mod place_seeds;
 pub mod plan;
 pub mod private_codec;
 pub mod release;
@@ -30,6 +31,7 @@ pub use mechanism::{
 };
 pub use noise::{NoiseError, NoiseLaw, NoiseSampler, NoiseShares, TreeNoise};
 pub use opendp::{OpenDpError, OpenDpGaussian};
+pub use place_seeds::PlaceSeeds;
 pub use plan::{Goal, Plan, PlanError, PlanRequest, PlanSampling, plan};
 pub use private_codec::{
     PrivateCodec, PrivateCodecError, PrivateCodecParams, PrivateDecodeError, PrivateEncodeError, PrivateMean,

@@ -3,13 +3,11 @@
 //! Words are integers modulo 2^b; adding noise to them and reducing is post-processing of the noised integers, so wrapping
 //! costs utility at worst, never privacy.
 
-use rand::{CryptoRng, SeedableRng as _};
-use rand_chacha::ChaCha20Rng;
+use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
-use zeroize::Zeroize as _;
 
 use super::accountant::{SumMechanism, SumNoise};
-use super::{DiscreteGaussian, Sigma, Skellam, Variance};
+use super::{DiscreteGaussian, PlaceSeeds, Sigma, Skellam, Variance};
 
 /// Fewest units a participant's share of discrete Gaussian noise may have as its standard deviation: sums of narrower
 /// ones are too far from a discrete Gaussian for the bound to say anything.
@@ -179,54 +177,47 @@ pub(super) fn add(word: u32, noise: i64, modulus_bits: u8) -> u32 {
 /// Noise of binary-tree aggregation: what makes every prefix of the sums private at a cost that grows with its logarithm.
 ///
 /// Release `t` (from 1) gets `N(t) - N(t - 1)`, where `N(t)` adds up the noise of the nodes that make up the prefix of `t`
-/// leaves. A node's noise is drawn from the tree's secret seed whenever it is needed, so nothing has to be stored but the
-/// seed. Whoever has it can take the noise off: keep it like the exact sum, and never use one seed for two trees.
+/// leaves. A node's noise is drawn, whenever it is needed, from the seed of the leaf that completes it: one leaf completes one
+/// node that is ever used.
 pub struct TreeNoise {
-    seed: [u8; 32],
+    seeds: PlaceSeeds,
     sampler: DiscreteGaussian,
 }
 
 impl TreeNoise {
-    /// A new tree, whose nodes have noise of this standard deviation.
+    /// The noise of the release at the last place that has a seed, in a tree whose nodes have noise of this standard deviation.
     #[must_use]
-    pub fn new(seed: [u8; 32], sigma: Sigma) -> Self {
-        Self { seed, sampler: DiscreteGaussian::new(sigma) }
+    pub fn new(seeds: PlaceSeeds, sigma: Sigma) -> Self {
+        Self { seeds, sampler: DiscreteGaussian::new(sigma) }
     }
 
-    /// Adds the noise of release `t`, from 1, to the words of its exact sum.
-    pub fn add_to(&self, words: &mut [u32], modulus_bits: u8, t: u32) {
+    /// Adds it to the words of the release's exact sum.
+    pub fn add_to(&self, words: &mut [u32], modulus_bits: u8) {
+        let t = self.seeds.last();
         let size = t & t.wrapping_neg();
-        if size == 0 {
-            return;
-        }
         // The node that leaf t completes is new; those of the prefix before that it swallows are taken back.
-        self.node(t, size, 1, words, modulus_bits);
+        self.node(t, 1, words, modulus_bits);
         let mut end = t - 1;
         while end > t - size {
-            let swallowed = end & end.wrapping_neg();
-            self.node(end, swallowed, -1, words, modulus_bits);
-            end -= swallowed;
+            self.node(end, -1, words, modulus_bits);
+            end -= end & end.wrapping_neg();
         }
     }
 
-    /// The node over the `size` leaves that end at leaf `end`.
-    fn node(&self, end: u32, size: u32, sign: i64, words: &mut [u32], modulus_bits: u8) {
-        let mut rng = ChaCha20Rng::from_seed(self.seed);
-        rng.set_stream((u64::from(end) << 32) | u64::from(size));
+    /// The node that ends at leaf `end` and is over as many leaves as the largest power of two that divides it.
+    fn node(&self, end: u32, sign: i64, words: &mut [u32], modulus_bits: u8) {
+        let mut rng = self.seeds.rng(end);
         for word in words {
             *word = add(*word, sign * self.sampler.sample(&mut rng), modulus_bits);
         }
     }
 }
 
-impl Drop for TreeNoise {
-    fn drop(&mut self) {
-        self.seed.zeroize();
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use rand::SeedableRng as _;
+    use rand_chacha::ChaCha20Rng;
+
     use super::*;
 
     #[test]
@@ -279,22 +270,21 @@ mod tests {
 
     #[test]
     fn a_trees_prefix_has_the_noise_of_its_nodes_only() {
-        let tree = TreeNoise::new([5; 32], Sigma::at_least(1000.0).unwrap());
+        let noise = |seed, t, words| {
+            let mut words = vec![0; words];
+            TreeNoise::new(PlaceSeeds::up_to(seed, t), Sigma::at_least(1000.0).unwrap()).add_to(&mut words, 32);
+            words
+        };
         let mut total = vec![0_u32; 4000];
         for t in 1..=21_u32 {
-            let mut words = vec![0; 4000];
-            tree.add_to(&mut words, 32, t);
+            let words = noise(5, t, 4000);
             total.iter_mut().zip(&words).for_each(|(sum, word)| *sum = sum.wrapping_add(*word));
             let variance = total.iter().map(|&word| (lift(word) as f64).powi(2)).sum::<f64>() / 4000.0;
             let nodes = f64::from(t.count_ones());
             // Standard error 2.2 %.
             assert!((variance / 1e6 / nodes - 1.0).abs() < 0.1, "{t}: {variance}");
         }
-        let again = |seed, t| {
-            let mut words = vec![0; 8];
-            TreeNoise::new([seed; 32], Sigma::at_least(1000.0).unwrap()).add_to(&mut words, 32, t);
-            words
-        };
+        let again = |seed, t| noise(seed, t, 8);
         assert_eq!(again(5, 6), again(5, 6));
         assert_ne!(again(5, 6), again(6, 6));
         assert_ne!(again(5, 6), again(5, 7));

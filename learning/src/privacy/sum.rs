@@ -107,19 +107,19 @@ impl ExactSum {
         Ok(self.0)
     }
 
-    /// Adds the noise of release `t`, from 1, of a tree.
+    /// Adds the noise of this release along a tree.
     #[must_use]
-    pub fn add_tree_noise(mut self, tree: &TreeNoise, t: u32) -> NoisedSum {
+    pub fn add_tree_noise(mut self, noise: &TreeNoise) -> NoisedSum {
         let bits = self.0.modulus_bits;
-        tree.add_to(&mut self.0.words, bits, t);
+        noise.add_to(&mut self.0.words, bits);
         self.0
     }
 
-    /// Adds the noise of the release at `place`, from 1, of a banded matrix.
+    /// Adds the noise of this release along a banded matrix.
     #[must_use]
-    pub fn add_banded_noise(mut self, noise: &BandedNoise, place: u32) -> NoisedSum {
+    pub fn add_banded_noise(mut self, noise: &BandedNoise) -> NoisedSum {
         let bits = self.0.modulus_bits;
-        noise.add_to(&mut self.0.words, bits, place);
+        noise.add_to(&mut self.0.words, bits);
         self.0
     }
 

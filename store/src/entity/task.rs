@@ -22,7 +22,8 @@ pub struct TaskRow {
     pub created_at: Timestamp,
     /// Rounds that published a model version.
     pub rounds_completed: u32,
-    /// Rounds that ended without a sum after masked inputs may have been sent: their numbers are not used again.
+    /// Rounds that ended without a version after masked inputs may have been sent, or updates that must be rounds apart: their
+    /// numbers are not used again.
     pub rounds_forfeited: u32,
     /// The newest model version.
     pub model_version: u32,

@@ -211,11 +211,12 @@ impl Coordinator {
         };
         let (health, health_address) = health.unzip();
         let looker = listener.looker();
-        let served = tokio::spawn(listener.serve(coordinator.router.clone(), coordinator.stopping.clone()));
+        let served =
+            tokio::spawn(listener.serve(Arc::clone(app), coordinator.router.clone(), coordinator.stopping.clone()));
         // To the very end: whoever looks must see that requests are still being finished.
         let health_served = health.map(|listener| {
             let router = crate::http::health_router(Arc::clone(app));
-            tokio::spawn(listener.serve(router, coordinator.stopped.clone()))
+            tokio::spawn(listener.serve(Arc::clone(app), router, coordinator.stopped.clone()))
         });
         let worked = config.work.enabled.then(|| {
             let (engine, stopping) = (coordinator.engine.clone(), coordinator.stopping.clone());

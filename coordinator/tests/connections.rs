@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests are not tests themselves")]
 
 mod connections {
+    mod admitted;
     mod refused;
     mod strangers;
     mod unread;

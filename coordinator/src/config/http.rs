@@ -38,16 +38,16 @@ pub struct HttpConfig {
     pub header_timeout_ms: u64,
     /// How long a shutdown waits for what was accepted.
     pub shutdown_timeout_ms: u64,
-    /// Connections with a participant's certificate held at once; more are answered 503 and when to come back.
+    /// Connections with a certificate that a participant has held at once; more are answered 503 and when to come back.
     pub connections_max: u32,
     /// Of them, those of one participant; one more ends its oldest.
     pub connections_per_participant: u32,
-    /// Connections without credentials held at once; more are answered 503 and when to come back. An operator's connection is
+    /// Connections without good credentials held at once; more are answered 503 and when to come back. An operator's connection is
     /// one of them until its first good token.
     pub strangers_max: u32,
     /// Of them, those of one address.
     pub strangers_per_address: u32,
-    /// How long a connection without credentials may last.
+    /// How long a connection without good credentials may last.
     pub stranger_lifetime_ms: u64,
     /// How long a peer may leave a piece of an answer (64 KiB) unread until its connection is closed.
     pub unread_timeout_ms: u64,

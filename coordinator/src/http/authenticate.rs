@@ -1,4 +1,5 @@
-//! Who is asking: participants by their client certificate, operators by a bearer token.
+//! Who is asking: participants by their client certificate, operators by a bearer token. That our authority issued a
+//! certificate says little: it counts while it is the one that its participant has, or the one before until that is used.
 //!
 //! Each extractor also counts the request against the peer's rate. Whoever cannot say who it is counts as its address,
 //! so that guessing tokens is slow.
@@ -26,7 +27,7 @@ use crate::identity::Peer;
 pub struct Connection {
     /// Where it comes from.
     pub address: IpAddr,
-    /// The holder of the client certificate, verified in the handshake.
+    /// Whom the client certificate names, verified in the handshake; whether a participant has it is not said.
     pub peer: Option<Peer>,
 }
 
@@ -61,6 +62,19 @@ struct Known {
     participant: ParticipantId,
     revoked: bool,
     read_at: Timestamp,
+}
+
+impl Known {
+    /// Whether the certificate that was shown is good now.
+    fn judge(self, peer: Peer, now: Timestamp) -> Result<()> {
+        if self.revoked {
+            return Err(Error::Revoked);
+        }
+        if peer.expires_at <= now {
+            return Err(Error::Expired(peer.expires_at));
+        }
+        Ok(())
+    }
 }
 
 impl Identities {
@@ -111,7 +125,13 @@ impl FromRequestParts<Arc<App>> for Participant {
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self> {
         let connection = connection(parts);
         match participant(app, connection).await {
-            Ok(participant) => Ok(participant),
+            Ok(participant) => {
+                // It may have enrolled on this very connection, or have come when nobody could tell whose it is.
+                if let Some(visit) = parts.extensions.get::<Arc<Visit>>() {
+                    visit.promote_to_member(participant.id);
+                }
+                Ok(participant)
+            }
             Err(error) => Err(stranger(app, connection, error)),
         }
     }
@@ -122,42 +142,57 @@ async fn participant(app: &App, connection: Connection) -> Result<Participant> {
         return Err(Error::Unauthenticated("this needs the client certificate that enrolment gave"));
     };
     let now = app.now();
-    let known = match app.identities.find(peer.fingerprint, now) {
-        (Some(known), _) => known,
-        (None, generation) => {
-            let row = app
-                .store
-                .read("find_participant", |tx| {
-                    Box::pin(async move { tx.participant_by_fingerprint(peer.fingerprint).await })
-                })
-                .await
-                .map_err(Error::Store)?;
-            let row = row.ok_or(REPLACED)?;
-            let known = Known { participant: row.id, revoked: row.revoked_at.is_some(), read_at: now };
-            if row.certificate_fingerprint == peer.fingerprint && row.previous_fingerprint.is_some() {
-                first_use(app, known, peer).await?;
-            } else {
-                app.identities.remember(peer.fingerprint, known, generation);
-            }
-            known
-        }
-    };
-    if known.revoked {
-        return Err(Error::Revoked);
-    }
-    if peer.expires_at <= now {
-        return Err(Error::Expired(peer.expires_at));
+    let (known, usage) = find(app, peer, now).await?;
+    known.judge(peer, now)?;
+    match usage {
+        Usage::First => end_previous(app, known.participant, peer.fingerprint).await?,
+        Usage::Later => {}
     }
     app.limiter.admit(Key::Participant(known.participant), now).map_err(Error::RateLimited)?;
     Ok(Participant { id: known.participant, certificate: peer.fingerprint })
 }
 
-/// The newest certificate is shown, so its holder has it: the one before it ends.
-async fn first_use(app: &App, known: Known, peer: Peer) -> Result<()> {
-    if known.revoked || peer.expires_at <= app.now() {
-        return Ok(());
+/// The participant whose certificate this is and is good now. Ends no certificate and counts against no rate: nothing was
+/// asked yet.
+///
+/// # Errors
+/// Nobody has it, or has it no longer; or the store cannot tell.
+pub(super) async fn member(app: &App, peer: Peer) -> Result<ParticipantId> {
+    let now = app.now();
+    let (known, _) = find(app, peer, now).await?;
+    known.judge(peer, now).map(|()| known.participant)
+}
+
+/// How a certificate is used.
+enum Usage {
+    /// It is its participant's newest, and the one before has not ended.
+    First,
+    Later,
+}
+
+/// Whose certificate this is, or was when that was looked up lately.
+async fn find(app: &App, peer: Peer, now: Timestamp) -> Result<(Known, Usage)> {
+    let generation = match app.identities.find(peer.fingerprint, now) {
+        (Some(known), _) => return Ok((known, Usage::Later)),
+        (None, generation) => generation,
+    };
+    let row = app
+        .store
+        .read("find_participant", |tx| Box::pin(async move { tx.participant_by_fingerprint(peer.fingerprint).await }))
+        .await
+        .map_err(Error::Store)?;
+    let row = row.ok_or(REPLACED)?;
+    let known = Known { participant: row.id, revoked: row.revoked_at.is_some(), read_at: now };
+    if row.certificate_fingerprint == peer.fingerprint && row.previous_fingerprint.is_some() {
+        // Not remembered: it must be seen again until the one before has ended.
+        return Ok((known, Usage::First));
     }
-    let (id, newest) = (known.participant, peer.fingerprint);
+    app.identities.remember(peer.fingerprint, known, generation);
+    Ok((known, Usage::Later))
+}
+
+/// The newest certificate is used, so its holder has it: the one before it ends.
+async fn end_previous(app: &App, id: ParticipantId, newest: Digest) -> Result<()> {
     app.store
         .transact("end_previous_certificate", |tx| {
             Box::pin(async move { tx.end_previous_certificate(id, newest).await.map_err(Error::Store) })
@@ -231,7 +266,7 @@ async fn find_bearer(parts: &Parts, app: &App, needed: Role) -> Result<Bearer> {
     let role = role.ok_or_else(|| Error::fault(format!("token {} has an unknown role", row.id)))?;
     // Whatever it may do: whoever holds a good token does not share its connection's place with strangers.
     if let Some(visit) = parts.extensions.get::<Arc<Visit>>() {
-        visit.promote();
+        visit.promote_to_operator();
     }
     app.limiter.admit(Key::Operator(row.id), app.now()).map_err(Error::RateLimited)?;
     if role < needed {

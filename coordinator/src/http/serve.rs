@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use federation::id::ParticipantId;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use rustls::ServerConfig;
@@ -16,7 +17,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::authenticate::Connection;
+use super::app::App;
+use super::authenticate::{Connection, member};
 use super::places::Place;
 use super::prompt::Prompt;
 use super::unsent::{Bounds, PIECE, Unsent};
@@ -25,9 +27,9 @@ use crate::identity::Peer;
 
 /// How often HTTP/2 peers are asked whether they are still there, and for how long an answer is waited for.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
-/// Requests of one HTTP/2 connection at once, with a participant's certificate and without one.
+/// Requests of one HTTP/2 connection at once, of one that began as a participant's and of any other.
 const STREAMS_MAX: u32 = 64;
-const STREAMS_MAX_WITHOUT_CERTIFICATE: u32 = 32;
+const STREAMS_MAX_OF_OTHERS: u32 = 32;
 /// What one HTTP/2 stream, and one connection, may have on its way to us.
 const STREAM_WINDOW: u32 = 128 << 10;
 const CONNECTION_WINDOW: u32 = 256 << 10;
@@ -37,11 +39,11 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Bounds of the listener.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServeSettings {
-    /// For a handshake, and again for a request's headers.
+    /// For a handshake, for finding out whose certificate it showed, and for a request's headers: each.
     pub(crate) header_timeout: Duration,
     /// For a peer to take a piece of an answer.
     pub(crate) unread_timeout: Duration,
-    /// For a connection that has shown no credentials.
+    /// For a connection that has shown no good credentials.
     pub(crate) stranger_lifetime: Duration,
     /// For what a connection has begun when it has to go.
     pub(crate) request_timeout: Duration,
@@ -104,10 +106,10 @@ impl Listener {
 
     /// Serves until `shutdown` is cancelled; then accepts no more, and returns when all that was accepted is answered or
     /// the time for that is over.
-    pub(crate) async fn serve(self, router: Router, shutdown: CancellationToken) {
+    pub(crate) async fn serve(self, app: Arc<App>, router: Router, shutdown: CancellationToken) {
         let Self { tcp, acceptor, settings, hall } = self;
         let connections = TaskTracker::new();
-        let host = Arc::new(Host::new(acceptor, router, settings, hall, shutdown.clone()));
+        let host = Arc::new(Host::new(acceptor, app, router, settings, hall, shutdown.clone()));
         loop {
             let accepted = tokio::select! {
                 accepted = tcp.accept() => accepted,
@@ -140,6 +142,7 @@ impl Listener {
 /// What all connections of a listener share.
 struct Host {
     acceptor: Option<TlsAcceptor>,
+    app: Arc<App>,
     router: Router,
     settings: ServeSettings,
     hall: Hall,
@@ -151,14 +154,15 @@ struct Host {
 impl Host {
     fn new(
         acceptor: Option<TlsAcceptor>,
+        app: Arc<App>,
         router: Router,
         settings: ServeSettings,
         hall: Hall,
         shutdown: CancellationToken,
     ) -> Self {
         let of_participants = builder(&settings, STREAMS_MAX);
-        let of_others = builder(&settings, STREAMS_MAX_WITHOUT_CERTIFICATE);
-        Self { acceptor, router, settings, hall, shutdown, of_participants, of_others }
+        let of_others = builder(&settings, STREAMS_MAX_OF_OTHERS);
+        Self { acceptor, app, router, settings, hall, shutdown, of_participants, of_others }
     }
 
     /// Serves one connection from its first byte to its last.
@@ -167,7 +171,7 @@ impl Host {
         let _ = stream.set_nodelay(true);
         let Some(acceptor) = &self.acceptor else {
             let connection = Connection { address: address.ip(), peer: None };
-            return self.serve(stream, Visit::begin(&self.hall, connection, place, end)).await;
+            return self.serve(stream, Visit::begin(&self.hall, connection, None, place, end)).await;
         };
         let shaken = tokio::select! {
             shaken = tokio::time::timeout(self.settings.header_timeout, acceptor.accept(stream)) => shaken,
@@ -177,7 +181,11 @@ impl Host {
             Ok(Ok(tls)) => {
                 let leaf = tls.get_ref().1.peer_certificates().and_then(<[_]>::first);
                 let connection = Connection { address: address.ip(), peer: leaf.and_then(Peer::from_certificate) };
-                self.serve(tls, Visit::begin(&self.hall, connection, place, end)).await;
+                let member = tokio::select! {
+                    member = self.find_member(connection.peer) => member,
+                    () = end.cancelled() => return,
+                };
+                self.serve(tls, Visit::begin(&self.hall, connection, member, place, end)).await;
             }
             Ok(Err(error)) => {
                 metrics::counter!("tributary_handshakes_refused_total").increment(1);
@@ -185,6 +193,13 @@ impl Host {
             }
             Err(_) => {}
         }
+    }
+
+    /// The participant that a certificate is of and good for. Where that cannot be found out in time it is taken for a
+    /// stranger's until its first request.
+    async fn find_member(&self, peer: Option<Peer>) -> Option<ParticipantId> {
+        let found = tokio::time::timeout(self.settings.header_timeout, member(&self.app, peer?)).await;
+        found.ok()?.inspect_err(|error| tracing::debug!("a certificate is not a member's: {error:?}")).ok()
     }
 
     async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, visit: Visit) {
@@ -197,7 +212,7 @@ impl Host {
                 async move { Ok::<_, std::convert::Infallible>(visit.answer(router, request.map(Body::new)).await) },
             )
         });
-        let builder = if visit.has_certificate() { &self.of_participants } else { &self.of_others };
+        let builder = if visit.is_known() { &self.of_participants } else { &self.of_others };
         let stream = TokioIo::new(Prompt::new(stream, settings.header_timeout));
         let mut served = pin!(builder.serve_connection(stream, service));
         let mut lifetime = pin!(tokio::time::sleep(visit.lifetime(settings)));

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -74,25 +74,35 @@ impl Unsent {
 
     /// The account of one connection of this peer.
     pub(super) fn account(&self, peer: Key) -> Account {
+        Account {
+            bound: self.bounds.connection,
+            connection: Arc::new(Semaphore::new(self.bounds.connection)),
+            peer: self.debtor(peer),
+            turned_out: OnceLock::new(),
+            streamed: Arc::clone(&self.streamed),
+            untaken: Arc::default(),
+        }
+    }
+
+    /// Counts what is answered from here on as this peer's, which the connection turned out to be of. Once at most: what was
+    /// answered before stays the first one's.
+    pub(super) fn turn_out(&self, account: &Account, peer: Key) {
+        account.turned_out.get_or_init(|| self.debtor(peer));
+    }
+
+    fn debtor(&self, peer: Key) -> Arc<Debtor> {
         let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
         // Those without a connection are forgotten when there are twice as many as when that was last done, or nearly.
         if peers.len() == peers.capacity() {
             peers.retain(|_, debtor| debtor.strong_count() > 0);
         }
-        let debtor = peers.get(&peer).and_then(Weak::upgrade).unwrap_or_else(|| {
+        peers.get(&peer).and_then(Weak::upgrade).unwrap_or_else(|| {
             let semaphore = |permits| Arc::new(Semaphore::new(permits));
             let debtor = Debtor { bytes: semaphore(self.bounds.peer), answers: semaphore(STREAMED_PER_PEER) };
             let debtor = Arc::new(debtor);
             peers.insert(peer, Arc::downgrade(&debtor));
             debtor
-        });
-        Account {
-            bound: self.bounds.connection,
-            connection: Arc::new(Semaphore::new(self.bounds.connection)),
-            peer: debtor,
-            streamed: Arc::clone(&self.streamed),
-            untaken: Arc::default(),
-        }
+        })
     }
 }
 
@@ -101,6 +111,7 @@ pub(super) struct Account {
     bound: usize,
     connection: Arc<Semaphore>,
     peer: Arc<Debtor>,
+    turned_out: OnceLock<Arc<Debtor>>,
     streamed: Arc<Semaphore>,
     untaken: Arc<Untaken>,
 }
@@ -113,23 +124,24 @@ impl Account {
         if body.is_end_stream() {
             return Some(body);
         }
+        let debtor = self.turned_out.get().unwrap_or(&self.peer);
         let source = match body.size_hint().exact() {
             Some(bytes) => {
                 // However large it is, it leaves room for small ones on the same connection: a roster must not keep back the
                 // answer to the check-in beside it.
                 let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.bound() / 2);
                 let connection = Arc::clone(&self.connection).try_acquire_many_owned(bytes).ok()?;
-                let peer = Arc::clone(&self.peer.bytes).try_acquire_many_owned(bytes).ok()?;
+                let peer = Arc::clone(&debtor.bytes).try_acquire_many_owned(bytes).ok()?;
                 Source::Whole(Charge { connection, peer, streamed: None })
             }
             None => {
-                let place = Arc::clone(&self.peer.answers).try_acquire_owned().ok()?;
+                let place = Arc::clone(&debtor.answers).try_acquire_owned().ok()?;
                 Source::Streamed { admission: None, charge: None, _place: place }
             }
         };
         let lane = Lane {
             connection: Arc::clone(&self.connection),
-            peer: Arc::clone(&self.peer.bytes),
+            peer: Arc::clone(&debtor.bytes),
             streamed: Arc::clone(&self.streamed),
             untaken: Arc::clone(&self.untaken),
         };
@@ -443,6 +455,22 @@ mod tests {
         assert!(unsent.account(Key::Address(Ipv4Addr::BROADCAST.into())).send(answer()).is_some(), "nor for others");
         drop(held);
         assert!(second.send(answer()).is_some());
+    }
+
+    #[tokio::test]
+    async fn a_connection_whose_peer_turns_out_later_owes_what_it_is_sent_from_then_on() {
+        let unsent = unsent(16 * 8 * PIECE);
+        let (account, other) = (unsent.account(here()), Key::Address(Ipv4Addr::BROADCAST.into()));
+        let answer = || Body::from(vec![0; PIECE]);
+        let before = account.send(answer()).unwrap();
+        unsent.turn_out(&account, other);
+        unsent.turn_out(&account, here());
+        let after = account.send(answer()).unwrap();
+        let left = |key| unsent.debtor(key).bytes.available_permits();
+        assert_eq!((left(here()), left(other)), (7 * PIECE, 7 * PIECE));
+        assert!(account.send(answer()).is_none(), "it is the same connection");
+        drop((before, after));
+        assert_eq!((left(here()), left(other)), (8 * PIECE, 8 * PIECE));
     }
 
     #[tokio::test(start_paused = true)]

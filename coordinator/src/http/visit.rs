@@ -1,6 +1,7 @@
 //! One connection: what its peer is taken for, how long it may stay, and what keeps it within its bounds.
 //!
-//! Participants are known by the certificate of the handshake, operators by the first good token. Everybody else is a
+//! Participants are known by the certificate of the handshake, if one of them has it and it is good, or by the first
+//! request that such a certificate makes; operators by the first good token. Everybody else, with whatever certificate, is a
 //! stranger, who shares a few places with all other strangers and not for long: those who are known never wait for them.
 
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -9,6 +10,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
+use federation::id::ParticipantId;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -36,13 +38,13 @@ pub(crate) struct Crowds {
     pub(crate) arriving: usize,
     /// With an operator's token.
     pub(crate) operators: usize,
-    /// With a participant's certificate.
+    /// With a certificate that a participant has.
     pub(crate) members: usize,
     /// With the same participant's.
     pub(crate) each_member: usize,
-    /// Without credentials.
+    /// Without good credentials.
     pub(crate) strangers: usize,
-    /// Without credentials and from the same address.
+    /// Without good credentials and from the same address.
     pub(crate) each_address: usize,
 }
 
@@ -51,9 +53,9 @@ pub(crate) struct Crowds {
 pub struct Held {
     /// Those that shake hands, or are told that there is no place.
     pub arriving: usize,
-    /// Without credentials.
+    /// Without good credentials.
     pub strangers: usize,
-    /// With a participant's certificate.
+    /// With a certificate that a participant has.
     pub members: usize,
     /// With an operator's token.
     pub operators: usize,
@@ -135,17 +137,23 @@ pub(super) struct Visit {
 }
 
 impl Visit {
-    /// Finds a place for a peer that has arrived.
-    pub(super) fn begin(hall: &Hall, connection: Connection, arrived: Place, end: CancellationToken) -> Self {
-        let (places, peer) = match connection.peer {
-            Some(peer) => (&hall.members, Key::Participant(peer.participant)),
+    /// Finds a place for a peer that has arrived: the participant's whose certificate is good, or a stranger's.
+    pub(super) fn begin(
+        hall: &Hall,
+        connection: Connection,
+        member: Option<ParticipantId>,
+        arrived: Place,
+        end: CancellationToken,
+    ) -> Self {
+        let (places, peer) = match member {
+            Some(participant) => (&hall.members, Key::Participant(participant)),
             None => (&hall.strangers, Key::address(connection.address)),
         };
-        let standing = match (places.take(peer, &end, Instant::now()), connection.peer) {
+        let standing = match (places.take(peer, &end, Instant::now()), member) {
             (Some(place), Some(_)) => Standing::Known { _place: place },
             (Some(place), None) => Standing::Stranger { _place: place },
             (None, _) => {
-                let what = if connection.peer.is_some() { "participants" } else { "strangers" };
+                let what = if member.is_some() { "participants" } else { "strangers" };
                 metrics::counter!("tributary_connections_refused_total", "kind" => what).increment(1);
                 Standing::TurnedAway { _place: arrived }
             }
@@ -169,15 +177,28 @@ impl Visit {
     }
 
     /// An operator's token was good: the connection is an operator's from now on.
-    pub(super) fn promote(&self) {
+    pub(super) fn promote_to_operator(&self) {
+        self.promote(&self.hall.operators, Key::address(self.connection.address));
+    }
+
+    /// This participant's certificate was good: the connection is the participant's from now on, and so is what is answered.
+    pub(super) fn promote_to_member(&self, participant: ParticipantId) {
+        let peer = Key::Participant(participant);
+        if self.promote(&self.hall.members, peer) {
+            self.hall.unsent.turn_out(&self.account, peer);
+        }
+    }
+
+    /// Whether it was not known and is from now on.
+    fn promote(&self, places: &Places, peer: Key) -> bool {
         self.with(|standing| {
-            let key = Key::address(self.connection.address);
-            if !matches!(standing, Standing::Known { .. })
-                && let Some(place) = self.hall.operators.take(key, &self.end, Instant::now())
-            {
-                *standing = Standing::Known { _place: place };
+            if matches!(standing, Standing::Known { .. }) {
+                return false;
             }
-        });
+            let Some(place) = places.take(peer, &self.end, Instant::now()) else { return false };
+            *standing = Standing::Known { _place: place };
+            true
+        })
     }
 
     /// Answers a request.
@@ -219,11 +240,6 @@ impl Visit {
         parts.headers.clear();
         parts.headers.insert(header::RETRY_AFTER, COME_BACK_S.into());
         Response::from_parts(parts, Body::empty())
-    }
-
-    /// Whether the handshake showed a participant's certificate.
-    pub(super) fn has_certificate(&self) -> bool {
-        self.connection.peer.is_some()
     }
 
     /// How long it may stay if its peer stays unknown.

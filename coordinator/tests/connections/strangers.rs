@@ -13,7 +13,10 @@ use crate::support::server::{Server, serve};
 use crate::support::{config, small_task};
 
 /// A connection that speaks HTTP/2, answers PINGs and asks nothing.
-async fn linger(server: &Server, identity: Option<&str>) -> (SendRequest<Bytes>, JoinHandle<Result<(), h2::Error>>) {
+pub(super) async fn linger(
+    server: &Server,
+    identity: Option<&str>,
+) -> (SendRequest<Bytes>, JoinHandle<Result<(), h2::Error>>) {
     let stream = server.shake_hands("h2", identity).await;
     let (client, connection) = h2::client::handshake(stream).await.unwrap();
     (client, tokio::spawn(connection))

@@ -103,3 +103,29 @@ async fn a_participant_that_reads_no_download_is_cut_off_and_another_is_served_m
         one.ended.await.unwrap().unwrap_err();
     }
 }
+
+#[tokio::test]
+async fn what_a_replaced_certificate_leaves_unread_is_not_its_participants() {
+    let mut config = config();
+    config.http.unread_timeout_ms = 60_000;
+    config.http.address_rate = 10_000;
+    config.http.unsent_max_bytes = 16 << 20;
+    let server = serve(&config).await;
+    let (_, replaced) = server.enroll().await;
+    let present = server.renew(&replaced).await;
+    let client = server.client(Some(&present));
+    // The newest has been used: the one before counts no longer.
+    server.check_in(&client).await;
+    let mut deaf = Vec::new();
+    for _ in 0..10 {
+        let one = Deaf::connect(&server, Some(&replaced)).await;
+        let answers = one.ask(&server, route::OPENAPI, 32).await;
+        deaf.push((one, answers));
+    }
+    let refused = |answers: &[http::Response<h2::RecvStream>]| ok(answers) < answers.len();
+    assert!(deaf.iter().all(|(_, answers)| refused(answers)), "they have taken what one peer may");
+    for client in [client, server.client(Some(&present))] {
+        let reply = client.get(server.url(route::OPENAPI)).send().await.unwrap();
+        assert_eq!(reply.status(), StatusCode::OK);
+    }
+}

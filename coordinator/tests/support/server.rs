@@ -74,6 +74,14 @@ impl Server {
         (reply.participant, key + &reply.certificate_pem)
     }
 
+    /// The next key of whoever has this one, with its certificate.
+    pub(crate) async fn renew(&self, identity: &str) -> String {
+        let (key, csr) = key_and_csr();
+        let request = self.client(Some(identity)).post(self.url(route::RENEW)).json(&json!({ "csr_pem": csr }));
+        let reply: EnrollReply = request.send().await.unwrap().json().await.unwrap();
+        key + &reply.certificate_pem
+    }
+
     /// What the first of two participants is given to do.
     pub(crate) async fn assigned(&self, a: &reqwest::Client, b: &reqwest::Client) -> Assignment {
         loop {

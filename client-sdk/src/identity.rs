@@ -62,6 +62,11 @@ pub enum CertificateError {
     /// It is for another key.
     #[error("it is for another key than this participant's own")]
     Key,
+    /// It is for the key of the one that it would replace.
+    #[error(
+        "it is for the same key as the present one, so whoever has stolen that key would stay this participant: give one for a new key"
+    )]
+    SameKey,
     /// Its private key cannot be read.
     #[error(
         "its private key is not Ed25519 in PEM (PKCS #8, `-----BEGIN PRIVATE KEY-----`), with which alone participants sign"

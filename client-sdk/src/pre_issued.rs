@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use secure_agg::Signer as _;
-use wire::certificate::{Issuers, chain_der};
+use wire::certificate::{Holder, Issuers, chain_der};
 use wire::{Timestamp, base64};
 use zeroize::Zeroizing;
 
@@ -42,7 +42,7 @@ impl PreIssued {
             renew_at: holder.expires_at,
         };
         let identity = Arc::new(Identity { key: Arc::new(self.key), certified });
-        Ok(Given { identity, own, begins_at: holder.begins_at })
+        Ok(Given { identity, own, holder })
     }
 }
 
@@ -65,7 +65,7 @@ pub struct Certificates(Option<Arc<Read>>);
 struct Given {
     identity: Arc<Identity>,
     own: Vec<u8>,
-    begins_at: Timestamp,
+    holder: Holder,
 }
 
 impl Certificates {
@@ -79,7 +79,8 @@ impl Certificates {
         self.0.is_some()
     }
 
-    /// The one that there is, unless it is `present` or began before it: a file that was left behind replaces nothing.
+    /// The one that there is, unless it is `present` or began before it: a file that was left behind replaces nothing. It must
+    /// be for another key than `present`: whoever has stolen that one is to be rid of with it.
     ///
     /// # Errors
     /// [`CertificateError`]: it cannot be had, or cannot be this participant's.
@@ -97,8 +98,13 @@ impl Certificates {
         }
         let own = chain_der(&present.certified.certificate_pem)?.into_iter().next().unwrap_or_default();
         let began = wire::certificate::holder(&own).map_or(Timestamp(0), |holder| holder.begins_at);
-        let is_other = given.own != own && given.begins_at >= began;
-        Ok(is_other.then_some(given.identity))
+        if given.own == own || given.holder.begins_at < began {
+            return Ok(None);
+        }
+        if given.holder.key == present.key.signer()?.identity() {
+            return Err(CertificateError::SameKey);
+        }
+        Ok(Some(given.identity))
     }
 }
 

@@ -44,6 +44,8 @@ struct Registry {
     used: Vec<Der>,
     /// What device management has put into the device's files, if it does: the last counts.
     issued: Option<Vec<(String, String)>>,
+    /// What it had put there by mistake before that, until the device looks: a certificate for the same key as the present one's.
+    mistaken: Option<(String, String)>,
 }
 
 impl Registry {
@@ -106,6 +108,9 @@ impl Registry {
                     && leaf(&issued.last().unwrap().0) == shown
                 {
                     let next = 2020 + i32::try_from(issued.len()).unwrap();
+                    let key = issued.last().unwrap().1.clone();
+                    let pair = rcgen::KeyPair::from_pem(&key).unwrap();
+                    self.mistaken = Some((CA.issue_for(&pair, participant(), next..2100), key));
                     issued.push(CA.issue(participant(), next..2100));
                 }
                 if is_over {
@@ -146,9 +151,10 @@ impl Device {
     fn settings(&self) -> Settings {
         let registry = Arc::clone(&self.registry);
         let read = move || {
-            let registry = registry.lock().unwrap();
-            let (chain, key) = registry.issued.as_ref().unwrap().last().unwrap();
-            PreIssued::from_pem(chain.clone(), key)
+            let mut registry = registry.lock().unwrap();
+            let mistaken = registry.mistaken.take();
+            let (chain, key) = mistaken.unwrap_or_else(|| registry.issued.as_ref().unwrap().last().unwrap().clone());
+            PreIssued::from_pem(chain, &key)
         };
         let is_pre_issued = self.registry.lock().unwrap().issued.is_some();
         let certificates = if is_pre_issued { Certificates::new(read) } else { Certificates::default() };

@@ -235,7 +235,11 @@ pub(crate) struct Issued {
 impl Company {
     /// Gives a device a certificate and its key.
     pub(crate) fn issue(&self, folder: &Path, name: &str, says: &Says) -> Issued {
-        let key = KeyPair::generate_for(says.algorithm).unwrap();
+        self.issue_for(&KeyPair::generate_for(says.algorithm).unwrap(), folder, name, says)
+    }
+
+    /// The same for a key that is there.
+    pub(crate) fn issue_for(&self, key: &KeyPair, folder: &Path, name: &str, says: &Says) -> Issued {
         let mut params = CertificateParams::default();
         let uri = |uri: &String| SanType::URI(uri.as_str().try_into().unwrap());
         params.subject_alt_names = says.uris.iter().map(uri).collect();
@@ -245,7 +249,7 @@ impl Company {
         (params.not_before, params.not_after) = (at(says.time.0), at(says.time.1));
         let issued =
             Issued { certificate: folder.join(format!("{name}.pem")), key: folder.join(format!("{name}-key.pem")) };
-        std::fs::write(&issued.certificate, params.signed_by(&key, &self.issuer).unwrap().pem()).unwrap();
+        std::fs::write(&issued.certificate, params.signed_by(key, &self.issuer).unwrap().pem()).unwrap();
         std::fs::write(&issued.key, key.serialize_pem()).unwrap();
         issued
     }

@@ -270,6 +270,11 @@ async fn only_who_shows_a_certificate_of_the_company_is_admitted_for_a_token() {
     let told = renew(&mine, json!({ "certificate_pem": issue("others-next", 2).pem() })).await;
     assert!(told.0 == "invalid-value" && told.1.contains("yours must name"), "{told:?}");
     assert_eq!(renew(&next, json!({ "certificate_pem": next.pem() })).await.0, "unauthenticated", "not by itself");
+    // Whoever has stolen the key would have the next certificate, too.
+    let key = rcgen::KeyPair::from_pem(&std::fs::read_to_string(&mine.key).unwrap()).unwrap();
+    let same = company.issue_for(&key, folder.path(), "same", &Says::device(1));
+    let told = renew(&mine, json!({ "certificate_pem": same.pem() })).await;
+    assert!(told.0 == "invalid-value" && told.1.contains("for a new key"), "{told:?}");
     assert_eq!(renew(&mine, json!({ "certificate_pem": next.pem() })).await.0, "");
     // Not heard of yet, or used: then the one before has ended.
     assert_eq!(check_in(&served, &mine).await.1, None);

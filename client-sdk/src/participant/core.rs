@@ -49,6 +49,8 @@ pub(super) struct Core {
     pub(super) next_key: Option<Arc<SigningKey>>,
     /// A certificate from elsewhere that the coordinator has not admitted yet.
     pub(super) given_certificate: Option<Arc<Identity>>,
+    /// What was there at the start could not be used: it is looked for again, whether the present one is due or not.
+    pub(super) look_again: bool,
     pub(super) fresh_key: FreshKey,
     pub(super) identity: Option<Arc<Identity>>,
     pub(super) token: Option<Zeroizing<String>>,
@@ -182,7 +184,7 @@ impl Core {
         let half =
             certified.renew_at.plus(Duration::from_millis(certified.expires_at.0.abs_diff(certified.renew_at.0) / 2));
         let may = self.session.as_ref().is_none_or(|session| now.wall >= half && session.keys().is_some());
-        let due = self.given_certificate.is_some() || now.wall >= certified.renew_at;
+        let due = self.given_certificate.is_some() || self.look_again || now.wall >= certified.renew_at;
         due && now.elapsed >= self.next_renewal && may
     }
 

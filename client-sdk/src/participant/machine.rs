@@ -37,7 +37,7 @@ pub use super::model_file::ModelFile;
 use super::persist::Persist;
 use super::policy::SecurityPolicy;
 use super::recall::Recall;
-use super::renew::Renew;
+use super::renew::{self, Renew};
 use super::session::{Session, SessionError};
 use super::settle::Settle;
 use super::share::Share;
@@ -329,8 +329,13 @@ impl Machine {
             None => return Err(ParticipantError::NotEnrolled),
         };
         let identity = certified.map(|certified| Arc::new(Identity { key: Arc::clone(&key), certified }));
-        let given_certificate = settings.certificates.other_than(identity.as_deref(), &settings.members);
-        let given_certificate = given_certificate.map_err(ParticipantError::GivenCertificate)?;
+        let found = settings.certificates.other_than(identity.as_deref(), &settings.members);
+        let (given_certificate, bad) = match found {
+            Ok(given) => (given, None),
+            // Its files may be half written. What the journal holds is good without them.
+            Err(error) if identity.is_some() => (None, Some(Renew::bad(&error))),
+            Err(error) => return Err(ParticipantError::GivenCertificate(error)),
+        };
         let next = saved.next_key.as_ref().map(|record| IdentityRecord::decode(record)).transpose()?;
         let is_other = |next: &Arc<SigningKey>| next.expose_pkcs8() != key.expose_pkcs8();
         let next_key = next.map(|record| record.key).filter(is_other);
@@ -344,13 +349,16 @@ impl Machine {
         let given = Given::restore(saved.given.as_deref().map(Vec::as_slice), inputs)?;
         let ahead = Ahead::restore(saved.update.as_deref().map(Vec::as_slice))?;
         let (round, released) = round.map(|record| (record.state, record.released)).unzip();
-        let events = settings.security.lowered().into_iter().map(|floor| Event::Lowered { floor }).collect();
+        let lowered = settings.security.lowered().into_iter().map(|floor| Event::Lowered { floor });
+        let look_again = bad.is_some();
+        let events = lowered.chain(bad).collect();
         let retry_most = settings.retry.most;
         let mut core = Core {
             settings,
             key,
             next_key,
             given_certificate,
+            look_again,
             fresh_key: Box::new(fresh_key),
             identity,
             token,
@@ -372,7 +380,7 @@ impl Machine {
             loss: None,
             questions: Vec::new(),
             attributes: Attributes::new(),
-            next_renewal: Duration::ZERO,
+            next_renewal: if look_again { renew::PAUSE } else { Duration::ZERO },
             round_trip: Duration::ZERO,
             retry_most,
             rng: ChaCha20Rng::from_seed(entropy),

@@ -16,14 +16,20 @@ use super::error::ParticipantError;
 use super::event::Event;
 use super::machine::{Action, Request, State};
 use crate::clock::Now;
-use crate::identity::{Certified, Identity};
+use crate::identity::{CertificateError, Certified, Identity};
 use crate::transport::TransportError;
 use crate::transport::retry::judge;
 
 /// Least time between two renewals, whatever the calendar says.
-const PAUSE: Duration = Duration::from_secs(60);
+pub(super) const PAUSE: Duration = Duration::from_secs(60);
 /// Longest time between two looks for a newer certificate from elsewhere.
 const LONGEST_LOOK: Duration = Duration::from_secs(24 * 3600);
+
+const RENEW: &str = "renew the certificate";
+
+fn bad(error: &CertificateError) -> String {
+    format!("the certificate that is there: {error}")
+}
 
 /// The certificate is due.
 pub(super) struct Renew {
@@ -35,31 +41,44 @@ impl Renew {
     /// Lets go of keys whose cohort was not drawn: they are of the certificate that ends.
     pub(super) fn enter(core: &mut Core, then: CheckIn, now: Now) -> State {
         let renew = if core.settings.certificates.are_given() {
-            if let Err((why, after)) = Self::find(core, now) {
-                core.next_renewal = now.elapsed.saturating_add(after);
-                core.events.push(Event::Retry { what: "renew the certificate", error: why, after });
-                return State::CheckIn(then);
+            match Self::find(core, now) {
+                Ok(true) => State::Renew(Self { then }),
+                Ok(false) => return State::CheckIn(then),
+                Err((error, after)) => {
+                    core.next_renewal = now.elapsed.saturating_add(after);
+                    core.events.push(Event::Retry { what: RENEW, error, after });
+                    return State::CheckIn(then);
+                }
             }
-            State::Renew(Self { then })
         } else {
             core.with_next_key(State::Renew(Self { then }))
         };
         if core.session.is_some() { core.forget_keys(renew) } else { renew }
     }
 
-    /// Looks for a newer certificate from elsewhere, unless one is at hand. Else says why there is none, and when to look again.
-    fn find(core: &mut Core, now: Now) -> Result<(), (String, Duration)> {
+    /// What is told of a certificate from elsewhere that cannot be the next one.
+    pub(super) fn bad(error: &CertificateError) -> Event {
+        Event::Retry { what: RENEW, error: bad(error), after: PAUSE }
+    }
+
+    /// Looks for a newer certificate from elsewhere, unless one is at hand: whether there is one. If there is none although the
+    /// present one is due, says why, and when to look again.
+    fn find(core: &mut Core, now: Now) -> Result<bool, (String, Duration)> {
         let has_ended = |given: &Arc<Identity>| given.certified.expires_at <= now.wall;
         if core.given_certificate.as_ref().is_some_and(has_ended) {
             core.given_certificate = None;
         }
         if core.given_certificate.is_none() {
             let found = core.settings.certificates.other_than(core.identity.as_deref(), &core.settings.members);
-            let found = found.map_err(|error| (format!("the certificate that is there: {error}"), PAUSE))?;
+            let found = found.map_err(|error| (bad(&error), PAUSE))?;
+            core.look_again = false;
             core.given_certificate = found.filter(|given| !has_ended(given));
         }
         if core.given_certificate.is_some() {
-            return Ok(());
+            return Ok(true);
+        }
+        if core.identity.as_ref().is_some_and(|present| now.wall < present.certified.renew_at) {
+            return Ok(false);
         }
         let ends = core.identity.as_ref().map_or(now.wall, |identity| identity.certified.expires_at);
         // Ever more often as the end comes closer.
@@ -97,7 +116,7 @@ impl Renew {
         if let Some(end) = core.fatal(&error, judge(&error)) {
             return State::Finished(Err::<_, ParticipantError>(end));
         }
-        core.events.push(Event::Retry { what: "renew the certificate", error: error.to_string(), after: PAUSE });
+        core.events.push(Event::Retry { what: RENEW, error: error.to_string(), after: PAUSE });
         State::CheckIn(self.then)
     }
 }

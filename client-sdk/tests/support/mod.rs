@@ -78,12 +78,17 @@ impl Ca {
     /// A certificate that a device has from elsewhere, for these years, and its key, both in PEM.
     pub fn issue(&self, participant: ParticipantId, years: std::ops::Range<i32>) -> (String, String) {
         let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+        (self.issue_for(&key, participant, years), key.serialize_pem())
+    }
+
+    /// The same for a key that is there.
+    pub fn issue_for(&self, key: &KeyPair, participant: ParticipantId, years: std::ops::Range<i32>) -> String {
         let mut params = CertificateParams::new(vec![]).unwrap();
         let urn = format!("{PARTICIPANT_URN}{participant}");
         params.subject_alt_names = vec![SanType::URI(urn.as_str().try_into().unwrap())];
         params.not_before = rcgen::date_time_ymd(years.start, 1, 1);
         params.not_after = rcgen::date_time_ymd(years.end, 1, 1);
-        (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
+        params.signed_by(key, &self.issuer).unwrap().pem()
     }
 
     /// A certificate for the key of this request, then its own.

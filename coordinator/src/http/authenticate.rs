@@ -14,6 +14,7 @@ use federation::id::{Digest, ParticipantId, TokenId};
 use federation::time::Timestamp;
 use http::header;
 use http::request::Parts;
+use secure_agg::IdentityKey;
 use wire::admin::Role;
 
 use super::app::App;
@@ -117,6 +118,8 @@ pub(super) struct Participant {
     pub(super) id: ParticipantId,
     /// SHA-256 of the certificate it showed.
     pub(super) certificate: Digest,
+    /// The key that this certificate binds.
+    pub(super) key: IdentityKey,
 }
 
 impl FromRequestParts<Arc<App>> for Participant {
@@ -149,7 +152,7 @@ async fn participant(app: &App, connection: Connection) -> Result<Participant> {
         Usage::Later => {}
     }
     app.limiter.admit(Key::Participant(known.participant), now).map_err(Error::RateLimited)?;
-    Ok(Participant { id: known.participant, certificate: peer.fingerprint })
+    Ok(Participant { id: known.participant, certificate: peer.fingerprint, key: peer.key })
 }
 
 /// The participant whose certificate this is and is good now. Ends no certificate and counts against no rate: nothing was

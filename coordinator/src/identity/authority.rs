@@ -320,11 +320,13 @@ mod tests {
     fn a_certificate_says_what_we_say_and_not_what_was_asked_for() {
         let participant = ParticipantId(uuid::Uuid::from_u128(7));
         let request = Authority::check_request(&csr(&PKCS_ED25519)).unwrap();
+        let key = request.public_key.der_bytes().try_into().unwrap();
         let lifetime = Duration::from_secs(900);
         let issued = authority().issue(request, participant, lifetime, &Random::from_seed(2), NOW).unwrap();
         let certificate = CertificateDer::from_pem_slice(issued.chain_pem.as_bytes()).unwrap();
         let peer = Peer::from_certificate(&certificate).unwrap();
-        assert_eq!(peer, Peer { participant, fingerprint: issued.fingerprint, expires_at: issued.expires_at });
+        let (fingerprint, expires_at) = (issued.fingerprint, issued.expires_at);
+        assert_eq!(peer, Peer { participant, fingerprint, key: secure_agg::IdentityKey(key), expires_at });
         assert_eq!(issued.expires_at, Timestamp(1_750_000_900_000));
         assert_eq!(issued.renew_at, Timestamp(1_750_000_600_500));
         let (_, parsed) =

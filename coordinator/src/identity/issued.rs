@@ -7,6 +7,7 @@ use federation::id::ParticipantId;
 use federation::time::Timestamp;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
+use secure_agg::IdentityKey;
 use wire::certificate::{BadChain, Holder, Issuers, Unfit, chain_der};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
@@ -24,6 +25,8 @@ pub(crate) struct MembersCa {
 pub(crate) struct PreIssued {
     /// Whom it names.
     pub(crate) participant: ParticipantId,
+    /// Which key it binds.
+    pub(crate) key: IdentityKey,
     /// What is kept of it, and told its holder.
     pub(crate) issued: Issued,
 }
@@ -77,12 +80,12 @@ impl MembersCa {
     /// [`PreIssuedError`].
     pub(super) fn judge(&self, chain_pem: &str, now: Timestamp) -> Result<PreIssued, PreIssuedError> {
         let (holder, own) = self.read(chain_pem)?;
-        let Holder { participant, begins_at, expires_at, .. } = holder;
+        let Holder { participant, key, begins_at, expires_at } = holder;
         if now < begins_at || expires_at <= now {
             return Err(PreIssuedError::Time(begins_at, expires_at, now));
         }
         let issued = self.issued(chain_pem, &own, begins_at, expires_at);
-        Ok(PreIssued { participant, issued })
+        Ok(PreIssued { participant, key, issued })
     }
 
     /// What is kept of a certificate that was read and taken, to be renewed after two thirds of the time from `begins_at` on.

@@ -63,6 +63,14 @@ pub(crate) enum Credential {
 }
 
 impl Credential {
+    /// The Ed25519 public key that it is, or binds.
+    pub(crate) fn key(&self) -> &[u8] {
+        match self {
+            Self::Request(request) => request.key(),
+            Self::PreIssued(certificate) => &certificate.key.0,
+        }
+    }
+
     /// SHA-256 of what it is: of the key, or of the certificate.
     pub(crate) fn sha256(&self) -> Digest {
         match self {

@@ -52,11 +52,11 @@ pub struct EnrollReply {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RenewRequest {
-    /// PKCS #10 signing request in PEM, for the same or a new Ed25519 key. Either this or `certificate_pem`.
+    /// PKCS #10 signing request in PEM, for a new Ed25519 key; the present one's is refused. Either this or `certificate_pem`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub csr_pem: Option<String>,
-    /// Where participants' certificates are issued elsewhere: the next one in PEM, which names the same participant. The
-    /// connection shows the present one.
+    /// Where participants' certificates are issued elsewhere: the next one in PEM, which names the same participant and is for
+    /// another key. The connection shows the present one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_pem: Option<String>,
     /// As [`EnrollRequest::evidence`].

@@ -1,4 +1,4 @@
-//! `POST /v1/renew`: a new certificate for the same participant, for a new key. The old one is good until the new one is used,
+//! `POST /v1/renew`: a new certificate for the same participant, for a new key; the present one's is refused. The old one is good until the new one is used,
 //! since its answer may get lost. Where an authority elsewhere gives participants their certificates, the new one comes from
 //! there: whoever has the present one's key says which comes next, and both name the same participant.
 
@@ -13,6 +13,9 @@ use crate::http::authenticate::{Participant, REPLACED};
 use crate::http::extract::Json;
 use crate::http::problem::{Error, Result};
 use crate::identity::Credential;
+
+/// Whoever has stolen the key would be the participant with each certificate for it: a renewal is to end that.
+const SAME_KEY: &str = "the present certificate is for the same key: renew it for a new key";
 
 pub(in crate::http) async fn renew(
     participant: Participant,
@@ -29,6 +32,9 @@ pub(in crate::http) async fn renew(
         return Err(Error::InvalidValue(format!(
             "certificate_pem: it names participant {other}; yours must name {own}"
         )));
+    }
+    if credential.key() == participant.key.0 {
+        return Err(Error::InvalidValue(SAME_KEY.to_owned()));
     }
     let lifetime = app.settings.certificate_lifetime;
     let issued = app.members.issue(credential, participant.id, lifetime, &app.random, app.now()).await?;

@@ -115,6 +115,18 @@ async fn a_renewed_certificate_is_the_same_participants_and_the_old_one_stays_go
     renew(&Who::Nobody).await.problem(ProblemType::Unauthenticated);
 }
 
+/// Whoever has stolen the present key must not have the next one, too.
+#[tokio::test]
+async fn a_renewal_is_for_a_new_key() {
+    let t = TestCoordinator::start().await;
+    let (_, csr) = key_and_csr();
+    let old = who(&t.enroll_with("one", &csr).await);
+    let detail = t.post(&old, route::RENEW, &json!({ "csr_pem": csr })).await.problem(ProblemType::InvalidValue);
+    assert!(detail.contains("for a new key"), "{detail}");
+    let renewed = t.post(&old, route::RENEW, &json!({ "csr_pem": key_and_csr().1 })).await;
+    assert_eq!(renewed.status, 200, "and the old one holds");
+}
+
 #[tokio::test]
 async fn a_replaced_certificate_ends_with_the_first_use_of_the_new_one() {
     let t = TestCoordinator::start().await;

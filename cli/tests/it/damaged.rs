@@ -46,7 +46,7 @@ fn a_flipped_bit_of_the_newest_model_is_told_and_a_copy_goes_on() {
     served.operate(&["task", "pause", "demo"]).data();
     let last = wait_for("the end of the last round", folder.path(), || {
         let rounds = rounds(&served);
-        rounds.iter().all(|round| round["state"] == "COMPLETED").then(|| rounds.len())
+        rounds.iter().all(|round| round["state"] == "COMPLETED").then_some(rounds.len())
     });
     assert_eq!(readyz(&served).0, 200);
 

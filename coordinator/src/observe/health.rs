@@ -18,11 +18,14 @@ const ANSWER_HOLDS: Duration = Duration::from_secs(1);
 /// The lease that a probe takes and gives back.
 const PROBE: &str = "readiness";
 
+/// What is wrong with tasks that others do not depend on, or why nothing can be served.
+type Found = Result<Vec<String>, NotReady>;
+
 /// What is asked for whenever somebody wants to know whether the service is ready.
 #[derive(Default)]
 pub(crate) struct Health {
     /// When somebody looked last, and what was found. Whoever asks meanwhile waits for that.
-    latest: tokio::sync::Mutex<Option<(Timestamp, Result<Vec<String>, NotReady>)>>,
+    latest: tokio::sync::Mutex<Option<(Timestamp, Found)>>,
     /// When the database was read last, and whether it was well-formed.
     database: Mutex<Option<(Timestamp, bool)>>,
 }
@@ -42,12 +45,7 @@ impl Health {
     ///
     /// # Errors
     /// [`NotReady`].
-    pub(crate) async fn check(
-        &self,
-        store: &Store,
-        behind: &Behind,
-        now: impl Fn() -> Timestamp,
-    ) -> Result<Vec<String>, NotReady> {
+    pub(crate) async fn check(&self, store: &Store, behind: &Behind, now: impl Fn() -> Timestamp) -> Found {
         let mut latest = self.latest.lock().await;
         let asked = now();
         if let Some((at, found)) = &*latest
@@ -61,7 +59,7 @@ impl Health {
         found
     }
 
-    async fn look(&self, store: &Store, behind: &Behind, now: Timestamp) -> Result<Vec<String>, NotReady> {
+    async fn look(&self, store: &Store, behind: &Behind, now: Timestamp) -> Found {
         if !self.is_well_formed(store, now).await? {
             return Err(NotReady::Malformed);
         }

@@ -20,6 +20,7 @@ use tokio_util::task::TaskTracker;
 use super::app::App;
 use super::authenticate::{Connection, member};
 use super::places::Place;
+use super::problem::Error;
 use super::prompt::Prompt;
 use super::unsent::{Bounds, PIECE, Unsent};
 use super::visit::{Crowds, Hall, Held, Visit};
@@ -43,7 +44,7 @@ pub(crate) struct ServeSettings {
     pub(crate) header_timeout: Duration,
     /// For a peer to take a piece of an answer.
     pub(crate) unread_timeout: Duration,
-    /// For a connection that has shown no good credentials.
+    /// For a connection that has shown no good credentials, or whose certificate is good no longer.
     pub(crate) stranger_lifetime: Duration,
     /// For what a connection has begun when it has to go.
     pub(crate) request_timeout: Duration,
@@ -198,8 +199,28 @@ impl Host {
     /// The participant that a certificate is of and good for. Where that cannot be found out in time it is taken for a
     /// stranger's until its first request.
     async fn find_member(&self, peer: Option<Peer>) -> Option<ParticipantId> {
-        let found = tokio::time::timeout(self.settings.header_timeout, member(&self.app, peer?)).await;
+        // Boxed, here and below, so that a connection is no larger for what it seldom does.
+        let found = tokio::time::timeout(self.settings.header_timeout, Box::pin(member(&self.app, peer?))).await;
         found.ok()?.inspect_err(|error| tracing::debug!("a certificate is not a member's: {error:?}")).ok()
+    }
+
+    /// Resolves when the peer has had its time: an unknown one soon, a participant when its certificate is good no longer.
+    /// Where that cannot be found out, it stays.
+    async fn overstayed(&self, visit: &Visit) {
+        loop {
+            tokio::time::sleep(visit.lifetime(&self.settings)).await;
+            let Some(peer) = visit.member() else {
+                if visit.is_known() {
+                    // An operator.
+                    std::future::pending().await
+                }
+                return;
+            };
+            let found = Box::pin(member(&self.app, peer)).await;
+            if let Err(Error::Unauthenticated(_) | Error::Revoked | Error::Expired(_)) = found {
+                return;
+            }
+        }
     }
 
     async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, visit: Visit) {
@@ -215,9 +236,9 @@ impl Host {
         let builder = if visit.is_known() { &self.of_participants } else { &self.of_others };
         let stream = TokioIo::new(Prompt::new(stream, settings.header_timeout));
         let mut served = pin!(builder.serve_connection(stream, service));
-        let mut lifetime = pin!(tokio::time::sleep(visit.lifetime(settings)));
+        let mut overstayed = pin!(self.overstayed(&visit));
         let mut last_moment = pin!(tokio::time::sleep(Duration::ZERO));
-        let (mut is_bounded, mut is_leaving, mut is_stopping) = (!visit.is_known(), false, false);
+        let (mut is_over, mut is_leaving, mut is_stopping) = (false, false, false);
         loop {
             tokio::select! {
                 outcome = served.as_mut() => {
@@ -233,11 +254,9 @@ impl Host {
                     return;
                 }
                 () = last_moment.as_mut(), if is_leaving => return,
-                () = lifetime.as_mut(), if is_bounded => {
-                    is_bounded = false;
-                    if !visit.is_known() {
-                        visit.leave();
-                    }
+                () = overstayed.as_mut(), if !is_over => {
+                    is_over = true;
+                    visit.leave();
                 }
                 () = visit.left(), if !is_leaving => {
                     is_leaving = true;

@@ -25,6 +25,7 @@ use super::limits::Key;
 use super::places::{Bounds, Crowded, Place, Places};
 use super::serve::ServeSettings;
 use super::unsent::{Account, Unsent};
+use crate::identity::Peer;
 
 /// When whoever got no place may come back.
 const COME_BACK_S: u16 = 15;
@@ -111,8 +112,10 @@ impl Hall {
 
 /// What the peer is taken for.
 enum Standing {
-    /// A participant or an operator.
-    Known {
+    Member {
+        _place: Place,
+    },
+    Operator {
         _place: Place,
     },
     Stranger {
@@ -122,6 +125,15 @@ enum Standing {
     TurnedAway {
         _place: Place,
     },
+}
+
+impl Standing {
+    fn is_known(&self) -> bool {
+        match self {
+            Self::Member { .. } | Self::Operator { .. } => true,
+            Self::Stranger { .. } | Self::TurnedAway { .. } => false,
+        }
+    }
 }
 
 /// A connection whose handshake is over.
@@ -150,7 +162,7 @@ impl Visit {
             None => (&hall.strangers, Key::address(connection.address)),
         };
         let standing = match (places.take(peer, &end, Instant::now()), member) {
-            (Some(place), Some(_)) => Standing::Known { _place: place },
+            (Some(place), Some(_)) => Standing::Member { _place: place },
             (Some(place), None) => Standing::Stranger { _place: place },
             (None, _) => {
                 let what = if member.is_some() { "participants" } else { "strangers" };
@@ -173,30 +185,36 @@ impl Visit {
 
     /// Whether the peer has shown credentials, and there was a place for it.
     pub(super) fn is_known(&self) -> bool {
-        self.with(|standing| matches!(standing, Standing::Known { .. }))
+        self.with(|standing| standing.is_known())
+    }
+
+    /// The certificate that a participant's place was given for, if this has one.
+    pub(super) fn member(&self) -> Option<Peer> {
+        self.connection.peer.filter(|_| self.with(|standing| matches!(standing, Standing::Member { .. })))
     }
 
     /// An operator's token was good: the connection is an operator's from now on.
     pub(super) fn promote_to_operator(&self) {
-        self.promote(&self.hall.operators, Key::address(self.connection.address));
+        let key = Key::address(self.connection.address);
+        self.promote(&self.hall.operators, key, |place| Standing::Operator { _place: place });
     }
 
     /// This participant's certificate was good: the connection is the participant's from now on, and so is what is answered.
     pub(super) fn promote_to_member(&self, participant: ParticipantId) {
         let peer = Key::Participant(participant);
-        if self.promote(&self.hall.members, peer) {
+        if self.promote(&self.hall.members, peer, |place| Standing::Member { _place: place }) {
             self.hall.unsent.turn_out(&self.account, peer);
         }
     }
 
     /// Whether it was not known and is from now on.
-    fn promote(&self, places: &Places, peer: Key) -> bool {
+    fn promote(&self, places: &Places, peer: Key, known: impl FnOnce(Place) -> Standing) -> bool {
         self.with(|standing| {
-            if matches!(standing, Standing::Known { .. }) {
+            if standing.is_known() {
                 return false;
             }
             let Some(place) = places.take(peer, &self.end, Instant::now()) else { return false };
-            *standing = Standing::Known { _place: place };
+            *standing = known(place);
             true
         })
     }
@@ -242,7 +260,7 @@ impl Visit {
         Response::from_parts(parts, Body::empty())
     }
 
-    /// How long it may stay if its peer stays unknown.
+    /// How long it may stay if its peer stays unknown, and how often it is asked whether a known one still is.
     pub(super) fn lifetime(&self, settings: &ServeSettings) -> Duration {
         if self.is_turned_away() { settings.header_timeout } else { settings.stranger_lifetime }
     }

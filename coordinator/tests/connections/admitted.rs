@@ -162,3 +162,32 @@ async fn a_certificate_that_was_never_admitted_is_a_strangers_until_a_token_admi
     assert!(!connected.is_finished(), "who was admitted stays");
     assert_eq!(post(&server, &member, route::CHECK_IN, &check_in(0)).await.await.unwrap().status(), 200);
 }
+
+#[tokio::test]
+async fn a_members_place_ends_with_its_certificate() {
+    let mut config = config();
+    config.http.stranger_lifetime_ms = 300;
+    let server = serve(&config).await;
+    let (id, revoked) = server.enroll().await;
+    let (_, replaced) = server.enroll().await;
+    let present = server.renew(&replaced).await;
+    let mut idle = Vec::new();
+    for identity in [&revoked, &replaced] {
+        idle.push(linger(&server, Some(identity)).await);
+    }
+    server.holds("both are known", |held| held.members == 2).await;
+    server.operate(&route::fill(route::PARTICIPANT_REVOKE, &[&id]), &json!({})).await;
+    let (holder, connected) = linger(&server, Some(&present)).await;
+    assert_eq!(post(&server, &holder, route::CHECK_IN, &check_in(0)).await.await.unwrap().status(), 200);
+    // They ask nothing, so nothing is refused them: they are looked at again.
+    server.holds("the present one is left", |held| held.members == 1).await;
+    for (_client, ended) in idle {
+        ended.await.unwrap().unwrap();
+    }
+    assert!(!connected.is_finished());
+    let (_, expiring) = server.enroll().await;
+    let (_client, ended) = linger(&server, Some(&expiring)).await;
+    server.holds("it is known", |held| held.members == 2).await;
+    server.clock.advance(Duration::from_secs(8 * 24 * 3600));
+    ended.await.unwrap().unwrap();
+}

@@ -196,7 +196,7 @@ pub(crate) fn holder(chain_pem: &str, members: &Issuers) -> Result<(Holder, Vec<
     let own = chain_der(chain_pem)?.into_iter().next().ok_or(CertificateError::Issuer)?;
     let holder = members.read(&own).map_err(|unfit| match unfit {
         Unfit::Issuer => CertificateError::Issuer,
-        Unfit::Unreadable | Unfit::Authority | Unfit::Names(_) | Unfit::KeyType | Unfit::Usage => {
+        Unfit::Unreadable | Unfit::TooLarge(_) | Unfit::Authority | Unfit::Names(_) | Unfit::KeyType | Unfit::Usage => {
             CertificateError::Unfit(unfit)
         }
     })?;

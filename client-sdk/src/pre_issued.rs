@@ -62,10 +62,21 @@ type Read = dyn Fn() -> Result<PreIssued, CertificateError> + Send + Sync;
 pub struct Certificates(Option<Arc<Read>>);
 
 /// A certificate from elsewhere that was read and can be this participant's.
-struct Given {
-    identity: Arc<Identity>,
+pub(crate) struct Given {
+    pub(crate) identity: Arc<Identity>,
     own: Vec<u8>,
     holder: Holder,
+}
+
+impl Given {
+    /// Until then it takes no other's place: members whose clock is behind may refuse it.
+    pub(crate) fn begins_at(&self) -> Timestamp {
+        self.holder.begins_at
+    }
+
+    pub(crate) fn expires_at(&self) -> Timestamp {
+        self.holder.expires_at
+    }
 }
 
 impl Certificates {
@@ -88,10 +99,10 @@ impl Certificates {
         &self,
         present: Option<&Identity>,
         members: &Issuers,
-    ) -> Result<Option<Arc<Identity>>, CertificateError> {
+    ) -> Result<Option<Given>, CertificateError> {
         let Some(read) = &self.0 else { return Ok(None) };
         let given = read()?.identity(members)?;
-        let Some(present) = present else { return Ok(Some(given.identity)) };
+        let Some(present) = present else { return Ok(Some(given)) };
         let (named, expected) = (given.identity.certified.participant, present.certified.participant);
         if named != expected {
             return Err(CertificateError::Participant { named, expected });
@@ -104,7 +115,7 @@ impl Certificates {
         if given.holder.key == present.key.signer()?.identity() {
             return Err(CertificateError::SameKey);
         }
-        Ok(Some(given.identity))
+        Ok(Some(given))
     }
 }
 

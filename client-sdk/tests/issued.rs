@@ -155,6 +155,21 @@ async fn a_next_certificate_for_the_same_key_is_refused_until_there_is_one_for_a
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_next_certificate_is_not_taken_before_it_begins() {
+    for is_due in [false, true] {
+        let world = World::new();
+        world.coordinator.world(|world| world.renew_at = is_due.then_some(Timestamp(0)));
+        let first = issue(2020..2100);
+        world.run(&first).await.unwrap();
+        world.coordinator.script("check_in", vec![Fault::Lost; 100]);
+        world.run(&issue(2090..2100)).await.unwrap();
+        assert_eq!(world.sent(), [first.0.as_str()]);
+        let told = told(&world);
+        assert_eq!(told.iter().any(|why| why.contains("the next one begins at 2090-01-01")), is_due, "{told:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn who_was_away_too_long_comes_back_with_a_token_and_a_certificate_that_holds() {
     let world = World::new();
     let [first, second, third] = [issue(2020..2100), issue(2021..2100), issue(2022..2100)];

@@ -4,15 +4,22 @@
 //! key is its app's choice ([`Issuers`]), never the coordinator's. Revocation cannot be seen here: the coordinator keeps
 //! revoked participants out of cohorts.
 
+use std::time::Duration;
+
 use federation::id::ParticipantId;
 use federation::time::Timestamp;
+use secure_agg::messages::MAX_CERTIFICATE_BYTES;
 use secure_agg::{IdentityKey, IdentityRefused, IdentityVerifier};
-use x509_parser::oid_registry::OID_SIG_ED25519;
+use x509_parser::oid_registry::{OID_PKCS1_SHA1WITHRSA, OID_SHA1_WITH_RSA, OID_SIG_ED25519};
 use x509_parser::pem::parse_x509_pem;
-use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
+use x509_parser::prelude::{AlgorithmIdentifier, FromDer as _, GeneralName, X509Certificate};
 
 /// What the URI in a participant's certificate begins with; the id follows.
 pub const PARTICIPANT_URN: &str = "urn:tributary:participant:";
+
+/// How far apart the clocks may be of whoever issues a certificate and of whoever looks at it: it is taken so much before it
+/// begins.
+pub const SKEW: Duration = Duration::from_secs(3600);
 
 /// Most certificates in a chain, and most bytes of it, that are looked at.
 const MAX_CHAIN: usize = 8;
@@ -29,6 +36,11 @@ pub enum Unfit {
     /// Not one certificate.
     #[error("it cannot be read as one X.509 certificate")]
     Unreadable,
+    /// More bytes than a session of secure aggregation carries.
+    #[error(
+        "it has {0} bytes, and sessions of secure aggregation carry at most {MAX_CERTIFICATE_BYTES} bytes of each member's"
+    )]
+    TooLarge(usize),
     /// None of the authorities whose word is taken has signed it.
     #[error("none of the authorities that certify members has signed it itself")]
     Issuer,
@@ -59,6 +71,14 @@ pub struct Holder {
     pub begins_at: Timestamp,
     /// Until when it holds.
     pub expires_at: Timestamp,
+}
+
+impl Holder {
+    /// Whether it holds at this moment: not after its end, and from [`SKEW`] before it begins.
+    #[must_use]
+    pub fn holds_at(&self, now: Timestamp) -> bool {
+        self.begins_at <= now.plus(SKEW) && now < self.expires_at
+    }
 }
 
 /// Reads what a certificate says; none if it is not a participant's. Whether to believe it is another question.
@@ -147,6 +167,9 @@ impl Issuers {
     /// [`Unfit`].
     pub fn read(&self, certificate: &[u8]) -> Result<Holder, Unfit> {
         let parsed = parse(certificate)?;
+        if certificate.len() > MAX_CERTIFICATE_BYTES {
+            return Err(Unfit::TooLarge(certificate.len()));
+        }
         if !self.0.iter().any(|issuer| has_signed(issuer, &parsed)) {
             return Err(Unfit::Issuer);
         }
@@ -165,8 +188,14 @@ fn has_signed(issuer: &[u8], certificate: &X509Certificate<'_>) -> bool {
     issuer.is_ca()
         && certificate.issuer() == issuer.subject()
         && certificate.signature_algorithm == certificate.signature
+        && !is_over_sha1(&certificate.signature_algorithm)
         && certificate.signature_value.unused_bits == 0
         && certificate.verify_signature(Some(issuer.public_key())).is_ok()
+}
+
+/// Collisions of SHA-1 can be made. Of what the check below can verify, these two use it; TLS handshakes refuse them, too.
+fn is_over_sha1(algorithm: &AlgorithmIdentifier<'_>) -> bool {
+    [OID_PKCS1_SHA1WITHRSA, OID_SHA1_WITH_RSA].contains(&algorithm.algorithm)
 }
 
 /// Takes the word of authorities for who holds which key, at one moment.
@@ -191,8 +220,7 @@ impl Authority {
     }
 
     fn holder(&self, certificate: &[u8]) -> Option<Holder> {
-        let holder = self.issuers.holder(certificate)?;
-        (holder.begins_at <= self.now && self.now < holder.expires_at).then_some(holder)
+        self.issuers.holder(certificate).filter(|holder| holder.holds_at(self.now))
     }
 }
 

@@ -32,6 +32,6 @@ pub struct SignRequest {
 /// The certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignReply {
-    /// The participant's certificate in PEM; what follows it is not looked at.
+    /// The participant's certificate in PEM; up to seven other certificates may follow, and say nothing.
     pub certificate_pem: String,
 }

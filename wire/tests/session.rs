@@ -10,8 +10,9 @@ use rcgen::{
     PublicKeyData as _, SanType,
 };
 use secure_agg::IdentityVerifier as _;
+use secure_agg::messages::MAX_CERTIFICATE_BYTES;
 use secure_agg::params::SessionConfig;
-use wire::certificate::{Authority, Issuers, PARTICIPANT_URN, chain_der, holder};
+use wire::certificate::{Authority, Issuers, PARTICIPANT_URN, Unfit, chain_der, holder};
 use wire::participant::{
     CodecTerms, Encoding, GroupTerms, SessionTerms, application_digest, round_digest, training_digest,
 };
@@ -80,6 +81,54 @@ fn any_of_several_authorities_is_believed_and_who_is_none_is_not() {
     let ca = Ca { der: server.der().to_vec(), pem: server.pem(), issuer: Issuer::new(params, key) };
     let issuers = Issuers::new(vec![ca.der.clone()]);
     assert_eq!(issuers.holder(issued(&ca, &urn, &PKCS_ED25519).0.der()), None);
+}
+
+/// An RSA authority, and one request that it signed twice (OpenSSL 3.0: `x509 -req -sha1`, `-sha256`).
+#[test]
+fn a_signature_over_sha1_is_none() {
+    let read = |pem: &str| chain_der(pem).unwrap().remove(0);
+    let issuers = Issuers::from_pem(include_str!("sha1/ca.pem")).unwrap();
+    assert!(issuers.read(&read(include_str!("sha1/member-sha256.pem"))).is_ok());
+    assert_eq!(issuers.read(&read(include_str!("sha1/member-sha1.pem"))), Err(Unfit::Issuer));
+}
+
+fn with(ca: &Ca, change: impl FnOnce(&mut CertificateParams)) -> Vec<u8> {
+    let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    let urn = format!("{PARTICIPANT_URN}{ALICE}");
+    params.subject_alt_names = vec![SanType::URI(urn.as_str().try_into().unwrap())];
+    change(&mut params);
+    params.signed_by(&key, &ca.issuer).unwrap().der().to_vec()
+}
+
+/// Whoever has just been certified and whoever's clock is behind are in one cohort.
+#[test]
+fn a_certificate_that_begins_within_an_hour_is_believed() {
+    const HOUR_MS: i64 = 3_600_000;
+    let ca = authority(&PKCS_ED25519);
+    let certificate = with(&ca, |params| params.not_before = rcgen::date_time_ymd(2030, 1, 1));
+    let begins_at = holder(&certificate).unwrap().begins_at;
+    for (before, is_believed) in [(0, true), (HOUR_MS, true), (HOUR_MS + 1, false)] {
+        let at = Authority::new(ca.der.clone(), Timestamp(begins_at.0 - before));
+        assert_eq!(at.verify(ALICE.0.as_bytes(), &certificate).is_ok(), is_believed, "{before} ms before");
+    }
+}
+
+/// A member whose certificate no session can carry would make every roster that it is in fail.
+#[test]
+fn a_certificate_is_no_longer_than_sessions_carry() {
+    let ca = authority(&PKCS_ED25519);
+    let issuers = Issuers::new(vec![ca.der.clone()]);
+    let padded = |bytes: usize| {
+        with(&ca, |params| {
+            let padding = format!("urn:other:{}", "x".repeat(bytes));
+            params.subject_alt_names.push(SanType::URI(padding.as_str().try_into().unwrap()));
+        })
+    };
+    let longest = (1500..2048).map(padded).take_while(|padded| padded.len() <= MAX_CERTIFICATE_BYTES).last().unwrap();
+    assert!(longest.len() > MAX_CERTIFICATE_BYTES - 4 && issuers.read(&longest).is_ok(), "{}", longest.len());
+    let refused = issuers.read(&padded(2048)).unwrap_err().to_string();
+    assert!(refused.contains("at most 2048 bytes"), "{refused}");
 }
 
 #[test]

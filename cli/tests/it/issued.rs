@@ -106,6 +106,11 @@ fn a_federation_runs_whose_coordinator_is_no_authority() {
     assert_eq!(anew.0.wait().unwrap().code(), Some(6), "a certificate of the company is not enough");
 }
 
+/// A name that makes a certificate longer than any session of secure aggregation carries.
+fn long_uri() -> Vec<String> {
+    vec![format!("urn:other:{}", "x".repeat(2048))]
+}
+
 #[test]
 fn a_device_says_what_is_wrong_with_its_certificate_before_it_sends_anything() {
     let folder = tempfile::tempdir().unwrap();
@@ -127,6 +132,7 @@ fn a_device_says_what_is_wrong_with_its_certificate_before_it_sends_anything() {
         (issue("two", &Says { uris: [says.uris.clone(), Says::device(8).uris].concat(), ..says.clone() }), "and has 2"),
         (issue("server", &Says { usages: vec![ExtendedKeyUsagePurpose::ServerAuth], ..says.clone() }), "clientAuth"),
         (issue("ca", &Says { is_ca: IsCa::Ca(BasicConstraints::Constrained(0)), ..says.clone() }), "basic constraints"),
+        (issue("long", &Says { uris: [says.uris.clone(), long_uri()].concat(), ..says.clone() }), "at most 2048 bytes"),
         (issue("ended", &Says { time: (-90, -30), ..says.clone() }), "it ended at"),
         (Issued { certificate: folder.path().join("none.pem"), ..good.clone() }, "none.pem: No such file"),
     ];
@@ -180,6 +186,14 @@ fn a_coordinator_does_not_start_with_a_certificate_that_signs_nobodys() {
     let server = folder.path().join("data/server.pem");
     let ran = start(&format!("members_ca_certificate_file = {server:?}\n"));
     assert!(ran.code == 3 && ran.stderr.contains("is no certificate of an authority"), "{ran}");
+    // Which of two would it be?
+    let two = folder.path().join("two.pem");
+    std::fs::write(&two, Company::new().pem + &Company::new().pem).unwrap();
+    let ran = start(&format!("members_ca_certificate_file = {two:?}\n"));
+    assert!(
+        ran.code == 3 && ran.stderr.contains("holds 2 certificates") && ran.stderr.contains("exactly one"),
+        "{ran}"
+    );
     let ran = start("members_ca_certificate_file = \"/none.pem\"\n");
     assert!(ran.code == 3 && ran.stderr.contains("/none.pem"), "{ran}");
 }
@@ -241,6 +255,12 @@ async fn only_who_shows_a_certificate_of_the_company_is_admitted_for_a_token() {
     let p256 = Says { algorithm: &PKCS_ECDSA_P256_SHA256, ..Says::device(1) };
     let p256 = company.issue(folder.path(), "p256", &p256);
     refused(Some(&p256), with(&p256), "invalid-value", "must be Ed25519").await;
+    let long = Says { uris: [Says::device(1).uris, long_uri()].concat(), ..Says::device(1) };
+    let long = company.issue(folder.path(), "long", &long);
+    refused(Some(&long), with(&long), "invalid-value", "at most 2048 bytes").await;
+    let early = |seconds| Says { time: (seconds, 86_400), ..Says::device(4) };
+    let too_early = company.issue(folder.path(), "too-early", &early(3600 + 600));
+    refused(Some(&too_early), with(&too_early), "invalid-value", "it holds from").await;
     let foreign = Company::new().issue(folder.path(), "foreign", &Says::device(1));
     refused(Some(&mine), with(&foreign), "invalid-value", "none of the authorities").await;
     assert_eq!(enroll(Some(&foreign), with(&foreign)).await, None, "the handshake ends");
@@ -260,6 +280,12 @@ async fn only_who_shows_a_certificate_of_the_company_is_admitted_for_a_token() {
     let with = |issued: &Issued| json!({ "token": token, "certificate_pem": issued.pem() });
     refused(Some(&stolen), with(&stolen), "enrollment-refused", "is enrolled with another").await;
     assert_eq!(enroll(Some(&others), with(&others)).await.unwrap().0, "", "a refusal costs no token");
+
+    // Our clock may be behind the company's.
+    let (token, early) = (enrollment_token(&served), company.issue(folder.path(), "early", &early(1800)));
+    let with = |issued: &Issued| json!({ "token": token, "certificate_pem": issued.pem() });
+    assert_eq!(enroll(Some(&early), with(&early)).await.unwrap().0, "");
+    assert_eq!(check_in(&served, &early).await.1, None);
 
     let next = issue("next", 1);
     let renew = async |shown: &Issued, body: Value| {

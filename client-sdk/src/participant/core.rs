@@ -48,7 +48,7 @@ pub(super) struct Core {
     /// For the next certificate, in the journal already.
     pub(super) next_key: Option<Arc<SigningKey>>,
     /// A certificate from elsewhere that the coordinator has not admitted yet.
-    pub(super) given_certificate: Option<Arc<Identity>>,
+    pub(super) given_certificate: Option<crate::pre_issued::Given>,
     /// What was there at the start could not be used: it is looked for again, whether the present one is due or not.
     pub(super) look_again: bool,
     pub(super) fresh_key: FreshKey,
@@ -184,7 +184,8 @@ impl Core {
         let half =
             certified.renew_at.plus(Duration::from_millis(certified.expires_at.0.abs_diff(certified.renew_at.0) / 2));
         let may = self.session.as_ref().is_none_or(|session| now.wall >= half && session.keys().is_some());
-        let due = self.given_certificate.is_some() || self.look_again || now.wall >= certified.renew_at;
+        let is_given = self.given_certificate.as_ref().is_some_and(|given| given.begins_at() <= now.wall);
+        let due = is_given || self.look_again || now.wall >= certified.renew_at;
         due && now.elapsed >= self.next_renewal && may
     }
 
@@ -205,7 +206,7 @@ impl Core {
     /// The key that the next certificate is asked for, or is of.
     pub(super) fn wanted_key(&self) -> &Arc<SigningKey> {
         match &self.given_certificate {
-            Some(given) => &given.key,
+            Some(given) => &given.identity.key,
             None => self.next_key.as_ref().unwrap_or(&self.key),
         }
     }
@@ -213,11 +214,11 @@ impl Core {
     /// What the coordinator is asked for or told: a signing request, or a certificate from elsewhere; in PEM.
     pub(super) fn credential(&self, now: Now) -> Result<Credential, ParticipantError> {
         match &self.given_certificate {
-            Some(given) if given.certified.expires_at <= now.wall => {
-                Err(ParticipantError::GivenCertificate(CertificateError::Ended(given.certified.expires_at)))
+            Some(given) if given.expires_at() <= now.wall => {
+                Err(ParticipantError::GivenCertificate(CertificateError::Ended(given.expires_at())))
             }
             Some(given) => {
-                let certificate_pem = Some(given.certified.certificate_pem.clone());
+                let certificate_pem = Some(given.identity.certified.certificate_pem.clone());
                 Ok(Credential { csr_pem: None, certificate_pem, evidence: None })
             }
             None => {

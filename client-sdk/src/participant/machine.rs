@@ -447,7 +447,7 @@ impl Machine {
     #[must_use]
     pub fn presented(&self) -> Option<&Arc<Identity>> {
         match (&self.state, &self.core.given_certificate) {
-            (State::Enroll(_), Some(given)) => Some(given),
+            (State::Enroll(_), Some(given)) => Some(&given.identity),
             _ => self.identity(),
         }
     }

@@ -5,7 +5,6 @@
 //! Where certificates come from elsewhere nothing is asked for: as soon as there is a newer one it is told to the coordinator, on
 //! a connection that shows the present one, and used once it is admitted and kept.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use wire::participant::{EnrollReply, RenewRequest};
@@ -16,7 +15,8 @@ use super::error::ParticipantError;
 use super::event::Event;
 use super::machine::{Action, Request, State};
 use crate::clock::Now;
-use crate::identity::{CertificateError, Certified, Identity};
+use crate::identity::{CertificateError, Certified};
+use crate::pre_issued::Given;
 use crate::transport::TransportError;
 use crate::transport::retry::judge;
 
@@ -64,15 +64,15 @@ impl Renew {
     /// Looks for a newer certificate from elsewhere, unless one is at hand: whether there is one. If there is none although the
     /// present one is due, says why, and when to look again.
     fn find(core: &mut Core, now: Now) -> Result<bool, (String, Duration)> {
-        let has_ended = |given: &Arc<Identity>| given.certified.expires_at <= now.wall;
-        if core.given_certificate.as_ref().is_some_and(has_ended) {
-            core.given_certificate = None;
-        }
+        let is_good = |given: &Given| given.begins_at() <= now.wall && now.wall < given.expires_at();
+        core.given_certificate = core.given_certificate.take().filter(is_good);
+        let mut begins_at = None;
         if core.given_certificate.is_none() {
             let found = core.settings.certificates.other_than(core.identity.as_deref(), &core.settings.members);
             let found = found.map_err(|error| (bad(&error), PAUSE))?;
             core.look_again = false;
-            core.given_certificate = found.filter(|given| !has_ended(given));
+            begins_at = found.as_ref().map(Given::begins_at).filter(|begins_at| *begins_at > now.wall);
+            core.given_certificate = found.filter(is_good);
         }
         if core.given_certificate.is_some() {
             return Ok(true);
@@ -83,8 +83,12 @@ impl Renew {
         let ends = core.identity.as_ref().map_or(now.wall, |identity| identity.certified.expires_at);
         // Ever more often as the end comes closer.
         let left = Duration::from_millis(u64::try_from(ends.0.saturating_sub(now.wall.0)).unwrap_or(0));
-        let why =
-            format!("it ends at {ends}, and whoever issues certificates to this device has given it no newer one");
+        let why = match begins_at {
+            Some(begins_at) => format!("it ends at {ends}, and the next one begins at {begins_at}"),
+            None => {
+                format!("it ends at {ends}, and whoever issues certificates to this device has given it no newer one")
+            }
+        };
         Err((why, (left / 10).clamp(PAUSE, LONGEST_LOOK)))
     }
 

@@ -28,7 +28,8 @@ pub struct IdentityConfig {
     /// memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seal_key_file: Option<PathBuf>,
-    /// How long a participant's certificate is good for; renewal is asked for after two thirds of it.
+    /// How long a participant's certificate is good for; renewal is asked for after two thirds of it. Ignored where
+    /// participants have certificates from elsewhere already: nothing here bounds how long those are good for.
     pub certificate_lifetime_s: u64,
     /// Where that other authority is asked.
     #[serde(skip_serializing_if = "Option::is_none")]

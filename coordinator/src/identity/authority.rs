@@ -11,13 +11,11 @@ use rcgen::{
 };
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject as _};
 use time::OffsetDateTime;
-use wire::certificate::PARTICIPANT_URN;
+use wire::certificate::{PARTICIPANT_URN, SKEW};
 
 use crate::files::Draft;
 use crate::random::Random;
 
-/// Certificates begin this much earlier, for peers whose clock is behind.
-pub(super) const SKEW: Duration = Duration::from_secs(3600);
 const CA_LIFETIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 const SERVER_LIFETIME: Duration = Duration::from_secs(397 * 24 * 3600);
 /// A signing request for Ed25519 has some 300 bytes.
@@ -59,6 +57,16 @@ pub enum AuthorityError {
     NoAuthority {
         /// Its file.
         path: PathBuf,
+    },
+    /// Several certificates where one counts.
+    #[error(
+        "{path} holds {count} certificates, and must hold exactly one: that of the authority that signs participants' own"
+    )]
+    Several {
+        /// Their file.
+        path: PathBuf,
+        /// How many they are.
+        count: usize,
     },
     /// The signer elsewhere cannot be asked as configured.
     #[error("cannot set up the signer of identity.signer: {0}")]
@@ -288,6 +296,7 @@ fn params(random: &Random, now: Timestamp, lifetime: Duration, common_name: &str
     let mut serial: [u8; 16] = random.bytes();
     serial[0] = (serial[0] & 0x7f) | 0x40;
     params.serial_number = Some(SerialNumber::from_slice(&serial));
+    // For peers whose clock is behind.
     params.not_before = date(Timestamp(now.0.saturating_sub(SKEW.as_secs().cast_signed() * 1000)));
     params.not_after = date(now.plus(lifetime));
     params

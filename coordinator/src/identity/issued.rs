@@ -52,6 +52,10 @@ impl MembersCa {
     /// [`AuthorityError`].
     pub(crate) fn open(file: &Path) -> Result<Self, AuthorityError> {
         let (certificate, certificate_pem) = certificate(file)?;
+        let count = CertificateDer::pem_slice_iter(certificate_pem.as_bytes()).count();
+        if count > 1 {
+            return Err(AuthorityError::Several { path: file.to_owned(), count });
+        }
         if !X509Certificate::from_der(&certificate).is_ok_and(|(_, parsed)| parsed.is_ca()) {
             return Err(AuthorityError::NoAuthority { path: file.to_owned() });
         }
@@ -80,8 +84,9 @@ impl MembersCa {
     /// [`PreIssuedError`].
     pub(super) fn judge(&self, chain_pem: &str, now: Timestamp) -> Result<PreIssued, PreIssuedError> {
         let (holder, own) = self.read(chain_pem)?;
+        let is_good = holder.holds_at(now);
         let Holder { participant, key, begins_at, expires_at } = holder;
-        if now < begins_at || expires_at <= now {
+        if !is_good {
             return Err(PreIssuedError::Time(begins_at, expires_at, now));
         }
         let issued = self.issued(chain_pem, &own, begins_at, expires_at);

@@ -12,10 +12,11 @@ use federation::time::Timestamp;
 use reqwest::{Client, StatusCode};
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
+use wire::certificate::SKEW;
 use wire::signer::{SignReply, SignRequest};
 use zeroize::Zeroizing;
 
-use super::authority::{AuthorityError, Issued, SKEW};
+use super::authority::{AuthorityError, Issued};
 use super::issued::{self, MembersCa, PreIssuedError};
 use crate::config::SignerConfig;
 
@@ -123,7 +124,9 @@ impl Signer {
     ) -> Result<Issued, &'static str> {
         let (holder, own) = self.ca.read(&reply.certificate_pem).map_err(|error| match error {
             PreIssuedError::Chain(_) | PreIssuedError::Time(..) => "what it gave is no certificate in PEM",
-            PreIssuedError::Unfit(_) => "its certificate is no participant's, signed by the authority of participants",
+            PreIssuedError::Unfit(_) => {
+                "its certificate is no participant's, signed by the authority of participants, or has more than 2,048 bytes"
+            }
         })?;
         if holder.key.0 != key {
             return Err("its certificate is for another key than was sent");

@@ -17,7 +17,7 @@ pub struct EnrollRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub csr_pem: Option<String>,
     /// Where participants' certificates are issued elsewhere: the one that the TLS handshake of this very connection showed, in
-    /// PEM; what follows it is not looked at.
+    /// PEM; up to seven other certificates may follow, and say nothing (64 KiB in all).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_pem: Option<String>,
     /// What to call the participant, unless the token says: 1 to 64 letters, digits, `-`, `_`, `.`; unique.

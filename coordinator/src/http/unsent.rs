@@ -468,8 +468,9 @@ mod tests {
         let after = account.send(answer()).unwrap();
         let left = |key| unsent.debtor(key).bytes.available_permits();
         assert_eq!((left(here()), left(other)), (7 * PIECE, 7 * PIECE));
+        let rest: Vec<_> = (0..4).map(|_| account.send(answer()).unwrap()).collect();
         assert!(account.send(answer()).is_none(), "it is the same connection");
-        drop((before, after));
+        drop((before, after, rest));
         assert_eq!((left(here()), left(other)), (8 * PIECE, 8 * PIECE));
     }
 

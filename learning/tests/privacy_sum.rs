@@ -260,7 +260,9 @@ fn refuses_what_is_no_update_and_no_sum() {
     assert_eq!(decode(words.clone(), 32, 41), Err(PrivateDecodeError::Participants { got: 41, most: 40 }));
     // More than one update and its noise add up to, and less than forty do.
     let mut much = words.clone();
-    much[5] = (20.0 * codec.sensitivity()) as u32;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a whole number far below 2^32")]
+    let twenty_updates = (20.0 * codec.sensitivity()) as u32;
+    much[5] = twenty_updates;
     assert!(matches!(decode(much.clone(), 32, 1), Err(PrivateDecodeError::OutOfRange { index: 5, participants: 1 })));
     let secret = codec.with_secret_count();
     for participants in [1, 40] {

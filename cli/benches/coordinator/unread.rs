@@ -76,7 +76,9 @@ async fn crowd(
         for _ in 0..each {
             let Ok(mut ready) = client.clone().ready().await else { break };
             let request = http::Request::get(server.url(path)).body(())?;
-            asked.push(ready.send_request(request, true)?.0);
+            // A connection for which there is no place is told to go.
+            let Ok((answer, _)) = ready.send_request(request, true) else { break };
+            asked.push(answer);
         }
         crowd.streams += asked.len();
         crowd.answers.extend(join_all(asked).await.into_iter().filter_map(Result::ok));

@@ -1,30 +1,34 @@
 //! When the person or the system wants the process to end: ctrl-c, or SIGTERM.
 
-/// Completes at the first of them. Where signals cannot be listened for it never does, and the system's default applies.
-pub(crate) async fn shutdown() {
-    let interrupt = async {
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
+/// Completes at the first of them that comes after this call, also if that is before it is awaited. Where signals cannot
+/// be listened for it never does, and the system's default applies.
+#[cfg(unix)]
+pub(crate) fn shutdown() -> impl Future<Output = ()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let listen = |kind| {
+        let listening = signal(kind);
+        async move {
+            match listening {
+                Ok(mut signals) => {
+                    signals.recv().await;
+                }
+                Err(_) => std::future::pending().await,
+            }
         }
     };
-    tokio::select! {
-        () = interrupt => {}
-        () = terminate() => {}
-    }
-}
-
-#[cfg(unix)]
-async fn terminate() {
-    use tokio::signal::unix::{SignalKind, signal};
-    match signal(SignalKind::terminate()) {
-        Ok(mut terminate) => {
-            terminate.recv().await;
+    let (interrupt, terminate) = (listen(SignalKind::interrupt()), listen(SignalKind::terminate()));
+    async move {
+        tokio::select! {
+            () = interrupt => {}
+            () = terminate => {}
         }
-        Err(_) => std::future::pending().await,
     }
 }
 
+/// Completes at the first ctrl-c that comes after it is first polled.
 #[cfg(not(unix))]
-async fn terminate() {
-    std::future::pending().await
+pub(crate) async fn shutdown() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending::<()>().await;
+    }
 }

@@ -1,6 +1,6 @@
 //! An operator's day against `serve --dev`: tokens, tasks, models, and every refusal with its number.
 
-use crate::support::{Served, run};
+use crate::support::{Background, Served, run, tributary};
 
 const TASK: &str = r#"
 name = "digits"
@@ -148,4 +148,25 @@ fn sigterm_ends_it_in_good_order_and_the_token_is_told_once() {
     let again = Served::dev(&data);
     assert_eq!(again.token, "", "there is an operator already");
     assert_eq!(again.operate_as(&served.token, &["task", "list"]).code, 0, "tokens outlive a restart");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_signal_that_comes_before_it_serves_is_not_lost() {
+    use std::io::{BufRead as _, BufReader, Read as _};
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = tributary();
+    command.args(["--format", "json", "serve", "--dev", "--listen", "127.0.0.1:0", "--data-dir"]).arg(folder.path());
+    let mut child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null()).spawn().unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap());
+    let mut process = Background(child);
+    let mut first = String::new();
+    said.read_line(&mut first).unwrap();
+    assert!(first.contains("first_token"), "{first}");
+    let pid = process.0.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).unwrap();
+    assert_eq!(process.0.wait().unwrap().code(), Some(0), "{rest}");
+    assert!(rest.contains("stopped"), "{rest}");
 }

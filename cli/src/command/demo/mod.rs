@@ -166,13 +166,14 @@ impl Demo {
                 temporary.path().to_owned()
             }
         };
+        let mut stop = std::pin::pin!(signal::shutdown());
         let world = tokio::select! {
             played = self.play_all(&folder, output) => played?,
-            () = signal::shutdown() => return Err(Failure::new(Exit::Round, "the demo was interrupted")),
+            () = &mut stop => return Err(Failure::new(Exit::Round, "the demo was interrupted")),
         };
         if self.inspect {
             tell_how_to_look(&world, output);
-            signal::shutdown().await;
+            stop.await;
         }
         world.shutdown().await;
         Ok(())

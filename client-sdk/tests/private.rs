@@ -17,8 +17,8 @@ use secure_agg::modular::Modulus;
 use secure_agg::packing;
 use support::cohort::Hub;
 use support::private::{MECHANISMS, derive, terms};
+use task_spec::Clip;
 use wire::participant::{Assignment, PrivacyTerms};
-use wire::task::Clip;
 
 /// An assignment that says what follows from the terms.
 fn assignment(terms: &PrivacyTerms) -> Assignment {

@@ -1,9 +1,9 @@
 //! What `[analytics]` of a task means: the analysis, and the step from a released sum to its next state.
 
-use federation::task::{SpecError, TaskSpec};
 use learning::analytics::{Advanced, Analysis, AnalyticsError};
 use learning::{MetricValue, NoisedSum};
 use store::entity::round::RoundMetric;
+use task_spec::{SpecError, TaskSpec};
 use wire::participant::Encoding;
 
 use crate::work::StepError;

@@ -7,7 +7,6 @@
 
 use federation::id::{RoundKey, TaskId};
 use federation::round::{Round, RoundState};
-use federation::task::{PrivacyMechanism, PrivacySpec};
 use federation::time::Timestamp;
 use learning::privacy::{
     Accounting, Cost, Epsilons, Ledger, LedgerError, Mechanism, NoServerEpsilon, Release, SealedRow,
@@ -15,6 +14,7 @@ use learning::privacy::{
 use store::entity::privacy_ledger::PrivacyRow;
 use store::entity::task::TaskRow;
 use store::{StoreError, Transaction};
+use task_spec::{PrivacyMechanism, PrivacySpec};
 
 use crate::ledger_end::{EndProblem, LedgerEnd};
 use crate::model::TaskModel;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use federation::id::{Digest, RoundKey};
 use federation::model_version::ModelVersion;
-use federation::task::{Compression, Personalization, Solver, SpecError, TaskSpec, TrainingPlan};
 use learning::analytics::{Analysis, SumCodec, SumInspector};
 use learning::contribution::scaffold;
 use learning::privacy::{PrivateCodec, PrivateInspector, PrivateMean};
@@ -18,6 +17,7 @@ use secure_agg::SUITE_CHACHA20;
 use secure_agg::modular::Modulus;
 use secure_agg::params::{InvalidConfig, SessionConfig, VectorShape};
 use store::entity::task::TaskRow;
+use task_spec::{Compression, Personalization, Solver, SpecError, TaskSpec, TrainingPlan};
 use wire::participant::{
     CodecTerms, Encoding, GroupTerms, application_digest, base_digest, rotation_seed, round_digest, training_digest,
 };
@@ -550,7 +550,7 @@ fn field_of(error: &InvalidConfig) -> &'static str {
     }
 }
 
-fn tensor_spec(tensor: &federation::task::TensorDeclaration) -> TensorSpec {
+fn tensor_spec(tensor: &task_spec::TensorDeclaration) -> TensorSpec {
     TensorSpec { name: tensor.name.clone(), shape: tensor.shape.clone() }
 }
 

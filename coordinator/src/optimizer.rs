@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use federation::task::{ServerOptimizer, TrainingPlan};
 use learning::optimizer::{OptimizerSpec, OptimizerState, state};
 use learning::{Codec, Fairness, FairnessError, Layout, QFfl, StateError};
+use task_spec::{ServerOptimizer, TrainingPlan};
 
 pub(crate) fn spec(named: ServerOptimizer) -> OptimizerSpec {
     match named {

@@ -3,7 +3,6 @@
 //! The figures are `learning`'s; here they are put together from the task, once, for requests and background work alike.
 
 use federation::round::RoundLimits;
-use federation::task::{Clip, MAX_SECURE_COHORT, MIN_SECURE_COHORT, Sampling, SpecError, TaskSpec};
 use learning::privacy::mechanism::NOISE_RANGE;
 use learning::privacy::plan::smallest_draw;
 use learning::privacy::{
@@ -11,6 +10,7 @@ use learning::privacy::{
     PlanSampling, PrivacySpec, PrivateCodec, PrivateCodecError, Release, Sampler, SamplingRate, SpecProblem, TaskFacts,
     View, plan,
 };
+use task_spec::{Clip, MAX_SECURE_COHORT, MIN_SECURE_COHORT, Sampling, SpecError, TaskSpec};
 use wire::participant::PrivacyTerms;
 
 /// The probability with which a Poisson draw may be so small that its round is given up before anybody uploads.
@@ -347,7 +347,7 @@ fn terms(spec: &TaskSpec, read: &PrivacySpec) -> Result<PrivacyTerms, Vec<SpecEr
         }
         Some(Sampling::FixedSize(size)) => (size, part_left(size, dropouts)),
         None => {
-            let limits = spec.round_limits();
+            let limits = RoundLimits::of(&spec);
             let target = spec.selection.cohort.target(limits.select.min);
             (target, if secure.enabled { part_left(target, dropouts) } else { limits.collect.min.min(target) })
         }

@@ -1,8 +1,8 @@
 //! A task's robust rule in numbers, and whether its cohorts are large enough for it.
 
-use federation::task::{RobustRule, RobustSpec, SpecError, TaskSpec};
 use learning::robust::Rule;
 use learning::{Codec, QuantizationParams};
+use task_spec::{RobustRule, RobustSpec, SpecError, TaskSpec};
 
 /// A rule, and what it is to stand.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -59,8 +59,7 @@ impl Robust {
     }
 
     fn check_cohorts(&self, task: &TaskSpec) -> Result<(), Vec<SpecError>> {
-        let limits = task.round_limits();
-        let (least, most) = (limits.collect.min, task.rounds.select_max);
+        let (least, most) = (task.collect_min(), task.rounds.select_max);
         let too_few = |participants| self.rule.check(participants, self.spec.attackers_among(participants)).err();
         let Some(error) = (least..=most).find_map(too_few) else { return Ok(()) };
         let enough = (least..=most).rev().find(|&participants| too_few(participants).is_some()).map(|last| last + 1);
@@ -72,7 +71,7 @@ impl Robust {
     }
 
     fn check_groups(&self, task: &TaskSpec, size: u32) -> Result<(), Vec<SpecError>> {
-        let smallest = task.draw(task.round_limits().select.min).cohort;
+        let smallest = task.draw(task.select_min()).cohort;
         let (least, most) = (smallest / size, task.rounds.select_max / size);
         let too_few = |groups: u32| groups < self.groups_needed(groups.saturating_mul(size));
         let Some(groups) = (least..=most.max(least)).find(|&groups| too_few(groups)) else { return Ok(()) };

@@ -17,7 +17,7 @@ use datasets::{Dataset as Data, synthetic};
 use rand::seq::SliceRandom as _;
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
-use wire::task::{Budget, TrainingPlan};
+use task_spec::{Budget, TrainingPlan};
 
 /// Participants of the federation.
 pub const DEVICES: u32 = 30;

@@ -18,11 +18,11 @@ use learning::{
 use rand::{CryptoRng, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
 use secure_agg::client::Masking;
+use task_spec::{Compression, below};
 use wire::Digest;
 use wire::participant::{
     Assignment, HeldUpdate, SessionTerms, application_digest, base_digest, round_digest, training_digest,
 };
-use wire::task::{Compression, below};
 use zeroize::Zeroizing;
 
 use super::base::{self, Base, BaseError};

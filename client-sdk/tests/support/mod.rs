@@ -38,13 +38,13 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, DnType, IsCa, Issuer, KeyPair, SanType,
 };
 use ring::digest;
+use task_spec::{Compression, Initial, ModelSpec, Staleness, TensorDeclaration, TrainingPlan};
 use wire::certificate::{Issuers, PARTICIPANT_URN};
 use wire::participant::{
     Announcement, Answer, Assignment, CheckInReply, CheckInRequest, CodecTerms, Counted, DiscardReason, Encoding,
     EnrollReply, EnrollRequest, HeldUpdate, ModelRef, PrivacyTerms, Question, Receipt, RenewRequest, TrainingReport,
 };
 use wire::problem::{Problem, ProblemType};
-use wire::task::{Compression, Initial, ModelSpec, Staleness, TensorDeclaration, TrainingPlan};
 use wire::{Criterion, Digest, ParticipantId, TaskId, Timestamp};
 
 pub fn sha256(bytes: &[u8]) -> Digest {

@@ -1,11 +1,11 @@
 //! Robust rules: what they release, how unusual they find each input, and that one attacker does not steer the model.
 
-use federation::task::{RobustRule, RobustSpec};
 use learning::robust::Rule;
 use learning::{NoisedSum, Update};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
 use store::BlobStore as _;
+use task_spec::{RobustRule, RobustSpec};
 
 use crate::world::World;
 

@@ -5,9 +5,9 @@
 
 use std::str::FromStr;
 
-use federation::cohort::Cohort;
-use federation::task::{Clip, PrivacyAccounting, PrivacyMechanism, PrivacySpec, Sampling};
 use learning::privacy::Mechanism;
+use task_spec::Cohort;
+use task_spec::{Clip, PrivacyAccounting, PrivacyMechanism, PrivacySpec, Sampling};
 use wire::inspect::PrivacyReport;
 
 use super::events::Spent;

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use learning::privacy::Epsilons;
+use wire::TaskStatus;
 use wire::inspect::{EpsilonView, PrivacyReport, PrivacyTotal, ReleaseView};
-use wire::task::TaskStatus;
 use wire::{TaskId, route};
 
 use super::{chart, figure};

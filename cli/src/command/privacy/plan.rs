@@ -4,12 +4,12 @@
 
 use std::path::PathBuf;
 
-use federation::task::SecureAggregationSpec;
 use learning::privacy::plan::smallest_draw;
 use learning::privacy::{
     Accounting, AdaptiveClip, Choice, ClipSpec, Mechanism, NoServerEpsilon, Plan, PlanError, PlanRequest, PrivacySpec,
     SamplingRate, SamplingSpec, SpecProblem, TaskFacts, plan,
 };
+use task_spec::SecureAggregationSpec;
 
 use super::chart;
 use crate::failure::{Exit, Failure, Outcome};

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use federation::task::PrivacyAccounting;
 use learning::privacy::{Accounting, Epsilons, Ledger, LedgerRow, NoServerEpsilon};
 use serde::Deserialize;
 use store::entity::privacy_ledger::PrivacyRow;
 use store::entity::task::TaskRow;
+use task_spec::PrivacyAccounting;
 use wire::inspect::{EpsilonView, PrivacyReport, PrivacyTotal, ReleaseView, TaskPrivacy};
 
 use super::PageQuery;
@@ -171,7 +171,7 @@ fn release(row: &PrivacyRow, ledger: &Ledger) -> Option<ReleaseView> {
 }
 
 /// The same word in both crates.
-fn mechanism(mechanism: learning::privacy::Mechanism) -> Option<federation::task::PrivacyMechanism> {
+fn mechanism(mechanism: learning::privacy::Mechanism) -> Option<task_spec::PrivacyMechanism> {
     serde_json::from_value(serde_json::to_value(mechanism).ok()?).ok()
 }
 

@@ -5,9 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Cohort;
 use super::TaskSpec;
 use super::check::Checks;
-use crate::cohort::Cohort;
 
 /// What the participants' updates are hidden behind, and for how long. Without a mechanism nothing is promised.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -281,7 +281,7 @@ impl TaskSpec {
         // How many a Poisson draw yields and needs is `learning`'s to say.
         let is_counted = !matches!(privacy.sampling, Some(Sampling::Poisson(_)));
         if let Some(population) = privacy.population.filter(|_| is_counted) {
-            let needed = self.round_limits().select.min;
+            let needed = self.select_min();
             let field = if self.rounds.select_min.is_some() { "rounds.select_min" } else { "selection.cohort" };
             checks.require_with(needed <= population, field, || {
                 format!("needs {needed} participants at once, above privacy.population = {population}: no cohort could ever be drawn")

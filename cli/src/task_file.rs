@@ -132,7 +132,7 @@ mod tests {
             let path = format!("{}/../docs/config/{name}.toml", env!("CARGO_MANIFEST_DIR"));
             let spec = read(Path::new(&path)).unwrap();
             spec.check(&task_spec::Deployment { poll_interval_ms: 30_000 }).unwrap();
-            let analytics = serde_json::from_value(spec.analytics.as_ref().unwrap().to_value()).unwrap();
+            let analytics = learning::AnalyticsSpec::read(spec.analytics.as_ref().unwrap()).unwrap();
             let analysis = learning::Analysis::new(analytics, spec.modulus_bits(), spec.rounds.select_max).unwrap();
             assert_eq!(spec.rounds.count, analysis.rounds(), "{name}");
             assert_eq!(objections(&spec), [""; 0], "{name}: an app with the defaults takes part");

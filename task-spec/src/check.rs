@@ -237,14 +237,14 @@ impl TaskSpec {
 }
 
 #[derive(Default)]
-pub(super) struct Checks(Vec<SpecError>);
+pub(crate) struct Checks(Vec<SpecError>);
 
 impl Checks {
-    pub(super) fn require(&mut self, holds: bool, field: &str, problem: &str) {
+    pub(crate) fn require(&mut self, holds: bool, field: &str, problem: &str) {
         self.require_with(holds, field, || problem.to_owned());
     }
 
-    pub(super) fn require_with(&mut self, holds: bool, field: &str, problem: impl FnOnce() -> String) {
+    pub(crate) fn require_with(&mut self, holds: bool, field: &str, problem: impl FnOnce() -> String) {
         if !holds {
             self.0.push(SpecError { field: field.to_owned(), problem: problem() });
         }

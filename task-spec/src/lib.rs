@@ -41,7 +41,8 @@ pub use on_device::{Attribute, Attributes, Criterion, EXAMPLES, MAX_CRITERIA, MA
 pub use optimizer::ServerOptimizer;
 pub use personalization::{AdapterHome, BELOW, PERSONAL_PREFIX, Personalization, below};
 pub use privacy::{
-    Clip, OnBudgetEnd, PrivacyAccounting, PrivacyMechanism, PrivacySampler, PrivacySpec, PrivacyView, Sampling,
+    AdaptiveClip, Clip, NOISE_RANGE, OnBudgetEnd, PrivacyAccounting, PrivacyMechanism, PrivacySampler, PrivacySpec,
+    PrivacyView, SAMPLING_RATE_MIN, Sampling,
 };
 pub use robust::{MAX_ROBUST_COHORT, RobustRule, RobustSpec};
 pub use rounds::{Draw, RoundsSpec};

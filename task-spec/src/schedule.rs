@@ -297,7 +297,7 @@ impl TaskSpec {
                  round depends on who has finished training: leave it out, and epsilon is computed without amplification"
             )
         });
-        let adaptive = matches!(privacy.clip, Some(Clip::Adaptive { .. }));
+        let adaptive = matches!(privacy.clip, Some(Clip::Adaptive(_)));
         checks.require_with(!adaptive, "privacy.clip", || {
             format!(
                 "follows the norms of updates to the round's version; with schedule.mode \"{mode}\" updates are scaled by their \

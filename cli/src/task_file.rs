@@ -13,7 +13,7 @@
 use std::path::Path;
 
 use client_sdk::models::Architecture;
-use wire::task::{Initial, TaskSpec, TensorDeclaration};
+use task_spec::{Initial, TaskSpec, TensorDeclaration};
 
 use crate::failure::{Exit, Failure, Outcome};
 
@@ -121,7 +121,7 @@ mod tests {
     fn the_documented_task_can_work() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/config/task.toml");
         let spec = read(Path::new(path)).unwrap();
-        spec.check(&federation::task::Deployment { poll_interval_ms: 30_000 }).unwrap();
+        spec.check(&task_spec::Deployment { poll_interval_ms: 30_000 }).unwrap();
         assert_eq!(spec.draw(100).cohort, 12);
         assert_eq!(objections(&spec), [""; 0], "an app with the defaults takes part");
     }
@@ -131,8 +131,8 @@ mod tests {
         for name in ["statistics", "clusters", "trees"] {
             let path = format!("{}/../docs/config/{name}.toml", env!("CARGO_MANIFEST_DIR"));
             let spec = read(Path::new(&path)).unwrap();
-            spec.check(&federation::task::Deployment { poll_interval_ms: 30_000 }).unwrap();
-            let analytics = serde_json::from_value(spec.analytics.as_ref().unwrap().to_value()).unwrap();
+            spec.check(&task_spec::Deployment { poll_interval_ms: 30_000 }).unwrap();
+            let analytics = learning::AnalyticsSpec::read(spec.analytics.as_ref().unwrap()).unwrap();
             let analysis = learning::Analysis::new(analytics, spec.modulus_bits(), spec.rounds.select_max).unwrap();
             assert_eq!(spec.rounds.count, analysis.rounds(), "{name}");
             assert_eq!(objections(&spec), [""; 0], "{name}: an app with the defaults takes part");

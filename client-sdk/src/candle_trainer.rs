@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use candle_core::Device;
 use learning::{Adapters, MetricValue, Parameters, Table};
-use wire::task::Budget;
+use task_spec::Budget;
 
 use crate::clock::{Clock, SystemClock};
 use crate::models::Architecture;
@@ -213,7 +213,7 @@ fn judge(error: TrainError) -> TrainerError {
 
 #[cfg(test)]
 mod tests {
-    use wire::task::TrainingPlan;
+    use task_spec::TrainingPlan;
 
     use super::*;
     use crate::trainer::Cancel;

@@ -98,5 +98,6 @@ pub use personalize::PersonalModel;
 pub use pre_issued::PreIssued;
 pub use privacy::{Lifetime, LifetimeSpent, PrivacyPolicy, PrivacySpent};
 pub use table_trainer::TableTrainer;
+pub use task_spec;
 pub use trainer::{Cancel, REACH, Trained, Trainer, TrainerError, TrainingJob};
 pub use wire::{Attribute, Attributes};

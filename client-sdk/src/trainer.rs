@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use learning::{Adapters, MetricValue, Parameters, Table};
-use wire::task::{Analytics, TrainingPlan};
+use task_spec::{Analytics, TrainingPlan};
 
 use crate::train::Constraints;
 

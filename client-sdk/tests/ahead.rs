@@ -20,10 +20,10 @@ use secure_agg::modular::Modulus;
 use secure_agg::packing;
 use secure_agg::params::{SessionConfig, VectorShape};
 use support::{Coordinator, Nudge, answer, in_the_clear, secrets, task};
+use task_spec::{Over, Schedule, Staleness};
 use wire::participant::{
     Assignment, CheckInReply, CheckInRequest, DiscardReason, Question, SessionTerms, TrainingReport,
 };
-use wire::task::{Over, Schedule, Staleness};
 use wire::{Criterion, Digest, TaskId, Timestamp};
 use zeroize::Zeroizing;
 

@@ -33,7 +33,7 @@ fn fair(assignment: &mut Assignment) {
     assignment.encoding.clip_norm = Some(2.0);
     assignment.encoding.max_weight = 100_000;
     assignment.training.learning_rate = 0.1;
-    assignment.training.fairness = Some(wire::task::Fairness { q: 1.0, loss_cap: 2.0, lipschitz: None });
+    assignment.training.fairness = Some(task_spec::Fairness { q: 1.0, loss_cap: 2.0, lipschitz: None });
 }
 
 async fn run(loss: Option<f64>, tweak: fn(&mut Assignment)) -> (Coordinator, Vec<String>) {

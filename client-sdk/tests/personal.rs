@@ -12,8 +12,8 @@ use client_sdk::participant::snapshot;
 use client_sdk::train::Constraints;
 use client_sdk::{Participant, PersonalModel, SecurityPolicy, Trained, Trainer, TrainerError, TrainingJob};
 use support::{Coordinator, task};
+use task_spec::{AdapterHome, Personalization, TrainingPlan};
 use wire::participant::Assignment;
-use wire::task::{AdapterHome, Personalization, TrainingPlan};
 
 /// A value whose bytes no header and no other weight has.
 const SECRET: f32 = 0.718_281_8;

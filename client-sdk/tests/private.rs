@@ -17,8 +17,8 @@ use secure_agg::modular::Modulus;
 use secure_agg::packing;
 use support::cohort::Hub;
 use support::private::{MECHANISMS, derive, terms};
+use task_spec::{AdaptiveClip, Clip};
 use wire::participant::{Assignment, PrivacyTerms};
-use wire::task::Clip;
 
 /// An assignment that says what follows from the terms.
 fn assignment(terms: &PrivacyTerms) -> Assignment {
@@ -129,7 +129,7 @@ fn a_weight_is_a_factor_within_the_clip() {
 #[test]
 fn where_the_clip_adapts_one_word_more_says_whether_the_update_was_within_it() {
     let mut terms = terms("central_gaussian");
-    terms.spec.clip = Some(Clip::Adaptive { quantile: 0.5, initial: 0.5, learning_rate: 0.2 });
+    terms.spec.clip = Some(Clip::Adaptive(AdaptiveClip { quantile: 0.5, initial: 0.5, learning_rate: 0.2 }));
     terms.spec.noise_multiplier = Some(0.1);
     for clip in [0.5, 0.1] {
         terms.clip = clip;

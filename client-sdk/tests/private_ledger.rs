@@ -5,7 +5,6 @@
 mod support;
 
 use client_sdk::journal::{Journal as _, JournalError, MemoryJournal};
-use client_sdk::learning::privacy::Mechanism;
 use client_sdk::participant::snapshot;
 use client_sdk::{
     BuildError, Event, Lifetime, Participant, ParticipantError, PrivacyPolicy, PrivacySpent, SecurityPolicy,
@@ -14,6 +13,7 @@ use support::cohort::Hub;
 use support::device::{Device, EFFECTS, finish, published, refusals, run, run_until};
 use support::private::{derive, terms};
 use support::{Coordinator, Nudge, in_the_clear, sha256, task};
+use task_spec::PrivacyMechanism;
 use wire::participant::PrivacyTerms;
 
 const DDG: &str = "distributed_discrete_gaussian";
@@ -304,7 +304,7 @@ fn a_tree_is_entered_once_and_charged_for_all_its_levels() {
     assert_eq!(published(&hub).len(), 1);
     let (of, refused) = (spent(&devices[0]), refusals(&devices[0]));
     assert!(refused[0].contains("in the task's tree before"), "{refused:?}");
-    assert_eq!((of.mechanism, of.releases, of.most_releases), (Mechanism::Tree, 1, 1));
+    assert_eq!((of.mechanism, of.releases, of.most_releases), (PrivacyMechanism::Tree, 1, 1));
     // Ten rounds have four levels, each a Gaussian release.
     let levels = epsilon(&terms, 4);
     assert!((of.epsilon / levels - 1.0).abs() < 1e-6, "{} instead of {levels}", of.epsilon);
@@ -326,7 +326,7 @@ fn a_banded_matrix_is_entered_so_often_and_so_far_apart_and_charged_by_its_colum
     assert!(refused[1].contains("this is round 3"), "{refused:?}");
     assert!(refused[2..].iter().all(|reason| reason.contains("has sent 2 updates")), "{refused:?}");
     let of = device.spent().remove(0);
-    assert_eq!((of.mechanism, of.releases, of.most_releases), (Mechanism::BandedMatrix, 2, 2));
+    assert_eq!((of.mechanism, of.releases, of.most_releases), (PrivacyMechanism::BandedMatrix, 2, 2));
     // Twice the column 1, 1/2, 3/8 at a noise multiplier of 1, continuous noise; what was drawn is a little wider.
     let z = 1.0 / f64::sqrt(2.0 * 1.390_625);
     let exact = client_sdk::learning::privacy::accountant::Gaussians::new(1.0, z, 1).epsilon(1e-5).unwrap();

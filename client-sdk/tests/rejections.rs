@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 use client_sdk::journal::MemoryJournal;
 use client_sdk::{BuildError, Event, Outcome, Participant, ParticipantError, SecurityPolicy};
 use support::{Coordinator, Fault, Nudge};
+use task_spec::Compression;
 use wire::participant::{Assignment, CodecTerms};
 use wire::problem::ProblemType;
-use wire::task::Compression;
 
 /// Runs to the end; a round that is over makes room for the next.
 async fn run(coordinator: &Coordinator) -> (Result<Outcome, ParticipantError>, Vec<Event>) {

@@ -15,10 +15,10 @@ use support::device::{
     Device, EFFECTS, Effect, Exact, check_sums, cohort, deal_garbage, finish, fresh, is_empty_of_secrets, published,
     refusals, run_until,
 };
+use task_spec::Initial;
 use wire::RoundState;
 use wire::participant::{Announcement, GroupTerms, RefusalCode, SessionTerms};
 use wire::problem::ProblemType;
-use wire::task::Initial;
 
 #[test]
 fn every_sum_is_that_of_its_survivors_whoever_drops_out_when() {

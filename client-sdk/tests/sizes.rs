@@ -6,8 +6,8 @@ use client_sdk::participant::machine::Settings;
 use support::cohort::{Hub, Told, TrainedAhead};
 use support::device::{Device, cohort, finish, published, refusals};
 use support::settings;
+use task_spec::{AdapterHome, Initial, Personalization, TensorDeclaration};
 use wire::participant::{Assignment, SessionTerms};
-use wire::task::{AdapterHome, Initial, Personalization, TensorDeclaration};
 
 /// Why one of three devices takes no part. Nothing was fetched, and it was given up at once.
 fn refusal(settings: &Settings, spoil: impl FnOnce(&mut support::cohort::World)) -> String {

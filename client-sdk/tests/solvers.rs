@@ -12,8 +12,8 @@ use client_sdk::participant::snapshot;
 use client_sdk::train::Constraints;
 use client_sdk::{Event, Participant, REACH, SecurityPolicy, Trained, Trainer, TrainerError, TrainingJob};
 use support::{Coordinator, task};
+use task_spec::Solver;
 use wire::participant::{Assignment, Counted};
-use wire::task::Solver;
 
 /// Parameters of the support's model.
 const PARAMETERS: usize = 5;
@@ -159,7 +159,7 @@ async fn assignments_that_cannot_be_followed_are_refused() {
         },
         |assignment| {
             nova(assignment);
-            assignment.training.fairness = Some(wire::task::Fairness { q: 1.0, loss_cap: 2.0, lipschitz: None });
+            assignment.training.fairness = Some(task_spec::Fairness { q: 1.0, loss_cap: 2.0, lipschitz: None });
         },
     ];
     for (index, tweak) in bad.into_iter().enumerate() {

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 
 use federation::id::ParticipantId;
 use federation::round::{Round, RoundState};
-use federation::task::Ahead;
 use federation::time::Timestamp;
 use federation::training::{Standing, Training, standing};
 use store::entity::task::TaskRow;
 use store::entity::training::Buffered;
 use store::{StoreError, Transaction};
+use task_spec::Ahead;
 
 use crate::model::next_round;
 

@@ -1,9 +1,9 @@
 //! What `[analytics]` of a task means: the analysis, and the step from a released sum to its next state.
 
-use federation::task::{SpecError, TaskSpec};
-use learning::analytics::{Advanced, Analysis, AnalyticsError};
+use learning::analytics::{Advanced, Analysis, AnalyticsError, AnalyticsSpec};
 use learning::{MetricValue, NoisedSum};
 use store::entity::round::RoundMetric;
+use task_spec::{SpecError, TaskSpec};
 use wire::participant::Encoding;
 
 use crate::work::StepError;
@@ -14,8 +14,9 @@ use crate::work::StepError;
 /// Every field that cannot work.
 pub(crate) fn derive(spec: &TaskSpec, encoding: &Encoding) -> Result<Option<Analysis>, Vec<SpecError>> {
     let Some(analytics) = &encoding.analytics else { return Ok(None) };
-    let read = serde_json::from_value(analytics.to_value()).map_err(|error| wrong("analytics", error))?;
-    let analysis = Analysis::new(read, encoding.modulus_bits, encoding.max_cohort).map_err(|error| match error {
+    let analysis =
+        AnalyticsSpec::read(analytics).and_then(|read| Analysis::new(read, encoding.modulus_bits, encoding.max_cohort));
+    let analysis = analysis.map_err(|error| match error {
         AnalyticsError::Spec { field, problem } => wrong(&field_of(spec, &field), problem),
         other => wrong("analytics", other),
     })?;

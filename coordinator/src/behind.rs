@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use federation::id::{ParticipantId, TaskId};
-use federation::task::TaskStatus;
+use federation::task_status::TaskStatus;
 use store::entity::task::TaskRow;
 use wire::inspect::BehindView;
 use wire::participant::{CheckInRequest, Declined};

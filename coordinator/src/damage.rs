@@ -5,7 +5,7 @@
 
 use federation::id::TaskId;
 use federation::model_version::ModelVersion;
-use federation::task::TaskStatus;
+use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
 use store::entity::task::TaskRow;
 use store::{BlobRead, BlobStore, Store, StoreError, WakeEvent};

@@ -7,14 +7,12 @@
 
 use federation::id::{RoundKey, TaskId};
 use federation::round::{Round, RoundState};
-use federation::task::{PrivacyMechanism, PrivacySpec};
 use federation::time::Timestamp;
-use learning::privacy::{
-    Accounting, Cost, Epsilons, Ledger, LedgerError, Mechanism, NoServerEpsilon, Release, SealedRow,
-};
+use learning::privacy::{Cost, Epsilons, Ledger, LedgerError, NoServerEpsilon, Release, SealedRow};
 use store::entity::privacy_ledger::PrivacyRow;
 use store::entity::task::TaskRow;
 use store::{StoreError, Transaction};
+use task_spec::{PrivacyAccounting, PrivacyMechanism, PrivacySpec};
 
 use crate::ledger_end::{EndProblem, LedgerEnd};
 use crate::model::TaskModel;
@@ -129,13 +127,13 @@ pub(crate) fn keep_promise(sealer: &Sealer, task: TaskId, privacy: &PrivacySpec)
 
 /// What a participant has been charged that took part in every release of these ledgers, of whatever mechanisms, at one delta. The
 /// coordinator has a figure of its own only if it is trusted by none of them.
-pub(crate) fn together<'a>(ledgers: impl IntoIterator<Item = (Mechanism, &'a Ledger)>, delta: f64) -> Epsilons {
+pub(crate) fn together<'a>(ledgers: impl IntoIterator<Item = (PrivacyMechanism, &'a Ledger)>, delta: f64) -> Epsilons {
     let (mut cost, mut server) = (Cost::zero(), None);
     for (mechanism, ledger) in ledgers.into_iter().filter(|(_, ledger)| !ledger.rows().is_empty()) {
         cost.add(&ledger.cost_after(None));
         server = server.or(NoServerEpsilon::of(mechanism));
     }
-    cost.at(delta, server, Accounting::default())
+    cost.at(delta, server, PrivacyAccounting::default())
 }
 
 /// A charge that is not stored yet.
@@ -269,15 +267,20 @@ pub(crate) async fn forget_correlated_noise(tx: &mut (dyn Transaction + '_), tas
 
 #[cfg(test)]
 mod tests {
-    use learning::privacy::{Budget, View};
+    use learning::privacy::Budget;
     use serde_json::json;
+    use task_spec::PrivacyView;
 
     use super::*;
 
     /// So many releases, each of noise multiplier 4.
-    fn ledger(mechanism: Mechanism, releases: u32) -> Ledger {
-        let budget =
-            Budget { epsilon: None, delta: 1e-5, against: View::CohortKnown, accounting: Accounting::default() };
+    fn ledger(mechanism: PrivacyMechanism, releases: u32) -> Ledger {
+        let budget = Budget {
+            epsilon: None,
+            delta: 1e-5,
+            against: PrivacyView::CohortKnown,
+            accounting: PrivacyAccounting::default(),
+        };
         let seal = |_: &[u8]| [0; 32];
         let mut ledger = Ledger::open(mechanism, budget, Vec::new(), &seal).unwrap();
         for round in 1..=releases {
@@ -293,12 +296,16 @@ mod tests {
 
     #[test]
     fn tasks_of_one_population_add_up() {
-        let (a, b, c) =
-            (ledger(Mechanism::CentralGaussian, 2), ledger(Mechanism::Local, 3), ledger(Mechanism::Tree, 0));
-        let of = |ledgers: &[(Mechanism, &Ledger)]| together(ledgers.iter().copied(), 1e-5);
-        let (central, local, tree) = ((Mechanism::CentralGaussian, &a), (Mechanism::Local, &b), (Mechanism::Tree, &c));
+        let (a, b, c) = (
+            ledger(PrivacyMechanism::CentralGaussian, 2),
+            ledger(PrivacyMechanism::Local, 3),
+            ledger(PrivacyMechanism::Tree, 0),
+        );
+        let of = |ledgers: &[(PrivacyMechanism, &Ledger)]| together(ledgers.iter().copied(), 1e-5);
+        let (central, local, tree) =
+            ((PrivacyMechanism::CentralGaussian, &a), (PrivacyMechanism::Local, &b), (PrivacyMechanism::Tree, &c));
         let all = of(&[central, local, tree]);
-        let five = ledger(Mechanism::CentralGaussian, 5).spent();
+        let five = ledger(PrivacyMechanism::CentralGaussian, 5).spent();
         assert!((all.cohort_known / five.cohort_known - 1.0).abs() < 1e-9, "five releases are five releases: {all:?}");
         assert_eq!((all.published, all.server), (all.cohort_known, None), "the coordinator is trusted by one of them");
         assert!(of(&[central]).cohort_known < all.cohort_known && of(&[local]).cohort_known < all.cohort_known);

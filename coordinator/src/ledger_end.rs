@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use federation::id::TaskId;
-use federation::task::PrivacySpec;
 use serde::{Deserialize, Serialize};
+use task_spec::PrivacySpec;
 
 /// The file that says that every ledger with rows has its own; no task is called so.
 const COMPLETE: &str = "complete";

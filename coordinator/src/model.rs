@@ -6,18 +6,18 @@ use std::sync::Arc;
 
 use federation::id::{Digest, RoundKey};
 use federation::model_version::ModelVersion;
-use federation::task::{Compression, Personalization, Solver, SpecError, TaskSpec, TrainingPlan};
 use learning::analytics::{Analysis, SumCodec, SumInspector};
 use learning::contribution::scaffold;
 use learning::privacy::{PrivateCodec, PrivateInspector, PrivateMean};
 use learning::{
-    AdapterError, Adapters, Codec, CodecError, CodecSpec, Distortion, Layout, MeanUpdate, NoisedSum, OptimizerSpec,
-    Parameters, Partition, Patterns, QuantizationParams, TensorSpec, checkpoint,
+    AdapterError, Adapters, Codec, CodecError, Distortion, Layout, MeanUpdate, NoisedSum, Parameters, Partition,
+    Patterns, QuantizationParams, TensorSpec, checkpoint,
 };
 use secure_agg::SUITE_CHACHA20;
 use secure_agg::modular::Modulus;
 use secure_agg::params::{InvalidConfig, SessionConfig, VectorShape};
 use store::entity::task::TaskRow;
+use task_spec::{Personalization, ServerOptimizer, Solver, SpecError, TaskSpec, TrainingPlan};
 use wire::participant::{
     CodecTerms, Encoding, GroupTerms, application_digest, base_digest, rotation_seed, round_digest, training_digest,
 };
@@ -44,7 +44,7 @@ pub struct TaskModel {
     /// Of the words.
     pub modulus: Modulus,
     /// How the mean steps the model.
-    pub optimizer: OptimizerSpec,
+    pub optimizer: ServerOptimizer,
     /// What its sessions of secure aggregation are like, in a round whose clipping norm is the first one's; none if its
     /// updates are in the clear. See [`TaskModel::session_in`].
     pub session: Option<Arc<SessionConfig>>,
@@ -87,8 +87,6 @@ impl TaskModel {
             }
         };
         let modulus = Modulus::new(codec.modulus_bits()).map_err(|error| wrong("aggregation.modulus_bits", error))?;
-        let optimizer = crate::optimizer::spec(spec.aggregation.optimizer);
-        optimizer.check().map_err(|error| wrong("aggregation.optimizer", error))?;
         let robust = Robust::new(spec, shared.len())?;
         let session = session_config(spec, &encoding, &codec, private.as_deref())?.map(Arc::new);
         let (partition, adapters) = (partition.map(Arc::new), adapters.map(Arc::new));
@@ -99,7 +97,7 @@ impl TaskModel {
             solver,
             codec,
             modulus,
-            optimizer,
+            optimizer: spec.aggregation.optimizer,
             session,
             private,
             robust,
@@ -472,8 +470,8 @@ fn plain_codec(encoding: &Encoding, shared: &Layout, metrics: usize) -> Result<l
         max_cohort: encoding.max_cohort,
         metrics,
     };
-    let spec = encoding.compression.as_ref().map(|terms| codec_spec(&terms.codec));
-    learning::UpdateCodec::new(spec.as_ref(), shared, params).map_err(|error| {
+    let compression = encoding.compression.as_ref().map(|terms| &terms.codec);
+    learning::UpdateCodec::new(compression, shared, params).map_err(|error| {
         let field = match &error {
             CodecError::Headroom(_) | CodecError::WrongLength(_) => "aggregation",
             CodecError::NoClipNorm => "aggregation.clip_norm",
@@ -485,17 +483,6 @@ fn plain_codec(encoding: &Encoding, shared: &Layout, metrics: usize) -> Result<l
         };
         wrong(field, error)
     })
-}
-
-/// The task's codec as `learning` knows it.
-fn codec_spec(compression: &Compression) -> CodecSpec {
-    match *compression {
-        Compression::Rotated { bits, keep } => CodecSpec::Rotated { bits, keep },
-        Compression::RandomK { k, bits, error_feedback } => CodecSpec::RandomK { k, bits, error_feedback },
-        Compression::LowRank { rank, bits, error_feedback } => CodecSpec::LowRank { rank, bits, error_feedback },
-        Compression::TopK { k, error_feedback } => CodecSpec::TopK { k, error_feedback },
-        Compression::Int8 {} => CodecSpec::Int8,
-    }
 }
 
 /// The round whose turn it is: numbers of spent rounds are not used again.
@@ -550,7 +537,7 @@ fn field_of(error: &InvalidConfig) -> &'static str {
     }
 }
 
-fn tensor_spec(tensor: &federation::task::TensorDeclaration) -> TensorSpec {
+fn tensor_spec(tensor: &task_spec::TensorDeclaration) -> TensorSpec {
     TensorSpec { name: tensor.name.clone(), shape: tensor.shape.clone() }
 }
 

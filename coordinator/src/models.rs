@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use federation::id::TaskId;
-use federation::task::SpecError;
 use store::entity::task::TaskRow;
+use task_spec::SpecError;
 
 use crate::model::TaskModel;
 

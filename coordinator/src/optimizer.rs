@@ -1,28 +1,11 @@
-//! From the server optimizer that a task names to the one that `learning` steps with, its state from a blob, and whether the
-//! weights that a task asks of its participants (q-FFL) can work.
+//! The state of a server optimizer from a blob, and whether the weights that a task asks of its participants (q-FFL) can work.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use federation::task::{ServerOptimizer, TrainingPlan};
-use learning::optimizer::{OptimizerSpec, OptimizerState, state};
+use learning::optimizer::{OptimizerState, state};
 use learning::{Codec, Fairness, FairnessError, Layout, QFfl, StateError};
-
-pub(crate) fn spec(named: ServerOptimizer) -> OptimizerSpec {
-    match named {
-        ServerOptimizer::FedAvg { learning_rate } => OptimizerSpec::FedAvg { learning_rate },
-        ServerOptimizer::FedAvgM { learning_rate, momentum } => OptimizerSpec::FedAvgM { learning_rate, momentum },
-        ServerOptimizer::FedAdagrad { learning_rate, beta1, tau } => {
-            OptimizerSpec::FedAdagrad { learning_rate, beta1, tau }
-        }
-        ServerOptimizer::FedAdam { learning_rate, beta1, beta2, tau } => {
-            OptimizerSpec::FedAdam { learning_rate, beta1, beta2, tau }
-        }
-        ServerOptimizer::FedYogi { learning_rate, beta1, beta2, tau } => {
-            OptimizerSpec::FedYogi { learning_rate, beta1, beta2, tau }
-        }
-    }
-}
+use task_spec::{ServerOptimizer, TrainingPlan};
 
 /// Whether weights by loss are fine enough. Participants compute them; the coordinator's mean is the same.
 ///
@@ -39,7 +22,7 @@ pub(crate) fn check_fairness(plan: &TrainingPlan, codec: &Codec) -> Result<(), F
 /// # Errors
 /// What is wrong with it: a version that a step made has the state of that step, and no other.
 pub(crate) fn resume(
-    spec: &OptimizerSpec,
+    spec: &ServerOptimizer,
     layout: &Arc<Layout>,
     version: u32,
     kept: Option<&Bytes>,
@@ -58,27 +41,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_crates_mean_the_same_by_a_name() {
-        for name in ["fed_avg", "fed_avg_m", "fed_adagrad", "fed_adam", "fed_yogi"] {
-            let text = serde_json::json!({ "name": name });
-            let named: ServerOptimizer = serde_json::from_value(text.clone()).unwrap();
-            let stepped: OptimizerSpec = serde_json::from_value(text).unwrap();
-            assert_eq!(spec(named), stepped);
-            assert_eq!(serde_json::to_value(named).unwrap(), serde_json::to_value(stepped).unwrap());
-        }
-    }
-
-    #[test]
     fn goes_on_from_the_state_of_this_model_and_optimizer_only() {
         let layout = |len| Arc::new(Layout::new(vec![TensorSpec { name: "w".into(), shape: vec![len] }]).unwrap());
-        let momentum = spec(ServerOptimizer::FedAvgM { learning_rate: 1.0, momentum: 0.9 });
-        let adam = spec(ServerOptimizer::FedAdam { learning_rate: 0.1, beta1: 0.9, beta2: 0.99, tau: 1e-3 });
+        let momentum = ServerOptimizer::FedAvgM { learning_rate: 1.0, momentum: 0.9 };
+        let adam = ServerOptimizer::FedAdam { learning_rate: 0.1, beta1: 0.9, beta2: 0.99, tau: 1e-3 };
         let state = OptimizerState::FedAvgM { velocity: vec![1.0, 2.0] };
         let kept = Bytes::from(state::write(&state, &layout(2)).unwrap().unwrap());
 
         assert_eq!(resume(&momentum, &layout(2), 3, Some(&kept)), Ok(state));
         assert_eq!(resume(&momentum, &layout(2), 0, None), Ok(OptimizerState::Empty));
-        assert_eq!(resume(&spec(ServerOptimizer::default()), &layout(2), 3, None), Ok(OptimizerState::Empty));
+        assert_eq!(resume(&ServerOptimizer::default(), &layout(2), 3, None), Ok(OptimizerState::Empty));
         assert_eq!(resume(&momentum, &layout(2), 3, None), Err(StateError::NoState));
         assert!(matches!(resume(&adam, &layout(2), 3, Some(&kept)), Err(StateError::OtherOptimizer { .. })));
         assert!(matches!(resume(&momentum, &layout(3), 3, Some(&kept)), Err(StateError::OtherModel(_))));

@@ -3,14 +3,13 @@
 //! The figures are `learning`'s; here they are put together from the task, once, for requests and background work alike.
 
 use federation::round::RoundLimits;
-use federation::task::{Clip, MAX_SECURE_COHORT, MIN_SECURE_COHORT, Sampling, SpecError, TaskSpec};
-use learning::privacy::mechanism::NOISE_RANGE;
 use learning::privacy::plan::smallest_draw;
 use learning::privacy::{
-    Budget, ClipSpec, Ledger, Mechanism, NoiseShares, OpenDpError, OpenDpGaussian, PlanError, PlanRequest,
-    PlanSampling, PrivacySpec, PrivateCodec, PrivateCodecError, Release, Sampler, SamplingRate, SpecProblem, TaskFacts,
-    View, plan,
+    Budget, Ledger, NoiseShares, OpenDpError, OpenDpGaussian, PlanError, PlanRequest, PlanSampling, PrivateCodec,
+    PrivateCodecError, Release, SamplingRate, TaskFacts, next_clip, plan,
 };
+use task_spec::{Clip, MAX_SECURE_COHORT, MIN_SECURE_COHORT, Sampling, SpecError, TaskSpec};
+use task_spec::{NOISE_RANGE, PrivacyMechanism, PrivacySampler, PrivacySpec, PrivacyView};
 use wire::participant::PrivacyTerms;
 
 /// The probability with which a Poisson draw may be so small that its round is given up before anybody uploads.
@@ -41,7 +40,7 @@ pub(crate) enum SamplerError {
 /// A private task's arithmetic.
 #[derive(Clone, Debug)]
 pub struct Private {
-    /// As `learning` reads it.
+    /// As the operator wrote it.
     pub spec: PrivacySpec,
     /// What everything is derived from.
     pub request: PlanRequest,
@@ -65,11 +64,11 @@ impl Private {
     pub(crate) fn new(spec: &TaskSpec, parameters: u64) -> Result<Option<Self>, Vec<SpecError>> {
         if !spec.privacy.is_private() {
             // Whoever asks for a budget and names no mechanism must not believe that there is one.
-            read(spec)?;
+            spec.privacy.check()?;
             return Ok(None);
         }
-        let (read, request, terms) = request(spec, parameters)?;
-        let Some(z) = read.noise_multiplier else {
+        let (request, terms) = request(spec, parameters)?;
+        let Some(z) = spec.privacy.noise_multiplier else {
             return Err(wrong("privacy.noise_multiplier", "must have been solved for when the task was created"));
         };
         let codec = match request.codec(z) {
@@ -93,7 +92,7 @@ impl Private {
         }
         let (amplified, attendance) = (spec.sampling_amplifies(), attendance(spec)?);
         let codec = if amplified { codec.with_secret_count() } else { codec };
-        Ok(Some(Self { spec: read, request, codec, shares, terms, least, amplified, attendance }))
+        Ok(Some(Self { spec: spec.privacy.clone(), request, codec, shares, terms, least, amplified, attendance }))
     }
 
     /// The most participants a round may have: what the grid has room for.
@@ -156,14 +155,14 @@ impl Private {
     /// The norm of the next round, where `within` of the updates were within `clip`.
     pub(crate) fn next_clip(&self, clip: f64, within: Option<f64>) -> f64 {
         match (self.spec.clip, within) {
-            (Some(ClipSpec::Adaptive(adaptive)), Some(within)) => adaptive.next(clip, within),
+            (Some(Clip::Adaptive(adaptive)), Some(within)) => next_clip(&adaptive, clip, within),
             _ => clip,
         }
     }
 
     /// What the ledger keeps.
     pub(crate) fn budget(&self) -> Option<Budget> {
-        self.spec.budget()
+        Budget::of(&self.spec)
     }
 
     /// Whether the coordinator adds the noise, and could take it off with what it was made from.
@@ -177,8 +176,8 @@ impl Private {
     /// [`SamplerError`]: then the task's noise cannot be drawn, by nobody else either.
     pub(crate) fn opendp(&self) -> Result<Option<OpenDpGaussian>, SamplerError> {
         match self.spec.sampler {
-            Sampler::Exact => return Ok(None),
-            Sampler::OpenDp => {}
+            PrivacySampler::Exact => return Ok(None),
+            PrivacySampler::OpenDp => {}
         }
         if self.codec.len() > OPENDP_WORDS_MAX {
             return Err(SamplerError::TooLong(self.codec.len()));
@@ -189,7 +188,7 @@ impl Private {
     }
 
     /// The mechanism.
-    pub(crate) fn mechanism(&self) -> Mechanism {
+    pub(crate) fn mechanism(&self) -> PrivacyMechanism {
         self.spec.mechanism
     }
 
@@ -221,7 +220,7 @@ impl Private {
         let mut release = self.planned(ledger, round, attempt)?;
         release.participants = participants;
         if let Some(shares) = self.shares
-            && self.mechanism() != Mechanism::Local
+            && self.mechanism() != PrivacyMechanism::Local
         {
             release.sum.noise = shares.noise_of(participants)?;
         }
@@ -271,12 +270,12 @@ pub(crate) fn solve(spec: &mut TaskSpec, parameters: u64) -> Result<(), Vec<Spec
         return Ok(());
     }
     spec.privacy.rounds.get_or_insert(spec.rounds.count);
-    let (read, request, _) = request(spec, parameters)?;
+    let (request, _) = request(spec, parameters)?;
     let is_sampled = spec.sampling_amplifies();
-    let solved = match (read.against, spec.privacy.epsilon) {
-        (View::CohortKnown | View::Server, Some(epsilon)) => least_noise(&request, epsilon),
+    let solved = match (spec.privacy.against, spec.privacy.epsilon) {
+        (PrivacyView::CohortKnown | PrivacyView::Server, Some(epsilon)) => least_noise(&request, epsilon),
         // The published figure is the other one then.
-        (View::Published, Some(epsilon)) if !is_sampled => least_noise(&request, epsilon),
+        (PrivacyView::Published, Some(epsilon)) if !is_sampled => least_noise(&request, epsilon),
         _ => plan(&request).map(|plan| plan.noise_multiplier),
     };
     spec.privacy.noise_multiplier = Some(solved.map_err(|error| match error {
@@ -308,17 +307,9 @@ fn least_noise(request: &PlanRequest, epsilon: f64) -> Result<f64, PlanError> {
     Ok(high)
 }
 
-/// The same words, read by whoever knows what they cost.
-fn read(spec: &TaskSpec) -> Result<PrivacySpec, Vec<SpecError>> {
-    let read = serde_json::to_value(&spec.privacy).and_then(serde_json::from_value::<PrivacySpec>);
-    let read = read.map_err(|error| wrong("privacy", error))?;
-    read.check().map_err(problems)?;
-    Ok(read)
-}
-
-fn request(spec: &TaskSpec, parameters: u64) -> Result<(PrivacySpec, PlanRequest, PrivacyTerms), Vec<SpecError>> {
-    let read = read(spec)?;
-    let terms = terms(spec, &read)?;
+fn request(spec: &TaskSpec, parameters: u64) -> Result<(PlanRequest, PrivacyTerms), Vec<SpecError>> {
+    spec.privacy.check()?;
+    let terms = terms(spec)?;
     let facts = TaskFacts {
         cohort: terms.cohort,
         parameters,
@@ -327,16 +318,16 @@ fn request(spec: &TaskSpec, parameters: u64) -> Result<(PrivacySpec, PlanRequest
         colluders: terms.colluders,
         rounds: spec.rounds.count,
     };
-    let mut request = read.request(&facts).map_err(problems)?;
+    let mut request = PlanRequest::of(&spec.privacy, &facts)?;
     if request.sampling == PlanSampling::FixedSize && !spec.sampling_amplifies() {
         // One participant more or less then, and not one replaced by another, is what the figures are about.
         request.sampling = PlanSampling::Anyhow;
     }
-    Ok((read, request, terms))
+    Ok((request, terms))
 }
 
 /// How many there are expected to be, how few there may be, and how many of those may collude.
-fn terms(spec: &TaskSpec, read: &PrivacySpec) -> Result<PrivacyTerms, Vec<SpecError>> {
+fn terms(spec: &TaskSpec) -> Result<PrivacyTerms, Vec<SpecError>> {
     let secure = &spec.secure_aggregation;
     let dropouts = secure.max_dropout_fraction;
     let population = spec.privacy.population.unwrap_or_default();
@@ -347,7 +338,7 @@ fn terms(spec: &TaskSpec, read: &PrivacySpec) -> Result<PrivacyTerms, Vec<SpecEr
         }
         Some(Sampling::FixedSize(size)) => (size, part_left(size, dropouts)),
         None => {
-            let limits = spec.round_limits();
+            let limits = RoundLimits::of(&spec);
             let target = spec.selection.cohort.target(limits.select.min);
             (target, if secure.enabled { part_left(target, dropouts) } else { limits.collect.min.min(target) })
         }
@@ -367,12 +358,13 @@ fn terms(spec: &TaskSpec, read: &PrivacySpec) -> Result<PrivacyTerms, Vec<SpecEr
             ),
         ));
     }
-    let colluders =
-        if read.mechanism.needs_secure_aggregation() { part(smallest_cohort, secure.max_corrupt_fraction) } else { 0 };
-    let clip = match spec.privacy.clip {
-        Some(Clip::Fixed(norm)) => norm,
-        Some(Clip::Adaptive { initial, .. }) => initial,
-        None => return Err(wrong("privacy.clip", "must be given")),
+    let colluders = if spec.privacy.mechanism.needs_secure_aggregation() {
+        part(smallest_cohort, secure.max_corrupt_fraction)
+    } else {
+        0
+    };
+    let Some(clip) = spec.privacy.clip.map(|clip| clip.initial()) else {
+        return Err(wrong("privacy.clip", "must be given"));
     };
     let rounds = spec.rounds.count;
     Ok(PrivacyTerms { spec: spec.privacy.clone(), cohort, smallest_cohort, colluders, rounds, clip })
@@ -414,12 +406,6 @@ fn least_cohort(spec: &TaskSpec, smallest: u32) -> u32 {
 
 fn part_left(whole: u32, lost: f64) -> u32 {
     part(whole, 1.0 - lost).max(1)
-}
-
-fn problems(problems: Vec<SpecProblem>) -> Vec<SpecError> {
-    let error =
-        |problem: SpecProblem| SpecError { field: format!("privacy.{}", problem.field), problem: problem.problem };
-    problems.into_iter().map(error).collect()
 }
 
 fn wrong(field: &str, error: impl std::fmt::Display) -> Vec<SpecError> {

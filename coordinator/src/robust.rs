@@ -1,16 +1,14 @@
 //! A task's robust rule in numbers, and whether its cohorts are large enough for it.
 
-use federation::task::{RobustRule, RobustSpec, SpecError, TaskSpec};
-use learning::robust::Rule;
+use learning::robust::{check, needs};
 use learning::{Codec, QuantizationParams};
+use task_spec::{RobustSpec, SpecError, TaskSpec};
 
 /// A rule, and what it is to stand.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Robust {
     /// As the operator wrote it.
     pub spec: RobustSpec,
-    /// What computes it.
-    pub rule: Rule,
     /// Whose updates it looks at; none: everybody's.
     pub groups: Option<Groups>,
 }
@@ -32,9 +30,8 @@ impl Robust {
     /// A rule that some cohort of the task would be too small for.
     pub(crate) fn new(task: &TaskSpec, parameters: usize) -> Result<Option<Self>, Vec<SpecError>> {
         let Some(spec) = task.aggregation.robust else { return Ok(None) };
-        let rule = rule_of(&spec);
         let Some(size) = task.group_size() else {
-            let robust = Self { spec, rule, groups: None };
+            let robust = Self { spec, groups: None };
             robust.check_cohorts(task)?;
             return Ok(Some(robust));
         };
@@ -48,20 +45,19 @@ impl Robust {
             metrics: task.travelling_metrics().len(),
         };
         let codec = Codec::new(params).map_err(|error| wrong("aggregation", error.to_string()))?;
-        let robust = Self { spec, rule, groups: Some(Groups { size, codec }) };
+        let robust = Self { spec, groups: Some(Groups { size, codec }) };
         robust.check_groups(task, size)?;
         Ok(Some(robust))
     }
 
     /// Groups of a cohort of so many without which the rule has too few: each hostile participant may be in a group of its own.
     pub(crate) fn groups_needed(&self, cohort: u32) -> u32 {
-        u32::try_from(self.rule.needs(self.spec.attackers_among(cohort))).unwrap_or(u32::MAX)
+        u32::try_from(needs(self.spec.rule, self.spec.attackers_among(cohort))).unwrap_or(u32::MAX)
     }
 
     fn check_cohorts(&self, task: &TaskSpec) -> Result<(), Vec<SpecError>> {
-        let limits = task.round_limits();
-        let (least, most) = (limits.collect.min, task.rounds.select_max);
-        let too_few = |participants| self.rule.check(participants, self.spec.attackers_among(participants)).err();
+        let (least, most) = (task.collect_min(), task.rounds.select_max);
+        let too_few = |participants| check(self.spec.rule, participants, self.spec.attackers_among(participants)).err();
         let Some(error) = (least..=most).find_map(too_few) else { return Ok(()) };
         let enough = (least..=most).rev().find(|&participants| too_few(participants).is_some()).map(|last| last + 1);
         let problem = match enough.filter(|&enough| enough <= most) {
@@ -72,7 +68,7 @@ impl Robust {
     }
 
     fn check_groups(&self, task: &TaskSpec, size: u32) -> Result<(), Vec<SpecError>> {
-        let smallest = task.draw(task.round_limits().select.min).cohort;
+        let smallest = task.draw(task.select_min()).cohort;
         let (least, most) = (smallest / size, task.rounds.select_max / size);
         let too_few = |groups: u32| groups < self.groups_needed(groups.saturating_mul(size));
         let Some(groups) = (least..=most.max(least)).find(|&groups| too_few(groups)) else { return Ok(()) };
@@ -80,7 +76,7 @@ impl Robust {
         let error = format!(
             "{} needs at least {} groups against the {} that {} attackers can spoil, and {} participants make {groups} groups of \
              {size}",
-            self.rule.name(),
+            self.spec.rule.name(),
             self.groups_needed(groups * size),
             self.spec.attackers_among(groups * size),
             self.spec.attackers_among(groups * size),
@@ -104,17 +100,6 @@ impl Robust {
 
 fn wrong(field: &str, problem: String) -> Vec<SpecError> {
     vec![SpecError { field: field.to_owned(), problem }]
-}
-
-fn rule_of(spec: &RobustSpec) -> Rule {
-    match spec.rule {
-        RobustRule::Median => Rule::Median,
-        RobustRule::TrimmedMean => Rule::TrimmedMean,
-        RobustRule::Krum => Rule::Krum,
-        RobustRule::MultiKrum => Rule::MultiKrum,
-        RobustRule::GeometricMedian => Rule::GeometricMedian,
-        RobustRule::NormFilter => Rule::NormFilter { factor: spec.norm_factor() },
-    }
 }
 
 #[cfg(test)]

@@ -3,12 +3,13 @@
 //! A round that selects waits for them; one that waited in vain is tried again when enough are enrolled, since before that nothing
 //! can come of it, or at once where the task is to pause after so many failed attempts.
 
-use federation::cohort::Requirements;
 use federation::round::Round;
-use federation::task::{Sampling, TaskStatus};
+use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
 use store::entity::task::TaskRow;
 use store::{StoreError, Transaction};
+use task_spec::Requirements;
+use task_spec::Sampling;
 use wire::inspect::ShortageView;
 
 /// Participants that a task's next round needs, and those that it could have.
@@ -77,7 +78,7 @@ pub(crate) async fn shortage(
         let mut candidates = tx.candidates(task.id, now).await?;
         candidates.retain(|candidate| {
             let is_of_it = |population: &Vec<_>| population.binary_search(&candidate.participant).is_ok();
-            population.as_ref().is_none_or(is_of_it) && require.check(candidate, round.key.number, now).is_ok()
+            population.as_ref().is_none_or(is_of_it) && candidate.check(&require, round.key.number, now).is_ok()
         });
         count(candidates.len())
     };

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use federation::id::{RoundKey, TaskId};
 use federation::round::RoundState;
-use federation::task::{AdaptiveMu, Solver, SpecError, TrainingPlan};
 use learning::contribution::{Scaffold, fed_nova, scaffold};
 use learning::{FedNova, Layout, MeanUpdate, Parameters, QuantizationParams, proximal};
 use store::{StoreError, Transaction};
+use task_spec::{AdaptiveMu, Solver, SpecError, TrainingPlan};
 
 /// Rounds whose losses μ is made of.
 const LOOK_BACK: u32 = 100_000;

@@ -5,7 +5,7 @@
 
 use anyhow::{Context as _, Result};
 use client_sdk::learning::contribution::{Scaffold, scaffold};
-use client_sdk::learning::optimizer::{self, OptimizerSpec, OptimizerState};
+use client_sdk::learning::optimizer::{self, OptimizerState};
 use client_sdk::learning::{
     Controls, ExactSum, FedNova, Layout, MeanUpdate, Parameters, QuantizationParams, UpdateCodec,
 };
@@ -17,7 +17,8 @@ use datasets::{Dataset as Data, synthetic};
 use rand::seq::SliceRandom as _;
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
-use wire::task::{Budget, TrainingPlan};
+use task_spec::ServerOptimizer;
+use task_spec::{Budget, TrainingPlan};
 
 /// Participants of the federation.
 pub const DEVICES: u32 = 30;
@@ -246,7 +247,7 @@ impl Server {
         if self.nova.is_some() {
             FedNova::scale(&mut mean)?;
         }
-        optimizer::step(&OptimizerSpec::default(), OptimizerState::Empty, &mut self.model, &mean)?;
+        optimizer::step(&ServerOptimizer::default(), OptimizerState::Empty, &mut self.model, &mean)?;
         Ok(())
     }
 }

@@ -15,6 +15,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use task_spec::TaskSpec;
 
 use crate::groups::GroupLimits;
 use crate::id::{ParticipantId, RoundKey};
@@ -236,7 +237,7 @@ pub struct RoundLimits {
     /// deadline. Those who were drawn when the round opened; or, where [`TaskSpec::sampling_amplifies`], all from whom it will be
     /// drawn when the selection closes.
     ///
-    /// [`TaskSpec::sampling_amplifies`]: crate::task::TaskSpec::sampling_amplifies
+    /// [`TaskSpec::sampling_amplifies`]: task_spec::TaskSpec::sampling_amplifies
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampled: Option<u32>,
     /// What most of the cohort's lines take for a round trip, in milliseconds, where that has moved the deadlines of its phases:
@@ -249,6 +250,36 @@ pub struct RoundLimits {
     /// How the cohort is divided, where each group has a session of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<GroupLimits>,
+}
+
+impl RoundLimits {
+    /// What each phase of a round of the task needs.
+    #[must_use]
+    pub fn of(task: &TaskSpec) -> Self {
+        let rounds = &task.rounds;
+        Self {
+            select: PhaseLimits {
+                min: task.select_min(),
+                max: rounds.select_max,
+                deadline_ms: rounds.select_deadline_ms,
+            },
+            collect: PhaseLimits {
+                min: task.collect_min(),
+                max: task.collect_max(),
+                deadline_ms: rounds.collect_deadline_ms,
+            },
+            aggregate_deadline_ms: rounds.aggregate_deadline_ms,
+            sampled: None,
+            round_trip_ms: None,
+            secure: task.secure_aggregation.enabled.then_some(SecureLimits {
+                threshold: 0,
+                share_deadline_ms: task.secure_aggregation.share_deadline_ms,
+                confirm_deadline_ms: task.secure_aggregation.confirm_deadline_ms,
+                unmask_deadline_ms: task.secure_aggregation.unmask_deadline_ms,
+            }),
+            groups: task.group_size().map(|size| GroupLimits { size, count: 0, needed: 0, collect_min: 0 }),
+        }
+    }
 }
 
 /// What the phases of secure aggregation need and how long they may take.

@@ -3,8 +3,9 @@
 //! The coordinator remembers the version that it told a participant to train from; a participant claims nothing but that it
 //! has finished this very training. So nobody can make its update look fresher than it is.
 
+use task_spec::{Ahead, Staleness};
+
 use crate::id::ParticipantId;
-use crate::task::Staleness;
 use crate::time::Timestamp;
 
 /// The training a participant was given last, in one task.
@@ -85,6 +86,30 @@ pub fn standing(
         }
         None if claims_update => Standing::Unknown,
         None => Standing::Free,
+    }
+}
+
+/// Whether the next round opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opening {
+    /// Now.
+    Now,
+    /// Not before this time.
+    At(Timestamp),
+    /// Once more updates are ready.
+    WhenReady,
+}
+
+/// Whether a round opens, given how many updates are `ready`, how many it takes, and when the last round opened (or the
+/// task was created).
+#[must_use]
+pub fn opening(ahead: &Ahead, ready: u32, min: u32, last_opened: Timestamp, now: Timestamp) -> Opening {
+    let opens_at = ahead.period.map(|period| last_opened.plus(period));
+    match opens_at {
+        // If the last one opened in the future, the clock was set back: that is no reason to wait.
+        Some(opens_at) if last_opened <= now && now < opens_at => Opening::At(opens_at),
+        _ if ready < min.max(1) => Opening::WhenReady,
+        _ => Opening::Now,
     }
 }
 

@@ -2,15 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use federation::cohort::{
-    Candidate, CoarseLoss, Cohort, History, Ineligible, Oort, PowerOfChoice, Quotas, Requirements, RoundRobin,
-    Selector, Stratified, Uniform,
-};
+use federation::cohort::{Candidate, CoarseLoss, History, Ineligible, RoundRobin, Selector, Uniform};
 use federation::id::ParticipantId;
 use federation::time::Timestamp;
 use proptest::prelude::*;
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
+use task_spec::{Cohort, Oort, PowerOfChoice, Quotas, Requirements, Stratified};
 
 const NOW: Timestamp = Timestamp(1_000_000);
 
@@ -39,7 +37,7 @@ fn requirements() -> Requirements {
 fn check(change: impl FnOnce(&mut Candidate), number: u32) -> Result<(), Ineligible> {
     let mut candidate = candidate(1);
     change(&mut candidate);
-    requirements().check(&candidate, number, NOW)
+    candidate.check(&requirements(), number, NOW)
 }
 
 #[test]
@@ -48,7 +46,7 @@ fn whoever_meets_every_requirement_is_eligible() {
     assert_eq!(check(|c| c.last = Some((1, Timestamp(NOW.0 - 5_000))), 4), Ok(()));
     assert_eq!(check(|c| c.participations = 2, 1), Ok(()));
     assert_eq!(check(|c| drop(c.labels.insert("more".into(), "labels".into())), 1), Ok(()));
-    assert_eq!(Requirements::default().check(&candidate(1), 1, NOW), Ok(()));
+    assert_eq!(candidate(1).check(&Requirements::default(), 1, NOW), Ok(()));
 }
 
 #[test]

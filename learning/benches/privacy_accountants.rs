@@ -3,7 +3,8 @@
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use learning::privacy::accountant::{LossPair, SumMechanism, SumNoise, compose, poisson_gaussian, poisson_sampled};
-use learning::privacy::{Accounting, Budget, Ledger, Mechanism, Release, Sampled, SealedRow, View};
+use learning::privacy::{Budget, Ledger, Release, Sampled, SealedRow};
+use task_spec::{PrivacyAccounting, PrivacyMechanism, PrivacyView};
 
 fn accountants(c: &mut Criterion) {
     let mut group = c.benchmark_group("privacy_accountants");
@@ -27,14 +28,15 @@ fn accountants(c: &mut Criterion) {
 
 /// A ledger of the rows, and 10,000 rows of a central mechanism if there are none.
 fn ledger(rows: &[SealedRow]) -> (Ledger, Vec<SealedRow>) {
-    let budget = Budget { epsilon: None, delta: 1e-5, against: View::Published, accounting: Accounting::General };
+    let budget =
+        Budget { epsilon: None, delta: 1e-5, against: PrivacyView::Published, accounting: PrivacyAccounting::General };
     let sealer = |_: &[u8]| [0; 32];
-    let mut ledger = Ledger::open(Mechanism::CentralGaussian, budget, rows.to_vec(), &sealer).unwrap();
+    let mut ledger = Ledger::open(PrivacyMechanism::CentralGaussian, budget, rows.to_vec(), &sealer).unwrap();
     for round in rows.len() as u64..10_000 {
         let noise = SumNoise::DiscreteGaussian { sigma: 2e6 };
         let sum = SumMechanism { noise, sensitivity: 1e6, dimension: 7850 };
         let sampled = Sampled::Poisson { rate: 0.01 };
-        let mechanism = Mechanism::CentralGaussian;
+        let mechanism = PrivacyMechanism::CentralGaussian;
         let release =
             Release { round, attempt: 0, mechanism, sum, sampled, participants: 50, tree_release: None, bands: None };
         ledger.charge(release, &sealer).unwrap();

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use learning::{
-    Codec, ExactSum, Initializer, OptimizerSpec, OptimizerState, QuantizationParams, TensorInit, TensorSpec, Update,
-    checkpoint, initialize, optimizer,
+    Codec, ExactSum, Initializer, OptimizerState, QuantizationParams, TensorInit, TensorSpec, Update, checkpoint,
+    initialize, optimizer,
 };
 use learning::{Layout, Parameters};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use task_spec::ServerOptimizer;
 
 /// One value in `[-1, 1)`.
 fn draw(rng: &mut ChaCha8Rng) -> f32 {
@@ -59,7 +60,7 @@ fn a_round_ends_at_the_weighted_mean_of_the_models() {
     let mean = codec.decode(&sum).unwrap();
     assert_eq!(mean.weight as f64, total);
     let mut model = received.clone();
-    optimizer::step(&OptimizerSpec::default(), OptimizerState::default(), &mut model, &mean).unwrap();
+    optimizer::step(&ServerOptimizer::default(), OptimizerState::default(), &mut model, &mean).unwrap();
     let unit = f64::from(participants) / (codec.scale() * total);
     for (got, sum) in model.values().iter().zip(&reference) {
         assert!((f64::from(*got) - sum / total).abs() <= unit + 2e-7, "{got} {}", sum / total);
@@ -68,6 +69,6 @@ fn a_round_ends_at_the_weighted_mean_of_the_models() {
     // The same sum gives the same bytes again, also after storage.
     let again = codec.decode(&learning::NoisedSum::from_bytes(&sum.to_bytes()).unwrap()).unwrap();
     let mut second = received.clone();
-    optimizer::step(&OptimizerSpec::default(), OptimizerState::default(), &mut second, &again).unwrap();
+    optimizer::step(&ServerOptimizer::default(), OptimizerState::default(), &mut second, &again).unwrap();
     assert_eq!(checkpoint::write(&model).unwrap(), checkpoint::write(&second).unwrap());
 }

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use learning::contribution::{Fairness, FedNova, QFfl, fed_nova};
 use learning::optimizer::{self, StepError, state};
 use learning::{
-    CheckpointError, Codec, ExactSum, Layout, MeanUpdate, MetricValue, OptimizerSpec, OptimizerState, Parameters,
-    QuantizationParams, StateError, TensorSpec, Update, WrongLength,
+    CheckpointError, Codec, ExactSum, Layout, MeanUpdate, MetricValue, OptimizerState, Parameters, QuantizationParams,
+    StateError, TensorSpec, Update, WrongLength,
 };
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
+use task_spec::ServerOptimizer;
 
 fn golden() -> Value {
     serde_json::from_str(include_str!("golden/optimizers.json")).unwrap()
@@ -50,7 +51,7 @@ fn close(got: &[f32], expected: &Value, tolerance: f64) {
     }
 }
 
-fn specs() -> Vec<(OptimizerSpec, Value)> {
+fn specs() -> Vec<(ServerOptimizer, Value)> {
     let golden = golden();
     let cases = golden["optimizers"].as_array().unwrap().clone();
     cases.into_iter().map(|case| (serde_json::from_value(case["spec"].clone()).unwrap(), case)).collect()
@@ -58,7 +59,7 @@ fn specs() -> Vec<(OptimizerSpec, Value)> {
 
 /// Twelve rounds; `between` is what happens to the state from one to the next.
 fn run(
-    spec: &OptimizerSpec,
+    spec: &ServerOptimizer,
     mut between: impl FnMut(OptimizerState) -> OptimizerState,
 ) -> (Parameters, OptimizerState) {
     let (mut model, mut state) = (model(), OptimizerState::Empty);
@@ -266,7 +267,7 @@ fn fed_nova_is_the_papers_in_numbers_and_in_the_secure_sum() {
         assert!((effective - weighted / total).abs() < 1e-4, "{effective}");
         let stepped = |mean: &MeanUpdate| {
             let mut model = model();
-            optimizer::step(&OptimizerSpec::default(), OptimizerState::Empty, &mut model, mean).unwrap();
+            optimizer::step(&ServerOptimizer::default(), OptimizerState::Empty, &mut model, mean).unwrap();
             model
         };
         let unit = 5.0 / (Codec::new(wide).unwrap().scale() * total);

@@ -3,11 +3,11 @@
 
 use learning::privacy::accountant::{CloseCurve, Gaussians, SumMechanism, SumNoise, Textbook, zcdp};
 use learning::privacy::{
-    Accounting, Bands, Budget, Ledger, LedgerError, LedgerRow, Mechanism, NoServerEpsilon, NoiseShares, Release,
-    Sampled, Seal, SealedRow, View,
+    Bands, Budget, Ledger, LedgerError, LedgerRow, NoServerEpsilon, NoiseShares, Release, Sampled, Seal, SealedRow,
 };
 use proptest::prelude::*;
 use ring::hmac;
+use task_spec::{PrivacyAccounting, PrivacyMechanism, PrivacyView};
 
 fn keyed(secret: &[u8]) -> impl Fn(&[u8]) -> [u8; 32] {
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
@@ -15,13 +15,13 @@ fn keyed(secret: &[u8]) -> impl Fn(&[u8]) -> [u8; 32] {
 }
 
 const BUDGET: Budget =
-    Budget { epsilon: Some(8.0), delta: 1e-5, against: View::Published, accounting: Accounting::General };
+    Budget { epsilon: Some(8.0), delta: 1e-5, against: PrivacyView::Published, accounting: PrivacyAccounting::General };
 
 fn release(round: u64) -> Release {
     Release {
         round,
         attempt: 0,
-        mechanism: Mechanism::CentralGaussian,
+        mechanism: PrivacyMechanism::CentralGaussian,
         sum: SumMechanism {
             noise: SumNoise::DiscreteGaussian { sigma: 2_000_000.0 },
             sensitivity: 1_000_000.0,
@@ -35,7 +35,7 @@ fn release(round: u64) -> Release {
 }
 
 fn open(budget: Budget) -> Ledger {
-    Ledger::open(Mechanism::CentralGaussian, budget, vec![], &keyed(b"key")).unwrap()
+    Ledger::open(PrivacyMechanism::CentralGaussian, budget, vec![], &keyed(b"key")).unwrap()
 }
 
 fn filled(rounds: u64) -> Ledger {
@@ -53,9 +53,14 @@ fn through_json(rows: &[SealedRow]) -> Vec<SealedRow> {
 #[test]
 fn comes_back_from_its_rows() {
     let ledger = filled(12);
-    let again =
-        Ledger::open_at(Mechanism::CentralGaussian, BUDGET, through_json(ledger.rows()), &keyed(b"key"), ledger.head())
-            .unwrap();
+    let again = Ledger::open_at(
+        PrivacyMechanism::CentralGaussian,
+        BUDGET,
+        through_json(ledger.rows()),
+        &keyed(b"key"),
+        ledger.head(),
+    )
+    .unwrap();
     assert_eq!(again.rows(), ledger.rows());
     assert_eq!(again.spent(), ledger.spent());
     let row = &ledger.rows()[3].row;
@@ -103,7 +108,7 @@ fn charges_the_survivors_there_really_were() {
     let shares = NoiseShares::skellam(1_000_000.0, 20, 2).unwrap();
     let cost = |survivors: u32| {
         let sum = shares.mechanism(survivors, 500_000.0, 1000).unwrap();
-        let mechanism = Mechanism::DistributedSkellam;
+        let mechanism = PrivacyMechanism::DistributedSkellam;
         let release = Release { mechanism, sum, participants: survivors, sampled: Sampled::Anyhow, ..release(0) };
         let mut ledger = Ledger::open(mechanism, BUDGET, vec![], &keyed(b"key")).unwrap();
         ledger.charge(release, &keyed(b"key")).unwrap().row.total
@@ -119,11 +124,11 @@ fn charges_the_survivors_there_really_were() {
 
 #[test]
 fn a_tree_is_charged_by_its_levels() {
-    let mut ledger = Ledger::open(Mechanism::Tree, BUDGET, vec![], &keyed(b"key")).unwrap();
+    let mut ledger = Ledger::open(PrivacyMechanism::Tree, BUDGET, vec![], &keyed(b"key")).unwrap();
     let totals: Vec<f64> = (1..=9)
         .map(|t| {
             let release = Release {
-                mechanism: Mechanism::Tree,
+                mechanism: PrivacyMechanism::Tree,
                 sampled: Sampled::Anyhow,
                 tree_release: Some(t),
                 ..release(u64::from(t))
@@ -137,7 +142,7 @@ fn a_tree_is_charged_by_its_levels() {
     }
     // A new tree starts over, and adds up.
     let release =
-        Release { mechanism: Mechanism::Tree, sampled: Sampled::Anyhow, tree_release: Some(1), ..release(99) };
+        Release { mechanism: PrivacyMechanism::Tree, sampled: Sampled::Anyhow, tree_release: Some(1), ..release(99) };
     assert!(ledger.charge(release, &keyed(b"key")).unwrap().row.total.published > totals[8]);
 }
 
@@ -145,12 +150,12 @@ fn a_tree_is_charged_by_its_levels() {
 fn a_banded_matrix_is_charged_by_its_columns_wherever_releases_stand() {
     let bands = Bands { bands: 3, participations: 2, after: 0, place: 1 };
     let planned = |round: u64| Release {
-        mechanism: Mechanism::BandedMatrix,
+        mechanism: PrivacyMechanism::BandedMatrix,
         sampled: Sampled::Anyhow,
         bands: Some(bands),
         ..release(round)
     };
-    let mut ledger = Ledger::open(Mechanism::BandedMatrix, BUDGET, vec![], &keyed(b"key")).unwrap();
+    let mut ledger = Ledger::open(PrivacyMechanism::BandedMatrix, BUDGET, vec![], &keyed(b"key")).unwrap();
     // Round 2 was given up without a charge, round 4 was charged twice.
     let rounds = [(1, 0, 1), (3, 0, 3), (4, 0, 4), (4, 1, 5), (5, 0, 6), (9, 0, 10)];
     // 1, 1/4 and 9/64 of what one release costs, over and over, for two participations.
@@ -164,25 +169,25 @@ fn a_banded_matrix_is_charged_by_its_columns_wherever_releases_stand() {
         assert_eq!(row.row.total.server_reason, Some(NoServerEpsilon::ServerTrusted));
     }
     let rows = ledger.rows().to_vec();
-    let again = Ledger::open(Mechanism::BandedMatrix, BUDGET, rows.clone(), &keyed(b"key")).unwrap();
+    let again = Ledger::open(PrivacyMechanism::BandedMatrix, BUDGET, rows.clone(), &keyed(b"key")).unwrap();
     assert_eq!((again.head(), again.spent()), (ledger.head(), ledger.spent()));
     // Whoever has the key still has to make the figures follow from the places.
     let mut moved = rows[1].row.clone();
     moved.release.bands.as_mut().unwrap().after = 2;
     let unsaid = |row: LedgerRow| LedgerRow { accounting: None, ..row };
     let rows = sealed(vec![unsaid(rows[0].row.clone()), unsaid(moved)]);
-    let refused = Ledger::open(Mechanism::BandedMatrix, BUDGET, rows, &keyed(b"key")).map(|_| ());
+    let refused = Ledger::open(PrivacyMechanism::BandedMatrix, BUDGET, rows, &keyed(b"key")).map(|_| ());
     assert_eq!(refused, Err(LedgerError::Figures(1)));
     // Budgets have room for a series, not for so many first releases.
     let budget = Budget { epsilon: Some(zcdp::epsilon(0.125 * 2.5, 1e-5)), ..BUDGET };
-    let ledger = Ledger::open(Mechanism::BandedMatrix, budget, vec![], &keyed(b"key")).unwrap();
+    let ledger = Ledger::open(PrivacyMechanism::BandedMatrix, budget, vec![], &keyed(b"key")).unwrap();
     assert_eq!(ledger.room_for(&ledger.placed(planned(1)), 100), 4);
     let budget = Budget { epsilon: Some(zcdp::epsilon(0.125 * 2.8, 1e-5)), ..BUDGET };
-    let ledger = Ledger::open(Mechanism::BandedMatrix, budget, vec![], &keyed(b"key")).unwrap();
+    let ledger = Ledger::open(PrivacyMechanism::BandedMatrix, budget, vec![], &keyed(b"key")).unwrap();
     assert_eq!(ledger.room_for(&ledger.placed(planned(1)), 100), 100, "nobody takes part a third time");
     for (change, says) in [
         (Release { bands: None, ..planned(1) }, "has bands"),
-        (Release { mechanism: Mechanism::CentralGaussian, ..planned(1) }, "has bands"),
+        (Release { mechanism: PrivacyMechanism::CentralGaussian, ..planned(1) }, "has bands"),
         (Release { bands: Some(Bands { after: 1, ..bands }), ..planned(1) }, "has bands"),
         (Release { tree_release: Some(1), ..planned(1) }, "a tree"),
     ] {
@@ -194,7 +199,7 @@ fn a_banded_matrix_is_charged_by_its_columns_wherever_releases_stand() {
 fn every_change_by_hand_is_found() {
     let rows = filled(5).rows().to_vec();
     let refuse = |rows: Vec<SealedRow>| {
-        Ledger::open(Mechanism::CentralGaussian, BUDGET, rows, &keyed(b"key")).map(|_| ()).unwrap_err()
+        Ledger::open(PrivacyMechanism::CentralGaussian, BUDGET, rows, &keyed(b"key")).map(|_| ()).unwrap_err()
     };
     let edit = |index: usize, change: &dyn Fn(&mut LedgerRow)| {
         let mut rows = rows.clone();
@@ -214,15 +219,16 @@ fn every_change_by_hand_is_found() {
     swapped.swap(1, 2);
     assert_eq!(refuse(swapped), LedgerError::Tampered(1));
     let cut = rows[..4].to_vec();
-    assert!(Ledger::open(Mechanism::CentralGaussian, BUDGET, cut.clone(), &keyed(b"key")).is_ok());
+    assert!(Ledger::open(PrivacyMechanism::CentralGaussian, BUDGET, cut.clone(), &keyed(b"key")).is_ok());
     let head = rows[4].seal;
-    let at = |rows, head| Ledger::open_at(Mechanism::CentralGaussian, BUDGET, rows, &keyed(b"key"), head).map(|_| ());
+    let at =
+        |rows, head| Ledger::open_at(PrivacyMechanism::CentralGaussian, BUDGET, rows, &keyed(b"key"), head).map(|_| ());
     assert_eq!(at(cut, head), Err(LedgerError::Head));
     assert_eq!(at(rows.clone(), head), Ok(()));
     // Another key, and another mechanism's ledger.
-    let other = Ledger::open(Mechanism::CentralGaussian, BUDGET, rows.clone(), &keyed(b"other")).map(|_| ());
+    let other = Ledger::open(PrivacyMechanism::CentralGaussian, BUDGET, rows.clone(), &keyed(b"other")).map(|_| ());
     assert_eq!(other, Err(LedgerError::Tampered(0)));
-    let other = Ledger::open(Mechanism::Tree, BUDGET, rows, &keyed(b"key")).map(|_| ());
+    let other = Ledger::open(PrivacyMechanism::Tree, BUDGET, rows, &keyed(b"key")).map(|_| ());
     assert!(matches!(other, Err(LedgerError::Mechanism { .. })));
 }
 
@@ -233,7 +239,7 @@ fn figures_must_follow_from_the_parameters() {
     let mut halved = open(Budget { delta: 1e-3, ..BUDGET });
     halved.charge(release(0), &keyed(b"key")).unwrap();
     wrong[0] = halved.rows()[0].clone();
-    let error = Ledger::open(Mechanism::CentralGaussian, BUDGET, wrong, &keyed(b"key")).map(|_| ());
+    let error = Ledger::open(PrivacyMechanism::CentralGaussian, BUDGET, wrong, &keyed(b"key")).map(|_| ());
     assert_eq!(error, Err(LedgerError::Figures(0)));
 }
 
@@ -254,7 +260,7 @@ fn sealed(rows: Vec<LedgerRow>) -> Vec<SealedRow> {
 /// says what it rests on.
 #[test]
 fn rows_from_before_loss_distributions_open_as_they_were() {
-    let charged = Budget { accounting: Accounting::Pld, epsilon: None, ..BUDGET };
+    let charged = Budget { accounting: PrivacyAccounting::Pld, epsilon: None, ..BUDGET };
     let mut general: Vec<LedgerRow> = filled(3).rows().iter().map(|sealed| sealed.row.clone()).collect();
     general.iter_mut().for_each(|row| row.accounting = None);
     // By way of continuous noise, in the same terms: only the published figure was.
@@ -268,50 +274,51 @@ fn rows_from_before_loss_distributions_open_as_they_were() {
     for rows in [general, by_continuous] {
         let last = rows[2].total.published;
         let before = sealed(rows);
-        let mut ledger = Ledger::open(Mechanism::CentralGaussian, charged, before.clone(), &keyed(b"key")).unwrap();
+        let mut ledger =
+            Ledger::open(PrivacyMechanism::CentralGaussian, charged, before.clone(), &keyed(b"key")).unwrap();
         assert_eq!(ledger.rows(), before);
         let row = ledger.charge(release(3), &keyed(b"key")).unwrap().row.clone();
-        assert_eq!(row.accounting, Some(Accounting::Pld));
+        assert_eq!(row.accounting, Some(PrivacyAccounting::Pld));
         // Of all four, by the tighter account.
         assert!(row.total.published < 1.4 * last, "{} {last}", row.total.published);
         let again = through_json(ledger.rows());
-        assert!(Ledger::open(Mechanism::CentralGaussian, charged, again, &keyed(b"key")).is_ok());
+        assert!(Ledger::open(PrivacyMechanism::CentralGaussian, charged, again, &keyed(b"key")).is_ok());
     }
 }
 
 #[test]
 fn each_row_says_what_it_rests_on() {
-    let charged = Budget { accounting: Accounting::Pld, ..BUDGET };
+    let charged = Budget { accounting: PrivacyAccounting::Pld, ..BUDGET };
     let row = |mechanism, noise, budget| {
         let mut ledger = Ledger::open(mechanism, budget, vec![], &keyed(b"key")).unwrap();
         let sum = SumMechanism { noise, ..release(0).sum };
         ledger.charge(Release { mechanism, sum, ..release(0) }, &keyed(b"key")).unwrap().row.clone()
     };
     let gaussian = SumNoise::DiscreteGaussian { sigma: 2_000_000.0 };
-    let by_pld = row(Mechanism::CentralGaussian, gaussian, charged);
-    assert_eq!(by_pld.accounting, Some(Accounting::Pld));
+    let by_pld = row(PrivacyMechanism::CentralGaussian, gaussian, charged);
+    assert_eq!(by_pld.accounting, Some(PrivacyAccounting::Pld));
     assert!(by_pld.total.published >= by_pld.pld.unwrap(), "closeness is on top of it");
-    let general = row(Mechanism::CentralGaussian, gaussian, BUDGET);
-    assert_eq!(general.accounting, Some(Accounting::General));
+    let general = row(PrivacyMechanism::CentralGaussian, gaussian, BUDGET);
+    assert_eq!(general.accounting, Some(PrivacyAccounting::General));
     assert!(by_pld.total.published < general.total.published && by_pld.total.cohort_known < general.total.cohort_known);
-    let skellam = row(Mechanism::DistributedSkellam, SumNoise::Skellam { variance: 4e12 }, charged);
-    assert_eq!(skellam.accounting, Some(Accounting::General));
+    let skellam = row(PrivacyMechanism::DistributedSkellam, SumNoise::Skellam { variance: 4e12 }, charged);
+    assert_eq!(skellam.accounting, Some(PrivacyAccounting::General));
     // Somebody with the key who claims the other.
     let mut claimed = by_pld.clone();
-    claimed.accounting = Some(Accounting::General);
+    claimed.accounting = Some(PrivacyAccounting::General);
     let json = serde_json::to_vec(&claimed).unwrap();
     let seal = Seal(keyed(b"key")(&[&b"tributary privacy ledger 1\0"[..], &[0; 32], &json].concat()));
     let rows = vec![SealedRow { row: claimed, seal }];
-    let error = Ledger::open(Mechanism::CentralGaussian, charged, rows, &keyed(b"key")).map(|_| ()).unwrap_err();
+    let error = Ledger::open(PrivacyMechanism::CentralGaussian, charged, rows, &keyed(b"key")).map(|_| ()).unwrap_err();
     assert_eq!(error, LedgerError::Figures(0));
 }
 
 /// What was planned fits, whoever dropped out: releases of more survivors cost less, and none is refused before the last.
 #[test]
 fn the_rounds_that_were_planned_fit_into_the_budget() {
-    let charged = Budget { accounting: Accounting::Pld, ..BUDGET };
+    let charged = Budget { accounting: PrivacyAccounting::Pld, ..BUDGET };
     let shares = NoiseShares::discrete_gaussian(1_420_000.0, 30, 2).unwrap();
-    let mechanism = Mechanism::DistributedDiscreteGaussian;
+    let mechanism = PrivacyMechanism::DistributedDiscreteGaussian;
     let of = |round: u64, survivors: u32| {
         let sum = shares.mechanism(survivors, 1_000_000.0, 7850).unwrap();
         Release { mechanism, sum, participants: survivors, ..release(round) }
@@ -345,17 +352,18 @@ fn refuses_what_cannot_be_charged() {
     assert!(refused(&|r| r.sum.sensitivity = f64::NAN).contains("sensitivity"));
     assert!(refused(&|r| r.sum.sensitivity = 0.0).contains("sensitivity"));
     assert!(
-        refused(&|r| (r.participants, r.mechanism) = (0, Mechanism::DistributedSkellam)).contains("participants"),
+        refused(&|r| (r.participants, r.mechanism) = (0, PrivacyMechanism::DistributedSkellam))
+            .contains("participants"),
         "of nobody there may be noise of the coordinator's alone"
     );
     assert!(refused(&|r| r.sampled = Sampled::Poisson { rate: 1.5 }).contains("drawn"));
     assert!(refused(&|r| r.sampled = Sampled::FixedSize { cohort: 5, population: 4 }).contains("drawn"));
-    assert!(refused(&|r| r.mechanism = Mechanism::None).contains("without a mechanism"));
+    assert!(refused(&|r| r.mechanism = PrivacyMechanism::None).contains("without a mechanism"));
     assert!(refused(&|r| r.tree_release = Some(1)).contains("tree"));
-    assert!(refused(&|r| r.mechanism = Mechanism::DistributedSkellam).contains("cannot charge"));
+    assert!(refused(&|r| r.mechanism = PrivacyMechanism::DistributedSkellam).contains("cannot charge"));
     let budget = |epsilon, delta| {
-        let budget = Budget { epsilon, delta, against: View::Published, accounting: Accounting::General };
-        Ledger::open(Mechanism::CentralGaussian, budget, vec![], &keyed(b"key")).map(|_| ())
+        let budget = Budget { epsilon, delta, against: PrivacyView::Published, accounting: PrivacyAccounting::General };
+        Ledger::open(PrivacyMechanism::CentralGaussian, budget, vec![], &keyed(b"key")).map(|_| ())
     };
     for (epsilon, delta) in [(Some(0.0), 1e-5), (Some(-1.0), 1e-5), (Some(1.0), 0.0), (Some(1.0), 1.0), (None, 2.0)] {
         assert_eq!(budget(epsilon, delta), Err(LedgerError::Budget { epsilon, delta }));
@@ -392,7 +400,7 @@ proptest! {
             before = total.published;
         }
         let rows = through_json(ledger.rows());
-        let again = Ledger::open(Mechanism::CentralGaussian, *ledger.budget(), rows, &keyed(b"key")).unwrap();
+        let again = Ledger::open(PrivacyMechanism::CentralGaussian, *ledger.budget(), rows, &keyed(b"key")).unwrap();
         prop_assert_eq!(again.spent(), ledger.spent());
     }
 }

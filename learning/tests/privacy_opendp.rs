@@ -4,7 +4,7 @@
 use dashu::base::ConversionError;
 use dashu::rational::RBig;
 use learning::privacy::accountant::{SumMechanism, SumNoise, zcdp};
-use learning::privacy::{Accounting, Budget, DiscreteGaussian, Ledger, Mechanism, Release, Sampled, Sigma, View};
+use learning::privacy::{Budget, DiscreteGaussian, Ledger, Release, Sampled, Sigma};
 use opendp::combinators::{make_composition, make_zCDP_to_approxDP};
 use opendp::core::Measurement;
 use opendp::domains::{AtomDomain, VectorDomain};
@@ -14,6 +14,7 @@ use opendp::metrics::L2Distance;
 use opendp::traits::samplers::sample_discrete_gaussian;
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
+use task_spec::{PrivacyAccounting, PrivacyMechanism, PrivacyView};
 
 type Gaussian = Measurement<VectorDomain<AtomDomain<i64>>, L2Distance<f64>, ZeroConcentratedDivergence, Vec<i64>>;
 
@@ -39,15 +40,16 @@ fn zcdp_of_a_release_and_its_conversion() {
 fn a_ledger_adds_up_as_a_composition() {
     let (sensitivity, delta) = (10.0, 1e-6);
     let sigmas = [50.0, 70.0, 50.0, 900.0, 33.0];
-    let budget = Budget { epsilon: None, delta, against: View::CohortKnown, accounting: Accounting::General };
+    let budget =
+        Budget { epsilon: None, delta, against: PrivacyView::CohortKnown, accounting: PrivacyAccounting::General };
     let sealer = |_: &[u8]| [0; 32];
-    let mut ledger = Ledger::open(Mechanism::CentralGaussian, budget, vec![], &sealer).unwrap();
+    let mut ledger = Ledger::open(PrivacyMechanism::CentralGaussian, budget, vec![], &sealer).unwrap();
     for (round, &sigma) in (0..).zip(&sigmas) {
         let sum = SumMechanism { noise: SumNoise::DiscreteGaussian { sigma }, sensitivity, dimension: 3 };
         let release = Release {
             round,
             attempt: 0,
-            mechanism: Mechanism::CentralGaussian,
+            mechanism: PrivacyMechanism::CentralGaussian,
             sum,
             sampled: Sampled::Anyhow,
             participants: 9,

@@ -3,9 +3,9 @@
 
 use learning::privacy::plan::{largest_draw, smallest_draw};
 use learning::privacy::{
-    Accounting, AdaptiveClip, ClipSpec, Goal, Mechanism, NoServerEpsilon, NoiseError, PlanError, PlanRequest,
-    PlanSampling, PrivacySpec, SamplingRate, SamplingSpec, TaskFacts, plan,
+    Goal, NoServerEpsilon, NoiseError, PlanError, PlanRequest, PlanSampling, SamplingRate, TaskFacts, plan,
 };
+use task_spec::{AdaptiveClip, Clip, PrivacyAccounting, PrivacyMechanism, PrivacySpec, Sampling};
 
 fn rate(rate: f64) -> SamplingRate {
     SamplingRate::new(rate).unwrap()
@@ -14,7 +14,7 @@ fn rate(rate: f64) -> SamplingRate {
 /// The utility row of the project: MNIST, `linear`, 200 participants, cohort 50, 60 rounds.
 fn request() -> PlanRequest {
     PlanRequest {
-        mechanism: Mechanism::CentralGaussian,
+        mechanism: PrivacyMechanism::CentralGaussian,
         population: 200,
         cohort: 50,
         rounds: 60,
@@ -30,7 +30,7 @@ fn request() -> PlanRequest {
         adaptive: false,
         max_weight: 1,
         expected_weight: 1.0,
-        accounting: Accounting::General,
+        accounting: PrivacyAccounting::General,
     }
 }
 
@@ -57,7 +57,7 @@ fn solves_for_the_noise_and_reports_three_epsilons() {
 fn distributed_noise_has_a_server_epsilon_and_costs_the_same() {
     // Sampling gains nothing where participants add the noise.
     let central = plan(&PlanRequest { sampling: PlanSampling::Anyhow, ..request() }).unwrap();
-    for mechanism in [Mechanism::DistributedDiscreteGaussian, Mechanism::DistributedSkellam] {
+    for mechanism in [PrivacyMechanism::DistributedDiscreteGaussian, PrivacyMechanism::DistributedSkellam] {
         let distributed = plan(&PlanRequest { mechanism, colluders: 2, ..request() }).unwrap();
         assert_eq!(distributed.epsilon.server, Some(distributed.epsilon.cohort_known));
         assert_eq!(distributed.epsilon.published.to_bits(), distributed.epsilon.cohort_known.to_bits());
@@ -65,7 +65,7 @@ fn distributed_noise_has_a_server_epsilon_and_costs_the_same() {
         let ratio = distributed.noise_multiplier / central.noise_multiplier;
         assert!((ratio - 1.0).abs() < 0.01, "{mechanism:?} {ratio}");
     }
-    let local = plan(&PlanRequest { mechanism: Mechanism::Local, goal: Goal::Noise(4.0), ..request() }).unwrap();
+    let local = plan(&PlanRequest { mechanism: PrivacyMechanism::Local, goal: Goal::Noise(4.0), ..request() }).unwrap();
     assert_eq!(local.epsilon.server, Some(local.epsilon.cohort_known));
     // The same noise, but everybody's own: sqrt(50) times as much in the mean.
     let same = plan(&PlanRequest { goal: Goal::Noise(4.0), ..request() }).unwrap();
@@ -74,8 +74,13 @@ fn distributed_noise_has_a_server_epsilon_and_costs_the_same() {
 
 #[test]
 fn a_tree_needs_no_sampling_and_grows_with_the_logarithm() {
-    let tree =
-        PlanRequest { mechanism: Mechanism::Tree, goal: Goal::Noise(4.0), rounds: 128, delta: 1e-6, ..request() };
+    let tree = PlanRequest {
+        mechanism: PrivacyMechanism::Tree,
+        goal: Goal::Noise(4.0),
+        rounds: 128,
+        delta: 1e-6,
+        ..request()
+    };
     let plan = plan(&tree).unwrap();
     // The oracle's row: z 4, 128 rounds, delta 1e-6; the optimal order is a little better than the table's.
     assert!(plan.epsilon.published <= 3.542_361_231_62 && plan.epsilon.published > 3.53, "{:?}", plan.epsilon);
@@ -153,7 +158,7 @@ fn a_cohort_beyond_what_a_round_can_have_is_planned_and_said_to_be_hypothetical(
         sampling: PlanSampling::Poisson(rate(0.02)),
         parameters: 1000,
         goal: Goal::Epsilon(1.0),
-        accounting: Accounting::Pld,
+        accounting: PrivacyAccounting::Pld,
         ..request()
     };
     let plan = plan(&huge).unwrap();
@@ -169,15 +174,15 @@ fn noise_is_measured_by_the_denominator_that_the_mean_has() {
 
 #[test]
 fn loss_distributions_are_charged_where_they_are_proven_and_the_distance_is_named() {
-    assert_eq!(Accounting::default(), Accounting::Pld);
+    assert_eq!(PrivacyAccounting::default(), PrivacyAccounting::Pld);
     let general = plan(&request()).unwrap();
-    assert_eq!((general.epsilon.closeness, general.epsilon.rests_on()), (None, Accounting::General));
-    let charged = PlanRequest { accounting: Accounting::Pld, ..request() };
+    assert_eq!((general.epsilon.closeness, general.epsilon.rests_on()), (None, PrivacyAccounting::General));
+    let charged = PlanRequest { accounting: PrivacyAccounting::Pld, ..request() };
     let plan_of = |mechanism| plan(&PlanRequest { mechanism, ..charged }).unwrap();
-    let central = plan_of(Mechanism::CentralGaussian);
+    let central = plan_of(PrivacyMechanism::CentralGaussian);
     // By loss distribution 1.415 is enough for the project's row; by the general bound 2.10 are needed.
     assert!((1.41..1.425).contains(&central.noise_multiplier), "{}", central.noise_multiplier);
-    assert_eq!(central.epsilon.rests_on(), Accounting::Pld);
+    assert_eq!(central.epsilon.rests_on(), PrivacyAccounting::Pld);
     for named in [central.epsilon.closeness.unwrap(), central.epsilon.cohort_closeness.unwrap()] {
         assert!(named.epsilon > 0.0 && named.epsilon < 1e-6 && named.delta > 0.0, "{named:?}");
     }
@@ -190,20 +195,20 @@ fn loss_distributions_are_charged_where_they_are_proven_and_the_distance_is_name
     );
     assert!(central.epsilon.published <= 8.0 && central.epsilon.published > 7.99);
     // Noise of the participants' own gains nothing from sampling: what everybody knows is what is charged.
-    let known = plan_of(Mechanism::DistributedDiscreteGaussian).epsilon;
-    assert_eq!((known.published, known.rests_on()), (known.cohort_known, Accounting::Pld));
+    let known = plan_of(PrivacyMechanism::DistributedDiscreteGaussian).epsilon;
+    assert_eq!((known.published, known.rests_on()), (known.cohort_known, PrivacyAccounting::Pld));
     // No such proof for Skellam noise, nor on a coarse grid; for a cohort of fixed size none of what sampling hides.
     let published = |request: PlanRequest| {
-        let general = plan(&PlanRequest { accounting: Accounting::General, ..request }).unwrap();
+        let general = plan(&PlanRequest { accounting: PrivacyAccounting::General, ..request }).unwrap();
         let charged = plan(&request).unwrap();
         assert_eq!(
             (charged.epsilon.published, charged.noise_multiplier),
             (general.epsilon.published, general.noise_multiplier)
         );
-        assert_eq!(charged.epsilon.rests_on(), Accounting::General);
+        assert_eq!(charged.epsilon.rests_on(), PrivacyAccounting::General);
         (charged.epsilon.cohort_known, general.epsilon.cohort_known)
     };
-    let (skellam, by_general) = published(PlanRequest { mechanism: Mechanism::DistributedSkellam, ..charged });
+    let (skellam, by_general) = published(PlanRequest { mechanism: PrivacyMechanism::DistributedSkellam, ..charged });
     assert_eq!(skellam, by_general);
     let (coarse, by_general) = published(PlanRequest { modulus_bits: 20, ..charged });
     assert_eq!(coarse, by_general);
@@ -218,7 +223,7 @@ fn without_sampling_the_exact_figure_is_charged() {
         cohort: 200,
         rounds: 30,
         sampling: PlanSampling::Anyhow,
-        accounting: Accounting::Pld,
+        accounting: PrivacyAccounting::Pld,
         goal: Goal::Noise(0.652_935_384_358_216 * 30_f64.sqrt()),
         delta: 1e-6,
         ..request()
@@ -228,7 +233,7 @@ fn without_sampling_the_exact_figure_is_charged() {
     assert!(plan.epsilon.published > 8.0 && plan.epsilon.published < 8.001, "{:?}", plan.epsilon);
     assert_eq!(plan.epsilon.published, plan.epsilon.cohort_known);
     let tree = PlanRequest {
-        mechanism: Mechanism::Tree,
+        mechanism: PrivacyMechanism::Tree,
         rounds: 7,
         goal: Goal::Noise(0.652_935_384_358_216 * 3_f64.sqrt()),
         ..all
@@ -240,9 +245,9 @@ fn without_sampling_the_exact_figure_is_charged() {
 /// Rounds in which everybody takes part `60 / 4` times, four rounds apart.
 fn banded(participations: Option<u32>, separation: Option<u32>) -> PlanRequest {
     PlanRequest {
-        mechanism: Mechanism::BandedMatrix,
+        mechanism: PrivacyMechanism::BandedMatrix,
         sampling: PlanSampling::Anyhow,
-        accounting: Accounting::Pld,
+        accounting: PrivacyAccounting::Pld,
         participations,
         separation,
         ..request()
@@ -266,7 +271,8 @@ fn a_banded_matrix_costs_a_participants_columns() {
         assert_eq!(plan.epsilon.published, plan.epsilon.cohort_known);
         assert_eq!(plan.epsilon.server_reason, Some(NoServerEpsilon::ServerTrusted));
         // Rényi bounds alone say a little more.
-        let general = learning::privacy::plan(&PlanRequest { accounting: Accounting::General, ..request }).unwrap();
+        let general =
+            learning::privacy::plan(&PlanRequest { accounting: PrivacyAccounting::General, ..request }).unwrap();
         assert!(general.epsilon.published > plan.epsilon.published && general.epsilon.published < 9.0);
     }
     let curve = three.curve(three.codec(3.0).unwrap().params().noise_multiplier, 60).unwrap();
@@ -286,17 +292,17 @@ fn a_banded_matrix_costs_on_beyond_the_rounds_that_were_planned_for() {
     let facts =
         TaskFacts { cohort: 50, parameters: 7850, modulus_bits: 32, smallest_cohort: 25, colluders: 0, rounds: 100 };
     let spec = |participations| PrivacySpec {
-        mechanism: Mechanism::BandedMatrix,
+        mechanism: PrivacyMechanism::BandedMatrix,
         noise_multiplier: Some(4.0),
         delta: Some(1e-5),
-        clip: Some(ClipSpec::Fixed(1.0)),
+        clip: Some(Clip::Fixed(1.0)),
         rounds: Some(4),
         separation: Some(3),
         participations,
         ..PrivacySpec::default()
     };
     for (participations, columns) in [(None, 30.0), (Some(10), 10.0)] {
-        let request = spec(participations).request(&facts).unwrap();
+        let request = PlanRequest::of(&spec(participations), &facts).unwrap();
         plan(&request).unwrap();
         let release = request.release(&request.codec(4.0).unwrap()).unwrap();
         assert_eq!(release.bands.unwrap().whole(90).weight(), columns * 1.390_625);
@@ -309,7 +315,7 @@ fn a_banded_matrix_leaves_less_noise_in_models_than_a_tree() {
     let once = PlanRequest { population: 3000, ..banded(Some(1), None) };
     let of = |request: &PlanRequest| plan(request).unwrap();
     let (tree, banded_once) =
-        (of(&PlanRequest { mechanism: Mechanism::Tree, participations: None, ..once }), of(&once));
+        (of(&PlanRequest { mechanism: PrivacyMechanism::Tree, participations: None, ..once }), of(&once));
     assert!(
         banded_once.noise_on_sums < 0.7 * tree.noise_on_sums,
         "{} {}",
@@ -319,8 +325,11 @@ fn a_banded_matrix_leaves_less_noise_in_models_than_a_tree() {
     assert!(banded_once.noise_to_signal < tree.noise_to_signal);
     // Fifteen times each, which no tree allows. A participant's own rounds are all that independent noise may count.
     let often = of(&banded(None, Some(4)));
-    let independent =
-        of(&PlanRequest { mechanism: Mechanism::CentralGaussian, participations: Some(15), ..banded(None, None) });
+    let independent = of(&PlanRequest {
+        mechanism: PrivacyMechanism::CentralGaussian,
+        participations: Some(15),
+        ..banded(None, None)
+    });
     assert!((often.epsilon.published - 8.0).abs() < 0.01 && (independent.epsilon.published - 8.0).abs() < 0.01);
     let ratio = often.noise_on_sums / independent.noise_on_sums;
     assert!(ratio < 0.75, "{ratio}");
@@ -329,7 +338,7 @@ fn a_banded_matrix_leaves_less_noise_in_models_than_a_tree() {
 
 #[test]
 fn other_cohorts_and_rounds_for_the_same_epsilon_are_compared() {
-    let asked = PlanRequest { accounting: Accounting::Pld, ..request() };
+    let asked = PlanRequest { accounting: PrivacyAccounting::Pld, ..request() };
     let choices = asked.choices(6000).unwrap();
     let of = |cohort: u32, rounds: u32| choices.iter().find(|at| (at.cohort, at.rounds) == (cohort, rounds)).unwrap();
     let best = choices[0];
@@ -371,7 +380,7 @@ fn refuses_what_makes_no_sense() {
     assert!(refused(PlanRequest { rounds: 0, ..request() }).contains("rounds"));
     assert!(refused(PlanRequest { smallest_cohort: 51, ..request() }).contains("smallest_cohort"));
     assert!(refused(PlanRequest { participations: Some(61), ..request() }).contains("participations"));
-    assert_eq!(plan(&PlanRequest { mechanism: Mechanism::None, ..request() }), Err(PlanError::NoMechanism));
+    assert_eq!(plan(&PlanRequest { mechanism: PrivacyMechanism::None, ..request() }), Err(PlanError::NoMechanism));
     let tiny = plan(&PlanRequest { goal: Goal::Epsilon(1e-7), ..request() }).unwrap_err();
     assert!(matches!(tiny, PlanError::Unreachable { .. }), "{tiny}");
 }
@@ -379,7 +388,7 @@ fn refuses_what_makes_no_sense() {
 #[test]
 fn a_useless_discrete_bound_says_which_sigma_would_do() {
     let small = PlanRequest {
-        mechanism: Mechanism::DistributedDiscreteGaussian,
+        mechanism: PrivacyMechanism::DistributedDiscreteGaussian,
         population: 1000,
         cohort: 400,
         smallest_cohort: 400,
@@ -394,7 +403,7 @@ fn a_useless_discrete_bound_says_which_sigma_would_do() {
     assert!(sigma < 2.0 && (needed - 40.0).abs() < 1e-9, "{sigma} {needed}");
     assert!(error.to_string().contains("40.0 units in all would do"), "{error}");
     assert!(plan(&PlanRequest { modulus_bits: 24, ..small }).is_ok());
-    assert!(plan(&PlanRequest { mechanism: Mechanism::DistributedSkellam, ..small }).is_ok());
+    assert!(plan(&PlanRequest { mechanism: PrivacyMechanism::DistributedSkellam, ..small }).is_ok());
     let nobody = plan(&PlanRequest { colluders: 400, ..small }).unwrap_err();
     assert!(nobody.to_string().contains("somebody honest"), "{nobody}");
 }
@@ -402,27 +411,27 @@ fn a_useless_discrete_bound_says_which_sigma_would_do() {
 #[test]
 fn a_spec_becomes_a_request() {
     let spec = PrivacySpec {
-        mechanism: Mechanism::CentralGaussian,
+        mechanism: PrivacyMechanism::CentralGaussian,
         epsilon: Some(8.0),
         delta: Some(1e-5),
         rounds: Some(60),
-        clip: Some(ClipSpec::Adaptive(AdaptiveClip { quantile: 0.5, initial: 1.0, learning_rate: 0.2 })),
-        sampling: Some(SamplingSpec::Poisson(rate(0.25))),
+        clip: Some(Clip::Adaptive(AdaptiveClip { quantile: 0.5, initial: 1.0, learning_rate: 0.2 })),
+        sampling: Some(Sampling::Poisson(0.25)),
         population: Some(200),
         ..PrivacySpec::default()
     };
     let facts =
         TaskFacts { cohort: 50, parameters: 7850, modulus_bits: 32, smallest_cohort: 25, colluders: 0, rounds: 10 };
-    let asked = spec.request(&facts).unwrap();
-    let fixed = PlanRequest { accounting: Accounting::Pld, ..request() };
+    let asked = PlanRequest::of(&spec, &facts).unwrap();
+    let fixed = PlanRequest { accounting: PrivacyAccounting::Pld, ..request() };
     assert_eq!(asked, PlanRequest { adaptive: true, ..fixed });
     // The count's coordinate takes its part of the noise; the cost is the same.
     let (adaptive, fixed) = (plan(&asked).unwrap(), plan(&fixed).unwrap());
     assert!((adaptive.noise_multiplier / fixed.noise_multiplier - 1.0).abs() < 1e-3);
     assert!(adaptive.noise_to_signal > fixed.noise_to_signal);
-    assert_eq!(spec.budget().unwrap().epsilon, Some(8.0));
-    let sampling = Some(SamplingSpec::FixedSize(40));
-    let problems = PrivacySpec { sampling, ..spec }.request(&facts).unwrap_err();
+    assert_eq!(learning::privacy::Budget::of(&spec).unwrap().epsilon, Some(8.0));
+    let sampling = Some(Sampling::FixedSize(40));
+    let problems = PlanRequest::of(&PrivacySpec { sampling, ..spec }, &facts).unwrap_err();
     assert!(problems[0].to_string().contains("40") && problems[0].to_string().contains("50"), "{problems:?}");
 }
 

@@ -29,10 +29,11 @@ use std::path::PathBuf;
 
 use datasets::Labelled;
 use datasets::idx::{PIXEL_DEVIATION, PIXEL_MEAN, load_mnist};
-use learning::robust::Rule;
+use learning::robust;
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_chacha::ChaCha20Rng;
+use task_spec::{RobustRule, RobustSpec};
 
 const PIXELS: usize = 784;
 const CLASSES: usize = 10;
@@ -44,9 +45,14 @@ const BATCH: usize = 32;
 const RATE: f32 = 0.1;
 /// What the backdoor is to be taken for.
 const TARGET: u8 = 7;
-const RULES: [Rule; 5] = [Rule::Median, Rule::TrimmedMean, Rule::Krum, Rule::MultiKrum, Rule::GeometricMedian];
+const fn spec(rule: RobustRule) -> RobustSpec {
+    RobustSpec { rule, attackers: 0.2, norm_factor: None, group_size: None }
+}
+
+const RULES: [RobustRule; 5] =
+    [RobustRule::Median, RobustRule::TrimmedMean, RobustRule::Krum, RobustRule::MultiKrum, RobustRule::GeometricMedian];
 /// Against scaled attacks alone.
-const NORM_FILTER: Rule = Rule::NormFilter { factor: 2.0 };
+const NORM_FILTER: RobustRule = RobustRule::NormFilter;
 
 /// The pixels that are not black, and the digit.
 #[derive(Clone)]
@@ -156,12 +162,12 @@ enum Attack {
 #[derive(Clone, Copy, Debug)]
 enum How {
     Mean,
-    Robust(Rule),
+    Robust(RobustRule),
     /// The geometric median of all, the farthest too.
     PlainGeometricMedian,
     /// The mean of everybody, and the rule over the means of groups of five.
     MeanOfMany,
-    Groups(Rule),
+    Groups(RobustRule),
 }
 
 impl How {
@@ -184,17 +190,17 @@ impl How {
     fn combine(self, updates: &[Vec<f32>], rng: &mut ChaCha20Rng) -> Vec<f32> {
         let (_, hostile) = self.cohort();
         let rows: Vec<_> = updates.iter().map(Vec::as_slice).collect();
-        let mean = |rows: &[&[f32]]| Rule::TrimmedMean.combine(rows, 0).unwrap().values;
+        let mean = |rows: &[&[f32]]| robust::combine(&spec(RobustRule::TrimmedMean), rows, 0).unwrap().values;
         match self {
             Self::Mean | Self::MeanOfMany => mean(&rows),
-            Self::Robust(rule) => rule.combine(&rows, hostile).unwrap().values,
-            Self::PlainGeometricMedian => Rule::GeometricMedian.combine(&rows, 0).unwrap().values,
+            Self::Robust(rule) => robust::combine(&spec(rule), &rows, hostile).unwrap().values,
+            Self::PlainGeometricMedian => robust::combine(&spec(RobustRule::GeometricMedian), &rows, 0).unwrap().values,
             Self::Groups(rule) => {
                 let mut rows = rows;
                 rows.shuffle(rng);
                 let means: Vec<_> = rows.chunks_exact(5).map(mean).collect();
                 let means: Vec<_> = means.iter().map(Vec::as_slice).collect();
-                rule.combine(&means, hostile).unwrap().values
+                robust::combine(&spec(rule), &means, hostile).unwrap().values
             }
         }
     }

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client_sdk::models::Architecture;
-use wire::task::TaskSpec;
+use task_spec::TaskSpec;
 
 pub use data::{Data, Drawn, Synthetic};
 pub use profile::DeviceModel;

@@ -10,8 +10,9 @@ use client_sdk::train::{self, Device as Processor, Evaluation};
 use federation::time::Timestamp;
 use learning::Layout;
 use learning::contribution::scaffold;
+use task_spec::TrainingPlan;
+use wire::TaskStatus;
 use wire::inspect::{RoundView, TaskView};
-use wire::task::{TaskStatus, TrainingPlan};
 use wire::{RoundState, TaskId, route};
 
 use crate::clock::Moment;

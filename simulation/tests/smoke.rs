@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client_sdk::models::{Architecture, Linear};
-use federation::task::TaskSpec;
 use simulation::{DeviceModel, Experiment, Progress, Report, SimulationError, Synthetic, Trace, run};
+use task_spec::TaskSpec;
 use wire::RoundState;
 
 const INPUTS: u32 = 60;

@@ -14,9 +14,10 @@ pub mod problem;
 pub mod route;
 pub mod signer;
 
-pub use federation::cohort::{Attribute, Attributes, CoarseLoss, Criterion, EXAMPLES, Ineligible};
+pub use federation::cohort::{CoarseLoss, Ineligible};
 pub use federation::id::{Digest, ParticipantId, RoundKey, TaskId, TokenId};
 pub use federation::line;
 pub use federation::round::{AssignmentState, FailureReason, RoundState};
-pub use federation::task;
+pub use federation::task_status::TaskStatus;
 pub use federation::time::Timestamp;
+pub use task_spec::{Attribute, Attributes, Criterion, EXAMPLES};

@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a test's own certificates can be made")]
 
 use federation::id::{Digest, ParticipantId};
-use federation::task::{Analytics, Compression};
 use federation::time::Timestamp;
 use rcgen::{
     BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519,
@@ -12,11 +11,12 @@ use rcgen::{
 use secure_agg::IdentityVerifier as _;
 use secure_agg::messages::MAX_CERTIFICATE_BYTES;
 use secure_agg::params::SessionConfig;
+use task_spec::{Analytics, Compression};
+use task_spec::{ModelSpec, Personalization, Solver, Staleness, TrainingPlan};
 use wire::certificate::{Authority, Issuers, PARTICIPANT_URN, Unfit, chain_der, holder};
 use wire::participant::{
     CodecTerms, Encoding, GroupTerms, SessionTerms, application_digest, round_digest, training_digest,
 };
-use wire::task::{ModelSpec, Personalization, Solver, Staleness, TrainingPlan};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 const ALICE: ParticipantId = ParticipantId(uuid::Uuid::from_u128(7));

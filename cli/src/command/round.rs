@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use wire::TaskStatus;
 use wire::inspect::{RoundView, TaskView};
-use wire::task::TaskStatus;
 use wire::{RoundState, TaskId, route};
 
 use crate::command::privacy::figure;

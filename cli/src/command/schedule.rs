@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use federation::cohort::Cohort;
-use federation::task::{MAX_COHORT, MAX_SECURE_COHORT, Mode, ScheduleSpec, TaskSpec};
+use task_spec::Cohort;
+use task_spec::{MAX_COHORT, MAX_SECURE_COHORT, Mode, ScheduleSpec, TaskSpec};
 
 use crate::failure::{Exit, Failure, Outcome};
 

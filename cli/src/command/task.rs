@@ -4,12 +4,13 @@ use std::path::PathBuf;
 
 use client_sdk::SecurityPolicy;
 use coordinator::model::TaskModel;
+use task_spec::TaskSpec;
 use wire::TaskId;
+use wire::TaskStatus;
 use wire::admin::{CreateTask, RebaseTask};
 use wire::inspect::{BehindView, ShortageView, TaskSummary, TaskView};
 use wire::participant::SessionTerms;
 use wire::route;
-use wire::task::{TaskSpec, TaskStatus};
 
 use crate::command::privacy::figure;
 use crate::command::privacy::ledger::BUDGET_ADVICE;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use learning::analytics::{Analysis, AnalyticsError, AnalyticsState, MAX_STATE_BYTES};
+use learning::analytics::{Analysis, AnalyticsError, AnalyticsSpec, AnalyticsState, MAX_STATE_BYTES};
 use learning::{CheckpointError, Layout, Parameters, TensorSpec, Update};
 use wire::participant::Assignment;
 
@@ -43,11 +43,8 @@ pub(super) fn analysis(assignment: &Assignment) -> Result<Option<Arc<Analysis>>,
     if assignment.base.bytes > MAX_STATE_BYTES as u64 {
         return Err(PlanError::ModelBytes { claimed: assignment.base.bytes, most: MAX_STATE_BYTES as u64 });
     }
-    let spec = serde_json::from_value(analytics.to_value());
-    let analysis = match spec {
-        Ok(spec) => Analysis::new(spec, encoding.modulus_bits, encoding.max_cohort),
-        Err(error) => return unsound(error.to_string()),
-    };
+    let analysis =
+        AnalyticsSpec::read(analytics).and_then(|spec| Analysis::new(spec, encoding.modulus_bits, encoding.max_cohort));
     analysis.map(|analysis| Some(Arc::new(analysis))).or_else(|error| unsound(error.to_string()))
 }
 

@@ -1,8 +1,8 @@
 //! What an app demands of secure aggregation.
 
 use secure_agg::params::{Policy, SessionConfig};
+use task_spec::{MAX_STALENESS, MIN_SECURE_COHORT, USUAL_SECURE_COHORT};
 use wire::participant::SessionTerms;
-use wire::task::{MAX_STALENESS, MIN_SECURE_COHORT, USUAL_SECURE_COHORT};
 
 /// What a participant demands of every session. It takes no part in one that is weaker.
 ///

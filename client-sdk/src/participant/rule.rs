@@ -7,8 +7,8 @@ use std::sync::Arc;
 use learning::contribution::fed_nova::Reach;
 use learning::contribution::scaffold;
 use learning::{Controls, Fairness, FedNova, Layout, MetricValue, Parameters, QFfl, QuantizationParams, Scaffold};
+use task_spec::{Solver, TrainingPlan};
 use wire::participant::Assignment;
-use wire::task::{Solver, TrainingPlan};
 
 use super::work::{PlanError, WorkError};
 use crate::pipeline::{PipelineError, Weight};

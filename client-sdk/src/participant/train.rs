@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use learning::MetricValue;
+use task_spec::TRAINING_LOSS;
 use wire::participant::{AbandonReason, Assignment, Counted, LossReport, RefusalCode};
-use wire::task::TRAINING_LOSS;
 use wire::{CoarseLoss, TaskId};
 use zeroize::Zeroizing;
 

@@ -12,17 +12,17 @@ use learning::contribution::scaffold;
 use learning::contribution::staleness::discount;
 use learning::parameters::LayoutError;
 use learning::{
-    AnalyticsError, CheckpointError, CodecError, CodecSpec, FairnessError, FixedClip, InitError, Layout, MetricValue,
-    Parameters, QuantizationParams, Residual, TensorSpec, Update, checkpoint,
+    AnalyticsError, CheckpointError, CodecError, FairnessError, FixedClip, InitError, Layout, MetricValue, Parameters,
+    QuantizationParams, Residual, TensorSpec, Update, checkpoint,
 };
 use rand::{CryptoRng, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
 use secure_agg::client::Masking;
+use task_spec::below;
 use wire::Digest;
 use wire::participant::{
     Assignment, HeldUpdate, SessionTerms, application_digest, base_digest, round_digest, training_digest,
 };
-use wire::task::{Compression, below};
 use zeroize::Zeroizing;
 
 use super::base::{self, Base, BaseError};
@@ -134,7 +134,7 @@ impl UpdateCodec {
             return Ok(Self::Private(Box::new(PrivateRound::new(assignment, terms, sent.len())?)));
         }
         let encoding = &assignment.encoding;
-        let spec = encoding.compression.as_ref().map(|terms| codec_spec(&terms.codec));
+        let compression = encoding.compression.as_ref().map(|terms| &terms.codec);
         let params = QuantizationParams {
             parameters: sent.len(),
             modulus_bits: encoding.modulus_bits,
@@ -144,7 +144,7 @@ impl UpdateCodec {
             max_cohort: encoding.max_cohort,
             metrics: assignment.metrics.len() + encoding.solver.map_or(0, |solver| solver.extra_metrics()),
         };
-        let codec = learning::UpdateCodec::new(spec.as_ref(), sent, params)?;
+        let codec = learning::UpdateCodec::new(compression, sent, params)?;
         if assignment.secure_aggregation.is_some() && !codec.is_summable() {
             return Err(PlanError::NotSummable);
         }
@@ -370,17 +370,6 @@ fn layout(assignment: &Assignment) -> Result<Layout, LayoutError> {
     let specs = assignment.model.tensors.iter();
     let specs = specs.map(|tensor| TensorSpec { name: tensor.name.clone(), shape: tensor.shape.clone() });
     Layout::new(specs.collect())
-}
-
-/// The task's codec as `learning` knows it.
-fn codec_spec(compression: &Compression) -> CodecSpec {
-    match *compression {
-        Compression::Rotated { bits, keep } => CodecSpec::Rotated { bits, keep },
-        Compression::RandomK { k, bits, error_feedback } => CodecSpec::RandomK { k, bits, error_feedback },
-        Compression::LowRank { rank, bits, error_feedback } => CodecSpec::LowRank { rank, bits, error_feedback },
-        Compression::TopK { k, error_feedback } => CodecSpec::TopK { k, error_feedback },
-        Compression::Int8 {} => CodecSpec::Int8,
-    }
 }
 
 /// What the participant is told that decides its update.

@@ -1,7 +1,7 @@
 //! FedBN (Li et al. 2021): normalisation stays at home, so that each participant keeps the statistics of its own features.
 //! Trained and joined as in FedPer; what sets it apart is which tensors may stay: those of normalisation alone.
 
-use wire::task::Personalization;
+use task_spec::Personalization;
 
 use super::{FedPer, Local, LocalError, Method, MethodError, Round};
 

@@ -3,7 +3,7 @@
 use learning::initialize::declared;
 use learning::partition::PatternError;
 use learning::{InitError, Layout, Parameters, Partition, Patterns, WrongLayout, initialize};
-use wire::task::ModelSpec;
+use task_spec::ModelSpec;
 
 use super::{Local, LocalError, Method, PersonalTensors, Round};
 
@@ -87,7 +87,7 @@ mod tests {
     use std::sync::Arc;
 
     use learning::TensorSpec;
-    use wire::task::{Initial, TensorDeclaration};
+    use task_spec::{Initial, TensorDeclaration};
 
     use super::*;
 

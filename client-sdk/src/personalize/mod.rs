@@ -27,8 +27,8 @@ use learning::initialize::declared;
 use learning::parameters::LayoutError;
 use learning::partition::PatternError;
 use learning::{AdapterError, Adapters, InitError, Layout, Parameters, Patterns};
+use task_spec::{AdapterHome, ModelSpec, Personalization};
 use wire::Digest;
-use wire::task::{AdapterHome, ModelSpec, Personalization};
 use zeroize::{Zeroize, Zeroizing};
 
 pub use fed_per::FedPer;

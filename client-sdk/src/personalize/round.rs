@@ -1,7 +1,7 @@
 //! What a method of personalization works with in one round, and what it yields.
 
 use learning::{Adapters, MetricValue, Parameters, WrongLayout};
-use wire::task::{PERSONAL_PREFIX, TrainingPlan};
+use task_spec::{PERSONAL_PREFIX, TrainingPlan};
 
 use super::PersonalTensors;
 use crate::pipeline::{PipelineError, check_finite};

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use learning::{MetricValue, Parameters, TensorSpec, initialize};
-use wire::task::{Initial, TensorDeclaration, TrainingPlan};
+use task_spec::{Initial, TensorDeclaration, TrainingPlan};
 
 use super::round::narrow;
 use super::*;

@@ -6,8 +6,9 @@
 //! account refuses. It knows no files and no network.
 
 use std::collections::BTreeMap;
+use task_spec::{PrivacyAccounting, PrivacyMechanism, PrivacyView};
 
-use learning::privacy::{Accounting, Budget, Cost, Ledger, LedgerError, Mechanism, Release, SealedRow, View};
+use learning::privacy::{Budget, Cost, Ledger, LedgerError, Release, SealedRow};
 use ring::digest;
 use wire::TaskId;
 
@@ -29,7 +30,7 @@ pub(crate) enum Refusal {
     #[error("the task's delta is {delta:e}; this participant takes at most {most:e}")]
     Delta { delta: f64, most: f64 },
     #[error("the task promised {promised} when this participant first sent an update, and now says {now}")]
-    Mechanism { promised: &'static str, now: &'static str },
+    PrivacyMechanism { promised: &'static str, now: &'static str },
     #[error("the task promised a noise multiplier of {promised} first, and now says {now}, which is less")]
     LessNoise { promised: f64, now: f64 },
     #[error("the task promised a delta of {promised:e} first, and now says {now:e}, which is more")]
@@ -139,9 +140,9 @@ impl Account {
         let account = self.tasks.get(&place.task);
         let Some(round) = round else {
             return match account {
-                Some(account) => Err(Refusal::Mechanism {
+                Some(account) => Err(Refusal::PrivacyMechanism {
                     promised: account.promise.mechanism.as_str(),
-                    now: Mechanism::None.as_str(),
+                    now: PrivacyMechanism::None.as_str(),
                 }),
                 None if self.policy.required => Err(Refusal::Required),
                 None => Ok(()),
@@ -209,7 +210,7 @@ impl Account {
         if releases.map(|release| (release.round, release.attempt)).any(|charged| charged == key) {
             return Err(Refusal::Sent);
         }
-        if account.promise.mechanism == Mechanism::Tree && !ledger.rows().is_empty() {
+        if account.promise.mechanism == PrivacyMechanism::Tree && !ledger.rows().is_empty() {
             return Err(Refusal::Tree);
         }
         if ledger.rows().len() as u64 >= account.promise.most_releases().into() {
@@ -295,7 +296,7 @@ impl Promise {
     /// After how many updates nothing more is sent.
     fn most_releases(&self) -> u32 {
         match (self.mechanism, self.participations) {
-            (Mechanism::Tree, _) => 1,
+            (PrivacyMechanism::Tree, _) => 1,
             (_, Some(participations)) => participations.most.min(self.rounds),
             (_, None) => self.rounds,
         }
@@ -305,7 +306,7 @@ impl Promise {
     fn holds(&self, now: &Self) -> Result<(), Refusal> {
         if now.mechanism != self.mechanism {
             let (promised, now) = (self.mechanism.as_str(), now.mechanism.as_str());
-            return Err(Refusal::Mechanism { promised, now });
+            return Err(Refusal::PrivacyMechanism { promised, now });
         }
         if now.noise_multiplier < self.noise_multiplier {
             return Err(Refusal::LessNoise { promised: self.noise_multiplier, now: now.noise_multiplier });
@@ -332,7 +333,7 @@ fn open(task: TaskId, promise: &Promise, rows: Vec<SealedRow>, policy: &PrivacyP
         epsilon: promise.limit(policy),
         delta: promise.delta,
         // What a participant can rely on.
-        against: View::CohortKnown,
+        against: PrivacyView::CohortKnown,
         accounting: Default::default(),
     };
     Ledger::open(promise.mechanism, budget, rows, &sealer(task, promise))
@@ -340,7 +341,7 @@ fn open(task: TaskId, promise: &Promise, rows: Vec<SealedRow>, policy: &PrivacyP
 
 /// Epsilon of releases of any tasks, to those who know who took part.
 fn together(cost: &Cost, delta: f64) -> f64 {
-    cost.at(delta, None, Accounting::default()).cohort_known
+    cost.at(delta, None, PrivacyAccounting::default()).cohort_known
 }
 
 /// Over the task and what it promised first, too: neither can be changed under the rows.

@@ -1,6 +1,6 @@
 //! What an app demands, and what it is shown.
 
-use learning::privacy::Mechanism;
+use task_spec::PrivacyMechanism;
 use wire::TaskId;
 
 /// What a participant demands of tasks, beyond what a task promises by itself: it takes part in no more rounds than were
@@ -62,7 +62,7 @@ pub struct PrivacySpent {
     /// Its name.
     pub name: String,
     /// How noise gets in.
-    pub mechanism: Mechanism,
+    pub mechanism: PrivacyMechanism,
     /// The probability with which the promise may fail.
     pub delta: f64,
     /// Spent, to those who see the models and know that this participant took part.

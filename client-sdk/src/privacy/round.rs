@@ -4,11 +4,9 @@
 //! not what the encoding and the session say, is refused before a byte of the model has come.
 
 use learning::privacy::accountant::tree_levels;
-use learning::privacy::{
-    Bands, Mechanism, NoiseLaw, PlanError, PlanRequest, PrivacySpec, PrivateCodec, Release, SpecProblem, TaskFacts,
-    View,
-};
+use learning::privacy::{Bands, NoiseLaw, PlanError, PlanRequest, PrivateCodec, Release, TaskFacts};
 use serde::{Deserialize, Serialize};
+use task_spec::{Clip, PrivacyMechanism, PrivacyView, SpecError};
 use wire::RoundKey;
 use wire::participant::{Assignment, PrivacyTerms, SessionTerms, rotation_seed};
 
@@ -47,7 +45,7 @@ pub enum TermsError {
     },
     /// A share of the noise does not hide the update it was added to.
     #[error("{} needs secure aggregation, and the round has none", .0.as_str())]
-    Uncovered(Mechanism),
+    Uncovered(PrivacyMechanism),
     /// Sums of fewer updates than the noise counts on could be opened.
     #[error("sums of {got} updates could be opened where the noise counts on {needed}")]
     Included {
@@ -73,7 +71,7 @@ pub enum TermsError {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Promise {
-    pub(crate) mechanism: Mechanism,
+    pub(crate) mechanism: PrivacyMechanism,
     pub(crate) noise_multiplier: f64,
     pub(crate) delta: f64,
     /// For how many rounds it was planned.
@@ -118,16 +116,20 @@ impl PrivateRound {
     /// # Errors
     /// [`TermsError`].
     pub fn new(assignment: &Assignment, terms: &PrivacyTerms, parameters: usize) -> Result<Self, TermsError> {
-        let spec = read(terms)?;
+        let spec = &terms.spec;
+        if !spec.is_private() {
+            return Err(TermsError::NoMechanism);
+        }
+        spec.check().map_err(problems)?;
         let Some(noise_multiplier) = spec.noise_multiplier else { return Err(TermsError::Missing("noise_multiplier")) };
         let Some(delta) = spec.delta else { return Err(TermsError::Missing("delta")) };
-        let request = request(&spec, assignment, terms, parameters)?;
+        let request = request(assignment, terms, parameters)?;
         let codec = request.codec(noise_multiplier)?;
         let noise = request.shares(&codec)?.map(|shares| shares.share);
         check_encoding(assignment, &request)?;
         check_cover(assignment.secure_aggregation.as_ref(), terms, spec.mechanism)?;
         let place = RoundKey { task: assignment.task, number: assignment.round };
-        let is_ours = matches!(spec.against, View::CohortKnown | View::Server);
+        let is_ours = matches!(spec.against, PrivacyView::CohortKnown | PrivacyView::Server);
         Ok(Self {
             codec,
             noise,
@@ -139,7 +141,7 @@ impl PrivateRound {
                 delta,
                 rounds: request.rounds,
                 epsilon: spec.epsilon.filter(|_| is_ours),
-                participations: (spec.mechanism == Mechanism::BandedMatrix).then(|| Participations {
+                participations: (spec.mechanism == PrivacyMechanism::BandedMatrix).then(|| Participations {
                     most: request.participations.unwrap_or(request.rounds),
                     separation: request.bands(),
                 }),
@@ -151,30 +153,15 @@ impl PrivateRound {
     }
 }
 
-/// The same words, read by whoever knows what they mean.
-fn read(terms: &PrivacyTerms) -> Result<PrivacySpec, TermsError> {
-    let spec = serde_json::to_value(&terms.spec).and_then(serde_json::from_value::<PrivacySpec>);
-    let spec = spec.map_err(|error| TermsError::Spec(error.to_string()))?;
-    if spec.mechanism == Mechanism::None {
-        return Err(TermsError::NoMechanism);
-    }
-    spec.check().map_err(problems)?;
-    Ok(spec)
-}
-
-fn problems(problems: Vec<SpecProblem>) -> TermsError {
+fn problems(problems: Vec<SpecError>) -> TermsError {
     TermsError::Spec(problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
 }
 
-fn request(
-    spec: &PrivacySpec,
-    assignment: &Assignment,
-    terms: &PrivacyTerms,
-    parameters: usize,
-) -> Result<PlanRequest, TermsError> {
+fn request(assignment: &Assignment, terms: &PrivacyTerms, parameters: usize) -> Result<PlanRequest, TermsError> {
+    let spec = &terms.spec;
     let population = spec.population.unwrap_or(terms.cohort);
     let clip = terms.clip;
-    let is_fixed = |norm: f64| matches!(spec.clip, Some(learning::privacy::ClipSpec::Fixed(fixed)) if fixed != norm);
+    let is_fixed = |norm: f64| matches!(spec.clip, Some(Clip::Fixed(fixed)) if fixed != norm);
     let checks = [
         (
             "cohort",
@@ -203,7 +190,7 @@ fn request(
         colluders: terms.colluders,
         rounds: terms.rounds,
     };
-    spec.request(&facts).map_err(problems)
+    PlanRequest::of(spec, &facts).map_err(problems)
 }
 
 /// The encoding repeats what follows from the terms.
@@ -221,7 +208,11 @@ fn check_encoding(assignment: &Assignment, request: &PlanRequest) -> Result<(), 
 }
 
 /// What the noise counts on is what the session enforces.
-fn check_cover(session: Option<&SessionTerms>, terms: &PrivacyTerms, mechanism: Mechanism) -> Result<(), TermsError> {
+fn check_cover(
+    session: Option<&SessionTerms>,
+    terms: &PrivacyTerms,
+    mechanism: PrivacyMechanism,
+) -> Result<(), TermsError> {
     let is_distributed = mechanism.needs_secure_aggregation();
     let session = match session {
         Some(session) => session,
@@ -242,7 +233,7 @@ fn check_cover(session: Option<&SessionTerms>, terms: &PrivacyTerms, mechanism: 
 fn cost(assignment: &Assignment, request: &PlanRequest, codec: &PrivateCodec) -> Result<Release, PlanError> {
     let mut release = request.release(codec)?.without_sampling();
     (release.round, release.attempt) = (assignment.round.into(), assignment.attempt);
-    if request.mechanism == Mechanism::Tree {
+    if request.mechanism == PrivacyMechanism::Tree {
         // One node on every level holds the update. So many Gaussian releases cost what one does whose sensitivity is the
         // square root of their number larger, with the noise of all these nodes in it.
         let levels = tree_levels(request.rounds);

@@ -4,7 +4,7 @@
 use candle_core::Device;
 use learning::contribution::fed_nova::Reach;
 use learning::{Adapters, Parameters};
-use wire::task::Precision;
+use task_spec::Precision;
 
 use super::batches::Batches;
 use super::config::SgdConfig;

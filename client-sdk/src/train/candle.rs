@@ -8,7 +8,7 @@ use candle_core::{D, DType, Device, Tensor, Var};
 use candle_nn::loss::cross_entropy;
 use candle_nn::ops::log_softmax;
 use learning::FixedClip;
-use wire::task::Precision;
+use task_spec::Precision;
 
 use super::config::SgdConfig;
 use super::constraints::Flat;

@@ -1,7 +1,7 @@
 //! How a participant trains: the numbers of local stochastic gradient descent.
 
 use serde::{Deserialize, Serialize};
-use wire::task::{MAX_ACCUMULATE, Precision, Schedule, TrainingPlan, Warmup, step_factor};
+use task_spec::{MAX_ACCUMULATE, Precision, Schedule, TrainingPlan, Warmup, step_factor};
 
 /// Most passes over the data in one round.
 pub const MAX_EPOCHS: u32 = 10_000;

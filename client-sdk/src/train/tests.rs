@@ -286,9 +286,9 @@ fn settings_that_change_nothing_change_no_bit() {
     let none = SgdConfig {
         accumulate: 1,
         gradient_clip: Some(f32::MAX),
-        schedule: Some(wire::task::Schedule::Step { every: 100, factor: 0.5, over: wire::task::Over::Steps }),
-        warmup: Some(wire::task::Warmup { length: 3, over: wire::task::Over::Rounds }),
-        precision: wire::task::Precision::Bf16,
+        schedule: Some(task_spec::Schedule::Step { every: 100, factor: 0.5, over: task_spec::Over::Steps }),
+        warmup: Some(task_spec::Warmup { length: 3, over: task_spec::Over::Rounds }),
+        precision: task_spec::Precision::Bf16,
         ..plain.clone()
     };
     assert_eq!(run(&plain), run(&none));
@@ -296,7 +296,7 @@ fn settings_that_change_nothing_change_no_bit() {
 
 #[test]
 fn a_schedule_is_a_rate_for_each_step_and_the_reach_their_sum() {
-    let half = |every| Some(wire::task::Schedule::Step { every, factor: 0.5, over: wire::task::Over::Steps });
+    let half = |every| Some(task_spec::Schedule::Step { every, factor: 0.5, over: task_spec::Over::Steps });
     let plain = SgdConfig { batch_size: 4, learning_rate: 0.5, ..SgdConfig::one_epoch() };
     let steps = |steps| SgdConfig { epochs: None, steps: Some(steps), ..plain.clone() };
     // From the fifth step on half the rate: the first four are those of the plain run.
@@ -305,7 +305,7 @@ fn a_schedule_is_a_rate_for_each_step_and_the_reach_their_sum() {
     assert_eq!(run(&SgdConfig { schedule: half(4), ..steps(4) }), run(&steps(4)));
     assert_ne!(stairs.delta, run(&plain).delta);
     // A constant factor is the rate times it.
-    let warm = wire::task::Warmup { length: 1, over: wire::task::Over::Steps };
+    let warm = task_spec::Warmup { length: 1, over: task_spec::Over::Steps };
     let first = run(&SgdConfig { warmup: Some(warm), ..steps(1) });
     assert_eq!(first, run(&SgdConfig { learning_rate: 0.25, ..steps(1) }));
     // Momentum 0.5 over two steps: 0.5 (1) + 0.5 (1.5).
@@ -330,8 +330,8 @@ fn short_numbers_learn_about_the_same() {
         (loss, learnt.values().to_vec())
     };
     let before = evaluate(&architecture, &start, examples, &Device::Cpu).unwrap().loss;
-    let (full, exact) = losses(wire::task::Precision::F32);
-    for precision in [wire::task::Precision::F16, wire::task::Precision::Bf16] {
+    let (full, exact) = losses(task_spec::Precision::F32);
+    for precision in [task_spec::Precision::F16, task_spec::Precision::Bf16] {
         let (loss, values) = losses(precision);
         assert_ne!(values, exact, "{precision:?}: the passes were in 32 bits");
         // Half of what was learnt would be far off.
@@ -345,7 +345,7 @@ fn an_overflow_costs_a_step_and_halves_the_scale() {
     let mut data = Data::new(&architecture, 4);
     // In 16 bits 65504 is the largest number: a gradient of 3000 is finite, and 3000 times a scale of 2^16 is not.
     data.features.iter_mut().for_each(|feature| *feature *= 6000.0);
-    let config = SgdConfig { precision: wire::task::Precision::F16, ..SgdConfig::one_epoch() };
+    let config = SgdConfig { precision: task_spec::Precision::F16, ..SgdConfig::one_epoch() };
     let start = start(&architecture);
     let mut learner = CandleLearner::new(&architecture, start.values(), &config, &Device::Cpu, 4).unwrap();
     let examples = data.examples(&architecture);
@@ -357,11 +357,11 @@ fn an_overflow_costs_a_step_and_halves_the_scale() {
     }
     assert!(skipped > 0);
     assert_ne!(learner.values().unwrap(), start.values());
-    let mut scale = LossScale::new(wire::task::Precision::F16);
+    let mut scale = LossScale::new(task_spec::Precision::F16);
     assert_eq!(scale.after(false), Step::Skipped);
     let halved = scale;
     (0..2000).for_each(|_| assert_eq!(scale.after(true), Step::Taken));
     assert_ne!(scale, halved, "it grows again");
-    assert_eq!(scale, LossScale::new(wire::task::Precision::F16));
-    assert_eq!(LossScale::new(wire::task::Precision::Bf16).after(false), Step::Taken);
+    assert_eq!(scale, LossScale::new(task_spec::Precision::F16));
+    assert_eq!(LossScale::new(task_spec::Precision::Bf16).after(false), Step::Taken);
 }

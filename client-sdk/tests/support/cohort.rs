@@ -28,6 +28,7 @@ use secure_agg::server::{
 };
 use secure_agg::unopened::{AbortStatement, Ended, Unopened};
 use secure_agg::{modular, packing, upload};
+use task_spec::{Staleness, TrainingPlan};
 use wire::certificate::{Authority, Issuers, Recorded};
 use wire::participant::{
     Announcement, Answer, Assignment, CheckInReply, CheckInRequest, Encoding, EnrollReply, EnrollRequest, HeldUpdate,
@@ -35,7 +36,6 @@ use wire::participant::{
     round_digest, training_digest,
 };
 use wire::problem::{Problem, ProblemType};
-use wire::task::{Staleness, TrainingPlan};
 use wire::{Digest, ParticipantId, RoundState, TaskId, Timestamp};
 
 use super::device::DEAD;

@@ -24,8 +24,7 @@ use client_sdk::identity::Identity;
 use client_sdk::journal::{Journal, MemoryJournal};
 use client_sdk::learning::contribution::scaffold;
 use client_sdk::learning::{
-    CodecSpec, ExactSum, Layout, MetricValue, Parameters, QuantizationParams, Residual, TensorSpec, UpdateCodec,
-    checkpoint,
+    ExactSum, Layout, MetricValue, Parameters, QuantizationParams, Residual, TensorSpec, UpdateCodec, checkpoint,
 };
 use client_sdk::participant::machine::{Input, Request, Settings};
 use client_sdk::participant::snapshot;
@@ -38,13 +37,13 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, DnType, IsCa, Issuer, KeyPair, SanType,
 };
 use ring::digest;
+use task_spec::{Compression, Initial, ModelSpec, Staleness, TensorDeclaration, TrainingPlan};
 use wire::certificate::{Issuers, PARTICIPANT_URN};
 use wire::participant::{
     Announcement, Answer, Assignment, CheckInReply, CheckInRequest, CodecTerms, Counted, DiscardReason, Encoding,
     EnrollReply, EnrollRequest, HeldUpdate, ModelRef, PrivacyTerms, Question, Receipt, RenewRequest, TrainingReport,
 };
 use wire::problem::{Problem, ProblemType};
-use wire::task::{Compression, Initial, ModelSpec, Staleness, TensorDeclaration, TrainingPlan};
 use wire::{Criterion, Digest, ParticipantId, TaskId, Timestamp};
 
 pub fn sha256(bytes: &[u8]) -> Digest {
@@ -203,7 +202,7 @@ pub fn sent_and_left(coordinator: &Coordinator, journal: &dyn Journal) -> (Vec<f
     let (parameters, metrics) = (layout.len(), 2);
     let params =
         QuantizationParams { parameters, modulus_bits, clip_range, clip_norm, max_weight, max_cohort, metrics };
-    let codec = UpdateCodec::new(Some(&CodecSpec::TopK { k: 1, error_feedback: true }), &layout, params).unwrap();
+    let codec = UpdateCodec::new(Some(&Compression::TopK { k: 1, error_feedback: true }), &layout, params).unwrap();
     let mut sent = vec![0.0; layout.len()];
     for body in coordinator.world(|world| world.accepted.values().cloned().collect::<Vec<_>>()) {
         assert_eq!(body.len(), codec.upload_bytes());

@@ -8,7 +8,7 @@
     reason = "each test uses a part of this"
 )]
 
-use client_sdk::learning::privacy::{PlanRequest, PrivacySpec, PrivateCodec, TaskFacts};
+use client_sdk::learning::privacy::{PlanRequest, PrivateCodec, TaskFacts};
 use serde_json::json;
 use wire::participant::PrivacyTerms;
 
@@ -25,7 +25,6 @@ pub fn terms(mechanism: &str) -> PrivacyTerms {
 
 /// As a coordinator derives it.
 pub fn derive(terms: &PrivacyTerms, parameters: u64) -> (PlanRequest, PrivateCodec) {
-    let spec: PrivacySpec = serde_json::from_value(serde_json::to_value(&terms.spec).unwrap()).unwrap();
     let facts = TaskFacts {
         cohort: terms.cohort,
         parameters,
@@ -34,7 +33,7 @@ pub fn derive(terms: &PrivacyTerms, parameters: u64) -> (PlanRequest, PrivateCod
         colluders: terms.colluders,
         rounds: terms.rounds,
     };
-    let request = spec.request(&facts).unwrap();
-    let codec = request.codec(spec.noise_multiplier.unwrap()).unwrap();
+    let request = PlanRequest::of(&terms.spec, &facts).unwrap();
+    let codec = request.codec(terms.spec.noise_multiplier.unwrap()).unwrap();
     (request, codec)
 }

@@ -106,7 +106,7 @@ impl App {
                 Box::pin(async move {
                     match id {
                         Some(id) => tx.task(id).await,
-                        None if federation::task::is_name(named) => tx.task_by_name(named).await,
+                        None if task_spec::is_name(named) => tx.task_by_name(named).await,
                         None => Ok(None),
                     }
                 })

@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use federation::task::{SpecError, TaskStatus};
+use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
 use http::{HeaderValue, StatusCode, header};
 use store::StoreError;
+use task_spec::SpecError;
 use wire::headers::MEDIA_PROBLEM;
 use wire::problem::{FieldError, Problem, ProblemType};
 

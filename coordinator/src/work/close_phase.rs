@@ -7,7 +7,7 @@ use federation::advance::Decision;
 use federation::groups::{GroupTally, Verdict, advance_groups, is_enough};
 use federation::id::{ParticipantId, RoundKey};
 use federation::round::{AssignmentState, FailureReason, Round, RoundState};
-use federation::task::TaskStatus;
+use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
 use secure_agg::rejection::Abort;
 use secure_agg::server::Phase;

@@ -2,14 +2,15 @@
 //!
 //! Who is told is drawn by the task's selector, as a cohort is; the version they start from is stored before they hear of it.
 
-use federation::cohort::{Candidate, History};
+use federation::cohort::{self, Candidate, History};
 use federation::id::ParticipantId;
-use federation::task::{Ahead, TaskStatus};
+use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
 use store::entity::task::TaskRow;
 use store::{Transaction, WakeEvent};
+use task_spec::Ahead;
 
 use super::lease::Lease;
 use super::situation::{Situation, next_round};
@@ -60,7 +61,8 @@ async fn insert(
     let seed = task.spec.selection.seed.map_or(fresh_seed, |seed| draw_seed(seed, now));
     let rng = &mut ChaCha20Rng::from_seed(seed);
     let history = History { round: number, utilities: Vec::new() };
-    let mut chosen = task.spec.selection.strategy.selector().select(&candidates, &history, places as usize, rng);
+    let mut chosen =
+        cohort::selector(&task.spec.selection.strategy).select(&candidates, &history, places as usize, rng);
     chosen.sort_unstable();
     tx.grant_trainings(id, &chosen, task.model_version, now, now.plus(ahead.training_deadline)).await?;
     tx.remove_check_ins(&chosen).await?;
@@ -82,7 +84,7 @@ pub(super) async fn waiting(
 ) -> Result<Vec<Candidate>, StepError> {
     let mut candidates = tx.candidates(task.id, now).await?;
     candidates.retain(|candidate| {
-        standings.is_free(candidate.participant) && task.spec.selection.require.check(candidate, number, now).is_ok()
+        standings.is_free(candidate.participant) && candidate.check(&task.spec.selection.require, number, now).is_ok()
     });
     Ok(candidates)
 }

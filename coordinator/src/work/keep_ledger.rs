@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use federation::round::Round;
-use federation::task::TaskStatus;
+use federation::task_status::TaskStatus;
 use learning::privacy::Ledger;
 use store::entity::task::TaskRow;
 use store::{StoreError, WakeEvent};

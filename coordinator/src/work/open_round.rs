@@ -4,12 +4,13 @@
 //! and a round that would cost more than is left of the budget does not open.
 
 use federation::id::{ParticipantId, RoundKey};
-use federation::round::{Round, RoundState};
-use federation::task::{OnBudgetEnd, TaskStatus};
+use federation::round::{Round, RoundLimits, RoundState};
+use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
 use learning::privacy::LedgerError;
 use store::entity::task::TaskRow;
 use store::{Transaction, WakeEvent};
+use task_spec::OnBudgetEnd;
 
 use super::keep_ledger::keep_ledger;
 use super::lease::Lease;
@@ -129,7 +130,7 @@ async fn insert(
         return Ok(Outcome::Nothing);
     }
     let attempt = latest.map_or(1, |row| row.round.attempt.saturating_add(1));
-    let mut limits = task.spec.round_limits();
+    let mut limits = RoundLimits::of(&task.spec);
     let mut sampled = None;
     if let Some(private) = &model.private {
         if let Some((status, why)) = out_of_budget(tx, &task, private, sealer, key, attempt).await? {

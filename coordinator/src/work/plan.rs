@@ -5,8 +5,9 @@ use std::time::Duration;
 use federation::advance::Decision;
 use federation::groups::advance_groups;
 use federation::round::RoundState;
-use federation::task::{Opening, TaskStatus};
+use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
+use federation::training::{Opening, opening};
 
 use super::WorkConfig;
 use super::situation::{Failures, Situation};
@@ -109,8 +110,8 @@ fn open(situation: &Situation, config: &WorkConfig, now: Timestamp) -> Next {
 fn when_ready(situation: &Situation, now: Timestamp) -> Next {
     let spec = &situation.task.spec;
     let (Some(ahead), Some(at_present)) = (spec.ahead(), &situation.ahead) else { return Next::Do(Step::OpenRound) };
-    let min = spec.round_limits().select.min;
-    match ahead.opening(at_present.ready, min, at_present.last_opened, now) {
+    let min = spec.select_min();
+    match opening(&ahead, at_present.ready, min, at_present.last_opened, now) {
         Opening::Now => Next::Do(Step::OpenRound),
         Opening::At(at) => Next::Wait(Some(at)),
         Opening::WhenReady => Next::Wait(None),
@@ -169,7 +170,7 @@ mod tests {
             attempt,
             state,
             base_version: 0,
-            limits: task().spec.round_limits(),
+            limits: federation::round::RoundLimits::of(&task().spec),
             cohort: 10,
             state_since: NOW,
             opened_at: NOW,

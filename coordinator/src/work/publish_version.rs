@@ -5,12 +5,13 @@ use bytes::Bytes;
 use federation::id::{Digest, ParticipantId, RoundKey};
 use federation::model_version::ModelVersion;
 use federation::round::{FailureReason, Round, RoundState};
-use federation::task::{CODEC_METRICS, TaskSpec, TaskStatus};
+use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
 use learning::optimizer::{self, state};
 use learning::{Distortion, MetricValue, NoisedSum, checkpoint};
 use store::entity::round::RoundMetric;
 use store::{StoreError, Transaction, WakeEvent};
+use task_spec::{CODEC_METRICS, TaskSpec};
 
 use super::close_phase::{count_phase, count_round, fail_round};
 use super::gate::restored;

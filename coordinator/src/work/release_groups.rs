@@ -75,7 +75,7 @@ pub(super) async fn release_groups(
     let left = u32::try_from(means.len()).unwrap_or(u32::MAX);
     let inputs = u32::try_from(members.iter().map(Vec::len).sum::<usize>()).unwrap_or(u32::MAX);
     let least = round.limits.collect.min;
-    let too_few = match robust.rule.check(left.max(1), attackers) {
+    let too_few = match learning::robust::check(robust.spec.rule, left.max(1), attackers) {
         Err(error) => Some(error.to_string()),
         Ok(()) if inputs < least => Some(format!("{inputs} inputs are left where {least} are wanted")),
         Ok(()) => None,
@@ -89,7 +89,7 @@ pub(super) async fn release_groups(
     if means.is_empty() {
         return Ok(Err(Withheld::Garbage("no group is left".to_owned())));
     }
-    let (sum, scores) = combine_means(env, groups.codec, robust.rule, attackers, means).await?;
+    let (sum, scores) = combine_means(env, groups.codec, &robust.spec, attackers, means).await?;
     let of_members = |(inputs, score): (&Vec<Admitted>, f64)| -> Vec<_> {
         inputs.iter().map(|input| (input.participant, score)).collect()
     };

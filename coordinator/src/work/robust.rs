@@ -14,13 +14,14 @@ use std::sync::Arc;
 use aggregation::Aggregator;
 use aggregation::robust::Inputs;
 use federation::id::{Digest, ParticipantId};
-use learning::robust::{Gram, Judgement, Rule, TooFewParticipants, anomaly_scores, centre, coordinates};
+use learning::robust::{self, Gram, Judgement, TooFewParticipants, anomaly_scores, centre, coordinates};
 use learning::{Codec, ExactSum, MeanUpdate, NoisedSum};
 use secure_agg::modular::Modulus;
 use secure_agg::packing::{Unpacker, packed_len, unpack};
 use store::entity::admitted::Admitted;
 use store::entity::noised_sum::SumWork;
 use store::{BlobRead, StoreError, VerifiedRead};
+use task_spec::{RobustRule, RobustSpec};
 
 use super::sums::blocking;
 use super::{Environment, StepError};
@@ -79,7 +80,7 @@ pub(super) async fn combine(
     let blobs = inputs.iter().map(|input| input.sha256).collect();
     let mut updates = Updates { env, codec, source: Source::Blobs(blobs, model.modulus), tails: Vec::new() };
     updates.read_tails().await?;
-    let (sum, scores) = updates.combine(robust.rule, attackers).await?;
+    let (sum, scores) = updates.combine(&robust.spec, attackers).await?;
     let scores = inputs.iter().map(|input| input.participant).zip(scores).collect();
     Ok(Combined { sum, scores, work: None })
 }
@@ -91,13 +92,13 @@ pub(super) async fn combine(
 pub(super) async fn combine_means(
     env: &Environment,
     codec: Codec,
-    rule: Rule,
+    spec: &RobustSpec,
     attackers: u32,
     means: Vec<MeanUpdate>,
 ) -> Result<(NoisedSum, Vec<f64>), StepError> {
     let tails = means.iter().map(|mean| (1, codec.tail_of(&mean.metrics))).collect();
     let values = means.into_iter().map(|mean| mean.delta).collect();
-    Updates { env, codec, source: Source::Means(values), tails }.combine(rule, attackers).await
+    Updates { env, codec, source: Source::Means(values), tails }.combine(spec, attackers).await
 }
 
 fn unworkable(error: &dyn std::fmt::Display) -> StepError {
@@ -106,16 +107,17 @@ fn unworkable(error: &dyn std::fmt::Display) -> StepError {
 
 impl Updates<'_> {
     /// What the rule makes of them, in the form of their sum, and how unusual each is.
-    async fn combine(&self, rule: Rule, attackers: u32) -> Result<(NoisedSum, Vec<f64>), StepError> {
+    async fn combine(&self, spec: &RobustSpec, attackers: u32) -> Result<(NoisedSum, Vec<f64>), StepError> {
         let count = u32::try_from(self.tails.len()).unwrap_or(u32::MAX);
-        rule.check(count, attackers).map_err(|error| unworkable(&error))?;
+        robust::check(spec.rule, count, attackers).map_err(|error| unworkable(&error))?;
         // What is claimed decides nothing but how finely the result is written down.
         let weight = self.tails.iter().map(|(weight, _)| u64::from(*weight)).sum();
-        let (mut words, distances) = match rule {
-            Rule::Median | Rule::TrimmedMean => self.by_coordinate(rule, attackers, weight).await?,
-            _ => {
+        let (mut words, distances) = match spec.rule {
+            RobustRule::Median | RobustRule::TrimmedMean => self.by_coordinate(spec.rule, attackers, weight).await?,
+            RobustRule::Krum | RobustRule::MultiKrum | RobustRule::GeometricMedian | RobustRule::NormFilter => {
                 let gram = self.gram(attackers).await?;
-                let judged = rule.judge(&gram, attackers).map_err(|error: TooFewParticipants| unworkable(&error))?;
+                let judged = robust::judge(spec, &gram, attackers);
+                let judged = judged.map_err(|error: TooFewParticipants| unworkable(&error))?;
                 let Judgement { weights, distances } = judged.ok_or_else(|| unworkable(&"a rule without weights"))?;
                 (self.weighted(weights, weight).await?, distances)
             }
@@ -171,7 +173,12 @@ impl Updates<'_> {
     }
 
     /// The result's words of parameters, and how far each input lies from it.
-    async fn by_coordinate(&self, rule: Rule, attackers: u32, weight: u64) -> Result<(Vec<u32>, Vec<f64>), StepError> {
+    async fn by_coordinate(
+        &self,
+        rule: RobustRule,
+        attackers: u32,
+        weight: u64,
+    ) -> Result<(Vec<u32>, Vec<f64>), StepError> {
         let mut words = vec![0; self.parameters()];
         let mut squares = vec![0.0; self.tails.len()];
         for slice in self.slices() {
@@ -242,7 +249,7 @@ impl Updates<'_> {
 
 fn of_coordinates(
     aggregator: &dyn Aggregator,
-    rule: Rule,
+    rule: RobustRule,
     attackers: usize,
     rows: &[&[f32]],
 ) -> Result<Vec<f32>, StepError> {
@@ -251,8 +258,12 @@ fn of_coordinates(
     let centred: Vec<_> = centred.iter().map(Vec::as_slice).collect();
     let inputs = Inputs::new(&centred)?;
     let (sums, parts) = match rule {
-        Rule::TrimmedMean => (aggregator.trimmed_mean(inputs, attackers)?, rows.len() - 2 * attackers),
-        _ => (aggregator.median(inputs)?, 2),
+        RobustRule::TrimmedMean => (aggregator.trimmed_mean(inputs, attackers)?, rows.len() - 2 * attackers),
+        RobustRule::Median
+        | RobustRule::Krum
+        | RobustRule::MultiKrum
+        | RobustRule::GeometricMedian
+        | RobustRule::NormFilter => (aggregator.median(inputs)?, 2),
     };
     let unit = unit / f64::from(u32::try_from(parts).unwrap_or(u32::MAX));
     #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]

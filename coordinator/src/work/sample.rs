@@ -6,17 +6,17 @@
 //! ledger says. Elsewhere it is made when the round opens, because those who were drawn are asked for keys, and nothing is gained
 //! from it.
 //!
-//! [`TaskSpec::sampling_amplifies`]: federation::task::TaskSpec::sampling_amplifies
+//! [`TaskSpec::sampling_amplifies`]: task_spec::TaskSpec::sampling_amplifies
 
 use federation::cohort::Candidate;
 use federation::id::ParticipantId;
-use federation::task::Sampling;
 use learning::privacy::SamplingRate;
 use rand::SeedableRng as _;
 use rand::seq::{SliceRandom as _, index};
 use rand_chacha::ChaCha20Rng;
 use store::Transaction;
 use store::entity::task::TaskRow;
+use task_spec::Sampling;
 
 use super::StepError;
 

@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use federation::cohort::{Candidate, History};
+use federation::cohort::{self, Candidate, History};
 use federation::id::ParticipantId;
 use federation::round::{Assignment, AssignmentState, Round, RoundState, SecureLimits};
-use federation::task::{Draw, TRAINING_LOSS, TaskSpec};
 use federation::time::Timestamp;
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
@@ -17,6 +16,7 @@ use secure_agg::rejection::Abort;
 use secure_agg::server::{Admitted, CollectKeys, CollectShares, Enrolled, Phase};
 use store::Transaction;
 use store::entity::task::TaskRow;
+use task_spec::{Draw, TRAINING_LOSS, TaskSpec};
 
 use super::StepError;
 use super::sample::sample_present;
@@ -325,7 +325,7 @@ fn select(
 ) -> Vec<ParticipantId> {
     let seed = spec.selection.seed.map_or(fresh_seed, |seed| draw_seed(seed, round.key.number, round.attempt));
     let rng = &mut ChaCha20Rng::from_seed(seed);
-    spec.selection.strategy.selector().select(candidates, history, count as usize, rng)
+    cohort::selector(&spec.selection.strategy).select(candidates, history, count as usize, rng)
 }
 
 /// The updates that were begun first, so that none grows too old by waiting; among equals by chance. Whoever was drawn before

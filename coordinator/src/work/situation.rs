@@ -2,16 +2,18 @@
 
 use bytes::Bytes;
 use federation::advance::Tally;
-use federation::cohort::{Candidate, Requirements};
+use federation::cohort::Candidate;
 use federation::groups::GroupTally;
 use federation::id::{RoundKey, TaskId};
 use federation::round::{Round, RoundState};
-use federation::task::{Mode, TaskStatus};
+use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
 use store::Transaction;
 use store::entity::round::RoundRow;
 use store::entity::session_message::MessageKind;
 use store::entity::task::TaskRow;
+use task_spec::Mode;
+use task_spec::Requirements;
 
 use super::StepError;
 use super::grant::{free_places, waiting};
@@ -241,7 +243,7 @@ async fn admission<'a>(
     Ok(move |candidate: &Candidate| {
         standings.as_ref().is_none_or(|standings| standings.ready(candidate.participant).is_some())
             && sampled.as_ref().is_none_or(|sampled| sampled.binary_search(&candidate.participant).is_ok())
-            && task.spec.selection.require.check(candidate, number, now).is_ok()
+            && candidate.check(&task.spec.selection.require, number, now).is_ok()
     })
 }
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use coordinator::work::{Engine, StepError};
 use federation::id::Digest;
-use federation::task::{ServerOptimizer, TaskStatus};
+use federation::task_status::TaskStatus;
+use task_spec::ServerOptimizer;
 
 use crate::world::{DieAt, LEASE_TTL, World};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use coordinator::work::{Engine, FailPoint, StepError};
 use federation::round::RoundState;
-use federation::task::TaskStatus;
+use federation::task_status::TaskStatus;
 use tokio_util::sync::CancellationToken;
 
 use crate::world::{DieAt, LEASE_TTL, World};

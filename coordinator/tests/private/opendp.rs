@@ -40,8 +40,9 @@ async fn other_mechanisms_are_refused_with_the_reason() {
 mod built_without {
     use federation::id::TaskId;
     use federation::round::RoundState;
-    use federation::task::{PrivacySampler, TaskStatus};
+    use federation::task_status::TaskStatus;
     use store::StoreError;
+    use task_spec::PrivacySampler;
 
     use super::*;
     use crate::support::TestCoordinator;

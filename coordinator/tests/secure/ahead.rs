@@ -3,11 +3,11 @@
 
 use federation::round::{FailureReason, RoundState};
 use serde_json::{Value, json};
+use task_spec::{Mode, Staleness};
 use wire::Digest;
 use wire::participant::{
     Assignment, CheckInReply, DiscardReason, HeldUpdate, application_digest, round_digest, training_digest,
 };
-use wire::task::{Mode, Staleness};
 
 use crate::support::private::{Derived, assert_variance, charged_variance, mechanism};
 use crate::support::secure::{Member, World};

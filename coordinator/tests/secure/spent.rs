@@ -2,7 +2,7 @@
 
 use coordinator::work::StepError;
 use federation::round::{FailureReason, RoundState};
-use federation::task::TaskStatus;
+use federation::task_status::TaskStatus;
 use secure_agg::codec::Message as _;
 use secure_agg::messages::{MaskedInputBody, Signed, Unmasking};
 use serde_json::{Value, json};

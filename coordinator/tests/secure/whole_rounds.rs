@@ -1,7 +1,7 @@
 //! From keys to model version: the released sum is that of the survivors, to the last bit, whoever falls silent when.
 
 use federation::round::{AssignmentState, FailureReason, RoundState};
-use federation::task::TaskStatus;
+use federation::task_status::TaskStatus;
 use serde_json::json;
 use wire::inspect::RoundView;
 

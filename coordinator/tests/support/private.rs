@@ -3,7 +3,7 @@
 use federation::id::{ParticipantId, RoundKey};
 use federation::round::RoundState;
 use learning::Update;
-use learning::privacy::{NoiseSampler, NoiseShares, PlanRequest, PrivacySpec, PrivateCodec, TaskFacts};
+use learning::privacy::{NoiseSampler, NoiseShares, PlanRequest, PrivateCodec, TaskFacts};
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
 use serde_json::{Value, json};
@@ -46,7 +46,6 @@ pub(crate) struct Derived {
 
 impl Derived {
     pub(crate) fn new(place: &Assignment, terms: &PrivacyTerms) -> Self {
-        let spec: PrivacySpec = serde_json::from_value(serde_json::to_value(&terms.spec).unwrap()).unwrap();
         let parameters = place.model.tensors.iter().map(|tensor| tensor.shape.iter().product::<u64>()).sum();
         let facts = TaskFacts {
             cohort: terms.cohort,
@@ -56,8 +55,8 @@ impl Derived {
             colluders: terms.colluders,
             rounds: terms.rounds,
         };
-        let request: PlanRequest = spec.request(&facts).unwrap();
-        let codec = request.codec(spec.noise_multiplier.expect("participants are always told")).unwrap();
+        let request: PlanRequest = PlanRequest::of(&terms.spec, &facts).unwrap();
+        let codec = request.codec(terms.spec.noise_multiplier.expect("participants are always told")).unwrap();
         Self { codec, shares: request.shares(&codec).unwrap(), clip: terms.clip }
     }
 }

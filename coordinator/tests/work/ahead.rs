@@ -6,7 +6,7 @@ use std::time::Duration;
 use coordinator::work::StepError;
 use federation::id::ParticipantId;
 use federation::round::RoundState;
-use federation::task::TaskStatus;
+use federation::task_status::TaskStatus;
 use federation::time::Clock as _;
 use federation::training::{Claim, Training};
 use store::entity::check_in::CheckIn;
@@ -19,7 +19,7 @@ async fn buffered() -> World {
     World::with(6, |spec| {
         let schedule = serde_json::json!({ "mode": "buffered", "concurrency": 4, "max_staleness": 1 });
         spec.schedule = serde_json::from_value(schedule).unwrap();
-        spec.selection.cohort = federation::cohort::Cohort::Count(3);
+        spec.selection.cohort = task_spec::Cohort::Count(3);
     })
     .await
 }
@@ -121,7 +121,7 @@ async fn an_update_that_no_round_may_take_keeps_its_place_no_longer_than_a_train
     let world = World::with(6, |spec| {
         let schedule = serde_json::json!({ "mode": "buffered", "concurrency": 3 });
         spec.schedule = serde_json::from_value(schedule).unwrap();
-        spec.selection.cohort = federation::cohort::Cohort::Count(3);
+        spec.selection.cohort = task_spec::Cohort::Count(3);
         spec.selection.require.min_examples = 10;
     })
     .await;

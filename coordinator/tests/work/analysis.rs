@@ -1,11 +1,12 @@
 //! Analyses: the same rounds, engine and sums, and a state in place of a model.
 
 use federation::round::{FailureReason, RoundState};
-use federation::task::{TaskSpec, TaskStatus};
+use federation::task_status::TaskStatus;
 use learning::ExactSum;
 use learning::analytics::{AnalyticsState, Table};
 use serde_json::json;
 use store::BlobStore as _;
+use task_spec::TaskSpec;
 
 use crate::world::World;
 

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use federation::round::{AssignmentState, FailureReason, RoundState};
-use federation::task::TaskSpec;
+use task_spec::TaskSpec;
 
 use crate::world::{DEADLINE, World};
 
 fn four_with_over_selection(spec: &mut TaskSpec) {
-    spec.selection.cohort = federation::cohort::Cohort::Count(4);
+    spec.selection.cohort = task_spec::Cohort::Count(4);
     spec.selection.over_selection = 0.5;
     spec.rounds.collect_min = Some(3);
     spec.rounds.select_min = Some(6);

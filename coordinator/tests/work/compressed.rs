@@ -1,9 +1,9 @@
 //! Compressed updates: the published version is what their codec decodes of their sum, in any order of arrival.
 
 use federation::round::{FailureReason, RoundState};
-use federation::task::{CODEC_METRICS, Compression};
 use learning::{ExactSum, checkpoint, optimizer};
 use store::BlobStore as _;
+use task_spec::{CODEC_METRICS, Compression};
 
 use coordinator::model::UpdateCodec;
 

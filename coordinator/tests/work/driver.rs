@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use federation::round::RoundState;
-use federation::task::TaskStatus;
+use federation::task_status::TaskStatus;
 use store::WakeEvent;
 use tokio_util::sync::CancellationToken;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use federation::round::{FailureReason, RoundState};
-use federation::task::TaskStatus;
+use federation::task_status::TaskStatus;
 use federation::time::Clock as _;
 
 use crate::world::{DEADLINE, START, World};
@@ -14,7 +14,7 @@ async fn an_active_task_gets_its_first_round_with_the_limits_of_its_specificatio
     world.engine(1).step_all().await.unwrap();
     let row = world.round(1).await;
     assert_eq!((row.round.state, row.round.attempt, row.round.base_version), (RoundState::Selecting, 1, 0));
-    assert_eq!(row.round.limits, world.spec.round_limits());
+    assert_eq!(row.round.limits, federation::round::RoundLimits::of(&world.spec));
     assert_eq!((row.round.state_since, row.round.opened_at), (START, START));
 }
 

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use federation::round::{FailureReason, RoundState};
-use federation::task::{Better, GateSpec, ServerOptimizer, TaskStatus};
+use federation::task_status::TaskStatus;
 use futures_util::FutureExt as _;
 use learning::{MeanUpdate, MetricValue, OptimizerState, Update, checkpoint, optimizer};
 use rand::SeedableRng as _;
 use rand::seq::SliceRandom as _;
 use rand_chacha::ChaCha20Rng;
 use store::{BlobStore as _, WakeEvent};
+use task_spec::{Better, GateSpec, ServerOptimizer};
 
 use crate::world::World;
 

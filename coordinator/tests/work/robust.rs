@@ -1,27 +1,31 @@
 //! Robust rules: what they release, how unusual they find each input, and that one attacker does not steer the model.
 
-use federation::task::{RobustRule, RobustSpec};
-use learning::robust::Rule;
+use learning::robust;
 use learning::{NoisedSum, Update};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
 use store::BlobStore as _;
+use task_spec::{RobustRule, RobustSpec};
 
 use crate::world::World;
 
 const PEOPLE: usize = 9;
-const RULES: [(RobustRule, Rule); 6] = [
-    (RobustRule::Median, Rule::Median),
-    (RobustRule::TrimmedMean, Rule::TrimmedMean),
-    (RobustRule::Krum, Rule::Krum),
-    (RobustRule::MultiKrum, Rule::MultiKrum),
-    (RobustRule::GeometricMedian, Rule::GeometricMedian),
-    (RobustRule::NormFilter, Rule::NormFilter { factor: 2.0 }),
+const RULES: [RobustRule; 6] = [
+    RobustRule::Median,
+    RobustRule::TrimmedMean,
+    RobustRule::Krum,
+    RobustRule::MultiKrum,
+    RobustRule::GeometricMedian,
+    RobustRule::NormFilter,
 ];
+
+const fn spec(rule: RobustRule) -> RobustSpec {
+    RobustSpec { rule, attackers: 0.23, norm_factor: None, group_size: None }
+}
 
 async fn world(rule: RobustRule) -> World {
     World::with(PEOPLE, |spec| {
-        spec.aggregation.robust = Some(RobustSpec { rule, attackers: 0.23, norm_factor: None, group_size: None });
+        spec.aggregation.robust = Some(self::spec(rule));
         spec.rounds.count = 1;
         spec.rounds.collect_min = Some(7);
     })
@@ -71,12 +75,12 @@ async fn run(world: &World) -> (Vec<f32>, Vec<Option<f64>>) {
 
 #[tokio::test]
 async fn a_round_releases_what_the_rule_makes_of_its_inputs() {
-    for (named, rule) in RULES {
-        let world = world(named).await;
+    for rule in RULES {
+        let world = world(rule).await;
         let (mean, scores) = run(&world).await;
         let rows: Vec<_> = (0..PEOPLE).map(|person| delta(person, mean.len())).collect();
         let rows: Vec<_> = rows.iter().map(Vec::as_slice).collect();
-        let expected = rule.combine(&rows, 2).unwrap();
+        let expected = robust::combine(&self::spec(rule), &rows, 2).unwrap();
         for (got, expected) in mean.iter().zip(&expected.values) {
             assert!((got - expected).abs() < 5e-5, "{}: {got} is not {expected}", rule.name());
         }

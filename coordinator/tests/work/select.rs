@@ -3,17 +3,18 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use federation::cohort::{CoarseLoss, Oort, PowerOfChoice};
+use federation::cohort::CoarseLoss;
 use federation::id::ParticipantId;
 use federation::round::{AssignmentState, RoundState};
-use federation::task::{Strategy, TaskSpec};
 use federation::time::Clock as _;
 use store::WakeEvent;
+use task_spec::{Oort, PowerOfChoice};
+use task_spec::{Strategy, TaskSpec};
 
 use crate::world::World;
 
 fn five_of_eight(spec: &mut TaskSpec) {
-    spec.selection.cohort = federation::cohort::Cohort::Count(4);
+    spec.selection.cohort = task_spec::Cohort::Count(4);
     spec.selection.over_selection = 0.25;
     spec.rounds.select_min = Some(6);
 }
@@ -111,7 +112,7 @@ async fn whoever_does_not_meet_the_requirements_is_not_counted() {
 #[tokio::test]
 async fn a_participant_sits_out_as_long_as_the_task_says() {
     let world = World::with(4, |spec| {
-        spec.selection.cohort = federation::cohort::Cohort::Count(2);
+        spec.selection.cohort = task_spec::Cohort::Count(2);
         spec.selection.require.min_gap_rounds = 1;
     })
     .await;
@@ -138,7 +139,7 @@ async fn the_drawn_are_woken() {
 /// Plays rounds by `strategy` in which everybody drawn reports; says who was drawn, as positions among the participants.
 async fn played(strategy: Strategy, losses: [u8; 6], rounds: u32) -> Vec<BTreeSet<usize>> {
     let world = World::with(6, |spec| {
-        spec.selection.cohort = federation::cohort::Cohort::Count(2);
+        spec.selection.cohort = task_spec::Cohort::Count(2);
         spec.selection.strategy = strategy;
         spec.selection.seed = Some(3);
         (spec.rounds.count, spec.rounds.select_min) = (rounds, Some(6));

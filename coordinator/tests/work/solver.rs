@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use coordinator::model::UpdateCodec;
 use federation::round::FailureReason;
-use federation::task::{ServerOptimizer, Solver};
 use learning::{MetricValue, Parameters, Update, Upload, checkpoint};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
 use store::BlobStore as _;
+use task_spec::{ServerOptimizer, Solver};
 
 use crate::world::World;
 

@@ -16,7 +16,7 @@ use federation::cohort::CoarseLoss;
 use federation::id::{Digest, ParticipantId, RoundKey, TaskId};
 use federation::model_version::ModelVersion;
 use federation::round::{AssignmentState, FailureReason, Round, RoundState};
-use federation::task::{TaskSpec, TaskStatus};
+use federation::task_status::TaskStatus;
 use federation::time::{Clock as _, MockClock, Timestamp};
 use learning::{MetricValue, Update, Upload};
 use rand::{Rng as _, SeedableRng as _};
@@ -27,6 +27,7 @@ use store::entity::participant::ParticipantRow;
 use store::entity::round::RoundRow;
 use store::entity::task::TaskRow;
 use store::{BlobRead, BlobStore, BlobWriter, Blobs, Database, Result as StoreResult, Store, StoreConfig, StoreError};
+use task_spec::TaskSpec;
 use uuid::Uuid;
 
 #[path = "../support/die_at.rs"]

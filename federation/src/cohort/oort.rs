@@ -2,65 +2,11 @@
 
 use rand::Rng;
 use rand::seq::SliceRandom as _;
-use serde::{Deserialize, Serialize};
+use task_spec::Oort;
 
 use super::{Candidate, History, Selector, weighted};
 use crate::id::ParticipantId;
 use crate::quantile::quantile;
-
-/// Guided participant selection (Lai, Zhu, Madhyastha and Chowdhury, OSDI 2021, algorithm 1).
-///
-/// Part of the cohort explores: participants that were never drawn. The rest exploits: of those known, the ones with the
-/// highest utility, with chance among them. Utility is statistical, |B|·sqrt(mean loss²), clipped against outliers and
-/// scaled to [0, 1], plus a bonus for a participation long ago, all times (T/t)^α for a participant that takes t, more than
-/// the preferred duration T.
-///
-/// Where this departs from the paper: a participant volunteers one coarse mean loss, so |B| times that stands for the root
-/// mean square; T is a percentile of known durations, as in the authors' code, so it needs no unit; and participants that
-/// were drawn often enough are passed over only while there are others, so that a small federation does not run dry; before
-/// them, those that were drawn and told no loss: they failed, or have nothing to go by.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Oort {
-    /// ε of the first round: the part of the cohort that explores, in [0, 1].
-    pub exploration: f64,
-    /// ε is multiplied with this each round, in (0, 1].
-    pub exploration_decay: f64,
-    /// ε does not fall below this, in [0, `exploration`].
-    pub exploration_min: f64,
-    /// α: how hard slow participants are held back; 0 not at all.
-    pub alpha: f64,
-    /// W, in rounds: T is relaxed when the last W rounds gained less than the W before.
-    pub pacer_window: u32,
-    /// T of the first round, as a percentile of the durations of those eligible, 1 to 100; at 100 nobody is too slow.
-    pub pacer_start: u32,
-    /// Percentile points by which T is relaxed each time.
-    pub pacer_step: u32,
-    /// Utilities are clipped to this quantile of all of them, in (0, 1].
-    pub clip_quantile: f64,
-    /// Chance decides among those with at least this part of the utility that just makes the cohort, in (0, 1].
-    pub cutoff: f64,
-    /// Participations after which a participant is passed over while others are there; 0 for no such limit.
-    pub blacklist_after: u32,
-}
-
-impl Default for Oort {
-    fn default() -> Self {
-        Self {
-            exploration: 0.9,
-            exploration_decay: 0.98,
-            exploration_min: 0.2,
-            alpha: 2.0,
-            pacer_window: 20,
-            pacer_start: 30,
-            pacer_step: 5,
-            clip_quantile: 0.95,
-            cutoff: 0.95,
-            blacklist_after: 10,
-        }
-    }
-}
 
 impl Selector for Oort {
     fn select(
@@ -71,12 +17,12 @@ impl Selector for Oort {
         rng: &mut dyn Rng,
     ) -> Vec<ParticipantId> {
         let count = count.min(candidates.len());
-        let preferred = self.preferred_duration(candidates, &history.utilities);
+        let preferred = preferred_duration(self, candidates, &history.utilities);
         let spent =
             |candidate: &&Candidate| self.blacklist_after > 0 && candidate.participations >= self.blacklist_after;
         let (spent, fresh): (Vec<_>, Vec<_>) = candidates.iter().partition(spent);
         let (known, unknown): (Vec<&Candidate>, Vec<_>) = fresh.into_iter().partition(|one| one.loss.is_some());
-        let wanted = self.explorers(count, history.round);
+        let wanted = explorers(self, count, history.round);
         let (silent, untried): (Vec<_>, Vec<_>) = unknown.into_iter().partition(|one| one.participations > 0);
         // Whichever side has too few leaves its places to the other.
         let exploring = wanted.max(count.saturating_sub(known.len())).min(untried.len());
@@ -84,104 +30,102 @@ impl Selector for Oort {
         // again.
         let retrying = wanted.min(count).saturating_sub(exploring).min(silent.len());
         let exploiting = (count - exploring - retrying).min(known.len());
-        let mut chosen = self.explore(&untried, preferred, exploring, rng);
-        chosen.extend(self.exploit(&known, preferred, history.round, exploiting, rng));
-        chosen.extend(self.explore(&silent, preferred, (count - chosen.len()).min(silent.len()), rng));
+        let mut chosen = explore(self, &untried, preferred, exploring, rng);
+        chosen.extend(exploit(self, &known, preferred, history.round, exploiting, rng));
+        chosen.extend(explore(self, &silent, preferred, (count - chosen.len()).min(silent.len()), rng));
         chosen.extend(least_drawn(spent, count - chosen.len(), rng));
         chosen
     }
 }
 
-impl Oort {
-    /// Places for participants that were never drawn.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        clippy::cast_precision_loss,
-        reason = "a part of a cohort"
-    )]
-    fn explorers(&self, count: usize, round: u32) -> usize {
-        let decayed = self.exploration * self.exploration_decay.powf(f64::from(round.saturating_sub(1)));
-        (count as f64 * decayed.max(self.exploration_min)).round() as usize
-    }
+/// Places for participants that were never drawn.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "a part of a cohort"
+)]
+fn explorers(oort: &Oort, count: usize, round: u32) -> usize {
+    let decayed = oort.exploration * oort.exploration_decay.powf(f64::from(round.saturating_sub(1)));
+    (count as f64 * decayed.max(oort.exploration_min)).round() as usize
+}
 
-    /// T in milliseconds; nothing if no duration is too long. The percentile follows from the past alone, so it needs no
-    /// state: for each whole window behind the first it is relaxed if that window gained less than the one before.
-    fn preferred_duration(&self, candidates: &[Candidate], utilities: &[f64]) -> Option<u64> {
-        let windows: Vec<f64> =
-            utilities.chunks_exact(self.pacer_window.max(1) as usize).map(|window| window.iter().sum()).collect();
-        let relaxed = windows.windows(2).filter(|pair| pair[1] < pair[0]).count();
-        let relaxed = u32::try_from(relaxed).unwrap_or(u32::MAX);
-        let percentile = self.pacer_start.saturating_add(self.pacer_step.saturating_mul(relaxed));
-        let mut durations: Vec<_> = candidates.iter().filter_map(|candidate| candidate.duration_ms).collect();
-        if percentile >= 100 || durations.is_empty() {
-            return None;
-        }
-        durations.sort_unstable();
-        Some(durations[(durations.len() - 1).min(durations.len() * percentile as usize / 100)])
+/// T in milliseconds; nothing if no duration is too long. The percentile follows from the past alone, so it needs no
+/// state: for each whole window behind the first it is relaxed if that window gained less than the one before.
+fn preferred_duration(oort: &Oort, candidates: &[Candidate], utilities: &[f64]) -> Option<u64> {
+    let windows: Vec<f64> =
+        utilities.chunks_exact(oort.pacer_window.max(1) as usize).map(|window| window.iter().sum()).collect();
+    let relaxed = windows.windows(2).filter(|pair| pair[1] < pair[0]).count();
+    let relaxed = u32::try_from(relaxed).unwrap_or(u32::MAX);
+    let percentile = oort.pacer_start.saturating_add(oort.pacer_step.saturating_mul(relaxed));
+    let mut durations: Vec<_> = candidates.iter().filter_map(|candidate| candidate.duration_ms).collect();
+    if percentile >= 100 || durations.is_empty() {
+        return None;
     }
+    durations.sort_unstable();
+    Some(durations[(durations.len() - 1).min(durations.len() * percentile as usize / 100)])
+}
 
-    /// (T/t)^α for a participant that takes longer than T, otherwise 1.
-    #[expect(clippy::cast_precision_loss, reason = "a ratio of durations")]
-    fn speed(&self, candidate: &Candidate, preferred: Option<u64>) -> f64 {
-        match (candidate.duration_ms, preferred) {
-            (Some(took), Some(preferred)) if took > preferred => (preferred as f64 / took as f64).powf(self.alpha),
-            _ => 1.0,
-        }
+/// (T/t)^α for a participant that takes longer than T, otherwise 1.
+#[expect(clippy::cast_precision_loss, reason = "a ratio of durations")]
+fn speed(oort: &Oort, candidate: &Candidate, preferred: Option<u64>) -> f64 {
+    match (candidate.duration_ms, preferred) {
+        (Some(took), Some(preferred)) if took > preferred => (preferred as f64 / took as f64).powf(oort.alpha),
+        _ => 1.0,
     }
+}
 
-    /// Those drawn before that told no loss are likely to fail again: the oftener, the less they are tried.
-    fn explore(
-        &self,
-        unknown: &[&Candidate],
-        preferred: Option<u64>,
-        count: usize,
-        rng: &mut dyn Rng,
-    ) -> Vec<ParticipantId> {
-        let weight = |one: &&Candidate| self.speed(one, preferred) / (1.0 + f64::from(one.participations));
-        let weights: Vec<_> = unknown.iter().map(weight).collect();
-        weighted::sample(&weights, count, rng).into_iter().map(|position| unknown[position].participant).collect()
-    }
+/// Those drawn before that told no loss are likely to fail again: the oftener, the less they are tried.
+fn explore(
+    oort: &Oort,
+    unknown: &[&Candidate],
+    preferred: Option<u64>,
+    count: usize,
+    rng: &mut dyn Rng,
+) -> Vec<ParticipantId> {
+    let weight = |one: &&Candidate| speed(oort, one, preferred) / (1.0 + f64::from(one.participations));
+    let weights: Vec<_> = unknown.iter().map(weight).collect();
+    weighted::sample(&weights, count, rng).into_iter().map(|position| unknown[position].participant).collect()
+}
 
-    fn exploit(
-        &self,
-        known: &[&Candidate],
-        preferred: Option<u64>,
-        round: u32,
-        count: usize,
-        rng: &mut dyn Rng,
-    ) -> Vec<ParticipantId> {
-        if count == 0 {
-            return Vec::new();
-        }
-        let utilities = self.utilities(known, preferred, round);
-        let mut order: Vec<_> = (0..known.len()).collect();
-        order.sort_by(|&a, &b| utilities[b].total_cmp(&utilities[a]));
-        let bar = self.cutoff * utilities[order[count - 1]];
-        order.retain(|&position| utilities[position] >= bar);
-        let weights: Vec<_> = order.iter().map(|&position| utilities[position]).collect();
-        weighted::sample(&weights, count, rng).into_iter().map(|drawn| known[order[drawn]].participant).collect()
+fn exploit(
+    oort: &Oort,
+    known: &[&Candidate],
+    preferred: Option<u64>,
+    round: u32,
+    count: usize,
+    rng: &mut dyn Rng,
+) -> Vec<ParticipantId> {
+    if count == 0 {
+        return Vec::new();
     }
+    let utilities = utilities(oort, known, preferred, round);
+    let mut order: Vec<_> = (0..known.len()).collect();
+    order.sort_by(|&a, &b| utilities[b].total_cmp(&utilities[a]));
+    let bar = oort.cutoff * utilities[order[count - 1]];
+    order.retain(|&position| utilities[position] >= bar);
+    let weights: Vec<_> = order.iter().map(|&position| utilities[position]).collect();
+    weighted::sample(&weights, count, rng).into_iter().map(|drawn| known[order[drawn]].participant).collect()
+}
 
-    /// The utility of each, at least 0.
-    fn utilities(&self, known: &[&Candidate], preferred: Option<u64>, round: u32) -> Vec<f64> {
-        let statistical: Vec<_> = known.iter().map(|one| statistical_utility(one)).collect();
-        let mut sorted = statistical.clone();
-        sorted.sort_by(f64::total_cmp);
-        let top = quantile(&sorted, self.clip_quantile).unwrap_or_default();
-        let scale = if top > 0.0 { top } else { 1.0 };
-        let now = f64::from(round.max(1));
-        known
-            .iter()
-            .zip(statistical)
-            .map(|(one, utility)| {
-                let last = one.last.map_or(1.0, |(round, _)| f64::from(round.max(1)));
-                // Long ago: the loss that is known may not be true any more.
-                let stale = (0.1 * now.ln() / last).sqrt();
-                (utility.min(top) / scale + stale) * self.speed(one, preferred)
-            })
-            .collect()
-    }
+/// The utility of each, at least 0.
+fn utilities(oort: &Oort, known: &[&Candidate], preferred: Option<u64>, round: u32) -> Vec<f64> {
+    let statistical: Vec<_> = known.iter().map(|one| statistical_utility(one)).collect();
+    let mut sorted = statistical.clone();
+    sorted.sort_by(f64::total_cmp);
+    let top = quantile(&sorted, oort.clip_quantile).unwrap_or_default();
+    let scale = if top > 0.0 { top } else { 1.0 };
+    let now = f64::from(round.max(1));
+    known
+        .iter()
+        .zip(statistical)
+        .map(|(one, utility)| {
+            let last = one.last.map_or(1.0, |(round, _)| f64::from(round.max(1)));
+            // Long ago: the loss that is known may not be true any more.
+            let stale = (0.1 * now.ln() / last).sqrt();
+            (utility.min(top) / scale + stale) * speed(oort, one, preferred)
+        })
+        .collect()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a weight")]

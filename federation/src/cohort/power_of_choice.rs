@@ -2,22 +2,10 @@
 
 use rand::Rng;
 use rand::seq::SliceRandom as _;
-use serde::{Deserialize, Serialize};
+use task_spec::PowerOfChoice;
 
 use super::{Candidate, CoarseLoss, History, Selector, weighted};
 use crate::id::ParticipantId;
-
-/// Cho, Wang and Joshi 2020 ("Client Selection in Federated Learning"), the variant π_rpow-d that needs no extra exchange:
-/// `candidates` are drawn with a probability in proportion to their training examples, and of those the ones with the
-/// highest last known loss are taken. A loss that nobody knows counts as the highest, so everybody is tried once; who does not say
-/// how many examples it has, as before its first loss, counts as the mean of those who do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct PowerOfChoice {
-    /// d: how many are drawn first, at least the cohort. The more, the stronger the preference for high losses.
-    pub candidates: u32,
-}
 
 impl Selector for PowerOfChoice {
     fn select(&self, candidates: &[Candidate], _: &History, count: usize, mut rng: &mut dyn Rng) -> Vec<ParticipantId> {

@@ -4,35 +4,10 @@ use std::collections::BTreeMap;
 
 use rand::Rng;
 use rand::seq::SliceRandom as _;
-use serde::{Deserialize, Serialize};
+use task_spec::{Quotas, Stratified};
 
 use super::{Candidate, History, Selector};
 use crate::id::ParticipantId;
-
-/// Candidates with the same value of a label make a stratum (those without the label, one more). Each stratum has a quota;
-/// within it every subset is equally likely.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Stratified {
-    /// Name of the label, as given at enrolment.
-    pub label: String,
-    /// How the cohort is divided.
-    #[serde(default)]
-    pub quotas: Quotas,
-}
-
-/// How a cohort is divided among strata.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub enum Quotas {
-    /// As the eligible candidates are, to within one participant (largest remainders).
-    #[default]
-    Proportional,
-    /// The same for each stratum, as long as it has candidates left.
-    Equal,
-}
 
 impl Selector for Stratified {
     fn select(&self, candidates: &[Candidate], _: &History, count: usize, mut rng: &mut dyn Rng) -> Vec<ParticipantId> {

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use task_spec::ServerOptimizer;
 use learning::checkpoint::{read, read_layout, write};
-use learning::optimizer::{Moments, OptimizerSpec, OptimizerState, state};
+use learning::optimizer::{Moments, OptimizerState, state};
 use learning::parameters::{Layout, Parameters, TensorSpec};
 
 fn known() -> Arc<Layout> {
@@ -12,12 +13,12 @@ fn known() -> Arc<Layout> {
     Arc::new(Layout::new(vec![tensor("fc1.weight", &[3, 2]), tensor("fc1.bias", &[3]), tensor("scale", &[])]).unwrap())
 }
 
-fn optimizers() -> [OptimizerSpec; 3] {
+fn optimizers() -> [ServerOptimizer; 3] {
     let (learning_rate, beta1, tau) = (0.1, 0.9, 1e-3);
     [
-        OptimizerSpec::default(),
-        OptimizerSpec::FedAvgM { learning_rate, momentum: 0.9 },
-        OptimizerSpec::FedAdagrad { learning_rate, beta1, tau },
+        ServerOptimizer::default(),
+        ServerOptimizer::FedAvgM { learning_rate, momentum: 0.9 },
+        ServerOptimizer::FedAdagrad { learning_rate, beta1, tau },
     ]
 }
 

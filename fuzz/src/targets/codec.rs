@@ -2,7 +2,8 @@
 //!
 //! The first byte chooses the codec; the rest is an upload that the coordinator expands, or the words of a summable one.
 
-use learning::compress::{CodecSpec, CompactUpdate, Residual, UpdateCodec, Upload};
+use task_spec::Compression;
+use learning::compress::{CompactUpdate, Residual, UpdateCodec, Upload};
 use learning::parameters::{Layout, TensorSpec};
 use learning::privacy::ExactSum;
 use learning::quantize::QuantizationParams;
@@ -10,15 +11,15 @@ use learning::update::Update;
 
 const SEED: [u8; 32] = [7; 32];
 
-const SPECS: [CodecSpec; 5] = [
-    CodecSpec::TopK { k: 9, error_feedback: true },
-    CodecSpec::Int8,
-    CodecSpec::Rotated { bits: 2, keep: 0.75 },
-    CodecSpec::RandomK { k: 13, bits: 5, error_feedback: true },
-    CodecSpec::LowRank { rank: 2, bits: 4, error_feedback: true },
+const SPECS: [Compression; 5] = [
+    Compression::TopK { k: 9, error_feedback: true },
+    Compression::Int8 {},
+    Compression::Rotated { bits: 2, keep: 0.75 },
+    Compression::RandomK { k: 13, bits: 5, error_feedback: true },
+    Compression::LowRank { rank: 2, bits: 4, error_feedback: true },
 ];
 
-fn codec(spec: &CodecSpec) -> UpdateCodec {
+fn codec(spec: &Compression) -> UpdateCodec {
     let tensor = |(index, shape): (usize, Vec<u64>)| TensorSpec { name: format!("t{index}"), shape };
     let layout = Layout::new([vec![5, 6], vec![5], vec![3]].into_iter().enumerate().map(tensor).collect());
     let params = QuantizationParams {
@@ -71,7 +72,7 @@ fn summable(codec: &UpdateCodec, bytes: &[u8]) -> Option<Vec<u32>> {
 pub fn seeds() -> Vec<Vec<u8>> {
     let delta: Vec<f32> = (0..38_u8).map(|index| f32::from(index % 7) / 10.0 - 0.3).collect();
     let update = Update { delta, examples: 2, metrics: vec![learning::metrics::MetricValue { value: 0.5, count: 2 }] };
-    let upload = |(chosen, spec): (u8, &CodecSpec)| {
+    let upload = |(chosen, spec): (u8, &Compression)| {
         let encoded = codec(spec).encode(&update, None, &SEED, &mut super::support::rng(3)).expect("an update");
         let bytes = match encoded.upload {
             Upload::Bytes(CompactUpdate(bytes)) => bytes,

@@ -12,6 +12,9 @@ pub enum AnalyticsError {
         /// What is wrong and what would be right.
         problem: String,
     },
+    /// Words that describe no analysis.
+    #[error("{0}")]
+    Words(String),
     /// A value that is no number: a local matter of the participant.
     #[error("row {row}, column {column} is NaN or infinite; leave such rows out or give them a value")]
     NotFinite {

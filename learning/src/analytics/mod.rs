@@ -52,6 +52,16 @@ pub enum AnalyticsSpec {
     Trees(TreesSpec),
 }
 
+impl AnalyticsSpec {
+    /// Reads what a task says, which participants are told in the very words of its file.
+    ///
+    /// # Errors
+    /// [`AnalyticsError::Words`].
+    pub fn read(words: &task_spec::Analytics) -> Result<Self, AnalyticsError> {
+        serde_json::from_value(words.to_value()).map_err(|error| AnalyticsError::Words(error.to_string()))
+    }
+}
+
 /// What is known so far; after the last round, the result. Published as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

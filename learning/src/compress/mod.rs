@@ -29,6 +29,7 @@ pub use residual::{BadResidual, Residual};
 pub use summed::LanesInspector;
 
 use rand::Rng;
+use task_spec::Compression;
 
 use crate::clip;
 use crate::metrics::MetricValue;
@@ -40,65 +41,6 @@ use crate::quantize::{
 use crate::update::Update;
 use summed::Summed;
 use upload::Compact;
-
-/// Which codec, as a task declares it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum CodecSpec {
-    /// Rotate, keep a random part of the rotated coordinates, round stochastically to `2^bits` levels. Summable.
-    Rotated {
-        /// Bits of one participant's coordinate, 1 to 16.
-        bits: u8,
-        /// Part of the rotated coordinates that is sent, above 0, at most 1.
-        keep: f64,
-    },
-    /// Send `k` coordinates, drawn by a seed that the whole cohort shares. Summable.
-    RandomK {
-        /// Coordinates, 1 to the model's.
-        k: u64,
-        /// Bits of one participant's coordinate, 1 to 16.
-        bits: u8,
-        /// Whether what was not sent comes along next time.
-        error_feedback: bool,
-    },
-    /// Send each matrix as its product with a random basis of `rank` vectors that the whole cohort shares. Summable.
-    LowRank {
-        /// Vectors of the basis, 1 to [`low_rank::MAX_RANK`].
-        rank: u32,
-        /// Bits of one participant's coordinate, 1 to 16.
-        bits: u8,
-        /// Whether what was not sent comes along next time.
-        error_feedback: bool,
-    },
-    /// Send the `k` largest coordinates in 8 bits each. Not summable.
-    TopK {
-        /// Coordinates, 1 to the model's.
-        k: u64,
-        /// Whether what was not sent comes along next time.
-        error_feedback: bool,
-    },
-    /// Send every coordinate in 8 bits with one scale per tensor. Not summable.
-    Int8,
-}
-
-impl CodecSpec {
-    /// Whether encoded updates can be added without looking at them: what secure aggregation needs.
-    #[must_use]
-    pub fn is_summable(&self) -> bool {
-        !matches!(self, Self::TopK { .. } | Self::Int8)
-    }
-
-    /// Its name.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Rotated { .. } => "rotated",
-            Self::RandomK { .. } => "random_k",
-            Self::LowRank { .. } => "low_rank",
-            Self::TopK { .. } => "top_k",
-            Self::Int8 => "int8",
-        }
-    }
-}
 
 /// An encoded update with what stays at home.
 #[derive(Debug)]
@@ -168,7 +110,7 @@ impl UpdateCodec {
     ///
     /// # Errors
     /// Any [`CodecError`].
-    pub fn new(spec: Option<&CodecSpec>, layout: &Layout, params: QuantizationParams) -> Result<Self, CodecError> {
+    pub fn new(spec: Option<&Compression>, layout: &Layout, params: QuantizationParams) -> Result<Self, CodecError> {
         if params.parameters != layout.len() {
             return Err(WrongLength { expected: layout.len(), got: params.parameters }.into());
         }

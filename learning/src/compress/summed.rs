@@ -4,13 +4,14 @@
 //! coordinates and divides their sum.
 
 use rand::Rng;
+use task_spec::Compression;
 
 use super::lanes::Lanes;
 use super::low_rank::LowRank;
 use super::random_k::RandomK;
 use super::rotated::Rotated;
 use super::tail::Tail;
-use super::{CodecError, CodecSpec, Decoded, Input};
+use super::{CodecError, Decoded, Input};
 use crate::clip::FixedClip;
 use crate::parameters::Layout;
 use crate::privacy::NoisedSum;
@@ -39,22 +40,22 @@ pub(super) struct Summed {
 }
 
 impl Summed {
-    pub(super) fn new(spec: &CodecSpec, layout: &Layout, params: &QuantizationParams) -> Result<Self, CodecError> {
+    pub(super) fn new(spec: &Compression, layout: &Layout, params: &QuantizationParams) -> Result<Self, CodecError> {
         check(params)?;
         let clip_range = f64::from(params.clip_range);
         let (projection, range, bits, error_feedback) = match *spec {
-            CodecSpec::Rotated { bits, keep } => {
+            Compression::Rotated { bits, keep } => {
                 let rotated = Rotated::new(layout.len(), keep)?;
                 let range = rotated.range(params.clip_norm.ok_or(CodecError::NoClipNorm)?, bits);
                 (Projection::Rotated(rotated), range, bits, false)
             }
-            CodecSpec::RandomK { k, bits, error_feedback } => {
+            Compression::RandomK { k, bits, error_feedback } => {
                 (Projection::RandomK(RandomK::new(layout.len(), k, error_feedback)?), clip_range, bits, error_feedback)
             }
-            CodecSpec::LowRank { rank, bits, error_feedback } => {
+            Compression::LowRank { rank, bits, error_feedback } => {
                 (Projection::LowRank(LowRank::new(layout, rank, error_feedback)?), clip_range, bits, error_feedback)
             }
-            CodecSpec::TopK { .. } | CodecSpec::Int8 => unreachable!("the caller asks for summable codecs"),
+            Compression::TopK { .. } | Compression::Int8 {} => unreachable!("the caller asks for summable codecs"),
         };
         let lanes = Lanes::new(bits, params.max_cohort)?;
         let tail = Tail::new(params, lanes.modulus_bits())?;

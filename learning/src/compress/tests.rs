@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
+use task_spec::Compression;
 
 use super::*;
 use crate::ExactSum;
@@ -33,15 +34,15 @@ fn params(layout: &Layout, max_cohort: u32) -> QuantizationParams {
     }
 }
 
-fn all(k: u64) -> Vec<CodecSpec> {
-    let mut all = vec![CodecSpec::Int8];
+fn all(k: u64) -> Vec<Compression> {
+    let mut all = vec![Compression::Int8 {}];
     for keep in [0.4, 1.0] {
-        all.extend([1, 2, 8].map(|bits| CodecSpec::Rotated { bits, keep }));
+        all.extend([1, 2, 8].map(|bits| Compression::Rotated { bits, keep }));
     }
     for error_feedback in [false, true] {
-        all.push(CodecSpec::RandomK { k, bits: 10, error_feedback });
-        all.push(CodecSpec::LowRank { rank: 4, bits: 10, error_feedback });
-        all.push(CodecSpec::TopK { k, error_feedback });
+        all.push(Compression::RandomK { k, bits: 10, error_feedback });
+        all.push(Compression::LowRank { rank: 4, bits: 10, error_feedback });
+        all.push(Compression::TopK { k, error_feedback });
     }
     all
 }
@@ -161,11 +162,11 @@ fn without_error_feedback_the_summable_ones_and_int8_are_unbiased() {
     // Well within the range: nothing is clamped.
     let update = &updates(&layout, 1, 0.5, 2)[0];
     let specs = [
-        CodecSpec::Int8,
-        CodecSpec::Rotated { bits: 1, keep: 1.0 },
-        CodecSpec::Rotated { bits: 3, keep: 0.3 },
-        CodecSpec::RandomK { k: 100, bits: 12, error_feedback: false },
-        CodecSpec::LowRank { rank: 5, bits: 12, error_feedback: false },
+        Compression::Int8 {},
+        Compression::Rotated { bits: 1, keep: 1.0 },
+        Compression::Rotated { bits: 3, keep: 0.3 },
+        Compression::RandomK { k: 100, bits: 12, error_feedback: false },
+        Compression::LowRank { rank: 5, bits: 12, error_feedback: false },
     ];
     let rounds = 2000_u64;
     for spec in specs {
@@ -258,22 +259,22 @@ fn what_is_no_update_is_not_encoded() {
 #[test]
 fn codecs_that_do_not_fit_are_refused_with_the_reason() {
     let layout = small();
-    let error = |spec: CodecSpec, params: QuantizationParams| {
+    let error = |spec: Compression, params: QuantizationParams| {
         UpdateCodec::new(Some(&spec), &layout, params).unwrap_err().to_string()
     };
     let good = params(&layout, 12);
-    let top_k = |k| CodecSpec::TopK { k, error_feedback: true };
-    let random_k = |k, bits| CodecSpec::RandomK { k, bits, error_feedback: false };
+    let top_k = |k| Compression::TopK { k, error_feedback: true };
+    let random_k = |k, bits| Compression::RandomK { k, bits, error_feedback: false };
     let says = "k must be 1 to 531, the parameters of the model, not ";
     assert_eq!(error(top_k(532), good), format!("{says}532"));
     assert_eq!(error(random_k(u64::MAX, 8), good), format!("{says}{}", u64::MAX));
     assert_eq!(error(top_k(0), good), format!("{says}0"));
     assert_eq!(error(random_k(9, 17), good), "bits must be 1 to 16, not 17");
-    let rotated = CodecSpec::Rotated { bits: 2, keep: 1.0 };
+    let rotated = Compression::Rotated { bits: 2, keep: 1.0 };
     assert!(error(rotated, QuantizationParams { clip_norm: None, ..good }).contains("needs clip_norm"));
     let crowded = QuantizationParams { max_cohort: 65_536, ..good };
     assert!(error(random_k(9, 16), crowded).ends_with("at most 15 bits would do"));
-    let low_rank = CodecSpec::LowRank { rank: 40, bits: 8, error_feedback: false };
+    let low_rank = Compression::LowRank { rank: 40, bits: 8, error_feedback: false };
     assert!(error(low_rank, good).contains("rank 40 is not below the longer side of any matrix"));
     for spec in all(60) {
         let bad = |params: QuantizationParams| {
@@ -286,7 +287,7 @@ fn codecs_that_do_not_fit_are_refused_with_the_reason() {
         let shorter = QuantizationParams { parameters: 530, ..good };
         assert!(matches!(UpdateCodec::new(Some(&spec), &layout, shorter), Err(CodecError::WrongLength(_))));
     }
-    let dense = UpdateCodec::new(Some(&CodecSpec::Int8), &layout, QuantizationParams { modulus_bits: 16, ..good });
+    let dense = UpdateCodec::new(Some(&Compression::Int8 {}), &layout, QuantizationParams { modulus_bits: 16, ..good });
     assert!(matches!(dense, Err(CodecError::Headroom(HeadroomError::TooFewLevels { .. }))));
 }
 
@@ -356,21 +357,21 @@ proptest! {
 fn ratios_and_errors_are_as_documented() {
     let linear = layout(&[&[10, 784], &[10]]);
     let mlp = layout(&[&[200, 784], &[200], &[10, 200], &[10]]);
-    let low_rank = |rank| CodecSpec::LowRank { rank, bits: 12, error_feedback: true };
+    let low_rank = |rank| Compression::LowRank { rank, bits: 12, error_feedback: true };
     for (layout, rank) in [(&linear, 16), (&mlp, 16)] {
         let d = layout.len() as u64;
         let cases = [
             (None, 0.999, 0.0),
-            (Some(CodecSpec::Rotated { bits: 1, keep: 1.0 }), 8.5, 1.36),
-            (Some(CodecSpec::Rotated { bits: 2, keep: 0.75 }), 8.0, 0.807),
-            (Some(CodecSpec::Rotated { bits: 4, keep: 1.0 }), 4.0, 0.134),
+            (Some(Compression::Rotated { bits: 1, keep: 1.0 }), 8.5, 1.36),
+            (Some(Compression::Rotated { bits: 2, keep: 0.75 }), 8.0, 0.807),
+            (Some(Compression::Rotated { bits: 4, keep: 1.0 }), 4.0, 0.134),
             // One coordinate in four, scaled by four: √(4 − 1).
-            (Some(CodecSpec::RandomK { k: d / 4, bits: 12, error_feedback: false }), 7.5, 1.73),
+            (Some(Compression::RandomK { k: d / 4, bits: 12, error_feedback: false }), 7.5, 1.73),
             // One in eight, as it is: √(1 − 1/8).
-            (Some(CodecSpec::RandomK { k: d / 8, bits: 12, error_feedback: true }), 15.0, 0.935),
+            (Some(Compression::RandomK { k: d / 8, bits: 12, error_feedback: true }), 15.0, 0.935),
             (Some(low_rank(rank)), 30.0, 0.987),
-            (Some(CodecSpec::TopK { k: d / 50, error_feedback: true }), 80.0, 0.869),
-            (Some(CodecSpec::Int8), 3.9, 0.0057),
+            (Some(Compression::TopK { k: d / 50, error_feedback: true }), 80.0, 0.869),
+            (Some(Compression::Int8 {}), 3.9, 0.0057),
         ];
         for (spec, ratio, expected) in cases {
             let params = QuantizationParams { clip_norm: Some(1.5), max_weight: 50, ..params(layout, 10) };

@@ -5,11 +5,12 @@
 //! replica adds the same.
 
 use rand::Rng;
+use task_spec::Compression;
 
 use super::int8::Int8;
 use super::tail::{OWN_METRICS, own_metrics, split_own};
 use super::top_k::TopK;
-use super::{CodecError, CodecSpec, Decoded, Distortion, Input, UploadError};
+use super::{CodecError, Decoded, Distortion, Input, UploadError};
 use crate::metrics::MetricValue;
 use crate::parameters::Layout;
 use crate::privacy::NoisedSum;
@@ -38,10 +39,10 @@ pub(super) struct Compact {
 }
 
 impl Compact {
-    pub(super) fn new(spec: &CodecSpec, layout: &Layout, params: QuantizationParams) -> Result<Self, CodecError> {
+    pub(super) fn new(spec: &Compression, layout: &Layout, params: QuantizationParams) -> Result<Self, CodecError> {
         let dense = Codec::new(QuantizationParams { metrics: params.metrics.saturating_add(OWN_METRICS), ..params })?;
         let kind = match *spec {
-            CodecSpec::TopK { k, error_feedback } => Kind::TopK(TopK::new(layout.len(), k, error_feedback)?),
+            Compression::TopK { k, error_feedback } => Kind::TopK(TopK::new(layout.len(), k, error_feedback)?),
             _ => Kind::Int8(Int8::new(layout)),
         };
         Ok(Self { kind, dense, metrics: params.metrics })

@@ -11,7 +11,9 @@ pub(super) fn step(learning_rate: f64, values: &mut [f32], deltas: &[f32]) -> Re
 mod tests {
     use std::sync::Arc;
 
-    use super::super::{OptimizerSpec, OptimizerState, StepError, step};
+    use task_spec::ServerOptimizer;
+
+    use super::super::{OptimizerState, StepError, step};
     use crate::parameters::{Layout, Parameters, TensorSpec, WrongLength};
     use crate::quantize::MeanUpdate;
 
@@ -27,7 +29,7 @@ mod tests {
     #[test]
     fn moves_by_the_rate_times_the_mean() {
         let mut model = parameters(&[1.0, -2.0, 0.5]);
-        let spec = OptimizerSpec::FedAvg { learning_rate: 0.5 };
+        let spec = ServerOptimizer::FedAvg { learning_rate: 0.5 };
         let state = step(&spec, OptimizerState::Empty, &mut model, &mean(&[2.0, 1.0, 0.0])).unwrap();
         assert_eq!((model.values(), state), ([2.0, -1.5, 0.5].as_slice(), OptimizerState::Empty));
     }
@@ -35,14 +37,14 @@ mod tests {
     #[test]
     fn an_error_leaves_the_model_whole() {
         let mut model = parameters(&[1.0, f32::MAX]);
-        let spec = OptimizerSpec::default();
+        let spec = ServerOptimizer::default();
         let result = step(&spec, OptimizerState::Empty, &mut model, &mean(&[1.0, f32::MAX]));
         assert_eq!(result, Err(StepError::NotFinite(1)));
         let result = step(&spec, OptimizerState::Empty, &mut model, &mean(&[1.0]));
         assert_eq!(result, Err(WrongLength { expected: 2, got: 1 }.into()));
-        let frozen = OptimizerSpec::FedAvg { learning_rate: 0.0 };
+        let frozen = ServerOptimizer::FedAvg { learning_rate: 0.0 };
         let result = step(&frozen, OptimizerState::Empty, &mut model, &mean(&[1.0, 1.0]));
-        assert_eq!(result, Err(StepError::LearningRate(0.0)));
+        assert!(matches!(result, Err(StepError::Number { key: "learning_rate", .. })), "{result:?}");
         assert_eq!(model.values(), [1.0, f32::MAX]);
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::checkpoint::{self, CheckpointError, Item};
 use crate::parameters::Layout;
 
-use super::OptimizerSpec;
+use task_spec::ServerOptimizer;
 
 /// The entry of the metadata that names the optimizer.
 const KIND: &str = "tributary.optimizer";
@@ -143,7 +143,7 @@ pub fn write(state: &OptimizerState, layout: &Layout) -> Result<Option<Vec<u8>>,
 ///
 /// # Errors
 /// Any [`StateError`]; nothing in proportion to a claimed size is allocated before it is checked.
-pub fn read(bytes: &[u8], spec: &OptimizerSpec, layout: &Arc<Layout>) -> Result<OptimizerState, StateError> {
+pub fn read(bytes: &[u8], spec: &ServerOptimizer, layout: &Arc<Layout>) -> Result<OptimizerState, StateError> {
     let file = checkpoint::File::parse(bytes)?;
     let got = file.note(KIND).ok_or(StateError::NoState)?;
     let expected = spec.name();
@@ -155,14 +155,14 @@ pub fn read(bytes: &[u8], spec: &OptimizerSpec, layout: &Arc<Layout>) -> Result<
         Ok(Moments { first, second })
     };
     match spec {
-        OptimizerSpec::FedAvg { .. } => Err(StateError::NoState),
-        OptimizerSpec::FedAvgM { .. } => {
+        ServerOptimizer::FedAvg { .. } => Err(StateError::NoState),
+        ServerOptimizer::FedAvgM { .. } => {
             let [velocity] = memories(&file, [VELOCITY], layout)?;
             Ok(OptimizerState::FedAvgM { velocity })
         }
-        OptimizerSpec::FedAdagrad { .. } => moments().map(OptimizerState::FedAdagrad),
-        OptimizerSpec::FedAdam { .. } => moments().map(OptimizerState::FedAdam),
-        OptimizerSpec::FedYogi { .. } => moments().map(OptimizerState::FedYogi),
+        ServerOptimizer::FedAdagrad { .. } => moments().map(OptimizerState::FedAdagrad),
+        ServerOptimizer::FedAdam { .. } => moments().map(OptimizerState::FedAdam),
+        ServerOptimizer::FedYogi { .. } => moments().map(OptimizerState::FedYogi),
     }
 }
 

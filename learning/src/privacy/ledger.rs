@@ -8,11 +8,11 @@
 //! [`Ledger::head`] with a copy kept elsewhere.
 
 use std::collections::BTreeSet;
+use task_spec::{PrivacyAccounting, PrivacyMechanism, PrivacyView};
 
 use serde::{Deserialize, Serialize};
 
-use super::release::{Accounting, BadRelease, Bound, Cost, Epsilons, NoServerEpsilon, Release};
-use super::{Mechanism, View};
+use super::release::{BadRelease, Bound, Cost, Epsilons, NoServerEpsilon, Release};
 
 /// Seals bytes: a keyed hash, or SHA-256 where no key can be kept. This crate has none of its own.
 pub trait Sealer {
@@ -35,10 +35,10 @@ pub struct Budget {
     /// At which all epsilons of the ledger are meant.
     pub delta: f64,
     /// Whose epsilon is held against it.
-    pub against: View,
+    pub against: PrivacyView,
     /// What its figures rest on.
     #[serde(default)]
-    pub accounting: Accounting,
+    pub accounting: PrivacyAccounting,
 }
 
 /// One release and where the ledger stands after it.
@@ -59,7 +59,7 @@ pub struct LedgerRow {
     pub total: Epsilons,
     /// What `total.published` rests on. Rows without it were charged by Rényi divergences alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub accounting: Option<Accounting>,
+    pub accounting: Option<PrivacyAccounting>,
 }
 
 /// A row as it is stored.
@@ -146,9 +146,9 @@ pub enum LedgerError {
     #[error("a ledger of {expected} cannot charge a release of {got}", expected = .expected.as_str(), got = .got.as_str())]
     Mechanism {
         /// What the ledger is of.
-        expected: Mechanism,
+        expected: PrivacyMechanism,
         /// What the release is of.
-        got: Mechanism,
+        got: PrivacyMechanism,
     },
     /// More than may be spent.
     #[error(
@@ -177,7 +177,7 @@ pub enum LedgerError {
 /// Rows, and what they add up to.
 #[derive(Clone, Debug)]
 pub struct Ledger {
-    mechanism: Mechanism,
+    mechanism: PrivacyMechanism,
     budget: Budget,
     rows: Vec<SealedRow>,
     /// Rounds and attempts in the rows.
@@ -193,7 +193,7 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError`]: rows that are not what was written are refused, and with them every further release.
     pub fn open(
-        mechanism: Mechanism,
+        mechanism: PrivacyMechanism,
         budget: Budget,
         rows: Vec<SealedRow>,
         sealer: &impl Sealer,
@@ -222,7 +222,7 @@ impl Ledger {
     /// # Errors
     /// [`LedgerError::Head`] and those of [`open`](Self::open).
     pub fn open_at(
-        mechanism: Mechanism,
+        mechanism: PrivacyMechanism,
         budget: Budget,
         rows: Vec<SealedRow>,
         sealer: &impl Sealer,
@@ -364,9 +364,9 @@ impl Ledger {
         let total = self.total_of(&after);
         let Some(budget) = self.budget.epsilon else { return Ok((after, total)) };
         let of = |epsilons: &Epsilons| match self.budget.against {
-            View::Published => epsilons.published,
-            View::CohortKnown => epsilons.cohort_known,
-            View::Server => epsilons.server.unwrap_or(f64::INFINITY),
+            PrivacyView::Published => epsilons.published,
+            PrivacyView::CohortKnown => epsilons.cohort_known,
+            PrivacyView::Server => epsilons.server.unwrap_or(f64::INFINITY),
         };
         let would_be = of(&total);
         if would_be > budget {

@@ -8,7 +8,6 @@ mod choices;
 pub mod discrete_gaussian;
 pub mod inspect;
 pub mod ledger;
-pub mod mechanism;
 pub mod noise;
 pub mod opendp;
 mod place_seeds;
@@ -19,16 +18,14 @@ pub mod rotation;
 mod sample;
 pub mod skellam;
 pub mod sum;
+mod task;
 
-pub use adaptive_clip::AdaptiveClip;
+pub use adaptive_clip::next_clip;
 pub use banded::{BandedMatrix, BandedNoise, Bands};
 pub use choices::Choice;
 pub use discrete_gaussian::{DiscreteGaussian, Sigma};
 pub use inspect::{ImplausiblePrivateUpdate, PrivateInspector};
 pub use ledger::{Budget, Ledger, LedgerError, LedgerRow, Seal, SealedRow, Sealer};
-pub use mechanism::{
-    ClipSpec, Mechanism, OnBudgetEnd, PrivacySpec, Sampler, SamplingSpec, SpecProblem, TaskFacts, View,
-};
 pub use noise::{NoiseError, NoiseLaw, NoiseSampler, NoiseShares, TreeNoise};
 pub use opendp::{OpenDpError, OpenDpGaussian};
 pub use place_seeds::PlaceSeeds;
@@ -36,7 +33,8 @@ pub use plan::{Goal, Plan, PlanError, PlanRequest, PlanSampling, plan};
 pub use private_codec::{
     PrivateCodec, PrivateCodecError, PrivateCodecParams, PrivateDecodeError, PrivateEncodeError, PrivateMean,
 };
-pub use release::{Accounting, BadRelease, Cost, Epsilons, NoServerEpsilon, Release, Sampled};
+pub use release::{BadRelease, Cost, Epsilons, NoServerEpsilon, Release, Sampled};
 pub use sample::bernoulli::{BadRate, SamplingRate};
 pub use skellam::{Skellam, Variance};
 pub use sum::{ExactSum, NoisedSum, SumError};
+pub use task::TaskFacts;

@@ -1,14 +1,14 @@
 //! What a task will cost, before anybody trains: the noise for a budget, or the budget for a noise.
 
 use serde::Serialize;
+use task_spec::{NOISE_RANGE, PrivacyAccounting, PrivacyMechanism};
 
 use super::accountant::{Gaussians, SumMechanism, SumNoise, poisson_gaussian, tree_levels};
 use super::banded::{BANDS_MAX, BandedMatrix, Bands, coarse};
-use super::mechanism::NOISE_RANGE;
 use super::noise::{NoiseError, NoiseShares};
 use super::private_codec::CLIP_UNITS_MIN;
-use super::release::{Accounting, Cost, Epsilons, NoServerEpsilon, Release, Sampled};
-use super::{Mechanism, PrivateCodec, PrivateCodecError, PrivateCodecParams, SamplingRate};
+use super::release::{Cost, Epsilons, NoServerEpsilon, Release, Sampled};
+use super::{PrivateCodec, PrivateCodecError, PrivateCodecParams, SamplingRate};
 use crate::quantize::MAX_COHORT;
 
 /// Noise on the mean beyond this many clipping norms is warned about.
@@ -22,7 +22,7 @@ pub const ROUNDS_MAX: u32 = 1_000_000;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlanRequest {
     /// The mechanism; `none` has nothing to plan.
-    pub mechanism: Mechanism,
+    pub mechanism: PrivacyMechanism,
     /// Everybody enrolled.
     pub population: u32,
     /// Participants a round is expected to have.
@@ -56,7 +56,7 @@ pub struct PlanRequest {
     /// What a participant is expected to weigh, over `max_weight`.
     pub expected_weight: f64,
     /// What the figures rest on.
-    pub accounting: Accounting,
+    pub accounting: PrivacyAccounting,
 }
 
 /// What is given.
@@ -230,7 +230,7 @@ impl PlanRequest {
         };
         let delta = self.delta;
         let smallest = (1..=self.cohort).contains(&self.smallest_cohort);
-        let most_participations = if self.mechanism == Mechanism::BandedMatrix { u32::MAX } else { self.rounds };
+        let most_participations = if self.mechanism == PrivacyMechanism::BandedMatrix { u32::MAX } else { self.rounds };
         let checks = [
             ("population", "at least 1", f64::from(self.population), self.population > 0),
             ("cohort", "at least 1 and at most the population", cohort, (1..=self.population).contains(&self.cohort)),
@@ -254,7 +254,7 @@ impl PlanRequest {
         ];
         match checks.into_iter().find(|(.., holds)| !holds) {
             Some((name, range, value, _)) => Err(PlanError::Range { name, range, value }),
-            None if self.mechanism == Mechanism::None => Err(PlanError::NoMechanism),
+            None if self.mechanism == PrivacyMechanism::None => Err(PlanError::NoMechanism),
             None => Ok(()),
         }
     }
@@ -276,17 +276,17 @@ impl PlanRequest {
         let max_cohort = self.largest_cohort();
         let honest = f64::from(self.smallest_cohort.saturating_sub(self.colluders).max(1));
         let noise_ceiling = match self.mechanism {
-            Mechanism::Tree => (2.0 * f64::from(tree_levels(self.rounds))).sqrt(),
+            PrivacyMechanism::Tree => (2.0 * f64::from(tree_levels(self.rounds))).sqrt(),
             // Each place is rounded to the grid, which adds a twelfth to the variance of what the noise is made of.
-            Mechanism::BandedMatrix => {
+            PrivacyMechanism::BandedMatrix => {
                 let least = noise_multiplier * CLIP_UNITS_MIN;
                 (self.matrix().release_variance(self.rounds) * (1.0 + 1.0 / (12.0 * least * least))).sqrt()
             }
-            Mechanism::Local => f64::from(max_cohort).sqrt(),
-            Mechanism::DistributedDiscreteGaussian | Mechanism::DistributedSkellam => {
+            PrivacyMechanism::Local => f64::from(max_cohort).sqrt(),
+            PrivacyMechanism::DistributedDiscreteGaussian | PrivacyMechanism::DistributedSkellam => {
                 (f64::from(max_cohort) / honest).sqrt().max(1.0)
             }
-            Mechanism::None | Mechanism::CentralGaussian => 1.0,
+            PrivacyMechanism::None | PrivacyMechanism::CentralGaussian => 1.0,
         };
         let params = PrivateCodecParams {
             parameters: usize::try_from(self.parameters).unwrap_or(usize::MAX),
@@ -318,12 +318,17 @@ impl PlanRequest {
     pub fn shares(&self, codec: &PrivateCodec) -> Result<Option<NoiseShares>, PlanError> {
         let total = codec.sigma().value();
         Ok(match self.mechanism {
-            Mechanism::DistributedDiscreteGaussian => {
+            PrivacyMechanism::DistributedDiscreteGaussian => {
                 Some(NoiseShares::discrete_gaussian(total, self.smallest_cohort, self.colluders)?)
             }
-            Mechanism::DistributedSkellam => Some(NoiseShares::skellam(total, self.smallest_cohort, self.colluders)?),
-            Mechanism::Local => Some(NoiseShares::discrete_gaussian(total, 1, 0)?),
-            Mechanism::None | Mechanism::CentralGaussian | Mechanism::Tree | Mechanism::BandedMatrix => None,
+            PrivacyMechanism::DistributedSkellam => {
+                Some(NoiseShares::skellam(total, self.smallest_cohort, self.colluders)?)
+            }
+            PrivacyMechanism::Local => Some(NoiseShares::discrete_gaussian(total, 1, 0)?),
+            PrivacyMechanism::None
+            | PrivacyMechanism::CentralGaussian
+            | PrivacyMechanism::Tree
+            | PrivacyMechanism::BandedMatrix => None,
         })
     }
 
@@ -341,26 +346,26 @@ impl PlanRequest {
     fn release_variance(&self) -> f64 {
         match self.mechanism {
             // The increment of a release has two nodes on average.
-            Mechanism::Tree => 2.0,
-            Mechanism::BandedMatrix => self.matrix().release_variance(self.rounds),
-            Mechanism::None
-            | Mechanism::CentralGaussian
-            | Mechanism::DistributedDiscreteGaussian
-            | Mechanism::DistributedSkellam
-            | Mechanism::Local => 1.0,
+            PrivacyMechanism::Tree => 2.0,
+            PrivacyMechanism::BandedMatrix => self.matrix().release_variance(self.rounds),
+            PrivacyMechanism::None
+            | PrivacyMechanism::CentralGaussian
+            | PrivacyMechanism::DistributedDiscreteGaussian
+            | PrivacyMechanism::DistributedSkellam
+            | PrivacyMechanism::Local => 1.0,
         }
     }
 
     /// The same in the sum of all releases so far, for each of the rounds.
     fn prefix_variances(&self) -> Box<dyn Iterator<Item = f64>> {
         match self.mechanism {
-            Mechanism::Tree => Box::new((1..=self.rounds).map(|t| f64::from(t.count_ones()))),
-            Mechanism::BandedMatrix => Box::new(self.matrix().prefix_variances(self.rounds)),
-            Mechanism::None
-            | Mechanism::CentralGaussian
-            | Mechanism::DistributedDiscreteGaussian
-            | Mechanism::DistributedSkellam
-            | Mechanism::Local => Box::new((1..=self.rounds).map(f64::from)),
+            PrivacyMechanism::Tree => Box::new((1..=self.rounds).map(|t| f64::from(t.count_ones()))),
+            PrivacyMechanism::BandedMatrix => Box::new(self.matrix().prefix_variances(self.rounds)),
+            PrivacyMechanism::None
+            | PrivacyMechanism::CentralGaussian
+            | PrivacyMechanism::DistributedDiscreteGaussian
+            | PrivacyMechanism::DistributedSkellam
+            | PrivacyMechanism::Local => Box::new((1..=self.rounds).map(f64::from)),
         }
     }
 
@@ -381,8 +386,8 @@ impl PlanRequest {
     /// # Errors
     /// [`PlanError::Noise`].
     pub fn release(&self, codec: &PrivateCodec) -> Result<Release, PlanError> {
-        let survivors = if self.mechanism == Mechanism::Local { 1 } else { self.smallest_cohort };
-        let is_banded = self.mechanism == Mechanism::BandedMatrix;
+        let survivors = if self.mechanism == PrivacyMechanism::Local { 1 } else { self.smallest_cohort };
+        let is_banded = self.mechanism == PrivacyMechanism::BandedMatrix;
         let noise = match self.shares(codec)? {
             Some(shares) => shares.noise_of(survivors)?,
             None if is_banded => SumNoise::DiscreteGaussian { sigma: coarse(codec.sigma()).map_err(NoiseError::from)? },
@@ -396,7 +401,7 @@ impl PlanRequest {
             PlanSampling::FixedSize => Sampled::FixedSize { cohort: self.cohort, population: self.population },
             PlanSampling::Anyhow => Sampled::Anyhow,
         };
-        let tree = self.mechanism == Mechanism::Tree;
+        let tree = self.mechanism == PrivacyMechanism::Tree;
         // Noise that participants add tells how many they were, and secure aggregation needs some: rounds end or go on
         // depending on who was drawn, so nothing may rest on its being unknown.
         let sampled = if self.mechanism.is_noised_by_participants() { Sampled::Anyhow } else { sampled };
@@ -476,12 +481,14 @@ impl PlanRequest {
     fn noise_to_signal(&self, release: &Release, codec: &PrivateCodec) -> f64 {
         let added = match self.mechanism {
             // Everybody's own noise adds up.
-            Mechanism::Local => release.sum.sigma() * f64::from(self.cohort).sqrt(),
-            Mechanism::Tree | Mechanism::BandedMatrix => release.sum.sigma() * self.release_variance().sqrt(),
-            Mechanism::None
-            | Mechanism::CentralGaussian
-            | Mechanism::DistributedDiscreteGaussian
-            | Mechanism::DistributedSkellam => codec.sigma().value(),
+            PrivacyMechanism::Local => release.sum.sigma() * f64::from(self.cohort).sqrt(),
+            PrivacyMechanism::Tree | PrivacyMechanism::BandedMatrix => {
+                release.sum.sigma() * self.release_variance().sqrt()
+            }
+            PrivacyMechanism::None
+            | PrivacyMechanism::CentralGaussian
+            | PrivacyMechanism::DistributedDiscreteGaussian
+            | PrivacyMechanism::DistributedSkellam => codec.sigma().value(),
         };
         let denominator = f64::from(self.cohort) * self.expected_weight;
         added * (self.parameters as f64).sqrt() / (denominator * codec.scale(1.0))

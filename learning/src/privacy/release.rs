@@ -1,8 +1,8 @@
 //! One release as it really was, and what it costs whom.
 
 use serde::{Deserialize, Serialize};
+use task_spec::{PrivacyAccounting, PrivacyMechanism};
 
-use super::Mechanism;
 use super::accountant::integer_noise::sum_divergence;
 use super::accountant::{
     CloseCurve, Closeness, Gaussians, RdpCurve, SumMechanism, SumNoise, Textbook, poisson_sampled, tree_levels,
@@ -51,7 +51,7 @@ pub struct Release {
     /// Attempt within the round: each is charged.
     pub attempt: u32,
     /// The mechanism that ran.
-    pub mechanism: Mechanism,
+    pub mechanism: PrivacyMechanism,
     /// What it added to what: integers on the grid. For `local`, of one participant alone.
     pub sum: SumMechanism,
     /// How the cohort was drawn.
@@ -66,38 +66,23 @@ pub struct Release {
     pub bands: Option<Bands>,
 }
 
-/// What figures rest on. Both are bounds on what is really released.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Accounting {
-    /// The integers' own Rényi bound, and under sampling the bound for any mechanism (Zhu and Wang 2019) applied to it.
-    General,
-    /// The privacy loss distribution of continuous Gaussian noise, plus what discrete noise differs from it by, which the
-    /// figures then name ([`super::accountant::closeness`]); where that is not proven (Skellam noise, cohorts of a fixed
-    /// size, coarse grids) or is not lower, the former.
-    #[default]
-    // As tasks said before there was a loss distribution in it.
-    #[serde(alias = "close")]
-    Pld,
-}
-
 /// What the figures of one row rest on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bound {
-    /// [`Accounting::General`].
+    /// [`PrivacyAccounting::General`].
     General,
     /// For `published` under Poisson sampling, Rényi divergences of continuous noise too. Rows that name a closeness and no
     /// accounting were made so.
     Renyi,
-    /// [`Accounting::Pld`].
+    /// [`PrivacyAccounting::Pld`].
     LossDistribution,
 }
 
-impl From<Accounting> for Bound {
-    fn from(accounting: Accounting) -> Self {
+impl From<PrivacyAccounting> for Bound {
+    fn from(accounting: PrivacyAccounting) -> Self {
         match accounting {
-            Accounting::General => Self::General,
-            Accounting::Pld => Self::LossDistribution,
+            PrivacyAccounting::General => Self::General,
+            PrivacyAccounting::Pld => Self::LossDistribution,
         }
     }
 }
@@ -115,11 +100,15 @@ pub enum NoServerEpsilon {
 impl NoServerEpsilon {
     /// For a mechanism, if it has none.
     #[must_use]
-    pub fn of(mechanism: Mechanism) -> Option<Self> {
+    pub fn of(mechanism: PrivacyMechanism) -> Option<Self> {
         match mechanism {
-            Mechanism::None => Some(Self::NoMechanism),
-            Mechanism::CentralGaussian | Mechanism::Tree | Mechanism::BandedMatrix => Some(Self::ServerTrusted),
-            Mechanism::DistributedDiscreteGaussian | Mechanism::DistributedSkellam | Mechanism::Local => None,
+            PrivacyMechanism::None => Some(Self::NoMechanism),
+            PrivacyMechanism::CentralGaussian | PrivacyMechanism::Tree | PrivacyMechanism::BandedMatrix => {
+                Some(Self::ServerTrusted)
+            }
+            PrivacyMechanism::DistributedDiscreteGaussian
+            | PrivacyMechanism::DistributedSkellam
+            | PrivacyMechanism::Local => None,
         }
     }
 }
@@ -191,7 +180,7 @@ impl Cost {
 
     /// The epsilons at `delta`, for a mechanism whose coordinator has one, or has none for this reason.
     #[must_use]
-    pub fn at(&self, delta: f64, server: Option<NoServerEpsilon>, accounting: Accounting) -> Epsilons {
+    pub fn at(&self, delta: f64, server: Option<NoServerEpsilon>, accounting: PrivacyAccounting) -> Epsilons {
         self.by(delta, server, accounting.into())
     }
 
@@ -253,8 +242,8 @@ pub struct Epsilons {
 impl Epsilons {
     /// What `published` rests on.
     #[must_use]
-    pub fn rests_on(&self) -> Accounting {
-        if self.closeness.is_some() { Accounting::Pld } else { Accounting::General }
+    pub fn rests_on(&self) -> PrivacyAccounting {
+        if self.closeness.is_some() { PrivacyAccounting::Pld } else { PrivacyAccounting::General }
     }
 }
 
@@ -283,17 +272,22 @@ impl Release {
             Some("there is no noise in it, so no epsilon")
         } else if !(self.sum.sensitivity.is_finite() && self.sum.sensitivity > 0.0) {
             Some("its sensitivity must be finite and above 0")
-        } else if self.sum.dimension == 0 || (self.participants == 0 && self.mechanism != Mechanism::CentralGaussian) {
+        } else if self.sum.dimension == 0
+            || (self.participants == 0 && self.mechanism != PrivacyMechanism::CentralGaussian)
+        {
             Some("it must have coordinates and participants")
         } else if !sampled {
             Some("its cohort cannot have been drawn like that")
-        } else if self.tree_release == Some(0) || (self.mechanism == Mechanism::Tree) != self.tree_release.is_some() {
+        } else if self.tree_release == Some(0)
+            || (self.mechanism == PrivacyMechanism::Tree) != self.tree_release.is_some()
+        {
             Some("a tree, and nothing else, counts its releases from 1")
-        } else if (self.mechanism == Mechanism::BandedMatrix) != self.bands.is_some_and(|bands| bands.is_sane()) {
+        } else if (self.mechanism == PrivacyMechanism::BandedMatrix) != self.bands.is_some_and(|bands| bands.is_sane())
+        {
             Some("a banded matrix, and nothing else, has bands and a place in them after those before it")
         } else if self.bands.is_some() && !matches!(self.sum.noise, SumNoise::DiscreteGaussian { .. }) {
             Some("a banded matrix has discrete Gaussian noise")
-        } else if self.mechanism == Mechanism::None {
+        } else if self.mechanism == PrivacyMechanism::None {
             Some("it was made without a mechanism, so nothing can be charged")
         } else {
             None
@@ -302,7 +296,7 @@ impl Release {
 
     /// What it costs, as far as this accounting needs to know.
     #[must_use]
-    pub fn cost(&self, accounting: Accounting) -> Cost {
+    pub fn cost(&self, accounting: PrivacyAccounting) -> Cost {
         if let Some(t) = self.tree_release {
             return self.tree_cost(tree_levels(t) - tree_levels(t - 1), 1, accounting);
         }
@@ -322,7 +316,7 @@ impl Release {
                 without_replacement(f64::from(cohort) / f64::from(population), |order| sum.bound(order))
             }
         };
-        let close = |rate| sum_close(&sum, rate, 1, 1).filter(|_| accounting == Accounting::Pld);
+        let close = |rate| sum_close(&sum, rate, 1, 1).filter(|_| accounting == PrivacyAccounting::Pld);
         let sampled_close = match self.sampled {
             Sampled::Poisson { rate } => close(rate),
             Sampled::Anyhow | Sampled::FixedSize { .. } => None,
@@ -331,7 +325,7 @@ impl Release {
     }
 
     /// What the first so many such releases of a task cost together; `one` is what the first alone does.
-    pub(super) fn whole(&self, one: &Cost, releases: u32, accounting: Accounting) -> Cost {
+    pub(super) fn whole(&self, one: &Cost, releases: u32, accounting: PrivacyAccounting) -> Cost {
         match (self.tree_release, self.bands) {
             (Some(_), _) => self.tree_cost(tree_levels(releases), releases, accounting),
             (None, Some(bands)) => self.banded_cost(bands.whole(releases), accounting),
@@ -340,7 +334,7 @@ impl Release {
     }
 
     /// What this one and as many more that follow it cost together that there are `count`; `one` is what it costs alone.
-    pub(super) fn series(&self, one: &Cost, count: u32, accounting: Accounting) -> Cost {
+    pub(super) fn series(&self, one: &Cost, count: u32, accounting: PrivacyAccounting) -> Cost {
         if count == 0 {
             return Cost::zero();
         }
@@ -355,23 +349,24 @@ impl Release {
     }
 
     /// One Gaussian whose sensitivity is what a participant can move all rows of the matrix by that are released with it.
-    fn banded_cost(&self, bands: Bands, accounting: Accounting) -> Cost {
+    fn banded_cost(&self, bands: Bands, accounting: PrivacyAccounting) -> Cost {
         let weight = bands.weight();
         if weight == 0.0 {
             return Cost::zero();
         }
         let sum = SumMechanism { sensitivity: self.sum.sensitivity * weight.sqrt(), ..self.sum };
         let curve = sum.curve();
-        let close = sum_close(&sum, 1.0, 1, bands.vectors()).filter(|_| accounting == Accounting::Pld);
+        let close = sum_close(&sum, 1.0, 1, bands.vectors()).filter(|_| accounting == PrivacyAccounting::Pld);
         Cost { published: curve.clone(), cohort_known: curve, rho: sum.rho(), close: None, close_known: close }
     }
 
     /// A participant is in one leaf, so in one node of each level: releases cost the levels that they add, and each of them
     /// has the noise of one node more.
-    fn tree_cost(&self, levels: u32, nodes: u32, accounting: Accounting) -> Cost {
+    fn tree_cost(&self, levels: u32, nodes: u32, accounting: PrivacyAccounting) -> Cost {
         let curve = self.sum.curve().times(levels.into());
         let rho = self.sum.rho().map(|rho| rho * f64::from(levels));
-        let close = sum_close(&self.sum, 1.0, levels.into(), nodes.into()).filter(|_| accounting == Accounting::Pld);
+        let close =
+            sum_close(&self.sum, 1.0, levels.into(), nodes.into()).filter(|_| accounting == PrivacyAccounting::Pld);
         Cost { published: curve.clone(), cohort_known: curve, rho, close: None, close_known: close }
     }
 

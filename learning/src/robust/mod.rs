@@ -17,31 +17,10 @@ pub mod krum;
 pub mod norm_filter;
 mod slice;
 
-use serde::{Deserialize, Serialize};
+use task_spec::{RobustRule, RobustSpec};
 
 pub use gram::{BadGram, Gram};
 pub use slice::centre;
-
-/// A robust rule.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Rule {
-    /// The median of each coordinate (Yin et al. 2018).
-    Median,
-    /// The mean of each coordinate without its f smallest and f largest values (Yin et al. 2018).
-    TrimmedMean,
-    /// The one update that is closest to its neighbours (Blanchard et al. 2017).
-    Krum,
-    /// The mean of the n - f - 2 updates that are (Blanchard et al. 2017; El Mhamdi et al. 2018).
-    MultiKrum,
-    /// The point with the least sum of distances to all updates but the f farthest (Pillutla, Kakade and Harchaoui 2019).
-    GeometricMedian,
-    /// The mean of the updates whose norm is at most `factor` times the median norm: helps against scaled updates alone.
-    NormFilter {
-        /// At least 1.
-        factor: f64,
-    },
-}
 
 /// A rule that cannot stand what it is asked to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -75,90 +54,79 @@ pub struct Combined {
     pub scores: Vec<f64>,
 }
 
-impl Rule {
-    /// The stable name, as in a task file.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Median => "median",
-            Self::TrimmedMean => "trimmed_mean",
-            Self::Krum => "krum",
-            Self::MultiKrum => "multi_krum",
-            Self::GeometricMedian => "geometric_median",
-            Self::NormFilter { .. } => "norm_filter",
+/// Fewest participants with which `attackers` of them can be stood.
+#[must_use]
+pub const fn needs(rule: RobustRule, attackers: u32) -> u64 {
+    let attackers = attackers as u64;
+    match rule {
+        RobustRule::Krum | RobustRule::MultiKrum => 2 * attackers + 3,
+        RobustRule::Median | RobustRule::TrimmedMean | RobustRule::GeometricMedian | RobustRule::NormFilter => {
+            2 * attackers + 1
         }
     }
+}
 
-    /// Fewest participants with which `attackers` of them can be stood.
-    #[must_use]
-    pub const fn needs(self, attackers: u32) -> u64 {
-        let attackers = attackers as u64;
-        match self {
-            Self::Krum | Self::MultiKrum => 2 * attackers + 3,
-            Self::Median | Self::TrimmedMean | Self::GeometricMedian | Self::NormFilter { .. } => 2 * attackers + 1,
+/// Whether `participants` are enough.
+///
+/// # Errors
+/// [`TooFewParticipants`], with how many are needed.
+pub const fn check(rule: RobustRule, participants: u32, attackers: u32) -> Result<(), TooFewParticipants> {
+    let needed = needs(rule, attackers);
+    if participants as u64 >= needed {
+        return Ok(());
+    }
+    Err(TooFewParticipants { rule: rule.name(), attackers, needed, participants })
+}
+
+/// What a distance rule makes of updates with these inner products; nothing for a coordinate-wise rule.
+///
+/// # Errors
+/// [`TooFewParticipants`].
+pub fn judge(spec: &RobustSpec, gram: &Gram, attackers: u32) -> Result<Option<Judgement>, TooFewParticipants> {
+    check(spec.rule, count(gram.len()), attackers)?;
+    let attackers = attackers as usize;
+    let weights = match spec.rule {
+        RobustRule::Median | RobustRule::TrimmedMean => return Ok(None),
+        RobustRule::Krum => krum::weights(gram, attackers, 1),
+        RobustRule::MultiKrum => krum::weights(gram, attackers, gram.len() - attackers - 2),
+        RobustRule::GeometricMedian => geometric_median::weights(gram, attackers),
+        RobustRule::NormFilter => norm_filter::weights(gram, spec.norm_factor()),
+    };
+    let distances = gram.distances_from(&weights);
+    Ok(Some(Judgement { weights, distances }))
+}
+
+/// Combines updates that are all in memory, such as the means of a few groups.
+///
+/// # Errors
+/// [`TooFewParticipants`].
+///
+/// # Panics
+/// Unless all rows have the same length.
+pub fn combine(spec: &RobustSpec, rows: &[&[f32]], attackers: u32) -> Result<Combined, TooFewParticipants> {
+    check(spec.rule, count(rows.len()), attackers)?;
+    let mut values = vec![0.0; rows[0].len()];
+    let judged = match spec.rule {
+        RobustRule::Median => {
+            coordinates::median(rows, &mut values);
+            None
         }
-    }
-
-    /// Whether `participants` are enough.
-    ///
-    /// # Errors
-    /// [`TooFewParticipants`], with how many are needed.
-    pub const fn check(self, participants: u32, attackers: u32) -> Result<(), TooFewParticipants> {
-        let needed = self.needs(attackers);
-        if participants as u64 >= needed {
-            return Ok(());
+        RobustRule::TrimmedMean => {
+            coordinates::trimmed_mean(rows, attackers as usize, &mut values);
+            None
         }
-        Err(TooFewParticipants { rule: self.name(), attackers, needed, participants })
-    }
-
-    /// What a distance rule makes of updates with these inner products; nothing for a coordinate-wise rule.
-    ///
-    /// # Errors
-    /// [`TooFewParticipants`].
-    pub fn judge(self, gram: &Gram, attackers: u32) -> Result<Option<Judgement>, TooFewParticipants> {
-        self.check(count(gram.len()), attackers)?;
-        let attackers = attackers as usize;
-        let weights = match self {
-            Self::Median | Self::TrimmedMean => return Ok(None),
-            Self::Krum => krum::weights(gram, attackers, 1),
-            Self::MultiKrum => krum::weights(gram, attackers, gram.len() - attackers - 2),
-            Self::GeometricMedian => geometric_median::weights(gram, attackers),
-            Self::NormFilter { factor } => norm_filter::weights(gram, factor),
-        };
-        let distances = gram.distances_from(&weights);
-        Ok(Some(Judgement { weights, distances }))
-    }
-
-    /// Combines updates that are all in memory, such as the means of a few groups.
-    ///
-    /// # Errors
-    /// [`TooFewParticipants`].
-    ///
-    /// # Panics
-    /// Unless all rows have the same length.
-    pub fn combine(self, rows: &[&[f32]], attackers: u32) -> Result<Combined, TooFewParticipants> {
-        self.check(count(rows.len()), attackers)?;
-        let mut values = vec![0.0; rows[0].len()];
-        let judged = match self {
-            Self::Median | Self::TrimmedMean => None,
-            _ => self.judge(&Gram::of(rows), attackers)?,
-        };
-        let distances = match (self, judged) {
-            (_, Some(Judgement { weights, distances })) => {
-                coordinates::weighted_sum(rows, &weights, &mut values);
-                distances
-            }
-            (Self::TrimmedMean, None) => {
-                coordinates::trimmed_mean(rows, attackers as usize, &mut values);
-                coordinates::distances(rows, &values)
-            }
-            (_, None) => {
-                coordinates::median(rows, &mut values);
-                coordinates::distances(rows, &values)
-            }
-        };
-        Ok(Combined { values, scores: anomaly_scores(&distances) })
-    }
+        RobustRule::Krum | RobustRule::MultiKrum | RobustRule::GeometricMedian | RobustRule::NormFilter => {
+            judge(spec, &Gram::of(rows), attackers)?
+        }
+    };
+    let distances = match judged {
+        Some(Judgement { weights, distances }) => {
+            coordinates::weighted_sum(rows, &weights, &mut values);
+            distances
+        }
+        None => coordinates::distances(rows, &values),
+    };
+    Ok(Combined { values, scores: anomaly_scores(&distances) })
 }
 
 /// Largest anomaly score.

@@ -4,12 +4,22 @@ use proptest::prelude::*;
 
 use super::*;
 
-const FILTER: Rule = Rule::NormFilter { factor: 2.0 };
-const ALL: [Rule; 6] = [Rule::Median, Rule::TrimmedMean, Rule::Krum, Rule::MultiKrum, Rule::GeometricMedian, FILTER];
+const ALL: [RobustRule; 6] = [
+    RobustRule::Median,
+    RobustRule::TrimmedMean,
+    RobustRule::Krum,
+    RobustRule::MultiKrum,
+    RobustRule::GeometricMedian,
+    RobustRule::NormFilter,
+];
 
-fn combine(rule: Rule, rows: &[Vec<f32>], attackers: u32) -> Combined {
+const fn spec(rule: RobustRule) -> RobustSpec {
+    RobustSpec { rule, attackers: 0.2, norm_factor: None, group_size: None }
+}
+
+fn combine(rule: RobustRule, rows: &[Vec<f32>], attackers: u32) -> Combined {
     let rows: Vec<_> = rows.iter().map(Vec::as_slice).collect();
-    rule.combine(&rows, attackers).unwrap()
+    super::combine(&spec(rule), &rows, attackers).unwrap()
 }
 
 fn column(values: &[f32]) -> Vec<Vec<f32>> {
@@ -19,10 +29,10 @@ fn column(values: &[f32]) -> Vec<Vec<f32>> {
 #[test]
 fn every_rule_says_how_many_it_needs() {
     for (rule, needed) in ALL.into_iter().zip([7, 7, 9, 9, 7, 7]) {
-        assert_eq!(rule.needs(3), needed);
+        assert_eq!(needs(rule, 3), needed);
         let participants = u32::try_from(needed).unwrap();
-        assert_eq!(rule.check(participants, 3), Ok(()));
-        let error = rule.check(participants - 1, 3).unwrap_err();
+        assert_eq!(check(rule, participants, 3), Ok(()));
+        let error = check(rule, participants - 1, 3).unwrap_err();
         assert_eq!(
             error.to_string(),
             format!(
@@ -33,19 +43,23 @@ fn every_rule_says_how_many_it_needs() {
         );
         let rows = column(&[0.0; 6]);
         let rows: Vec<_> = rows.iter().map(Vec::as_slice).collect();
-        assert!(rule.combine(&rows, 3).is_err() && rule.judge(&Gram::zero(6), 3).is_err(), "{}", rule.name());
+        assert!(
+            super::combine(&spec(rule), &rows, 3).is_err() && judge(&spec(rule), &Gram::zero(6), 3).is_err(),
+            "{}",
+            rule.name()
+        );
     }
-    assert_eq!(Rule::Krum.needs(u32::MAX), 2 * u64::from(u32::MAX) + 3);
+    assert_eq!(needs(RobustRule::Krum, u32::MAX), 2 * u64::from(u32::MAX) + 3);
 }
 
 #[test]
 fn coordinates_by_hand() {
     let rows = [vec![1.0, 9.0], vec![5.0, -7.0], vec![2.0, 0.0], vec![100.0, 1.0], vec![3.0, 2.0]];
-    assert_eq!(combine(Rule::Median, &rows, 1).values, [3.0, 1.0]);
-    assert_eq!(combine(Rule::Median, &rows[..4], 1).values, [3.5, 0.5]);
-    assert_eq!(combine(Rule::TrimmedMean, &rows, 1).values, [10.0 / 3.0, 1.0]);
-    assert_eq!(combine(Rule::TrimmedMean, &rows, 0).values, [111.0 / 5.0, 1.0]);
-    assert_eq!(combine(Rule::TrimmedMean, &rows, 2).values, [3.0, 1.0], "all but the middle");
+    assert_eq!(combine(RobustRule::Median, &rows, 1).values, [3.0, 1.0]);
+    assert_eq!(combine(RobustRule::Median, &rows[..4], 1).values, [3.5, 0.5]);
+    assert_eq!(combine(RobustRule::TrimmedMean, &rows, 1).values, [10.0 / 3.0, 1.0]);
+    assert_eq!(combine(RobustRule::TrimmedMean, &rows, 0).values, [111.0 / 5.0, 1.0]);
+    assert_eq!(combine(RobustRule::TrimmedMean, &rows, 2).values, [3.0, 1.0], "all but the middle");
 }
 
 #[test]
@@ -55,9 +69,9 @@ fn krum_by_hand() {
     let rows: Vec<_> = rows.iter().map(Vec::as_slice).collect();
     let gram = Gram::of(&rows);
     assert_eq!(krum::scores(&gram, 1)[..6], [30.0, 15.0, 10.0, 10.0, 15.0, 30.0]);
-    assert_eq!(Rule::Krum.combine(&rows, 1).unwrap().values, [2.0], "of 2 and 3 the shorter");
-    assert_eq!(Rule::MultiKrum.combine(&rows, 1).unwrap().values, [2.5], "1, 2, 3 and 4");
-    let judged = Rule::MultiKrum.judge(&gram, 1).unwrap().unwrap();
+    assert_eq!(super::combine(&spec(RobustRule::Krum), &rows, 1).unwrap().values, [2.0], "of 2 and 3 the shorter");
+    assert_eq!(super::combine(&spec(RobustRule::MultiKrum), &rows, 1).unwrap().values, [2.5], "1, 2, 3 and 4");
+    let judged = judge(&spec(RobustRule::MultiKrum), &gram, 1).unwrap().unwrap();
     assert_eq!(judged.weights, [0.0, 0.25, 0.25, 0.25, 0.25, 0.0, 0.0]);
     assert_eq!(judged.distances, [2.5, 1.5, 0.5, 0.5, 1.5, 2.5, 97.5]);
     let scores = anomaly_scores(&judged.distances);
@@ -67,7 +81,7 @@ fn krum_by_hand() {
 #[test]
 fn geometric_medians_by_hand() {
     let close = |rows: &[Vec<f32>], expected: [f32; 2]| {
-        let values = combine(Rule::GeometricMedian, rows, 0).values;
+        let values = combine(RobustRule::GeometricMedian, rows, 0).values;
         assert!(values.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-3), "{values:?} is not {expected:?}");
     };
     // Fermat's point of a square with a far corner: where its diagonals cross.
@@ -78,17 +92,17 @@ fn geometric_medians_by_hand() {
     close(&[vec![7.0, 7.0], vec![7.0, 7.0], vec![7.0, 7.0], vec![-900.0, 3.0], vec![0.0, 80.0]], [7.0, 7.0]);
     // Without the farthest, of the others.
     let three = [vec![0.0, 0.0], vec![2.0, 0.0], vec![1.0, 3.0_f32.sqrt()], vec![9.0, -40.0]];
-    let values = combine(Rule::GeometricMedian, &three, 1).values;
+    let values = combine(RobustRule::GeometricMedian, &three, 1).values;
     assert!((values[0] - 1.0).abs() < 1e-3 && (values[1] - 1.0 / 3.0_f32.sqrt()).abs() < 1e-3, "{values:?}");
-    assert_eq!(combine(Rule::GeometricMedian, &column(&[3.0, 3.0, 3.0]), 1).values, [3.0]);
+    assert_eq!(combine(RobustRule::GeometricMedian, &column(&[3.0, 3.0, 3.0]), 1).values, [3.0]);
 }
 
 #[test]
 fn the_norm_filter_drops_what_is_too_long() {
     let rows = [vec![3.0, 4.0], vec![0.0, 5.0], vec![10.0, 0.0], vec![10.1, 0.0], vec![1.0, 0.0]];
-    let combined = combine(FILTER, &rows, 2);
+    let combined = combine(RobustRule::NormFilter, &rows, 2);
     assert_eq!(combined.values, [3.5, 2.25], "median norm 5: 10 stays, 10.1 goes");
-    assert_eq!(combine(FILTER, &column(&[0.0; 3]), 1).values, [0.0]);
+    assert_eq!(combine(RobustRule::NormFilter, &column(&[0.0; 3]), 1).values, [0.0]);
 }
 
 #[test]
@@ -108,7 +122,7 @@ fn attacked(attackers: usize, attack: impl Fn(usize) -> f32) -> Vec<Vec<f32>> {
     rows
 }
 
-fn error(rule: Rule, rows: &[Vec<f32>], attackers: u32) -> f32 {
+fn error(rule: RobustRule, rows: &[Vec<f32>], attackers: u32) -> f32 {
     combine(rule, rows, attackers).values.iter().map(|value| (value - 1.0).abs()).fold(0.0, f32::max)
 }
 
@@ -116,8 +130,8 @@ fn error(rule: Rule, rows: &[Vec<f32>], attackers: u32) -> f32 {
 fn nothing_moves_a_rule_far_up_to_its_breakdown_point_and_everything_beyond() {
     for rule in ALL {
         // The most that 21 participants can stand by the rule's own account.
-        let most = (0..21).rev().find(|&f| rule.needs(f) <= 21).unwrap();
-        assert_eq!(most, if matches!(rule, Rule::Krum | Rule::MultiKrum) { 9 } else { 10 });
+        let most = (0..21).rev().find(|&f| needs(rule, f) <= 21).unwrap();
+        assert_eq!(most, if matches!(rule, RobustRule::Krum | RobustRule::MultiKrum) { 9 } else { 10 });
         for attack in [1e6, -1e6, 1e3] {
             let within = error(rule, &attacked(most as usize, |_| attack), most);
             assert!(within < 0.6, "{} moved by {within} under {most} attackers at {attack}", rule.name());
@@ -126,14 +140,14 @@ fn nothing_moves_a_rule_far_up_to_its_breakdown_point_and_everything_beyond() {
         let beyond = error(rule, &attacked(12, |_| -1e3), most);
         assert!(beyond > 500.0, "{} stands 12 of 21 at {beyond}?", rule.name());
     }
-    let mean = error(Rule::TrimmedMean, &attacked(1, |_| 1e6), 0);
+    let mean = error(RobustRule::TrimmedMean, &attacked(1, |_| 1e6), 0);
     assert!(mean > 1e4, "one attacker moves a mean");
 }
 
 #[test]
 fn attackers_that_do_not_agree_are_stood_too() {
     for rule in ALL {
-        let most = (0..21).rev().find(|&f| rule.needs(f) <= 21).unwrap();
+        let most = (0..21).rev().find(|&f| needs(rule, f) <= 21).unwrap();
         let spread = attacked(most as usize, |n| if n % 2 == 0 { 1e3 * (n + 1) as f32 } else { -1e5 });
         assert!(error(rule, &spread, most) < 0.1, "{}", rule.name());
     }
@@ -158,7 +172,7 @@ fn sixteen_bits_keep_what_matters_whatever_outliers_do() {
     assert!((unit * 32767.0 - 1.05).abs() < 0.01, "the largest honest value fills the range, not the attackers'");
     let restored: Vec<Vec<f32>> =
         words.iter().map(|row| row.iter().map(|&word| f32::from(word) * unit as f32).collect()).collect();
-    for rule in [Rule::Median, Rule::TrimmedMean] {
+    for rule in [RobustRule::Median, RobustRule::TrimmedMean] {
         let (exact, rounded) = (combine(rule, &rows, 4).values, combine(rule, &restored, 4).values);
         assert!(exact.iter().zip(&rounded).all(|(a, b)| f64::from((a - b).abs()) <= unit), "{}", rule.name());
     }
@@ -224,7 +238,7 @@ proptest! {
     ) {
         let (low, high) = honest.iter().fold((f32::MAX, f32::MIN), |(low, high), &v| (low.min(v), high.max(v)));
         let rows = column(&[honest.clone(), others].concat());
-        for rule in [Rule::Median, Rule::TrimmedMean] {
+        for rule in [RobustRule::Median, RobustRule::TrimmedMean] {
             let value = combine(rule, &rows, 2).values[0];
             prop_assert!((low..=high).contains(&value), "{}: {}", rule.name(), value);
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use federation::id::{Digest, ParticipantId, RoundKey, TaskId};
 use federation::model_version::ModelVersion;
 use federation::round::{Assignment, AssignmentState, PhaseLimits, Round, RoundLimits, RoundState};
-use federation::task::TaskStatus;
+use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
 use uuid::Uuid;
 

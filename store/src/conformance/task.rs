@@ -1,6 +1,6 @@
 //! Promises about tasks.
 
-use federation::task::TaskStatus;
+use federation::task_status::TaskStatus;
 
 use super::sample::{after, task, task_id};
 use crate::entity::task::TaskRow;

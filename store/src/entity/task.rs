@@ -2,8 +2,9 @@
 
 use async_trait::async_trait;
 use federation::id::TaskId;
-use federation::task::{TaskSpec, TaskStatus};
+use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
+use task_spec::TaskSpec;
 
 use crate::error::Result;
 

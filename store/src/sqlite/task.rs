@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use federation::id::TaskId;
-use federation::task::TaskStatus;
+use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
 
 use super::SqliteTransaction;

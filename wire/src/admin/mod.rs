@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use federation::id::{ParticipantId, TokenId};
-use federation::task::TaskSpec;
 use federation::time::Timestamp;
 use serde::{Deserialize, Serialize};
+use task_spec::TaskSpec;
 
 /// Body of `POST` [`crate::route::TASKS`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 
 use federation::id::{Digest, ParticipantId, TaskId};
 use federation::round::{AssignmentState, FailureReason, RoundState};
-use federation::task::{Mode, TaskSpec, TaskStatus};
+use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
 use serde::{Deserialize, Serialize};
+use task_spec::{Mode, TaskSpec};
 
 pub use compression::CompressionView;
 pub use privacy::{EpsilonView, PrivacyReport, PrivacyTotal, ReleaseView, TaskPrivacy};

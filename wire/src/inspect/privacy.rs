@@ -1,9 +1,9 @@
 //! What a task has told about its participants so far, at most.
 
 use federation::id::TaskId;
-use federation::task::{PrivacyAccounting, PrivacyMechanism, PrivacySpec};
 use federation::time::Timestamp;
 use serde::{Deserialize, Serialize};
+use task_spec::{PrivacyAccounting, PrivacyMechanism, PrivacySpec};
 
 /// Three figures, never one for another, all at one delta.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,9 +1,9 @@
 //! What a participant is given to do.
 
 use federation::id::{Digest, TaskId};
-use federation::task::{Analytics, Compression, ModelSpec, Personalization, Solver, Staleness, TrainingPlan};
 use federation::time::Timestamp;
 use serde::{Deserialize, Serialize};
+use task_spec::{Analytics, Compression, ModelSpec, Personalization, Solver, Staleness, TrainingPlan};
 
 use super::{PrivacyTerms, SessionTerms};
 

@@ -1,8 +1,9 @@
 //! Checking in: "I am here and could work" answered by work, or by when to come back.
 
-use federation::cohort::{CoarseLoss, Criterion};
+use federation::cohort::CoarseLoss;
 use federation::id::TaskId;
 use serde::{Deserialize, Serialize};
+use task_spec::Criterion;
 
 use super::{Assignment, Invitation, RoundKeys};
 

@@ -4,8 +4,8 @@
 //! (`learning::privacy::PrivacySpec::request`), so none of them can be told another.
 
 use federation::id::{Digest, RoundKey};
-use federation::task::PrivacySpec;
 use serde::{Deserialize, Serialize};
+use task_spec::PrivacySpec;
 
 /// The promise of a task, and what it rests on in this round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

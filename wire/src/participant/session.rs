@@ -5,9 +5,9 @@
 
 use federation::id::{Digest, TaskId};
 use federation::round::RoundState;
-use federation::task::{ModelSpec, TrainingPlan};
 use secure_agg::params::{SessionConfig, VectorShape};
 use serde::{Deserialize, Serialize};
+use task_spec::{ModelSpec, TrainingPlan};
 
 use super::{Encoding, PrivacyTerms};
 use crate::base64::Base64;
@@ -119,10 +119,10 @@ impl From<&SessionTerms> for SessionConfig {
 /// u32be(max_cohort) || u32be(metrics) || for each: u32be(len) || name)`, and with privacy before the end
 /// `u32be(len) || `[`PrivacyTerms::to_bytes`], with a codec before that `u32be(2^32 - 1) || u32be(len) ||
 /// `[`CodecTerms::to_bytes`](super::CodecTerms::to_bytes), and with a method of personalization at the end
-/// `"personalization" || u32be(len) || `[`federation::task::Personalization::to_bytes`], and where the cohort is divided after that
+/// `"personalization" || u32be(len) || `[`task_spec::Personalization::to_bytes`], and where the cohort is divided after that
 /// `"groups" || u32be(size)`, and where updates are trained ahead of rounds behind that `"staleness" || `
-/// [`federation::task::Staleness::to_bytes`], and with a solver behind that `"solver" || u32be(len) || `
-/// [`federation::task::Solver::to_bytes`].
+/// [`task_spec::Staleness::to_bytes`], and with a solver behind that `"solver" || u32be(len) || `
+/// [`task_spec::Solver::to_bytes`].
 #[must_use]
 pub fn application_digest(encoding: &Encoding, metrics: &[String], privacy: Option<&PrivacyTerms>) -> Digest {
     let mut text = b"tributary/application/1".to_vec();

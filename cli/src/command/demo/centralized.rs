@@ -4,7 +4,7 @@ use client_sdk::models::Architecture;
 use client_sdk::train::{self, Device, SgdConfig};
 use datasets::Dataset;
 use learning::Parameters;
-use wire::task::TrainingPlan;
+use task_spec::TrainingPlan;
 
 use crate::command::model::{Score, examples};
 use crate::failure::{Exit, Failure, Outcome};

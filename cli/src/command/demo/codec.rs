@@ -4,8 +4,8 @@
 
 use std::str::FromStr;
 
+use task_spec::Compression;
 use wire::inspect::CompressionView;
-use wire::task::Compression;
 
 use super::pairs::{named, number};
 use crate::output::bytes;

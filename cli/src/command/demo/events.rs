@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use task_spec::Personalization;
 use wire::inspect::{
     CompressionView, DistributionView, EpsilonView, GroupView, ModelVersionRef, PrivacyReport, RoundView, SessionView,
     SumWorkView,
 };
-use wire::task::Personalization;
 use wire::{AssignmentState, Digest, FailureReason, RoundState};
 
 use super::personal::Served;

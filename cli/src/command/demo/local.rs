@@ -5,7 +5,7 @@
 use clap::ValueEnum as _;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use wire::task::{AdaptiveMu, Budget, Precision, Schedule, Solver, TrainingPlan, Warmup};
+use task_spec::{AdaptiveMu, Budget, Precision, Schedule, Solver, TrainingPlan, Warmup};
 
 use super::pairs::{field, named, pairs};
 
@@ -139,7 +139,7 @@ fn table<'a, T: DeserializeOwned>(
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use wire::task::Over;
+    use task_spec::Over;
 
     use super::*;
 

@@ -10,11 +10,11 @@ use std::time::Duration;
 use client_sdk::models::Architecture;
 use client_sdk::train::DeviceChoice;
 use datasets::Dataset;
-use federation::task::{Deployment, PrivacySpec, TaskSpec};
+use task_spec::{Deployment, PrivacySpec, TaskSpec};
+use task_spec::{MIN_SECURE_COHORT, TrainingPlan};
 use wire::admin::CreateTask;
 use wire::inspect::{PrivacyReport, TaskView};
 use wire::route;
-use wire::task::{MIN_SECURE_COHORT, TrainingPlan};
 
 use crate::command::model::Score;
 use crate::command::privacy::ledger;

@@ -4,13 +4,13 @@
 
 use client_sdk::models::Architecture;
 use datasets::Dataset;
-use federation::cohort::Cohort;
-use federation::task::{PrivacyMechanism, PrivacySpec};
 use ring::digest::{Context, SHA256};
-use wire::task::{
+use task_spec::Cohort;
+use task_spec::{
     AggregationSpec, ModelSpec, RoundsSpec, ScheduleSpec, SecureAggregationSpec, SelectionSpec, ServerOptimizer,
     TaskSpec, TrainingPlan,
 };
+use task_spec::{PrivacyMechanism, PrivacySpec};
 
 use super::codec::CodecArg;
 use super::local::{self, LocalArgs};

@@ -5,9 +5,7 @@
 
 use std::str::FromStr;
 
-use federation::cohort::Cohort;
-use federation::task::{Clip, PrivacyAccounting, PrivacyMechanism, PrivacySpec, Sampling};
-use learning::privacy::Mechanism;
+use task_spec::{AdaptiveClip, Clip, Cohort, PrivacyAccounting, PrivacyMechanism, PrivacySpec, Sampling};
 use wire::inspect::PrivacyReport;
 
 use super::events::Spent;
@@ -114,7 +112,7 @@ fn clip(value: &str) -> Result<Clip, String> {
         });
     }
     let initial = if initial.is_empty() { CLIP } else { number("clip=adaptive", initial)? };
-    Ok(Clip::Adaptive { quantile: QUANTILE, initial, learning_rate: CLIP_RATE })
+    Ok(Clip::Adaptive(AdaptiveClip { quantile: QUANTILE, initial, learning_rate: CLIP_RATE }))
 }
 
 fn drawn(value: &str) -> Result<Drawn, String> {
@@ -206,18 +204,16 @@ fn rotated(spec: PrivacySpec, cohort: u32, population: u32) -> Outcome<PrivacySp
 
 /// Asks those who judge a task's `[privacy]` as well.
 fn check(spec: &PrivacySpec) -> Outcome {
-    let read: Result<learning::privacy::PrivacySpec, _> = serde_json::to_value(spec).and_then(serde_json::from_value);
-    let read = read.map_err(|error| Failure::new(Exit::Usage, format!("--privacy: {error}")))?;
-    if read.mechanism == Mechanism::None {
+    if !spec.is_private() {
         return Err(Failure::new(Exit::Usage, "--privacy mechanism=none promises nothing: leave --privacy out"));
     }
-    read.check().map_err(|problems| {
-        let key = |field: &str| match field {
+    spec.check().map_err(|problems| {
+        let key = |field: &str| match field.trim_start_matches("privacy.") {
             "noise_multiplier" => "noise".to_owned(),
             field => field.split('.').next().unwrap_or_default().to_owned(),
         };
         let words: Vec<_> =
-            problems.iter().map(|problem| format!("--privacy {} {}", key(problem.field), problem.problem)).collect();
+            problems.iter().map(|problem| format!("--privacy {} {}", key(&problem.field), problem.problem)).collect();
         Failure::new(Exit::Usage, words.join("\n"))
     })
 }
@@ -227,7 +223,7 @@ pub(super) fn words(report: &PrivacyReport) -> Vec<String> {
     let spec = &report.spec;
     let mechanism = spec.mechanism.as_str();
     let noise = spec.noise_multiplier.map_or_else(String::new, |z| format!(", noise multiplier {}", figure(z)));
-    let adapts = if matches!(spec.clip, Some(Clip::Adaptive { .. })) { " at first" } else { "" };
+    let adapts = if matches!(spec.clip, Some(Clip::Adaptive(_))) { " at first" } else { "" };
     let budget = match (spec.epsilon, spec.rounds) {
         (Some(epsilon), Some(rounds)) => format!("epsilon {} for {rounds} rounds", figure(epsilon)),
         (Some(epsilon), None) => format!("epsilon {}", figure(epsilon)),
@@ -301,7 +297,7 @@ mod tests {
 
         let found = spec("noise=1.1, mechanism=central_gaussian, clip=adaptive:0.3, sampling=fixed, rounds=7").unwrap();
         assert_eq!((found.noise_multiplier, found.rounds), (Some(1.1), Some(7)));
-        assert_eq!(found.clip, Some(Clip::Adaptive { quantile: 0.5, initial: 0.3, learning_rate: 0.2 }));
+        assert_eq!(found.clip, Some(Clip::Adaptive(AdaptiveClip { quantile: 0.5, initial: 0.3, learning_rate: 0.2 })));
         assert_eq!(cohort(&found, 50), Cohort::Count(50));
         let open = "epsilon=8".parse::<PrivacyArg>().unwrap().spec(50, 200, 60, false).unwrap();
         assert_eq!(open.mechanism, PrivacyMechanism::CentralGaussian);

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use client_sdk::learning::{Adapters, MetricValue, Parameters, Table};
 use client_sdk::train::Constraints;
 use client_sdk::{Trained, Trainer, TrainerError, TrainingJob};
-use federation::task::{RobustRule, RobustSpec};
+use task_spec::{RobustRule, RobustSpec};
 
 use super::pairs::{named, number};
 use crate::trainer::SlottedTrainer;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ring::digest::{SHA256, digest};
+use wire::TaskStatus;
 use wire::inspect::{CompressionView, ModelVersionRef, RoundView};
-use wire::task::TaskStatus;
 use wire::{RoundState, TaskId, route};
 
 use super::Scene;

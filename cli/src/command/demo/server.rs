@@ -1,6 +1,6 @@
 //! Which server optimizer the demo's task names.
 
-use wire::task::ServerOptimizer;
+use task_spec::ServerOptimizer;
 
 use crate::failure::{Exit, Failure, Outcome};
 

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use learning::privacy::Epsilons;
+use wire::TaskStatus;
 use wire::inspect::{EpsilonView, PrivacyReport, PrivacyTotal, ReleaseView};
-use wire::task::TaskStatus;
 use wire::{TaskId, route};
 
 use super::{chart, figure};
@@ -123,7 +123,7 @@ fn words(name: &str, report: &PrivacyReport, status: TaskStatus, svg: Option<&st
     let mut lines = vec![
         format!("Task        {name}, {status}"),
         format!(
-            "Mechanism   {}, noise multiplier {}",
+            "PrivacyMechanism   {}, noise multiplier {}",
             spec.mechanism.as_str(),
             spec.noise_multiplier.map_or_else(|| "unknown".to_owned(), figure)
         ),

@@ -3,13 +3,12 @@
 //! Asks what a task with the same `[privacy]` would ask, so that the answers are the task's.
 
 use std::path::PathBuf;
-
-use federation::task::SecureAggregationSpec;
-use learning::privacy::plan::smallest_draw;
-use learning::privacy::{
-    Accounting, AdaptiveClip, Choice, ClipSpec, Mechanism, NoServerEpsilon, Plan, PlanError, PlanRequest, PrivacySpec,
-    SamplingRate, SamplingSpec, SpecProblem, TaskFacts, plan,
+use task_spec::{
+    AdaptiveClip, Clip, PrivacyAccounting, PrivacyMechanism, PrivacySpec, Sampling, SecureAggregationSpec, SpecError,
 };
+
+use learning::privacy::plan::smallest_draw;
+use learning::privacy::{Choice, NoServerEpsilon, Plan, PlanError, PlanRequest, SamplingRate, TaskFacts, plan};
 
 use super::chart;
 use crate::failure::{Exit, Failure, Outcome};
@@ -44,13 +43,13 @@ pub(crate) struct PlanArgs {
     noise: Option<f64>,
     /// How cohorts are drawn: poisson (each with probability M/N), fixed (exactly M) or none (anyhow) [default: poisson]
     #[arg(long, value_enum, hide_possible_values = true)]
-    sampling: Option<Sampling>,
+    sampling: Option<Drawn>,
     /// central_gaussian, distributed_discrete_gaussian, distributed_skellam, tree, banded_matrix or local
     #[arg(long, default_value = "central_gaussian", value_parser = parse_mechanism)]
-    mechanism: Mechanism,
+    mechanism: PrivacyMechanism,
     /// What epsilon rests on: pld (privacy loss distributions, where they are proven), or general (Rényi bounds alone)
     #[arg(long, default_value = "pld", value_parser = parse_accounting)]
-    accounting: Accounting,
+    accounting: PrivacyAccounting,
     /// Shared parameters of the model; the default is `linear` on MNIST
     #[arg(long, value_name = "P", default_value_t = 7850)]
     parameters: u64,
@@ -86,7 +85,7 @@ pub(crate) struct PlanArgs {
 /// How cohorts are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Sampling {
+enum Drawn {
     /// Everybody with the same probability.
     Poisson,
     /// So many, exactly.
@@ -110,14 +109,14 @@ enum PublishedRestsOn {
 struct Planned {
     #[serde(flatten)]
     plan: Plan,
-    mechanism: Mechanism,
-    accounting: Accounting,
+    mechanism: PrivacyMechanism,
+    accounting: PrivacyAccounting,
     population: u32,
     cohort: u32,
     rounds: u32,
     delta: f64,
     parameters: u64,
-    sampling: Sampling,
+    sampling: Drawn,
     /// M/N, where that is the probability of being drawn.
     sampling_rate: Option<f64>,
     /// Which setting the published figure is charged under.
@@ -149,17 +148,17 @@ struct CohortFor {
     cohort: Option<u32>,
 }
 
-fn parse_mechanism(text: &str) -> Result<Mechanism, String> {
-    Mechanism::ALL.into_iter().find(|mechanism| mechanism.as_str() == text).ok_or_else(|| {
+fn parse_mechanism(text: &str) -> Result<PrivacyMechanism, String> {
+    PrivacyMechanism::ALL.into_iter().find(|mechanism| mechanism.as_str() == text).ok_or_else(|| {
         "a mechanism is central_gaussian, distributed_discrete_gaussian, distributed_skellam, tree, banded_matrix or local".to_owned()
     })
 }
 
-fn parse_accounting(text: &str) -> Result<Accounting, String> {
+fn parse_accounting(text: &str) -> Result<PrivacyAccounting, String> {
     match text {
-        "general" => Ok(Accounting::General),
+        "general" => Ok(PrivacyAccounting::General),
         // As it was called.
-        "pld" | "close" => Ok(Accounting::Pld),
+        "pld" | "close" => Ok(PrivacyAccounting::Pld),
         _ => Err("an accounting is pld or general".to_owned()),
     }
 }
@@ -194,7 +193,7 @@ impl PlanArgs {
             delta: self.delta,
             parameters: self.parameters,
             sampling,
-            sampling_rate: (sampling == Sampling::Poisson).then(|| self.rate()),
+            sampling_rate: (sampling == Drawn::Poisson).then(|| self.rate()),
             shares: self.mechanism.needs_secure_aggregation().then_some(shares),
             cohort_for,
             choices,
@@ -204,14 +203,14 @@ impl PlanArgs {
         Ok(())
     }
 
-    fn sampling(&self) -> Sampling {
-        let usual = if self.mechanism.is_correlated() { Sampling::None } else { Sampling::Poisson };
+    fn sampling(&self) -> Drawn {
+        let usual = if self.mechanism.is_correlated() { Drawn::None } else { Drawn::Poisson };
         self.sampling.unwrap_or(usual)
     }
 
     /// With a banded matrix: that everybody takes turns, unless something else is asked for.
     fn separation(&self) -> Option<u32> {
-        let takes_turns = self.mechanism == Mechanism::BandedMatrix && self.participations != Some(1);
+        let takes_turns = self.mechanism == PrivacyMechanism::BandedMatrix && self.participations != Some(1);
         self.separation.or_else(|| takes_turns.then(|| (self.population / self.cohort).max(1)))
     }
 
@@ -232,7 +231,7 @@ impl PlanArgs {
         let usual = SecureAggregationSpec::default();
         let dropouts = part("--dropouts", self.dropouts, usual.max_dropout_fraction)?;
         let colluders = part("--colluders", self.colluders, usual.max_corrupt_fraction)?;
-        let poisson = self.sampling() == Sampling::Poisson;
+        let poisson = self.sampling() == Drawn::Poisson;
         let drawn = if poisson {
             smallest_draw(self.population, self.sampling_rate()?, 0.0, SMALL_COHORTS).clamp(1, self.cohort)
         } else {
@@ -244,9 +243,9 @@ impl PlanArgs {
     /// What a task would ask.
     fn request(&self, shares: Shares) -> Outcome<PlanRequest> {
         let clip = if self.adaptive_clip {
-            ClipSpec::Adaptive(AdaptiveClip { quantile: 0.5, initial: 1.0, learning_rate: 0.2 })
+            Clip::Adaptive(AdaptiveClip { quantile: 0.5, initial: 1.0, learning_rate: 0.2 })
         } else {
-            ClipSpec::Fixed(1.0)
+            Clip::Fixed(1.0)
         };
         let spec = PrivacySpec {
             mechanism: self.mechanism,
@@ -256,9 +255,9 @@ impl PlanArgs {
             rounds: Some(self.rounds),
             clip: Some(clip),
             sampling: match self.sampling() {
-                Sampling::Poisson => Some(SamplingSpec::Poisson(self.sampling_rate()?)),
-                Sampling::Fixed => Some(SamplingSpec::FixedSize(self.cohort)),
-                Sampling::None => None,
+                Drawn::Poisson => Some(Sampling::Poisson(self.rate())),
+                Drawn::Fixed => Some(Sampling::FixedSize(self.cohort)),
+                Drawn::None => None,
             },
             population: Some(self.population),
             accounting: self.accounting,
@@ -274,7 +273,7 @@ impl PlanArgs {
             colluders: if self.mechanism.needs_secure_aggregation() { shares.colluders } else { 0 },
             rounds: self.rounds,
         };
-        spec.request(&facts).map_err(|problems| impossible(&problems))
+        PlanRequest::of(&spec, &facts).map_err(|problems| impossible(&problems))
     }
 
     fn cohort_for(&self, request: &PlanRequest, plan: &Plan) -> Outcome<CohortFor> {
@@ -290,11 +289,11 @@ impl PlanArgs {
     fn subject(&self) -> String {
         let (cohort, population) = (number(self.cohort.into()), number(self.population.into()));
         let drawn = match self.sampling() {
-            Sampling::Poisson => {
+            Drawn::Poisson => {
                 format!("about {cohort} of {population} participants (Poisson, q = {})", figure(self.rate()))
             }
-            Sampling::Fixed => format!("exactly {cohort} of {population} participants"),
-            Sampling::None => format!("{cohort} of {population} participants, drawn anyhow"),
+            Drawn::Fixed => format!("exactly {cohort} of {population} participants"),
+            Drawn::None => format!("{cohort} of {population} participants, drawn anyhow"),
         };
         let rounds =
             if self.rounds == 1 { "1 round".to_owned() } else { format!("{} rounds", number(self.rounds.into())) };
@@ -446,9 +445,11 @@ fn flag(field: &str) -> String {
     }
 }
 
-fn impossible(problems: &[SpecProblem]) -> Failure {
-    let words: Vec<String> =
-        problems.iter().map(|problem| format!("{} {}", flag(problem.field), problem.problem)).collect();
+fn impossible(problems: &[SpecError]) -> Failure {
+    let words: Vec<String> = problems
+        .iter()
+        .map(|problem| format!("{} {}", flag(problem.field.trim_start_matches("privacy.")), problem.problem))
+        .collect();
     Failure::new(Exit::Usage, words.join("\n"))
 }
 

@@ -88,8 +88,8 @@ struct Answer<'a> {
     data: &'a str,
     model: &'a str,
     secure_aggregation: bool,
-    selection: &'a federation::task::SelectionSpec,
-    schedule: &'a federation::task::ScheduleSpec,
+    selection: &'a task_spec::SelectionSpec,
+    schedule: &'a task_spec::ScheduleSpec,
     devices: &'a simulation::DeviceModel,
     #[serde(flatten)]
     report: &'a Report,

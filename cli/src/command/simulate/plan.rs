@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use client_sdk::models::Architecture;
 use datasets::{Dataset, Partition, idx, synthetic};
-use federation::cohort::Cohort;
-use federation::task::Strategy;
 use simulation::{Data, Drawn, Synthetic};
-use wire::task::{ModelSpec, RoundsSpec, SelectionSpec, TaskSpec};
+use task_spec::Cohort;
+use task_spec::Strategy;
+use task_spec::{ModelSpec, RoundsSpec, SelectionSpec, TaskSpec};
 
 use super::Simulate;
 use crate::command::demo;

@@ -8,12 +8,13 @@ use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use federation::id::{Digest, TaskId};
 use federation::model_version::ModelVersion;
-use federation::task::{Deployment, TaskSpec, TaskStatus};
+use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
 use http::{HeaderMap, StatusCode, header};
 use store::entity::idempotency::IdempotentAnswer;
 use store::entity::task::TaskRow;
 use store::{Transaction, WakeEvent};
+use task_spec::{Deployment, TaskSpec};
 use wire::admin::CreateTask;
 use wire::headers::IDEMPOTENCY_KEY;
 
@@ -110,14 +111,14 @@ async fn prepare(app: &App, spec: TaskSpec) -> Result<(TaskRow, ModelVersion)> {
     .map_err(Error::fault)??;
     if let Some(Err(error)) = model.private.as_ref().map(|private| private.opendp()) {
         let (field, problem) = ("privacy.sampler".to_owned(), error.to_string());
-        return Err(Error::InvalidTask(vec![federation::task::SpecError { field, problem }]));
+        return Err(Error::InvalidTask(vec![task_spec::SpecError { field, problem }]));
     }
     if let Some(Err(error)) = model.codec.plain().map(|codec| optimizer::check_fairness(&spec.training, codec)) {
         let (field, problem) = ("training.fairness".to_owned(), error.to_string());
-        return Err(Error::InvalidTask(vec![federation::task::SpecError { field, problem }]));
+        return Err(Error::InvalidTask(vec![task_spec::SpecError { field, problem }]));
     }
     if model.packed_len() > app.settings.masked_input_max_bytes {
-        return Err(Error::InvalidTask(vec![federation::task::SpecError {
+        return Err(Error::InvalidTask(vec![task_spec::SpecError {
             field: "model.tensors".to_owned(),
             problem: format!(
                 "an update has {} bytes, but this coordinator takes masked inputs of at most {}",

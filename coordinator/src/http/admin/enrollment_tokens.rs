@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use axum::extract::State;
 use federation::id::TokenId;
-use federation::task::is_name;
 use http::StatusCode;
 use store::entity::token::EnrollmentToken;
+use task_spec::is_name;
 use wire::admin::{CreateEnrollmentToken, EnrollmentTokenReply};
 
 use super::secret;

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use federation::id::TokenId;
-use federation::task::is_name;
 use federation::time::Timestamp;
 use http::StatusCode;
 use serde::Deserialize;
 use store::entity::token::OperatorToken;
 use store::{Store, StoreError};
+use task_spec::is_name;
 use wire::admin::{CreateOperatorToken, OperatorTokenReply, OperatorTokenView, Role};
 use wire::inspect::Page;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use federation::id::{RoundKey, TaskId};
 use federation::round::{AssignmentState, Round, RoundState};
-use federation::task::TaskStatus;
+use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
 use store::entity::task::TaskRow;
 use store::{StoreError, Transaction, WakeEvent};

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use federation::task::below;
 use store::entity::round::RoundMetric;
+use task_spec::below;
 use wire::inspect::DistributionView;
 
 /// Participants below whom there is no distribution: what it told would be about single ones.

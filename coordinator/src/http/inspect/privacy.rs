@@ -4,8 +4,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use federation::task::PrivacyAccounting;
-use learning::privacy::{Accounting, Epsilons, Ledger, LedgerRow, NoServerEpsilon};
+use learning::privacy::{Epsilons, Ledger, LedgerRow, NoServerEpsilon};
 use serde::Deserialize;
 use store::entity::privacy_ledger::PrivacyRow;
 use store::entity::task::TaskRow;
@@ -154,7 +153,7 @@ fn release(row: &PrivacyRow, ledger: &Ledger) -> Option<ReleaseView> {
         round: row.round.number,
         attempt: row.attempt,
         published: row.published,
-        mechanism: mechanism(release.mechanism)?,
+        mechanism: release.mechanism,
         participants,
         noise_multiplier: release.noise_multiplier(),
         parameters,
@@ -162,17 +161,9 @@ fn release(row: &PrivacyRow, ledger: &Ledger) -> Option<ReleaseView> {
         rdp: *rdp,
         pld: *pld,
         total: epsilon(total),
-        accounting: accounting.map(|accounting| match accounting {
-            Accounting::General => PrivacyAccounting::General,
-            Accounting::Pld => PrivacyAccounting::Pld,
-        }),
+        accounting: *accounting,
         at: row.created_at,
     })
-}
-
-/// The same word in both crates.
-fn mechanism(mechanism: learning::privacy::Mechanism) -> Option<federation::task::PrivacyMechanism> {
-    serde_json::from_value(serde_json::to_value(mechanism).ok()?).ok()
 }
 
 /// The three figures as viewers see them.

@@ -7,7 +7,6 @@ use std::time::Duration;
 use axum::extract::State;
 use federation::id::{ParticipantId, RoundKey};
 use federation::round::{Assignment, AssignmentState, Round, RoundState};
-use federation::task::CODEC_METRICS;
 use federation::time::Timestamp;
 use learning::privacy::SealedRow;
 use secure_agg::params::MILLION;
@@ -17,6 +16,7 @@ use store::entity::noised_sum::SumWork;
 use store::entity::round::{RoundChange, RoundMetric, RoundRow};
 use store::entity::session_message::MessageKind;
 use store::{StoreError, Transaction, WakeEvent};
+use task_spec::CODEC_METRICS;
 use wire::inspect::{
     AssignmentView, BufferView, CompressionView, GroupView, MetricView, ModelVersionRef, Page, PhaseView, RoundView,
     SessionView, StatusChange, SumWorkView,

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use axum::extract::State;
 use federation::id::{Digest, ParticipantId};
-use federation::task::is_name;
 use federation::time::Timestamp;
 use store::Transaction;
 use store::entity::idempotency::IdempotentAnswer;
 use store::entity::participant::ParticipantRow;
 use store::entity::token::{EnrollmentToken, TakenToken};
+use task_spec::is_name;
 use wire::participant::{EnrollReply, EnrollRequest};
 use wire::signer::EVIDENCE_MAX_BYTES;
 

@@ -51,7 +51,7 @@ fn drawn(oort: &Oort, candidates: &[Candidate], round: u32, count: usize, seed: 
 #[test]
 fn exploration_decays_to_its_floor() {
     let oort = Oort::default();
-    let explorers: Vec<_> = [1, 2, 11, 51, 1000].iter().map(|&round| oort.explorers(100, round)).collect();
+    let explorers: Vec<_> = [1, 2, 11, 51, 1000].iter().map(|&round| explorers(&oort, 100, round)).collect();
     assert_eq!(explorers, [90, 88, 74, 33, 20], "100 * max(0.9 * 0.98^(round - 1), 0.2)");
 }
 
@@ -59,7 +59,7 @@ fn exploration_decays_to_its_floor() {
 fn the_utility_is_the_papers() {
     // In round 8 with last rounds 1 and 4, losses 4 and 1, T = 100.
     let candidates = [known(1, 4.0, 200), Candidate { last: Some((4, Timestamp(0))), ..known(2, 1.0, 50) }];
-    let utilities = GREEDY.utilities(&candidates.each_ref(), Some(100), 8);
+    let utilities = utilities(&GREEDY, &candidates.each_ref(), Some(100), 8);
     let stale = |last: f64| (0.1 * 8_f64.ln() / last).sqrt();
     assert!((utilities[0] - (1.0 + stale(1.0)) * 0.25).abs() < 1e-12, "twice too slow, squared");
     assert!((utilities[1] - (0.25 + stale(4.0))).abs() < 1e-12);
@@ -79,12 +79,12 @@ fn slow_participants_are_held_back_until_the_pacer_relaxes() {
     assert_eq!(drawn(&GREEDY, &candidates, 2, 2, 0), BTreeSet::from([2, 3]));
     assert!(drawn(&Oort { alpha: 0.0, ..GREEDY }, &candidates, 2, 2, 0).contains(&1));
 
-    let preferred = |utilities: &[f64]| GREEDY.preferred_duration(&candidates, utilities);
+    let preferred = |utilities: &[f64]| preferred_duration(&GREEDY, &candidates, utilities);
     assert_eq!(preferred(&[]), Some(10), "the median of the durations");
     let falling: Vec<_> = (0..10).map(|round| f64::from(100 - round)).collect();
     assert_eq!(preferred(&falling[..9]), Some(10), "the second window is not over");
     let four = [(1, 10), (2, 20), (3, 30), (4, 40), (5, 50)].map(|(id, took)| known(id, 1.0, took));
-    let of_five = |utilities: &[f64]| GREEDY.preferred_duration(&four, utilities);
+    let of_five = |utilities: &[f64]| preferred_duration(&GREEDY, &four, utilities);
     assert_eq!(of_five(&[]), Some(30));
     assert_eq!(of_five(&falling), Some(40), "the second window gained less: the 60th percentile");
     let rising: Vec<_> = falling.iter().rev().copied().collect();
@@ -97,9 +97,9 @@ fn slow_participants_are_held_back_until_the_pacer_relaxes() {
 fn an_outlier_is_clipped() {
     let mut candidates: Vec<_> = (1..=20).map(|id| known(id, 1.0, 10)).collect();
     candidates[0].examples = u64::MAX;
-    let unclipped = GREEDY.utilities(&candidates.iter().collect::<Vec<_>>(), None, 1);
+    let unclipped = utilities(&GREEDY, &candidates.iter().collect::<Vec<_>>(), None, 1);
     assert!(unclipped[1] < 1e-9, "one absurd claim leaves nothing to the others");
-    let clipped = Oort { clip_quantile: 0.95, ..GREEDY }.utilities(&candidates.iter().collect::<Vec<_>>(), None, 1);
+    let clipped = utilities(&Oort { clip_quantile: 0.95, ..GREEDY }, &candidates.iter().collect::<Vec<_>>(), None, 1);
     assert!(clipped.iter().all(|&utility| (utility - 1.0).abs() < 1e-12));
 }
 

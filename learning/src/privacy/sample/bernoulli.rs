@@ -2,6 +2,7 @@
 
 use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
+use task_spec::SAMPLING_RATE_MIN;
 
 /// A sampling rate above 0 and at most 1: each enrolled participant is drawn with this probability, independently.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
@@ -13,8 +14,6 @@ pub struct SamplingRate(f64);
 #[error("a sampling rate must be at least 2^-60 and at most 1, not {0}")]
 pub struct BadRate(pub f64);
 
-const RATE_MIN: f64 = 1.0 / (1_u64 << 60) as f64;
-
 impl SamplingRate {
     /// Everybody, every time.
     pub const ALL: Self = Self(1.0);
@@ -24,7 +23,7 @@ impl SamplingRate {
     /// # Errors
     /// [`BadRate`] outside 2^-60 to 1.
     pub fn new(rate: f64) -> Result<Self, BadRate> {
-        if (RATE_MIN..=1.0).contains(&rate) { Ok(Self(rate)) } else { Err(BadRate(rate)) }
+        if (SAMPLING_RATE_MIN..=1.0).contains(&rate) { Ok(Self(rate)) } else { Err(BadRate(rate)) }
     }
 
     /// Its value.
@@ -113,7 +112,7 @@ mod tests {
         assert!(!rate.flip(&mut Script(vec![0x1999_9999_9999_9a00, 0])));
         assert!(!rate.flip(&mut Script(vec![0x1999_9999_9999_9a01])));
         // 2^-60 (1 + 2^-52): 16 and then 2^-48 of a unit.
-        let rate = SamplingRate::new(f64::from_bits(RATE_MIN.to_bits() + 1)).unwrap();
+        let rate = SamplingRate::new(f64::from_bits(SAMPLING_RATE_MIN.to_bits() + 1)).unwrap();
         assert!(rate.flip(&mut Script(vec![15])));
         assert!(rate.flip(&mut Script(vec![16, 0xffff])));
         assert!(!rate.flip(&mut Script(vec![16, 0x1_0000])));

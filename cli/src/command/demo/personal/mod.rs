@@ -16,8 +16,8 @@ use client_sdk::learning::{Layout, Parameters, checkpoint};
 use client_sdk::models::Architecture;
 use client_sdk::train::{self, Device, SgdConfig};
 use datasets::Dataset;
+use task_spec::TrainingPlan;
 use wire::TaskId;
-use wire::task::TrainingPlan;
 
 use super::{Scene, blocking};
 use crate::command::model::{Score, examples};

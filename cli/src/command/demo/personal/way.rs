@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use client_sdk::models::Architecture;
 use serde_json::{Map, Value, json};
-use wire::task::Personalization;
+use task_spec::Personalization;
 
 use crate::command::demo::pairs::{field, pairs};
 

@@ -1,11 +1,11 @@
 //! Training ahead of rounds: whose update waits, and who is to train.
 
 use federation::id::{ParticipantId, TaskId};
-use federation::task::Ahead;
 use federation::time::Timestamp;
 use federation::training::{Claim, Standing, Training, standing};
 use store::entity::task::TaskRow;
 use store::{StoreError, Transaction};
+use task_spec::Ahead;
 use wire::participant::{CheckInRequest, DiscardReason};
 
 use super::look::Found;

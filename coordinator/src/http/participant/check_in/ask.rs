@@ -50,7 +50,7 @@ fn turn(participant: ParticipantId, task: TaskId, now: Timestamp) -> Digest {
 mod tests {
     use std::collections::BTreeSet;
 
-    use federation::task::TaskStatus;
+    use federation::task_status::TaskStatus;
     use uuid::Uuid;
     use wire::participant::{Finding, TrainingReport};
 

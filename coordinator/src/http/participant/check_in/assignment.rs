@@ -2,9 +2,9 @@
 
 use federation::id::ParticipantId;
 use federation::round::{AssignmentState, Round, RoundState};
-use federation::task::{TaskSpec, TrainingPlan};
 use federation::time::Timestamp;
 use store::entity::task::TaskRow;
+use task_spec::{TaskSpec, TrainingPlan};
 use wire::participant::{Assignment, CheckInReply, HeldUpdate, ModelRef, SessionTerms};
 
 use super::ahead::Train;
@@ -42,7 +42,7 @@ pub(super) fn assigned(app: &App, participant: ParticipantId, work: Work) -> Res
 pub(super) fn to_train(app: &App, participant: ParticipantId, train: Train) -> Result<CheckInReply> {
     let Train { training, task, number, base } = train;
     app.desk.forget(participant);
-    let cohort = task.spec.draw(task.spec.round_limits().select.min).cohort;
+    let cohort = task.spec.draw(task.spec.select_min()).cohort;
     let (attempt, deadline_at, now) = (training.serial, training.expires_at, app.now());
     let when = When { number, attempt, cohort, deadline_at, now };
     let plan = task.spec.training.clone();

@@ -2,13 +2,14 @@
 
 use federation::id::{ParticipantId, TaskId};
 use federation::round::Assignment as Place;
-use federation::task::{Solver, TaskStatus, TrainingPlan};
+use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
 use store::entity::participant::ParticipantRow;
 use store::entity::round::RoundRow;
 use store::entity::task::TaskRow;
 use store::entity::training::Buffered;
 use store::{StoreError, Transaction};
+use task_spec::{Solver, TrainingPlan};
 use wire::participant::{CheckInRequest, Counted, DiscardReason, Invitation, Question};
 
 use super::ahead::{Train, trained_ahead};

@@ -14,8 +14,8 @@ use std::time::Duration;
 use axum::Extension;
 use axum::extract::State;
 use federation::id::{ParticipantId, TaskId};
-use federation::task::is_name;
 use store::entity::check_in::{CheckIn, CheckInKeys};
+use task_spec::is_name;
 use wire::participant::{CheckInReply, CheckInRequest, MAX_FINDINGS};
 
 use self::ahead::claim;

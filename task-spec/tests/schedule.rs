@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use federation::task::{Ahead, Deployment, LEAST_WEIGHT, MAX_STALENESS, Opening, SpecError, Staleness, TaskSpec};
-use federation::time::Timestamp;
 use proptest::prelude::*;
+use task_spec::{Ahead, Deployment, LEAST_WEIGHT, MAX_STALENESS, SpecError, Staleness, TaskSpec};
 
 const DEPLOYMENT: Deployment = Deployment { poll_interval_ms: 1_000 };
 
@@ -155,27 +154,6 @@ fn epsilon_is_promised_for_nothing_it_is_not_proven_for() {
     refuses("buffered", &private("clip = { adaptive = { initial = 1.0 } }"), &["privacy.clip"]);
 }
 
-#[test]
-fn a_buffer_opens_when_it_is_full_and_a_period_when_it_is_over() {
-    let at = |ms: i64| Timestamp(1_000_000 + ms);
-    let buffered = spec("buffered", "").ahead().unwrap();
-    assert_eq!(buffered.opening(9, 10, at(0), at(1)), Opening::WhenReady);
-    assert_eq!(buffered.opening(10, 10, at(0), at(0)), Opening::Now);
-    assert_eq!(buffered.opening(0, 0, at(0), at(0)), Opening::WhenReady, "a round needs somebody");
-    let semi = spec("semi_sync", "period_ms = 5000").ahead().unwrap();
-    for (ready, now, expected) in [
-        (50, 4_999, Opening::At(at(5_000))),
-        (0, 0, Opening::At(at(5_000))),
-        (50, 5_000, Opening::Now),
-        (9, 5_000, Opening::WhenReady),
-        (10, 90_000, Opening::Now),
-        (10, -1, Opening::Now),
-        (9, -1, Opening::WhenReady),
-    ] {
-        assert_eq!(semi.opening(ready, 10, at(0), at(now)), expected, "{ready} at {now}");
-    }
-}
-
 proptest! {
     /// Weights never grow with age, never exceed one, and never vanish.
     #[test]
@@ -185,18 +163,5 @@ proptest! {
         let (now, older) = (rule.weight(s), rule.weight(s + 1));
         prop_assert!(now <= 1.0 && older <= now && older > 0.0, "{now} {older}");
         prop_assert_eq!(rule.weight(0), 1.0);
-    }
-
-    /// Whatever the clock says, a round opens exactly when enough is ready and no period is running.
-    #[test]
-    fn nothing_opens_early_and_nothing_waits_for_ever(ready in 0..40_u32, min in 0..40_u32, now in -20_000..20_000_i64) {
-        let semi = spec("semi_sync", "period_ms = 5000").ahead().unwrap();
-        let runs = (0..5_000).contains(&now);
-        let expected = match (runs, ready >= min.max(1)) {
-            (true, _) => Opening::At(Timestamp(5_000)),
-            (false, true) => Opening::Now,
-            (false, false) => Opening::WhenReady,
-        };
-        prop_assert_eq!(semi.opening(ready, min, Timestamp(0), Timestamp(now)), expected);
     }
 }

@@ -3,13 +3,12 @@
 mod selection;
 mod training;
 
-use federation::cohort::{Cohort, Criterion, Oort, PowerOfChoice, Quotas, Stratified};
-use federation::round::{PhaseLimits, RoundLimits, SecureLimits};
-use federation::task::{
+use task_spec::{
     AdaptiveMu, Better, Budget, Compression, Deployment, Draw, Fairness, GateSpec, Initial, MAX_COHORT,
     MAX_DEADLINE_MS, Over, Personalization, PrivacyMechanism, RobustRule, RobustSpec, Schedule, SecureAggregationSpec,
-    ServerOptimizer, Solver, SpecError, Strategy, TaskSpec, TaskStatus, Warmup, is_name,
+    ServerOptimizer, Solver, SpecError, Strategy, TaskSpec, Warmup, is_name,
 };
+use task_spec::{Cohort, Criterion, Oort, PowerOfChoice, Quotas, Stratified};
 
 const DEPLOYMENT: Deployment = Deployment { poll_interval_ms: 1_000 };
 
@@ -113,23 +112,7 @@ fn a_full_task_file_is_read_and_sound() {
 fn the_smallest_task_file_gets_working_defaults() {
     let spec = parse(SMALL);
     assert_eq!(spec.check(&DEPLOYMENT), Ok(()));
-    assert_eq!(
-        spec.round_limits(),
-        RoundLimits {
-            select: PhaseLimits { min: 10, max: 1024, deadline_ms: 600_000 },
-            collect: PhaseLimits { min: 5, max: 1024, deadline_ms: 600_000 },
-            aggregate_deadline_ms: 600_000,
-            sampled: None,
-            round_trip_ms: None,
-            secure: Some(SecureLimits {
-                threshold: 0,
-                share_deadline_ms: 60_000,
-                confirm_deadline_ms: 60_000,
-                unmask_deadline_ms: 60_000,
-            }),
-            groups: None,
-        }
-    );
+    assert_eq!((spec.select_min(), spec.collect_min(), spec.collect_max()), (10, 5, 1024));
     assert!(spec.secure_aggregation.enabled, "updates are hidden unless somebody says otherwise");
     assert_eq!(spec.metrics, ["loss", "accuracy", "train_loss"]);
 }
@@ -248,7 +231,7 @@ fn a_fraction_waits_for_enough_to_make_a_secure_cohort() {
         spec.selection.cohort = Cohort::Fraction(fraction);
         spec.secure_aggregation.enabled = secure;
         assert_eq!(spec.check(&DEPLOYMENT), Ok(()));
-        spec.round_limits().select.min
+        spec.select_min()
     };
     assert_eq!(select_min(0.5, false), 2);
     assert_eq!(select_min(0.5, true), 5, "half of five, rounded up, is three");
@@ -340,23 +323,12 @@ fn whatever_passes_the_check_can_close_collection() {
                     spec.selection.over_selection = over_selection;
                     (spec.rounds.select_min, spec.rounds.collect_min) = (select_min, collect_min);
                     if spec.check(&DEPLOYMENT).is_ok() {
-                        let limits = spec.round_limits();
-                        assert!(limits.collect.min <= spec.draw(limits.select.min).cohort, "{spec:?}");
+                        assert!(spec.collect_min() <= spec.draw(spec.select_min()).cohort, "{spec:?}");
                     }
                 }
             }
         }
     }
-}
-
-#[test]
-fn statuses_have_stable_names() {
-    for status in TaskStatus::ALL {
-        assert_eq!(status.as_str().parse::<TaskStatus>().unwrap(), status);
-        assert_eq!(serde_json::to_value(status).unwrap(), status.as_str());
-    }
-    assert!(TaskStatus::Completed.is_terminal() && TaskStatus::Cancelled.is_terminal());
-    assert!(!TaskStatus::Active.is_terminal() && !TaskStatus::Paused.is_terminal());
 }
 
 const ANALYSIS: &str = r#"
@@ -455,7 +427,7 @@ fn behind_secure_aggregation_a_rule_needs_groups_and_most_of_them_must_be_clean(
     let mut spec = parse(SMALL);
     set(robust(0.05, Some(3)))(&mut spec);
     assert_eq!((spec.draw(50).cohort, spec.draw(8).cohort), (9, 6), "whole groups");
-    assert_eq!(spec.round_limits().groups.map(|groups| groups.size), Some(3));
+    assert_eq!(spec.group_size(), Some(3));
 }
 
 #[test]

@@ -8,11 +8,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{MAX_COHORT, MAX_DEADLINE_MS, TaskSpec};
-use crate::cohort::Cohort;
-use crate::task::check::{Checks, Deployment};
-use crate::task::{Clip, Sampling};
-use crate::time::Timestamp;
+use super::check::{Checks, Deployment};
+use super::{Clip, Cohort, MAX_COHORT, MAX_DEADLINE_MS, Sampling, TaskSpec};
 
 /// What the oldest update must still count for. Were it next to nothing, a sum of one fresh update and many old ones would be
 /// the fresh one, and secure aggregation would hide nothing.
@@ -124,32 +121,6 @@ impl Staleness {
         bytes[8..16].copy_from_slice(&self.p.to_be_bytes());
         bytes[16..].copy_from_slice(&self.max.to_be_bytes());
         bytes
-    }
-}
-
-/// Whether the next round opens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Opening {
-    /// Now.
-    Now,
-    /// Not before this time.
-    At(Timestamp),
-    /// Once more updates are ready.
-    WhenReady,
-}
-
-impl Ahead {
-    /// Whether a round opens, given how many updates are `ready`, how many it takes, and when the last round opened (or the
-    /// task was created).
-    #[must_use]
-    pub fn opening(&self, ready: u32, min: u32, last_opened: Timestamp, now: Timestamp) -> Opening {
-        let opens_at = self.period.map(|period| last_opened.plus(period));
-        match opens_at {
-            // If the last one opened in the future, the clock was set back: that is no reason to wait.
-            Some(opens_at) if last_opened <= now && now < opens_at => Opening::At(opens_at),
-            _ if ready < min.max(1) => Opening::WhenReady,
-            _ => Opening::Now,
-        }
     }
 }
 
@@ -326,7 +297,7 @@ impl TaskSpec {
                  round depends on who has finished training: leave it out, and epsilon is computed without amplification"
             )
         });
-        let adaptive = matches!(privacy.clip, Some(Clip::Adaptive { .. }));
+        let adaptive = matches!(privacy.clip, Some(Clip::Adaptive(_)));
         checks.require_with(!adaptive, "privacy.clip", || {
             format!(
                 "follows the norms of updates to the round's version; with schedule.mode \"{mode}\" updates are scaled by their \

@@ -4,9 +4,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Digest;
 use super::check::Checks;
 use super::{Over, Schedule, TaskSpec};
-use crate::id::Digest;
 
 /// Metrics of the participant's own model, as the round leaves it on the device, begin with this.
 pub const PERSONAL_PREFIX: &str = "personal_";

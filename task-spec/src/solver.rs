@@ -189,7 +189,7 @@ impl TaskSpec {
 
     fn check_scaffold(&self, population: u32, checks: &mut Checks) {
         let field = "training.solver";
-        let least = self.round_limits().select.min;
+        let least = self.select_min();
         checks.require_with(population >= least, "training.solver.population", || {
             format!("is {population}; rounds are drawn from at least {least} participants, so there are as many")
         });

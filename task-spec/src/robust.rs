@@ -37,18 +37,33 @@ pub struct RobustSpec {
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum RobustRule {
-    /// The median of each coordinate.
+    /// The median of each coordinate (Yin et al. 2018).
     Median,
-    /// The mean of each coordinate without its f smallest and f largest values.
+    /// The mean of each coordinate without its f smallest and f largest values (Yin et al. 2018).
     TrimmedMean,
-    /// The update closest to its neighbours.
+    /// The one update that is closest to its neighbours (Blanchard et al. 2017).
     Krum,
-    /// The mean of those that are.
+    /// The mean of the n - f - 2 updates that are (Blanchard et al. 2017; El Mhamdi et al. 2018).
     MultiKrum,
-    /// The geometric median of all but the f farthest.
+    /// The point with the least sum of distances to all updates but the f farthest (Pillutla, Kakade and Harchaoui 2019).
     GeometricMedian,
-    /// The mean of those that are not much longer than the others: against scaled updates alone.
+    /// The mean of the updates whose norm is at most `norm_factor` times the median norm: helps against scaled updates alone.
     NormFilter,
+}
+
+impl RobustRule {
+    /// Its name in a task file.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Median => "median",
+            Self::TrimmedMean => "trimmed_mean",
+            Self::Krum => "krum",
+            Self::MultiKrum => "multi_krum",
+            Self::GeometricMedian => "geometric_median",
+            Self::NormFilter => "norm_filter",
+        }
+    }
 }
 
 impl RobustSpec {

@@ -1,8 +1,7 @@
 //! Who takes part: numbers in range, and no strategy that needs to know what the task hides.
 
 use super::Checks;
-use crate::cohort::{Cohort, MAX_CRITERIA, Oort};
-use crate::task::{MAX_COHORT, Strategy, TRAINING_LOSS, TaskSpec};
+use crate::{Cohort, MAX_COHORT, MAX_CRITERIA, Oort, Strategy, TRAINING_LOSS, TaskSpec};
 
 impl TaskSpec {
     pub(super) fn check_selection(&self, checks: &mut Checks) {

@@ -115,38 +115,33 @@ impl TaskSpec {
     /// Refuses whatever would let a round starve.
     fn check_rounds(&self, checks: &mut Checks, deployment: &Deployment) {
         let rounds = &self.rounds;
-        let limits = self.round_limits();
+        let (select_min, select_max) = (self.select_min(), rounds.select_max);
+        let (collect_min, collect_max) = (self.collect_min(), self.collect_max());
         checks.require((1..=1_000_000).contains(&rounds.count), "rounds.count", "must be between 1 and 1000000");
         checks.require(
             (1..=MAX_COHORT).contains(&rounds.select_max),
             "rounds.select_max",
             "must be between 1 and 65536",
         );
-        checks.require(limits.select.min >= 1, "rounds.select_min", "must be at least 1");
-        checks.require_with(limits.select.min <= limits.select.max, "rounds.select_min", || {
-            format!(
-                "is {}, above rounds.select_max = {}: no cohort could ever be drawn",
-                limits.select.min, limits.select.max
-            )
+        checks.require(select_min >= 1, "rounds.select_min", "must be at least 1");
+        checks.require_with(select_min <= select_max, "rounds.select_min", || {
+            format!("is {}, above rounds.select_max = {}: no cohort could ever be drawn", select_min, select_max)
         });
-        checks.require(limits.collect.min >= 1, "rounds.collect_min", "must be at least 1");
-        checks.require_with(limits.collect.min <= limits.collect.max, "rounds.collect_min", || {
-            format!(
-                "is {}, above rounds.collect_max = {}: collection could never close",
-                limits.collect.min, limits.collect.max
-            )
+        checks.require(collect_min >= 1, "rounds.collect_min", "must be at least 1");
+        checks.require_with(collect_min <= collect_max, "rounds.collect_min", || {
+            format!("is {}, above rounds.collect_max = {}: collection could never close", collect_min, collect_max)
         });
-        let reachable = self.draw(limits.select.min).cohort;
-        checks.require_with(limits.collect.min <= reachable, "rounds.collect_min", || {
+        let reachable = self.draw(select_min).cohort;
+        checks.require_with(collect_min <= reachable, "rounds.collect_min", || {
             format!(
                 "is {}, but a cohort drawn from rounds.select_min = {} participants has only {reachable}: lower \
                  collect_min, or raise select_min, the cohort or over_selection",
-                limits.collect.min, limits.select.min
+                collect_min, select_min
             )
         });
         for (field, deadline_ms) in [
-            ("rounds.select_deadline_ms", limits.select.deadline_ms),
-            ("rounds.collect_deadline_ms", limits.collect.deadline_ms),
+            ("rounds.select_deadline_ms", rounds.select_deadline_ms),
+            ("rounds.collect_deadline_ms", rounds.collect_deadline_ms),
         ] {
             checks.require_with((deployment.poll_interval_ms..=MAX_DEADLINE_MS).contains(&deadline_ms), field, || {
                 format!(
@@ -157,7 +152,7 @@ impl TaskSpec {
             });
         }
         checks.require(
-            (1..=MAX_DEADLINE_MS).contains(&limits.aggregate_deadline_ms),
+            (1..=MAX_DEADLINE_MS).contains(&rounds.aggregate_deadline_ms),
             "rounds.aggregate_deadline_ms",
             "must be between 1 ms and 30 days",
         );
@@ -242,14 +237,14 @@ impl TaskSpec {
 }
 
 #[derive(Default)]
-pub(super) struct Checks(Vec<SpecError>);
+pub(crate) struct Checks(Vec<SpecError>);
 
 impl Checks {
-    pub(super) fn require(&mut self, holds: bool, field: &str, problem: &str) {
+    pub(crate) fn require(&mut self, holds: bool, field: &str, problem: &str) {
         self.require_with(holds, field, || problem.to_owned());
     }
 
-    pub(super) fn require_with(&mut self, holds: bool, field: &str, problem: impl FnOnce() -> String) {
+    pub(crate) fn require_with(&mut self, holds: bool, field: &str, problem: impl FnOnce() -> String) {
         if !holds {
             self.0.push(SpecError { field: field.to_owned(), problem: problem() });
         }

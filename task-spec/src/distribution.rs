@@ -88,8 +88,8 @@ fn grid(metric: &str, step: u8) -> impl Iterator<Item = String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Personalization;
     use super::*;
-    use crate::task::Personalization;
 
     fn task(metrics: &[&str], personalization: Option<Personalization>) -> TaskSpec {
         let mut task: TaskSpec = serde_json::from_str(r#"{"name":"t"}"#).unwrap();

@@ -1,13 +1,15 @@
 //! `[privacy]` of a task: which noise, which budget, and what cohorts are drawn from.
 //!
-//! What it costs is `learning`'s to say (`learning::privacy::PrivacySpec` reads the same words); here is what it asks of the
-//! rest of the task.
+//! What it costs is `learning`'s to say.
+
+mod check;
+mod fit;
+
+pub use check::{NOISE_RANGE, SAMPLING_RATE_MIN};
 
 use serde::{Deserialize, Serialize};
 
 use super::TaskSpec;
-use super::check::Checks;
-use crate::cohort::Cohort;
 
 /// What the participants' updates are hidden behind, and for how long. Without a mechanism nothing is promised.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -87,7 +89,18 @@ pub enum PrivacyMechanism {
 }
 
 impl PrivacyMechanism {
-    /// Its name in a task file.
+    /// Every mechanism.
+    pub const ALL: [Self; 7] = [
+        Self::None,
+        Self::CentralGaussian,
+        Self::DistributedDiscreteGaussian,
+        Self::DistributedSkellam,
+        Self::Tree,
+        Self::BandedMatrix,
+        Self::Local,
+    ];
+
+    /// Its name in task files and ledgers.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -108,7 +121,13 @@ impl PrivacyMechanism {
         matches!(self, Self::Tree | Self::BandedMatrix)
     }
 
-    /// Whether its promise rests on secure aggregation.
+    /// Whether participants add noise to what they send.
+    #[must_use]
+    pub fn is_noised_by_participants(self) -> bool {
+        matches!(self, Self::DistributedDiscreteGaussian | Self::DistributedSkellam | Self::Local)
+    }
+
+    /// Whether its promise rests on no single update being seen.
     #[must_use]
     pub fn needs_secure_aggregation(self) -> bool {
         matches!(self, Self::DistributedDiscreteGaussian | Self::DistributedSkellam)
@@ -123,16 +142,33 @@ pub enum Clip {
     /// The same in every round.
     Fixed(f64),
     /// Following a quantile of the norms, which is estimated within the same sum.
-    Adaptive {
-        /// The part of updates that should be within it. Default: half.
-        #[serde(default = "half")]
-        quantile: f64,
-        /// In the first round.
-        initial: f64,
-        /// How fast it moves. Default: 0.2.
-        #[serde(default = "fifth")]
-        learning_rate: f64,
-    },
+    Adaptive(AdaptiveClip),
+}
+
+impl Clip {
+    /// The norm of the first round.
+    #[must_use]
+    pub fn initial(&self) -> f64 {
+        match self {
+            Self::Fixed(norm) => *norm,
+            Self::Adaptive(adaptive) => adaptive.initial,
+        }
+    }
+}
+
+/// How the norm adapts (Andrew, Thakkar, McMahan and Ramaswamy 2021).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct AdaptiveClip {
+    /// The part of updates that should be within the norm, above 0 and below 1. Default: half.
+    #[serde(default = "half")]
+    pub quantile: f64,
+    /// The norm of the first round.
+    pub initial: f64,
+    /// How fast it moves, above 0 and at most 1. Default: the paper's 0.2.
+    #[serde(default = "fifth")]
+    pub learning_rate: f64,
 }
 
 fn half() -> f64 {
@@ -223,7 +259,7 @@ impl PrivacySpec {
     }
 
     /// Whether nothing at all was written.
-    pub(super) fn is_silent(&self) -> bool {
+    pub(crate) fn is_silent(&self) -> bool {
         *self == Self::default()
     }
 }
@@ -248,95 +284,5 @@ impl TaskSpec {
         privacy.mechanism == PrivacyMechanism::BandedMatrix
             && !is_once
             && privacy.separation.is_some_and(|apart| apart > 1)
-    }
-
-    /// What privacy asks of the rest of the task. Its own numbers are `learning`'s to check.
-    pub(super) fn check_privacy(&self, checks: &mut Checks) {
-        let privacy = &self.privacy;
-        if privacy.mechanism.needs_secure_aggregation() {
-            checks.require(
-                self.secure_aggregation.enabled,
-                "privacy.mechanism",
-                "needs secure aggregation: a share of the noise does not hide the update it was added to",
-            );
-        }
-        checks.require(
-            self.aggregation.clip_norm.is_none(),
-            "aggregation.clip_norm",
-            "is given twice: under [privacy] updates are clipped to privacy.clip, so leave it out",
-        );
-        if privacy.mechanism == PrivacyMechanism::Tree {
-            checks.require(
-                self.selection.require.max_participations == 1,
-                "selection.require.max_participations",
-                "must be 1 with mechanism \"tree\", whose promise is for participants that take part once",
-            );
-        }
-        if privacy.mechanism == PrivacyMechanism::BandedMatrix {
-            self.check_participations(checks);
-        }
-        if let Some(sampling) = &privacy.sampling {
-            self.check_sampling(checks, sampling);
-        }
-        // How many a Poisson draw yields and needs is `learning`'s to say.
-        let is_counted = !matches!(privacy.sampling, Some(Sampling::Poisson(_)));
-        if let Some(population) = privacy.population.filter(|_| is_counted) {
-            let needed = self.round_limits().select.min;
-            let field = if self.rounds.select_min.is_some() { "rounds.select_min" } else { "selection.cohort" };
-            checks.require_with(needed <= population, field, || {
-                format!("needs {needed} participants at once, above privacy.population = {population}: no cohort could ever be drawn")
-            });
-        }
-    }
-
-    /// What a banded matrix promises is for participants that selection holds to it.
-    fn check_participations(&self, checks: &mut Checks) {
-        let require = &self.selection.require;
-        if let Some(most) = self.privacy.participations {
-            checks.require_with(
-                (1..=most).contains(&require.max_participations),
-                "selection.require.max_participations",
-                || format!("must be {most} or less, and not 0: privacy.participations is {most}"),
-            );
-        }
-        if let Some(separation) = self.privacy.separation.filter(|_| self.privacy.participations != Some(1)) {
-            let gap = separation.saturating_sub(1);
-            checks.require_with(require.min_gap_rounds >= gap, "selection.require.min_gap_rounds", || {
-                format!("must be at least {gap}: privacy.separation is {separation}")
-            });
-        }
-    }
-
-    /// Amplification by sampling holds for nothing but the draw it is proven for.
-    fn check_sampling(&self, checks: &mut Checks, sampling: &Sampling) {
-        let selection = &self.selection;
-        match (sampling, selection.cohort) {
-            (Sampling::Poisson(rate), cohort) => {
-                checks.require_with(cohort == Cohort::Fraction(*rate), "selection.cohort", || {
-                    format!("must be {{ fraction = {rate} }}: privacy.sampling draws everybody with that probability")
-                })
-            }
-            (Sampling::FixedSize(size), cohort) => {
-                checks.require_with(cohort == Cohort::Count(*size), "selection.cohort", || {
-                    format!("must be {{ count = {size} }}: privacy.sampling draws exactly so many")
-                });
-            }
-        }
-        let voids = "voids privacy.sampling, whose draw must not depend on anything: leave it out, or leave privacy.sampling out \
-                     and do without amplification";
-        let require = &selection.require;
-        checks.require(selection.over_selection == 0.0, "selection.over_selection", voids);
-        checks.require(selection.strategy.allows_amplification(), "selection.strategy", voids);
-        checks.require(selection.seed.is_none(), "selection.seed", voids);
-        checks.require(require.min_gap_ms == 0, "selection.require.min_gap_ms", voids);
-        checks.require(require.min_gap_rounds == 0, "selection.require.min_gap_rounds", voids);
-        checks.require(require.max_participations == 0, "selection.require.max_participations", voids);
-        for (field, given) in [
-            ("rounds.select_min", self.rounds.select_min.is_some()),
-            ("rounds.collect_min", self.rounds.collect_min.is_some()),
-            ("rounds.collect_max", self.rounds.collect_max.is_some()),
-        ] {
-            checks.require(!given, field, "follows from privacy.sampling: leave it out");
-        }
     }
 }

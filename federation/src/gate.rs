@@ -1,0 +1,98 @@
+//! Whether a published model version is kept.
+//!
+//! What a round reports of the received model is about the version it started from. So a version is judged one round after it
+//! was published, by the next cohort; if it fell too far below the last one that was kept, that one is published again in
+//! place of what the round would have made of the bad one.
+
+use task_spec::{Better, GateSpec};
+
+/// What a cohort found of the version it started from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measured {
+    /// The version.
+    pub version: u32,
+    /// The metric's mean.
+    pub value: f64,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Verdict {
+    /// The version stays, and the round goes on from it.
+    Keep,
+    /// It does not.
+    RollBack {
+        /// The version to publish again.
+        to: u32,
+        /// By how much the metric got worse since.
+        fell: f64,
+    },
+}
+
+/// Judges the version that `present` is about by all that was measured before, oldest first. A version is held against
+/// the last one that was kept. What is measured right after a roll back is of a version that was good once: it is kept
+/// whatever it is now, since then the data have changed and not the model.
+#[must_use]
+pub fn judge(gate: &GateSpec, past: &[Measured], present: Measured) -> Verdict {
+    let mut kept: Option<Measured> = None;
+    let mut verdict = Verdict::Keep;
+    for measured in past.iter().copied().chain([present]) {
+        let restored = matches!(verdict, Verdict::RollBack { .. });
+        verdict = match kept {
+            Some(kept) if !restored && fall(gate, kept, measured) > gate.max_fall => {
+                Verdict::RollBack { to: kept.version, fell: fall(gate, kept, measured) }
+            }
+            _ => {
+                kept = Some(measured);
+                Verdict::Keep
+            }
+        };
+    }
+    verdict
+}
+
+fn fall(gate: &GateSpec, from: Measured, to: Measured) -> f64 {
+    match gate.better {
+        Better::Higher => from.value - to.value,
+        Better::Lower => to.value - from.value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdicts(better: Better, values: &[f64]) -> Vec<Option<u32>> {
+        let gate = GateSpec { metric: "m".into(), max_fall: 0.05, better };
+        let measured: Vec<_> = (0..).zip(values).map(|(version, &value)| Measured { version, value }).collect();
+        (0..values.len())
+            .map(|now| match judge(&gate, &measured[..now], measured[now]) {
+                Verdict::Keep => None,
+                Verdict::RollBack { to, .. } => Some(to),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_fall_beyond_the_bound_goes_back_to_the_last_version_that_was_kept() {
+        assert_eq!(verdicts(Better::Higher, &[0.5, 0.6, 0.56, 0.7]), [None; 4]);
+        assert_eq!(verdicts(Better::Higher, &[0.5, 0.6, 0.3]), [None, None, Some(1)]);
+        // Version 3 is version 1 again, version 4 comes of it; that one is bad, too.
+        assert_eq!(verdicts(Better::Higher, &[0.5, 0.6, 0.3, 0.6, 0.1]), [None, None, Some(1), None, Some(3)]);
+        assert_eq!(verdicts(Better::Lower, &[2.0, 1.0, 1.04, 3.0]), [None, None, None, Some(2)]);
+        assert_eq!(verdicts(Better::Higher, &[2.0, 1.0]), [None, Some(0)]);
+    }
+
+    #[test]
+    fn a_version_that_was_good_once_is_not_rolled_back_for_ever() {
+        // The data changed: what was worth 0.6 is worth 0.2 now.
+        assert_eq!(verdicts(Better::Higher, &[0.6, 0.2, 0.2, 0.22, 0.1]), [None, Some(0), None, None, Some(3)]);
+    }
+
+    #[test]
+    fn it_says_by_how_much() {
+        let gate = GateSpec { metric: "m".into(), max_fall: 0.05, better: Better::Higher };
+        let [kept, bad] = [(3, 0.5), (4, 0.25)].map(|(version, value)| Measured { version, value });
+        assert_eq!(judge(&gate, &[kept], bad), Verdict::RollBack { to: 3, fell: 0.25 });
+    }
+}

@@ -1,0 +1,73 @@
+//! `[secure_aggregation]` of a task: whether and how updates are hidden from the coordinator.
+
+use serde::{Deserialize, Serialize};
+
+/// Secure aggregation: on unless it is switched off. The coordinator derives the thresholds from these numbers and the
+/// cohort's size; every participant does the same and refuses to take part under weaker ones.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SecureAggregationSpec {
+    /// False: the operator of the coordinator can read every update.
+    pub enabled: bool,
+    /// Fewest participants a session starts with, 3 to 1024; see [`TaskSpec::session_min`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_cohort: Option<u32>,
+    /// γ: the part of the cohort that may collude with the coordinator without learning more than the sum, 0 to 0.5.
+    pub max_corrupt_fraction: f64,
+    /// δ: the part of the cohort that may drop out without costing the round, below 1.
+    pub max_dropout_fraction: f64,
+    /// Instead of `aggregation.modulus_bits`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub modulus_bits: Option<u8>,
+    /// Instead of `aggregation.clip_range`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clip_range: Option<f32>,
+    /// How long participants may take to deal key shares.
+    pub share_deadline_ms: u64,
+    /// How long the included participants may take to sign whose inputs are included.
+    pub confirm_deadline_ms: u64,
+    /// How long those who signed may take to answer with the shares that open the sum.
+    pub unmask_deadline_ms: u64,
+}
+
+impl Default for SecureAggregationSpec {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            min_cohort: None,
+            max_corrupt_fraction: 0.1,
+            max_dropout_fraction: 0.3,
+            modulus_bits: None,
+            clip_range: None,
+            share_deadline_ms: 60_000,
+            confirm_deadline_ms: 60_000,
+            unmask_deadline_ms: 60_000,
+        }
+    }
+}
+
+impl SecureAggregationSpec {
+    /// Updates in the clear.
+    #[must_use]
+    pub fn disabled() -> Self {
+        Self { enabled: false, ..Self::default() }
+    }
+
+    /// γ in millionths, rounded.
+    #[must_use]
+    pub fn max_corrupt_millionths(&self) -> u32 {
+        millionths(self.max_corrupt_fraction)
+    }
+
+    /// δ in millionths, rounded.
+    #[must_use]
+    pub fn max_dropout_millionths(&self) -> u32 {
+        millionths(self.max_dropout_fraction)
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, which is meant")]
+fn millionths(fraction: f64) -> u32 {
+    (fraction * 1e6).round() as u32
+}

@@ -1,0 +1,81 @@
+//! `[training]` of a task: how a participant trains.
+
+use serde::{Deserialize, Serialize};
+
+use super::{AdaptiveMu, Budget, Fairness, Precision, Schedule, Solver, Warmup};
+
+/// How a participant trains. The SDK's own trainer follows it; an app's trainer is shown it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct TrainingPlan {
+    /// Passes over the local data; ignored if `steps` is given.
+    pub epochs: u32,
+    /// Steps, instead of epochs.
+    pub steps: Option<u32>,
+    /// Examples in a mini-batch.
+    pub batch_size: u32,
+    /// Of the local optimizer.
+    pub learning_rate: f64,
+    /// Of the local optimizer, in [0, 1).
+    pub momentum: f64,
+    /// L2 penalty.
+    pub weight_decay: f64,
+    /// FedProx μ: how strongly the local model is held to the received one.
+    pub proximal_mu: f64,
+    /// Weighs updates by loss. Default: by examples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fairness: Option<Fairness>,
+    /// What keeps participants together that take unequal steps on unlike data. Default: nothing, FedAvg.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub solver: Option<Solver>,
+    /// Adapts `proximal_mu` from round to round. Participants are told the μ of the round.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adaptive_mu: Option<AdaptiveMu>,
+    /// Mini-batches whose gradients are averaged into one step, 1 to 1024.
+    #[serde(skip_serializing_if = "is_one")]
+    pub accumulate: u32,
+    /// The gradient of each step is scaled down to this L2 norm, before everything that is added to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gradient_clip: Option<f64>,
+    /// How the learning rate changes. Default: it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Schedule>,
+    /// How the learning rate begins. Default: as it goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warmup: Option<Warmup>,
+    /// When a device stops before it has done everything. Default: it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budget>,
+    /// Numbers to compute with, where the device has them.
+    #[serde(skip_serializing_if = "Precision::is_full")]
+    pub precision: Precision,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_one(value: &u32) -> bool {
+    *value == 1
+}
+
+impl Default for TrainingPlan {
+    fn default() -> Self {
+        Self {
+            epochs: 1,
+            steps: None,
+            batch_size: 32,
+            learning_rate: 0.1,
+            momentum: 0.0,
+            weight_decay: 0.0,
+            proximal_mu: 0.0,
+            fairness: None,
+            solver: None,
+            adaptive_mu: None,
+            accumulate: 1,
+            gradient_clip: None,
+            schedule: None,
+            warmup: None,
+            budget: None,
+            precision: Precision::F32,
+        }
+    }
+}

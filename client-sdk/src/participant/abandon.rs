@@ -1,9 +1,12 @@
 //! Tells the coordinator not to wait. A courtesy: tried a few times, and then the round's deadline does the same.
 
+use super::action::{Action, Request};
+use super::attempts::Attempts;
 use super::check_in::CheckIn;
-use super::core::{Attempts, Core, GivenUp};
+use super::core::Core;
+use super::ended::GivenUp;
 use super::event::Outcome;
-use super::machine::{Action, Request, State};
+use super::machine::State;
 use crate::clock::Now;
 use crate::transport::retry::{Verdict, judge};
 use crate::transport::{Abandonment, Place, TransportError};

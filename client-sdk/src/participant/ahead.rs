@@ -10,12 +10,13 @@ use wire::TaskId;
 use wire::participant::{Assignment, DiscardReason, TrainingReport};
 use zeroize::Zeroizing;
 
+use super::action::Record;
 use super::check_in::CheckIn;
 use super::core::{Core, persist};
 use super::event::Event;
 use super::fetch::Fetch;
 use super::given;
-use super::machine::{Record, State};
+use super::machine::State;
 use super::session;
 use super::settle::Settle;
 use super::snapshot::{self, AtHome, Held, HeldRecord};

@@ -8,13 +8,16 @@ use wire::line;
 use wire::participant::{AbandonReason, Assignment, CheckInReply, CheckInRequest, RefusalCode};
 use wire::problem::ProblemType;
 
+use super::action::{Action, Request};
 use super::ahead::NotGiven;
+use super::attempts::Attempts;
 use super::base::Base;
-use super::core::{Attempts, Core, Ended};
+use super::core::Core;
+use super::ended::Ended;
 use super::error::{ParticipantError, problem_of};
 use super::event::{Event, Outcome};
 use super::fetch::Fetch;
-use super::machine::{Action, Request, State};
+use super::machine::State;
 use super::recall::Recall;
 use super::session::{Session, SessionError, accept, accept_staleness};
 use super::share::Share;

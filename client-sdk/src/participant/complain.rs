@@ -1,8 +1,9 @@
 //! Tells that a dealer's shares do not open. The round ends with it, so nothing but the complaint is left of the session.
 
+use super::action::Action;
 use super::core::Core;
 use super::exchange::{Heard, Say};
-use super::machine::{Action, State};
+use super::machine::State;
 use crate::clock::Now;
 use crate::transport::{Place, TransportError};
 

@@ -7,21 +7,23 @@ use bytes::Bytes;
 use rand_chacha::ChaCha20Rng;
 use secure_agg::codec::Message as _;
 use secure_agg::unopened::Departure;
-use serde::{Deserialize, Serialize};
 use wire::participant::{AbandonReason, Declined, LossReport, Question, RefusalCode};
 use wire::{Attributes, Digest, ParticipantId, RoundKey};
 use zeroize::Zeroizing;
 
 use super::abandon::Abandon;
+use super::action::{Action, Record, Request};
 use super::ahead::Ahead;
 use super::check_in::CheckIn;
+use super::ended::{Ended, GivenUp, Leave};
 use super::error::{ParticipantError, problem_of};
 use super::event::{Event, Outcome};
 use super::exchange::Left;
 use super::given::{Base, Given, Input};
-use super::machine::{Action, Record, Request, Settings, State};
+use super::machine::State;
 use super::persist::Persist;
 use super::session::{Session, SessionError};
+use super::settings::Settings;
 use super::size::MaxModelBytes;
 use super::snapshot::{self, AtHome, Beside, IdentityRecord, Pending};
 use super::work::Plan;
@@ -107,47 +109,10 @@ pub(super) struct Credential {
     pub(super) evidence: Option<String>,
 }
 
-/// How a round ended for this participant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
-    /// Its update was sent, or came too late.
-    Answered,
-    /// It gave up.
-    GivenUp(GivenUp),
-}
-
-/// Why a place was given up, as the coordinator is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct GivenUp {
-    #[serde(rename = "given_up")]
-    pub(super) reason: AbandonReason,
-    /// What was refused, if that is why.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) refusal: Option<RefusalCode>,
-}
-
-impl From<AbandonReason> for GivenUp {
-    fn from(reason: AbandonReason) -> Self {
-        Self { reason, refusal: None }
-    }
-}
-
-impl From<RefusalCode> for GivenUp {
-    fn from(refusal: RefusalCode) -> Self {
-        Self { reason: AbandonReason::Refused, refusal: Some(refusal) }
-    }
-}
-
 /// Why an update could not be accounted for.
 pub(super) enum Uncharged {
     Refused(SessionError),
     Journal(JournalError),
-}
-
-/// Why a round is left before its update is made.
-pub(super) enum Leave {
-    GiveUp(AbandonReason),
-    DeadlinePassed,
 }
 
 impl Core {
@@ -451,67 +416,5 @@ pub(super) fn persist(records: Result<Vec<Record>, JournalError>, then: State) -
     match records {
         Ok(records) => State::Persist(Persist::new(records, then)),
         Err(error) => State::Finished(Err(error.into())),
-    }
-}
-
-/// When a state that asks the coordinator for something may ask (again).
-#[derive(Clone, Copy, Default)]
-pub(super) struct Attempts {
-    pub(super) failures: u32,
-    ready_at: Duration,
-}
-
-impl Attempts {
-    /// Not before `ready_at`.
-    pub(super) fn not_before(ready_at: Duration) -> Self {
-        Self { failures: 0, ready_at }
-    }
-
-    /// One more failure: wait longer.
-    pub(super) fn again(
-        self,
-        core: &mut Core,
-        now: Now,
-        what: &'static str,
-        error: &dyn std::fmt::Display,
-        retry_after: Option<Duration>,
-    ) -> Self {
-        self.at_most(core.settings.retry.most, core, now, (what, error, retry_after))
-    }
-
-    /// One more check-in that failed. Outside of rounds everybody asks who is enrolled, so that the wait may be longer; in one it
-    /// must fit into the time of a phase, whatever the coordinator said before.
-    pub(super) fn check_in_again(
-        self,
-        core: &mut Core,
-        now: Now,
-        error: &dyn std::fmt::Display,
-        retry_after: Option<Duration>,
-    ) -> Self {
-        self.at_most(core.retry_most, core, now, ("check in", error, retry_after))
-    }
-
-    /// One more answer with which nothing can be done, and that will stay the same for a while.
-    pub(super) fn in_vain(self, core: &mut Core, now: Now, what: &'static str, error: &dyn std::fmt::Display) -> Self {
-        self.at_most(core.settings.retry.most_in_vain, core, now, (what, error, None))
-    }
-
-    fn at_most(
-        mut self,
-        most: Duration,
-        core: &mut Core,
-        now: Now,
-        (what, error, retry_after): (&'static str, &dyn std::fmt::Display, Option<Duration>),
-    ) -> Self {
-        self.failures = self.failures.saturating_add(1);
-        let after = core.settings.retry.delay(self.failures, most, retry_after, &mut core.rng);
-        self.ready_at = now.elapsed.saturating_add(after);
-        core.events.push(Event::Retry { what, error: error.to_string(), after });
-        self
-    }
-
-    /// The moment to wait for, if it has not come.
-    pub(super) fn wait(&self, now: Now) -> Option<Action> {
-        (now.elapsed < self.ready_at).then_some(Action::WaitUntil(self.ready_at))
     }
 }

@@ -11,12 +11,14 @@ use secure_agg::rejection::Refusal;
 use wire::ParticipantId;
 use wire::participant::{Announcement, Answer};
 
+use super::action::{Action, Request};
+use super::attempts::Attempts;
 use super::base::Base;
 use super::complain::Complain;
-use super::core::{Attempts, Core, persist};
+use super::core::{Core, persist};
 use super::event::Event;
 use super::exchange::{Ask, Heard, Say, failed};
-use super::machine::{Action, Request, State};
+use super::machine::State;
 use super::recall::Recall;
 use super::session::{Session, SessionError};
 use super::work::Plan;

@@ -3,9 +3,11 @@
 
 use bytes::Bytes;
 
+use super::action::{Action, Request};
+use super::attempts::Attempts;
 use super::check_in::CheckIn;
-use super::core::{Attempts, Core};
-use super::machine::{Action, Request, State};
+use super::core::Core;
+use super::machine::State;
 use crate::clock::Now;
 use crate::transport::retry::{Verdict, judge};
 use crate::transport::{Place, TransportError};

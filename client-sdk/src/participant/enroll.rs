@@ -9,11 +9,13 @@
 use wire::participant::{EnrollReply, EnrollRequest};
 use wire::problem::ProblemType;
 
+use super::action::{Action, Request};
+use super::attempts::Attempts;
 use super::check_in::CheckIn;
-use super::core::{Attempts, Core, Credential};
+use super::core::{Core, Credential};
 use super::error::{ParticipantError, problem_of};
 use super::event::Event;
-use super::machine::{Action, Request, State};
+use super::machine::State;
 use crate::clock::Now;
 use crate::identity::Certified;
 use crate::pipeline::sha256;

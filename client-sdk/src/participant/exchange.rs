@@ -6,9 +6,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use wire::participant::{Announcement, Answer};
 
-use super::core::{Attempts, Core};
+use super::action::{Action, Request};
+use super::attempts::Attempts;
+use super::core::Core;
 use super::error::ParticipantError;
-use super::machine::{Action, Request};
 use crate::clock::Now;
 use crate::transport::retry::{Verdict, judge};
 use crate::transport::{Place, TransportError};

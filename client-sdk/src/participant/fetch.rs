@@ -6,10 +6,13 @@ use std::time::Duration;
 use wire::participant::RefusalCode;
 use wire::problem::ProblemType;
 
-use super::core::{Attempts, Core};
+use super::action::Action;
+use super::attempts::Attempts;
+use super::core::Core;
 use super::delivery::AwaitDelivery;
 use super::event::Event;
-use super::machine::{Action, ModelFile, State};
+use super::machine::State;
+use super::model_file::ModelFile;
 use super::recall::Recall;
 use super::session::Session;
 use super::work::Plan;

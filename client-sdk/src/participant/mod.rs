@@ -14,8 +14,10 @@
 //! ```
 
 mod abandon;
+mod action;
 mod ahead;
 mod asked;
+mod attempts;
 mod base;
 mod builder;
 mod check_in;
@@ -26,6 +28,7 @@ mod delivery;
 mod depart;
 mod driver;
 mod early;
+mod ended;
 mod enroll;
 mod error;
 mod event;
@@ -42,6 +45,7 @@ mod recall;
 mod renew;
 mod rule;
 mod session;
+mod settings;
 mod settle;
 mod share;
 mod size;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::machine::{Action, Record, State};
+use super::action::{Action, Record};
+use super::machine::State;
 use crate::journal::JournalError;
 
 /// Waits for records to be safe.

@@ -8,11 +8,12 @@ use secure_agg::client::Masking;
 use wire::participant::RefusalCode;
 use zeroize::Zeroizing;
 
+use super::action::Action;
 use super::ahead;
 use super::base::Base;
 use super::core::Core;
 use super::event::Event;
-use super::machine::{Action, State};
+use super::machine::State;
 use super::session::Session;
 use super::snapshot::{self, Control};
 use super::train::Train;

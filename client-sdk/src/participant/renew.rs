@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use wire::participant::{EnrollReply, RenewRequest};
 
+use super::action::{Action, Request};
 use super::check_in::CheckIn;
 use super::core::{Core, Credential};
 use super::error::ParticipantError;
 use super::event::Event;
-use super::machine::{Action, Request, State};
+use super::machine::State;
 use crate::clock::Now;
 use crate::identity::{CertificateError, Certified};
 use crate::pre_issued::Given;

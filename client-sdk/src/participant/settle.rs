@@ -6,11 +6,12 @@ use secure_agg::codec::Message as _;
 use secure_agg::unopened::Unopened;
 use wire::certificate::Recorded;
 
+use super::action::{Action, Record, Request};
 use super::check_in::CheckIn;
 use super::core::{Core, persist};
 use super::event::Event;
 use super::given::Input;
-use super::machine::{Action, Record, Request, State};
+use super::machine::State;
 use super::session::SessionError;
 use super::snapshot;
 use crate::clock::Now;

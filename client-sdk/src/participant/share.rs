@@ -8,13 +8,14 @@ use secure_agg::client::Client;
 use secure_agg::rejection::Refusal;
 use wire::participant::{Announcement, Answer};
 
+use super::action::Action;
 use super::base::Base;
 use super::core::{Core, persist};
 use super::delivery::AwaitDelivery;
 use super::event::Event;
 use super::exchange::{Ask, Heard, Say};
 use super::fetch::Fetch;
-use super::machine::{Action, State};
+use super::machine::State;
 use super::session::{Session, deal};
 use super::work::Plan;
 use crate::clock::Now;

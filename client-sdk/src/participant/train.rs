@@ -10,10 +10,12 @@ use wire::task::TRAINING_LOSS;
 use wire::{CoarseLoss, TaskId};
 use zeroize::Zeroizing;
 
+use super::action::{Action, Record};
 use super::ahead;
-use super::core::{Core, GivenUp, Uncharged, persist};
+use super::core::{Core, Uncharged, persist};
+use super::ended::GivenUp;
 use super::event::Event;
-use super::machine::{Action, Record, State};
+use super::machine::State;
 use super::session::Session;
 use super::snapshot::{self, AtHome, ControlRecord, Pending};
 use super::upload::Sending;

@@ -5,10 +5,11 @@ use secure_agg::codec::Message as _;
 use secure_agg::messages::Agreement;
 use wire::participant::{Announcement, Answer};
 
+use super::action::Action;
 use super::core::{Core, persist};
 use super::event::Event;
 use super::exchange::{Ask, Heard, Say};
-use super::machine::{Action, State};
+use super::machine::State;
 use super::session::{Session, SessionError};
 use super::snapshot::AtHome;
 use crate::clock::Now;

@@ -5,10 +5,12 @@
 use bytes::Bytes;
 use wire::participant::{Receipt, RefusalCode};
 
+use super::action::{Action, Request};
+use super::attempts::Attempts;
 use super::confirm::Confirm;
-use super::core::{Attempts, Core};
+use super::core::Core;
 use super::event::Event;
-use super::machine::{Action, Request, State};
+use super::machine::State;
 use super::snapshot::Pending;
 use crate::clock::Now;
 use crate::transport::retry::{Verdict, judge};

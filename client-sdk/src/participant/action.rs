@@ -13,6 +13,7 @@ use zeroize::Zeroizing;
 use super::error::ParticipantError;
 use super::event::Outcome;
 use super::model_file::ModelFile;
+use super::record::Record;
 use super::work::{Contribution, Work, WorkError};
 use crate::journal::JournalError;
 use crate::transport::{Abandonment, Place, TransportError, Upload};
@@ -97,33 +98,6 @@ pub enum Request {
         /// Of which session.
         place: Place,
     },
-}
-
-/// A record to save.
-pub struct Record {
-    /// Its name.
-    pub name: String,
-    bytes: Zeroizing<Vec<u8>>,
-    /// What comes behind: an update on its way, the very bytes that are sent; empty in other records.
-    pub(super) body: Bytes,
-}
-
-impl Record {
-    pub(super) fn new(name: String, bytes: Zeroizing<Vec<u8>>) -> Self {
-        Self { name, bytes, body: Bytes::new() }
-    }
-
-    /// Its content: the one part behind the other. See [`crate::journal::Journal::save_parts`].
-    #[must_use]
-    pub fn parts(&self) -> [&[u8]; 2] {
-        [&self.bytes, &self.body]
-    }
-
-    /// Its content in one piece.
-    #[must_use]
-    pub fn content(&self) -> Zeroizing<Vec<u8>> {
-        Zeroizing::new(self.parts().concat())
-    }
 }
 
 /// What has happened since the last poll.

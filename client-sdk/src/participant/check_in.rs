@@ -16,11 +16,9 @@ use super::core::Core;
 use super::ended::Ended;
 use super::error::{ParticipantError, problem_of};
 use super::event::{Event, Outcome};
-use super::fetch::Fetch;
-use super::machine::State;
-use super::recall::Recall;
-use super::session::{Session, SessionError, accept, accept_staleness};
-use super::share::Share;
+use super::join::{accept, accept_staleness};
+use super::session::{Session, SessionError};
+use super::state::{CheckIn, Fetch, Recall, Share, State};
 use super::work::{Plan, PlanError};
 use crate::clock::Now;
 use crate::transport::retry::{Verdict, judge};
@@ -28,12 +26,6 @@ use crate::transport::{Place, TransportError};
 
 /// Longest that a coordinator can send us away.
 const LONGEST_AWAY: Duration = Duration::from_secs(24 * 3600);
-
-/// Idle.
-#[derive(Clone, Copy, Default)]
-pub(super) struct CheckIn {
-    pub(super) attempts: Attempts,
-}
 
 impl CheckIn {
     pub(super) fn action(&self, core: &Core, now: Now) -> Action {

@@ -2,16 +2,10 @@
 
 use super::action::Action;
 use super::core::Core;
-use super::exchange::{Heard, Say};
-use super::machine::State;
+use super::exchange::Heard;
+use super::state::{Complain, Say, State};
 use crate::clock::Now;
 use crate::transport::{Place, TransportError};
-
-/// A complaint is safe and has to be sent.
-pub(super) struct Complain {
-    place: Place,
-    say: Say,
-}
 
 impl Complain {
     pub(super) fn new(place: Place, say: Say) -> Self {

@@ -11,21 +11,19 @@ use wire::participant::{AbandonReason, Declined, LossReport, Question, RefusalCo
 use wire::{Attributes, Digest, ParticipantId, RoundKey};
 use zeroize::Zeroizing;
 
-use super::abandon::Abandon;
-use super::action::{Action, Record, Request};
+use super::action::{Action, Request};
 use super::ahead::Ahead;
-use super::check_in::CheckIn;
-use super::ended::{Ended, GivenUp, Leave};
+use super::attempts::Attempts;
+use super::ended::{Ended, GivenUp, Leave, Left};
 use super::error::{ParticipantError, problem_of};
 use super::event::{Event, Outcome};
-use super::exchange::Left;
 use super::given::{Base, Given, Input};
-use super::machine::State;
-use super::persist::Persist;
+use super::record::Record;
 use super::session::{Session, SessionError};
 use super::settings::Settings;
 use super::size::MaxModelBytes;
 use super::snapshot::{self, AtHome, Beside, IdentityRecord, Pending};
+use super::state::{Abandon, CheckIn, Persist, State};
 use super::work::Plan;
 use crate::clock::Now;
 use crate::conditions::Readiness;
@@ -416,5 +414,50 @@ pub(super) fn persist(records: Result<Vec<Record>, JournalError>, then: State) -
     match records {
         Ok(records) => State::Persist(Persist::new(records, then)),
         Err(error) => State::Finished(Err(error.into())),
+    }
+}
+
+impl Attempts {
+    /// One more failure: wait longer.
+    pub(super) fn again(
+        self,
+        core: &mut Core,
+        now: Now,
+        what: &'static str,
+        error: &dyn std::fmt::Display,
+        retry_after: Option<Duration>,
+    ) -> Self {
+        self.at_most(core.settings.retry.most, core, now, (what, error, retry_after))
+    }
+
+    /// One more check-in that failed. Outside of rounds everybody asks who is enrolled, so that the wait may be longer; in one it
+    /// must fit into the time of a phase, whatever the coordinator said before.
+    pub(super) fn check_in_again(
+        self,
+        core: &mut Core,
+        now: Now,
+        error: &dyn std::fmt::Display,
+        retry_after: Option<Duration>,
+    ) -> Self {
+        self.at_most(core.retry_most, core, now, ("check in", error, retry_after))
+    }
+
+    /// One more answer with which nothing can be done, and that will stay the same for a while.
+    pub(super) fn in_vain(self, core: &mut Core, now: Now, what: &'static str, error: &dyn std::fmt::Display) -> Self {
+        self.at_most(core.settings.retry.most_in_vain, core, now, (what, error, None))
+    }
+
+    fn at_most(
+        mut self,
+        most: Duration,
+        core: &mut Core,
+        now: Now,
+        (what, error, retry_after): (&'static str, &dyn std::fmt::Display, Option<Duration>),
+    ) -> Self {
+        self.failures = self.failures.saturating_add(1);
+        let after = core.settings.retry.delay(self.failures, most, retry_after, &mut core.rng);
+        self.ready_at = now.elapsed.saturating_add(after);
+        core.events.push(Event::Retry { what, error: error.to_string(), after });
+        self
     }
 }

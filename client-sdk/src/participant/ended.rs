@@ -3,6 +3,9 @@
 use serde::{Deserialize, Serialize};
 use wire::participant::{AbandonReason, RefusalCode};
 
+use super::error::ParticipantError;
+use crate::transport::TransportError;
+
 /// How a round ended for this participant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
@@ -38,4 +41,14 @@ impl From<RefusalCode> for GivenUp {
 pub(super) enum Leave {
     GiveUp(AbandonReason),
     DeadlinePassed,
+}
+
+/// Why there is no going on in this round.
+pub(super) enum Left {
+    /// The round went on without this participant; as the coordinator says.
+    Over(String),
+    /// The coordinator takes none such.
+    Refused(TransportError),
+    /// There is no going on at all.
+    End(ParticipantError),
 }

@@ -15,34 +15,20 @@ use wire::Attributes;
 use wire::participant::Answer;
 use zeroize::Zeroizing;
 
-use super::abandon::Abandon;
-pub use super::action::{Action, Input, Record, Request};
+pub use super::action::{Action, Input, Request};
 use super::ahead::Ahead;
-use super::check_in::CheckIn;
-use super::complain::Complain;
-use super::confirm::Confirm;
 use super::core::Core;
-use super::delivery::AwaitDelivery;
-use super::depart::Depart;
 use super::ended::Ended;
-use super::enroll::Enroll;
 use super::error::ParticipantError;
 use super::event::{Event, Outcome};
-use super::exchange::Say;
-use super::fetch::Fetch;
 use super::given::Given;
 pub use super::model_file::ModelFile;
-use super::persist::Persist;
-use super::recall::Recall;
-use super::renew::{self, Renew};
+pub use super::record::Record;
+use super::renew;
 use super::session::{Session, SessionError};
 pub use super::settings::{Saved, Settings};
-use super::settle::Settle;
-use super::share::Share;
 use super::snapshot::{self, IdentityRecord, RoundRecord, RoundState};
-use super::train::Train;
-use super::unmask::Unmask;
-use super::upload::Sending;
+use super::state::{CheckIn, Complain, Confirm, Depart, Enroll, Renew, Say, Sending, State, Unmask};
 use crate::clock::Now;
 use crate::conditions::Readiness;
 use crate::entropy::Secrets;
@@ -55,27 +41,6 @@ use crate::transport::TransportError;
 pub struct Machine {
     pub(super) core: Core,
     pub(super) state: State,
-}
-
-/// One of the states; each has its file.
-pub(super) enum State {
-    Persist(Persist),
-    Enroll(Enroll),
-    Renew(Renew),
-    CheckIn(CheckIn),
-    Share(Share),
-    Fetch(Fetch),
-    AwaitDelivery(AwaitDelivery),
-    Complain(Complain),
-    Recall(Recall),
-    Train(Train),
-    Upload(Sending),
-    Confirm(Confirm),
-    Unmask(Unmask),
-    Abandon(Abandon),
-    Depart(Depart),
-    Settle(Settle),
-    Finished(Result<Outcome, ParticipantError>),
 }
 
 impl Machine {

@@ -55,6 +55,9 @@ pub(crate) fn run() -> anyhow::Result<()> {
     for file in files.iter().filter(|file| file.extension().is_some_and(|ext| ext == "rs")) {
         check_source(root, file, &mut wrong)?;
     }
+    for gone in LONG.iter().filter(|name| !files.iter().any(|file| file == Path::new(name))) {
+        wrong.push(format!("{gone} is gone: take it off LONG (xtask/src/tidy.rs)"));
+    }
     check_migrations(root, &files, &mut wrong);
     check_banned(root, &mut wrong)?;
     if wrong.is_empty() {

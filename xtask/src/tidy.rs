@@ -190,3 +190,38 @@ fn check_migrations(root: &Path, files: &[PathBuf], wrong: &mut Vec<String>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn excepted(listed: bool, found: &[&str]) -> Vec<String> {
+        let mut wrong = Vec::new();
+        except(listed, found.iter().map(|&text| text.to_owned()).collect(), "needless", &mut wrong);
+        wrong
+    }
+
+    #[test]
+    fn an_exception_covers_what_is_found_and_must_be_needed() {
+        assert_eq!(excepted(false, &["a cycle"]), ["a cycle"]);
+        assert_eq!(excepted(true, &["a cycle"]), [""; 0]);
+        assert_eq!(excepted(false, &[]), [""; 0]);
+        assert_eq!(excepted(true, &[]), ["needless (xtask/src/tidy.rs)"]);
+    }
+
+    #[test]
+    fn tests_may_be_longer_than_what_they_test() {
+        let wrong = |file: &str, lines| {
+            let mut wrong = Vec::new();
+            check_length(Path::new(file), lines, &mut wrong);
+            wrong.len()
+        };
+        assert_eq!([500, 501].map(|lines| wrong("wire/src/route.rs", lines)), [0, 1]);
+        for file in ["wire/tests/session.rs", "learning/src/compress/tests.rs"] {
+            assert_eq!([501, 800, 801].map(|lines| wrong(file, lines)), [0, 0, 1], "{file}");
+        }
+        for file in LONG {
+            assert_eq!([500, 501].map(|lines| wrong(file, lines)), [1, 0], "{file}");
+        }
+    }
+}

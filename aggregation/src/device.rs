@@ -3,7 +3,6 @@
 //! A device is trusted only after its self-test. One that was asked for by name and is missing or fails is an error at
 //! start; `auto` takes the best that passes, and the CPU is always there.
 
-use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::str::FromStr;
@@ -13,6 +12,7 @@ use thiserror::Error;
 
 use crate::cpu::CpuAggregator;
 use crate::fallback::Fallback;
+use crate::panic::said;
 use crate::{AggregationError, Aggregator, self_test};
 
 /// What the operator asked for: `auto`, `cuda`, `cuda:N`, `wgpu`, `wgpu:NAME` or `cpu`.
@@ -272,12 +272,6 @@ fn tested(open: Open) -> Result<Arc<dyn Aggregator>, String> {
         Ok(Err(error)) => Err(error.to_string()),
         Err(panic) => Err(format!("it panicked: {}", said(&*panic))),
     }
-}
-
-/// What a panic said.
-pub(crate) fn said(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a word")
 }
 
 /// The device that was asked for by name is not to be had, and why.

@@ -6,8 +6,7 @@ use secure_agg::modular::InvalidModulus;
 use secure_agg::packing::PackingError;
 use thiserror::Error;
 
-use crate::Shape;
-use crate::robust::Inputs;
+use crate::limits::{MAX_VECTORS, MAX_WORDS, SLICE_START};
 
 /// Why a sum was not begun, continued or ended.
 #[derive(Debug, Error)]
@@ -17,7 +16,7 @@ pub enum AggregationError {
     #[error(transparent)]
     Modulus(#[from] InvalidModulus),
     /// The length is out of range.
-    #[error("a vector has 1 to {max} words, not {words}", max = Shape::MAX_WORDS)]
+    #[error("a vector has 1 to {max} words, not {words}", max = MAX_WORDS)]
     Words {
         /// What was asked for.
         words: usize,
@@ -48,7 +47,7 @@ pub enum AggregationError {
     /// A slice does not lie in the vector of the plan, or starts where slices do not.
     #[error(
         "{len} words from word {offset} on are no slice of the plan's {words} words that starts at a multiple of {start}",
-        start = Shape::SLICE_START
+        start = SLICE_START
     )]
     Slice {
         /// Index of the first word of the slice.
@@ -59,7 +58,7 @@ pub enum AggregationError {
         words: u64,
     },
     /// Too few or too many vectors for robust statistics.
-    #[error("robust statistics take 1 to {max} vectors, not {vectors}", max = Inputs::MAX_VECTORS)]
+    #[error("robust statistics take 1 to {max} vectors, not {vectors}", max = MAX_VECTORS)]
     Vectors {
         /// How many were given.
         vectors: usize,

@@ -12,30 +12,11 @@ use std::sync::Arc;
 use secure_agg::mask::{self, MaskPlan};
 
 use crate::cpu::{CpuAccumulator, CpuAggregator};
-use crate::device::said;
+use crate::panic::said;
 use crate::robust::{Inputs, RobustStatistics};
 use crate::shape::room_for;
 use crate::work::Stopwatch;
-use crate::{Accumulator, AggregationError, Aggregator, Effort, Shape, Work};
-
-/// A sum that has ended. It may be one that nobody is to see without noise: it is neither printed nor copied.
-pub struct Finished {
-    /// The sum, unmasked and reduced.
-    pub words: Vec<u32>,
-    /// What became of the device, when it was not the one that unmasked: an event worth counting.
-    pub fallback: Option<FallbackEvent>,
-}
-
-/// A device failed, and another one did its work.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FallbackEvent {
-    /// The device that failed.
-    pub device: String,
-    /// What happened to it.
-    pub reason: String,
-    /// The device that took over.
-    pub taken_over_by: String,
-}
+use crate::{Accumulator, AggregationError, Aggregator, Effort, FallbackEvent, Finished, Shape, Work};
 
 /// Unmasks on a device, and on the processor when that fails.
 pub struct Fallback {

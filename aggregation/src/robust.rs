@@ -4,6 +4,7 @@
 //! bit for bit here too. Divisions that may leave a remainder are the caller's.
 
 use crate::AggregationError;
+use crate::limits;
 
 /// Vectors of one length, one per participant, in the clear.
 #[derive(Clone, Copy)]
@@ -14,7 +15,7 @@ pub struct Inputs<'a> {
 
 impl<'a> Inputs<'a> {
     /// Most vectors: their Gram matrix takes 128 MiB.
-    pub const MAX_VECTORS: usize = 4096;
+    pub const MAX_VECTORS: usize = limits::MAX_VECTORS;
 
     /// At least one vector, at most [`MAX_VECTORS`](Self::MAX_VECTORS), each with the same number of words and at least one.
     ///

@@ -5,6 +5,7 @@ use secure_agg::modular::Modulus;
 use secure_agg::packing;
 
 use crate::AggregationError;
+use crate::limits;
 
 /// The length and the modulus of the vectors of one sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +16,7 @@ pub struct Shape {
 
 impl Shape {
     /// Longest vector: 2^30 words, a sum of 4 GiB.
-    pub const MAX_WORDS: usize = 1 << 30;
+    pub const MAX_WORDS: usize = limits::MAX_WORDS;
 
     /// Vectors of `words` words (1 to [`MAX_WORDS`](Self::MAX_WORDS)) modulo 2^`modulus_bits` (16 to 32).
     ///
@@ -47,7 +48,7 @@ impl Shape {
     }
 
     /// Slices of a vector that are unmasked on their own start at multiples of 2^16 words.
-    pub const SLICE_START: u64 = 1 << 16;
+    pub const SLICE_START: u64 = limits::SLICE_START;
 
     /// Whether `len` words from `offset` on are a slice of the vector of `plan`, with as much room for the result.
     ///

@@ -3,6 +3,7 @@
 //! One file per subcommand in `command/`; what they say goes through `output`, why they fail through `failure`. Nothing
 //! here knows SQL or tensors: this crate composes and presents.
 
+mod arguments;
 mod command;
 mod data;
 mod failure;

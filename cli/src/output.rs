@@ -13,7 +13,7 @@ use crate::failure::Failure;
 pub(crate) mod svg;
 mod table;
 
-pub(crate) use table::{Align, Table, bytes, duration, number, when};
+pub(crate) use table::{Align, Table, bytes, duration, figure, number, when};
 
 /// The version of the envelope and of what is in it; fields are added, never renamed.
 pub(crate) const SCHEMA_VERSION: u32 = 1;

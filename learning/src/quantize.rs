@@ -14,11 +14,13 @@ mod error;
 mod inspect;
 pub(crate) mod limbs;
 mod recombine;
+mod words;
 
 pub use decode::MeanUpdate;
 pub use error::{DecodeError, EncodeError, HeadroomError};
 pub use inspect::{ImplausibleUpdate, Inspector};
 pub use limbs::{MAX_COUNT as MAX_METRIC_COUNT, MAX_VALUE as MAX_METRIC_VALUE};
+pub use words::{MAX_COHORT, MIN_LEVELS};
 
 use rand::Rng;
 use serde::{Deserialize, Serialize};
@@ -29,11 +31,7 @@ use crate::parameters::{MAX_PARAMETERS, WrongLength, first_not_finite};
 use crate::update::Update;
 use crate::vectorized::vectorized;
 use limbs::Limbs;
-
-/// Largest cohort a codec can be asked for.
-pub const MAX_COHORT: u32 = 65_536;
-/// Fewest levels on each side of zero that the smallest weight must have.
-pub const MIN_LEVELS: u32 = 64;
+pub(crate) use words::{half, lift, to_word};
 
 /// What both sides agree on before a round; part of the task.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -266,24 +264,6 @@ fn fixed(value: f64) -> u64 {
     let integer = value + SHIFT;
     let fraction = (value - (integer - SHIFT)) * 4_294_967_296.0;
     (bits(integer) << 32).wrapping_add(bits(fraction + SHIFT))
-}
-
-/// Largest absolute value a sum modulo 2^b can have and be read back.
-pub(crate) fn half(modulus_bits: u8) -> u32 {
-    u32::MAX >> (33 - u32::from(modulus_bits))
-}
-
-/// The residue modulo 2^b.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "reduction modulo 2^32 is meant")]
-#[inline(always)]
-pub(crate) fn to_word(value: i64, mask: u32) -> u32 {
-    value as u32 & mask
-}
-
-/// The representative of a residue in `-2^(b-1) .. 2^(b-1)`.
-pub(crate) fn lift(word: u32, modulus_bits: u8) -> i64 {
-    let word = i64::from(word);
-    if word >> (modulus_bits - 1) == 0 { word } else { word - (1_i64 << modulus_bits) }
 }
 
 #[cfg(test)]

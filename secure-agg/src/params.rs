@@ -4,7 +4,6 @@
 //! participant recomputes all of them and refuses to take part below its own [`Policy`].
 
 mod degree;
-pub mod share_graph;
 
 use thiserror::Error;
 use tls_codec::{Serialize as _, TlsDeserializeBytes, TlsSerialize, TlsSize};

@@ -3,51 +3,34 @@
 //! The loop takes the earliest operation, moves the clock there and performs it. Requests reach the coordinator one at a time
 //! and in the order of virtual time, so nothing depends on how threads run; only training runs beside it.
 
+mod populate;
+
 use std::collections::{BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use client_sdk::conditions::Readiness;
 use client_sdk::participant::machine::{Action, Input, Request};
 use client_sdk::participant::{Contribution, Event, Work, WorkError};
 use client_sdk::train::Device as Processor;
 use client_sdk::{CandleTrainer, Dataset};
-use coordinator::config::Config;
-use coordinator::random::Random;
-use coordinator::{Coordinator, Parts};
+use coordinator::Coordinator;
 use futures_util::FutureExt as _;
 use store::{WakeEvent, WakeSubscription};
-use wire::admin::{CreateEnrollmentToken, CreateTask, EnrollmentTokenReply, Role};
-use wire::certificate::Issuers;
-use wire::inspect::TaskView;
 use wire::participant::ModelRef;
-use wire::{ParticipantId, TaskId, route};
-use zeroize::Zeroizing;
+use wire::{ParticipantId, TaskId};
 
-use crate::chance::{Purpose, stream};
 use crate::clock::{Moment, VirtualClock};
 use crate::device::{Advance, Device, Terms};
 use crate::network::{Network, OpenPoll, Question};
 use crate::operation::Operation;
-use crate::profile::Profile;
 use crate::queue::Queue;
 use crate::rounds::Rounds;
 use crate::training::Pool;
-use crate::{Experiment, Progress, Report, SimulationError};
+use crate::{Progress, Report, SimulationError};
 
-/// Requests per second that one peer may make: they are all ours.
-const RATE: u32 = 1_000_000;
-/// Longest that certificates may be good for: renewing them is not what is simulated.
-const CERTIFICATE_LIFETIME_S: u64 = 366 * 24 * 3600;
-/// How long participants let a poll be held open. Polls of half a minute would say nothing else, only more often.
-const POLL: Duration = Duration::from_secs(3600);
-/// Devices that are there at the beginning come within this time.
-const ARRIVAL: Duration = Duration::from_secs(10);
 /// What happens within this time is looked at by background work in one go.
 const REST: Duration = Duration::from_millis(100);
-/// Devices enrolled between two reports of progress.
-const ENROLLED: u32 = 250;
 
 /// The world.
 pub(crate) struct World {
@@ -73,85 +56,6 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A coordinator with its task, and all devices enrolled with it.
-    pub(crate) async fn new(
-        experiment: &Experiment,
-        progress: &mut dyn FnMut(Progress<'_>),
-    ) -> Result<Self, SimulationError> {
-        check(experiment)?;
-        let clock = Arc::new(VirtualClock::default());
-        let random = Random::new(stream(experiment.seed, Purpose::Coordinator, 0, 0));
-        let parts = Parts { clock: Arc::clone(&clock) as _, random };
-        let coordinator = Coordinator::assemble(&config(), parts).await.map_err(failed)?;
-        let events = coordinator.store.wake().subscribe();
-        let token = coordinator.create_operator_token("simulation", Role::Admin).await.map_err(failed)?.token;
-        let network = Network::new(coordinator.router.clone(), token);
-        let task: TaskView = network.make(route::TASKS, &CreateTask { spec: experiment.task.clone() }).await?;
-        let terms = Terms {
-            seed: experiment.seed,
-            task: experiment.task.name.clone(),
-            secure: experiment.task.secure_aggregation.enabled,
-            model: experiment.devices,
-            wait: POLL,
-            members: Issuers::from_pem(coordinator.ca_pem()).map_err(failed)?,
-        };
-        let mut world = Self {
-            clock,
-            queue: Queue::default(),
-            coordinator,
-            events,
-            network,
-            pool: Pool::new(experiment.threads)?,
-            terms,
-            data: Arc::clone(&experiment.data),
-            devices: Vec::with_capacity(experiment.population as usize),
-            by_id: HashMap::new(),
-            idle: BTreeSet::new(),
-            listening: BTreeSet::new(),
-            step_at: None,
-            deadline: None,
-            rounds: Rounds::new(experiment, task.summary.id)?,
-            limit: Moment::default().plus(experiment.limit),
-        };
-        for index in 0..experiment.population {
-            world.enroll(index, &experiment.devices).await?;
-            if (index + 1).is_multiple_of(ENROLLED) || index + 1 == experiment.population {
-                progress(Progress::Enrolled(index + 1));
-            }
-        }
-        Ok(world)
-    }
-
-    /// Has a new device enrol, over the coordinator's own routes and before time begins, and plans when it is there first.
-    async fn enroll(&mut self, index: u32, model: &crate::DeviceModel) -> Result<(), SimulationError> {
-        let profile = Profile::draw(model, self.terms.seed, index);
-        let mut device = Device::new(index, profile, self.data.examples(index));
-        let body = CreateEnrollmentToken { name: Some(device.name()), ..CreateEnrollmentToken::default() };
-        let token: EnrollmentTokenReply = self.network.make(route::ENROLLMENT_TOKENS, &body).await?;
-        let start = device.start(&self.terms, Some(Zeroizing::new(token.token)));
-        start.map_err(|error| ended(&device, error))?;
-        let mut input = Input::Tick;
-        while let Some(advance) = device.advance(input, self.clock.participant_now(), Readiness::Ready) {
-            input = match advance.action {
-                Action::Send(request @ Request::Enroll(_)) => self.network.ask(None, request).await.input,
-                Action::Finished(Err(error)) => return Err(ended(&device, error)),
-                _ => break,
-            };
-        }
-        device.identify();
-        let Some(peer) = device.peer else { return Err(ended(&device, "its certificate cannot be read")) };
-        self.by_id.insert(peer.participant, index);
-        device.stop();
-        let early = Duration::from_nanos(u64::from(index).wrapping_mul(0x9e37_79b9_7f4a_7c15) % nanos(ARRIVAL));
-        let first = match profile.habits.available_until(Moment::default()) {
-            Some(_) => early,
-            None => profile.habits.until_available(Moment::default()),
-        };
-        self.queue.plan(Moment::at(first), Operation::Return { device: index });
-        self.devices.push(device);
-        Ok(())
-    }
-
     /// Goes on until the task is over, or what was asked for has come.
     pub(crate) async fn run(&mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), SimulationError> {
         self.rounds.begin(&self.network, &self.pool).await?;
@@ -496,37 +400,6 @@ fn train(work: &Work, data: &dyn crate::Data, device: u32) -> Result<Contributio
         work.run(&mut CandleTrainer::new(data.shard(device), nothing, Processor::Cpu))
     };
     catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err(WorkError::Panicked))
-}
-
-fn check(experiment: &Experiment) -> Result<(), SimulationError> {
-    experiment.devices.check()?;
-    if experiment.population == 0 {
-        return Err(SimulationError::Invalid("nobody can take part: the population is 0".to_owned()));
-    }
-    if experiment.evaluate_every == 0 {
-        return Err(SimulationError::Invalid("models are scored every 0 rounds; 1 would score each".to_owned()));
-    }
-    Ok(())
-}
-
-/// Everything in memory, and nobody slowed down.
-fn config() -> Config {
-    let mut config = Config::default();
-    config.database.url = "sqlite::memory:".to_owned();
-    config.blobs.url = "memory:".to_owned();
-    config.identity.ca_certificate_file = "".into();
-    config.identity.ca_key_file = "".into();
-    config.identity.certificate_lifetime_s = CERTIFICATE_LIFETIME_S;
-    config.aggregation.device = "cpu".to_owned();
-    config.http.participant_rate = RATE;
-    config.http.operator_rate = RATE;
-    config.http.address_rate = RATE;
-    config.http.check_ins_per_second = RATE;
-    config
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn ended(device: &Device, error: impl std::fmt::Display) -> SimulationError {

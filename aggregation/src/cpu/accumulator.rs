@@ -10,7 +10,8 @@ use secure_agg::mask::MaskPlan;
 use secure_agg::modular;
 use secure_agg::packing::{self, PackingError};
 
-use super::kernel::{BATCH, Present};
+use super::batch::BATCH;
+use super::kernel::Present;
 use crate::shape::room_for;
 use crate::stream::read_full;
 use crate::work::Stopwatch;

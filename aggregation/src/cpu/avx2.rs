@@ -5,8 +5,8 @@ use std::arch::x86_64::*;
 use secure_agg::mask::{MaskPlan, Sign};
 use zeroize::Zeroize;
 
+use super::batch::BATCH;
 use super::chacha::{BLOCK_WORDS, DOUBLE_ROUNDS, double_round, initial_state};
-use super::kernel::BATCH;
 use super::select;
 use super::unpack;
 

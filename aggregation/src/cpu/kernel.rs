@@ -5,15 +5,12 @@ use std::fmt;
 use secure_agg::mask::{self, MaskPlan};
 use secure_agg::modular::Modulus;
 
+use super::batch::BATCH;
 #[cfg(target_arch = "aarch64")]
 use super::neon;
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512, gram_avx2, gram_avx512, unpack_avx2};
 use super::{gram, select, unpack};
-
-/// Words that go through all masks together: 32 KiB stay in a first-level cache. It divides 2^24, so that none of the
-/// pieces into which a vector is cut by it straddles two nonces.
-pub(super) const BATCH: usize = 1 << 13;
 
 /// A way to do the inner loops. All of them give the same bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

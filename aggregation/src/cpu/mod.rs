@@ -8,6 +8,7 @@ mod accumulator;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod batch;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod chacha;
 mod gram;
@@ -18,6 +19,7 @@ mod gram_avx512;
 mod kernel;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+mod panel;
 mod robust;
 mod select;
 mod unpack;

@@ -6,8 +6,8 @@ use std::arch::is_aarch64_feature_detected;
 use secure_agg::mask::{MaskPlan, Sign};
 use zeroize::Zeroize;
 
+use super::batch::BATCH;
 use super::chacha::{BLOCK_WORDS, DOUBLE_ROUNDS, double_round, initial_state};
-use super::kernel::BATCH;
 
 const LANES: usize = 4;
 type Row = [u32; LANES];

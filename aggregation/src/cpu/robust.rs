@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use super::panel::Panel;
 use super::{CpuAggregator, gram, select};
 use crate::AggregationError;
 use crate::robust::{Inputs, RobustStatistics, mirror};
@@ -30,12 +31,12 @@ impl RobustStatistics for CpuAggregator {
             .step_by(gram::PANEL)
             .map(|start| start..inputs.words().min(start + gram::PANEL))
             .collect();
-        let add = |(mut panel, mut sums): (gram::Panel, Vec<i64>), columns: &Range<usize>| {
+        let add = |(mut panel, mut sums): (Panel, Vec<i64>), columns: &Range<usize>| {
             panel.load(inputs, columns.clone());
             panel.add_products(kernel, &mut sums);
             (panel, sums)
         };
-        let start = || (gram::Panel::new(inputs.vectors().len()), vec![0; pairs]);
+        let start = || (Panel::new(inputs.vectors().len()), vec![0; pairs]);
         let mut sums = match &self.pool {
             None => panels.iter().fold(start(), add).1,
             Some(pool) => pool.install(|| {

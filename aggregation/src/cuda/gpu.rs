@@ -7,7 +7,6 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::sleep;
 use std::time::Duration;
 
 use cudarc::driver::sys::{CUdevice_attribute as Attribute, CUresult};
@@ -15,6 +14,7 @@ use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, DriverErr
 use cudarc::nvrtc::Ptx;
 use zeroize::Zeroize;
 
+use super::patience::{PATIENCE, PATIENCE_PER_LAUNCH, wait};
 use super::staging::Staging;
 use crate::gpu::{Gpu, GpuError, LONGEST_PIECE, Launch, Limits, Products, Rows, SEED_WORDS, SeedList, fill_with_bytes};
 
@@ -29,13 +29,6 @@ const RESIDENT: usize = 1024;
 /// Bytes of keystream that a multiprocessor makes in 40 ms for each kHz of its clock: 64 lanes of 644 instructions per block
 /// of 64 bytes (`check_ptx.py` prints the count), which is 6 bytes per clock.
 const BYTES_PER_KHZ: u64 = 240;
-
-/// How long to wait for a GPU that has nothing queued by us, and how much longer for each launch, which takes about 50 ms:
-/// others may use it too. One that takes longer is taken for hung.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
-const PATIENCE_PER_LAUNCH: Duration = Duration::from_secs(1);
-/// Between two looks at whether it is done: nothing beside what is waited for, and no core is kept busy by waiting.
-const PAUSE: Duration = Duration::from_micros(100);
 
 /// Packed inputs that are kept until later ones are on their way.
 const INPUTS: usize = 2;
@@ -278,38 +271,8 @@ fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Looks again and again until something is done.
-pub(super) fn wait(patience: Duration, done: impl Fn() -> Result<bool, GpuError>) -> Result<(), GpuError> {
-    let mut waited = Duration::ZERO;
-    while !done()? {
-        if waited >= patience {
-            return Err(GpuError::Failed(format!("it did not finish within {} s", patience.as_secs())));
-        }
-        sleep(PAUSE);
-        waited += PAUSE;
-    }
-    Ok(())
-}
-
 fn config(threads: usize, parts: u32) -> Result<LaunchConfig, GpuError> {
     let blocks = u32::try_from(threads.div_ceil(BLOCK as usize));
     let blocks = blocks.map_err(|_| GpuError::Failed("a piece is longer than a launch".to_owned()))?;
     Ok(LaunchConfig { grid_dim: (blocks, parts, 1), block_dim: (BLOCK, 1, 1), shared_mem_bytes: 0 })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::cell::Cell;
-
-    use super::*;
-
-    #[test]
-    fn a_gpu_that_hangs_is_given_up_and_one_that_is_slow_is_not() {
-        let looks = Cell::new(0);
-        let slow = || Ok(looks.replace(looks.get() + 1) == 5);
-        wait(Duration::from_secs(1), slow).unwrap();
-        let message = wait(10 * PAUSE, || Ok(false)).unwrap_err().to_string();
-        assert_eq!(message, "it did not finish within 0 s");
-        assert!(wait(PAUSE, || Err(GpuError::OutOfMemory)).is_err());
-    }
 }

@@ -8,6 +8,8 @@ mod gpu;
 #[cfg(feature = "host-cuda-test")]
 pub mod host;
 #[cfg(feature = "cuda")]
+mod patience;
+#[cfg(feature = "cuda")]
 mod staging;
 
 #[cfg(feature = "cuda")]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use cudarc::driver::{CudaContext, CudaEvent, CudaSlice, CudaStream, PinnedHostSlice};
 use zeroize::Zeroize;
 
-use super::gpu::{PATIENCE, wait};
+use super::patience::{PATIENCE, wait};
 use crate::gpu::GpuError;
 
 /// Words of a buffer, 4 MiB: long enough that starting a copy costs nothing beside it.

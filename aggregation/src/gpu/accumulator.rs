@@ -8,8 +8,7 @@ use secure_agg::mask::MaskPlan;
 use secure_agg::modular::{self, Modulus};
 use secure_agg::packing::{self, PackingError};
 
-use super::aggregator::apply;
-use super::{Gpu, GpuError, SEEDS_AT_ONCE, SeedList, bytes_of};
+use super::{Gpu, GpuError, Launch, SEEDS_AT_ONCE, SeedList, bytes_of};
 use crate::shape::room_for;
 use crate::stream::read_full;
 use crate::work::Stopwatch;
@@ -181,4 +180,20 @@ impl<G: Gpu> Accumulator for GpuAccumulator<G> {
         self.apply_all(plan).map_err(|error| self.failed(error))?;
         self.read()
     }
+}
+
+/// Applies the masks of `list` to one piece.
+pub(super) fn apply<G: Gpu>(
+    gpu: &G,
+    plan: &MaskPlan,
+    offset: u64,
+    words: usize,
+    list: &SeedList,
+    memory: &mut G::Memory,
+) -> Result<(), GpuError> {
+    let seeds = gpu.load(list)?;
+    for launch in Launch::all(plan.plane(), offset, words, list.records().len(), gpu.limits()) {
+        gpu.apply(memory, &seeds, &launch)?;
+    }
+    Ok(())
 }

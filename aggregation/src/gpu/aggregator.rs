@@ -5,8 +5,8 @@ use std::sync::Arc;
 use secure_agg::mask::MaskPlan;
 use secure_agg::modular;
 
-use super::accumulator::GpuAccumulator;
-use super::{Gpu, GpuError, LONGEST_PIECE, Launch, SEEDS_AT_ONCE, SHORTEST_PIECE, SeedList};
+use super::accumulator::{GpuAccumulator, apply};
+use super::{Gpu, GpuError, LONGEST_PIECE, SEEDS_AT_ONCE, SHORTEST_PIECE, SeedList};
 use crate::{Accumulator, AggregationError, Aggregator, Shape};
 
 /// The devices and their name.
@@ -51,22 +51,6 @@ impl<G: Gpu> GpuAggregator<G> {
 }
 
 type Outcome = Result<(), GpuError>;
-
-/// Applies the masks of `list` to one piece.
-pub(super) fn apply<G: Gpu>(
-    gpu: &G,
-    plan: &MaskPlan,
-    offset: u64,
-    words: usize,
-    list: &SeedList,
-    memory: &mut G::Memory,
-) -> Outcome {
-    let seeds = gpu.load(list)?;
-    for launch in Launch::all(plan.plane(), offset, words, list.records().len(), gpu.limits()) {
-        gpu.apply(memory, &seeds, &launch)?;
-    }
-    Ok(())
-}
 
 impl<G: Gpu> Aggregator for GpuAggregator<G> {
     fn name(&self) -> &str {

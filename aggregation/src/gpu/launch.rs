@@ -4,7 +4,17 @@ use std::ops::Range;
 
 use secure_agg::mask::{self, Plane, WORDS_PER_NONCE};
 
-use super::Limits;
+/// What a device can hold and how its work is to be cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Limits {
+    /// Most words in one buffer: a power of two from [`SHORTEST_PIECE`](super::SHORTEST_PIECE) to [`LONGEST_PIECE`](super::LONGEST_PIECE).
+    pub(crate) piece_words: usize,
+    /// Threads that run at once. Fewer blocks than that leave parts of the device idle.
+    pub(crate) threads: usize,
+    /// Bytes of keystream of one launch: what the device makes in at most 50 ms, so that watchdogs and other users of the
+    /// device get their turn.
+    pub(crate) launch_bytes: u64,
+}
 
 /// One launch of the mask kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]

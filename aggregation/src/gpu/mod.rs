@@ -8,14 +8,15 @@ mod accumulator;
 mod aggregator;
 mod launch;
 mod robust;
+mod rows;
 
 use secure_agg::mask::{MaskPlan, Sign};
 use thiserror::Error;
 use zeroize::Zeroize;
 
 pub(crate) use self::aggregator::GpuAggregator;
-pub(crate) use self::launch::Launch;
-pub(crate) use self::robust::{Products, Rows};
+pub(crate) use self::launch::{Launch, Limits};
+pub(crate) use self::rows::{Products, Rows};
 use crate::AggregationError;
 
 /// Longest piece of a vector: the words that share a nonce, 64 MiB. Pieces are powers of two no longer than this, so none
@@ -45,18 +46,6 @@ impl GpuError {
             Self::Failed(reason) => AggregationError::Device { device: name.to_owned(), reason },
         }
     }
-}
-
-/// What a device can hold and how its work is to be cut.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Limits {
-    /// Most words in one buffer: a power of two from [`SHORTEST_PIECE`] to [`LONGEST_PIECE`].
-    pub(crate) piece_words: usize,
-    /// Threads that run at once. Fewer blocks than that leave parts of the device idle.
-    pub(crate) threads: usize,
-    /// Bytes of keystream of one launch: what the device makes in at most 50 ms, so that watchdogs and other users of the
-    /// device get their turn.
-    pub(crate) launch_bytes: u64,
 }
 
 /// A mask as the kernels read it.

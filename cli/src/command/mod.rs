@@ -1,7 +1,8 @@
 //! What can be typed: one file per subcommand.
 
-use coordinator::config::{Config, TelemetryConfig};
+use coordinator::config::TelemetryConfig;
 
+use crate::arguments::log_level;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Format, Output};
 
@@ -123,22 +124,4 @@ impl Command {
             Self::Privacy { command } => command.run(output).await,
         }
     }
-}
-
-/// Log directives that can be read.
-fn log_level(level: &str) -> Outcome<String> {
-    let config = Config {
-        telemetry: TelemetryConfig { level: level.to_owned(), ..TelemetryConfig::default() },
-        ..Config::default()
-    };
-    config.check().map_err(|error| Failure::new(Exit::Usage, format!("--log: {error}")))?;
-    Ok(level.to_owned())
-}
-
-/// An id that is given on the command line.
-fn parse_id<T: std::str::FromStr>(what: &str, text: &str) -> Outcome<T>
-where
-    T::Err: std::fmt::Display,
-{
-    text.parse().map_err(|error| Failure::new(Exit::Usage, format!("`{text}` is no id of a {what}: {error}")))
 }

@@ -6,13 +6,15 @@ use wire::TaskStatus;
 use wire::inspect::{RoundView, TaskView};
 use wire::{RoundState, TaskId, route};
 
-use crate::command::privacy::figure;
 use crate::command::task;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Align, Output, Table, bytes, duration};
+use crate::output::{Align, Output, Table, bytes, duration, figure};
 use crate::server::{Server, ServerArgs};
 
 mod show;
+mod words;
+
+use words::{given, metrics, state};
 
 /// How long one request waits for a change.
 const WAIT: Duration = Duration::from_secs(20);
@@ -112,29 +114,6 @@ fn table(rounds: &[RoundView]) -> String {
         ]);
     }
     table.render("There are no rounds yet.")
-}
-
-fn state(round: &RoundView) -> String {
-    match round.failure {
-        Some(reason) => format!("{}({reason})", round.state),
-        None => round.state.to_string(),
-    }
-}
-
-/// Why participants that are there do not come.
-fn given(round: &RoundView) -> String {
-    match round.base_given_by {
-        0 => String::new(),
-        count => format!(
-            "; {count} gave an update from this very model before and give no second one, unless it is proven that the first is in \
-             no sum"
-        ),
-    }
-}
-
-fn metrics(round: &RoundView) -> String {
-    let words: Vec<_> = round.metrics.iter().map(|(name, metric)| format!("{name} {:.4}", metric.value)).collect();
-    words.join(", ")
 }
 
 /// Follows rounds as they change.

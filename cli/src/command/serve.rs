@@ -8,7 +8,7 @@ use coordinator::config::Config;
 use coordinator::{Coordinator, Parts, Running, StartError, TokenError};
 use wire::admin::OperatorTokenReply;
 
-use crate::command::log_level;
+use crate::arguments::log_level;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
 use crate::signal;

@@ -12,12 +12,15 @@ use wire::inspect::{BehindView, ShortageView, TaskSummary, TaskView};
 use wire::participant::SessionTerms;
 use wire::route;
 
-use crate::command::privacy::figure;
-use crate::command::privacy::ledger::BUDGET_ADVICE;
 use crate::failure::Outcome;
-use crate::output::{Align, Output, Table, number, when};
+use crate::output::{Align, Output, Table, figure, number, when};
 use crate::server::{Server, ServerArgs};
 use crate::task_file;
+
+/// What is to be done about a task that has stopped for its budget.
+pub(crate) const BUDGET_ADVICE: &str = "Another round would spend more than the privacy budget, so none opens. The last model stays as it is. To go on \
+     learning from the same participants is to promise them less: create a new task, with a larger epsilon, from the last model; or \
+     cancel this one.";
 
 /// What to do with tasks.
 #[derive(clap::Subcommand)]

@@ -10,8 +10,9 @@ use wire::admin::{
 };
 use wire::route;
 
+use crate::arguments::{parse_id, parse_label};
 use crate::command::participant::find;
-use crate::command::{parse_id, serve};
+use crate::command::serve;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Align, Output, Table, when};
 use crate::server::{Server, ServerArgs};
@@ -85,13 +86,6 @@ fn parse_role(text: &str) -> Result<Role, String> {
         .into_iter()
         .find(|role| role.as_str() == text)
         .ok_or_else(|| "a role is viewer, operator or admin".to_owned())
-}
-
-pub(crate) fn parse_label(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err("a label is written KEY=VALUE".to_owned()),
-    }
 }
 
 impl TokenCommand {

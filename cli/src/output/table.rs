@@ -89,6 +89,23 @@ pub(crate) fn number(count: u64) -> String {
     text
 }
 
+/// Four digits, no more zeros than that.
+pub(crate) fn figure(value: f64) -> String {
+    let magnitude = value.abs();
+    if !value.is_finite() {
+        "unbounded".to_owned()
+    } else if magnitude == 0.0 {
+        "0".to_owned()
+    } else if !(1e-4..1e6).contains(&magnitude) {
+        format!("{value:.2e}")
+    } else {
+        let digits = (1_u32..=7).find(|&digits| magnitude * 10_f64.powi(digits.cast_signed()) >= 1000.0).unwrap_or(8);
+        let digits = if magnitude >= 1000.0 { 0 } else { digits as usize };
+        let text = format!("{value:.digits$}");
+        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+    }
+}
+
 /// `0.42 s`, `12.3 s`, `4 min 05 s`, `3 h 20 min`.
 pub(crate) fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
@@ -124,6 +141,26 @@ mod tests {
         table.row(vec!["a".into(), "7".into()]);
         table.row(vec!["longer".into(), "1234567".into()]);
         assert_eq!(table.render(""), "NAME      ROUND\na             7\nlonger  1234567\n");
+    }
+
+    #[test]
+    fn figures_have_four_digits() {
+        let cases = [
+            (8.0, "8"),
+            (7.999_6, "8"),
+            (7.991_2, "7.991"),
+            (0.012_345, "0.01235"),
+            (123.456, "123.5"),
+            (98_765.4, "98765"),
+            (0.0, "0"),
+            (0.25, "0.25"),
+            (1e-7, "1.00e-7"),
+            (1000.0, "1000"),
+            (f64::INFINITY, "unbounded"),
+        ];
+        for (value, text) in cases {
+            assert_eq!(figure(value), text);
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use candle_core::Tensor;
 use learning::TensorInit;
 use serde::{Deserialize, Serialize};
 
-use super::{ArchitectureError, MAX_SIZE, affine, check, check_from, uniform};
+use super::layers::{ArchitectureError, MAX_SIZE, affine, check, check_from, uniform};
 
 /// Channels of the first convolution.
 pub(crate) const FIRST_CHANNELS: u32 = 32;

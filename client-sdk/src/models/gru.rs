@@ -6,7 +6,7 @@ use candle_nn::ops::sigmoid;
 use learning::{Initializer, TensorInit};
 use serde::{Deserialize, Serialize};
 
-use super::{ArchitectureError, MAX_SIZE, affine, check, drawn, uniform};
+use super::layers::{ArchitectureError, MAX_SIZE, affine, check, drawn, uniform};
 
 /// Most recurrent layers.
 pub const MAX_LAYERS: u32 = 2;

@@ -4,7 +4,7 @@ use candle_core::Tensor;
 use learning::{Initializer, TensorInit};
 use serde::{Deserialize, Serialize};
 
-use super::{ArchitectureError, MAX_SIZE, affine, check, drawn};
+use super::layers::{ArchitectureError, MAX_SIZE, affine, check, drawn};
 
 /// Sizes of a softmax regression. It begins at zero, as its loss is convex.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use candle_core::Tensor;
 use learning::TensorInit;
 use serde::{Deserialize, Serialize};
 
-use super::{ArchitectureError, MAX_SIZE, affine, check, uniform};
+use super::layers::{ArchitectureError, MAX_SIZE, affine, check, uniform};
 
 /// Most hidden layers.
 pub const MAX_HIDDEN_LAYERS: u32 = 16;

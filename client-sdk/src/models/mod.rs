@@ -7,21 +7,20 @@
 use std::sync::Arc;
 
 use candle_core::Tensor;
-use learning::{Initializer, Layout, LayoutError, Parameters, TensorInit, TensorSpec};
+use learning::{Layout, Parameters, TensorInit};
 use serde::{Deserialize, Serialize};
 
 pub mod cnn;
 pub mod gru;
+mod layers;
 pub mod linear;
 pub mod mlp;
 
 pub use cnn::Cnn;
 pub use gru::Gru;
+pub use layers::{ArchitectureError, MAX_SIZE};
 pub use linear::Linear;
 pub use mlp::Mlp;
-
-/// Largest value of any one size of a model.
-pub const MAX_SIZE: u32 = 1 << 20;
 
 /// A model by kind and sizes, for example `{"kind": "mlp", "inputs": 784, "hidden": [200], "classes": 10}`. Sizes left
 /// out take their defaults; unknown keys are refused.
@@ -37,29 +36,6 @@ pub enum Architecture {
     Cnn(Cnn),
     /// Next-character prediction with a gated recurrent unit.
     Gru(Gru),
-}
-
-/// Why sizes do not make a model.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ArchitectureError {
-    /// A size that is zero or beyond what is allowed.
-    #[error("{kind}: `{size}` is {value}; it must be from {least} to {most}")]
-    Size {
-        /// The model's kind.
-        kind: &'static str,
-        /// Which size.
-        size: &'static str,
-        /// What was given.
-        value: u64,
-        /// Least allowed.
-        least: u32,
-        /// Most allowed.
-        most: u32,
-    },
-    /// Sizes within bounds whose product is not.
-    #[error(transparent)]
-    Layout(#[from] LayoutError),
 }
 
 /// What a model is fed with.
@@ -149,46 +125,10 @@ impl Architecture {
     }
 }
 
-/// Refuses a size outside `1..=most`.
-fn check(kind: &'static str, size: &'static str, value: u32, most: u32) -> Result<(), ArchitectureError> {
-    check_from(kind, size, value, 1, most)
-}
-
-/// Refuses a size outside `least..=most`.
-fn check_from(
-    kind: &'static str,
-    size: &'static str,
-    value: u32,
-    least: u32,
-    most: u32,
-) -> Result<(), ArchitectureError> {
-    if (least..=most).contains(&value) {
-        Ok(())
-    } else {
-        Err(ArchitectureError::Size { kind, size, value: value.into(), least, most })
-    }
-}
-
-/// A tensor drawn uniformly from `±1 / sqrt(fan_in)`.
-fn uniform(name: impl Into<String>, shape: &[u32], fan_in: u32) -> TensorInit {
-    // Division and square root round once each in IEEE 754: every device gets the same bound.
-    #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
-    let bound = (1.0 / f64::from(fan_in)).sqrt() as f32;
-    drawn(name, shape, Initializer::Uniform { bound })
-}
-
-fn drawn(name: impl Into<String>, shape: &[u32], init: Initializer) -> TensorInit {
-    let shape = shape.iter().map(|&dimension| u64::from(dimension)).collect();
-    TensorInit { spec: TensorSpec { name: name.into(), shape }, init }
-}
-
-/// `x W^T + b` with PyTorch's `[outputs, inputs]` weights.
-fn affine(x: &Tensor, weight: &Tensor, bias: &Tensor) -> candle_core::Result<Tensor> {
-    x.matmul(&weight.t()?)?.broadcast_add(bias)
-}
-
 #[cfg(test)]
 mod tests {
+    use learning::LayoutError;
+
     use super::*;
 
     fn parse(json: &str) -> Result<Architecture, serde_json::Error> {

@@ -1,22 +1,17 @@
 //! Tells the coordinator not to wait. A courtesy: tried a few times, and then the round's deadline does the same.
 
-use super::check_in::CheckIn;
-use super::core::{Attempts, Core, GivenUp};
+use super::action::{Action, Request};
+use super::attempts::Attempts;
+use super::core::Core;
+use super::ended::GivenUp;
 use super::event::Outcome;
-use super::machine::{Action, Request, State};
+use super::state::{Abandon, CheckIn, State};
 use crate::clock::Now;
 use crate::transport::retry::{Verdict, judge};
 use crate::transport::{Abandonment, Place, TransportError};
 
 /// How often it is tried.
 const MOST_ATTEMPTS: u32 = 3;
-
-/// A place is given up.
-pub(super) struct Abandon {
-    place: Place,
-    why: GivenUp,
-    attempts: Attempts,
-}
 
 impl Abandon {
     pub(super) fn new(place: Place, why: GivenUp) -> Self {

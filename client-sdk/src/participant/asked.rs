@@ -3,10 +3,9 @@
 use wire::participant::{Finding, MAX_FINDINGS, Question};
 use wire::{Attribute, Attributes, EXAMPLES, TaskId};
 
-use super::check_in::CheckIn;
 use super::core::Core;
 use super::event::Event;
-use super::machine::State;
+use super::state::{CheckIn, State};
 use crate::clock::Now;
 
 impl CheckIn {

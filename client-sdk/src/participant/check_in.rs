@@ -8,16 +8,17 @@ use wire::line;
 use wire::participant::{AbandonReason, Assignment, CheckInReply, CheckInRequest, RefusalCode};
 use wire::problem::ProblemType;
 
+use super::action::{Action, Request};
 use super::ahead::NotGiven;
+use super::attempts::Attempts;
 use super::base::Base;
-use super::core::{Attempts, Core, Ended};
+use super::core::Core;
+use super::ended::Ended;
 use super::error::{ParticipantError, problem_of};
 use super::event::{Event, Outcome};
-use super::fetch::Fetch;
-use super::machine::{Action, Request, State};
-use super::recall::Recall;
-use super::session::{Session, SessionError, accept, accept_staleness};
-use super::share::Share;
+use super::join::{accept, accept_staleness};
+use super::session::{Session, SessionError};
+use super::state::{CheckIn, Fetch, Recall, Share, State};
 use super::work::{Plan, PlanError};
 use crate::clock::Now;
 use crate::transport::retry::{Verdict, judge};
@@ -25,12 +26,6 @@ use crate::transport::{Place, TransportError};
 
 /// Longest that a coordinator can send us away.
 const LONGEST_AWAY: Duration = Duration::from_secs(24 * 3600);
-
-/// Idle.
-#[derive(Clone, Copy, Default)]
-pub(super) struct CheckIn {
-    pub(super) attempts: Attempts,
-}
 
 impl CheckIn {
     pub(super) fn action(&self, core: &Core, now: Now) -> Action {

@@ -1,16 +1,11 @@
 //! Tells that a dealer's shares do not open. The round ends with it, so nothing but the complaint is left of the session.
 
+use super::action::Action;
 use super::core::Core;
-use super::exchange::{Heard, Say};
-use super::machine::{Action, State};
+use super::exchange::Heard;
+use super::state::{Complain, Say, State};
 use crate::clock::Now;
 use crate::transport::{Place, TransportError};
-
-/// A complaint is safe and has to be sent.
-pub(super) struct Complain {
-    place: Place,
-    say: Say,
-}
 
 impl Complain {
     pub(super) fn new(place: Place, say: Say) -> Self {

@@ -6,41 +6,29 @@ use secure_agg::messages::Survivors;
 use secure_agg::rejection::Refusal;
 use wire::participant::{Announcement, Answer};
 
+use super::action::Action;
 use super::core::{Core, persist};
 use super::event::Event;
-use super::exchange::{Ask, Heard, Say};
-use super::machine::{Action, State};
+use super::exchange::Heard;
 use super::session::{Session, SessionError};
 use super::snapshot::AtHome;
-use super::unmask::Unmask;
+use super::state::{Ask, Confirm, ConfirmStep, Say, State, Unmask};
 use crate::clock::Now;
 use crate::transport::{Place, TransportError};
 
-/// The input was sent.
-pub(super) struct Confirm {
-    session: Session,
-    at_home: AtHome,
-    step: Step,
-}
-
-enum Step {
-    Survivors(Ask),
-    Sign(Say),
-}
-
 impl Confirm {
     pub(super) fn new(session: Session, at_home: AtHome) -> Self {
-        Self { session, at_home, step: Step::Survivors(Ask::new(Announcement::Survivors)) }
+        Self { session, at_home, step: ConfirmStep::Survivors(Ask::new(Announcement::Survivors)) }
     }
 
     /// After a restart: says again what was signed.
     pub(super) fn resume(session: Session, at_home: AtHome, signed: impl Into<Bytes>) -> Self {
-        Self { session, at_home, step: Step::Sign(Say::new(Answer::Consistency, signed)) }
+        Self { session, at_home, step: ConfirmStep::Sign(Say::new(Answer::Consistency, signed)) }
     }
 
     /// Whether the signature is on its way.
     pub(super) fn is_signing(&self) -> bool {
-        matches!(self.step, Step::Sign(_))
+        matches!(self.step, ConfirmStep::Sign(_))
     }
 
     pub(super) fn place(&self) -> Place {
@@ -50,18 +38,18 @@ impl Confirm {
     pub(super) fn action(&mut self, core: &Core, now: Now) -> Action {
         let place = self.session.place;
         match &mut self.step {
-            Step::Survivors(ask) => ask.action(core, place, now),
-            Step::Sign(say) => say.action(core, place, now),
+            ConfirmStep::Survivors(ask) => ask.action(core, place, now),
+            ConfirmStep::Sign(say) => say.action(core, place, now),
         }
     }
 
     pub(super) fn announced(self, core: &mut Core, result: Result<Option<Bytes>, TransportError>, now: Now) -> State {
         let Self { session, at_home, step } = self;
-        let Step::Survivors(ask) = step else { return State::Confirm(Self { session, at_home, step }) };
+        let ConfirmStep::Survivors(ask) = step else { return State::Confirm(Self { session, at_home, step }) };
         let place = session.place;
         let survivors = match ask.heard(core, result, now) {
             Heard::Well(survivors) => survivors,
-            Heard::Again(ask) => return State::Confirm(Self { session, at_home, step: Step::Survivors(ask) }),
+            Heard::Again(ask) => return State::Confirm(Self { session, at_home, step: ConfirmStep::Survivors(ask) }),
             Heard::Left(left) => return core.left(place, left, Some(at_home)),
         };
         match sign(core, session, &survivors) {
@@ -79,10 +67,10 @@ impl Confirm {
 
     pub(super) fn answered(self, core: &mut Core, result: Result<(), TransportError>, now: Now) -> State {
         let Self { session, at_home, step } = self;
-        let Step::Sign(say) = step else { return State::Confirm(Self { session, at_home, step }) };
+        let ConfirmStep::Sign(say) = step else { return State::Confirm(Self { session, at_home, step }) };
         match say.heard(core, result, now) {
             Heard::Well(()) => State::Unmask(Unmask::new(session, at_home)),
-            Heard::Again(say) => State::Confirm(Self { session, at_home, step: Step::Sign(say) }),
+            Heard::Again(say) => State::Confirm(Self { session, at_home, step: ConfirmStep::Sign(say) }),
             Heard::Left(left) => core.left(session.place, left, Some(at_home)),
         }
     }

@@ -7,23 +7,23 @@ use bytes::Bytes;
 use rand_chacha::ChaCha20Rng;
 use secure_agg::codec::Message as _;
 use secure_agg::unopened::Departure;
-use serde::{Deserialize, Serialize};
 use wire::participant::{AbandonReason, Declined, LossReport, Question, RefusalCode};
 use wire::{Attributes, Digest, ParticipantId, RoundKey};
 use zeroize::Zeroizing;
 
-use super::abandon::Abandon;
+use super::action::{Action, Request};
 use super::ahead::Ahead;
-use super::check_in::CheckIn;
+use super::attempts::Attempts;
+use super::ended::{Ended, GivenUp, Leave, Left};
 use super::error::{ParticipantError, problem_of};
 use super::event::{Event, Outcome};
-use super::exchange::Left;
 use super::given::{Base, Given, Input};
-use super::machine::{Action, Record, Request, Settings, State};
-use super::persist::Persist;
+use super::record::Record;
 use super::session::{Session, SessionError};
+use super::settings::Settings;
 use super::size::MaxModelBytes;
 use super::snapshot::{self, AtHome, Beside, IdentityRecord, Pending};
+use super::state::{Abandon, CheckIn, Persist, State};
 use super::work::Plan;
 use crate::clock::Now;
 use crate::conditions::Readiness;
@@ -107,47 +107,10 @@ pub(super) struct Credential {
     pub(super) evidence: Option<String>,
 }
 
-/// How a round ended for this participant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
-    /// Its update was sent, or came too late.
-    Answered,
-    /// It gave up.
-    GivenUp(GivenUp),
-}
-
-/// Why a place was given up, as the coordinator is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct GivenUp {
-    #[serde(rename = "given_up")]
-    pub(super) reason: AbandonReason,
-    /// What was refused, if that is why.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) refusal: Option<RefusalCode>,
-}
-
-impl From<AbandonReason> for GivenUp {
-    fn from(reason: AbandonReason) -> Self {
-        Self { reason, refusal: None }
-    }
-}
-
-impl From<RefusalCode> for GivenUp {
-    fn from(refusal: RefusalCode) -> Self {
-        Self { reason: AbandonReason::Refused, refusal: Some(refusal) }
-    }
-}
-
 /// Why an update could not be accounted for.
 pub(super) enum Uncharged {
     Refused(SessionError),
     Journal(JournalError),
-}
-
-/// Why a round is left before its update is made.
-pub(super) enum Leave {
-    GiveUp(AbandonReason),
-    DeadlinePassed,
 }
 
 impl Core {
@@ -454,19 +417,7 @@ pub(super) fn persist(records: Result<Vec<Record>, JournalError>, then: State) -
     }
 }
 
-/// When a state that asks the coordinator for something may ask (again).
-#[derive(Clone, Copy, Default)]
-pub(super) struct Attempts {
-    pub(super) failures: u32,
-    ready_at: Duration,
-}
-
 impl Attempts {
-    /// Not before `ready_at`.
-    pub(super) fn not_before(ready_at: Duration) -> Self {
-        Self { failures: 0, ready_at }
-    }
-
     /// One more failure: wait longer.
     pub(super) fn again(
         self,
@@ -508,10 +459,5 @@ impl Attempts {
         self.ready_at = now.elapsed.saturating_add(after);
         core.events.push(Event::Retry { what, error: error.to_string(), after });
         self
-    }
-
-    /// The moment to wait for, if it has not come.
-    pub(super) fn wait(&self, now: Now) -> Option<Action> {
-        (now.elapsed < self.ready_at).then_some(Action::WaitUntil(self.ready_at))
     }
 }

@@ -8,52 +8,30 @@ use secure_agg::client::{Doubt, Received};
 use secure_agg::codec::Message as _;
 use secure_agg::messages::{Delivery, ShareKeys};
 use secure_agg::rejection::Refusal;
-use wire::ParticipantId;
 use wire::participant::{Announcement, Answer};
 
+use super::action::{Action, Request};
+use super::attempts::Attempts;
 use super::base::Base;
-use super::complain::Complain;
-use super::core::{Attempts, Core, persist};
+use super::core::{Core, persist};
 use super::event::Event;
-use super::exchange::{Ask, Heard, Say, failed};
-use super::machine::{Action, Request, State};
-use super::recall::Recall;
+use super::exchange::{Heard, failed};
 use super::session::{Session, SessionError};
+use super::state::{Ask, AwaitDelivery, Complain, DeliveryStep, Recall, Say, State, Suspicion};
 use super::work::Plan;
 use crate::clock::Now;
 use crate::transport::TransportError;
 
-/// The model is here, the others' shares are not.
-pub(super) struct AwaitDelivery {
-    pub(super) plan: Arc<Plan>,
-    pub(super) deadline: Duration,
-    received: Base,
-    session: Session,
-    step: Step,
-}
-
-enum Step {
-    Delivery(Ask),
-    Evidence(Suspicion),
-}
-
-/// A ciphertext does not open: was it dealt like that?
-struct Suspicion {
-    doubt: Box<Doubt>,
-    dealer: ParticipantId,
-    attempts: Attempts,
-}
-
 impl AwaitDelivery {
     pub(super) fn new(plan: Arc<Plan>, deadline: Duration, received: Base, session: Session) -> Self {
-        Self { plan, deadline, received, session, step: Step::Delivery(Ask::new(Announcement::Delivery)) }
+        Self { plan, deadline, received, session, step: DeliveryStep::Delivery(Ask::new(Announcement::Delivery)) }
     }
 
     pub(super) fn action(&mut self, core: &Core, now: Now) -> Action {
         let place = self.plan.place;
         match &mut self.step {
-            Step::Delivery(ask) => ask.action(core, place, now),
-            Step::Evidence(suspicion) => suspicion.attempts.wait(now).unwrap_or_else(|| {
+            DeliveryStep::Delivery(ask) => ask.action(core, place, now),
+            DeliveryStep::Evidence(suspicion) => suspicion.attempts.wait(now).unwrap_or_else(|| {
                 let dealer = suspicion.dealer;
                 core.send(|_| Request::Evidence { place, dealer })
             }),
@@ -62,14 +40,20 @@ impl AwaitDelivery {
 
     pub(super) fn announced(self, core: &mut Core, result: Result<Option<Bytes>, TransportError>, now: Now) -> State {
         let Self { plan, deadline, received, session, step } = self;
-        let Step::Delivery(ask) = step else {
+        let DeliveryStep::Delivery(ask) = step else {
             return State::AwaitDelivery(Self { plan, deadline, received, session, step });
         };
         let place = plan.place;
         let delivery = match ask.heard(core, result, now) {
             Heard::Well(delivery) => delivery,
             Heard::Again(ask) => {
-                return State::AwaitDelivery(Self { plan, deadline, received, session, step: Step::Delivery(ask) });
+                return State::AwaitDelivery(Self {
+                    plan,
+                    deadline,
+                    received,
+                    session,
+                    step: DeliveryStep::Delivery(ask),
+                });
             }
             Heard::Left(left) => return core.left(place, left, None),
         };
@@ -88,20 +72,20 @@ impl AwaitDelivery {
         match position.and_then(|position| self.session.members.get(position)) {
             Some(&dealer) => {
                 let suspicion = Suspicion { doubt, dealer, attempts: Attempts::default() };
-                State::AwaitDelivery(Self { step: Step::Evidence(suspicion), ..self })
+                State::AwaitDelivery(Self { step: DeliveryStep::Evidence(suspicion), ..self })
             }
             None => core.refuse(self.plan.place, &Refusal::OutOfOrder.into(), None),
         }
     }
 
     pub(super) fn evidenced(self, core: &mut Core, result: Result<Bytes, TransportError>, now: Now) -> State {
-        let Step::Evidence(suspicion) = self.step else { return State::AwaitDelivery(self) };
+        let DeliveryStep::Evidence(suspicion) = self.step else { return State::AwaitDelivery(self) };
         let evidence = match result {
             Ok(evidence) => evidence,
             Err(error) => {
                 let again = |attempts| Suspicion { attempts, ..suspicion };
                 return match failed(core, &error, suspicion.attempts, "get the dealer's shares", now, again) {
-                    Ok(suspicion) => State::AwaitDelivery(Self { step: Step::Evidence(suspicion), ..self }),
+                    Ok(suspicion) => State::AwaitDelivery(Self { step: DeliveryStep::Evidence(suspicion), ..self }),
                     Err(left) => core.left(self.plan.place, left, None),
                 };
             }

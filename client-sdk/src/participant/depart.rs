@@ -3,23 +3,16 @@
 
 use bytes::Bytes;
 
-use super::check_in::CheckIn;
-use super::core::{Attempts, Core};
-use super::machine::{Action, Request, State};
+use super::action::{Action, Request};
+use super::attempts::Attempts;
+use super::core::Core;
+use super::state::{CheckIn, Depart, State};
 use crate::clock::Now;
 use crate::transport::retry::{Verdict, judge};
 use crate::transport::{Place, TransportError};
 
 /// How often it is tried.
 const MOST_ATTEMPTS: u32 = 5;
-
-/// A session was left, and the journal holds nothing of it but this.
-pub(super) struct Depart {
-    place: Place,
-    statement: Bytes,
-    attempts: Attempts,
-    then: CheckIn,
-}
 
 impl Depart {
     pub(super) fn new((place, statement): (Place, Bytes), then: CheckIn) -> Self {

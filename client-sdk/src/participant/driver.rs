@@ -6,16 +6,17 @@
 use std::future::Future;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use wire::{Attributes, TaskId};
 
-use super::early::{Early, RoundTrip};
+use super::action::{Action, Input, Request};
+use super::early::{Answer, Early, RoundTrip};
 use super::error::ParticipantError;
 use super::event::{Event, Outcome};
-use super::machine::{Action, Input, Machine, Request};
+use super::machine::Machine;
 use super::work::WorkError;
 use crate::clock::Clock;
 use crate::conditions::Conditions;
@@ -39,9 +40,6 @@ pub enum Progress {
     /// It is over; polling again says the same.
     Finished(Result<Outcome, ParticipantError>),
 }
-
-/// What comes of an action.
-pub(super) type Answer = Pin<Box<dyn Future<Output = Input> + Send>>;
 
 /// An action under way.
 struct Running {

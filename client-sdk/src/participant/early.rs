@@ -2,12 +2,16 @@
 
 use std::collections::VecDeque;
 use std::future::ready;
+use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::driver::Answer;
-use super::machine::{Action, Input, Machine, Request};
+use super::action::{Action, Input, Request};
+use super::machine::Machine;
 use super::prefetch::Prefetch;
+
+/// What comes of an action.
+pub(super) type Answer = Pin<Box<dyn Future<Output = Input> + Send>>;
 
 /// Requests on their way, or answered already. One that is dropped is given up.
 #[derive(Default)]

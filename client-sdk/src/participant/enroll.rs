@@ -9,22 +9,16 @@
 use wire::participant::{EnrollReply, EnrollRequest};
 use wire::problem::ProblemType;
 
-use super::check_in::CheckIn;
-use super::core::{Attempts, Core, Credential};
+use super::action::{Action, Request};
+use super::core::{Core, Credential};
 use super::error::{ParticipantError, problem_of};
 use super::event::Event;
-use super::machine::{Action, Request, State};
+use super::state::{CheckIn, Enroll, State};
 use crate::clock::Now;
 use crate::identity::Certified;
 use crate::pipeline::sha256;
 use crate::transport::TransportError;
 use crate::transport::retry::{Verdict, judge};
-
-/// Not enrolled yet.
-#[derive(Default)]
-pub(super) struct Enroll {
-    attempts: Attempts,
-}
 
 impl Enroll {
     /// A participant whose certificate has ended, or was revoked, enrols anew if it has a token for that.

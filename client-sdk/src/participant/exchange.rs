@@ -6,26 +6,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use wire::participant::{Announcement, Answer};
 
-use super::core::{Attempts, Core};
-use super::error::ParticipantError;
-use super::machine::{Action, Request};
+use super::action::{Action, Request};
+use super::attempts::Attempts;
+use super::core::Core;
+use super::ended::Left;
+use super::state::{Ask, Say};
 use crate::clock::Now;
 use crate::transport::retry::{Verdict, judge};
 use crate::transport::{Place, TransportError};
-
-/// Waits for an announcement.
-pub(super) struct Ask {
-    what: Announcement,
-    asked_at: Duration,
-    attempts: Attempts,
-}
-
-/// Hands in a message.
-pub(super) struct Say {
-    what: Answer,
-    body: Bytes,
-    attempts: Attempts,
-}
 
 /// What came of it.
 pub(super) enum Heard<S, T> {
@@ -35,16 +23,6 @@ pub(super) enum Heard<S, T> {
     Again(S),
     /// There will be none.
     Left(Left),
-}
-
-/// Why there is no going on in this round.
-pub(super) enum Left {
-    /// The round went on without this participant; as the coordinator says.
-    Over(String),
-    /// The coordinator takes none such.
-    Refused(TransportError),
-    /// There is no going on at all.
-    End(ParticipantError),
 }
 
 impl Ask {

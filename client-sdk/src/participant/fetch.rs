@@ -6,12 +6,13 @@ use std::time::Duration;
 use wire::participant::RefusalCode;
 use wire::problem::ProblemType;
 
-use super::core::{Attempts, Core};
-use super::delivery::AwaitDelivery;
+use super::action::Action;
+use super::attempts::Attempts;
+use super::core::Core;
 use super::event::Event;
-use super::machine::{Action, ModelFile, State};
-use super::recall::Recall;
+use super::model_file::ModelFile;
 use super::session::Session;
+use super::state::{AwaitDelivery, Fetch, Recall, State};
 use super::work::Plan;
 use crate::clock::Now;
 use crate::transport::TransportError;
@@ -19,18 +20,6 @@ use crate::transport::retry::{Verdict, judge};
 
 /// Whole files with a wrong digest after which the round is given up.
 const MOST_WRONG_FILES: u32 = 3;
-
-/// The model is on its way.
-pub(super) struct Fetch {
-    pub(super) plan: Arc<Plan>,
-    pub(super) deadline: Duration,
-    /// In which shares were dealt, if the task has secure aggregation.
-    session: Option<Session>,
-    /// Lent to the action while a transfer runs.
-    have: Vec<u8>,
-    wrong_files: u32,
-    attempts: Attempts,
-}
 
 impl Fetch {
     pub(super) fn new(plan: Arc<Plan>, deadline: Duration, session: Option<Session>) -> Self {

@@ -4,13 +4,12 @@ use secure_agg::rejection::Refusal;
 use wire::Digest;
 use wire::participant::{Declined, Invitation};
 
-use super::check_in::CheckIn;
 use super::core::{Core, persist};
 use super::event::Event;
 use super::given::Base;
-use super::machine::State;
-use super::session::{SessionError, advertise};
-use super::settle::Settle;
+use super::join::advertise;
+use super::session::SessionError;
+use super::state::{CheckIn, Settle, State};
 use crate::clock::Now;
 use crate::transport::Place;
 

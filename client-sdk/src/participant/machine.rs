@@ -4,7 +4,6 @@
 //! file each; what must survive is written ([`Action::Persist`]) before anything that depends on it is sent. The machine
 //! may be dropped at any moment and be made again from the journal's records: then the same bytes go out, or none.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,296 +11,36 @@ use bytes::Bytes;
 use rand::SeedableRng;
 use rand_chacha::ChaCha20Rng;
 use secure_agg::client::Client;
-use wire::certificate::Issuers;
-use wire::participant::{
-    Announcement, Answer, CheckInReply, CheckInRequest, EnrollReply, EnrollRequest, ModelRef, Receipt, RenewRequest,
-};
-use wire::{Attributes, ParticipantId, TaskId};
+use wire::Attributes;
+use wire::participant::Answer;
 use zeroize::Zeroizing;
 
-use super::abandon::Abandon;
+pub use super::action::{Action, Input, Request};
 use super::ahead::Ahead;
-use super::check_in::CheckIn;
-use super::complain::Complain;
-use super::confirm::Confirm;
-use super::core::{Core, Ended};
-use super::delivery::AwaitDelivery;
-use super::depart::Depart;
-use super::enroll::Enroll;
+use super::core::Core;
+use super::ended::Ended;
 use super::error::ParticipantError;
 use super::event::{Event, Outcome};
-use super::exchange::Say;
-use super::fetch::Fetch;
 use super::given::Given;
 pub use super::model_file::ModelFile;
-use super::persist::Persist;
-use super::policy::SecurityPolicy;
-use super::recall::Recall;
-use super::renew::{self, Renew};
+pub use super::record::Record;
+use super::renew;
 use super::session::{Session, SessionError};
-use super::settle::Settle;
-use super::share::Share;
-use super::size::USUAL_MAX_MODEL_BYTES;
+pub use super::settings::{Saved, Settings};
 use super::snapshot::{self, IdentityRecord, RoundRecord, RoundState};
-use super::train::Train;
-use super::unmask::Unmask;
-use super::upload::Sending;
-use super::work::{Contribution, Work, WorkError};
+use super::state::{CheckIn, Complain, Confirm, Depart, Enroll, Renew, Say, Sending, State, Unmask};
 use crate::clock::Now;
 use crate::conditions::Readiness;
 use crate::entropy::Secrets;
-use crate::identity::{Evidence, Identity, IdentityError, SigningKey};
+use crate::identity::{Identity, IdentityError, SigningKey};
 use crate::journal::JournalError;
-use crate::pre_issued::Certificates;
-use crate::privacy::{LifetimeSpent, PrivacyPolicy, PrivacySpent};
-use crate::transport::retry::RetryPolicy;
-use crate::transport::{Abandonment, Place, TransportError, Upload};
-
-/// What the caller is to do next. Until it reports back, polling again gives the same action.
-pub enum Action {
-    /// Send a request.
-    Send(Request),
-    /// Fetch a model, going on behind what is there already.
-    Fetch {
-        /// Of which task.
-        task: TaskId,
-        /// Which version.
-        model: ModelRef,
-        /// The first bytes of the file, if any have come.
-        have: Vec<u8>,
-    },
-    /// Run this, away from the caller's other business.
-    Train(Arc<Work>),
-    /// Load a record from the journal.
-    Load(String),
-    /// Save records in the journal, in this order.
-    Persist(Arc<[Record]>),
-    /// Nothing to do until this moment, on [`Now::elapsed`]'s clock.
-    WaitUntil(Duration),
-    /// It is over.
-    Finished(Result<Outcome, ParticipantError>),
-}
-
-/// A request to the coordinator.
-pub enum Request {
-    /// [`crate::transport::Transport::enroll`].
-    Enroll(EnrollRequest),
-    /// [`crate::transport::Transport::renew`].
-    Renew(RenewRequest),
-    /// [`crate::transport::Transport::check_in`].
-    CheckIn(CheckInRequest),
-    /// [`crate::transport::Transport::upload`].
-    Upload(Upload),
-    /// [`crate::transport::Transport::announcement`].
-    Announcement {
-        /// Which.
-        what: Announcement,
-        /// Of which session.
-        place: Place,
-        /// For whom.
-        participant: ParticipantId,
-        /// How long to wait for it.
-        wait: Duration,
-    },
-    /// [`crate::transport::Transport::evidence`].
-    Evidence {
-        /// Of which session.
-        place: Place,
-        /// Who dealt.
-        dealer: ParticipantId,
-    },
-    /// [`crate::transport::Transport::answer`].
-    Answer {
-        /// Which.
-        what: Answer,
-        /// Of which session.
-        place: Place,
-        /// From whom.
-        participant: ParticipantId,
-        /// The encoded message.
-        body: Bytes,
-    },
-    /// [`crate::transport::Transport::abandon`].
-    Abandon(Abandonment),
-    /// [`crate::transport::Transport::abort_statement`].
-    AbortStatement {
-        /// Which session was left.
-        place: Place,
-        /// By whom.
-        participant: ParticipantId,
-        /// The encoded statement.
-        body: Bytes,
-    },
-    /// [`crate::transport::Transport::abort_statements`].
-    AbortStatements {
-        /// Of which session.
-        place: Place,
-    },
-}
-
-/// A record to save.
-pub struct Record {
-    /// Its name.
-    pub name: String,
-    bytes: Zeroizing<Vec<u8>>,
-    /// What comes behind: an update on its way, the very bytes that are sent; empty in other records.
-    pub(super) body: Bytes,
-}
-
-impl Record {
-    pub(super) fn new(name: String, bytes: Zeroizing<Vec<u8>>) -> Self {
-        Self { name, bytes, body: Bytes::new() }
-    }
-
-    /// Its content: the one part behind the other. See [`crate::journal::Journal::save_parts`].
-    #[must_use]
-    pub fn parts(&self) -> [&[u8]; 2] {
-        [&self.bytes, &self.body]
-    }
-
-    /// Its content in one piece.
-    #[must_use]
-    pub fn content(&self) -> Zeroizing<Vec<u8>> {
-        Zeroizing::new(self.parts().concat())
-    }
-}
-
-/// What has happened since the last poll.
-pub enum Input {
-    /// Nothing but that time has passed.
-    Tick,
-    /// The answer to [`Request::Enroll`].
-    Enrolled(Result<EnrollReply, TransportError>),
-    /// The answer to [`Request::Renew`].
-    Renewed(Result<EnrollReply, TransportError>),
-    /// The answer to [`Request::CheckIn`].
-    CheckedIn(Result<CheckInReply, TransportError>),
-    /// The answer to [`Action::Fetch`].
-    Fetched {
-        /// All bytes there are now.
-        have: Vec<u8>,
-        /// Whether that is all.
-        result: Result<(), TransportError>,
-    },
-    /// The same, from whoever has the whole file already.
-    Given(Arc<ModelFile>),
-    /// The answer to [`Action::Train`].
-    Trained(Result<Contribution, WorkError>),
-    /// The answer to [`Action::Load`].
-    Loaded(Result<Option<Zeroizing<Vec<u8>>>, JournalError>),
-    /// The answer to [`Action::Persist`].
-    Persisted(Result<(), JournalError>),
-    /// The answer to [`Request::Upload`].
-    Uploaded(Result<Receipt, TransportError>),
-    /// The answer to [`Request::Announcement`] and to [`Request::AbortStatements`].
-    Announced(Result<Option<Bytes>, TransportError>),
-    /// The answer to [`Request::Evidence`].
-    Evidenced(Result<Bytes, TransportError>),
-    /// The answer to [`Request::Answer`] and to [`Request::AbortStatement`].
-    Answered(Result<(), TransportError>),
-    /// The answer to [`Request::Abandon`].
-    Abandoned(Result<(), TransportError>),
-    /// The certificate cannot be used.
-    Unidentified(TransportError),
-    /// The app is going away: finish what was begun to be written, give up the rest.
-    Shutdown,
-}
-
-/// What a participant is told once.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The task it has data for; any if absent.
-    pub task: Option<String>,
-    /// What it would like to be called.
-    pub name: Option<String>,
-    /// Labels it gives itself.
-    pub labels: BTreeMap<String, String>,
-    /// Makes its rounds repeatable.
-    pub seed: Option<u64>,
-    /// How long a check-in may wait for work.
-    pub wait: Duration,
-    /// How failures are spaced.
-    pub retry: RetryPolicy,
-    /// Who may certify it and the other members of its cohorts. None by default: then no certificate is taken.
-    pub members: Issuers,
-    /// What the authority of members wants to see.
-    pub evidence: Evidence,
-    /// Where its certificates come from, if the coordinator is not to have them made.
-    pub certificates: Certificates,
-    /// What it demands of secure aggregation.
-    pub security: SecurityPolicy,
-    /// What it demands of privacy.
-    pub privacy: PrivacyPolicy,
-    /// Bytes that a model, what stays at home of it and an encoded update may take each.
-    pub max_model_bytes: u64,
-    /// What it does wrong on purpose.
-    #[cfg(feature = "deliberate-faults")]
-    pub fault: Option<crate::faults::Fault>,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            task: None,
-            name: None,
-            labels: BTreeMap::new(),
-            seed: None,
-            wait: Duration::from_secs(25),
-            retry: RetryPolicy::default(),
-            members: Issuers::default(),
-            evidence: Evidence::default(),
-            certificates: Certificates::default(),
-            security: SecurityPolicy::default(),
-            privacy: PrivacyPolicy::default(),
-            max_model_bytes: USUAL_MAX_MODEL_BYTES,
-            #[cfg(feature = "deliberate-faults")]
-            fault: None,
-        }
-    }
-}
-
-/// What the journal held.
-#[derive(Default)]
-pub struct Saved {
-    /// The record [`super::snapshot::IDENTITY`].
-    pub identity: Option<Zeroizing<Vec<u8>>>,
-    /// The record [`super::snapshot::NEXT_KEY`].
-    pub next_key: Option<Zeroizing<Vec<u8>>>,
-    /// The record [`super::snapshot::ROUND`].
-    pub round: Option<Zeroizing<Vec<u8>>>,
-    /// The record [`super::snapshot::PRIVACY`].
-    pub privacy: Option<Zeroizing<Vec<u8>>>,
-    /// The record [`super::snapshot::UPDATE`].
-    pub update: Option<Zeroizing<Vec<u8>>>,
-    /// The record [`super::snapshot::GIVEN`].
-    pub given: Option<Zeroizing<Vec<u8>>>,
-}
+use crate::privacy::{LifetimeSpent, PrivacySpent};
+use crate::transport::TransportError;
 
 /// A participant without I/O.
 pub struct Machine {
     pub(super) core: Core,
     pub(super) state: State,
-}
-
-/// One of the states; each has its file.
-pub(super) enum State {
-    Persist(Persist),
-    Enroll(Enroll),
-    Renew(Renew),
-    CheckIn(CheckIn),
-    Share(Share),
-    Fetch(Fetch),
-    AwaitDelivery(AwaitDelivery),
-    Complain(Complain),
-    Recall(Recall),
-    Train(Train),
-    Upload(Sending),
-    Confirm(Confirm),
-    Unmask(Unmask),
-    Abandon(Abandon),
-    Depart(Depart),
-    Settle(Settle),
-    Finished(Result<Outcome, ParticipantError>),
 }
 
 impl Machine {

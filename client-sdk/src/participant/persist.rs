@@ -2,14 +2,10 @@
 
 use std::sync::Arc;
 
-use super::machine::{Action, Record, State};
+use super::action::Action;
+use super::record::Record;
+use super::state::{Persist, State};
 use crate::journal::JournalError;
-
-/// Waits for records to be safe.
-pub(super) struct Persist {
-    records: Arc<[Record]>,
-    then: Box<State>,
-}
 
 impl Persist {
     pub(super) fn new(records: Vec<Record>, then: State) -> Self {

@@ -4,9 +4,10 @@
 use wire::participant::Announcement;
 use wire::{ParticipantId, TaskId};
 
+use super::action::{Action, Request};
 use super::core::Core;
-use super::exchange::Ask;
-use super::machine::{Action, Machine, Request, State};
+use super::machine::Machine;
+use super::state::{Ask, State};
 use crate::transport::Place;
 
 /// Names a request that may be made ahead of its time: two with the same name have the same answer.

@@ -8,39 +8,18 @@ use secure_agg::client::Masking;
 use wire::participant::RefusalCode;
 use zeroize::Zeroizing;
 
-use super::ahead;
+use super::action::Action;
 use super::base::Base;
 use super::core::Core;
 use super::event::Event;
-use super::machine::{Action, State};
 use super::session::Session;
 use super::snapshot::{self, Control};
-use super::train::Train;
+use super::state::{Recall, RecallStep, State, Train};
+use super::train_ahead;
 use super::work::{Draws, Kept, Masks, NoiseSeed, Plan, Work};
 use crate::journal::JournalError;
 use crate::personalize::PersonalTensors;
 use crate::seed::RoundSeeds;
-
-/// The model is there, what stayed at home not yet.
-pub(super) struct Recall {
-    pub(super) plan: Arc<Plan>,
-    pub(super) deadline: Duration,
-    received: Base,
-    /// The session and its masks, if the task has secure aggregation.
-    masks: Option<(Session, Box<Masking>)>,
-    step: Step,
-}
-
-enum Step {
-    /// Waits for the personal tensors.
-    Personal,
-    /// Has them, if there are any, and waits for what the codec left out.
-    Residual(Option<PersonalTensors>),
-    /// Has that, if there is any, and waits for the update that was trained ahead.
-    Update(Option<Residual>),
-    /// Has neither, and waits for the control variate.
-    Control,
-}
 
 impl Recall {
     /// Goes straight to training where nothing stayed at home.
@@ -51,7 +30,7 @@ impl Recall {
         received: Base,
         masks: Option<(Session, Box<Masking>)>,
     ) -> State {
-        let state = Self { plan, deadline, received, masks, step: Step::Personal };
+        let state = Self { plan, deadline, received, masks, step: RecallStep::Personal };
         // With an update that was trained ahead, what is personal was trained, too.
         let trains = state.plan.wanted().is_none();
         if trains && state.plan.is_personal() { State::Recall(state) } else { state.recalled(core, None) }
@@ -63,10 +42,10 @@ impl Recall {
 
     fn name(&self) -> String {
         match self.step {
-            Step::Personal => snapshot::personal(self.plan.place.task),
-            Step::Residual(_) => snapshot::residual(self.plan.place.task),
-            Step::Update(_) => snapshot::UPDATE.to_owned(),
-            Step::Control => snapshot::control(self.plan.place.task),
+            RecallStep::Personal => snapshot::personal(self.plan.place.task),
+            RecallStep::Residual(_) => snapshot::residual(self.plan.place.task),
+            RecallStep::Update(_) => snapshot::UPDATE.to_owned(),
+            RecallStep::Control => snapshot::control(self.plan.place.task),
         }
     }
 
@@ -79,22 +58,22 @@ impl Recall {
         };
         let record = record.as_ref().map(|record| record.as_slice());
         match self.step {
-            Step::Personal => match self.plan.personal(record) {
+            RecallStep::Personal => match self.plan.personal(record) {
                 Ok(personal) => self.recalled(core, personal),
                 Err(error) => State::Finished(Err(JournalError::corrupt(&name, error).into())),
             },
-            Step::Residual(_) => match record.map(|record| self.plan.residual(record)).transpose() {
+            RecallStep::Residual(_) => match record.map(|record| self.plan.residual(record)).transpose() {
                 Ok(residual) => self.remembered(core, residual),
                 Err(error) => State::Finished(Err(JournalError::corrupt(&name, error).into())),
             },
-            Step::Update(residual) => match ahead::recall(&self.plan, record) {
+            RecallStep::Update(residual) => match train_ahead::recall(&self.plan, record) {
                 Ok(update) => {
                     let received = Base::Update(Box::new(update));
-                    Self { received, step: Step::Residual(None), ..self }.train(core, residual, None)
+                    Self { received, step: RecallStep::Residual(None), ..self }.train(core, residual, None)
                 }
                 Err(error) => State::Finished(Err(error.into())),
             },
-            Step::Control => match self.plan.control(record) {
+            RecallStep::Control => match self.plan.control(record) {
                 Ok(Ok(control)) => self.train(core, None, control),
                 Ok(Err(reason)) => {
                     let place = self.plan.place;
@@ -110,9 +89,9 @@ impl Recall {
     fn recalled(self, core: &mut Core, personal: Option<PersonalTensors>) -> State {
         // Control variates go with neither of the others.
         if self.plan.keeps_control() {
-            return State::Recall(Self { step: Step::Control, ..self });
+            return State::Recall(Self { step: RecallStep::Control, ..self });
         }
-        let state = Self { step: Step::Residual(personal), ..self };
+        let state = Self { step: RecallStep::Residual(personal), ..self };
         if state.plan.keeps_residual() { State::Recall(state) } else { state.remembered(core, None) }
     }
 
@@ -121,13 +100,13 @@ impl Recall {
         if self.plan.wanted().is_none() {
             return self.train(core, residual, None);
         }
-        State::Recall(Self { step: Step::Update(residual), ..self })
+        State::Recall(Self { step: RecallStep::Update(residual), ..self })
     }
 
     fn train(self, core: &mut Core, residual: Option<Residual>, control: Option<Control>) -> State {
         let personal = match self.step {
-            Step::Residual(personal) => personal,
-            Step::Personal | Step::Update(_) | Step::Control => None,
+            RecallStep::Residual(personal) => personal,
+            RecallStep::Personal | RecallStep::Update(_) | RecallStep::Control => None,
         };
         let name = core.identity.as_ref().map_or("", |identity| &identity.certified.name);
         let seeds = match core.settings.seed {

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use wire::participant::{EnrollReply, RenewRequest};
 
-use super::check_in::CheckIn;
+use super::action::{Action, Request};
 use super::core::{Core, Credential};
 use super::error::ParticipantError;
 use super::event::Event;
-use super::machine::{Action, Request, State};
+use super::state::{CheckIn, Renew, State};
 use crate::clock::Now;
 use crate::identity::{CertificateError, Certified};
 use crate::pre_issued::Given;
@@ -29,12 +29,6 @@ const RENEW: &str = "renew the certificate";
 
 fn bad(error: &CertificateError) -> String {
     format!("the certificate that is there: {error}")
-}
-
-/// The certificate is due.
-pub(super) struct Renew {
-    /// Goes on where it was, and not before its time.
-    pub(super) then: CheckIn,
 }
 
 impl Renew {

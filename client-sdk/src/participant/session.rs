@@ -5,24 +5,20 @@
 //! again says what it said, and a state that could answer a question a second time exists nowhere.
 
 use bytes::Bytes;
-use secure_agg::client::{Client, Release, Setup, Snapshot, advertise_keys};
-use secure_agg::codec::{DecodeError, Message as _};
-use secure_agg::messages::{Roster, Round};
-use secure_agg::params::SessionConfig;
+use secure_agg::client::{Client, Snapshot};
+use secure_agg::codec::DecodeError;
+use secure_agg::messages::Round;
 use secure_agg::rejection::Refusal;
 use secure_agg::unopened::Unproven;
 use wire::base64::Base64;
-use wire::certificate::{self, Authority};
-use wire::participant::{Assignment, RefusalCode, RoundKeys, SessionTerms};
+use wire::participant::{RefusalCode, RoundKeys, SessionTerms};
 use wire::{Digest, ParticipantId};
 use zeroize::Zeroizing;
 
 use super::ahead::NotGiven;
-use super::core::Core;
 use super::policy::TooStale;
 use super::size::TooLarge;
-use crate::clock::Now;
-use crate::identity::{self, CertificateError, IdentityError};
+use crate::identity::{CertificateError, IdentityError};
 use crate::privacy;
 use crate::transport::Place;
 
@@ -136,74 +132,4 @@ impl Session {
 /// An attempt, as the protocol names it.
 pub(super) fn round(place: Place) -> Round {
     Round::new(place.task.0.as_bytes(), place.round.into(), place.attempt)
-}
-
-/// Whether this participant would take part in a round on these terms, or in one without a session where there are none.
-pub(super) fn accept(core: &Core, terms: Option<&SessionTerms>) -> Result<(), SessionError> {
-    let Some(terms) = terms else {
-        return if core.settings.security.required { Err(SessionError::Uncovered) } else { Ok(()) };
-    };
-    core.settings.security.floors().accept(&SessionConfig::from(terms))?;
-    core.max_model_bytes().check_values("an encoded update", terms.words)?;
-    own_certificate(core).map(drop)
-}
-
-/// Whether this participant would have its update in a sum with some that started from versions so old. Where the coordinator
-/// can read every update, it makes no difference.
-pub(super) fn accept_staleness(core: &Core, assignment: &Assignment) -> Result<(), SessionError> {
-    let is_secure = assignment.secure_aggregation.is_some();
-    let asked = assignment.encoding.staleness.map_or(0, |rule| rule.max);
-    core.settings.security.objection_to_staleness(asked).filter(|_| is_secure).map_or(Ok(()), |error| Err(error.into()))
-}
-
-/// Makes keys for an attempt.
-pub(super) fn advertise(core: &mut Core, place: Place, terms: SessionTerms) -> Result<Session, SessionError> {
-    core.check_fresh(place)?;
-    core.account.is_closed(place)?;
-    core.max_model_bytes().check_values("an encoded update", terms.words)?;
-    let identity = core.identity.as_deref().ok_or(SessionError::NotEnrolled)?;
-    let config = SessionConfig::from(&terms);
-    let setup = Setup {
-        round: round(place),
-        client_id: identity.certified.participant.0.as_bytes().to_vec(),
-        certificate: own_certificate(core)?,
-        config,
-        policy: core.settings.security.floors(),
-    };
-    let signer = core.key.signer()?;
-    let same_round = |session: &&Session| (session.place.task, session.place.round) == (place.task, place.round);
-    let step = match core.session.as_ref().filter(same_round) {
-        // A later attempt at a round is entered through here alone: no update is released twice.
-        Some(before) => before.client()?.retry(setup, Release::SameUpdate, &signer, core.secrets.as_mut())?,
-        None => advertise_keys(setup, &signer, core.secrets.as_mut())?,
-    };
-    let snapshot = Zeroizing::new(step.persist.expose().to_vec());
-    Ok(Session { place, terms, model: None, members: Vec::new(), snapshot })
-}
-
-/// Judges the roster, and deals shares of both seeds to everybody in it. Yields what to send.
-pub(super) fn deal(
-    core: &mut Core,
-    session: Session,
-    roster: &[u8],
-    model: Digest,
-    now: Now,
-) -> Result<(Session, Bytes), SessionError> {
-    let roster = Roster::decode(roster)?;
-    // Who may be a member is the app's choice: the coordinator's word for it would let it invent members.
-    let authority = Authority::any_of(core.settings.members.clone(), now.wall);
-    let signer = core.key.signer()?;
-    let client = session.client()?.waiting_for_roster()?;
-    let step = client.share_keys(&roster, &model.0, &authority, &signer, core.secrets.as_mut())?;
-    // Every certificate was found to speak for its client id.
-    let holders = roster.entries.iter().map(|entry| certificate::holder(entry.certificate.as_slice()));
-    let members = holders.map(|holder| holder.map(|holder| holder.participant)).collect::<Option<_>>();
-    let members = members.ok_or(Refusal::Certificate { entry: 0 })?;
-    Ok((Session { model: Some(model), members, ..session.advance(&step.persist) }, step.send.encode().into()))
-}
-
-/// The participant's own certificate (DER), if others who trust the same authorities will take it.
-fn own_certificate(core: &Core) -> Result<Vec<u8>, SessionError> {
-    let identity = core.identity.as_deref().ok_or(SessionError::NotEnrolled)?;
-    Ok(identity::holder(&identity.certified.certificate_pem, &core.settings.members)?.1)
 }

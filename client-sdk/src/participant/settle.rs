@@ -6,24 +6,17 @@ use secure_agg::codec::Message as _;
 use secure_agg::unopened::Unopened;
 use wire::certificate::Recorded;
 
-use super::check_in::CheckIn;
+use super::action::{Action, Request};
 use super::core::{Core, persist};
 use super::event::Event;
 use super::given::Input;
-use super::machine::{Action, Record, Request, State};
+use super::record::Record;
 use super::session::SessionError;
 use super::snapshot;
+use super::state::{CheckIn, Settle, State};
 use crate::clock::Now;
 use crate::transport::retry::judge;
 use crate::transport::{Place, TransportError};
-
-/// Waits for what the members said.
-pub(super) struct Settle {
-    /// To where an invitation came.
-    invited: Place,
-    given: Input,
-    then: CheckIn,
-}
 
 impl Settle {
     pub(super) fn new(invited: Place, given: Input, then: CheckIn) -> Self {

@@ -8,41 +8,28 @@ use secure_agg::client::Client;
 use secure_agg::rejection::Refusal;
 use wire::participant::{Announcement, Answer};
 
+use super::action::Action;
 use super::base::Base;
 use super::core::{Core, persist};
-use super::delivery::AwaitDelivery;
 use super::event::Event;
-use super::exchange::{Ask, Heard, Say};
-use super::fetch::Fetch;
-use super::machine::{Action, State};
-use super::session::{Session, deal};
+use super::exchange::Heard;
+use super::join::deal;
+use super::session::Session;
+use super::state::{Ask, AwaitDelivery, Fetch, Say, Share, ShareStep, State};
 use super::work::Plan;
 use crate::clock::Now;
 use crate::transport::TransportError;
-
-/// A place was given for the keys that were made.
-pub(super) struct Share {
-    pub(super) plan: Arc<Plan>,
-    pub(super) deadline: Duration,
-    session: Session,
-    step: Step,
-}
-
-enum Step {
-    Roster(Ask),
-    Deal(Say),
-}
 
 impl Share {
     /// Begins; or, after a restart, says again what was dealt.
     pub(super) fn enter(core: &mut Core, plan: Arc<Plan>, deadline: Duration, session: Session) -> State {
         let step = match session.client() {
-            Ok(Client::ShareKeys(_)) => Step::Roster(Ask::new(Announcement::Roster)),
+            Ok(Client::ShareKeys(_)) => ShareStep::Roster(Ask::new(Announcement::Roster)),
             // A model that was swapped meanwhile would be trained in a session that is bound to another.
             Ok(Client::MaskInput(_)) if session.model != Some(plan.assignment.base.sha256) => {
                 return core.refuse(plan.place, &Refusal::Different { what: "model" }.into(), None);
             }
-            Ok(client @ Client::MaskInput(_)) => Step::Deal(Say::new(Answer::KeyShares, client.resend())),
+            Ok(client @ Client::MaskInput(_)) => ShareStep::Deal(Say::new(Answer::KeyShares, client.resend())),
             Ok(_) => return core.refuse(plan.place, &Refusal::OutOfOrder.into(), None),
             Err(error) => return core.refuse(plan.place, &error, None),
         };
@@ -51,22 +38,22 @@ impl Share {
 
     /// Whether the shares are on their way.
     pub(super) fn is_dealing(&self) -> bool {
-        matches!(self.step, Step::Deal(_))
+        matches!(self.step, ShareStep::Deal(_))
     }
 
     pub(super) fn action(&mut self, core: &Core, now: Now) -> Action {
         match &mut self.step {
-            Step::Roster(ask) => ask.action(core, self.plan.place, now),
-            Step::Deal(say) => say.action(core, self.plan.place, now),
+            ShareStep::Roster(ask) => ask.action(core, self.plan.place, now),
+            ShareStep::Deal(say) => say.action(core, self.plan.place, now),
         }
     }
 
     pub(super) fn announced(self, core: &mut Core, result: Result<Option<Bytes>, TransportError>, now: Now) -> State {
         let Self { plan, deadline, session, step } = self;
-        let Step::Roster(ask) = step else { return State::Share(Self { plan, deadline, session, step }) };
+        let ShareStep::Roster(ask) = step else { return State::Share(Self { plan, deadline, session, step }) };
         let roster = match ask.heard(core, result, now) {
             Heard::Well(roster) => roster,
-            Heard::Again(ask) => return State::Share(Self { plan, deadline, session, step: Step::Roster(ask) }),
+            Heard::Again(ask) => return State::Share(Self { plan, deadline, session, step: ShareStep::Roster(ask) }),
             Heard::Left(left) => return core.left(plan.place, left, None),
         };
         let place = plan.place;
@@ -74,7 +61,7 @@ impl Share {
             Ok((session, shares)) => {
                 core.events.push(Event::Shared { place, participants: session.members.len() });
                 let records = core.session_record(&session, None);
-                let step = Step::Deal(Say::new(Answer::KeyShares, shares));
+                let step = ShareStep::Deal(Say::new(Answer::KeyShares, shares));
                 persist(records, State::Share(Self { plan, deadline, session, step }))
             }
             Err(error) => core.refuse(place, &error, None),
@@ -83,14 +70,14 @@ impl Share {
 
     pub(super) fn answered(self, core: &mut Core, result: Result<(), TransportError>, now: Now) -> State {
         let Self { plan, deadline, session, step } = self;
-        let Step::Deal(say) = step else { return State::Share(Self { plan, deadline, session, step }) };
+        let ShareStep::Deal(say) = step else { return State::Share(Self { plan, deadline, session, step }) };
         match say.heard(core, result, now) {
             // The others deal meanwhile.
             Heard::Well(()) if plan.wanted().is_some() => {
                 State::AwaitDelivery(AwaitDelivery::new(plan, deadline, Base::Held, session))
             }
             Heard::Well(()) => State::Fetch(Fetch::new(plan, deadline, Some(session))),
-            Heard::Again(say) => State::Share(Self { plan, deadline, session, step: Step::Deal(say) }),
+            Heard::Again(say) => State::Share(Self { plan, deadline, session, step: ShareStep::Deal(say) }),
             Heard::Left(left) => core.left(plan.place, left, None),
         }
     }

@@ -1,7 +1,6 @@
 //! Has the trainer evaluate and train, and keeps the result safe before anything is sent.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use learning::MetricValue;
@@ -10,28 +9,20 @@ use wire::participant::{AbandonReason, Assignment, Counted, LossReport, RefusalC
 use wire::{CoarseLoss, TaskId};
 use zeroize::Zeroizing;
 
-use super::ahead;
-use super::core::{Core, GivenUp, Uncharged, persist};
+use super::action::Action;
+use super::core::{Core, Uncharged, persist};
+use super::ended::GivenUp;
 use super::event::Event;
-use super::machine::{Action, Record, State};
-use super::session::Session;
+use super::record::Record;
 use super::snapshot::{self, AtHome, ControlRecord, Pending};
-use super::upload::Sending;
-use super::work::{Contribution, Made, Plan, Work, WorkError};
+use super::state::{Sending, State, Train};
+use super::train_ahead;
+use super::work::{Contribution, Made, Plan, WorkError};
 use crate::journal::JournalError;
 use crate::personalize::PersonalTensors;
 use crate::pipeline::{MaskedInput, PipelineError};
 use crate::trainer::TrainerError;
 use crate::transport::Place;
-
-/// The trainer is at work.
-pub(super) struct Train {
-    pub(super) plan: Arc<Plan>,
-    pub(super) deadline: Duration,
-    pub(super) work: Arc<Work>,
-    /// As it is without the input, if the task has secure aggregation.
-    pub(super) session: Option<Session>,
-}
 
 impl Train {
     pub(super) fn action(&self) -> Action {
@@ -53,7 +44,7 @@ impl Train {
             Made::Update(update) => {
                 core.events.push(Event::Evaluated { place, metrics: evaluated });
                 core.events.push(Event::Trained { place, metrics: trained, examples });
-                return ahead::keep(core, &self.plan, &update, at_home);
+                return train_ahead::keep(core, &self.plan, &update, at_home);
             }
         };
         if self.session.is_some() && input.signed.is_none() {

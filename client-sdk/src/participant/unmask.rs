@@ -5,52 +5,41 @@ use secure_agg::codec::Message as _;
 use secure_agg::messages::Agreement;
 use wire::participant::{Announcement, Answer};
 
+use super::action::Action;
 use super::core::{Core, persist};
 use super::event::Event;
-use super::exchange::{Ask, Heard, Say};
-use super::machine::{Action, State};
+use super::exchange::Heard;
 use super::session::{Session, SessionError};
 use super::snapshot::AtHome;
+use super::state::{Ask, Say, State, Unmask, UnmaskStep};
 use crate::clock::Now;
 use crate::transport::TransportError;
 
-/// The survivors are signed.
-pub(super) struct Unmask {
-    session: Session,
-    at_home: AtHome,
-    step: Step,
-}
-
-enum Step {
-    Agreement(Ask),
-    Reveal(Say),
-}
-
 impl Unmask {
     pub(super) fn new(session: Session, at_home: AtHome) -> Self {
-        Self { session, at_home, step: Step::Agreement(Ask::new(Announcement::Agreement)) }
+        Self { session, at_home, step: UnmaskStep::Agreement(Ask::new(Announcement::Agreement)) }
     }
 
     /// After a restart: says again what was revealed.
     pub(super) fn resume(session: Session, at_home: AtHome, shares: impl Into<Bytes>) -> Self {
-        Self { session, at_home, step: Step::Reveal(Say::new(Answer::UnmaskShares, shares)) }
+        Self { session, at_home, step: UnmaskStep::Reveal(Say::new(Answer::UnmaskShares, shares)) }
     }
 
     pub(super) fn action(&mut self, core: &Core, now: Now) -> Action {
         let place = self.session.place;
         match &mut self.step {
-            Step::Agreement(ask) => ask.action(core, place, now),
-            Step::Reveal(say) => say.action(core, place, now),
+            UnmaskStep::Agreement(ask) => ask.action(core, place, now),
+            UnmaskStep::Reveal(say) => say.action(core, place, now),
         }
     }
 
     pub(super) fn announced(self, core: &mut Core, result: Result<Option<Bytes>, TransportError>, now: Now) -> State {
         let Self { session, at_home, step } = self;
-        let Step::Agreement(ask) = step else { return State::Unmask(Self { session, at_home, step }) };
+        let UnmaskStep::Agreement(ask) = step else { return State::Unmask(Self { session, at_home, step }) };
         let place = session.place;
         let agreement = match ask.heard(core, result, now) {
             Heard::Well(agreement) => agreement,
-            Heard::Again(ask) => return State::Unmask(Self { session, at_home, step: Step::Agreement(ask) }),
+            Heard::Again(ask) => return State::Unmask(Self { session, at_home, step: UnmaskStep::Agreement(ask) }),
             Heard::Left(left) => return core.left(place, left, Some(at_home)),
         };
         match reveal(core, session, &agreement) {
@@ -65,10 +54,10 @@ impl Unmask {
 
     pub(super) fn answered(self, core: &mut Core, result: Result<(), TransportError>, now: Now) -> State {
         let Self { session, at_home, step } = self;
-        let Step::Reveal(say) = step else { return State::Unmask(Self { session, at_home, step }) };
+        let UnmaskStep::Reveal(say) = step else { return State::Unmask(Self { session, at_home, step }) };
         match say.heard(core, result, now) {
             Heard::Well(()) => core.answered(session.place, Some(at_home)),
-            Heard::Again(say) => State::Unmask(Self { session, at_home, step: Step::Reveal(say) }),
+            Heard::Again(say) => State::Unmask(Self { session, at_home, step: UnmaskStep::Reveal(say) }),
             Heard::Left(left) => core.left(session.place, left, Some(at_home)),
         }
     }

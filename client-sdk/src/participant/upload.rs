@@ -5,22 +5,15 @@
 use bytes::Bytes;
 use wire::participant::{Receipt, RefusalCode};
 
-use super::confirm::Confirm;
-use super::core::{Attempts, Core};
+use super::action::{Action, Request};
+use super::attempts::Attempts;
+use super::core::Core;
 use super::event::Event;
-use super::machine::{Action, Request, State};
 use super::snapshot::Pending;
+use super::state::{Confirm, Sending, State};
 use crate::clock::Now;
 use crate::transport::retry::{Verdict, judge};
 use crate::transport::{Place, TransportError, Upload};
-
-/// An update waits for its receipt.
-pub(super) struct Sending {
-    pending: Pending,
-    /// The session's signature on it.
-    signed: Option<Bytes>,
-    attempts: Attempts,
-}
 
 impl Sending {
     pub(super) fn new(pending: Pending, signed: Option<Bytes>) -> Self {

@@ -1,8 +1,10 @@
 //! Why a codec cannot be, or an upload is none.
 
-use super::low_rank::MAX_RANK;
 use crate::parameters::WrongLength;
 use crate::quantize::HeadroomError;
+
+/// Most vectors of a basis: making it takes `p rank^2` operations.
+pub const MAX_RANK: u32 = 128;
 
 /// A codec that does not fit its task; refused when the task is created.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

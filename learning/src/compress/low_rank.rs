@@ -9,11 +9,10 @@
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
 
-use super::CodecError;
+use super::error::CodecError;
+pub use super::error::MAX_RANK;
 use crate::parameters::Layout;
 
-/// Most vectors of a basis: making it takes `p rank^2` operations.
-pub const MAX_RANK: u32 = 128;
 /// Stream of a round's seed that bases are drawn from.
 const STREAM: u64 = 2;
 /// Tries to find one more independent direction before the basis stays smaller.

@@ -5,42 +5,16 @@
 //! with OpenSSL is not used here), and takes no seed, so nothing it drew can be drawn again. Built in with the feature `opendp`;
 //! without it [`OpenDpGaussian::new`] refuses, and nothing else makes one.
 
+mod error;
+
+pub use error::OpenDpError;
+
 use super::accountant::SumMechanism;
 use super::{Sigma, noise};
 
 /// By how large a part OpenDP's figure may exceed the charged one. OpenDP rounds up what it computes exactly, the ledger's figure
 /// is off by a few units in the last place of a double (2^-52): more is another mechanism, and not rounding.
 pub const ROUNDING: f64 = 1e-12;
-
-/// Why OpenDP draws nothing.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum OpenDpError {
-    /// The program has none.
-    #[error(
-        "is \"opendp\", and this program was built without it: build it with `--features opendp`, or leave privacy.sampler out for \
-         this project's own sampler"
-    )]
-    NotBuilt,
-    /// What it draws costs more than is charged.
-    #[error(
-        "is \"opendp\", whose privacy map gives rho = {map} for noise of standard deviation {sigma} at sensitivity \
-         {sensitivity}, and the ledger would charge {charged:?}: the two must agree up to rounding"
-    )]
-    Undercharged {
-        /// By OpenDP's map.
-        map: f64,
-        /// Of the noise.
-        sigma: f64,
-        /// In L2, of the integers.
-        sensitivity: f64,
-        /// By the ledger; nothing if it has no such figure for what it charges.
-        charged: Option<f64>,
-    },
-    /// It says so itself.
-    #[error("OpenDP: {0}")]
-    Library(String),
-}
 
 /// OpenDP's Gaussian measurement on integer vectors, of one standard deviation: `make_gaussian` over vectors of `i64` at L2
 /// distance, with zero-concentrated divergence.
@@ -105,7 +79,7 @@ mod library {
     use opendp::measures::ZeroConcentratedDivergence;
     use opendp::metrics::L2Distance;
 
-    use super::OpenDpError;
+    use super::error::OpenDpError;
 
     type Gaussian = Measurement<VectorDomain<AtomDomain<i64>>, L2Distance<f64>, ZeroConcentratedDivergence, Vec<i64>>;
 
@@ -128,7 +102,7 @@ mod library {
 
 #[cfg(not(feature = "opendp"))]
 mod library {
-    use super::OpenDpError;
+    use super::error::OpenDpError;
 
     pub(super) fn rho(_: f64, _: f64) -> Result<f64, OpenDpError> {
         Err(OpenDpError::NotBuilt)

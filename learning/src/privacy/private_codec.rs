@@ -10,163 +10,24 @@
 //! The grid is fixed for a task: an update of exactly the clipping norm has the length of `clip_units` grid units whatever the
 //! norm is worth in a round. So sensitivity and noise are integers' and do not move when the clip does.
 
+mod error;
+mod grid;
+
+pub use error::{PrivateCodecError, PrivateDecodeError, PrivateEncodeError};
+pub(super) use grid::CLIP_UNITS_MIN;
+pub use grid::PrivateCodecParams;
+
+use grid::{check, half, headroom, longest, tail, units_for};
 use rand::CryptoRng;
 
 use super::NoisedSum;
 use super::accountant::inflated_sensitivity;
-use super::discrete_gaussian::{BadSigma, Sigma};
+use super::discrete_gaussian::Sigma;
 use super::rotation::{padded, rotate, rotate_back};
 use crate::clip;
-use crate::parameters::{MAX_PARAMETERS, first_not_finite};
+use crate::parameters::first_not_finite;
 use crate::quantize::QuantizedUpdate;
 use crate::update::Update;
-
-/// Cohorts that can be planned for. Those that run are at most [`MAX_COHORT`](crate::quantize::MAX_COHORT), which tasks see to.
-const HYPOTHETICAL_COHORT_MAX: u32 = 1 << 28;
-
-/// What both sides agree on before a round; derived from the task.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PrivateCodecParams {
-    /// Length of the shared layout, 1 to 2^28.
-    pub parameters: usize,
-    /// Words are integers modulo 2^b, 16 to 32.
-    pub modulus_bits: u8,
-    /// Most updates one sum may hold.
-    pub max_cohort: u32,
-    /// Noise in the sum over its L2 sensitivity, what the accounts are made of.
-    pub noise_multiplier: f64,
-    /// How much larger than that the standard deviation of the noise in a sum may turn out: shares of more survivors than
-    /// were counted on, nodes of a tree. At least 1.
-    pub noise_ceiling: f64,
-    /// Whether updates are rotated.
-    pub rotate: bool,
-    /// Where bits are scarce and updates are rotated: room for so many standard deviations of a coordinate of the rotated
-    /// sum (the paper's `k`, 4) instead of room for whatever happens. Wrapping then spoils a coordinate now and then, which
-    /// costs utility, never privacy.
-    pub wrap_sigmas: Option<f64>,
-    /// Standard deviation of the noise on the count of updates within the norm, where the clip adapts.
-    pub count_noise: Option<f64>,
-    /// More examples than these do not weigh more; 1 gives everybody the same weight.
-    pub max_weight: u32,
-    /// How many participants a round is expected to have: fixed for the task, never counted.
-    pub expected_cohort: f64,
-    /// What a participant is expected to weigh, over `max_weight`: above 0, at most 1.
-    pub expected_weight: f64,
-}
-
-/// Why a codec cannot be.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PrivateCodecError {
-    /// Something out of its range.
-    #[error("{name} must be {range}, not {value}")]
-    Range {
-        /// Which parameter.
-        name: &'static str,
-        /// What it must be.
-        range: &'static str,
-        /// What it is.
-        value: f64,
-    },
-    /// Rounding would drown the update, or the noise the modulus.
-    #[error(
-        "sums of {max_cohort} updates and their noise leave {units:.1} grid units for an update's length modulo \
-         2^{modulus_bits}, and rounding {dimension} coordinates adds {rounding:.1}: {remedy}"
-    )]
-    Headroom {
-        /// As asked for.
-        max_cohort: u32,
-        /// As asked for.
-        modulus_bits: u8,
-        /// Coordinates, padding included.
-        dimension: u64,
-        /// Longest integer vector that leaves headroom.
-        units: f64,
-        /// What rounding adds to it.
-        rounding: f64,
-        /// What would do.
-        remedy: String,
-    },
-    /// The count's noise takes up everything.
-    #[error(
-        "an adaptive clip needs a noise multiplier below {most:.3} with {count_noise:.3} of noise on the count, not {z:.3}: a \
-         larger cohort would do"
-    )]
-    CountNoise {
-        /// As asked for.
-        z: f64,
-        /// As asked for.
-        count_noise: f64,
-        /// Largest multiplier.
-        most: f64,
-    },
-    /// Noise that cannot be drawn.
-    #[error(transparent)]
-    Sigma(#[from] BadSigma),
-}
-
-/// Why an update is not sent: a local matter of the participant.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PrivateEncodeError {
-    /// A delta of another model.
-    #[error("the update has {got} parameters where the task has {expected}")]
-    WrongLength {
-        /// The task's.
-        expected: usize,
-        /// The update's.
-        got: usize,
-    },
-    /// Training diverged; the norm is not a number either.
-    #[error("value {index} of the update is NaN or infinite; a smaller learning rate may help")]
-    NotFinite {
-        /// The first such position in the shared layout.
-        index: usize,
-    },
-    /// An update of nothing.
-    #[error("the update was trained on no examples")]
-    NoExamples,
-    /// No bound to clip to.
-    #[error("the clipping norm must be finite and above 0, not {0}")]
-    Clip(f64),
-}
-
-/// Why a noised sum has no mean.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PrivateDecodeError {
-    /// A sum of another task.
-    #[error("the sum has {got} words modulo 2^{got_bits} where the task has {expected} modulo 2^{expected_bits}")]
-    Shape {
-        /// The codec's words.
-        expected: usize,
-        /// The sum's.
-        got: usize,
-        /// The codec's modulus.
-        expected_bits: u8,
-        /// The sum's.
-        got_bits: u8,
-    },
-    /// More updates than there is room for.
-    #[error("the sum holds {got} updates; at most {most} leave headroom")]
-    Participants {
-        /// The sum's.
-        got: u32,
-        /// The codec's.
-        most: u32,
-    },
-    /// Beyond what these participants and any plausible noise add up to.
-    #[error("value {index} of the sum is beyond what {participants} updates and their noise add up to")]
-    OutOfRange {
-        /// Position in the encoded vector.
-        index: usize,
-        /// How many there were.
-        participants: u32,
-    },
-    /// No bound that was clipped to.
-    #[error("the clipping norm must be finite and above 0, not {0}")]
-    Clip(f64),
-}
 
 /// What a noised sum says.
 #[derive(Clone, Debug, PartialEq)]
@@ -196,11 +57,7 @@ pub struct PrivateCodec {
     is_count_secret: bool,
 }
 
-/// Fewest grid units for an update of the clipping norm; nor fewer than rounding adds.
-pub(super) const CLIP_UNITS_MIN: f64 = 16.0;
-/// More levels than these serve nothing: rounding is far below the noise.
-const CLIP_UNITS_MAX: f64 = 1_048_576.0;
-/// Nor does a grid on which the noise is wider than this.
+/// A finer grid, on which the noise is wider than this, serves nothing.
 const SIGMA_UNITS_MAX: f64 = 4_194_304.0;
 /// Tries before rounding falls back to dropping fractions, which is never too long; each succeeds with two in five.
 const ROUNDINGS_MAX: u32 = 100;
@@ -458,86 +315,6 @@ impl PrivateCodec {
     fn word(&self, value: i64) -> u32 {
         value as u32 & (u32::MAX >> (32 - u32::from(self.params.modulus_bits)))
     }
-}
-
-fn check(params: &PrivateCodecParams) -> Result<(), PrivateCodecError> {
-    let cohort = f64::from(params.max_cohort);
-    let checks = [
-        ("parameters", "1 to 2^28", params.parameters as f64, 1.0..=MAX_PARAMETERS as f64),
-        ("modulus_bits", "16 to 32", f64::from(params.modulus_bits), 16.0..=32.0),
-        ("max_cohort", "1 to 2^28", cohort, 1.0..=f64::from(HYPOTHETICAL_COHORT_MAX)),
-        ("noise_multiplier", "between 0.001 and 10000", params.noise_multiplier, 1e-3..=1e4),
-        ("noise_ceiling", "at least 1", params.noise_ceiling, 1.0..=1e4),
-        ("count_noise", "between 0.1 and 10000", params.count_noise.unwrap_or(1.0), 0.1..=1e4),
-        ("wrap_sigmas", "between 3 and 100", params.wrap_sigmas.unwrap_or(4.0), 3.0..=100.0),
-        ("max_weight", "at least 1", f64::from(params.max_weight), 1.0..=f64::from(u32::MAX)),
-        ("expected_cohort", "above 0 and at most max_cohort", params.expected_cohort, f64::MIN_POSITIVE..=cohort),
-        ("expected_weight", "above 0 and at most 1", params.expected_weight, f64::MIN_POSITIVE..=1.0),
-    ];
-    match checks.into_iter().find(|(_, _, value, range_of)| !range_of.contains(value)) {
-        Some((name, range, value, _)) => Err(PrivateCodecError::Range { name, range, value }),
-        None => Ok(()),
-    }
-}
-
-/// Longest integer vector that a full cohort can add up: `n J + 12 sigma + 48` must stay within half of the modulus, where
-/// `sigma = z J` and the joint length `J` covers the count's coordinate. With `k = wrap_sigmas` instead
-/// `k sqrt(n^2 J^2 / D + n / 4 + sigma^2)` must (Kairouz, Liu, Steinke 2021, section 5), and the count, which is not rotated,
-/// must fit as above.
-fn longest(params: &PrivateCodecParams, dimension: usize, modulus_bits: u8, max_cohort: u32, count_share: f64) -> f64 {
-    let noise = params.noise_multiplier * params.noise_ceiling;
-    let (half, cohort) = (f64::from(half(modulus_bits)), f64::from(max_cohort));
-    let joint = match params.wrap_sigmas.filter(|_| params.rotate) {
-        None => (half - 48.0) / (cohort + 12.0 * noise),
-        Some(sigmas) => {
-            let room = half * half / (sigmas * sigmas) - 0.25 * cohort;
-            let spread = (room / (cohort * cohort / dimension as f64 + noise * noise)).sqrt();
-            let count = (half - 48.0) / (cohort * count_share + 12.0 * noise);
-            if count_share > 0.0 { spread.min(count) } else { spread }
-        }
-    };
-    joint * (1.0 - count_share * count_share).sqrt() - 1.0
-}
-
-/// Most grid units that rounding leaves no longer than `longest`; nothing if those are too few to be worth it.
-fn units_for(longest: f64, dimension: u64) -> Option<f64> {
-    let root = (dimension as f64).sqrt();
-    // The two bounds of `inflated_sensitivity`, solved; the square root is not a number where the second never holds.
-    let probable = (0.25 + longest * longest - 0.25 * dimension as f64 - 0.5 * root).sqrt() - 0.5;
-    let units = probable.max(longest - root).min(CLIP_UNITS_MAX).floor();
-    let rounding = inflated_sensitivity(units.max(0.0), dimension) - units;
-    (units >= CLIP_UNITS_MIN && units >= rounding).then_some(units)
-}
-
-fn headroom(params: &PrivateCodecParams, dimension: u64, longest_now: f64, count_share: f64) -> PrivateCodecError {
-    let padded = usize::try_from(dimension).unwrap_or(usize::MAX);
-    let fits = |bits, cohort| units_for(longest(params, padded, bits, cohort, count_share), dimension).is_some();
-    let bits = (params.modulus_bits..=32).find(|&bits| fits(bits, params.max_cohort));
-    let cohort = (0..16).map(|halvings| params.max_cohort >> halvings).find(|&n| n > 0 && fits(params.modulus_bits, n));
-    let remedy = match (bits, cohort) {
-        (Some(bits), Some(cohort)) => format!("modulus_bits {bits} or a cohort of at most {cohort} would do"),
-        (Some(bits), None) => format!("modulus_bits {bits} would do"),
-        (None, Some(cohort)) => format!("a cohort of at most {cohort} would do"),
-        (None, None) => "no modulus of 32 bits has room for this model with so much noise".to_owned(),
-    };
-    PrivateCodecError::Headroom {
-        max_cohort: params.max_cohort,
-        modulus_bits: params.modulus_bits,
-        dimension,
-        units: longest_now.max(0.0),
-        rounding: inflated_sensitivity(0.0, dimension),
-        remedy,
-    }
-}
-
-/// What noise of this standard deviation exceeds with a probability below 2^-100: Bernstein's bound with twelve standard
-/// deviations, which covers Skellam noise too.
-fn tail(sigma: f64) -> f64 {
-    24.0 + (576.0 + 144.0 * sigma * sigma).sqrt()
-}
-
-fn half(modulus_bits: u8) -> u32 {
-    u32::MAX >> (33 - u32::from(modulus_bits))
 }
 
 fn lift(word: u32, modulus_bits: u8) -> f64 {

@@ -1,6 +1,7 @@
 //! From the released sum to the weighted mean.
 
-use super::{Codec, DecodeError, lift};
+use super::words::lift;
+use super::{Codec, DecodeError};
 use crate::metrics::MetricValue;
 use crate::privacy::NoisedSum;
 

@@ -1,6 +1,6 @@
 //! Why a codec cannot be, an update cannot be encoded, or a sum cannot be decoded.
 
-use super::{MAX_COHORT, MIN_LEVELS, half};
+use super::words::{MAX_COHORT, MIN_LEVELS, half};
 use crate::clip::BadClipNorm;
 use crate::metrics::MAX_METRICS;
 use crate::parameters::{MAX_PARAMETERS, WrongLength};

@@ -3,7 +3,8 @@
 //! [`Codec::decode`] refuses a sum that honest participants cannot have made, and with it everybody's work. Whoever can read
 //! single updates refuses the one that is to blame instead.
 
-use super::{Codec, lift};
+use super::Codec;
+use super::words::lift;
 use crate::vectorized::vectorized;
 
 /// Why an encoded update is none that [`Codec::encode`] could have yielded.

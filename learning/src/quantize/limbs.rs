@@ -3,7 +3,7 @@
 //! A metric travels as `value * count` in fixed point and as `count`, both cut into limbs so small that a whole cohort's
 //! limbs cannot wrap. Limbs add without carry; what is recombined after the sum is the exact sum.
 
-use super::{lift, to_word};
+use super::words::{lift, to_word};
 use crate::metrics::MetricValue;
 
 /// Metric values are clamped to `±2^10`.

@@ -3,7 +3,8 @@
 //! A rule looks at the deltas behind the words, each without the weight it claims, and what it yields goes back into the
 //! form of a sum: from there on all tasks take the same road.
 
-use super::{Codec, lift, to_word};
+use super::Codec;
+use super::words::{lift, to_word};
 use crate::metrics::MetricValue;
 
 impl Codec {

@@ -2,8 +2,9 @@
 
 use tls_codec::{TlsByteVecU8, TlsByteVecU16};
 
-use super::snapshot::{BadSnapshot, Reader, Writer};
-use super::{SHARE_KEYS, ShareKeys, Step};
+use super::share_keys::ShareKeys;
+use super::snapshot::{BadSnapshot, Reader, SHARE_KEYS, Writer};
+use super::step::Step;
 use crate::CryptoRng;
 use crate::codec::Message as _;
 use crate::crypto::agreement::AgreementKey;

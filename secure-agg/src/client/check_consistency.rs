@@ -5,10 +5,11 @@
 
 use zeroize::Zeroizing;
 
-use super::mask_input::{Held, at_least};
-use super::session::Session;
-use super::snapshot::{BadSnapshot, Reader, Writer};
-use super::{CHECK_CONSISTENCY, Step, Unmask};
+use super::held::Held;
+use super::session::{Session, at_least};
+use super::snapshot::{BadSnapshot, CHECK_CONSISTENCY, Reader, Writer};
+use super::step::Step;
+use super::unmask::Unmask;
 use crate::crypto::aead::PLAIN_BYTES;
 use crate::crypto::signature::Signer;
 use crate::messages::{Consistency, MaskedInput, Sid, SurvivorInput, Survivors, consistency_text};

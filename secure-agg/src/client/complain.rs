@@ -6,10 +6,10 @@
 //! victim that meanwhile sent its input. An honest dealer's signed ciphertexts always open, so keys are revealed only for shares
 //! that a dishonest dealer dealt.
 
-use super::mask_input::opens;
+use super::held::opens;
 use super::session::Session;
-use super::snapshot::{BadSnapshot, Reader, Writer};
-use super::{COMPLAINED, Step};
+use super::snapshot::{BadSnapshot, COMPLAINED, Reader, Writer};
+use super::step::Step;
 use crate::crypto::signature::Signer;
 use crate::messages::{Complaint, ComplaintBody, Round, ShareKeys, Signed};
 use crate::participants::Index;

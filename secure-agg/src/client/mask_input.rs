@@ -5,40 +5,25 @@
 
 use zeroize::Zeroizing;
 
+use super::check_consistency::CheckConsistency;
 use super::complain::Doubt;
-use super::session::Session;
+use super::held::{Held, open};
+use super::session::{Session, at_least};
 use super::snapshot::{BadSnapshot, Reader};
-use super::{CheckConsistency, Step};
-use crate::crypto::aead::{self, PLAIN_BYTES};
+use super::step::Step;
 use crate::crypto::agreement::AgreementKey;
 use crate::crypto::kdf;
-use crate::crypto::shamir::{SHARE_BYTES, Seed, Share};
+use crate::crypto::shamir::Seed;
 use crate::crypto::signature::Signer;
 use crate::graph;
 use crate::mask::{self, MaskPlan, MaskSeed, Plane, Sign};
-use crate::messages::{self, Delivery, MaskedInput, MaskedInputBody, SealedShares, Signed};
+use crate::messages::{self, Delivery, MaskedInput, MaskedInputBody, Signed};
 use crate::packing;
 use crate::params::VectorShape;
-use crate::participants::{Index, IndexSet};
+use crate::participants::IndexSet;
 use crate::rejection::Refusal;
 use crate::secret::Secret;
 use crate::upload;
-
-/// Both shares of one dealer, while they are still held. Only one of them will ever leave.
-pub(super) struct Held {
-    pub(super) s: Share,
-    pub(super) b: Share,
-}
-
-impl Held {
-    pub(super) fn parse(plain: &Secret<[u8; PLAIN_BYTES]>) -> Option<Self> {
-        let (halves, _) = plain.expose().as_chunks::<SHARE_BYTES>();
-        match halves {
-            [s, b] => Some(Self { s: Share::from_bytes(s)?, b: Share::from_bytes(b)? }),
-            _ => None,
-        }
-    }
-}
 
 /// Has dealt its shares and waits for those of the others.
 pub struct MaskInput {
@@ -156,29 +141,6 @@ impl MaskInput {
     }
 }
 
-/// The two shares in a ciphertext, or nothing where it does not open to two canonical shares.
-fn open(
-    sid: &messages::Sid,
-    key: &Secret<[u8; 32]>,
-    dealer: Index,
-    holder: Index,
-    sealed: &SealedShares,
-) -> Option<Held> {
-    let plain = aead::open(key, &aead::associated_data(sid, dealer, holder), sealed).ok()?;
-    Held::parse(&plain)
-}
-
-/// Whether a ciphertext opens to two shares: what the coordinator checks when somebody says it does not.
-pub(crate) fn opens(
-    sid: &messages::Sid,
-    key: &Secret<[u8; 32]>,
-    dealer: Index,
-    holder: Index,
-    sealed: &SealedShares,
-) -> bool {
-    open(sid, key, dealer, holder, sealed).is_some()
-}
-
 impl Masking {
     /// U2, as this participant was told.
     #[must_use]
@@ -265,9 +227,4 @@ fn check_input(what: &'static str, shape: &VectorShape, words: &[u32]) -> Result
     }
     let position = words.iter().position(|word| outside(*word)).unwrap_or(0);
     Err(Refusal::InputBound { position, bound })
-}
-
-/// `Err` unless `got` reaches `needed`.
-pub(super) const fn at_least(what: &'static str, needed: u16, got: u16) -> Result<(), Refusal> {
-    if got >= needed { Ok(()) } else { Err(Refusal::TooFew { what, needed, got }) }
 }

@@ -9,19 +9,22 @@
 mod advertise_keys;
 mod check_consistency;
 mod complain;
+mod held;
 mod mask_input;
 mod session;
 mod share_keys;
 mod snapshot;
+mod step;
 mod unmask;
 
 pub use advertise_keys::{Release, Setup, advertise_keys};
 pub use check_consistency::CheckConsistency;
 pub use complain::{Complained, Doubt};
-pub(crate) use mask_input::opens;
+pub(crate) use held::opens;
 pub use mask_input::{MaskInput, MaskedUpload, Masking, Received};
 pub use share_keys::ShareKeys;
 pub use snapshot::{BadSnapshot, Snapshot};
+pub use step::Step;
 pub use unmask::{Answered, Unmask};
 
 use crate::CryptoRng;
@@ -30,17 +33,7 @@ use crate::crypto::signature::Signer;
 use crate::messages::{Advertise, Round, Sid};
 use crate::rejection::Refusal;
 use crate::unopened::Departure;
-use snapshot::Reader;
-
-/// The outcome of a state that moved on.
-pub struct Step<N, M> {
-    /// The state that waits for the next message.
-    pub next: N,
-    /// The same as bytes: durable before anything is sent.
-    pub persist: Snapshot,
-    /// What the coordinator is told.
-    pub send: M,
-}
+use snapshot::{ANSWERED, CHECK_CONSISTENCY, COMPLAINED, MASK_INPUT, Reader, SHARE_KEYS, UNMASK};
 
 /// A participant in any state that has a snapshot. Like the secrets in it, it can be neither printed nor copied.
 ///
@@ -70,13 +63,6 @@ pub enum Client {
     /// Has complained instead of sending an input.
     Complained(Complained),
 }
-
-pub(crate) const SHARE_KEYS: u8 = 1;
-pub(crate) const MASK_INPUT: u8 = 2;
-pub(crate) const CHECK_CONSISTENCY: u8 = 3;
-pub(crate) const UNMASK: u8 = 4;
-pub(crate) const ANSWERED: u8 = 5;
-pub(crate) const COMPLAINED: u8 = 6;
 
 impl Client {
     /// The state a snapshot holds.

@@ -8,6 +8,7 @@ use crate::crypto::signature::IdentityKey;
 use crate::messages::{Round, Sid};
 use crate::params::{Params, SessionConfig};
 use crate::participants::{Index, IndexSet};
+use crate::rejection::Refusal;
 
 #[derive(TlsSize, TlsSerialize, TlsDeserializeBytes)]
 pub(crate) struct Facts {
@@ -83,4 +84,9 @@ impl Session {
 /// What does not hold in a snapshot makes it none.
 pub(super) const fn expect(holds: bool) -> Result<(), BadSnapshot> {
     if holds { Ok(()) } else { Err(BadSnapshot) }
+}
+
+/// `Err` unless `got` reaches `needed`.
+pub(super) const fn at_least(what: &'static str, needed: u16, got: u16) -> Result<(), Refusal> {
+    if got >= needed { Ok(()) } else { Err(Refusal::TooFew { what, needed, got }) }
 }

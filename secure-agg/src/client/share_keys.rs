@@ -7,10 +7,11 @@ use std::collections::HashSet;
 
 use zeroize::Zeroizing;
 
-use super::mask_input::{Held, MaskInput};
+use super::held::Held;
+use super::mask_input::MaskInput;
 use super::session::{Facts, Member, Session};
-use super::snapshot::Writer;
-use super::{MASK_INPUT, Step};
+use super::snapshot::{MASK_INPUT, Writer};
+use super::step::Step;
 use crate::CryptoRng;
 use crate::crypto::aead::{self, PLAIN_BYTES};
 use crate::crypto::agreement::AgreementKey;

@@ -12,6 +12,14 @@ use crate::secret::Secret;
 
 const FORMAT: u8 = 1;
 
+// Which state a snapshot is of.
+pub(super) const SHARE_KEYS: u8 = 1;
+pub(super) const MASK_INPUT: u8 = 2;
+pub(super) const CHECK_CONSISTENCY: u8 = 3;
+pub(super) const UNMASK: u8 = 4;
+pub(super) const ANSWERED: u8 = 5;
+pub(super) const COMPLAINED: u8 = 6;
+
 /// A state as bytes. No `Debug`; erased when dropped.
 pub struct Snapshot(Zeroizing<Vec<u8>>);
 

@@ -2,10 +2,9 @@
 
 use zeroize::Zeroizing;
 
-use super::mask_input::at_least;
-use super::session::{Session, expect};
-use super::snapshot::{BadSnapshot, Reader, Writer};
-use super::{ANSWERED, Step, UNMASK};
+use super::session::{Session, at_least, expect};
+use super::snapshot::{ANSWERED, BadSnapshot, Reader, UNMASK, Writer};
+use super::step::Step;
 use crate::crypto::shamir::SHARE_BYTES;
 use crate::crypto::signature::Signer;
 use crate::messages::{Agreement, Consistency, Round, Sid, Signed, Unmasking, UnmaskingBody, consistency_text};

@@ -59,7 +59,7 @@ fn isolation(n: u16, corrupt: u16, degree: u16, needed: u16) -> f64 {
 /// Pr[X = x] for x in 0..=`drawn`: X of `drawn` out of `population` are among its `marked`.
 ///
 /// Starts at the mode with weight one and multiplies outward, so the largest terms are exact and the rest fade to zero.
-pub(super) fn hypergeometric(population: u32, marked: u32, drawn: u32) -> Vec<f64> {
+fn hypergeometric(population: u32, marked: u32, drawn: u32) -> Vec<f64> {
     let index = |x: u32| usize::try_from(x).unwrap_or(usize::MAX);
     let mut mass = vec![0.0; index(drawn) + 1];
     let lowest = (drawn + marked).saturating_sub(population);

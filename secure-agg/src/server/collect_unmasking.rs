@@ -1,14 +1,14 @@
 //! R4: one share of every dealer from each who agreed; t of them open the masks that are left in the sum, and nothing else.
 
 use super::facts::Facts;
-use super::reconstruct::{self, Responders};
+use super::reconstruct::{self, MaskedSum, Responders, ShareFault};
 use super::{Admitted, first_of_each, quorum};
 use crate::codec::Message as _;
 use crate::crypto::shamir::Share;
 use crate::mask::{MaskError, MaskPlan, MaskSeed, Plane, Sign};
 use crate::messages::{Agreement, Sid, Unmasking};
 use crate::params::{Params, VectorShape};
-use crate::participants::{Index, IndexSet};
+use crate::participants::IndexSet;
 use crate::rejection::{Abort, PhaseName, Rejection};
 
 /// Collects shares from those who agreed on the survivors.
@@ -20,16 +20,6 @@ pub struct CollectUnmasking {
     pub(super) survivors: IndexSet,
     pub(super) signers: IndexSet,
     pub(super) agreement: Agreement,
-}
-
-/// A holder's share that is not on its dealer's polynomial. One of the two is at fault; a holder that disagrees with many
-/// dealers, or a dealer that many holders disagree with, is the likelier one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ShareFault {
-    /// Who dealt the share.
-    pub dealer: Index,
-    /// Who revealed it.
-    pub holder: Index,
 }
 
 /// The end of a session: whose inputs are in the sum, and the masks to take off it. The masks open the sum of exactly these
@@ -95,7 +85,8 @@ impl CollectUnmasking {
         let params = &self.facts.params;
         let helpers = quorum(PhaseName::Unmask, params.threshold(), params.participants(), &answers)?;
         let mut responders = Responders::new(params.threshold(), &answers);
-        let masks = reconstruct::masks(&self, &mut responders)?;
+        let Self { facts, dealers, outs, survivors, .. } = &self;
+        let masks = reconstruct::masks(&MaskedSum { facts, dealers, outs, survivors }, &mut responders)?;
         let config = &self.facts.roster.config;
         let (model, scalars) = (config.model, config.scalars);
         Ok(Unmasked { survivors: self.survivors, helpers, faults: responders.into_faults(), masks, model, scalars })

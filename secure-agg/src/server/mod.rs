@@ -19,9 +19,10 @@ pub use collect_consistency::CollectConsistency;
 pub use collect_keys::{CollectKeys, Enrolled};
 pub use collect_masked::CollectMasked;
 pub use collect_shares::CollectShares;
-pub use collect_unmasking::{CollectUnmasking, ShareFault, Unmasked};
+pub use collect_unmasking::{CollectUnmasking, Unmasked};
 pub(crate) use facts::Facts;
 pub use phase::{BadPhase, Phase};
+pub use reconstruct::ShareFault;
 
 use std::collections::BTreeMap;
 

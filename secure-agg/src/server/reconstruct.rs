@@ -9,15 +9,36 @@ use std::collections::BTreeMap;
 
 use subtle::ConstantTimeEq as _;
 
-use super::collect_unmasking::{CollectUnmasking, ShareFault};
+use super::facts::Facts;
 use crate::crypto::agreement::AgreementKey;
 use crate::crypto::kdf;
 use crate::crypto::shamir::{self, Basis, Seed, Share};
 use crate::graph;
 use crate::mask::{MaskSeed, Sign};
-use crate::messages::Unmasking;
+use crate::messages::{RosterEntry, Unmasking};
 use crate::participants::{Index, IndexSet};
 use crate::rejection::Abort;
+
+/// A holder's share that is not on its dealer's polynomial. One of the two is at fault; a holder that disagrees with many
+/// dealers, or a dealer that many holders disagree with, is the likelier one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ShareFault {
+    /// Who dealt the share.
+    pub dealer: Index,
+    /// Who revealed it.
+    pub holder: Index,
+}
+
+/// The sum that is to be opened.
+pub(super) struct MaskedSum<'a> {
+    pub(super) facts: &'a Facts,
+    /// U2.
+    pub(super) dealers: &'a IndexSet,
+    /// The out-neighbours that each participant drew, by position; nothing of whoever dealt no shares.
+    pub(super) outs: &'a [Option<IndexSet>],
+    /// U3.
+    pub(super) survivors: &'a IndexSet,
+}
 
 /// Those who revealed shares, and who of them opens the next seed.
 pub(super) struct Responders<'a> {
@@ -74,24 +95,21 @@ impl<'a> Responders<'a> {
 }
 
 /// `X = Σ_{U3} y − Σ_{v∈U3} PRG(K_v) − Σ_{v∈U2\U3} Σ_{u∈N(v)∩U3} sgn(u,v)·PRG(K_uv)`, with sgn = +1 where u < v.
-pub(super) fn masks(
-    session: &CollectUnmasking,
-    responders: &mut Responders<'_>,
-) -> Result<Vec<(MaskSeed, Sign)>, Abort> {
-    let sid = &session.facts.sid;
+pub(super) fn masks(sum: &MaskedSum<'_>, responders: &mut Responders<'_>) -> Result<Vec<(MaskSeed, Sign)>, Abort> {
+    let sid = &sum.facts.sid;
     // Room for all of them at once: a vector that grows leaves the keys behind in the memory it frees.
-    let dropped = session.dealers.difference(&session.survivors);
-    let pairs: usize = dropped.iter().map(|dealer| usize::from(neighbours_in_sum(session, dealer).len())).sum();
-    let mut masks = Vec::with_capacity(usize::from(session.survivors.len()) + pairs);
-    for (column, (dealer, entry)) in dealers(session).enumerate() {
-        if session.survivors.contains(dealer) {
+    let dropped = sum.dealers.difference(sum.survivors);
+    let pairs: usize = dropped.iter().map(|dealer| usize::from(neighbours_in_sum(sum, dealer).len())).sum();
+    let mut masks = Vec::with_capacity(usize::from(sum.survivors.len()) + pairs);
+    for (column, (dealer, entry)) in dealers(sum).enumerate() {
+        if sum.survivors.contains(dealer) {
             let id = entry.client_id.as_slice();
             let fits = |seed: &Seed| kdf::self_mask_commitment(id, seed).ct_eq(&entry.b_commit).into();
             let seed_b = responders.open(dealer, column, fits)?;
             masks.push((kdf::self_mask(sid, &seed_b, dealer), Sign::Subtract));
             continue;
         }
-        let neighbours = neighbours_in_sum(session, dealer);
+        let neighbours = neighbours_in_sum(sum, dealer);
         if neighbours.is_empty() {
             continue;
         }
@@ -99,7 +117,7 @@ pub(super) fn masks(
         let s_key = AgreementKey::from_seed(&responders.open(dealer, column, fits)?);
         for peer in neighbours.iter() {
             let broken = Abort::PairKey { first: peer, second: dealer };
-            let entry = session.facts.roster.entries.get(usize::from(peer - 1)).ok_or(broken)?;
+            let entry = sum.facts.roster.entries.get(usize::from(peer - 1)).ok_or(broken)?;
             let shared = s_key.agree(&entry.s_pk).map_err(|_| broken)?;
             let sign = if peer < dealer { Sign::Subtract } else { Sign::Add };
             masks.push((kdf::pair_mask(sid, &shared, peer, dealer), sign));
@@ -108,16 +126,16 @@ pub(super) fn masks(
     Ok(masks)
 }
 
-fn dealers(session: &CollectUnmasking) -> impl Iterator<Item = (Index, &crate::messages::RosterEntry)> {
-    let entries = session.facts.roster.entries.as_slice();
-    session.dealers.iter().filter_map(|dealer| Some((dealer, entries.get(usize::from(dealer - 1))?)))
+fn dealers<'a>(sum: &MaskedSum<'a>) -> impl Iterator<Item = (Index, &'a RosterEntry)> {
+    let entries = sum.facts.roster.entries.as_slice();
+    sum.dealers.iter().filter_map(|dealer| Some((dealer, entries.get(usize::from(dealer - 1))?)))
 }
 
 /// N(v) ∩ U3.
-fn neighbours_in_sum(session: &CollectUnmasking, dealer: Index) -> IndexSet {
-    let incoming = graph::incoming(&session.outs, dealer);
-    match session.outs.get(usize::from(dealer - 1)).and_then(Option::as_ref) {
-        Some(out) => graph::neighbours(out, &incoming, &session.survivors),
-        None => incoming.intersection(&session.survivors),
+fn neighbours_in_sum(sum: &MaskedSum<'_>, dealer: Index) -> IndexSet {
+    let incoming = graph::incoming(sum.outs, dealer);
+    match sum.outs.get(usize::from(dealer - 1)).and_then(Option::as_ref) {
+        Some(out) => graph::neighbours(out, &incoming, sum.survivors),
+        None => incoming.intersection(sum.survivors),
     }
 }

@@ -6,6 +6,7 @@ mod enroll;
 mod masked_input;
 mod privacy;
 mod session;
+mod terms;
 
 pub use assignment::{Assignment, CodecTerms, Counted, Encoding, GroupTerms, HeldUpdate, ModelRef};
 pub use check_in::{
@@ -16,6 +17,6 @@ pub use enroll::{EnrollReply, EnrollRequest, RenewRequest};
 pub use masked_input::Receipt;
 pub use privacy::{PrivacyTerms, rotation_seed};
 pub use session::{
-    Announcement, Answer, Invitation, RoundKeys, SessionTerms, application_digest, base_digest, round_digest,
-    training_digest,
+    Announcement, Answer, Invitation, RoundKeys, application_digest, base_digest, round_digest, training_digest,
 };
+pub use terms::SessionTerms;

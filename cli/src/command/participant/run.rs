@@ -17,11 +17,10 @@ use client_sdk::{
 use url::Url;
 use zeroize::Zeroizing;
 
-use crate::command::privacy::figure;
-use crate::command::token::parse_label;
+use crate::arguments::parse_label;
 use crate::data::{self, DataArgs};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Output, bytes, duration};
+use crate::output::{Output, bytes, duration, figure};
 use crate::server::read_ca;
 use crate::signal;
 use crate::trainer::owned;

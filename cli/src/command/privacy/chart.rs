@@ -4,9 +4,8 @@
 
 use learning::privacy::Epsilons;
 
-use super::plan::figure;
-use crate::output::number;
 use crate::output::svg::{Curve, Svg};
+use crate::output::{figure, number};
 
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 440.0;

@@ -7,10 +7,10 @@ use wire::TaskStatus;
 use wire::inspect::{EpsilonView, PrivacyReport, PrivacyTotal, ReleaseView};
 use wire::{TaskId, route};
 
-use super::{chart, figure};
-use crate::command::task;
+use super::chart;
+use crate::command::task::{self, BUDGET_ADVICE};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Align, Output, Table, when};
+use crate::output::{Align, Output, Table, figure, when};
 use crate::server::{Server, ServerArgs};
 
 /// Releases of a page.
@@ -98,11 +98,6 @@ pub(crate) async fn get(server: &Server, task: TaskId) -> Outcome<PrivacyReport>
     }
     Ok(report)
 }
-
-/// What is to be done about a task that has stopped for its budget.
-pub(crate) const BUDGET_ADVICE: &str = "Another round would spend more than the privacy budget, so none opens. The last model stays as it is. To go on \
-     learning from the same participants is to promise them less: create a new task, with a larger epsilon, from the last model; or \
-     cancel this one.";
 
 /// Running totals by number of releases.
 fn points(releases: &[ReleaseView]) -> Vec<(u32, Epsilons)> {

@@ -9,7 +9,7 @@ mod chart;
 pub(crate) mod ledger;
 mod plan;
 
-pub(crate) use plan::figure;
+pub(crate) use crate::output::figure;
 
 /// What to do about privacy.
 #[derive(clap::Subcommand)]

@@ -12,7 +12,7 @@ use learning::privacy::{Choice, NoServerEpsilon, Plan, PlanError, PlanRequest, S
 
 use super::chart;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Align, Output, Table, number};
+use crate::output::{Align, Output, Table, figure, number};
 
 /// Poisson cohorts are sometimes small: noise shares count on what all but this part of the rounds have.
 const SMALL_COHORTS: f64 = 0.01;
@@ -399,23 +399,6 @@ fn choices_table(choices: &[Choice]) -> String {
     format!("{words}\n{}", table.render(""))
 }
 
-/// Four digits, no more zeros than that.
-pub(crate) fn figure(value: f64) -> String {
-    let magnitude = value.abs();
-    if !value.is_finite() {
-        "unbounded".to_owned()
-    } else if magnitude == 0.0 {
-        "0".to_owned()
-    } else if !(1e-4..1e6).contains(&magnitude) {
-        format!("{value:.2e}")
-    } else {
-        let digits = (1_u32..=7).find(|&digits| magnitude * 10_f64.powi(digits.cast_signed()) >= 1000.0).unwrap_or(8);
-        let digits = if magnitude >= 1000.0 { 0 } else { digits as usize };
-        let text = format!("{value:.digits$}");
-        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
-    }
-}
-
 fn part(flag: &str, given: Option<f64>, usual: f64) -> Outcome<f64> {
     let part = given.unwrap_or(usual);
     if (0.0..1.0).contains(&part) {
@@ -466,26 +449,6 @@ fn no_plan(error: &PlanError) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn figures_have_four_digits() {
-        let cases = [
-            (8.0, "8"),
-            (7.999_6, "8"),
-            (7.991_2, "7.991"),
-            (0.012_345, "0.01235"),
-            (123.456, "123.5"),
-            (98_765.4, "98765"),
-            (0.0, "0"),
-            (0.25, "0.25"),
-            (1e-7, "1.00e-7"),
-            (1000.0, "1000"),
-            (f64::INFINITY, "unbounded"),
-        ];
-        for (value, text) in cases {
-            assert_eq!(figure(value), text);
-        }
-    }
 
     #[test]
     fn parts_of_a_cohort_are_not_lost_to_rounding() {

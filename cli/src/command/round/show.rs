@@ -8,7 +8,7 @@ use wire::inspect::{
 };
 use wire::{RoundState, TaskId, route};
 
-use super::{given, metrics, state};
+use super::words::{given, metrics, state};
 use crate::command::demo::codec;
 use crate::command::privacy::ledger::spent;
 use crate::failure::Outcome;

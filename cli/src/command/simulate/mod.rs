@@ -2,83 +2,24 @@
 //!
 //! What is told on stdout follows from the flags alone, so that it can be compared; how fast this machine was goes to stderr.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use simulation::{Experiment, Progress, Report, SimulationError};
 
-use crate::command::demo::TrainingArgs;
-use crate::command::schedule::ScheduleArgs;
-use crate::data::Model;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, duration, number};
 use crate::trainer::cores;
 
 mod chart;
 mod devices;
+mod flags;
 mod plan;
+mod pool;
 mod table;
 
-use devices::DeviceArgs;
-use plan::SimulatedData;
-
-/// What to simulate.
-#[derive(clap::Args)]
-pub(crate) struct Simulate {
-    /// Devices that are enrolled
-    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    population: u32,
-    /// Updates that a round aims at; buffered, the size of the buffer
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    cohort: u32,
-    /// Rounds to run
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    rounds: u32,
-    #[command(flatten)]
-    data: SimulatedData,
-    /// Model to train [default: linear for synthetic, mlp for mnist]
-    #[arg(long, value_enum)]
-    model: Option<Model>,
-    #[command(flatten)]
-    training: TrainingArgs,
-    /// How cohorts are drawn: a selector's name, or a table as in a task file, for example '{"oort":{}}'
-    #[arg(long, default_value = "uniform")]
-    selector: String,
-    #[command(flatten)]
-    schedule: ScheduleArgs,
-    /// Devices drawn beyond the cohort, as a part of it, because some will not report [default: 0.3; 0.2 where devices
-    /// train ahead of rounds]
-    #[arg(long)]
-    over_selection: Option<f64>,
-    /// How long a device may train, and in mode sync how long a round waits for updates, in virtual seconds
-    #[arg(long, default_value_t = 600, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(30..=2_592_000))]
-    deadline: u64,
-    /// Let the coordinator read every update: no secure aggregation
-    #[arg(long)]
-    insecure_aggregation: bool,
-    #[command(flatten)]
-    devices: DeviceArgs,
-    /// Everything random derives from it, keys included
-    #[arg(long, default_value_t = 42)]
-    seed: u64,
-    /// Score the model after so many rounds, and after the last
-    #[arg(long, default_value_t = 1, value_name = "ROUNDS", value_parser = clap::value_parser!(u32).range(1..))]
-    evaluate_every: u32,
-    /// Stop once a scored model gets this part of the test data right
-    #[arg(long, value_name = "ACCURACY")]
-    until_accuracy: Option<f64>,
-    /// Stop after so many virtual hours
-    #[arg(long, default_value_t = 168, value_parser = clap::value_parser!(u64).range(1..=8760))]
-    hours: u64,
-    /// Threads that train; they change nothing but the speed [default: one per core]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
-    threads: Option<u32>,
-    /// Draw accuracy against virtual time and against bytes
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
-}
+pub(crate) use flags::Simulate;
 
 /// What is answered to programs.
 #[derive(Serialize)]

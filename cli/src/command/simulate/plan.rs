@@ -1,19 +1,14 @@
-//! What is simulated: the data, and the task that an operator would write for it.
+//! The task that an operator would write for what is simulated.
 
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use client_sdk::models::Architecture;
-use datasets::{Dataset, Partition, idx, synthetic};
-use simulation::{Data, Drawn, Synthetic};
 use task_spec::Cohort;
 use task_spec::Strategy;
 use task_spec::{ModelSpec, RoundsSpec, SelectionSpec, TaskSpec};
 
-use super::Simulate;
+use super::flags::Simulate;
 use crate::command::demo;
-use crate::data::{self, Model, Source};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::task_file;
 
@@ -21,99 +16,6 @@ use crate::task_file;
 const TASK: &str = "simulation";
 /// How long a round waits for participants, and for its own work.
 const PATIENCE_MS: u64 = 24 * 3600 * 1000;
-
-/// A source of data that any number of devices can be dealt from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Pool {
-    /// The federated Synthetic(α, β) benchmark of Li et al. 2020, generated
-    Synthetic,
-    /// MNIST or anything in its IDX format, from --data-dir
-    Mnist,
-}
-
-impl From<Pool> for Source {
-    fn from(pool: Pool) -> Self {
-        match pool {
-            Pool::Synthetic => Self::Synthetic,
-            Pool::Mnist => Self::Mnist,
-        }
-    }
-}
-
-/// Which data.
-#[derive(Clone, Debug, clap::Args)]
-pub(super) struct SimulatedData {
-    /// What to train on
-    #[arg(long, value_enum, default_value = "synthetic")]
-    data: Pool,
-    /// Folder with the data's files
-    #[arg(long, env = "TRIBUTARY_DATA_DIR", value_name = "DIR", required_if_eq("data", "mnist"))]
-    data_dir: Option<PathBuf>,
-    /// Mnist: how devices draw from the common images: iid, dirichlet:ALPHA or shards:K
-    #[arg(long, default_value = "dirichlet:0.5")]
-    partition: Partition,
-    /// Mnist: examples of each device
-    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    examples: u32,
-    /// Synthetic: how much the devices' models differ
-    #[arg(long, default_value_t = 1.0)]
-    alpha: f64,
-    /// Synthetic: how much the devices' data differ
-    #[arg(long, default_value_t = 1.0)]
-    beta: f64,
-}
-
-/// Data in the hands of devices.
-pub(super) struct Dealt {
-    pub(super) data: Arc<dyn Data>,
-    pub(super) description: String,
-    /// Training examples of the device that has most.
-    pub(super) most_examples: usize,
-    source: Source,
-    /// Something of the test data's kind and shape.
-    sample: Dataset,
-}
-
-impl SimulatedData {
-    pub(super) fn deal(&self, population: u32, seed: u64) -> Outcome<Dealt> {
-        let data_failure = |error: simulation::SimulationError| Failure::new(Exit::Data, error);
-        match self.data {
-            Pool::Synthetic => {
-                let sample = Dataset::Labelled(synthetic::shard(0, self.alpha, self.beta, seed)?.1);
-                let data = Synthetic::new(self.alpha, self.beta, seed, population).map_err(data_failure)?;
-                Ok(Dealt {
-                    data: Arc::new(data),
-                    description: format!("Synthetic({}, {})", self.alpha, self.beta),
-                    most_examples: synthetic::MAX_EXAMPLES,
-                    source: self.data.into(),
-                    sample,
-                })
-            }
-            Pool::Mnist => {
-                let dir =
-                    self.data_dir.as_deref().ok_or_else(|| Failure::new(Exit::Usage, "mnist needs --data-dir"))?;
-                let (pool, test) = idx::load_mnist(dir, seed)?;
-                let description = format!("MNIST: {} of {} images each, {}", self.examples, pool.len(), self.partition);
-                let sample = Dataset::Labelled(test.subset(&[0]));
-                let examples = self.examples as usize;
-                let data = Drawn::new(pool, test, self.partition, examples, seed).map_err(data_failure)?;
-                Ok(Dealt {
-                    data: Arc::new(data),
-                    description,
-                    most_examples: examples,
-                    source: self.data.into(),
-                    sample,
-                })
-            }
-        }
-    }
-}
-
-impl Dealt {
-    pub(super) fn architecture(&self, model: Option<Model>) -> Outcome<Architecture> {
-        data::architecture(self.source, model, &self.sample)
-    }
-}
 
 /// The task.
 pub(super) fn task(
@@ -153,7 +55,7 @@ pub(super) fn task(
         seed: Some(simulate.seed),
         ..SelectionSpec::default()
     };
-    task.aggregation.clip_range = demo::clip_range(simulate.data.data.into());
+    task.aggregation.clip_range = demo::clip_range(simulate.data.source());
     task.training = demo::local::complete(task.training, simulate.population, most_examples);
     task.aggregation.max_weight = demo::local::weight_cap(&task.training, demo::max_weight(most_examples, drawn));
     task.secure_aggregation.enabled = !simulate.insecure_aggregation;

@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use super::{OWN, Parts, RESIDUAL};
 use crate::journal::JournalError;
-use crate::participant::machine::Record;
+use crate::participant::record::Record;
 use crate::participant::snapshot;
 
 /// As the journal keeps them.

@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use super::at_home::Lengths;
 use super::{AtHome, PLAIN, ROUND, SESSION, decode, encode, encode_before_body};
 use crate::journal::JournalError;
-use crate::participant::core::GivenUp;
+use crate::participant::ended::GivenUp;
 use crate::participant::session::{self, Session};
 use crate::transport::Place;
 

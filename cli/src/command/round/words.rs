@@ -1,0 +1,28 @@
+//! What is said of a round wherever it is shown.
+
+use wire::inspect::RoundView;
+
+/// Its state, and why it failed.
+pub(super) fn state(round: &RoundView) -> String {
+    match round.failure {
+        Some(reason) => format!("{}({reason})", round.state),
+        None => round.state.to_string(),
+    }
+}
+
+/// Why participants that are there do not come.
+pub(super) fn given(round: &RoundView) -> String {
+    match round.base_given_by {
+        0 => String::new(),
+        count => format!(
+            "; {count} gave an update from this very model before and give no second one, unless it is proven that the first is in \
+             no sum"
+        ),
+    }
+}
+
+/// What its participants measured.
+pub(super) fn metrics(round: &RoundView) -> String {
+    let words: Vec<_> = round.metrics.iter().map(|(name, metric)| format!("{name} {:.4}", metric.value)).collect();
+    words.join(", ")
+}

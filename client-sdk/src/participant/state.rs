@@ -1,0 +1,220 @@
+//! What a participant can be in the middle of: one structure for each state. What each does stands in a file of its own, which
+//! may end in any other state; so all of them are here, below.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use learning::Residual;
+use secure_agg::client::{Doubt, Masking};
+use wire::ParticipantId;
+use wire::participant::{Announcement, Answer};
+
+use super::attempts::Attempts;
+use super::base::Base;
+use super::ended::GivenUp;
+use super::error::ParticipantError;
+use super::event::Outcome;
+use super::given::Input;
+use super::record::Record;
+use super::session::Session;
+use super::snapshot::{AtHome, Pending};
+use super::work::{Plan, Work};
+use crate::personalize::PersonalTensors;
+use crate::transport::Place;
+
+/// One of the states; what each does has its file.
+pub(super) enum State {
+    Persist(Persist),
+    Enroll(Enroll),
+    Renew(Renew),
+    CheckIn(CheckIn),
+    Share(Share),
+    Fetch(Fetch),
+    AwaitDelivery(AwaitDelivery),
+    Complain(Complain),
+    Recall(Recall),
+    Train(Train),
+    Upload(Sending),
+    Confirm(Confirm),
+    Unmask(Unmask),
+    Abandon(Abandon),
+    Depart(Depart),
+    Settle(Settle),
+    Finished(Result<Outcome, ParticipantError>),
+}
+
+/// Waits for records to be safe.
+pub(super) struct Persist {
+    pub(super) records: Arc<[Record]>,
+    pub(super) then: Box<State>,
+}
+
+/// Not enrolled yet.
+#[derive(Default)]
+pub(super) struct Enroll {
+    pub(super) attempts: Attempts,
+}
+
+/// The certificate is due.
+pub(super) struct Renew {
+    /// Goes on where it was, and not before its time.
+    pub(super) then: CheckIn,
+}
+
+/// Idle.
+#[derive(Clone, Copy, Default)]
+pub(super) struct CheckIn {
+    pub(super) attempts: Attempts,
+}
+
+/// A place was given for the keys that were made.
+pub(super) struct Share {
+    pub(super) plan: Arc<Plan>,
+    pub(super) deadline: Duration,
+    pub(super) session: Session,
+    pub(super) step: ShareStep,
+}
+
+pub(super) enum ShareStep {
+    Roster(Ask),
+    Deal(Say),
+}
+
+/// The model is on its way.
+pub(super) struct Fetch {
+    pub(super) plan: Arc<Plan>,
+    pub(super) deadline: Duration,
+    /// In which shares were dealt, if the task has secure aggregation.
+    pub(super) session: Option<Session>,
+    /// Lent to the action while a transfer runs.
+    pub(super) have: Vec<u8>,
+    pub(super) wrong_files: u32,
+    pub(super) attempts: Attempts,
+}
+
+/// The model is here, the others' shares are not.
+pub(super) struct AwaitDelivery {
+    pub(super) plan: Arc<Plan>,
+    pub(super) deadline: Duration,
+    pub(super) received: Base,
+    pub(super) session: Session,
+    pub(super) step: DeliveryStep,
+}
+
+pub(super) enum DeliveryStep {
+    Delivery(Ask),
+    Evidence(Suspicion),
+}
+
+/// A ciphertext does not open: was it dealt like that?
+pub(super) struct Suspicion {
+    pub(super) doubt: Box<Doubt>,
+    pub(super) dealer: ParticipantId,
+    pub(super) attempts: Attempts,
+}
+
+/// A complaint is safe and has to be sent.
+pub(super) struct Complain {
+    pub(super) place: Place,
+    pub(super) say: Say,
+}
+
+/// The model is there, what stayed at home not yet.
+pub(super) struct Recall {
+    pub(super) plan: Arc<Plan>,
+    pub(super) deadline: Duration,
+    pub(super) received: Base,
+    /// The session and its masks, if the task has secure aggregation.
+    pub(super) masks: Option<(Session, Box<Masking>)>,
+    pub(super) step: RecallStep,
+}
+
+pub(super) enum RecallStep {
+    /// Waits for the personal tensors.
+    Personal,
+    /// Has them, if there are any, and waits for what the codec left out.
+    Residual(Option<PersonalTensors>),
+    /// Has that, if there is any, and waits for the update that was trained ahead.
+    Update(Option<Residual>),
+    /// Has neither, and waits for the control variate.
+    Control,
+}
+
+/// The trainer is at work.
+pub(super) struct Train {
+    pub(super) plan: Arc<Plan>,
+    pub(super) deadline: Duration,
+    pub(super) work: Arc<Work>,
+    /// As it is without the input, if the task has secure aggregation.
+    pub(super) session: Option<Session>,
+}
+
+/// An update waits for its receipt.
+pub(super) struct Sending {
+    pub(super) pending: Pending,
+    /// The session's signature on it.
+    pub(super) signed: Option<Bytes>,
+    pub(super) attempts: Attempts,
+}
+
+/// The input was sent.
+pub(super) struct Confirm {
+    pub(super) session: Session,
+    pub(super) at_home: AtHome,
+    pub(super) step: ConfirmStep,
+}
+
+pub(super) enum ConfirmStep {
+    Survivors(Ask),
+    Sign(Say),
+}
+
+/// The survivors are signed.
+pub(super) struct Unmask {
+    pub(super) session: Session,
+    pub(super) at_home: AtHome,
+    pub(super) step: UnmaskStep,
+}
+
+pub(super) enum UnmaskStep {
+    Agreement(Ask),
+    Reveal(Say),
+}
+
+/// A place is given up.
+pub(super) struct Abandon {
+    pub(super) place: Place,
+    pub(super) why: GivenUp,
+    pub(super) attempts: Attempts,
+}
+
+/// A session was left, and the journal holds nothing of it but this.
+pub(super) struct Depart {
+    pub(super) place: Place,
+    pub(super) statement: Bytes,
+    pub(super) attempts: Attempts,
+    pub(super) then: CheckIn,
+}
+
+/// Waits for what the members said.
+pub(super) struct Settle {
+    /// To where an invitation came.
+    pub(super) invited: Place,
+    pub(super) given: Input,
+    pub(super) then: CheckIn,
+}
+
+/// Waits for an announcement.
+pub(super) struct Ask {
+    pub(super) what: Announcement,
+    pub(super) asked_at: Duration,
+    pub(super) attempts: Attempts,
+}
+
+/// Hands in a message.
+pub(super) struct Say {
+    pub(super) what: Answer,
+    pub(super) body: Bytes,
+    pub(super) attempts: Attempts,
+}

@@ -1,0 +1,40 @@
+//! The two shares that a holder has of a dealer, and the ciphertext they come in.
+
+use crate::crypto::aead::{self, PLAIN_BYTES};
+use crate::crypto::shamir::{SHARE_BYTES, Share};
+use crate::messages::{SealedShares, Sid};
+use crate::participants::Index;
+use crate::secret::Secret;
+
+/// Both shares of one dealer, while they are still held. Only one of them will ever leave.
+pub(super) struct Held {
+    pub(super) s: Share,
+    pub(super) b: Share,
+}
+
+impl Held {
+    pub(super) fn parse(plain: &Secret<[u8; PLAIN_BYTES]>) -> Option<Self> {
+        let (halves, _) = plain.expose().as_chunks::<SHARE_BYTES>();
+        match halves {
+            [s, b] => Some(Self { s: Share::from_bytes(s)?, b: Share::from_bytes(b)? }),
+            _ => None,
+        }
+    }
+}
+
+/// The two shares in a ciphertext, or nothing where it does not open to two canonical shares.
+pub(super) fn open(
+    sid: &Sid,
+    key: &Secret<[u8; 32]>,
+    dealer: Index,
+    holder: Index,
+    sealed: &SealedShares,
+) -> Option<Held> {
+    let plain = aead::open(key, &aead::associated_data(sid, dealer, holder), sealed).ok()?;
+    Held::parse(&plain)
+}
+
+/// Whether a ciphertext opens to two shares: what the coordinator checks when somebody says it does not.
+pub(crate) fn opens(sid: &Sid, key: &Secret<[u8; 32]>, dealer: Index, holder: Index, sealed: &SealedShares) -> bool {
+    open(sid, key, dealer, holder, sealed).is_some()
+}

@@ -1,0 +1,145 @@
+//! R0 and R1: the keys of the participants, and the roster that fixes the session.
+
+use tls_codec::{TlsByteVecU8, TlsByteVecU16, TlsDeserializeBytes, TlsSerialize, TlsSize, TlsVecU32};
+
+use super::session::{COHORT, MAX_CERTIFICATE_BYTES, MAX_CLIENT_ID_BYTES, MAX_TASK_ID_BYTES, Round, Sid};
+use super::signed::{Body, Signed};
+use crate::codec::{DecodeError, Message, bound};
+use crate::crypto::agreement::PublicKey;
+use crate::crypto::signature::{IdentityKey, Signature};
+use crate::crypto::transcript::{Digest, Transcript};
+use crate::params::SessionConfig;
+
+/// R0: the keys of one participant for one attempt. May be sent when the participant checks in, before the cohort is drawn.
+pub type Advertise = Signed<AdvertiseBody>;
+
+/// What [`Advertise`] says.
+#[derive(Debug, Clone, PartialEq, Eq, TlsSize, TlsSerialize, TlsDeserializeBytes)]
+pub struct AdvertiseBody {
+    /// The attempt the keys are for.
+    pub round: Round,
+    /// The participant, 1 to [`MAX_CLIENT_ID_BYTES`] opaque bytes.
+    pub client_id: TlsByteVecU8,
+    /// What binds a signing key to it, up to [`MAX_CERTIFICATE_BYTES`] opaque bytes.
+    pub certificate: TlsByteVecU16,
+    /// Agrees the keys that seal shares.
+    pub c_pk: PublicKey,
+    /// Agrees the pairwise masks; its private half is shared among the cohort.
+    pub s_pk: PublicKey,
+    /// Commitment to the seed of the self mask.
+    pub b_commit: Digest,
+}
+
+impl Body for AdvertiseBody {
+    const PHASE: &'static str = "advertise";
+    const KIND: u8 = 1;
+    const MAX_BYTES: usize =
+        2 + (1 + MAX_TASK_ID_BYTES + 12) + (1 + MAX_CLIENT_ID_BYTES) + (2 + MAX_CERTIFICATE_BYTES) + 3 * 32 + 64;
+
+    fn check(&self) -> Result<(), DecodeError> {
+        self.round.check()?;
+        bound((1..=MAX_CLIENT_ID_BYTES).contains(&self.client_id.len()), "client_id")?;
+        bound(self.certificate.len() <= MAX_CERTIFICATE_BYTES, "certificate")
+    }
+
+    /// `enc(task_id) || u64be(round) || u32be(attempt)`: there is no session yet.
+    fn binding(&self) -> Vec<u8> {
+        let task = self.round.task_id.as_slice();
+        let len = u32::try_from(task.len()).unwrap_or(u32::MAX).to_be_bytes();
+        [&len[..], task, &self.round.round.to_be_bytes(), &self.round.attempt.to_be_bytes()].concat()
+    }
+}
+
+/// R1, to everybody and the same for all: who takes part. Cacheable; nothing in it is secret.
+#[derive(Debug, Clone, PartialEq, Eq, TlsSize, TlsSerialize, TlsDeserializeBytes)]
+pub struct Roster {
+    /// The attempt.
+    pub round: Round,
+    /// Digest of the model that this round trains from.
+    pub model_hash: Digest,
+    /// What the task asks for.
+    pub config: SessionConfig,
+    /// t, as the coordinator computed it.
+    pub threshold: u16,
+    /// k_m, as the coordinator computed it.
+    pub out_degree: u16,
+    /// t_m, as the coordinator computed it.
+    pub min_out: u16,
+    /// The participants, strictly ascending by client id; positions count from 1.
+    pub entries: TlsVecU32<RosterEntry>,
+}
+
+/// One participant: its [`Advertise`] without the round, which is the roster's.
+#[derive(Debug, Clone, PartialEq, Eq, TlsSize, TlsSerialize, TlsDeserializeBytes)]
+pub struct RosterEntry {
+    /// See [`AdvertiseBody::client_id`].
+    pub client_id: TlsByteVecU8,
+    /// See [`AdvertiseBody::certificate`].
+    pub certificate: TlsByteVecU16,
+    /// See [`AdvertiseBody::c_pk`].
+    pub c_pk: PublicKey,
+    /// See [`AdvertiseBody::s_pk`].
+    pub s_pk: PublicKey,
+    /// See [`AdvertiseBody::b_commit`].
+    pub b_commit: Digest,
+    /// The advertisement's signature.
+    pub signature: Signature,
+}
+
+impl RosterEntry {
+    /// The entry of an advertisement.
+    #[must_use]
+    pub fn of(advertise: &Advertise) -> Self {
+        let AdvertiseBody { client_id, certificate, c_pk, s_pk, b_commit, .. } = advertise.body.clone();
+        Self { client_id, certificate, c_pk, s_pk, b_commit, signature: advertise.signature }
+    }
+
+    /// The advertisement this is the entry of.
+    #[must_use]
+    pub fn advertise(&self, round: &Round) -> Advertise {
+        let Self { client_id, certificate, c_pk, s_pk, b_commit, signature } = self.clone();
+        Signed { body: AdvertiseBody { round: round.clone(), client_id, certificate, c_pk, s_pk, b_commit }, signature }
+    }
+}
+
+impl Message for Roster {
+    const KIND: u8 = 2;
+    const MAX_BYTES: usize = 512 + COHORT * AdvertiseBody::MAX_BYTES;
+
+    fn check(&self) -> Result<(), DecodeError> {
+        self.round.check()?;
+        bound(self.entries.len() <= COHORT, "entries")?;
+        self.entries.iter().try_for_each(|entry| {
+            bound((1..=MAX_CLIENT_ID_BYTES).contains(&entry.client_id.len()), "client_id")?;
+            bound(entry.certificate.len() <= MAX_CERTIFICATE_BYTES, "certificate")
+        })
+    }
+}
+
+/// The roster's digest (specification §3, "Derivations"), with the signing keys that certificates bind to its entries.
+pub(crate) fn roster_root(entries: &[RosterEntry], identities: &[IdentityKey]) -> Digest {
+    let count = u32::try_from(entries.len()).unwrap_or(u32::MAX);
+    let start = Transcript::labelled("roster").u32(count);
+    let add = |transcript: Transcript, (entry, identity): (&RosterEntry, &IdentityKey)| {
+        transcript
+            .enc(entry.client_id.as_slice())
+            .enc(&identity.0)
+            .enc(&entry.c_pk)
+            .enc(&entry.s_pk)
+            .enc(&entry.b_commit)
+            .enc(&entry.signature)
+    };
+    entries.iter().zip(identities).fold(start, add).finish()
+}
+
+/// The session id: task, round, attempt, model, configuration and roster in one digest.
+pub(crate) fn session_id(round: &Round, model_hash: &Digest, config_hash: &Digest, roster_root: &Digest) -> Sid {
+    Transcript::labelled("sid")
+        .enc(round.task_id.as_slice())
+        .u64(round.round)
+        .u32(round.attempt)
+        .enc(model_hash)
+        .enc(config_hash)
+        .enc(roster_root)
+        .finish()
+}

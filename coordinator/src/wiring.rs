@@ -23,7 +23,8 @@ use crate::admission::{Bell, Desk, Inbox, Uploads};
 use crate::behind::Behind;
 use crate::config::Config;
 use crate::http::{
-    App, Crowds, Held, Identities, Limiter, Listener, Looker, Rate, Rates, ServeSettings, Settings, TokenError,
+    App, Crowds, EndedRounds, Held, Identities, Limiter, Listener, Looker, Rate, Rates, ServeSettings, Settings,
+    TokenError,
 };
 use crate::identity::{Authority, AuthorityError, Members, MembersCa, ServerKey, Signer};
 use crate::lines::Lines;
@@ -156,6 +157,7 @@ impl Coordinator {
             bell: Bell::start(&store, stopped.clone(), &tasks),
             sessions: Sessions::default(),
             models: Models::default(),
+            ended_rounds: EndedRounds::default(),
             mus: Mus::default(),
             sealer: Arc::clone(&sealer),
             inbox: Inbox::start(store.clone(), Arc::clone(&parts.clock), stopped.clone(), &tasks),

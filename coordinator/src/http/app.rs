@@ -11,6 +11,7 @@ use store::entity::task::TaskRow;
 use tokio_util::sync::CancellationToken;
 
 use super::authenticate::Identities;
+use super::inspect::round_view::EndedRounds;
 use super::limits::Limiter;
 use super::problem::{Error, Result};
 use crate::admission::{Bell, Desk, Inbox, Uploads};
@@ -48,6 +49,8 @@ pub(crate) struct App {
     pub(crate) sessions: Sessions,
     /// The arithmetic of tasks.
     pub(crate) models: Models,
+    /// What viewers see of rounds that have ended.
+    pub(crate) ended_rounds: EndedRounds,
     /// How strongly the present rounds' local models are held.
     pub(crate) mus: Mus,
     /// Seals what must not be read from a backup.

@@ -25,6 +25,7 @@ pub(crate) use admin::operator_tokens::{issue as issue_operator_token, issue_sho
 pub(crate) use app::{App, Settings};
 pub use authenticate::Connection;
 pub(crate) use authenticate::Identities;
+pub(crate) use inspect::round_view::EndedRounds;
 pub(crate) use limits::{Limiter, Rate, Rates};
 pub use participant::check_in::KeepsTime;
 pub(crate) use router::{health_router, router};

@@ -53,7 +53,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route(route::TASK, short(get(inspect::tasks::show)))
         .route(route::ROUNDS, short(get(inspect::rounds::list)))
         .route(route::ROUND, poll(get(inspect::rounds::show)))
-        .route(route::ASSIGNMENTS, short(get(inspect::rounds::assignments)))
+        .route(route::ASSIGNMENTS, short(get(inspect::assignments::list)))
         .route(route::TASK_PRIVACY, short(get(inspect::privacy::show)))
         .route(route::PRIVACY, short(get(inspect::privacy::total)))
         .route(route::MODELS, short(get(inspect::models::list)))

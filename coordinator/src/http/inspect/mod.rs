@@ -1,9 +1,11 @@
 //! What operators may look at. Nothing here changes anything.
 
+pub(super) mod assignments;
 mod distribution;
 pub(super) mod models;
 pub(super) mod participants;
 pub(super) mod privacy;
+pub(super) mod round_view;
 pub(super) mod rounds;
 pub(super) mod tasks;
 

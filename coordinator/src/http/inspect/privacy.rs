@@ -17,7 +17,6 @@ use crate::http::authenticate::Viewer;
 use crate::http::extract::{Json, Path, Query};
 use crate::http::problem::{Error, Result};
 use crate::ledger::{self, LedgerFault};
-use crate::model::TaskModel;
 use crate::private::Private;
 
 /// Most rounds that are looked ahead.
@@ -33,8 +32,8 @@ pub(in crate::http) async fn show(
 ) -> Result<Json<PrivacyReport>> {
     let (limit, from) = (query.limit()?, query.cursor::<u64>()?.unwrap_or(0));
     let task = app.task(&task).await?;
-    let model = TaskModel::new(&task.spec).map_err(|_| Error::fault("a task cannot work as it is stored"))?;
-    let Some(private) = model.private else {
+    let model = app.models.of(&task).map_err(|_| Error::fault("a task cannot work as it is stored"))?;
+    let Some(private) = model.private.clone() else {
         return Err(Error::NotFound(
             "the task has no privacy mechanism, so there is no ledger: its models promise nothing".to_owned(),
         ));
@@ -111,7 +110,7 @@ pub(in crate::http) async fn total(
 
 /// The ledgers of all private tasks, newest task first.
 async fn open_all(app: &Arc<App>) -> Result<Vec<Opened>> {
-    let sealer = &app.sealer;
+    let (sealer, models) = (&app.sealer, &app.models);
     let read = app.store.read("show_all_privacy", |tx| {
         Box::pin(async move {
             let (mut opened, mut cursor) = (Vec::new(), None);
@@ -123,7 +122,7 @@ async fn open_all(app: &Arc<App>) -> Result<Vec<Opened>> {
                 }
                 for task in page.into_iter().filter(|task| task.spec.privacy.is_private()) {
                     // Checked when it was created; a task without arithmetic has released nothing.
-                    let Some(private) = TaskModel::new(&task.spec).ok().and_then(|model| model.private) else {
+                    let Some(private) = models.of(&task).ok().and_then(|model| model.private.clone()) else {
                         continue;
                     };
                     let ledger = match ledger::read(tx, &task, &private, sealer).await {

@@ -23,8 +23,8 @@ use crate::admission::{Bell, Desk, Inbox, Uploads};
 use crate::behind::Behind;
 use crate::config::Config;
 use crate::http::{
-    App, Crowds, EndedRounds, Held, Identities, Limiter, Listener, Looker, Rate, Rates, ServeSettings, Settings,
-    TokenError,
+    App, Crowds, Document, EndedRounds, Held, Identities, Limiter, Listener, Looker, Rate, Rates, ServeSettings,
+    Settings, TokenError,
 };
 use crate::identity::{Authority, AuthorityError, Members, MembersCa, ServerKey, Signer};
 use crate::lines::Lines;
@@ -172,6 +172,7 @@ impl Coordinator {
             behind: Behind::default(),
             lines: lines.clone(),
             health: Health::default(),
+            document: Document::default(),
             metrics,
             settings: settings(config),
             shutdown: stopping.clone(),

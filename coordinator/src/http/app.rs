@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::authenticate::Identities;
 use super::inspect::round_view::EndedRounds;
 use super::limits::Limiter;
+use super::openapi::Document;
 use super::problem::{Error, Result};
 use crate::admission::{Bell, Desk, Inbox, Uploads};
 use crate::behind::Behind;
@@ -65,6 +66,8 @@ pub(crate) struct App {
     pub(crate) lines: Lines,
     /// What `/readyz` found out.
     pub(crate) health: Health,
+    /// What `/openapi.json` shows.
+    pub(crate) document: Document,
     /// What `/metrics` shows.
     pub(crate) metrics: PrometheusHandle,
     /// Bounds.

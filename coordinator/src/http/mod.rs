@@ -27,6 +27,7 @@ pub use authenticate::Connection;
 pub(crate) use authenticate::Identities;
 pub(crate) use inspect::round_view::EndedRounds;
 pub(crate) use limits::{Limiter, Rate, Rates};
+pub(crate) use openapi::Document;
 pub use participant::check_in::KeepsTime;
 pub(crate) use router::{health_router, router};
 pub(crate) use serve::{Listener, Looker, ServeSettings};

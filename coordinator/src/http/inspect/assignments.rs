@@ -10,7 +10,9 @@ use serde::Deserialize;
 use store::entity::assignment::AssignmentChange;
 use store::entity::session_message::MessageKind;
 use store::{StoreError, Transaction};
+use utoipa::IntoParams;
 use wire::inspect::{AssignmentView, Page, StatusChange};
+use wire::route;
 
 use super::{PageQuery, page};
 use crate::http::app::App;
@@ -19,14 +21,26 @@ use crate::http::extract::{Json, Path, Query};
 use crate::http::problem::{Error, Result};
 
 /// `?attempt=…&cursor=…&limit=…`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(in crate::http) struct AssignmentsQuery {
-    attempt: Option<u32>,
+    /// `next_cursor` of the page before.
     cursor: Option<String>,
+    /// Items of the page, 1 to 500; 50 unless given.
     limit: Option<u32>,
+    /// The attempt; the latest unless given.
+    attempt: Option<u32>,
 }
 
+/// Who was drawn into a round.
+#[utoipa::path(
+    get,
+    path = route::ASSIGNMENTS,
+    params(AssignmentsQuery),
+    security(("token" = ["viewer"])),
+    responses((status = 200, body = Page<AssignmentView>)),
+)]
 pub(in crate::http) async fn list(
     _: Viewer,
     State(app): State<Arc<App>>,

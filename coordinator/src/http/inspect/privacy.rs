@@ -9,7 +9,9 @@ use learning::privacy::{Accounting, Epsilons, Ledger, LedgerRow, NoServerEpsilon
 use serde::Deserialize;
 use store::entity::privacy_ledger::PrivacyRow;
 use store::entity::task::TaskRow;
+use utoipa::IntoParams;
 use wire::inspect::{EpsilonView, PrivacyReport, PrivacyTotal, ReleaseView, TaskPrivacy};
+use wire::route;
 
 use super::PageQuery;
 use crate::http::app::App;
@@ -24,6 +26,14 @@ const AHEAD_MAX: u32 = 1_000_000;
 /// Tasks that are read at once.
 const TASKS_AT_ONCE: u32 = 100;
 
+/// What the task has told about its participants.
+#[utoipa::path(
+    get,
+    path = route::TASK_PRIVACY,
+    params(PageQuery),
+    security(("token" = ["viewer"])),
+    responses((status = 200, body = PrivacyReport)),
+)]
 pub(in crate::http) async fn show(
     _: Viewer,
     State(app): State<Arc<App>>,
@@ -73,15 +83,25 @@ pub(in crate::http) async fn show(
 }
 
 /// At which delta the total is.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(in crate::http) struct TotalQuery {
+    /// At which delta; the smallest of the tasks' unless given.
     delta: Option<f64>,
 }
 
 /// One task's, or why there is none.
 type Opened = (TaskRow, Arc<Private>, std::result::Result<Ledger, LedgerFault>);
 
+/// What all private tasks together have told about a participant of each.
+#[utoipa::path(
+    get,
+    path = route::PRIVACY,
+    params(TotalQuery),
+    security(("token" = ["viewer"])),
+    responses((status = 200, body = PrivacyTotal)),
+)]
 pub(in crate::http) async fn total(
     _: Viewer,
     State(app): State<Arc<App>>,

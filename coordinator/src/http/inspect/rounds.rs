@@ -9,7 +9,9 @@ use federation::round::RoundState;
 use serde::Deserialize;
 use store::entity::task::TaskRow;
 use store::{StoreError, WakeEvent};
+use utoipa::IntoParams;
 use wire::inspect::{Page, RoundView};
+use wire::route;
 
 use super::round_view::views;
 use super::{PageQuery, page};
@@ -18,6 +20,14 @@ use crate::http::authenticate::Viewer;
 use crate::http::extract::{Json, Path, Query};
 use crate::http::problem::{Error, Result};
 
+/// Rounds, newest first.
+#[utoipa::path(
+    get,
+    path = route::ROUNDS,
+    params(PageQuery),
+    security(("token" = ["viewer"])),
+    responses((status = 200, body = Page<RoundView>)),
+)]
 pub(in crate::http) async fn list(
     _: Viewer,
     State(app): State<Arc<App>>,
@@ -41,14 +51,26 @@ pub(in crate::http) async fn list(
 }
 
 /// `?attempt=…`, or `?after_state=…&wait_ms=…`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(in crate::http) struct RoundQuery {
+    /// The attempt; the latest unless given.
     attempt: Option<u32>,
+    /// Wait while the round is in this state.
     after_state: Option<RoundState>,
+    /// Wait at most so long, in milliseconds, also for a round that does not exist yet.
     wait_ms: u64,
 }
 
+/// One round.
+#[utoipa::path(
+    get,
+    path = route::ROUND,
+    params(RoundQuery),
+    security(("token" = ["viewer"])),
+    responses((status = 200, body = RoundView)),
+)]
 pub(in crate::http) async fn show(
     _: Viewer,
     State(app): State<Arc<App>>,

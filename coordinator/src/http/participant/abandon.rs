@@ -8,6 +8,7 @@ use federation::round::AssignmentState;
 use http::StatusCode;
 use store::WakeEvent;
 use wire::participant::{AbandonReason, AbandonRequest};
+use wire::route;
 
 use crate::admission::Refusal;
 use crate::http::app::App;
@@ -15,6 +16,14 @@ use crate::http::authenticate::Participant;
 use crate::http::extract::{Json, Path};
 use crate::http::problem::{Error, Result};
 
+/// Give up a place in a round.
+#[utoipa::path(
+    post,
+    path = route::ABANDON,
+    request_body = AbandonRequest,
+    security(("certificate" = [])),
+    responses((status = 204)),
+)]
 pub(in crate::http) async fn abandon(
     caller: Participant,
     State(app): State<Arc<App>>,

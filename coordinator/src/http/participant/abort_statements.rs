@@ -18,18 +18,29 @@ use secure_agg::unopened::{AbortStatement, Ended, Unopened};
 use serde::Deserialize;
 use store::entity::unopened::{AbortStatement as Said, UnopenedSession};
 use store::{StoreError, Transaction};
+use utoipa::IntoParams;
 use wire::certificate::Recorded;
 use wire::headers::{ATTEMPT, MEDIA_SECURE_AGG};
+use wire::route;
 
 use super::answers::{decode, refused};
 use crate::admission::Refusal;
 use crate::http::app::App;
 use crate::http::authenticate::Participant;
 use crate::http::extract::{Path, Query, is_media_type, read, required};
+use crate::http::openapi::{AttemptHeader, Octets};
 use crate::http::problem::{Error, Result};
 use crate::session::{Sessions, participant as named, unopened};
 
-/// `PUT`: the caller has left.
+/// Say that this participant left the session for good and never answered.
+#[utoipa::path(
+    put,
+    path = route::ABORT_STATEMENT,
+    params(AttemptHeader),
+    request_body(content = inline(Octets), content_type = MEDIA_SECURE_AGG),
+    security(("certificate" = [])),
+    responses((status = 204)),
+)]
 pub(in crate::http) async fn say(
     caller: Participant,
     State(app): State<Arc<App>>,
@@ -74,13 +85,22 @@ pub(in crate::http) async fn say(
 }
 
 /// `?attempt=…`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(in crate::http) struct AttemptQuery {
+    /// The attempt of the round.
     attempt: u32,
 }
 
-/// `GET`: that the caller's session was never opened, once enough members have said so.
+/// Enough of these, with the roster, that the session was never opened; 204 as long as they are not.
+#[utoipa::path(
+    get,
+    path = route::ABORT_STATEMENTS,
+    params(AttemptQuery),
+    security(("certificate" = [])),
+    responses((status = 200, body = inline(Octets), content_type = MEDIA_SECURE_AGG)),
+)]
 pub(in crate::http) async fn show(
     caller: Participant,
     State(app): State<Arc<App>>,

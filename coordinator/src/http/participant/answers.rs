@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::routing::{MethodRouter, put};
 use bytes::Bytes;
 use federation::id::{Digest, ParticipantId, RoundKey, TaskId};
 use federation::round::RoundState;
@@ -21,24 +20,93 @@ use store::StoreError;
 use store::entity::session_message::{MessageKind, SessionMessage};
 use wire::headers::{ATTEMPT, MEDIA_SECURE_AGG};
 use wire::participant::Answer;
+use wire::route;
 
 use super::check_in::unwritten;
 use crate::admission::{Fact, Outcome, Refusal, Seat, take_seat};
 use crate::http::app::App;
 use crate::http::authenticate::Participant;
 use crate::http::extract::{Path, is_media_type, read, required};
+use crate::http::openapi::{AttemptHeader, Octets};
 use crate::http::problem::{Error, Result};
 use crate::session::seal_place;
 
 type Named = Path<(TaskId, u32, ParticipantId)>;
 
-/// The handler that takes answers of this kind.
-pub(in crate::http) fn taking(what: Answer) -> MethodRouter<Arc<App>> {
-    put(
-        move |caller: Participant, State(app): State<Arc<App>>, path: Named, headers: HeaderMap, body: Body| async move {
-            take(&app, &caller, path, &headers, body, what).await
-        },
-    )
+/// Deal key shares.
+#[utoipa::path(
+    put,
+    path = route::KEY_SHARES,
+    params(AttemptHeader),
+    request_body(content = inline(Octets), content_type = MEDIA_SECURE_AGG),
+    security(("certificate" = [])),
+    responses((status = 204)),
+)]
+pub(in crate::http) async fn key_shares(
+    caller: Participant,
+    State(app): State<Arc<App>>,
+    path: Named,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<StatusCode> {
+    take(&app, &caller, path, &headers, body, Answer::KeyShares).await
+}
+
+/// Complain that a dealer's shares do not open.
+#[utoipa::path(
+    put,
+    path = route::COMPLAINT,
+    params(AttemptHeader),
+    request_body(content = inline(Octets), content_type = MEDIA_SECURE_AGG),
+    security(("certificate" = [])),
+    responses((status = 204)),
+)]
+pub(in crate::http) async fn complaint(
+    caller: Participant,
+    State(app): State<Arc<App>>,
+    path: Named,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<StatusCode> {
+    take(&app, &caller, path, &headers, body, Answer::Complaint).await
+}
+
+/// Sign whose inputs are included.
+#[utoipa::path(
+    put,
+    path = route::CONSISTENCY,
+    params(AttemptHeader),
+    request_body(content = inline(Octets), content_type = MEDIA_SECURE_AGG),
+    security(("certificate" = [])),
+    responses((status = 204)),
+)]
+pub(in crate::http) async fn consistency(
+    caller: Participant,
+    State(app): State<Arc<App>>,
+    path: Named,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<StatusCode> {
+    take(&app, &caller, path, &headers, body, Answer::Consistency).await
+}
+
+/// Answer with the shares that open the sum.
+#[utoipa::path(
+    put,
+    path = route::UNMASK_SHARES,
+    params(AttemptHeader),
+    request_body(content = inline(Octets), content_type = MEDIA_SECURE_AGG),
+    security(("certificate" = [])),
+    responses((status = 204)),
+)]
+pub(in crate::http) async fn unmask_shares(
+    caller: Participant,
+    State(app): State<Arc<App>>,
+    path: Named,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<StatusCode> {
+    take(&app, &caller, path, &headers, body, Answer::UnmaskShares).await
 }
 
 /// Where an answer belongs.

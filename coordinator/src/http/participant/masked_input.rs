@@ -20,8 +20,11 @@ use secure_agg::server::Phase;
 use secure_agg::upload::BodyDigest;
 use store::entity::admitted::Admitted;
 use store::{StoreError, WakeEvent};
+use utoipa::IntoParams;
+use utoipa::openapi::path::{Parameter, ParameterIn};
 use wire::headers::{ATTEMPT, CONTENT_SHA256, MEDIA_MASKED_INPUT, SIGNED_INPUT};
 use wire::participant::Receipt;
+use wire::route;
 
 use super::answers::{decode, refused};
 use super::check_in::unwritten;
@@ -29,9 +32,32 @@ use crate::admission::{Fact, Outcome, Refusal, Ticket, enter};
 use crate::http::app::App;
 use crate::http::authenticate::Participant;
 use crate::http::extract::{Json, Path, content_length, is_media_type, required};
+use crate::http::openapi::{Octets, attempt, header};
 use crate::http::problem::{Error, Result};
 use crate::model::UpdateInspector;
 
+/// Its headers.
+struct Headers;
+
+impl IntoParams for Headers {
+    fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        vec![
+            attempt(),
+            header(CONTENT_SHA256, true, "SHA-256 of the body, 64 hexadecimal digits"),
+            header(SIGNED_INPUT, false, "secure aggregation: the signed digest of the body, in base64"),
+        ]
+    }
+}
+
+/// Send a masked input.
+#[utoipa::path(
+    put,
+    path = route::MASKED_INPUT,
+    params(Headers),
+    request_body(content = inline(Octets), content_type = MEDIA_MASKED_INPUT),
+    security(("certificate" = [])),
+    responses((status = 200, body = Receipt)),
+)]
 pub(in crate::http) async fn masked_input(
     caller: Participant,
     State(app): State<Arc<App>>,

@@ -17,6 +17,7 @@ use federation::id::{ParticipantId, TaskId};
 use federation::task::is_name;
 use store::entity::check_in::{CheckIn, CheckInKeys};
 use wire::participant::{CheckInReply, CheckInRequest, MAX_FINDINGS};
+use wire::route;
 
 use self::ahead::claim;
 use self::assignment::{assigned, to_train};
@@ -37,6 +38,14 @@ const RESTART: Duration = Duration::from_secs(2);
 #[derive(Clone, Copy, Debug)]
 pub struct KeepsTime;
 
+/// Long-poll for work.
+#[utoipa::path(
+    post,
+    path = route::CHECK_IN,
+    request_body = CheckInRequest,
+    security(("certificate" = [])),
+    responses((status = 200, body = CheckInReply)),
+)]
 pub(in crate::http) async fn check_in(
     participant: Participant,
     State(app): State<Arc<App>>,

@@ -110,7 +110,7 @@ fn complete(described: &OpenApi) -> Value {
     })
 }
 
-/// Adds the variables of the path, the answer of every refusal, and the role that a token needs.
+/// Adds the variables of the path, the answer of every rejection, and the role that a token needs.
 fn describe(path: &str, operation: &mut Value) {
     // Handlers of different files share names; an id must not be shared.
     operation.as_object_mut().and_then(|operation| operation.remove("operationId"));

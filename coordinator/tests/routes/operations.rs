@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use federation::id::RoundKey;
+use federation::round::{Round, RoundState};
 use serde_json::{Value, json};
 use wire::problem::ProblemType;
 use wire::route;
@@ -27,6 +29,33 @@ async fn the_service_says_how_it_is() {
     t.inner.stop().await;
     t.get(&Who::Nobody, route::READYZ).await.problem(ProblemType::Unavailable);
     assert_eq!(t.get(&Who::Nobody, route::HEALTHZ).await.status, 200);
+}
+
+/// A round without a base is damage that no peer is told of.
+#[tokio::test]
+async fn a_fault_is_no_rejection() {
+    let t = TestCoordinator::start().await;
+    let task = t.create_task(&small_task()).await;
+    t.work().await;
+    let round = RoundKey { task, number: 1 };
+    let damaged = t.inner.store.transact("test", |tx| {
+        Box::pin(async move {
+            let open = tx.round(round).await?.unwrap().round;
+            let ended = Round { state: RoundState::Cancelled, ..open.clone() };
+            assert!(tx.transition_round(&open, &ended).await?);
+            tx.insert_round(&Round { attempt: 2, base_version: 99, ..open }).await
+        })
+    });
+    damaged.await.unwrap();
+    let faults = async || {
+        let text = String::from_utf8(t.get(&t.viewer, route::METRICS).await.body).unwrap();
+        assert!(!text.contains("tributary_rejections_total{code=\"internal\"}"), "{text}");
+        let line = text.lines().find_map(|line| line.strip_prefix("tributary_faults_total "));
+        line.map_or(0, |count| count.parse::<u64>().unwrap())
+    };
+    let before = faults().await;
+    t.get(&t.viewer, "/v1/tasks/small/rounds/1").await.problem(ProblemType::Internal);
+    assert_eq!(faults().await, before + 1);
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use federation::id::{ParticipantId, RoundKey, TaskId};
 use http::{HeaderMap, StatusCode, header};
 use secure_agg::codec::Message as _;
 use secure_agg::messages::Roster;
-use secure_agg::rejection::Rejection;
+use secure_agg::rejection::Rejection as SessionRejection;
 use secure_agg::unopened::{AbortStatement, Ended, Unopened};
 use serde::Deserialize;
 use store::entity::unopened::{AbortStatement as Said, UnopenedSession};
@@ -23,8 +23,8 @@ use wire::certificate::Recorded;
 use wire::headers::{ATTEMPT, MEDIA_SECURE_AGG};
 use wire::route;
 
-use super::answers::{decode, refused};
-use crate::admission::Refusal;
+use super::answers::{decode, rejected};
+use crate::admission::Rejection;
 use crate::http::app::App;
 use crate::http::authenticate::Participant;
 use crate::http::extract::{Path, Query, is_media_type, read, required};
@@ -65,10 +65,10 @@ pub(in crate::http) async fn say(
     let Some((session, roster)) = session else { return Ok(StatusCode::NO_CONTENT) };
     let sender = statement.body.sender;
     if position(&roster, participant) != Some(usize::from(sender)) {
-        return Err(refused(Rejection::NotExpected { sender }));
+        return Err(rejected(SessionRejection::NotExpected { sender }));
     }
     let ended = Ended::new(roster, &Recorded).map_err(Error::fault)?;
-    ended.admit(&statement).map_err(refused)?;
+    ended.admit(&statement).map_err(rejected)?;
     let said = Said { round, attempt, participant, group: session.group, statement: bytes, received_at: app.now() };
     let is_new = app
         .store
@@ -119,7 +119,7 @@ pub(in crate::http) async fn show(
                         Ok((said.len() >= usize::from(session.needed)).then_some((roster, said)))
                     }
                     Ok(None) => Ok(None),
-                    Err(refusal) => Err(refusal),
+                    Err(rejection) => Err(rejection),
                 })
             })
         })
@@ -138,13 +138,13 @@ async fn session_of(
     round: RoundKey,
     attempt: u32,
     participant: ParticipantId,
-) -> std::result::Result<std::result::Result<Option<(UnopenedSession, Roster)>, Refusal>, StoreError> {
-    let Some(row) = tx.round_attempt(round, attempt).await? else { return Ok(Err(Refusal::NoSuchRound)) };
+) -> std::result::Result<std::result::Result<Option<(UnopenedSession, Roster)>, Rejection>, StoreError> {
+    let Some(row) = tx.round_attempt(round, attempt).await? else { return Ok(Err(Rejection::NoSuchRound)) };
     if row.round.limits.secure.is_none() {
-        return Ok(Err(Refusal::NoSession));
+        return Ok(Err(Rejection::NoSession));
     }
     if tx.assignment(round, attempt, participant).await?.is_none() {
-        return Ok(Err(Refusal::NotAssigned { why: "it was not drawn" }));
+        return Ok(Err(Rejection::NotAssigned { why: "it was not drawn" }));
     }
     let kept: Vec<UnopenedSession> = match row.round.is_spent() {
         // Under way, and without a sum as yet.

@@ -20,7 +20,7 @@ use wire::headers::MEDIA_SECURE_AGG;
 use wire::participant::Announcement;
 use wire::route;
 
-use crate::admission::{Fact, Refusal, Seat, open, take_seat};
+use crate::admission::{Fact, Rejection, Seat, open, take_seat};
 use crate::http::app::App;
 use crate::http::authenticate::Participant;
 use crate::http::extract::{Path, Query};
@@ -164,8 +164,8 @@ async fn announce(
                 }
             }
             // Whoever is far away asks for the roster together with the check-in that may get it a place.
-            Err(Refusal::PhaseClosed { state: RoundState::Selecting, .. }) => {}
-            Err(refusal) => return Err(refusal.into()),
+            Err(Rejection::PhaseClosed { state: RoundState::Selecting, .. }) => {}
+            Err(rejection) => return Err(rejection.into()),
         }
         if wait.is_zero() {
             return Ok(StatusCode::NO_CONTENT.into_response());
@@ -187,13 +187,13 @@ async fn message(app: &App, seat: &Seat, round: RoundKey, attempt: u32, what: An
         (Phase::CollectMasked(phase), Announcement::Delivery) => {
             let dealt = app.sessions.dealt(&app.store, session, round, attempt).await?;
             let delivery = phase.delivery(seat.index, |dealer| dealt.sealed(dealer, seat.index));
-            let delivery = delivery.ok_or(Refusal::NotAssigned { why: "it dealt no shares in time" })?;
+            let delivery = delivery.ok_or(Rejection::NotAssigned { why: "it dealt no shares in time" })?;
             Ok(Some(delivery.encode().into()))
         }
         (Phase::CollectConsistency(_), Announcement::Survivors)
         | (Phase::CollectUnmasking(_), Announcement::Agreement) => Ok(session.announcement()),
         _ if seat.state < wanted => Ok(None),
-        _ => Err(Refusal::PhaseClosed { state: seat.state, wanted }.into()),
+        _ => Err(Rejection::PhaseClosed { state: seat.state, wanted }.into()),
     }
 }
 

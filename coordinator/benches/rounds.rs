@@ -88,17 +88,16 @@ async fn create_task(coordinator: &Coordinator, token: &str) -> TaskId {
     view["id"].as_str().unwrap().parse().unwrap()
 }
 
-/// Milliseconds from question to answer, the longest time in which nothing else had a turn, and bytes of the answer.
-async fn page(coordinator: &Coordinator, token: &str, task: TaskId) -> (f64, f64, usize) {
+/// Milliseconds from question to answer, the longest time in which nothing else had a turn, and the answer.
+async fn page(coordinator: &Coordinator, token: &str, task: TaskId) -> (f64, f64, Vec<u8>) {
     let others = tokio::spawn(async {
         let (mut last, mut longest) = (Instant::now(), Duration::ZERO);
-        let begin = last;
         loop {
             tokio::task::yield_now().await;
             longest = longest.max(last.elapsed());
             last = Instant::now();
             if PAGE_READ.load(std::sync::atomic::Ordering::Relaxed) {
-                return (begin, longest);
+                return longest;
             }
         }
     });
@@ -109,9 +108,9 @@ async fn page(coordinator: &Coordinator, token: &str, task: TaskId) -> (f64, f64
     let body = send(coordinator, token, Request::get(path), Body::empty()).await;
     let took = begin.elapsed();
     PAGE_READ.store(true, std::sync::atomic::Ordering::Relaxed);
-    let (_, held) = others.await.unwrap();
+    let held = others.await.unwrap();
     PAGE_READ.store(false, std::sync::atomic::Ordering::Relaxed);
-    (took.as_secs_f64() * 1e3, held.as_secs_f64() * 1e3, body.len())
+    (took.as_secs_f64() * 1e3, held.as_secs_f64() * 1e3, body)
 }
 
 static PAGE_READ: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);

@@ -10,8 +10,8 @@ use store::Store;
 use store::entity::task::TaskRow;
 use tokio_util::sync::CancellationToken;
 
-use super::authenticate::Identities;
-use super::inspect::round_view::EndedRounds;
+use super::identities::Identities;
+use super::inspect::ended_rounds::EndedRounds;
 use super::limits::Limiter;
 use super::openapi::Document;
 use super::problem::{Error, Result};

@@ -1,11 +1,8 @@
 //! The contract as OpenAPI 3.1, made of what every handler says of itself: what is served is described.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
-use axum::extract::State;
-use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
-use http::header;
 use serde_json::{Value, json};
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
@@ -13,10 +10,6 @@ use utoipa::openapi::{OpenApi, RefOr, Required, Schema};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 use wire::headers::{ATTEMPT, MEDIA_PROBLEM};
 use wire::problem::{Problem, ProblemType};
-use wire::route;
-
-use super::app::App;
-use super::authenticate::Anybody;
 
 /// A body of bytes.
 pub(super) struct Octets;
@@ -64,17 +57,11 @@ impl Document {
     pub(super) fn write(&self, described: &OpenApi) {
         self.0.get_or_init(|| complete(described).to_string().into());
     }
-}
 
-/// This document.
-#[utoipa::path(
-    get,
-    path = route::OPENAPI,
-    responses((status = 200, body = inline(Value), content_type = "application/json")),
-)]
-pub(super) async fn serve(_: Anybody, State(app): State<Arc<App>>) -> Response {
-    let document = app.document.0.get().cloned().unwrap_or_default();
-    ([(header::CONTENT_TYPE, "application/json")], document).into_response()
+    /// What was written.
+    pub(super) fn text(&self) -> Bytes {
+        self.0.get().cloned().unwrap_or_default()
+    }
 }
 
 /// Adds what is the same for all operations.

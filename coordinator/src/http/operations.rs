@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use http::header;
 use wire::route;
 
 use super::app::App;
@@ -62,6 +64,16 @@ pub(super) async fn metrics(_: Viewer, State(app): State<Arc<App>>) -> String {
 /// `GET /metrics` on the listener of those who look after the service.
 pub(super) async fn metrics_apart(_: Anybody, State(app): State<Arc<App>>) -> String {
     rendered(&app)
+}
+
+/// This document.
+#[utoipa::path(
+    get,
+    path = route::OPENAPI,
+    responses((status = 200, body = inline(Value), content_type = "application/json")),
+)]
+pub(super) async fn openapi(_: Anybody, State(app): State<Arc<App>>) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], app.document.text()).into_response()
 }
 
 fn rendered(app: &App) -> String {

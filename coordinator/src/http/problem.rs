@@ -14,7 +14,7 @@ use store::StoreError;
 use wire::headers::MEDIA_PROBLEM;
 use wire::problem::{FieldError, Problem, ProblemType};
 
-use crate::admission::Rejection;
+use crate::admission::{InboxError, Rejection};
 use crate::identity::{CredentialError, IssueError, SignerError};
 
 /// Everything that can keep a request from being served.
@@ -114,6 +114,15 @@ impl From<IssueError> for Error {
                 Self::Enrollment("the authority that certifies participants refused to certify this one")
             }
             IssueError::Elsewhere(SignerError::Unavailable(why)) => Self::Signer(why),
+        }
+    }
+}
+
+impl From<InboxError> for Error {
+    fn from(error: InboxError) -> Self {
+        match error {
+            InboxError::Store(error) => Self::Store(error),
+            InboxError::Closed => Self::ShuttingDown,
         }
     }
 }

@@ -15,7 +15,7 @@ use super::app::{App, Settings};
 use super::authenticate::Anybody;
 use super::problem::Error;
 use super::trace::{Names, trace, within};
-use super::{admin, inspect, openapi, operations, participant};
+use super::{admin, inspect, operations, participant};
 
 /// The service, without a socket. Requests carry a [`super::Connection`] in their extensions.
 ///
@@ -83,7 +83,7 @@ fn endpoints(settings: Settings) -> OpenApiRouter<Arc<App>> {
         .routes(short(routes!(operations::healthz)))
         .routes(short(routes!(operations::readyz)))
         .routes(short(routes!(operations::metrics)))
-        .routes(short(routes!(openapi::serve)))
+        .routes(short(routes!(operations::openapi)))
 }
 
 /// Its schemas, its description and its handlers.

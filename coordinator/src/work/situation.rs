@@ -14,8 +14,8 @@ use store::entity::session_message::MessageKind;
 use store::entity::task::TaskRow;
 
 use super::StepError;
-use super::grant::{free_places, waiting};
 use super::sample::population;
+use super::waiting::{free_places, waiting};
 use crate::ahead::{Standings, filled_next, last_opened};
 pub(super) use crate::model::next_round;
 use crate::shortage::{Enrolment, enrolment};

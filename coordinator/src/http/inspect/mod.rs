@@ -2,10 +2,11 @@
 
 pub(super) mod assignments;
 mod distribution;
+pub(super) mod ended_rounds;
 pub(super) mod models;
 pub(super) mod participants;
 pub(super) mod privacy;
-pub(super) mod round_view;
+mod round_view;
 pub(super) mod rounds;
 pub(super) mod tasks;
 

@@ -1,11 +1,9 @@
 //! What viewers see of a round. All rounds of a page are read with a number of statements that does not depend on how many there
 //! are; one that has ended is looked at once.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use federation::id::RoundKey;
 use federation::round::{Round, RoundState};
 use federation::task::CODEC_METRICS;
 use federation::time::Timestamp;
@@ -25,41 +23,6 @@ use super::distribution::distributions;
 use crate::http::app::App;
 use crate::models::Models;
 use crate::session::given_by;
-
-/// Views remembered at once: of two of the largest pages.
-const REMEMBERED_MAX: usize = 1000;
-
-/// Views of rounds that have ended. A cache: each is good for the very row that it was made for, which still changes when bytes that
-/// were on their way are counted after the end; all else that a view tells of is over by then.
-#[derive(Default)]
-pub(crate) struct EndedRounds(Mutex<HashMap<(RoundKey, u32), (RoundRow, RoundView)>>);
-
-impl EndedRounds {
-    fn with<T>(&self, act: impl FnOnce(&mut HashMap<(RoundKey, u32), (RoundRow, RoundView)>) -> T) -> T {
-        // A map has no state between two of its calls that a panic could leave behind.
-        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn find(&self, row: &RoundRow) -> Option<RoundView> {
-        self.with(|known| {
-            let (of, view) = known.get(&(row.round.key, row.round.attempt))?;
-            (of == row).then(|| view.clone())
-        })
-    }
-
-    fn remember(&self, row: RoundRow, view: &RoundView) {
-        // Who gave an update from the base before is counted anew each time.
-        if !row.round.state.is_terminal() || row.round.lacks_participants() {
-            return;
-        }
-        self.with(|known| {
-            if known.len() >= REMEMBERED_MAX {
-                known.clear();
-            }
-            known.insert((row.round.key, row.round.attempt), (row, view.clone()));
-        });
-    }
-}
 
 /// Views of rounds of one task, in the order of `rows`.
 ///

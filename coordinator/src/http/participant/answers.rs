@@ -22,7 +22,6 @@ use wire::headers::{ATTEMPT, MEDIA_SECURE_AGG};
 use wire::participant::Answer;
 use wire::route;
 
-use super::check_in::unwritten;
 use crate::admission::{Fact, Outcome, Rejection, Seat, take_seat};
 use crate::http::app::App;
 use crate::http::authenticate::Participant;
@@ -157,7 +156,7 @@ async fn take(
             Answer::KeyShares | Answer::Complaint | Answer::Consistency => bytes,
         }),
     };
-    match app.inbox.submit(Fact::Answer { message, wanted: what.state() }).await.map_err(unwritten)? {
+    match app.inbox.submit(Fact::Answer { message, wanted: what.state() }).await? {
         Outcome::Rejected(rejection) => Err(rejection.into()),
         Outcome::Written | Outcome::Admitted(_) => {
             metrics::counter!("tributary_session_messages_total", "kind" => kind(what).as_str()).increment(1);

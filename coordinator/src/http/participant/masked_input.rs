@@ -27,7 +27,6 @@ use wire::participant::Receipt;
 use wire::route;
 
 use super::answers::{decode, rejected};
-use super::check_in::unwritten;
 use crate::admission::{Fact, Outcome, Rejection, Ticket, enter};
 use crate::http::app::App;
 use crate::http::authenticate::Participant;
@@ -102,7 +101,7 @@ pub(in crate::http) async fn masked_input(
     }
     let signed = signed.map(|signed| signed.encode().into());
     let fact = Fact::Input { round, attempt, participant, sha256, bytes: ticket.bytes, signed };
-    match app.inbox.submit(fact).await.map_err(unwritten)? {
+    match app.inbox.submit(fact).await? {
         Outcome::Admitted(admitted) => {
             metrics::counter!("tributary_masked_inputs_total").increment(1);
             metrics::counter!("tributary_masked_input_bytes_total").increment(admitted.bytes);

@@ -5,6 +5,7 @@
 mod ahead;
 mod ask;
 mod assignment;
+mod found;
 mod invitations;
 mod look;
 
@@ -21,9 +22,10 @@ use wire::route;
 
 use self::ahead::claim;
 use self::assignment::{assigned, to_train};
+use self::found::Found;
 use self::invitations::judge;
-use self::look::{Found, look};
-use crate::admission::{Fact, InboxError, Novelty, Offer, Waiting};
+use self::look::look;
+use crate::admission::{Fact, Novelty, Offer, Waiting};
 use crate::http::app::App;
 use crate::http::authenticate::Participant;
 use crate::http::extract::Json;
@@ -197,18 +199,11 @@ async fn write(
         let is_left = if novelty == Novelty::Renewal && !keeps_time {
             app.inbox.note(fact)
         } else {
-            app.inbox.submit(fact).await.map(|_| true).map_err(unwritten)?
+            app.inbox.submit(fact).await.map(|_| true)?
         };
         if is_left {
             app.desk.remember(check_in, now);
         }
     }
     Ok(())
-}
-
-pub(in crate::http::participant) fn unwritten(error: InboxError) -> Error {
-    match error {
-        InboxError::Store(error) => Error::Store(error),
-        InboxError::Closed => Error::ShuttingDown,
-    }
 }

@@ -16,9 +16,7 @@ use crate::observe::health::NotReady;
 ///
 /// The one answer without a limit: it costs nothing, and whoever is asked too often must not look dead.
 #[utoipa::path(
-    get,
-    path = route::HEALTHZ,
-    responses((status = 200, body = String)),
+    get, path = route::HEALTHZ, responses((status = 200, body = String)),
 )]
 pub(super) async fn healthz() -> &'static str {
     "ok\n"
@@ -29,9 +27,7 @@ pub(super) async fn healthz() -> &'static str {
 /// A task that cannot go on does not keep others from being served: then the answer is 200 all the same, and says why, a line for
 /// each.
 #[utoipa::path(
-    get,
-    path = route::READYZ,
-    responses((status = 200, body = String)),
+    get, path = route::READYZ, responses((status = 200, body = String)),
 )]
 pub(super) async fn readyz(_: Anybody, State(app): State<Arc<App>>) -> Result<String> {
     if app.shutdown.is_cancelled() {
@@ -52,10 +48,7 @@ pub(super) async fn readyz(_: Anybody, State(app): State<Arc<App>>) -> Result<St
 ///
 /// Counters of uploads tell how large cohorts are, which only those may know who may look at rounds.
 #[utoipa::path(
-    get,
-    path = route::METRICS,
-    security(("token" = ["viewer"])),
-    responses((status = 200, body = String)),
+    get, path = route::METRICS, security(("token" = ["viewer"])), responses((status = 200, body = String)),
 )]
 pub(super) async fn metrics(_: Viewer, State(app): State<Arc<App>>) -> String {
     rendered(&app)
@@ -68,9 +61,7 @@ pub(super) async fn metrics_apart(_: Anybody, State(app): State<Arc<App>>) -> St
 
 /// This document.
 #[utoipa::path(
-    get,
-    path = route::OPENAPI,
-    responses((status = 200, body = inline(Value), content_type = "application/json")),
+    get, path = route::OPENAPI, responses((status = 200, body = inline(Value), content_type = "application/json")),
 )]
 pub(super) async fn openapi(_: Anybody, State(app): State<Arc<App>>) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], app.document.text()).into_response()

@@ -45,11 +45,7 @@ impl IntoParams for Headers {
 
 /// Create a task.
 #[utoipa::path(
-    post,
-    path = route::TASKS,
-    params(Headers),
-    request_body = CreateTask,
-    security(("token" = ["operator"])),
+    post, path = route::TASKS, params(Headers), request_body = CreateTask, security(("token" = ["operator"])),
     responses((status = 201, body = TaskView)),
 )]
 pub(in crate::http) async fn create_task(

@@ -23,10 +23,7 @@ const VALID_MAX_MS: u64 = 30 * DAY_MS;
 
 /// A one-time token for one participant.
 #[utoipa::path(
-    post,
-    path = route::ENROLLMENT_TOKENS,
-    request_body = CreateEnrollmentToken,
-    security(("token" = ["operator"])),
+    post, path = route::ENROLLMENT_TOKENS, request_body = CreateEnrollmentToken, security(("token" = ["operator"])),
     responses((status = 201, body = EnrollmentTokenReply)),
 )]
 pub(in crate::http) async fn create(

@@ -16,10 +16,7 @@ use crate::http::problem::{Error, Result};
 
 /// Do not wait for a participant in a round.
 #[utoipa::path(
-    post,
-    path = route::EXCUSE,
-    security(("token" = ["operator"])),
-    responses((status = 204)),
+    post, path = route::EXCUSE, security(("token" = ["operator"])), responses((status = 204)),
 )]
 pub(in crate::http) async fn excuse(
     Operator(bearer): Operator,

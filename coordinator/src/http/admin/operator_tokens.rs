@@ -48,10 +48,7 @@ pub enum TokenError {
 
 /// Operators' tokens.
 #[utoipa::path(
-    get,
-    path = route::OPERATOR_TOKENS,
-    params(PageQuery),
-    security(("token" = ["admin"])),
+    get, path = route::OPERATOR_TOKENS, params(PageQuery), security(("token" = ["admin"])),
     responses((status = 200, body = Page<OperatorTokenView>)),
 )]
 pub(in crate::http) async fn list(
@@ -78,10 +75,7 @@ fn view(row: OperatorToken) -> Result<OperatorTokenView> {
 
 /// A token for an operator.
 #[utoipa::path(
-    post,
-    path = route::OPERATOR_TOKENS,
-    request_body = CreateOperatorToken,
-    security(("token" = ["admin"])),
+    post, path = route::OPERATOR_TOKENS, request_body = CreateOperatorToken, security(("token" = ["admin"])),
     responses((status = 201, body = OperatorTokenReply)),
 )]
 pub(in crate::http) async fn create(
@@ -160,10 +154,7 @@ pub(in crate::http) struct Revocation {
 
 /// Revoke an operator's token.
 #[utoipa::path(
-    post,
-    path = route::OPERATOR_TOKEN_REVOKE,
-    params(Revocation),
-    security(("token" = ["admin"])),
+    post, path = route::OPERATOR_TOKEN_REVOKE, params(Revocation), security(("token" = ["admin"])),
     responses((status = 204)),
 )]
 pub(in crate::http) async fn revoke(

@@ -16,9 +16,7 @@ use crate::http::problem::{Error, Result};
 
 /// Refuse a participant's certificate from now on.
 #[utoipa::path(
-    post,
-    path = route::PARTICIPANT_REVOKE,
-    security(("token" = ["operator"])),
+    post, path = route::PARTICIPANT_REVOKE, security(("token" = ["operator"])),
     responses((status = 200, body = ParticipantView)),
 )]
 pub(in crate::http) async fn revoke_participant(

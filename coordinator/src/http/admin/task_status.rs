@@ -31,10 +31,7 @@ const RUNNING: [TaskStatus; 3] = [TaskStatus::Active, TaskStatus::Paused, TaskSt
 
 /// Open no further rounds.
 #[utoipa::path(
-    post,
-    path = route::TASK_PAUSE,
-    security(("token" = ["operator"])),
-    responses((status = 200, body = TaskView)),
+    post, path = route::TASK_PAUSE, security(("token" = ["operator"])), responses((status = 200, body = TaskView)),
 )]
 pub(in crate::http) async fn pause(
     Operator(bearer): Operator,
@@ -46,10 +43,7 @@ pub(in crate::http) async fn pause(
 
 /// Go on.
 #[utoipa::path(
-    post,
-    path = route::TASK_RESUME,
-    security(("token" = ["operator"])),
-    responses((status = 200, body = TaskView)),
+    post, path = route::TASK_RESUME, security(("token" = ["operator"])), responses((status = 200, body = TaskView)),
 )]
 pub(in crate::http) async fn resume(
     Operator(bearer): Operator,
@@ -63,10 +57,7 @@ pub(in crate::http) async fn resume(
 ///
 /// The present round ends, and the next is beyond all of them.
 #[utoipa::path(
-    post,
-    path = route::TASK_REBASE,
-    request_body = RebaseTask,
-    security(("token" = ["operator"])),
+    post, path = route::TASK_REBASE, request_body = RebaseTask, security(("token" = ["operator"])),
     responses((status = 200, body = TaskView)),
 )]
 pub(in crate::http) async fn rebase(
@@ -131,10 +122,7 @@ fn rounds_to_forfeit(task: &TaskRow, beyond: Option<u32>, behind: Option<BehindV
 
 /// End the task and its present round.
 #[utoipa::path(
-    post,
-    path = route::TASK_CANCEL,
-    security(("token" = ["operator"])),
-    responses((status = 200, body = TaskView)),
+    post, path = route::TASK_CANCEL, security(("token" = ["operator"])), responses((status = 200, body = TaskView)),
 )]
 pub(in crate::http) async fn cancel(
     Operator(bearer): Operator,

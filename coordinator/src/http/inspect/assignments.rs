@@ -35,10 +35,7 @@ pub(in crate::http) struct AssignmentsQuery {
 
 /// Who was drawn into a round.
 #[utoipa::path(
-    get,
-    path = route::ASSIGNMENTS,
-    params(AssignmentsQuery),
-    security(("token" = ["viewer"])),
+    get, path = route::ASSIGNMENTS, params(AssignmentsQuery), security(("token" = ["viewer"])),
     responses((status = 200, body = Page<AssignmentView>)),
 )]
 pub(in crate::http) async fn list(

@@ -15,10 +15,7 @@ use crate::http::problem::{Error, Result};
 
 /// Model versions, newest first.
 #[utoipa::path(
-    get,
-    path = route::MODELS,
-    params(PageQuery),
-    security(("token" = ["viewer"])),
+    get, path = route::MODELS, params(PageQuery), security(("token" = ["viewer"])),
     responses((status = 200, body = Page<ModelView>)),
 )]
 pub(in crate::http) async fn list(
@@ -39,10 +36,7 @@ pub(in crate::http) async fn list(
 
 /// One model version.
 #[utoipa::path(
-    get,
-    path = route::MODEL,
-    security(("token" = ["viewer"])),
-    responses((status = 200, body = ModelView)),
+    get, path = route::MODEL, security(("token" = ["viewer"])), responses((status = 200, body = ModelView)),
 )]
 pub(in crate::http) async fn show(
     _: Viewer,

@@ -17,10 +17,7 @@ use crate::http::problem::{Error, Result};
 
 /// Participants.
 #[utoipa::path(
-    get,
-    path = route::PARTICIPANTS,
-    params(PageQuery),
-    security(("token" = ["viewer"])),
+    get, path = route::PARTICIPANTS, params(PageQuery), security(("token" = ["viewer"])),
     responses((status = 200, body = Page<ParticipantView>)),
 )]
 pub(in crate::http) async fn list(
@@ -46,9 +43,7 @@ pub(in crate::http) async fn list(
 
 /// One participant.
 #[utoipa::path(
-    get,
-    path = route::PARTICIPANT,
-    security(("token" = ["viewer"])),
+    get, path = route::PARTICIPANT, security(("token" = ["viewer"])),
     responses((status = 200, body = ParticipantView)),
 )]
 pub(in crate::http) async fn show(

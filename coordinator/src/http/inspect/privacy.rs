@@ -28,10 +28,7 @@ const TASKS_AT_ONCE: u32 = 100;
 
 /// What the task has told about its participants.
 #[utoipa::path(
-    get,
-    path = route::TASK_PRIVACY,
-    params(PageQuery),
-    security(("token" = ["viewer"])),
+    get, path = route::TASK_PRIVACY, params(PageQuery), security(("token" = ["viewer"])),
     responses((status = 200, body = PrivacyReport)),
 )]
 pub(in crate::http) async fn show(
@@ -96,10 +93,7 @@ type Opened = (TaskRow, Arc<Private>, std::result::Result<Ledger, LedgerFault>);
 
 /// What all private tasks together have told about a participant of each.
 #[utoipa::path(
-    get,
-    path = route::PRIVACY,
-    params(TotalQuery),
-    security(("token" = ["viewer"])),
+    get, path = route::PRIVACY, params(TotalQuery), security(("token" = ["viewer"])),
     responses((status = 200, body = PrivacyTotal)),
 )]
 pub(in crate::http) async fn total(

@@ -22,10 +22,7 @@ use crate::http::problem::{Error, Result};
 
 /// Rounds, newest first.
 #[utoipa::path(
-    get,
-    path = route::ROUNDS,
-    params(PageQuery),
-    security(("token" = ["viewer"])),
+    get, path = route::ROUNDS, params(PageQuery), security(("token" = ["viewer"])),
     responses((status = 200, body = Page<RoundView>)),
 )]
 pub(in crate::http) async fn list(
@@ -65,10 +62,7 @@ pub(in crate::http) struct RoundQuery {
 
 /// One round.
 #[utoipa::path(
-    get,
-    path = route::ROUND,
-    params(RoundQuery),
-    security(("token" = ["viewer"])),
+    get, path = route::ROUND, params(RoundQuery), security(("token" = ["viewer"])),
     responses((status = 200, body = RoundView)),
 )]
 pub(in crate::http) async fn show(

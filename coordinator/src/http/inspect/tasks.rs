@@ -21,10 +21,7 @@ use crate::shortage::shortage;
 
 /// Tasks, newest first.
 #[utoipa::path(
-    get,
-    path = route::TASKS,
-    params(PageQuery),
-    security(("token" = ["viewer"])),
+    get, path = route::TASKS, params(PageQuery), security(("token" = ["viewer"])),
     responses((status = 200, body = Page<TaskSummary>)),
 )]
 pub(in crate::http) async fn list(
@@ -43,10 +40,7 @@ pub(in crate::http) async fn list(
 
 /// One task, by id or name.
 #[utoipa::path(
-    get,
-    path = route::TASK,
-    security(("token" = ["viewer"])),
-    responses((status = 200, body = TaskView)),
+    get, path = route::TASK, security(("token" = ["viewer"])), responses((status = 200, body = TaskView)),
 )]
 pub(in crate::http) async fn show(
     _: Viewer,

@@ -18,10 +18,7 @@ use crate::http::problem::{Error, Result};
 
 /// Give up a place in a round.
 #[utoipa::path(
-    post,
-    path = route::ABANDON,
-    request_body = AbandonRequest,
-    security(("certificate" = [])),
+    post, path = route::ABANDON, request_body = AbandonRequest, security(("certificate" = [])),
     responses((status = 204)),
 )]
 pub(in crate::http) async fn abandon(

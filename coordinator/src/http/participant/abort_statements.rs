@@ -34,11 +34,8 @@ use crate::session::{Sessions, participant as named, unopened};
 
 /// Say that this participant left the session for good and never answered.
 #[utoipa::path(
-    put,
-    path = route::ABORT_STATEMENT,
-    params(AttemptHeader),
-    request_body(content = inline(Octets), content_type = MEDIA_SECURE_AGG),
-    security(("certificate" = [])),
+    put, path = route::ABORT_STATEMENT, params(AttemptHeader),
+    request_body(content = inline(Octets), content_type = MEDIA_SECURE_AGG), security(("certificate" = [])),
     responses((status = 204)),
 )]
 pub(in crate::http) async fn say(
@@ -95,10 +92,7 @@ pub(in crate::http) struct AttemptQuery {
 
 /// Enough of these, with the roster, that the session was never opened; 204 as long as they are not.
 #[utoipa::path(
-    get,
-    path = route::ABORT_STATEMENTS,
-    params(AttemptQuery),
-    security(("certificate" = [])),
+    get, path = route::ABORT_STATEMENTS, params(AttemptQuery), security(("certificate" = [])),
     responses((status = 200, body = inline(Octets), content_type = MEDIA_SECURE_AGG)),
 )]
 pub(in crate::http) async fn show(

@@ -41,10 +41,7 @@ pub(in crate::http) struct SessionQuery {
 
 /// Who takes part in a session.
 #[utoipa::path(
-    get,
-    path = route::ROSTER,
-    params(SessionQuery),
-    security(("certificate" = [])),
+    get, path = route::ROSTER, params(SessionQuery), security(("certificate" = [])),
     responses((status = 200, body = inline(Octets), content_type = MEDIA_SECURE_AGG)),
 )]
 pub(in crate::http) async fn roster(
@@ -64,10 +61,7 @@ pub(in crate::http) async fn roster(
 
 /// What the others dealt to this participant.
 #[utoipa::path(
-    get,
-    path = route::DELIVERY,
-    params(SessionQuery),
-    security(("certificate" = [])),
+    get, path = route::DELIVERY, params(SessionQuery), security(("certificate" = [])),
     responses((status = 200, body = inline(Octets), content_type = MEDIA_SECURE_AGG)),
 )]
 pub(in crate::http) async fn delivery(
@@ -84,10 +78,7 @@ pub(in crate::http) async fn delivery(
 
 /// Whose inputs are included.
 #[utoipa::path(
-    get,
-    path = route::SURVIVORS,
-    params(SessionQuery),
-    security(("certificate" = [])),
+    get, path = route::SURVIVORS, params(SessionQuery), security(("certificate" = [])),
     responses((status = 200, body = inline(Octets), content_type = MEDIA_SECURE_AGG)),
 )]
 pub(in crate::http) async fn survivors(
@@ -101,10 +92,7 @@ pub(in crate::http) async fn survivors(
 
 /// Everybody's signatures on that.
 #[utoipa::path(
-    get,
-    path = route::AGREEMENT,
-    params(SessionQuery),
-    security(("certificate" = [])),
+    get, path = route::AGREEMENT, params(SessionQuery), security(("certificate" = [])),
     responses((status = 200, body = inline(Octets), content_type = MEDIA_SECURE_AGG)),
 )]
 pub(in crate::http) async fn agreement(
@@ -120,9 +108,7 @@ pub(in crate::http) async fn agreement(
 ///
 /// Without that evidence nobody complains about it.
 #[utoipa::path(
-    get,
-    path = route::KEY_SHARES,
-    params(("attempt" = u32, Query, description = "the attempt of the round")),
+    get, path = route::KEY_SHARES, params(("attempt" = u32, Query, description = "The attempt of the round.")),
     security(("certificate" = [])),
     responses((status = 200, body = inline(Octets), content_type = MEDIA_SECURE_AGG)),
 )]

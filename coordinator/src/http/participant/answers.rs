@@ -32,81 +32,50 @@ use crate::session::seal_place;
 
 type Named = Path<(TaskId, u32, ParticipantId)>;
 
-/// Deal key shares.
-#[utoipa::path(
-    put,
-    path = route::KEY_SHARES,
-    params(AttemptHeader),
-    request_body(content = inline(Octets), content_type = MEDIA_SECURE_AGG),
-    security(("certificate" = [])),
-    responses((status = 204)),
-)]
-pub(in crate::http) async fn key_shares(
-    caller: Participant,
-    State(app): State<Arc<App>>,
-    path: Named,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<StatusCode> {
-    take(&app, &caller, path, &headers, body, Answer::KeyShares).await
+/// The handler that takes answers of this kind.
+macro_rules! taking {
+    ($(#[$doc:meta])* $name:ident, $path:expr, $what:expr) => {
+        $(#[$doc])*
+        #[utoipa::path(
+            put, path = $path, params(AttemptHeader), security(("certificate" = [])),
+            request_body(content = inline(Octets), content_type = MEDIA_SECURE_AGG), responses((status = 204)),
+        )]
+        pub(in crate::http) async fn $name(
+            caller: Participant,
+            State(app): State<Arc<App>>,
+            path: Named,
+            headers: HeaderMap,
+            body: Body,
+        ) -> Result<StatusCode> {
+            take(&app, &caller, path, &headers, body, $what).await
+        }
+    };
 }
 
-/// Complain that a dealer's shares do not open.
-#[utoipa::path(
-    put,
-    path = route::COMPLAINT,
-    params(AttemptHeader),
-    request_body(content = inline(Octets), content_type = MEDIA_SECURE_AGG),
-    security(("certificate" = [])),
-    responses((status = 204)),
-)]
-pub(in crate::http) async fn complaint(
-    caller: Participant,
-    State(app): State<Arc<App>>,
-    path: Named,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<StatusCode> {
-    take(&app, &caller, path, &headers, body, Answer::Complaint).await
-}
-
-/// Sign whose inputs are included.
-#[utoipa::path(
-    put,
-    path = route::CONSISTENCY,
-    params(AttemptHeader),
-    request_body(content = inline(Octets), content_type = MEDIA_SECURE_AGG),
-    security(("certificate" = [])),
-    responses((status = 204)),
-)]
-pub(in crate::http) async fn consistency(
-    caller: Participant,
-    State(app): State<Arc<App>>,
-    path: Named,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<StatusCode> {
-    take(&app, &caller, path, &headers, body, Answer::Consistency).await
-}
-
-/// Answer with the shares that open the sum.
-#[utoipa::path(
-    put,
-    path = route::UNMASK_SHARES,
-    params(AttemptHeader),
-    request_body(content = inline(Octets), content_type = MEDIA_SECURE_AGG),
-    security(("certificate" = [])),
-    responses((status = 204)),
-)]
-pub(in crate::http) async fn unmask_shares(
-    caller: Participant,
-    State(app): State<Arc<App>>,
-    path: Named,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<StatusCode> {
-    take(&app, &caller, path, &headers, body, Answer::UnmaskShares).await
-}
+taking!(
+    /// Deal key shares.
+    key_shares,
+    route::KEY_SHARES,
+    Answer::KeyShares
+);
+taking!(
+    /// Complain that a dealer's shares do not open.
+    complaint,
+    route::COMPLAINT,
+    Answer::Complaint
+);
+taking!(
+    /// Sign whose inputs are included.
+    consistency,
+    route::CONSISTENCY,
+    Answer::Consistency
+);
+taking!(
+    /// Answer with the shares that open the sum.
+    unmask_shares,
+    route::UNMASK_SHARES,
+    Answer::UnmaskShares
+);
 
 /// Where an answer belongs.
 struct Place {

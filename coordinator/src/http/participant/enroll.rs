@@ -51,10 +51,7 @@ const SCOPE: &str = "enroll";
 
 /// Enrol with a one-time token.
 #[utoipa::path(
-    post,
-    path = route::ENROLL,
-    request_body = EnrollRequest,
-    responses((status = 200, body = EnrollReply)),
+    post, path = route::ENROLL, request_body = EnrollRequest, responses((status = 200, body = EnrollReply)),
 )]
 pub(in crate::http) async fn enroll(
     anybody: Anybody,

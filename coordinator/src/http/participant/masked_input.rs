@@ -50,11 +50,8 @@ impl IntoParams for Headers {
 
 /// Send a masked input.
 #[utoipa::path(
-    put,
-    path = route::MASKED_INPUT,
-    params(Headers),
-    request_body(content = inline(Octets), content_type = MEDIA_MASKED_INPUT),
-    security(("certificate" = [])),
+    put, path = route::MASKED_INPUT, params(Headers),
+    request_body(content = inline(Octets), content_type = MEDIA_MASKED_INPUT), security(("certificate" = [])),
     responses((status = 200, body = Receipt)),
 )]
 pub(in crate::http) async fn masked_input(

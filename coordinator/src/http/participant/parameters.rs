@@ -44,10 +44,7 @@ impl IntoParams for Headers {
 
 /// A model version as safetensors.
 #[utoipa::path(
-    get,
-    path = route::MODEL_PARAMETERS,
-    params(Headers),
-    security(("certificate" = []), ("token" = [])),
+    get, path = route::MODEL_PARAMETERS, params(Headers), security(("certificate" = []), ("token" = [])),
     responses((status = 200, body = inline(Octets), content_type = MEDIA_SAFETENSORS)),
 )]
 pub(in crate::http) async fn parameters(

@@ -20,10 +20,7 @@ const SAME_KEY: &str = "the present certificate is for the same key: renew it fo
 
 /// Renew the certificate.
 #[utoipa::path(
-    post,
-    path = route::RENEW,
-    request_body = RenewRequest,
-    security(("certificate" = [])),
+    post, path = route::RENEW, request_body = RenewRequest, security(("certificate" = [])),
     responses((status = 200, body = EnrollReply)),
 )]
 pub(in crate::http) async fn renew(

@@ -42,10 +42,7 @@ pub struct KeepsTime;
 
 /// Long-poll for work.
 #[utoipa::path(
-    post,
-    path = route::CHECK_IN,
-    request_body = CheckInRequest,
-    security(("certificate" = [])),
+    post, path = route::CHECK_IN, request_body = CheckInRequest, security(("certificate" = [])),
     responses((status = 200, body = CheckInReply)),
 )]
 pub(in crate::http) async fn check_in(

@@ -55,10 +55,10 @@ async fn main() {
     write(&coordinator.store, task).await.unwrap();
     println!("a page of {ROUNDS} rounds of {COHORT} participants under secure aggregation, with a privacy ledger");
     for when in ["first", "second", "third"] {
-        let (milliseconds, held, bytes) = page(&coordinator, &token, task).await;
-        println!(
-            "  {when} time: {milliseconds:.1} ms, of which one worker is held for up to {held:.1} ms; {bytes} bytes"
-        );
+        let (milliseconds, held, body) = page(&coordinator, &token, task).await;
+        let digest = hex::encode(&ring::digest::digest(&ring::digest::SHA256, &body).as_ref()[..8]);
+        println!("  {when} time: {milliseconds:.1} ms, with one worker held for up to {held:.1} ms at once");
+        println!("    {} bytes, SHA-256 {digest}", body.len());
     }
     coordinator.stop().await;
 }

@@ -6,7 +6,7 @@ use store::entity::round::RoundMetric;
 use task_spec::{SpecError, TaskSpec};
 use wire::participant::Encoding;
 
-use crate::work::StepError;
+use crate::step_error::StepError;
 
 /// The analysis of a task, if it has one in place of a model.
 ///

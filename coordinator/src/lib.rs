@@ -35,6 +35,7 @@ mod release_keys;
 mod session;
 mod shortage;
 mod solver;
+mod step_error;
 mod wiring;
 
 use federation::id::Digest;

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use federation::id::TaskId;
+use task_spec::SpecError;
+use secure_agg::params::Params;
 use store::entity::task::TaskRow;
 use task_spec::SpecError;
 
@@ -12,9 +14,18 @@ use crate::model::TaskModel;
 /// Tasks remembered at once; their models hold layouts and no parameters.
 const REMEMBERED_MAX: usize = 256;
 
+/// Sizes of sessions remembered at once for each task.
+const SIZES_MAX: usize = 64;
+
 /// The arithmetic of the tasks that requests were about lately.
 #[derive(Default)]
-pub(crate) struct Models(Mutex<HashMap<TaskId, Arc<TaskModel>>>);
+pub(crate) struct Models(Mutex<HashMap<TaskId, Known>>);
+
+struct Known {
+    model: Arc<TaskModel>,
+    /// What follows for sessions of so many participants; a mask graph takes milliseconds to choose.
+    params: HashMap<u16, Option<Params>>,
+}
 
 impl Models {
     /// Of this task.
@@ -22,19 +33,36 @@ impl Models {
     /// # Errors
     /// As [`TaskModel::new`]; a stored task gives none.
     pub(crate) fn of(&self, task: &TaskRow) -> Result<Arc<TaskModel>, Vec<SpecError>> {
-        if let Some(model) = self.lock().get(&task.id) {
-            return Ok(Arc::clone(model));
+        if let Some(known) = self.lock().get(&task.id) {
+            return Ok(Arc::clone(&known.model));
         }
         let model = Arc::new(TaskModel::new(&task.spec)?);
         let mut models = self.lock();
         if models.len() >= REMEMBERED_MAX {
             models.clear();
         }
-        models.insert(task.id, Arc::clone(&model));
+        models.insert(task.id, Known { model: Arc::clone(&model), params: HashMap::new() });
         Ok(model)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<TaskId, Arc<TaskModel>>> {
+    /// What follows for a session of the task with so many participants; none without secure aggregation, or if it cannot have as
+    /// many.
+    pub(crate) fn session_params(&self, task: &TaskRow, participants: u16) -> Option<Params> {
+        let model = self.of(task).ok()?;
+        let known = self.lock().get(&task.id).and_then(|known| known.params.get(&participants).cloned());
+        known.unwrap_or_else(|| {
+            let params = model.session.as_ref().and_then(|session| session.params(participants).ok());
+            if let Some(known) = self.lock().get_mut(&task.id) {
+                if known.params.len() >= SIZES_MAX {
+                    known.params.clear();
+                }
+                known.params.insert(participants, params.clone());
+            }
+            params
+        })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<TaskId, Known>> {
         // A map has no state between two of its calls that a panic could leave behind.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -16,6 +16,7 @@ use crate::entity::partial_sum::PartialSums;
 use crate::entity::participant::Participants;
 use crate::entity::privacy_ledger::PrivacyLedger;
 use crate::entity::round::Rounds;
+use crate::entity::round_summary::RoundSummaries;
 use crate::entity::sampled::Sampled;
 use crate::entity::secret::Secrets;
 use crate::entity::session::Sessions;
@@ -36,6 +37,7 @@ pub trait Transaction:
     + Tokens
     + CheckIns
     + Rounds
+    + RoundSummaries
     + Assignments
     + AdmittedInputs
     + Sessions

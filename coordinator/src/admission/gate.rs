@@ -15,7 +15,7 @@ use crate::session::{Session, Sessions};
 
 /// Why a masked input is not admitted. The participant is told.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refusal {
+pub(crate) enum Rejection {
     /// The path names no round.
     #[error("there is no such round, or no such attempt at it")]
     NoSuchRound,
@@ -109,7 +109,7 @@ pub(crate) struct Ticket {
 /// Judges an announced masked input.
 ///
 /// # Errors
-/// The store's; a refusal is the inner error.
+/// The store's; a rejection is the inner error.
 pub(crate) async fn enter(
     store: &Store,
     (models, sessions): (&Models, &Sessions),
@@ -117,15 +117,15 @@ pub(crate) async fn enter(
     attempt: u32,
     participant: ParticipantId,
     sha256: Digest,
-) -> Result<Result<Ticket, Refusal>, StoreError> {
+) -> Result<Result<Ticket, Rejection>, StoreError> {
     store
         .read("masked_input_gate", |tx| {
             Box::pin(async move {
                 let Some(row) = tx.round_attempt(round, attempt).await? else {
-                    return Ok(Err(Refusal::NoSuchRound));
+                    return Ok(Err(Rejection::NoSuchRound));
                 };
                 let Some(task) = tx.task(round.task).await? else {
-                    return Ok(Err(Refusal::NoSuchRound));
+                    return Ok(Err(Rejection::NoSuchRound));
                 };
                 let Ok(model) = models.of(&task) else {
                     return Err(StoreError::Corrupt(format!("task {} cannot work as it is stored", task.id)));
@@ -143,7 +143,7 @@ pub(crate) async fn enter(
                 if judged.is_ok() && row.round.limits.secure.is_some() {
                     match sessions.read(tx, &row.round, participant).await? {
                         Some(session) => ticket.session = Some(session),
-                        None => return Ok(Err(Refusal::NotAssigned { why: LEFT_OUT })),
+                        None => return Ok(Err(Rejection::NotAssigned { why: LEFT_OUT })),
                     }
                 }
                 Ok(judged.map(|()| ticket))
@@ -168,40 +168,40 @@ pub(crate) struct Seat {
 /// Finds a participant's place in a round with secure aggregation, whatever state that is in.
 ///
 /// # Errors
-/// The store's; a refusal is the inner error.
+/// The store's; a rejection is the inner error.
 pub(crate) async fn take_seat(
     store: &Store,
     sessions: &Sessions,
     round: RoundKey,
     attempt: u32,
     participant: ParticipantId,
-) -> Result<Result<Seat, Refusal>, StoreError> {
+) -> Result<Result<Seat, Rejection>, StoreError> {
     store
         .read("session_gate", |tx| {
             Box::pin(async move {
                 let Some(row) = tx.round_attempt(round, attempt).await? else {
-                    return Ok(Err(Refusal::NoSuchRound));
+                    return Ok(Err(Rejection::NoSuchRound));
                 };
                 let state = row.round.state;
                 if row.round.limits.secure.is_none() {
-                    return Ok(Err(Refusal::NoSession));
+                    return Ok(Err(Rejection::NoSession));
                 }
                 // Before the draw nobody has a place yet.
                 if state != RoundState::Selecting {
                     let assignment = tx.assignment(round, attempt, participant).await?;
-                    if let Err(refusal) = place(assignment.map(|assignment| assignment.state)) {
-                        return Ok(Err(refusal));
+                    if let Err(rejection) = place(assignment.map(|assignment| assignment.state)) {
+                        return Ok(Err(rejection));
                     }
                 }
                 // A session lasts from the draw to the release of the sum.
                 if state.is_terminal() || state == RoundState::Aggregating || state == RoundState::Selecting {
-                    return Ok(Err(Refusal::PhaseClosed { state, wanted: RoundState::Unmasking }));
+                    return Ok(Err(Rejection::PhaseClosed { state, wanted: RoundState::Unmasking }));
                 }
                 let Some(session) = sessions.read(tx, &row.round, participant).await? else {
-                    return Ok(Err(Refusal::NotAssigned { why: LEFT_OUT }));
+                    return Ok(Err(Rejection::NotAssigned { why: LEFT_OUT }));
                 };
                 let Some(index) = session.index(participant) else {
-                    return Ok(Err(Refusal::NotAssigned { why: "it is not in the roster" }));
+                    return Ok(Err(Rejection::NotAssigned { why: "it is not in the roster" }));
                 };
                 Ok(Ok(Seat { session, index, state }))
             })
@@ -210,17 +210,17 @@ pub(crate) async fn take_seat(
 }
 
 /// The bytes that were admitted before.
-pub(super) fn same(admitted: &Admitted, sha256: Digest) -> Result<(), Refusal> {
-    if admitted.sha256 == sha256 { Ok(()) } else { Err(Refusal::DifferentInput { stored: admitted.sha256 }) }
+pub(super) fn same(admitted: &Admitted, sha256: Digest) -> Result<(), Rejection> {
+    if admitted.sha256 == sha256 { Ok(()) } else { Err(Rejection::DifferentInput { stored: admitted.sha256 }) }
 }
 
 /// Whether the round is where it takes what came.
-pub(crate) fn open(state: RoundState, wanted: RoundState) -> Result<(), Refusal> {
-    if state == wanted { Ok(()) } else { Err(Refusal::PhaseClosed { state, wanted }) }
+pub(crate) fn open(state: RoundState, wanted: RoundState) -> Result<(), Rejection> {
+    if state == wanted { Ok(()) } else { Err(Rejection::PhaseClosed { state, wanted }) }
 }
 
 /// Whether a participant has a place that the round still waits for.
-pub(super) fn place(state: Option<federation::round::AssignmentState>) -> Result<(), Refusal> {
+pub(super) fn place(state: Option<federation::round::AssignmentState>) -> Result<(), Rejection> {
     use federation::round::AssignmentState as State;
     let why = match state {
         Some(State::Assigned | State::Working) => return Ok(()),
@@ -233,10 +233,10 @@ pub(super) fn place(state: Option<federation::round::AssignmentState>) -> Result
         Some(State::Revoked) => "its certificate was revoked",
         None => "it was not drawn",
     };
-    Err(Refusal::NotAssigned { why })
+    Err(Rejection::NotAssigned { why })
 }
 
-impl From<secure_agg::rejection::Rejection> for Refusal {
+impl From<secure_agg::rejection::Rejection> for Rejection {
     fn from(rejection: secure_agg::rejection::Rejection) -> Self {
         Self::Protocol { code: rejection.code(), problem: rejection.to_string() }
     }

@@ -11,7 +11,7 @@ use store::entity::check_in::CheckIn;
 use store::entity::session_message::{MessageInsertion, MessageKind, SessionMessage};
 use store::{StoreError, Transaction};
 
-use super::gate::{Refusal, open, place, same};
+use super::gate::{Rejection, open, place, same};
 
 /// Something a participant did.
 #[derive(Clone, Debug)]
@@ -79,7 +79,7 @@ pub(crate) enum Outcome {
     /// The input counts, and this is its row.
     Admitted(Admitted),
     /// It does not count.
-    Refused(Refusal),
+    Rejected(Rejection),
 }
 
 /// Writes facts; one outcome for each, in order.
@@ -105,12 +105,12 @@ pub(super) async fn write(
                 let admitted = Admitted { round, attempt, participant, sha256, bytes, accepted_at: now, folded: false };
                 match admit(tx, admitted, signed.as_ref()).await? {
                     Ok(admitted) => Outcome::Admitted(admitted),
-                    Err(refusal) => Outcome::Refused(refusal),
+                    Err(rejection) => Outcome::Rejected(rejection),
                 }
             }
             Fact::Answer { message, wanted } => match answer(tx, message, *wanted, now).await? {
                 Ok(()) => Outcome::Written,
-                Err(refusal) => Outcome::Refused(refusal),
+                Err(rejection) => Outcome::Rejected(rejection),
             },
             &Fact::Working { round, attempt, participant } => {
                 let (from, to) = ([AssignmentState::Assigned], AssignmentState::Working);
@@ -148,19 +148,19 @@ async fn admit(
     tx: &mut (dyn Transaction + '_),
     input: Admitted,
     signed: Option<&Bytes>,
-) -> Result<Result<Admitted, Refusal>, StoreError> {
+) -> Result<Result<Admitted, Rejection>, StoreError> {
     let Admitted { round, attempt, participant, .. } = input;
     if let Some(earlier) = tx.admitted(round, attempt, participant).await? {
         return Ok(same(&earlier, input.sha256).map(|()| earlier));
     }
     let Some(row) = tx.round_attempt(round, attempt).await? else {
-        return Ok(Err(Refusal::NoSuchRound));
+        return Ok(Err(Rejection::NoSuchRound));
     };
     let is_open = open(row.round.state, RoundState::Collecting);
     // Nobody complains where nothing is dealt.
     let may_complain = is_open.is_ok() && row.round.limits.secure.is_some();
     if may_complain && tx.message(round, attempt, MessageKind::Complaint, participant).await?.is_some() {
-        return Ok(Err(Refusal::NotAssigned { why: "it complained, and sends no input in this session" }));
+        return Ok(Err(Rejection::NotAssigned { why: "it complained, and sends no input in this session" }));
     }
     let (from, to) = ([AssignmentState::Assigned, AssignmentState::Working], AssignmentState::Reported);
     if is_open.is_err()
@@ -168,7 +168,7 @@ async fn admit(
     {
         // Its own place says more than the round's state.
         let assignment = tx.assignment(round, attempt, participant).await?;
-        let gone = Refusal::NotAssigned { why: "the round does not wait for it any more" };
+        let gone = Rejection::NotAssigned { why: "the round does not wait for it any more" };
         return Ok(Err(place(assignment.map(|assignment| assignment.state)).and(is_open).err().unwrap_or(gone)));
     }
     if let Some(signed) = signed {
@@ -180,7 +180,7 @@ async fn admit(
     match tx.insert_admitted(&input).await? {
         Insertion::Inserted => Ok(Ok(input)),
         Insertion::Same(earlier) => Ok(Ok(earlier)),
-        Insertion::Different(earlier) => Ok(Err(Refusal::DifferentInput { stored: earlier.sha256 })),
+        Insertion::Different(earlier) => Ok(Err(Rejection::DifferentInput { stored: earlier.sha256 })),
     }
 }
 
@@ -190,25 +190,25 @@ async fn answer(
     message: &SessionMessage,
     wanted: RoundState,
     now: Timestamp,
-) -> Result<Result<(), Refusal>, StoreError> {
+) -> Result<Result<(), Rejection>, StoreError> {
     let &SessionMessage { round, attempt, kind, participant, sha256, .. } = message;
     // Whoever asks again gets the same answer, also when the round has gone on.
     if let Some(earlier) = tx.message(round, attempt, kind, participant).await? {
-        return Ok(if earlier.sha256 == sha256 { Ok(()) } else { Err(Refusal::DifferentMessage) });
+        return Ok(if earlier.sha256 == sha256 { Ok(()) } else { Err(Rejection::DifferentMessage) });
     }
     let Some(row) = tx.round_attempt(round, attempt).await? else {
-        return Ok(Err(Refusal::NoSuchRound));
+        return Ok(Err(Rejection::NoSuchRound));
     };
     let assignment = tx.assignment(round, attempt, participant).await?;
     let judged = place(assignment.map(|assignment| assignment.state)).and_then(|()| open(row.round.state, wanted));
-    if let Err(refusal) = judged {
-        return Ok(Err(refusal));
+    if let Err(rejection) = judged {
+        return Ok(Err(rejection));
     }
     if kind == MessageKind::Complaint && tx.admitted(round, attempt, participant).await?.is_some() {
-        return Ok(Err(Refusal::NotAssigned { why: "it sent its input, so what was dealt to it opened" }));
+        return Ok(Err(Rejection::NotAssigned { why: "it sent its input, so what was dealt to it opened" }));
     }
     match tx.insert_message(&SessionMessage { received_at: now, ..message.clone() }).await? {
         MessageInsertion::Inserted | MessageInsertion::Same => Ok(Ok(())),
-        MessageInsertion::Different => Ok(Err(Refusal::DifferentMessage)),
+        MessageInsertion::Different => Ok(Err(Rejection::DifferentMessage)),
     }
 }

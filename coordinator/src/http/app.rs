@@ -10,8 +10,10 @@ use store::Store;
 use store::entity::task::TaskRow;
 use tokio_util::sync::CancellationToken;
 
-use super::authenticate::Identities;
+use super::identities::Identities;
+use super::inspect::ended_rounds::EndedRounds;
 use super::limits::Limiter;
+use super::openapi::Document;
 use super::problem::{Error, Result};
 use crate::admission::{Bell, Desk, Inbox, Uploads};
 use crate::behind::Behind;
@@ -48,6 +50,8 @@ pub(crate) struct App {
     pub(crate) sessions: Sessions,
     /// The arithmetic of tasks.
     pub(crate) models: Models,
+    /// What viewers see of rounds that have ended.
+    pub(crate) ended_rounds: EndedRounds,
     /// How strongly the present rounds' local models are held.
     pub(crate) mus: Mus,
     /// Seals what must not be read from a backup.
@@ -62,6 +66,8 @@ pub(crate) struct App {
     pub(crate) lines: Lines,
     /// What `/readyz` found out.
     pub(crate) health: Health,
+    /// What `/openapi.json` shows.
+    pub(crate) document: Document,
     /// What `/metrics` shows.
     pub(crate) metrics: PrometheusHandle,
     /// Bounds.

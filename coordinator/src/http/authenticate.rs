@@ -4,10 +4,7 @@
 //! Each extractor also counts the request against the peer's rate. Whoever cannot say who it is counts as its address,
 //! so that guessing tokens is slow.
 
-use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use federation::id::{Digest, ParticipantId, TokenId};
@@ -18,96 +15,26 @@ use secure_agg::IdentityKey;
 use wire::admin::Role;
 
 use super::app::App;
+use super::connection::Connection;
+use super::identities::Known;
 use super::limits::Key;
 use super::problem::{Error, Result};
 use super::visit::Visit;
 use crate::identity::Peer;
 
-/// What is known of a connection; the listener puts it into every request's extensions.
-#[derive(Clone, Copy, Debug)]
-pub struct Connection {
-    /// Where it comes from.
-    pub address: IpAddr,
-    /// Whom the client certificate names, verified in the handshake; whether a participant has it is not said.
-    pub peer: Option<Peer>,
-}
-
-impl Default for Connection {
-    fn default() -> Self {
-        Self { address: Ipv4Addr::UNSPECIFIED.into(), peer: None }
-    }
-}
-
 fn connection(parts: &Parts) -> Connection {
     parts.extensions.get::<Connection>().copied().unwrap_or_default()
 }
 
-/// How long another replica's revocation may go unnoticed; one of this process is noticed at once.
-const REMEMBER: Duration = Duration::from_secs(2);
-/// Certificates remembered at once.
-const REMEMBERED_MAX: usize = 100_000;
-
-/// Certificates that were looked up lately, so that a poll need not ask the database who it is.
-#[derive(Default)]
-pub(crate) struct Identities(Mutex<Remembered>);
-
-#[derive(Default)]
-struct Remembered {
-    by_fingerprint: HashMap<Digest, Known>,
-    /// Counts what was forgotten: a look-up that began before must not be remembered after.
-    generation: u64,
-}
-
-#[derive(Clone, Copy)]
-struct Known {
-    participant: ParticipantId,
-    revoked: bool,
-    read_at: Timestamp,
-}
-
-impl Known {
-    /// Whether the certificate that was shown is good now.
-    fn judge(self, peer: Peer, now: Timestamp) -> Result<()> {
-        if self.revoked {
-            return Err(Error::Revoked);
-        }
-        if peer.expires_at <= now {
-            return Err(Error::Expired(peer.expires_at));
-        }
-        Ok(())
+/// Whether the certificate that was shown is good now.
+fn judge(known: Known, peer: Peer, now: Timestamp) -> Result<()> {
+    if known.revoked {
+        return Err(Error::Revoked);
     }
-}
-
-impl Identities {
-    fn with<T>(&self, act: impl FnOnce(&mut Remembered) -> T) -> T {
-        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    if peer.expires_at <= now {
+        return Err(Error::Expired(peer.expires_at));
     }
-
-    fn find(&self, fingerprint: Digest, now: Timestamp) -> (Option<Known>, u64) {
-        self.with(|remembered| {
-            let fresh = |known: &&Known| known.read_at <= now && now.since(known.read_at) < REMEMBER;
-            (remembered.by_fingerprint.get(&fingerprint).filter(fresh).copied(), remembered.generation)
-        })
-    }
-
-    fn remember(&self, fingerprint: Digest, known: Known, generation: u64) {
-        self.with(|remembered| {
-            if remembered.generation == generation {
-                if remembered.by_fingerprint.len() >= REMEMBERED_MAX {
-                    remembered.by_fingerprint.clear();
-                }
-                remembered.by_fingerprint.insert(fingerprint, known);
-            }
-        });
-    }
-
-    /// Must be called after a change to a participant was committed.
-    pub(crate) fn forget(&self, participant: ParticipantId) {
-        self.with(|remembered| {
-            remembered.generation += 1;
-            remembered.by_fingerprint.retain(|_, known| known.participant != participant);
-        });
-    }
+    Ok(())
 }
 
 /// What whoever shows a certificate that no participant has, or has no longer, is told.
@@ -146,7 +73,7 @@ async fn participant(app: &App, connection: Connection) -> Result<Participant> {
     };
     let now = app.now();
     let (known, usage) = find(app, peer, now).await?;
-    known.judge(peer, now)?;
+    judge(known, peer, now)?;
     match usage {
         Usage::First => end_previous(app, known.participant, peer.fingerprint).await?,
         Usage::Later => {}
@@ -163,7 +90,7 @@ async fn participant(app: &App, connection: Connection) -> Result<Participant> {
 pub(super) async fn member(app: &App, peer: Peer) -> Result<ParticipantId> {
     let now = app.now();
     let (known, _) = find(app, peer, now).await?;
-    known.judge(peer, now).map(|()| known.participant)
+    judge(known, peer, now).map(|()| known.participant)
 }
 
 /// How a certificate is used.

@@ -3,19 +3,32 @@
 use std::sync::Arc;
 
 use axum::extract::State;
+use axum::response::{IntoResponse as _, Response};
+use http::header;
+use wire::route;
 
 use super::app::App;
 use super::authenticate::{Anybody, Viewer};
 use super::problem::{Error, Result};
 use crate::observe::health::NotReady;
 
-/// `GET /healthz`. The one answer without a limit: it costs nothing, and whoever is asked too often must not look dead.
+/// The process is up.
+///
+/// The one answer without a limit: it costs nothing, and whoever is asked too often must not look dead.
+#[utoipa::path(
+    get, path = route::HEALTHZ, responses((status = 200, body = String)),
+)]
 pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// `GET /readyz`. A task that cannot go on does not keep others from being served: then the answer is 200 all the same, and
-/// says `degraded` and why, a line for each.
+/// The process can serve: rows and blobs can be written; `degraded` if a task cannot go on.
+///
+/// A task that cannot go on does not keep others from being served: then the answer is 200 all the same, and says why, a line for
+/// each.
+#[utoipa::path(
+    get, path = route::READYZ, responses((status = 200, body = String)),
+)]
 pub(super) async fn readyz(_: Anybody, State(app): State<Arc<App>>) -> Result<String> {
     if app.shutdown.is_cancelled() {
         return Err(Error::ShuttingDown);
@@ -31,8 +44,12 @@ pub(super) async fn readyz(_: Anybody, State(app): State<Arc<App>>) -> Result<St
     }
 }
 
-/// `GET /metrics` on the listener that everybody reaches: counters of uploads tell how large cohorts are, which only those may know
-/// who may look at rounds.
+/// Metrics for Prometheus; without a token on the listener for the service's own.
+///
+/// Counters of uploads tell how large cohorts are, which only those may know who may look at rounds.
+#[utoipa::path(
+    get, path = route::METRICS, security(("token" = ["viewer"])), responses((status = 200, body = String)),
+)]
 pub(super) async fn metrics(_: Viewer, State(app): State<Arc<App>>) -> String {
     rendered(&app)
 }
@@ -40,6 +57,14 @@ pub(super) async fn metrics(_: Viewer, State(app): State<Arc<App>>) -> String {
 /// `GET /metrics` on the listener of those who look after the service.
 pub(super) async fn metrics_apart(_: Anybody, State(app): State<Arc<App>>) -> String {
     rendered(&app)
+}
+
+/// This document.
+#[utoipa::path(
+    get, path = route::OPENAPI, responses((status = 200, body = inline(Value), content_type = "application/json")),
+)]
+pub(super) async fn openapi(_: Anybody, State(app): State<Arc<App>>) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], app.document.text()).into_response()
 }
 
 fn rendered(app: &App) -> String {

@@ -15,7 +15,7 @@ use task_spec::SpecError;
 use wire::headers::MEDIA_PROBLEM;
 use wire::problem::{FieldError, Problem, ProblemType};
 
-use crate::admission::Refusal;
+use crate::admission::{InboxError, Rejection};
 use crate::identity::{CredentialError, IssueError, SignerError};
 
 /// Everything that can keep a request from being served.
@@ -75,9 +75,9 @@ pub(crate) enum Error {
     /// The task's status does not allow it.
     #[error("the task is {0}")]
     TaskStatus(TaskStatus),
-    /// A masked input that is not admitted.
+    /// A masked input, or another message, that is not admitted.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Rejected(#[from] Rejection),
     /// A range outside of so many bytes.
     #[error("there are {0} bytes")]
     Range(u64),
@@ -119,6 +119,15 @@ impl From<IssueError> for Error {
     }
 }
 
+impl From<InboxError> for Error {
+    fn from(error: InboxError) -> Self {
+        match error {
+            InboxError::Store(error) => Self::Store(error),
+            InboxError::Closed => Self::ShuttingDown,
+        }
+    }
+}
+
 /// What handlers return.
 pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -154,20 +163,20 @@ impl Error {
             Self::InvalidTask(_) => ProblemType::InvalidTask,
             Self::Conflict(_) => ProblemType::Conflict,
             Self::TaskStatus(_) => ProblemType::TaskStatus,
-            Self::Refused(refusal) => match refusal {
-                Refusal::NoSuchRound => ProblemType::NotFound,
-                Refusal::PhaseClosed { .. } => ProblemType::PhaseClosed,
-                Refusal::NotAssigned { .. } => ProblemType::NotAssigned,
-                Refusal::DifferentInput { .. } => ProblemType::DifferentInput,
-                Refusal::WrongLength { .. } => ProblemType::WrongLength,
-                Refusal::TooLarge { .. } => ProblemType::TooLarge,
-                Refusal::DigestMismatch { .. } => ProblemType::DigestMismatch,
-                Refusal::CutOff { .. } => ProblemType::MalformedRequest,
-                Refusal::Implausible(_) => ProblemType::InvalidValue,
-                Refusal::NoSession => ProblemType::NotFound,
-                Refusal::DifferentMessage => ProblemType::DifferentMessage,
-                Refusal::Protocol { .. } => ProblemType::SessionRejected,
-                Refusal::NotSigned => ProblemType::DigestMismatch,
+            Self::Rejected(rejection) => match rejection {
+                Rejection::NoSuchRound => ProblemType::NotFound,
+                Rejection::PhaseClosed { .. } => ProblemType::PhaseClosed,
+                Rejection::NotAssigned { .. } => ProblemType::NotAssigned,
+                Rejection::DifferentInput { .. } => ProblemType::DifferentInput,
+                Rejection::WrongLength { .. } => ProblemType::WrongLength,
+                Rejection::TooLarge { .. } => ProblemType::TooLarge,
+                Rejection::DigestMismatch { .. } => ProblemType::DigestMismatch,
+                Rejection::CutOff { .. } => ProblemType::MalformedRequest,
+                Rejection::Implausible(_) => ProblemType::InvalidValue,
+                Rejection::NoSession => ProblemType::NotFound,
+                Rejection::DifferentMessage => ProblemType::DifferentMessage,
+                Rejection::Protocol { .. } => ProblemType::SessionRejected,
+                Rejection::NotSigned => ProblemType::DigestMismatch,
             },
             Self::Range(_) => ProblemType::RangeNotSatisfiable,
             Self::Protocol(_) => ProblemType::UnsupportedProtocol,
@@ -223,11 +232,14 @@ impl Error {
     #[must_use]
     pub(crate) fn respond(&self, instance: &str) -> Response {
         let mut problem = self.problem();
-        let code = self.kind().code();
-        metrics::counter!("tributary_rejections_total", "code" => code).increment(1);
-        if self.kind() == ProblemType::Internal {
+        let kind = self.kind();
+        if kind == ProblemType::Internal {
+            metrics::counter!("tributary_faults_total").increment(1);
             tracing::error!(request_id = instance, error = ?self, "request {instance} failed: {self}");
-        } else if self.kind() == ProblemType::Unavailable {
+        } else {
+            metrics::counter!("tributary_rejections_total", "code" => kind.code()).increment(1);
+        }
+        if kind == ProblemType::Unavailable {
             tracing::warn!(request_id = instance, error = ?self, "request {instance} could not be served: {self}");
         }
         problem.instance = (!instance.is_empty()).then(|| instance.to_owned());

@@ -5,82 +5,92 @@ use std::time::Duration;
 
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn_with_state, map_response};
-use axum::routing::{MethodRouter, get, post, put};
+use axum::routing::{MethodRouter, get};
 use axum::{Router, response::Response};
-use wire::participant::{Announcement, Answer};
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
+use utoipa_axum::routes;
 use wire::route;
 
-use super::app::App;
+use super::app::{App, Settings};
 use super::authenticate::Anybody;
 use super::problem::Error;
 use super::trace::{Names, trace, within};
-use super::{admin, inspect, openapi, operations, participant};
+use super::{admin, inspect, operations, participant};
 
 /// The service, without a socket. Requests carry a [`super::Connection`] in their extensions.
 ///
 /// Bodies are bounded where they are read (`extract`, `masked_input`), rates where the peer is known (`authenticate`),
 /// time here.
 pub(crate) fn router(app: Arc<App>) -> Router {
-    let settings = app.settings;
-    let short = |routes: MethodRouter<Arc<App>>| limit(routes, settings.request_timeout);
-    let poll = |routes: MethodRouter<Arc<App>>| limit(routes, settings.poll_max + settings.request_timeout);
-    let upload = |routes: MethodRouter<Arc<App>>| limit(routes, settings.upload_timeout);
     let names = Arc::new(Names::new(&app));
-
-    Router::new()
-        // Participants, by certificate; enrolment by one-time token.
-        .route(route::ENROLL, short(post(participant::enroll::enroll)))
-        .route(route::RENEW, short(post(participant::renew::renew)))
-        .route(route::CHECK_IN, poll(post(participant::check_in::check_in)))
-        .route(route::ROSTER, poll(get(participant::announcements::roster)))
-        .route(
-            route::KEY_SHARES,
-            short(participant::answers::taking(Answer::KeyShares).get(participant::announcements::evidence)),
-        )
-        .route(route::DELIVERY, poll(get(participant::announcements::delivery)))
-        .route(route::COMPLAINT, short(participant::answers::taking(Answer::Complaint)))
-        .route(route::SURVIVORS, poll(participant::announcements::telling(Announcement::Survivors)))
-        .route(route::CONSISTENCY, short(participant::answers::taking(Answer::Consistency)))
-        .route(route::AGREEMENT, poll(participant::announcements::telling(Announcement::Agreement)))
-        .route(route::UNMASK_SHARES, short(participant::answers::taking(Answer::UnmaskShares)))
-        .route(route::ABORT_STATEMENT, short(put(participant::abort_statements::say)))
-        .route(route::ABORT_STATEMENTS, short(get(participant::abort_statements::show)))
-        .route(route::MASKED_INPUT, upload(put(participant::masked_input::masked_input)))
-        .route(route::ABANDON, short(post(participant::abandon::abandon)))
-        .route(route::MODEL_PARAMETERS, short(get(participant::parameters::parameters)))
-        // Operators, by token: look.
-        .route(route::TASKS, short(get(inspect::tasks::list).post(admin::create_task::create_task)))
-        .route(route::TASK, short(get(inspect::tasks::show)))
-        .route(route::ROUNDS, short(get(inspect::rounds::list)))
-        .route(route::ROUND, poll(get(inspect::rounds::show)))
-        .route(route::ASSIGNMENTS, short(get(inspect::rounds::assignments)))
-        .route(route::TASK_PRIVACY, short(get(inspect::privacy::show)))
-        .route(route::PRIVACY, short(get(inspect::privacy::total)))
-        .route(route::MODELS, short(get(inspect::models::list)))
-        .route(route::MODEL, short(get(inspect::models::show)))
-        .route(route::PARTICIPANTS, short(get(inspect::participants::list)))
-        .route(route::PARTICIPANT, short(get(inspect::participants::show)))
-        // Operators: change.
-        .route(route::TASK_PAUSE, short(post(admin::task_status::pause)))
-        .route(route::TASK_RESUME, short(post(admin::task_status::resume)))
-        .route(route::TASK_CANCEL, short(post(admin::task_status::cancel)))
-        .route(route::TASK_REBASE, short(post(admin::task_status::rebase)))
-        .route(route::EXCUSE, short(post(admin::excuse::excuse)))
-        .route(route::PARTICIPANT_REVOKE, short(post(admin::revoke_participant::revoke_participant)))
-        .route(route::ENROLLMENT_TOKENS, short(post(admin::enrollment_tokens::create)))
-        .route(route::OPERATOR_TOKENS, short(get(admin::operator_tokens::list).post(admin::operator_tokens::create)))
-        .route(route::OPERATOR_TOKEN_REVOKE, short(post(admin::operator_tokens::revoke)))
-        // Whoever runs the service.
-        .route(route::HEALTHZ, short(get(operations::healthz)))
-        .route(route::READYZ, short(get(operations::readyz)))
-        .route(route::METRICS, short(get(operations::metrics)))
-        .route(route::OPENAPI, short(get(openapi::serve)))
+    let (routes, described) = endpoints(app.settings).split_for_parts();
+    app.document.write(&described);
+    routes
         .fallback(|_: Anybody| async { Error::NotFound("there is no such path".to_owned()) })
         .method_not_allowed_fallback(|| async { Error::Method })
         .layer(DefaultBodyLimit::disable())
         .layer(map_response(hide))
         .layer(from_fn_with_state(names, trace))
         .with_state(app)
+}
+
+/// Every endpoint with what it may take of time. Its path, its method and its description are beside its handler.
+fn endpoints(settings: Settings) -> OpenApiRouter<Arc<App>> {
+    let short = |endpoint: Endpoint| limit_all(endpoint, settings.request_timeout);
+    let poll = |endpoint: Endpoint| limit_all(endpoint, settings.poll_max + settings.request_timeout);
+    let upload = |endpoint: Endpoint| limit_all(endpoint, settings.upload_timeout);
+    OpenApiRouter::new()
+        // Participants, by certificate; enrolment by one-time token.
+        .routes(short(routes!(participant::enroll::enroll)))
+        .routes(short(routes!(participant::renew::renew)))
+        .routes(poll(routes!(participant::check_in::check_in)))
+        .routes(poll(routes!(participant::announcements::roster)))
+        .routes(short(routes!(participant::answers::key_shares, participant::announcements::evidence)))
+        .routes(poll(routes!(participant::announcements::delivery)))
+        .routes(short(routes!(participant::answers::complaint)))
+        .routes(poll(routes!(participant::announcements::survivors)))
+        .routes(short(routes!(participant::answers::consistency)))
+        .routes(poll(routes!(participant::announcements::agreement)))
+        .routes(short(routes!(participant::answers::unmask_shares)))
+        .routes(short(routes!(participant::abort_statements::say)))
+        .routes(short(routes!(participant::abort_statements::show)))
+        .routes(upload(routes!(participant::masked_input::masked_input)))
+        .routes(short(routes!(participant::abandon::abandon)))
+        .routes(short(routes!(participant::parameters::parameters)))
+        // Operators, by token: look.
+        .routes(short(routes!(inspect::tasks::list, admin::create_task::create_task)))
+        .routes(short(routes!(inspect::tasks::show)))
+        .routes(short(routes!(inspect::rounds::list)))
+        .routes(poll(routes!(inspect::rounds::show)))
+        .routes(short(routes!(inspect::assignments::list)))
+        .routes(short(routes!(inspect::privacy::show)))
+        .routes(short(routes!(inspect::privacy::total)))
+        .routes(short(routes!(inspect::models::list)))
+        .routes(short(routes!(inspect::models::show)))
+        .routes(short(routes!(inspect::participants::list)))
+        .routes(short(routes!(inspect::participants::show)))
+        // Operators: change.
+        .routes(short(routes!(admin::task_status::pause)))
+        .routes(short(routes!(admin::task_status::resume)))
+        .routes(short(routes!(admin::task_status::cancel)))
+        .routes(short(routes!(admin::task_status::rebase)))
+        .routes(short(routes!(admin::excuse::excuse)))
+        .routes(short(routes!(admin::revoke_participant::revoke_participant)))
+        .routes(short(routes!(admin::enrollment_tokens::create)))
+        .routes(short(routes!(admin::operator_tokens::list, admin::operator_tokens::create)))
+        .routes(short(routes!(admin::operator_tokens::revoke)))
+        // Whoever runs the service.
+        .routes(short(routes!(operations::healthz)))
+        .routes(short(routes!(operations::readyz)))
+        .routes(short(routes!(operations::metrics)))
+        .routes(short(routes!(operations::openapi)))
+}
+
+/// Its schemas, its description and its handlers.
+type Endpoint = UtoipaMethodRouter<Arc<App>>;
+
+fn limit_all((schemas, paths, routes): Endpoint, time: Duration) -> Endpoint {
+    (schemas, paths, limit(routes, time))
 }
 
 /// What whoever looks after the service asks, for a listener that is theirs alone.

@@ -18,12 +18,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::app::App;
-use super::authenticate::{Connection, member};
+use super::authenticate::member;
+use super::connection::Connection;
 use super::places::Place;
 use super::problem::Error;
 use super::prompt::Prompt;
+use super::settings::ServeSettings;
 use super::unsent::{Bounds, PIECE, Unsent};
-use super::visit::{Crowds, Hall, Held, Visit};
+use super::visit::{Hall, Held, Visit};
 use crate::identity::Peer;
 
 /// How often HTTP/2 peers are asked whether they are still there, and for how long an answer is waited for.
@@ -36,25 +38,6 @@ const STREAM_WINDOW: u32 = 128 << 10;
 const CONNECTION_WINDOW: u32 = 256 << 10;
 /// How long is waited when nothing can be accepted.
 const PAUSE: Duration = Duration::from_millis(50);
-
-/// Bounds of the listener.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ServeSettings {
-    /// For a handshake, for finding out whose certificate it showed, and for a request's headers: each.
-    pub(crate) header_timeout: Duration,
-    /// For a peer to take a piece of an answer.
-    pub(crate) unread_timeout: Duration,
-    /// For a connection that has shown no good credentials, or whose certificate is good no longer.
-    pub(crate) stranger_lifetime: Duration,
-    /// For what a connection has begun when it has to go.
-    pub(crate) request_timeout: Duration,
-    /// For what was accepted, once a shutdown began.
-    pub(crate) shutdown_timeout: Duration,
-    /// Connections at once.
-    pub(crate) crowds: Crowds,
-    /// Bytes of model versions that were read and not yet sent, to all peers together.
-    pub(crate) unsent_max_bytes: usize,
-}
 
 /// A bound socket that does not accept yet.
 pub(crate) struct Listener {

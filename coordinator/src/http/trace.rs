@@ -51,7 +51,7 @@ pub(super) async fn trace(State(names): State<Arc<Names>>, request: Request, nex
     let mut response = served.instrument(span.clone()).await;
     let entered = span.enter();
     if let Some(error) = response.extensions_mut().remove::<Arc<Error>>() {
-        tracing::debug!("request {id} refused: {error}");
+        tracing::debug!("request {id} rejected: {error}");
         response = error.respond(&id);
     }
     let status = response.status();

@@ -4,7 +4,7 @@
 //! every answer is handed on in pieces that are counted until the socket has taken them, and a connection on which a piece
 //! stays untaken for too long is closed.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll};
@@ -14,10 +14,10 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
-use tokio::time::Instant;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::limits::Key;
+use super::untaken::{Untaken, Waiting};
 
 /// Bytes handed on at once. Half a minute for one is 2 kB/s, the slowest peer that is waited for.
 pub(super) const PIECE: usize = 64 << 10;
@@ -292,78 +292,13 @@ impl AsRef<[u8]> for Piece {
     }
 }
 
-/// That a stream waits for its peer to read; dropped when it need not wait.
-struct Waiting {
-    number: u64,
-    untaken: Arc<Untaken>,
-}
-
-impl Waiting {
-    fn begin(untaken: Arc<Untaken>) -> Self {
-        Self { number: untaken.begin(), untaken }
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.untaken.end(self.number);
-    }
-}
-
-/// Since when streams wait for their peer to read.
-#[derive(Default)]
-struct Untaken {
-    pieces: Mutex<Pieces>,
-    /// That one waits, after none did.
-    some: Notify,
-}
-
-#[derive(Default)]
-struct Pieces {
-    next: u64,
-    /// In order of time.
-    since: BTreeMap<u64, Instant>,
-}
-
-impl Untaken {
-    fn with<T>(&self, act: impl FnOnce(&mut Pieces) -> T) -> T {
-        act(&mut self.pieces.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn begin(&self) -> u64 {
-        let (number, is_first) = self.with(|pieces| {
-            pieces.next += 1;
-            pieces.since.insert(pieces.next, Instant::now());
-            (pieces.next, pieces.since.len() == 1)
-        });
-        if is_first {
-            self.some.notify_one();
-        }
-        number
-    }
-
-    fn end(&self, number: u64) {
-        self.with(|pieces| pieces.since.remove(&number));
-    }
-
-    async fn stalled(&self, patience: Duration) {
-        loop {
-            let oldest = self.with(|pieces| pieces.since.first_key_value().map(|(_, since)| *since));
-            match oldest {
-                None => self.some.notified().await,
-                Some(since) if since.elapsed() >= patience => return,
-                Some(since) => tokio::time::sleep_until(since + patience).await,
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
 
     use futures_util::FutureExt as _;
     use http_body_util::BodyExt as _;
+    use tokio::time::Instant;
 
     use super::*;
 

@@ -19,11 +19,11 @@ use wire::headers::MEDIA_PROBLEM;
 use wire::problem::{Problem, ProblemType};
 use wire::route;
 
-use super::authenticate::Connection;
+use super::connection::Connection;
 use super::drain::lend;
 use super::limits::Key;
 use super::places::{Bounds, Crowded, Place, Places};
-use super::serve::ServeSettings;
+use super::settings::{Crowds, ServeSettings};
 use super::unsent::{Account, Unsent};
 use crate::identity::Peer;
 
@@ -32,23 +32,6 @@ const COME_BACK_S: u16 = 15;
 /// A connection that shakes hands, or is told that there is no place, has this much time; then it goes for a new one when
 /// there are too many.
 const ARRIVING_GRACE: Duration = Duration::from_secs(2);
-/// How many connections there may be at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Crowds {
-    /// That shake hands, or are told that there is no place; half as many from one address.
-    pub(crate) arriving: usize,
-    /// With an operator's token.
-    pub(crate) operators: usize,
-    /// With a certificate that a participant has.
-    pub(crate) members: usize,
-    /// With the same participant's.
-    pub(crate) each_member: usize,
-    /// Without good credentials.
-    pub(crate) strangers: usize,
-    /// Without good credentials and from the same address.
-    pub(crate) each_address: usize,
-}
-
 /// Connections that a listener holds now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {

@@ -2,18 +2,19 @@
 //!
 //! Who is told is drawn by the task's selector, as a cohort is; the version they start from is stored before they hear of it.
 
-use federation::cohort::{self, Candidate, History};
+use federation::task_status::TaskStatus;
+use federation::cohort::History;
 use federation::id::ParticipantId;
 use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
-use store::entity::task::TaskRow;
 use store::{Transaction, WakeEvent};
 use task_spec::Ahead;
 
 use super::lease::Lease;
 use super::situation::{Situation, next_round};
+use super::waiting::{free_places, waiting};
 use super::{Environment, StepError};
 use crate::ahead::{Standings, filled_next, last_opened};
 
@@ -67,26 +68,6 @@ async fn insert(
     tx.grant_trainings(id, &chosen, task.model_version, now, now.plus(ahead.training_deadline)).await?;
     tx.remove_check_ins(&chosen).await?;
     Ok(chosen)
-}
-
-/// How many more may be told to train.
-pub(super) fn free_places(standings: &Standings, ahead: &Ahead, last_opened: Timestamp) -> u32 {
-    ahead.concurrency.saturating_sub(standings.busy_count(last_opened))
-}
-
-/// Who is there, meets the requirements for the round of this number and has nothing to do, in the order of names.
-pub(super) async fn waiting(
-    tx: &mut dyn Transaction,
-    task: &TaskRow,
-    standings: &Standings,
-    number: u32,
-    now: Timestamp,
-) -> Result<Vec<Candidate>, StepError> {
-    let mut candidates = tx.candidates(task.id, now).await?;
-    candidates.retain(|candidate| {
-        standings.is_free(candidate.participant) && candidate.check(&task.spec.selection.require, number, now).is_ok()
-    });
-    Ok(candidates)
 }
 
 /// Another draw at each moment, the same in every process.

@@ -17,7 +17,7 @@ use store::entity::noised_sum::SumWork;
 use store::entity::session_message::{MessageKind, SessionMessage};
 
 use super::lease::Lease;
-use super::release_sum::{Withheld, mask_plan, open, store_combined};
+use super::release::{Withheld, mask_plan, open, store_combined};
 use super::robust::combine_means;
 use super::sums::{SumCache, blocking, sum_up};
 use super::{Environment, StepError};

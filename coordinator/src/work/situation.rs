@@ -16,8 +16,8 @@ use task_spec::Mode;
 use task_spec::Requirements;
 
 use super::StepError;
-use super::grant::{free_places, waiting};
 use super::sample::population;
+use super::waiting::{free_places, waiting};
 use crate::ahead::{Standings, filled_next, last_opened};
 pub(super) use crate::model::next_round;
 use crate::shortage::{Enrolment, enrolment};

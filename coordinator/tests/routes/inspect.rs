@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use federation::id::RoundKey;
+use federation::round::RoundState;
 use serde_json::json;
 use wire::inspect::{AssignmentView, ModelView, Page, ParticipantView, RoundView, TaskSummary};
 use wire::problem::ProblemType;
 use wire::route;
 
-use crate::support::{TestCoordinator, Who, input, key_and_csr, sha256, small_task, who};
+use crate::support::{TestCoordinator, Who, config, input, key_and_csr, sha256, small_task, who};
 
 #[tokio::test]
 async fn lists_come_in_pages() {
@@ -107,6 +109,52 @@ async fn a_round_is_shown_with_its_phases_and_what_it_made() {
     assert_eq!(rounds.items[0].number, 2);
     let seen: ParticipantView = t.get(&t.viewer, &format!("/v1/participants/{}", a.0)).await.read();
     assert_eq!(seen.participations, 1);
+}
+
+/// Nothing of it is remembered wrong: a coordinator that has just started says the same.
+#[tokio::test]
+async fn a_page_says_of_each_round_what_is_said_of_it_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = config();
+    config.database.url = format!("sqlite:{}", folder.path().join("coordinator.db").display());
+    let mut t = TestCoordinator::with(&config).await;
+    let mut spec = small_task();
+    spec["rounds"]["count"] = json!(4);
+    let task = t.create_task(&spec).await;
+    let people = [t.enroll("a").await, t.enroll("b").await];
+    let who: Vec<_> = people.iter().map(|(_, who)| who.clone()).collect();
+    for _ in 0..2 {
+        t.advance(Duration::from_secs(1));
+        let work = t.assigned(&who).await.remove(0);
+        t.advance(Duration::from_secs(2));
+        for (id, who) in &people {
+            assert_eq!(t.send(who, t.upload(&work, *id, &input([1, 2, 3]))).await.status, 200);
+        }
+        t.work().await;
+    }
+    let work = t.assigned(&who).await.remove(0);
+    let path = route::abandon(work.task, work.round, people[0].0);
+    assert_eq!(t.post(&who[0], &path, &json!({ "attempt": 1, "reason": "conditions" })).await.status, 204);
+    t.work().await;
+    let states = |page: &str| -> Vec<String> {
+        let page: Page<RoundView> = serde_json::from_str(page).unwrap();
+        page.items.iter().map(|round| round.state.to_string()).collect()
+    };
+    t.rounds("small").await;
+    t.post(&t.operator, "/v1/tasks/small/cancel", &json!({})).await;
+    let page = t.rounds("small").await;
+    assert_eq!(states(&page)[1..], ["COMPLETED", "COMPLETED"], "{page}");
+    assert_eq!(page, t.rounds("small").await);
+    t.restart(&config, 2).await;
+    assert_eq!(page, t.rounds("small").await);
+    // Bytes that were on their way when a round ended are counted when they are sent.
+    let (key, state) = (RoundKey { task, number: 1 }, RoundState::Collecting);
+    let counted =
+        t.inner.store.transact("test", |tx| Box::pin(async move { tx.add_bytes_down(key, 1, state, 77).await }));
+    assert!(counted.await.unwrap());
+    let first = t.get(&t.viewer, "/v1/tasks/small/rounds/1").await.json();
+    assert_eq!((&first["bytes_down"], &first["phases"][1]["bytes_down"]), (&json!(77), &json!(77)));
+    assert_ne!(page, t.rounds("small").await);
 }
 
 #[tokio::test]

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use serde_json::json;
+use federation::id::RoundKey;
+use federation::round::{Round, RoundState};
+use serde_json::{Value, json};
 use wire::problem::ProblemType;
 use wire::route;
 
@@ -27,6 +29,33 @@ async fn the_service_says_how_it_is() {
     t.inner.stop().await;
     t.get(&Who::Nobody, route::READYZ).await.problem(ProblemType::Unavailable);
     assert_eq!(t.get(&Who::Nobody, route::HEALTHZ).await.status, 200);
+}
+
+/// A round without a base is damage that no peer is told of.
+#[tokio::test]
+async fn a_fault_is_no_rejection() {
+    let t = TestCoordinator::start().await;
+    let task = t.create_task(&small_task()).await;
+    t.work().await;
+    let round = RoundKey { task, number: 1 };
+    let damaged = t.inner.store.transact("test", |tx| {
+        Box::pin(async move {
+            let open = tx.round(round).await?.unwrap().round;
+            let ended = Round { state: RoundState::Cancelled, ..open.clone() };
+            assert!(tx.transition_round(&open, &ended).await?);
+            tx.insert_round(&Round { attempt: 2, base_version: 99, ..open }).await
+        })
+    });
+    damaged.await.unwrap();
+    let faults = async || {
+        let text = String::from_utf8(t.get(&t.viewer, route::METRICS).await.body).unwrap();
+        assert!(!text.contains("tributary_rejections_total{code=\"internal\"}"), "{text}");
+        let line = text.lines().find_map(|line| line.strip_prefix("tributary_faults_total "));
+        line.map_or(0, |count| count.parse::<u64>().unwrap())
+    };
+    let before = faults().await;
+    t.get(&t.viewer, "/v1/tasks/small/rounds/1").await.problem(ProblemType::Internal);
+    assert_eq!(faults().await, before + 1);
 }
 
 #[tokio::test]
@@ -90,6 +119,14 @@ async fn the_document_names_every_route() {
         .collect();
     assert!(routes.len() > 20);
     assert_eq!(paths, routes);
+    let rounds = &document["paths"][route::ROUNDS]["get"];
+    let answer = |status: &str, media: &str| rounds["responses"][status]["content"][media]["schema"]["$ref"].clone();
+    assert_eq!(answer("200", "application/json"), "#/components/schemas/Page_RoundView");
+    assert_eq!(answer("default", "application/problem+json"), "#/components/schemas/Problem");
+    assert_eq!((&rounds["x-role"], &rounds["operationId"]), (&json!("viewer"), &json!(null)));
+    let parameter = |at: usize| (&rounds["parameters"][at]["in"], &rounds["parameters"][at]["name"]);
+    assert_eq!(parameter(0), (&json!("path"), &json!("task")));
+    assert_eq!(parameter(2), (&json!("query"), &json!("limit")));
     // What is described is served: neither an unknown path nor a method that is not taken.
     for (path, item) in document["paths"].as_object().unwrap() {
         for method in item.as_object().unwrap().keys() {
@@ -103,6 +140,33 @@ async fn the_document_names_every_route() {
                 assert!(!detail.contains("no such path"), "{path}: {detail}");
             }
         }
+    }
+}
+
+#[tokio::test]
+async fn every_reference_of_the_document_leads_somewhere() {
+    let t = TestCoordinator::start().await;
+    let document = t.get(&Who::Nobody, route::OPENAPI).await.json();
+    let schemas = document["components"]["schemas"].as_object().unwrap();
+    let mut wanted = BTreeSet::new();
+    collect(&document, &mut wanted);
+    assert!(wanted.len() > 20);
+    for reference in wanted {
+        let name = reference.strip_prefix("#/components/schemas/").unwrap();
+        assert!(schemas.contains_key(name), "{name} is not described");
+    }
+}
+
+fn collect(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(object) => {
+            if let Some(reference) = object.get("$ref").and_then(Value::as_str) {
+                found.insert(reference.to_owned());
+            }
+            object.values().for_each(|value| collect(value, found));
+        }
+        Value::Array(items) => items.iter().for_each(|value| collect(value, found)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 

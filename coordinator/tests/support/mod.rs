@@ -209,6 +209,19 @@ impl TestCoordinator {
         assignments
     }
 
+    /// The page of a task's rounds, which says of each, byte for byte, what is said of it alone.
+    pub(crate) async fn rounds(&self, task: &str) -> String {
+        let page = self.get(&self.viewer, &format!("/v1/tasks/{task}/rounds?limit=500")).await;
+        let mut alone = Vec::new();
+        for round in page.json()["items"].as_array().unwrap() {
+            let one = self.get(&self.viewer, &format!("/v1/tasks/{task}/rounds/{}", round["number"])).await;
+            alone.push(String::from_utf8(one.body).unwrap());
+        }
+        let page = String::from_utf8(page.body).unwrap();
+        assert_eq!(page, format!("{{\"items\":[{}]}}", alone.join(",")));
+        page
+    }
+
     /// A request that uploads `body` for an assignment.
     pub(crate) fn upload(&self, assignment: &Assignment, participant: ParticipantId, body: &[u8]) -> Request<Body> {
         Request::put(route::masked_input(assignment.task, assignment.round, participant))

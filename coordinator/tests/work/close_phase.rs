@@ -125,7 +125,9 @@ async fn history_tells_every_phase() {
     world.report_all().await;
     engine.step_all().await.unwrap();
     let key = world.key(1);
-    let history = world.store.read("test", |tx| Box::pin(async move { tx.round_history(key, 1).await })).await.unwrap();
+    let summaries =
+        world.store.read("test", |tx| Box::pin(async move { tx.round_summaries(key.task, &[(1, 1)]).await }));
+    let history = summaries.await.unwrap().remove(0).history;
     let start = history[0].at;
     let told: Vec<_> = history.iter().map(|line| (line.state, line.at.since(start).as_secs(), line.count)).collect();
     assert_eq!(

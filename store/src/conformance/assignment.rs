@@ -7,7 +7,7 @@ use federation::model_version::ModelVersion;
 use federation::round::{Assignment, AssignmentState, RoundState};
 
 use super::sample::{
-    NOW, advance, after, assignment, collecting, model_version, moved, participant_id, report, round, sharing,
+    NOW, advance, after, assignment, collecting, model_version, moved, participant_id, report, round, sharing, summary,
 };
 use crate::{Result, Store, StoreError};
 
@@ -89,7 +89,7 @@ pub async fn states_change_by_compare_and_swap_with_history(store: &Store) {
                 let seen: Vec<_> = history.iter().map(|c| (c.state, c.at, c.detail.as_deref())).collect();
                 assert_eq!(seen, [(Assigned, NOW, None), (Working, after(2), None), (Abandoned, after(4), words)]);
                 let counts = BTreeMap::from([(Assigned, 1), (Abandoned, 1), (Reported, 1)]);
-                assert_eq!(tx.count_by_state(key, 1).await?, counts);
+                assert_eq!(summary(tx, key, 1).await?.states, counts);
                 let tally = Tally { eligible: 0, pending: 1, answered: 0, reported: 1, published: false };
                 assert_eq!(tx.tally(key, 1).await?, tally);
                 tx.insert_model_version(&model_version(1, 0)).await?;
@@ -177,15 +177,15 @@ pub async fn who_drops_out_is_recorded_with_the_state_of_the_round(store: &Store
                     [None, Some(Sharing), in_collecting, in_collecting, Some(Confirming), in_collecting, in_collecting];
                 assert_eq!(dropped, expected);
                 let counts = BTreeMap::from([(Sharing, 1), (Collecting, 4), (Confirming, 1)]);
-                assert_eq!(tx.count_dropped_by_phase(key, 1).await?, counts);
-                assert_eq!(tx.count_dropped_by_phase(key, 2).await?, BTreeMap::new());
+                assert_eq!(summary(tx, key, 1).await?.dropped_in, counts);
+                assert_eq!(summary(tx, key, 2).await?.dropped_in, BTreeMap::new());
 
                 let again = round(1, 1, 2);
                 advance(tx, &mut now, RoundState::Cancelled, after(6)).await?;
                 tx.insert_round(&again).await?;
                 tx.insert_assignments(&[assignment(&again, 1)]).await?;
                 assert_eq!(tx.set_pending_assignments(key, 2, Released, after(7)).await?, 1);
-                assert_eq!(tx.count_dropped_by_phase(key, 2).await?, BTreeMap::new(), "it was let go");
+                assert_eq!(summary(tx, key, 2).await?.dropped_in, BTreeMap::new(), "it was let go");
                 Ok(())
             })
         })

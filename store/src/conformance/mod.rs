@@ -19,6 +19,7 @@ pub mod model_version;
 pub mod participant;
 pub mod privacy_ledger;
 pub mod round;
+pub mod round_summary;
 pub mod sampled;
 pub mod schema;
 pub mod secret;
@@ -80,6 +81,8 @@ macro_rules! conformance_tests {
             round::transitions_are_compare_and_swap_with_history,
             round::results_and_bytes_are_recorded,
             round::the_latest_attempts_are_listed,
+            round_summary::each_attempt_is_counted_by_itself,
+            round_summary::what_an_attempt_made_and_cost_is_found,
             sampled::the_population_is_counted_in_the_order_of_enrolment,
             sampled::a_draw_is_kept_until_it_is_forgotten,
             schema::it_goes_down_and_up_again,

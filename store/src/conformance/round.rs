@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use federation::id::RoundKey;
 use federation::round::{FailureReason, Round, RoundState};
 
-use super::sample::{admitted, after, collecting, moved, round, task, task_id};
+use super::sample::{admitted, after, collecting, moved, round, summary, task, task_id};
 use crate::entity::round::{RoundChange, RoundMetric};
 use crate::{Result, Store, StoreError};
 
@@ -62,7 +62,7 @@ pub async fn transitions_are_compare_and_swap_with_history(store: &Store) {
                     change(RoundState::Collecting, 1, 2),
                     change(RoundState::Aggregating, 5, 1),
                 ];
-                assert_eq!(tx.round_history(key, 1).await?, expected);
+                assert_eq!(summary(tx, key, 1).await?.history, expected);
                 Ok(())
             })
         })
@@ -90,8 +90,8 @@ pub async fn results_and_bytes_are_recorded(store: &Store) {
                 assert!(tx.add_bytes_down(key, 1, RoundState::Collecting, 7).await?);
                 assert!(!tx.add_bytes_down(key, 2, RoundState::Collecting, 6).await?);
                 let traffic = BTreeMap::from([(RoundState::Sharing, 5), (RoundState::Collecting, 13)]);
-                assert_eq!(tx.traffic(key, 1).await?, traffic);
-                assert_eq!(tx.traffic(key, 2).await?, BTreeMap::new());
+                assert_eq!(summary(tx, key, 1).await?.bytes_down, traffic);
+                assert_eq!(summary(tx, key, 2).await?.bytes_down, BTreeMap::new());
                 let row = tx.round(key).await?.unwrap();
                 assert_eq!((row.reported, row.bytes_up, row.bytes_down), (2, 80, 18));
                 assert_eq!((row.metrics, row.model_version, row.ended_at), (vec![metric], Some(1), None));

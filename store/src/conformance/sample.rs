@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use crate::entity::admitted::Admitted;
 use crate::entity::participant::ParticipantRow;
+use crate::entity::round_summary::RoundSummary;
 use crate::entity::session_message::{MessageKind, SessionMessage};
 use crate::entity::task::TaskRow;
 use crate::{Result, Store, Transaction};
@@ -223,4 +224,11 @@ pub(super) async fn report(tx: &mut (dyn Transaction + '_), round: &Round, parti
         tx.insert_admitted(&admitted(round, n)).await?;
     }
     Ok(())
+}
+
+/// What is counted of one attempt.
+pub(super) async fn summary(tx: &mut (dyn Transaction + '_), key: RoundKey, attempt: u32) -> Result<RoundSummary> {
+    let mut found = tx.round_summaries(key.task, &[(key.number, attempt)]).await?;
+    assert_eq!(found.len(), 1);
+    Ok(found.remove(0))
 }

@@ -8,7 +8,7 @@ use federation::id::ParticipantId;
 use federation::round::{Assignment, AssignmentState, Round, RoundState};
 
 use super::sample::{
-    NOW, advance, after, assignment, participant, participant_id, report, round, send, sharing, task_id,
+    NOW, advance, after, assignment, participant, participant_id, report, round, send, sharing, summary, task_id,
 };
 use crate::entity::check_in::{CheckIn, CheckInKeys};
 use crate::entity::round::RoundChange;
@@ -39,7 +39,7 @@ pub async fn a_round_is_open_in_every_phase_and_history_counts_answers(store: &S
                 assert_open(tx, &now).await?;
                 advance(tx, &mut now, RoundState::Completed, after(6)).await?;
                 assert_eq!(tx.open_rounds().await?, []);
-                let history = tx.round_history(open.key, 1).await?;
+                let history = summary(tx, open.key, 1).await?.history;
                 let counts: Vec<_> = history.iter().map(|RoundChange { state, count, .. }| (*state, *count)).collect();
                 let expected = [
                     (RoundState::Selecting, 0),
@@ -163,7 +163,7 @@ pub async fn the_missing_drop_out_in_their_phase(store: &Store) {
                 assert_eq!(tx.assignment_history(key, 1, id(4)).await?.len(), 2, "it entered no other state");
                 let counts =
                     BTreeMap::from([(Sharing, 1), (Collecting, 1), (Confirming, 1), (RoundState::Unmasking, 1)]);
-                assert_eq!(tx.count_dropped_by_phase(key, 1).await?, counts);
+                assert_eq!(summary(tx, key, 1).await?.dropped_in, counts);
                 Ok(())
             })
         })
@@ -264,9 +264,9 @@ pub async fn a_revoked_participant_is_waited_for_no_more(store: &Store) {
                 send(tx, &now, Unmasking, &[1]).await?;
                 assert_eq!(tx.revoke_pending(id(1), after(8)).await?, [], "it has answered everything");
                 let dropped = BTreeMap::from([(Sharing, 1), (Confirming, 2)]);
-                assert_eq!(tx.count_dropped_by_phase(key, 1).await?, dropped);
+                assert_eq!(summary(tx, key, 1).await?.dropped_in, dropped);
                 let states = BTreeMap::from([(AssignmentState::Reported, 3), (AssignmentState::Revoked, 1)]);
-                assert_eq!(tx.count_by_state(key, 1).await?, states);
+                assert_eq!(summary(tx, key, 1).await?.states, states);
                 Ok(())
             })
         })
@@ -303,8 +303,8 @@ pub async fn groups_are_counted_and_left_out_on_their_own(store: &Store) {
                 advance(tx, &mut now, RoundState::Confirming, after(8)).await?;
                 assert_eq!(tx.group_tallies(key, 1).await?, [facts(2, 0, 2, 0), facts(0, 0, 1, 1)]);
                 let states = BTreeMap::from([(AssignmentState::Reported, 3), (AssignmentState::Late, 2)]);
-                assert_eq!(tx.count_by_state(key, 1).await?, states);
-                assert_eq!(tx.count_dropped_by_phase(key, 1).await?, BTreeMap::from([(RoundState::Collecting, 3)]));
+                assert_eq!(summary(tx, key, 1).await?.states, states);
+                assert_eq!(summary(tx, key, 1).await?.dropped_in, BTreeMap::from([(RoundState::Collecting, 3)]));
                 let end = Round { state: RoundState::Cancelled, state_since: after(9), ..now.clone() };
                 assert!(tx.transition_round(&now, &end).await?);
                 check_in(tx, &[2, 4, 5]).await?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::sample::{collecting, digest, message, participant_id, send};
+use super::sample::{collecting, digest, message, participant_id, send, summary};
 use crate::entity::session_message::{MessageInsertion, MessageKind, SessionMessage};
 use crate::{Result, Store, StoreError};
 
@@ -58,8 +58,8 @@ pub async fn messages_are_listed_and_counted_by_kind(store: &Store) {
                 assert_eq!(tx.message_senders(key, 2, shares).await?, []);
                 let mut stats: BTreeMap<_, _> = MessageKind::ALL.map(|kind| (kind, (1, 2))).into();
                 stats.insert(shares, (3, 7));
-                assert_eq!(tx.message_stats(key, 1).await?, stats);
-                assert_eq!(tx.message_stats(key, 2).await?, BTreeMap::new());
+                assert_eq!(summary(tx, key, 1).await?.messages, stats);
+                assert_eq!(summary(tx, key, 2).await?.messages, BTreeMap::new());
                 Ok(())
             })
         })
@@ -78,7 +78,7 @@ pub async fn a_cleared_message_was_still_sent(store: &Store) {
                 for kind in [Shares, Consistency] {
                     send(tx, open, kind, &[1, 2]).await?;
                 }
-                let stats = tx.message_stats(key, 1).await?;
+                let stats = summary(tx, key, 1).await?.messages;
                 assert_eq!(tx.clear_messages(key, 2, &MessageKind::ALL).await?, 0);
                 assert_eq!(tx.clear_messages(key, 1, &[]).await?, 0);
                 assert_eq!(tx.clear_messages(key, 1, &[Shares, Complaint]).await?, 2);
@@ -88,7 +88,7 @@ pub async fn a_cleared_message_was_still_sent(store: &Store) {
                 assert_eq!(tx.messages(key, 1, Consistency).await?, [1, 2].map(|n| message(open, Consistency, n)));
                 assert_eq!(tx.insert_message(&message(open, Shares, 1)).await?, MessageInsertion::Same);
                 assert_eq!(tx.message(key, 1, Shares, participant_id(1)).await?, Some(cleared(1)));
-                assert_eq!(tx.message_stats(key, 1).await?, stats);
+                assert_eq!(summary(tx, key, 1).await?.messages, stats);
                 Ok(())
             })
         })

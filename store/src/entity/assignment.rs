@@ -1,7 +1,5 @@
 //! Assignments: who was drawn into a round, and what became of each.
 
-use std::collections::BTreeMap;
-
 use async_trait::async_trait;
 use federation::advance::Tally;
 use federation::groups::GroupTally;
@@ -108,9 +106,6 @@ pub trait Assignments {
         phase: RoundState,
     ) -> Result<bool>;
 
-    /// How many of the cohort dropped out in each state of the round; states in which nobody did are left out.
-    async fn count_dropped_by_phase(&mut self, key: RoundKey, attempt: u32) -> Result<BTreeMap<RoundState, u32>>;
-
     /// The facts about an attempt that rows can tell, all but `eligible`, which is 0: only the caller knows the task's
     /// requirements. What is waited for depends on the state that the attempt is in:
     ///
@@ -126,9 +121,6 @@ pub trait Assignments {
     /// The same for each group of a cohort that is divided, in their order: whom the state waits for, who answered, who
     /// reported, and who sent a COMPLAINT message. Empty for a cohort that is not.
     async fn group_tallies(&mut self, key: RoundKey, attempt: u32) -> Result<Vec<GroupTally>>;
-
-    /// How many of the cohort are in each state; states nobody is in are left out.
-    async fn count_by_state(&mut self, key: RoundKey, attempt: u32) -> Result<BTreeMap<AssignmentState, u32>>;
 
     /// Every state one assignment entered, oldest first.
     async fn assignment_history(

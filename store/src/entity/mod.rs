@@ -18,6 +18,7 @@ pub mod partial_sum;
 pub mod participant;
 pub mod privacy_ledger;
 pub mod round;
+pub mod round_summary;
 pub mod sampled;
 pub mod secret;
 pub mod session;

@@ -1,7 +1,5 @@
 //! Rounds: each attempt is a row, each state it went through a line of history.
 
-use std::collections::BTreeMap;
-
 use async_trait::async_trait;
 use federation::id::{RoundKey, TaskId};
 use federation::round::{Round, RoundState};
@@ -95,12 +93,6 @@ pub trait Rounds {
         model_version: Option<u32>,
     ) -> Result<bool>;
 
-    /// Every state the attempt entered, oldest first.
-    async fn round_history(&mut self, key: RoundKey, attempt: u32) -> Result<Vec<RoundChange>>;
-
     /// Counts bytes sent to the cohort while the attempt was in `state`. False if there is no such attempt.
     async fn add_bytes_down(&mut self, key: RoundKey, attempt: u32, state: RoundState, bytes: u64) -> Result<bool>;
-
-    /// Bytes sent to the cohort, by the attempt's state; states in which nothing was sent are left out.
-    async fn traffic(&mut self, key: RoundKey, attempt: u32) -> Result<BTreeMap<RoundState, u64>>;
 }

@@ -1,6 +1,5 @@
 //! Messages of secure aggregation: that each counts, once, and its bytes for as long as they are needed.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -114,10 +113,6 @@ pub trait SessionMessages {
 
     /// Who sent a message of this kind, in the order of ids.
     async fn message_senders(&mut self, key: RoundKey, attempt: u32, kind: MessageKind) -> Result<Vec<ParticipantId>>;
-
-    /// How many messages of each kind were sent, and their [`SessionMessage::bytes`] together; kinds that nobody sent are
-    /// left out.
-    async fn message_stats(&mut self, key: RoundKey, attempt: u32) -> Result<BTreeMap<MessageKind, (u32, u64)>>;
 
     /// Forgets what the messages of these kinds said, but not that they were sent; says how many it were.
     ///

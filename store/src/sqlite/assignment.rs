@@ -1,7 +1,5 @@
 //! Assignments in SQLite.
 
-use std::collections::BTreeMap;
-
 use async_trait::async_trait;
 use federation::advance::Tally;
 use federation::groups::GroupTally;
@@ -295,19 +293,6 @@ impl Assignments for SqliteTransaction {
         .await
     }
 
-    async fn count_dropped_by_phase(&mut self, key: RoundKey, attempt: u32) -> Result<BTreeMap<RoundState, u32>> {
-        let rows = self
-            .list(
-                query(
-                    "SELECT dropped_in, count(*) AS count FROM assignment
-                     WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND dropped_in IS NOT NULL GROUP BY dropped_in",
-                )
-                .attempt(key, attempt),
-            )
-            .await?;
-        rows.iter().map(|row| Ok((row.named("dropped_in")?, row.small("count")?))).collect()
-    }
-
     async fn tally(&mut self, key: RoundKey, attempt: u32) -> Result<Tally> {
         let phase = self.state_of_round(key, attempt).await?;
         let answer = phase.and_then(answer_to);
@@ -384,19 +369,6 @@ impl Assignments for SqliteTransaction {
             )
             .await?;
         row.map(|row| Ok((row.small("number")?, row.small("attempt")?))).transpose()
-    }
-
-    async fn count_by_state(&mut self, key: RoundKey, attempt: u32) -> Result<BTreeMap<AssignmentState, u32>> {
-        let rows = self
-            .list(
-                query(
-                    "SELECT state, count(*) AS count FROM assignment
-                     WHERE task = ?1 AND number = ?2 AND attempt = ?3 GROUP BY state",
-                )
-                .attempt(key, attempt),
-            )
-            .await?;
-        rows.iter().map(|row| Ok((row.named("state")?, row.small("count")?))).collect()
     }
 
     async fn assignment_history(

@@ -17,6 +17,7 @@ mod participant;
 mod pool;
 mod privacy_ledger;
 mod round;
+mod round_summary;
 mod row;
 mod sampled;
 mod schema;

@@ -55,7 +55,7 @@ impl NoisedSums for SqliteTransaction {
     }
 }
 
-fn read_work(row: &SqliteRow) -> Result<Option<SumWork>> {
+pub(super) fn read_work(row: &SqliteRow) -> Result<Option<SumWork>> {
     let Some(sum_device) = row.optional_text("sum_device")? else { return Ok(None) };
     Ok(Some(SumWork {
         sum_device,

@@ -1,7 +1,5 @@
 //! Rounds in SQLite.
 
-use std::collections::BTreeMap;
-
 use async_trait::async_trait;
 use federation::id::{RoundKey, TaskId};
 use federation::round::{Round, RoundState};
@@ -165,21 +163,6 @@ impl Rounds for SqliteTransaction {
         .await
     }
 
-    async fn round_history(&mut self, key: RoundKey, attempt: u32) -> Result<Vec<RoundChange>> {
-        let rows = self
-            .list(
-                query(
-                    "SELECT state, at, count FROM round_change
-                     WHERE task = ?1 AND number = ?2 AND attempt = ?3 ORDER BY sequence",
-                )
-                .attempt(key, attempt),
-            )
-            .await?;
-        each(&rows, |row| {
-            Ok(RoundChange { state: row.named("state")?, at: row.time("at")?, count: row.small("count")? })
-        })
-    }
-
     async fn add_bytes_down(&mut self, key: RoundKey, attempt: u32, state: RoundState, bytes: u64) -> Result<bool> {
         let bytes = integer(bytes)?;
         let counted = self
@@ -206,19 +189,6 @@ impl Rounds for SqliteTransaction {
         }
         Ok(counted)
     }
-
-    async fn traffic(&mut self, key: RoundKey, attempt: u32) -> Result<BTreeMap<RoundState, u64>> {
-        let rows = self
-            .list(
-                query(
-                    "SELECT state, bytes_down FROM round_traffic
-                     WHERE task = ?1 AND number = ?2 AND attempt = ?3",
-                )
-                .attempt(key, attempt),
-            )
-            .await?;
-        rows.iter().map(|row| Ok((row.named("state")?, row.large("bytes_down")?))).collect()
-    }
 }
 
 impl SqliteTransaction {
@@ -232,6 +202,10 @@ impl SqliteTransaction {
         )
         .await
     }
+}
+
+pub(super) fn read_change(row: &SqliteRow) -> Result<RoundChange> {
+    Ok(RoundChange { state: row.named("state")?, at: row.time("at")?, count: row.small("count")? })
 }
 
 fn read(row: &SqliteRow) -> Result<RoundRow> {

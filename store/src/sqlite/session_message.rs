@@ -1,7 +1,5 @@
 //! Messages of secure aggregation in SQLite.
 
-use std::collections::BTreeMap;
-
 use async_trait::async_trait;
 use federation::id::{ParticipantId, RoundKey};
 
@@ -92,19 +90,6 @@ impl SessionMessages for SqliteTransaction {
             )
             .await?;
         each(&rows, |row| Ok(ParticipantId(row.uuid("participant")?)))
-    }
-
-    async fn message_stats(&mut self, key: RoundKey, attempt: u32) -> Result<BTreeMap<MessageKind, (u32, u64)>> {
-        let rows = self
-            .list(
-                query(
-                    "SELECT kind, count(*) AS count, sum(bytes) AS bytes FROM session_message
-                     WHERE task = ?1 AND number = ?2 AND attempt = ?3 GROUP BY kind",
-                )
-                .attempt(key, attempt),
-            )
-            .await?;
-        rows.iter().map(|row| Ok((row.named("kind")?, (row.small("count")?, row.large("bytes")?)))).collect()
     }
 
     async fn clear_messages(&mut self, key: RoundKey, attempt: u32, kinds: &[MessageKind]) -> Result<u32> {

@@ -15,13 +15,18 @@ use store::entity::idempotency::IdempotentAnswer;
 use store::entity::task::TaskRow;
 use store::{Transaction, WakeEvent};
 use task_spec::{Deployment, TaskSpec};
+use utoipa::IntoParams;
+use utoipa::openapi::path::{Parameter, ParameterIn};
 use wire::admin::CreateTask;
 use wire::headers::IDEMPOTENCY_KEY;
+use wire::inspect::TaskView;
+use wire::route;
 
 use crate::http::app::App;
 use crate::http::authenticate::{Bearer, Operator};
 use crate::http::extract::{is_media_type, read};
 use crate::http::inspect::tasks;
+use crate::http::openapi::header;
 use crate::http::problem::{Error, Result};
 use crate::ledger;
 use crate::model::{self, TaskModel};
@@ -30,6 +35,20 @@ use crate::optimizer;
 /// How long a repeated request gets the first one's answer.
 const REMEMBER: Duration = Duration::from_secs(24 * 3600);
 
+/// Its headers.
+struct Headers;
+
+impl IntoParams for Headers {
+    fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        vec![header(IDEMPOTENCY_KEY, false, "a repeated request gets the first one's answer")]
+    }
+}
+
+/// Create a task.
+#[utoipa::path(
+    post, path = route::TASKS, params(Headers), request_body = CreateTask, security(("token" = ["operator"])),
+    responses((status = 201, body = TaskView)),
+)]
 pub(in crate::http) async fn create_task(
     Operator(bearer): Operator,
     State(app): State<Arc<App>>,

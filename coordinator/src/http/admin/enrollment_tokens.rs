@@ -9,6 +9,7 @@ use http::StatusCode;
 use store::entity::token::EnrollmentToken;
 use task_spec::is_name;
 use wire::admin::{CreateEnrollmentToken, EnrollmentTokenReply};
+use wire::route;
 
 use super::secret;
 use crate::http::app::App;
@@ -20,6 +21,11 @@ use crate::http::problem::{Error, Result};
 const DAY_MS: u64 = 24 * 3600 * 1000;
 const VALID_MAX_MS: u64 = 30 * DAY_MS;
 
+/// A one-time token for one participant.
+#[utoipa::path(
+    post, path = route::ENROLLMENT_TOKENS, request_body = CreateEnrollmentToken, security(("token" = ["operator"])),
+    responses((status = 201, body = EnrollmentTokenReply)),
+)]
 pub(in crate::http) async fn create(
     Operator(bearer): Operator,
     State(app): State<Arc<App>>,

@@ -7,12 +7,17 @@ use federation::id::{ParticipantId, RoundKey};
 use federation::round::AssignmentState;
 use http::StatusCode;
 use store::WakeEvent;
+use wire::route;
 
 use crate::http::app::App;
 use crate::http::authenticate::Operator;
 use crate::http::extract::Path;
 use crate::http::problem::{Error, Result};
 
+/// Do not wait for a participant in a round.
+#[utoipa::path(
+    post, path = route::EXCUSE, security(("token" = ["operator"])), responses((status = 204)),
+)]
 pub(in crate::http) async fn excuse(
     Operator(bearer): Operator,
     State(app): State<Arc<App>>,

@@ -12,8 +12,10 @@ use serde::Deserialize;
 use store::entity::token::OperatorToken;
 use store::{Store, StoreError};
 use task_spec::is_name;
+use utoipa::IntoParams;
 use wire::admin::{CreateOperatorToken, OperatorTokenReply, OperatorTokenView, Role};
 use wire::inspect::Page;
+use wire::route;
 
 use super::secret;
 use crate::http::app::App;
@@ -44,6 +46,11 @@ pub enum TokenError {
     Locked(#[from] LockError),
 }
 
+/// Operators' tokens.
+#[utoipa::path(
+    get, path = route::OPERATOR_TOKENS, params(PageQuery), security(("token" = ["admin"])),
+    responses((status = 200, body = Page<OperatorTokenView>)),
+)]
 pub(in crate::http) async fn list(
     _: Admin,
     State(app): State<Arc<App>>,
@@ -66,6 +73,11 @@ fn view(row: OperatorToken) -> Result<OperatorTokenView> {
     Ok(OperatorTokenView { id, name, role, created_at, revoked_at })
 }
 
+/// A token for an operator.
+#[utoipa::path(
+    post, path = route::OPERATOR_TOKENS, request_body = CreateOperatorToken, security(("token" = ["admin"])),
+    responses((status = 201, body = OperatorTokenReply)),
+)]
 pub(in crate::http) async fn create(
     Admin(bearer): Admin,
     State(app): State<Arc<App>>,
@@ -132,13 +144,19 @@ async fn keep(store: &Store, row: &OperatorToken) -> std::result::Result<(), Sto
 }
 
 /// What may be said about a revocation.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(in crate::http) struct Revocation {
-    /// Also if nobody can make tokens any more afterwards.
+    /// Also the last admin token, after which nobody can make another here.
     force: bool,
 }
 
+/// Revoke an operator's token.
+#[utoipa::path(
+    post, path = route::OPERATOR_TOKEN_REVOKE, params(Revocation), security(("token" = ["admin"])),
+    responses((status = 204)),
+)]
 pub(in crate::http) async fn revoke(
     Admin(bearer): Admin,
     State(app): State<Arc<App>>,

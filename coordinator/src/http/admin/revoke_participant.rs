@@ -6,6 +6,7 @@ use axum::extract::State;
 use federation::id::ParticipantId;
 use store::WakeEvent;
 use wire::inspect::ParticipantView;
+use wire::route;
 
 use crate::http::app::App;
 use crate::http::authenticate::Operator;
@@ -13,6 +14,11 @@ use crate::http::extract::{Json, Path};
 use crate::http::inspect::participants;
 use crate::http::problem::{Error, Result};
 
+/// Refuse a participant's certificate from now on.
+#[utoipa::path(
+    post, path = route::PARTICIPANT_REVOKE, security(("token" = ["operator"])),
+    responses((status = 200, body = ParticipantView)),
+)]
 pub(in crate::http) async fn revoke_participant(
     Operator(bearer): Operator,
     State(app): State<Arc<App>>,

@@ -11,6 +11,7 @@ use store::entity::task::TaskRow;
 use store::{StoreError, Transaction, WakeEvent};
 use wire::admin::RebaseTask;
 use wire::inspect::{BehindView, TaskView};
+use wire::route;
 
 use crate::http::app::App;
 use crate::http::authenticate::{Bearer, Operator};
@@ -28,6 +29,10 @@ const REBASE_MAX: u32 = 1_000_000;
 /// Whatever is not over.
 const RUNNING: [TaskStatus; 3] = [TaskStatus::Active, TaskStatus::Paused, TaskStatus::BudgetExhausted];
 
+/// Open no further rounds.
+#[utoipa::path(
+    post, path = route::TASK_PAUSE, security(("token" = ["operator"])), responses((status = 200, body = TaskView)),
+)]
 pub(in crate::http) async fn pause(
     Operator(bearer): Operator,
     State(app): State<Arc<App>>,
@@ -36,6 +41,10 @@ pub(in crate::http) async fn pause(
     change(&app, &task, &bearer, &[TaskStatus::Active], TaskStatus::Paused).await
 }
 
+/// Go on.
+#[utoipa::path(
+    post, path = route::TASK_RESUME, security(("token" = ["operator"])), responses((status = 200, body = TaskView)),
+)]
 pub(in crate::http) async fn resume(
     Operator(bearer): Operator,
     State(app): State<Arc<App>>,
@@ -44,7 +53,13 @@ pub(in crate::http) async fn resume(
     change(&app, &task, &bearer, &[TaskStatus::Paused, TaskStatus::BudgetExhausted], TaskStatus::Active).await
 }
 
-/// No round number that participants have seen is used again: the present round ends, and the next is beyond all of them.
+/// Use no round number again that participants have seen, after an older database was restored.
+///
+/// The present round ends, and the next is beyond all of them.
+#[utoipa::path(
+    post, path = route::TASK_REBASE, request_body = RebaseTask, security(("token" = ["operator"])),
+    responses((status = 200, body = TaskView)),
+)]
 pub(in crate::http) async fn rebase(
     Operator(bearer): Operator,
     State(app): State<Arc<App>>,
@@ -105,6 +120,10 @@ fn rounds_to_forfeit(task: &TaskRow, beyond: Option<u32>, behind: Option<BehindV
     }
 }
 
+/// End the task and its present round.
+#[utoipa::path(
+    post, path = route::TASK_CANCEL, security(("token" = ["operator"])), responses((status = 200, body = TaskView)),
+)]
 pub(in crate::http) async fn cancel(
     Operator(bearer): Operator,
     State(app): State<Arc<App>>,

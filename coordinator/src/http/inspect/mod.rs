@@ -1,13 +1,17 @@
 //! What operators may look at. Nothing here changes anything.
 
+pub(super) mod assignments;
 mod distribution;
+pub(super) mod ended_rounds;
 pub(super) mod models;
 pub(super) mod participants;
 pub(super) mod privacy;
+mod round_view;
 pub(super) mod rounds;
 pub(super) mod tasks;
 
 use serde::Deserialize;
+use utoipa::IntoParams;
 use wire::inspect::Page;
 
 use crate::http::problem::{Error, Result};
@@ -17,10 +21,13 @@ const PAGE: u32 = 50;
 const PAGE_MAX: u32 = 500;
 
 /// `?cursor=…&limit=…`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct PageQuery {
+    /// `next_cursor` of the page before.
     cursor: Option<String>,
+    /// Items of the page, 1 to 500; 50 unless given.
     limit: Option<u32>,
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use federation::model_version::ModelVersion;
 use wire::inspect::{ModelView, Page};
+use wire::route;
 
 use super::{PageQuery, page};
 use crate::http::app::App;
@@ -12,6 +13,11 @@ use crate::http::authenticate::Viewer;
 use crate::http::extract::{Json, Path, Query};
 use crate::http::problem::{Error, Result};
 
+/// Model versions, newest first.
+#[utoipa::path(
+    get, path = route::MODELS, params(PageQuery), security(("token" = ["viewer"])),
+    responses((status = 200, body = Page<ModelView>)),
+)]
 pub(in crate::http) async fn list(
     _: Viewer,
     State(app): State<Arc<App>>,
@@ -28,6 +34,10 @@ pub(in crate::http) async fn list(
     Ok(Json(page(rows, limit, |row| row.version.to_string(), view)))
 }
 
+/// One model version.
+#[utoipa::path(
+    get, path = route::MODEL, security(("token" = ["viewer"])), responses((status = 200, body = ModelView)),
+)]
 pub(in crate::http) async fn show(
     _: Viewer,
     State(app): State<Arc<App>>,

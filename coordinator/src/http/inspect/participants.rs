@@ -7,6 +7,7 @@ use federation::id::ParticipantId;
 use store::entity::participant::ParticipantRow;
 use store::{StoreError, Transaction};
 use wire::inspect::{Page, ParticipantView};
+use wire::route;
 
 use super::{PageQuery, page};
 use crate::http::app::App;
@@ -14,6 +15,11 @@ use crate::http::authenticate::Viewer;
 use crate::http::extract::{Json, Path, Query};
 use crate::http::problem::{Error, Result};
 
+/// Participants.
+#[utoipa::path(
+    get, path = route::PARTICIPANTS, params(PageQuery), security(("token" = ["viewer"])),
+    responses((status = 200, body = Page<ParticipantView>)),
+)]
 pub(in crate::http) async fn list(
     _: Viewer,
     State(app): State<Arc<App>>,
@@ -35,6 +41,11 @@ pub(in crate::http) async fn list(
     Ok(Json(page(views, limit, |view| view.id.to_string(), |view| view)))
 }
 
+/// One participant.
+#[utoipa::path(
+    get, path = route::PARTICIPANT, security(("token" = ["viewer"])),
+    responses((status = 200, body = ParticipantView)),
+)]
 pub(in crate::http) async fn show(
     _: Viewer,
     State(app): State<Arc<App>>,

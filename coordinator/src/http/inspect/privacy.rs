@@ -8,7 +8,9 @@ use learning::privacy::{Epsilons, Ledger, LedgerRow, NoServerEpsilon};
 use serde::Deserialize;
 use store::entity::privacy_ledger::PrivacyRow;
 use store::entity::task::TaskRow;
+use utoipa::IntoParams;
 use wire::inspect::{EpsilonView, PrivacyReport, PrivacyTotal, ReleaseView, TaskPrivacy};
+use wire::route;
 
 use super::PageQuery;
 use crate::http::app::App;
@@ -16,7 +18,6 @@ use crate::http::authenticate::Viewer;
 use crate::http::extract::{Json, Path, Query};
 use crate::http::problem::{Error, Result};
 use crate::ledger::{self, LedgerFault};
-use crate::model::TaskModel;
 use crate::private::Private;
 
 /// Most rounds that are looked ahead.
@@ -24,6 +25,11 @@ const AHEAD_MAX: u32 = 1_000_000;
 /// Tasks that are read at once.
 const TASKS_AT_ONCE: u32 = 100;
 
+/// What the task has told about its participants.
+#[utoipa::path(
+    get, path = route::TASK_PRIVACY, params(PageQuery), security(("token" = ["viewer"])),
+    responses((status = 200, body = PrivacyReport)),
+)]
 pub(in crate::http) async fn show(
     _: Viewer,
     State(app): State<Arc<App>>,
@@ -32,8 +38,8 @@ pub(in crate::http) async fn show(
 ) -> Result<Json<PrivacyReport>> {
     let (limit, from) = (query.limit()?, query.cursor::<u64>()?.unwrap_or(0));
     let task = app.task(&task).await?;
-    let model = TaskModel::new(&task.spec).map_err(|_| Error::fault("a task cannot work as it is stored"))?;
-    let Some(private) = model.private else {
+    let model = app.models.of(&task).map_err(|_| Error::fault("a task cannot work as it is stored"))?;
+    let Some(private) = model.private.clone() else {
         return Err(Error::NotFound(
             "the task has no privacy mechanism, so there is no ledger: its models promise nothing".to_owned(),
         ));
@@ -73,15 +79,22 @@ pub(in crate::http) async fn show(
 }
 
 /// At which delta the total is.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(in crate::http) struct TotalQuery {
+    /// At which delta; the smallest of the tasks' unless given.
     delta: Option<f64>,
 }
 
 /// One task's, or why there is none.
 type Opened = (TaskRow, Arc<Private>, std::result::Result<Ledger, LedgerFault>);
 
+/// What all private tasks together have told about a participant of each.
+#[utoipa::path(
+    get, path = route::PRIVACY, params(TotalQuery), security(("token" = ["viewer"])),
+    responses((status = 200, body = PrivacyTotal)),
+)]
 pub(in crate::http) async fn total(
     _: Viewer,
     State(app): State<Arc<App>>,
@@ -110,7 +123,7 @@ pub(in crate::http) async fn total(
 
 /// The ledgers of all private tasks, newest task first.
 async fn open_all(app: &Arc<App>) -> Result<Vec<Opened>> {
-    let sealer = &app.sealer;
+    let (sealer, models) = (&app.sealer, &app.models);
     let read = app.store.read("show_all_privacy", |tx| {
         Box::pin(async move {
             let (mut opened, mut cursor) = (Vec::new(), None);
@@ -122,7 +135,7 @@ async fn open_all(app: &Arc<App>) -> Result<Vec<Opened>> {
                 }
                 for task in page.into_iter().filter(|task| task.spec.privacy.is_private()) {
                     // Checked when it was created; a task without arithmetic has released nothing.
-                    let Some(private) = TaskModel::new(&task.spec).ok().and_then(|model| model.private) else {
+                    let Some(private) = models.of(&task).ok().and_then(|model| model.private.clone()) else {
                         continue;
                     };
                     let ledger = match ledger::read(tx, &task, &private, sealer).await {

@@ -8,6 +8,7 @@ use federation::time::Timestamp;
 use store::entity::task::{TaskChange, TaskRow};
 use store::{StoreError, Transaction};
 use wire::inspect::{Page, StatusChange, TaskSummary, TaskView};
+use wire::route;
 
 use super::{PageQuery, page};
 use crate::behind::Behind;
@@ -18,6 +19,11 @@ use crate::http::problem::{Error, Result};
 use crate::model::next_round;
 use crate::shortage::shortage;
 
+/// Tasks, newest first.
+#[utoipa::path(
+    get, path = route::TASKS, params(PageQuery), security(("token" = ["viewer"])),
+    responses((status = 200, body = Page<TaskSummary>)),
+)]
 pub(in crate::http) async fn list(
     _: Viewer,
     State(app): State<Arc<App>>,
@@ -32,6 +38,10 @@ pub(in crate::http) async fn list(
     Ok(Json(page(rows, limit, |row| row.id.to_string(), |row| summary(&row))))
 }
 
+/// One task, by id or name.
+#[utoipa::path(
+    get, path = route::TASK, security(("token" = ["viewer"])), responses((status = 200, body = TaskView)),
+)]
 pub(in crate::http) async fn show(
     _: Viewer,
     State(app): State<Arc<App>>,

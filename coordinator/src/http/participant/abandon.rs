@@ -8,13 +8,19 @@ use federation::round::AssignmentState;
 use http::StatusCode;
 use store::WakeEvent;
 use wire::participant::{AbandonReason, AbandonRequest};
+use wire::route;
 
-use crate::admission::Refusal;
+use crate::admission::Rejection;
 use crate::http::app::App;
 use crate::http::authenticate::Participant;
 use crate::http::extract::{Json, Path};
 use crate::http::problem::{Error, Result};
 
+/// Give up a place in a round.
+#[utoipa::path(
+    post, path = route::ABANDON, request_body = AbandonRequest, security(("certificate" = [])),
+    responses((status = 204)),
+)]
 pub(in crate::http) async fn abandon(
     caller: Participant,
     State(app): State<Arc<App>>,
@@ -42,7 +48,7 @@ pub(in crate::http) async fn abandon(
                     return Ok(());
                 }
                 match tx.assignment(round, attempt, participant).await?.map(|assignment| assignment.state) {
-                    None => Err(Error::Refused(Refusal::NotAssigned { why: "it was not drawn" })),
+                    None => Err(Error::Rejected(Rejection::NotAssigned { why: "it was not drawn" })),
                     // A masked input that was accepted counts; it cannot be taken back.
                     Some(AssignmentState::Reported) => {
                         Err(Error::Conflict("the masked input was accepted already".to_owned()))

@@ -13,23 +13,31 @@ use federation::id::{ParticipantId, RoundKey, TaskId};
 use http::{HeaderMap, StatusCode, header};
 use secure_agg::codec::Message as _;
 use secure_agg::messages::Roster;
-use secure_agg::rejection::Rejection;
+use secure_agg::rejection::Rejection as SessionRejection;
 use secure_agg::unopened::{AbortStatement, Ended, Unopened};
 use serde::Deserialize;
 use store::entity::unopened::{AbortStatement as Said, UnopenedSession};
 use store::{StoreError, Transaction};
+use utoipa::IntoParams;
 use wire::certificate::Recorded;
 use wire::headers::{ATTEMPT, MEDIA_SECURE_AGG};
+use wire::route;
 
-use super::answers::{decode, refused};
-use crate::admission::Refusal;
+use super::answers::{decode, rejected};
+use crate::admission::Rejection;
 use crate::http::app::App;
 use crate::http::authenticate::Participant;
 use crate::http::extract::{Path, Query, is_media_type, read, required};
+use crate::http::openapi::{AttemptHeader, Octets};
 use crate::http::problem::{Error, Result};
 use crate::session::{Sessions, participant as named, unopened};
 
-/// `PUT`: the caller has left.
+/// Say that this participant left the session for good and never answered.
+#[utoipa::path(
+    put, path = route::ABORT_STATEMENT, params(AttemptHeader),
+    request_body(content = inline(Octets), content_type = MEDIA_SECURE_AGG), security(("certificate" = [])),
+    responses((status = 204)),
+)]
 pub(in crate::http) async fn say(
     caller: Participant,
     State(app): State<Arc<App>>,
@@ -54,10 +62,10 @@ pub(in crate::http) async fn say(
     let Some((session, roster)) = session else { return Ok(StatusCode::NO_CONTENT) };
     let sender = statement.body.sender;
     if position(&roster, participant) != Some(usize::from(sender)) {
-        return Err(refused(Rejection::NotExpected { sender }));
+        return Err(rejected(SessionRejection::NotExpected { sender }));
     }
     let ended = Ended::new(roster, &Recorded).map_err(Error::fault)?;
-    ended.admit(&statement).map_err(refused)?;
+    ended.admit(&statement).map_err(rejected)?;
     let said = Said { round, attempt, participant, group: session.group, statement: bytes, received_at: app.now() };
     let is_new = app
         .store
@@ -74,13 +82,19 @@ pub(in crate::http) async fn say(
 }
 
 /// `?attempt=…`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(in crate::http) struct AttemptQuery {
+    /// The attempt of the round.
     attempt: u32,
 }
 
-/// `GET`: that the caller's session was never opened, once enough members have said so.
+/// Enough of these, with the roster, that the session was never opened; 204 as long as they are not.
+#[utoipa::path(
+    get, path = route::ABORT_STATEMENTS, params(AttemptQuery), security(("certificate" = [])),
+    responses((status = 200, body = inline(Octets), content_type = MEDIA_SECURE_AGG)),
+)]
 pub(in crate::http) async fn show(
     caller: Participant,
     State(app): State<Arc<App>>,
@@ -99,7 +113,7 @@ pub(in crate::http) async fn show(
                         Ok((said.len() >= usize::from(session.needed)).then_some((roster, said)))
                     }
                     Ok(None) => Ok(None),
-                    Err(refusal) => Err(refusal),
+                    Err(rejection) => Err(rejection),
                 })
             })
         })
@@ -118,13 +132,13 @@ async fn session_of(
     round: RoundKey,
     attempt: u32,
     participant: ParticipantId,
-) -> std::result::Result<std::result::Result<Option<(UnopenedSession, Roster)>, Refusal>, StoreError> {
-    let Some(row) = tx.round_attempt(round, attempt).await? else { return Ok(Err(Refusal::NoSuchRound)) };
+) -> std::result::Result<std::result::Result<Option<(UnopenedSession, Roster)>, Rejection>, StoreError> {
+    let Some(row) = tx.round_attempt(round, attempt).await? else { return Ok(Err(Rejection::NoSuchRound)) };
     if row.round.limits.secure.is_none() {
-        return Ok(Err(Refusal::NoSession));
+        return Ok(Err(Rejection::NoSession));
     }
     if tx.assignment(round, attempt, participant).await?.is_none() {
-        return Ok(Err(Refusal::NotAssigned { why: "it was not drawn" }));
+        return Ok(Err(Rejection::NotAssigned { why: "it was not drawn" }));
     }
     let kept: Vec<UnopenedSession> = match row.round.is_spent() {
         // Under way, and without a sum as yet.

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::{MethodRouter, get};
 use bytes::Bytes;
 use federation::id::{ParticipantId, RoundKey, TaskId};
 use federation::round::RoundState;
@@ -16,24 +15,35 @@ use http::{HeaderValue, StatusCode, header};
 use secure_agg::codec::Message as _;
 use secure_agg::server::Phase;
 use serde::Deserialize;
+use utoipa::IntoParams;
 use wire::headers::MEDIA_SECURE_AGG;
 use wire::participant::Announcement;
+use wire::route;
 
-use crate::admission::{Fact, Refusal, Seat, open, take_seat};
+use crate::admission::{Fact, Rejection, Seat, open, take_seat};
 use crate::http::app::App;
 use crate::http::authenticate::Participant;
 use crate::http::extract::{Path, Query};
+use crate::http::openapi::Octets;
 use crate::http::problem::{Error, Result};
 
 /// `?attempt=…&wait_ms=…`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(in crate::http) struct SessionQuery {
+    /// The attempt of the round.
     attempt: u32,
+    /// Wait at most so long, in milliseconds, until it is time; answered with 204 if it is not then.
     #[serde(default)]
     wait_ms: u64,
 }
 
+/// Who takes part in a session.
+#[utoipa::path(
+    get, path = route::ROSTER, params(SessionQuery), security(("certificate" = [])),
+    responses((status = 200, body = inline(Octets), content_type = MEDIA_SECURE_AGG)),
+)]
 pub(in crate::http) async fn roster(
     caller: Participant,
     State(app): State<Arc<App>>,
@@ -49,6 +59,11 @@ pub(in crate::http) async fn roster(
     Ok(response)
 }
 
+/// What the others dealt to this participant.
+#[utoipa::path(
+    get, path = route::DELIVERY, params(SessionQuery), security(("certificate" = [])),
+    responses((status = 200, body = inline(Octets), content_type = MEDIA_SECURE_AGG)),
+)]
 pub(in crate::http) async fn delivery(
     caller: Participant,
     State(app): State<Arc<App>>,
@@ -61,22 +76,42 @@ pub(in crate::http) async fn delivery(
     announce(&app, caller.id, RoundKey { task, number }, &query, Announcement::Delivery).await
 }
 
-/// The handler that tells the whole cohort the same.
-pub(in crate::http) fn telling(what: Announcement) -> MethodRouter<Arc<App>> {
-    get(
-        move |caller: Participant,
-              State(app): State<Arc<App>>,
-              path: Path<(TaskId, u32)>,
-              query: Query<SessionQuery>| {
-            async move {
-                let (Path((task, number)), Query(query)) = (path, query);
-                announce(&app, caller.id, RoundKey { task, number }, &query, what).await
-            }
-        },
-    )
+/// Whose inputs are included.
+#[utoipa::path(
+    get, path = route::SURVIVORS, params(SessionQuery), security(("certificate" = [])),
+    responses((status = 200, body = inline(Octets), content_type = MEDIA_SECURE_AGG)),
+)]
+pub(in crate::http) async fn survivors(
+    caller: Participant,
+    State(app): State<Arc<App>>,
+    Path((task, number)): Path<(TaskId, u32)>,
+    Query(query): Query<SessionQuery>,
+) -> Result<Response> {
+    announce(&app, caller.id, RoundKey { task, number }, &query, Announcement::Survivors).await
 }
 
-/// What a dealer dealt, as it signed it: the evidence without which nobody complains about it.
+/// Everybody's signatures on that.
+#[utoipa::path(
+    get, path = route::AGREEMENT, params(SessionQuery), security(("certificate" = [])),
+    responses((status = 200, body = inline(Octets), content_type = MEDIA_SECURE_AGG)),
+)]
+pub(in crate::http) async fn agreement(
+    caller: Participant,
+    State(app): State<Arc<App>>,
+    Path((task, number)): Path<(TaskId, u32)>,
+    Query(query): Query<SessionQuery>,
+) -> Result<Response> {
+    announce(&app, caller.id, RoundKey { task, number }, &query, Announcement::Agreement).await
+}
+
+/// What a dealer dealt, as it signed it.
+///
+/// Without that evidence nobody complains about it.
+#[utoipa::path(
+    get, path = route::KEY_SHARES, params(("attempt" = u32, Query, description = "The attempt of the round.")),
+    security(("certificate" = [])),
+    responses((status = 200, body = inline(Octets), content_type = MEDIA_SECURE_AGG)),
+)]
 pub(in crate::http) async fn evidence(
     caller: Participant,
     State(app): State<Arc<App>>,
@@ -115,8 +150,8 @@ async fn announce(
                 }
             }
             // Whoever is far away asks for the roster together with the check-in that may get it a place.
-            Err(Refusal::PhaseClosed { state: RoundState::Selecting, .. }) => {}
-            Err(refusal) => return Err(refusal.into()),
+            Err(Rejection::PhaseClosed { state: RoundState::Selecting, .. }) => {}
+            Err(rejection) => return Err(rejection.into()),
         }
         if wait.is_zero() {
             return Ok(StatusCode::NO_CONTENT.into_response());
@@ -138,13 +173,13 @@ async fn message(app: &App, seat: &Seat, round: RoundKey, attempt: u32, what: An
         (Phase::CollectMasked(phase), Announcement::Delivery) => {
             let dealt = app.sessions.dealt(&app.store, session, round, attempt).await?;
             let delivery = phase.delivery(seat.index, |dealer| dealt.sealed(dealer, seat.index));
-            let delivery = delivery.ok_or(Refusal::NotAssigned { why: "it dealt no shares in time" })?;
+            let delivery = delivery.ok_or(Rejection::NotAssigned { why: "it dealt no shares in time" })?;
             Ok(Some(delivery.encode().into()))
         }
         (Phase::CollectConsistency(_), Announcement::Survivors)
         | (Phase::CollectUnmasking(_), Announcement::Agreement) => Ok(session.announcement()),
         _ if seat.state < wanted => Ok(None),
-        _ => Err(Refusal::PhaseClosed { state: seat.state, wanted }.into()),
+        _ => Err(Rejection::PhaseClosed { state: seat.state, wanted }.into()),
     }
 }
 

@@ -8,38 +8,74 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::routing::{MethodRouter, put};
 use bytes::Bytes;
 use federation::id::{Digest, ParticipantId, RoundKey, TaskId};
 use federation::round::RoundState;
 use http::{HeaderMap, StatusCode};
 use secure_agg::codec::Message;
 use secure_agg::messages::{Complaint, Consistency, ShareKeys, Unmasking};
-use secure_agg::rejection::Rejection;
+use secure_agg::rejection::Rejection as SessionRejection;
 use secure_agg::server::Phase;
 use store::StoreError;
 use store::entity::session_message::{MessageKind, SessionMessage};
 use wire::headers::{ATTEMPT, MEDIA_SECURE_AGG};
 use wire::participant::Answer;
+use wire::route;
 
-use super::check_in::unwritten;
-use crate::admission::{Fact, Outcome, Refusal, Seat, take_seat};
+use crate::admission::{Fact, Outcome, Rejection, Seat, take_seat};
 use crate::http::app::App;
 use crate::http::authenticate::Participant;
 use crate::http::extract::{Path, is_media_type, read, required};
+use crate::http::openapi::{AttemptHeader, Octets};
 use crate::http::problem::{Error, Result};
 use crate::session::seal_place;
 
 type Named = Path<(TaskId, u32, ParticipantId)>;
 
 /// The handler that takes answers of this kind.
-pub(in crate::http) fn taking(what: Answer) -> MethodRouter<Arc<App>> {
-    put(
-        move |caller: Participant, State(app): State<Arc<App>>, path: Named, headers: HeaderMap, body: Body| async move {
-            take(&app, &caller, path, &headers, body, what).await
-        },
-    )
+macro_rules! taking {
+    ($(#[$doc:meta])* $name:ident, $path:expr, $what:expr) => {
+        $(#[$doc])*
+        #[utoipa::path(
+            put, path = $path, params(AttemptHeader), security(("certificate" = [])),
+            request_body(content = inline(Octets), content_type = MEDIA_SECURE_AGG), responses((status = 204)),
+        )]
+        pub(in crate::http) async fn $name(
+            caller: Participant,
+            State(app): State<Arc<App>>,
+            path: Named,
+            headers: HeaderMap,
+            body: Body,
+        ) -> Result<StatusCode> {
+            take(&app, &caller, path, &headers, body, $what).await
+        }
+    };
 }
+
+taking!(
+    /// Deal key shares.
+    key_shares,
+    route::KEY_SHARES,
+    Answer::KeyShares
+);
+taking!(
+    /// Complain that a dealer's shares do not open.
+    complaint,
+    route::COMPLAINT,
+    Answer::Complaint
+);
+taking!(
+    /// Sign whose inputs are included.
+    consistency,
+    route::CONSISTENCY,
+    Answer::Consistency
+);
+taking!(
+    /// Answer with the shares that open the sum.
+    unmask_shares,
+    route::UNMASK_SHARES,
+    Answer::UnmaskShares
+);
 
 /// Where an answer belongs.
 struct Place {
@@ -67,8 +103,8 @@ async fn take(
     let (state, seat) = match take_seat(&app.store, &app.sessions, place.round, attempt, participant).await? {
         Ok(seat) => (seat.state, Some(seat)),
         // Whoever did not hear that its last answer was taken asks when the session is over.
-        Err(Refusal::PhaseClosed { state, .. }) => (state, None),
-        Err(refusal) => return Err(refusal.into()),
+        Err(Rejection::PhaseClosed { state, .. }) => (state, None),
+        Err(rejection) => return Err(rejection.into()),
     };
     let bytes = read(headers, body, max_bytes(what)).await?;
     let sha256 = crate::digest(&bytes);
@@ -89,8 +125,8 @@ async fn take(
             Answer::KeyShares | Answer::Complaint | Answer::Consistency => bytes,
         }),
     };
-    match app.inbox.submit(Fact::Answer { message, wanted: what.state() }).await.map_err(unwritten)? {
-        Outcome::Refused(refusal) => Err(refusal.into()),
+    match app.inbox.submit(Fact::Answer { message, wanted: what.state() }).await? {
+        Outcome::Rejected(rejection) => Err(rejection.into()),
         Outcome::Written | Outcome::Admitted(_) => {
             metrics::counter!("tributary_session_messages_total", "kind" => kind(what).as_str()).increment(1);
             Ok(StatusCode::NO_CONTENT)
@@ -118,8 +154,8 @@ async fn repeated(app: &App, place: &Place, what: Answer, sha256: Digest, state:
         .await?;
     match earlier {
         Some(earlier) if earlier.sha256 == sha256 => Ok(StatusCode::NO_CONTENT),
-        Some(_) => Err(Refusal::DifferentMessage.into()),
-        None => Err(Refusal::PhaseClosed { state, wanted: what.state() }.into()),
+        Some(_) => Err(Rejection::DifferentMessage.into()),
+        None => Err(Rejection::PhaseClosed { state, wanted: what.state() }.into()),
     }
 }
 
@@ -129,15 +165,15 @@ async fn judge(app: &App, place: &Place, seat: &Seat, what: Answer, bytes: &[u8]
         (Phase::CollectShares(phase), Answer::KeyShares) => {
             let message: ShareKeys = decode(bytes)?;
             own(seat, message.body.sender)?;
-            phase.admit(message).map(drop).map_err(refused)
+            phase.admit(message).map(drop).map_err(rejected)
         }
         (Phase::CollectMasked(phase), Answer::Complaint) => {
             let complaint: Complaint = decode(bytes)?;
             own(seat, complaint.body.sender)?;
             let dealt = app.sessions.dealt(&app.store, &seat.session, place.round, place.attempt).await?;
             let accused = complaint.body.accused;
-            let shares = dealt.shares(accused).ok_or_else(|| refused(Rejection::Accused { accused }))?;
-            let verdict = phase.judge(&complaint, shares).map_err(refused)?;
+            let shares = dealt.shares(accused).ok_or_else(|| rejected(SessionRejection::Accused { accused }))?;
+            let verdict = phase.judge(&complaint, shares).map_err(rejected)?;
             let name =
                 |index| seat.session.participant(index).map_or_else(|| format!("{index}"), |who| who.to_string());
             tracing::warn!(
@@ -149,12 +185,12 @@ async fn judge(app: &App, place: &Place, seat: &Seat, what: Answer, bytes: &[u8]
         (Phase::CollectConsistency(phase), Answer::Consistency) => {
             let message: Consistency = decode(bytes)?;
             own(seat, message.sender)?;
-            phase.admit(message).map(drop).map_err(refused)
+            phase.admit(message).map(drop).map_err(rejected)
         }
         (Phase::CollectUnmasking(phase), Answer::UnmaskShares) => {
             let message: Unmasking = decode(bytes)?;
             own(seat, message.body.sender)?;
-            phase.admit(message).map(drop).map_err(refused)
+            phase.admit(message).map(drop).map_err(rejected)
         }
         (phase, _) => {
             Err(Error::fault(format!("round {} is {} with a session in {:?}", place.round, seat.state, phase.name())))
@@ -169,11 +205,11 @@ pub(super) fn decode<M: Message>(bytes: &[u8]) -> Result<M> {
 
 /// Whoever sends a message must be who signed it.
 pub(super) fn own(seat: &Seat, sender: secure_agg::Index) -> Result<()> {
-    if sender == seat.index { Ok(()) } else { Err(refused(Rejection::NotExpected { sender })) }
+    if sender == seat.index { Ok(()) } else { Err(rejected(SessionRejection::NotExpected { sender })) }
 }
 
-pub(super) fn refused(rejection: Rejection) -> Error {
-    Refusal::from(rejection).into()
+pub(super) fn rejected(rejection: SessionRejection) -> Error {
+    Rejection::from(rejection).into()
 }
 
 fn kind(what: Answer) -> MessageKind {

@@ -18,6 +18,7 @@ use store::entity::participant::ParticipantRow;
 use store::entity::token::{EnrollmentToken, TakenToken};
 use task_spec::is_name;
 use wire::participant::{EnrollReply, EnrollRequest};
+use wire::route;
 use wire::signer::EVIDENCE_MAX_BYTES;
 
 use crate::http::app::App;
@@ -48,6 +49,10 @@ const NAMES_ANOTHER: Error =
 /// Where those answers are kept, under the token's digest.
 const SCOPE: &str = "enroll";
 
+/// Enrol with a one-time token.
+#[utoipa::path(
+    post, path = route::ENROLL, request_body = EnrollRequest, responses((status = 200, body = EnrollReply)),
+)]
 pub(in crate::http) async fn enroll(
     anybody: Anybody,
     State(app): State<Arc<App>>,

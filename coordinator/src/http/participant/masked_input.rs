@@ -15,23 +15,45 @@ use http::HeaderMap;
 use secure_agg::codec::Message as _;
 use secure_agg::messages::MaskedInput;
 use secure_agg::packing::{PackingError, Unpacker};
-use secure_agg::rejection::Rejection;
+use secure_agg::rejection::Rejection as SessionRejection;
 use secure_agg::server::Phase;
 use secure_agg::upload::BodyDigest;
 use store::entity::admitted::Admitted;
 use store::{StoreError, WakeEvent};
+use utoipa::IntoParams;
+use utoipa::openapi::path::{Parameter, ParameterIn};
 use wire::headers::{ATTEMPT, CONTENT_SHA256, MEDIA_MASKED_INPUT, SIGNED_INPUT};
 use wire::participant::Receipt;
+use wire::route;
 
-use super::answers::{decode, refused};
-use super::check_in::unwritten;
-use crate::admission::{Fact, Outcome, Refusal, Ticket, enter};
+use super::answers::{decode, rejected};
+use crate::admission::{Fact, Outcome, Rejection, Ticket, enter};
 use crate::http::app::App;
 use crate::http::authenticate::Participant;
 use crate::http::extract::{Json, Path, content_length, is_media_type, required};
+use crate::http::openapi::{Octets, attempt, header};
 use crate::http::problem::{Error, Result};
 use crate::model::UpdateInspector;
 
+/// Its headers.
+struct Headers;
+
+impl IntoParams for Headers {
+    fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        vec![
+            attempt(),
+            header(CONTENT_SHA256, true, "SHA-256 of the body, 64 hexadecimal digits"),
+            header(SIGNED_INPUT, false, "secure aggregation: the signed digest of the body, in base64"),
+        ]
+    }
+}
+
+/// Send a masked input.
+#[utoipa::path(
+    put, path = route::MASKED_INPUT, params(Headers),
+    request_body(content = inline(Octets), content_type = MEDIA_MASKED_INPUT), security(("certificate" = [])),
+    responses((status = 200, body = Receipt)),
+)]
 pub(in crate::http) async fn masked_input(
     caller: Participant,
     State(app): State<Arc<App>>,
@@ -50,7 +72,7 @@ pub(in crate::http) async fn masked_input(
     let announced = content_length(&headers)?;
     let limit = app.settings.masked_input_max_bytes;
     if announced.is_some_and(|length| length > limit) {
-        return Err(Refusal::TooLarge { limit }.into());
+        return Err(Rejection::TooLarge { limit }.into());
     }
     let round = RoundKey { task, number };
     let ticket = enter(&app.store, (&app.models, &app.sessions), round, attempt, participant, sha256).await??;
@@ -70,20 +92,20 @@ pub(in crate::http) async fn masked_input(
     if let Some(earlier) = ticket.earlier {
         return Ok(Json(receipt(&earlier)));
     }
-    if let Err(refusal) = inspected {
-        turn_away(&app, round, attempt, participant, &refusal).await?;
-        return Err(refusal.into());
+    if let Err(rejection) = inspected {
+        turn_away(&app, round, attempt, participant, &rejection).await?;
+        return Err(rejection.into());
     }
     let signed = signed.map(|signed| signed.encode().into());
     let fact = Fact::Input { round, attempt, participant, sha256, bytes: ticket.bytes, signed };
-    match app.inbox.submit(fact).await.map_err(unwritten)? {
+    match app.inbox.submit(fact).await? {
         Outcome::Admitted(admitted) => {
             metrics::counter!("tributary_masked_inputs_total").increment(1);
             metrics::counter!("tributary_masked_input_bytes_total").increment(admitted.bytes);
             tracing::debug!(%round, attempt, %participant, "masked input of {participant} admitted to round {round}");
             Ok(Json(receipt(&admitted)))
         }
-        Outcome::Refused(refusal) => Err(refusal.into()),
+        Outcome::Rejected(rejection) => Err(rejection.into()),
         Outcome::Written => Err(Error::fault("an input was written, but not admitted")),
     }
 }
@@ -100,17 +122,17 @@ fn signed_input(ticket: &Ticket, participant: ParticipantId, headers: &HeaderMap
     };
     let sender = message.body.sender;
     if session.index(participant) != Some(sender) {
-        return Err(refused(Rejection::NotExpected { sender }));
+        return Err(rejected(SessionRejection::NotExpected { sender }));
     }
-    phase.admit(message).map(|admitted| Some(admitted.into_message())).map_err(refused)
+    phase.admit(message).map(|admitted| Some(admitted.into_message())).map_err(rejected)
 }
 
-fn check_length(ticket: &Ticket, announced: Option<u64>, limit: u64) -> Result<(), Refusal> {
+fn check_length(ticket: &Ticket, announced: Option<u64>, limit: u64) -> Result<(), Rejection> {
     if ticket.bytes > limit {
-        return Err(Refusal::TooLarge { limit });
+        return Err(Rejection::TooLarge { limit });
     }
     match announced {
-        Some(got) if got != ticket.bytes => Err(Refusal::WrongLength { expected: ticket.bytes, got }),
+        Some(got) if got != ticket.bytes => Err(Rejection::WrongLength { expected: ticket.bytes, got }),
         _ => Ok(()),
     }
 }
@@ -121,7 +143,7 @@ async fn store_blob(
     ticket: &Ticket,
     signed: Option<&MaskedInput>,
     body: Body,
-) -> Result<Result<(), Refusal>> {
+) -> Result<Result<(), Rejection>> {
     let mut writer = app.store.blobs().writer().await?;
     let mut chunks = Measured::new(ticket, body);
     let mut inspection = Inspection::new(ticket);
@@ -136,21 +158,21 @@ async fn store_blob(
         writer.write(chunk).await?;
     }
     if signature.is_some_and(|(expected, digest)| digest.finish() != expected) {
-        return Err(Refusal::NotSigned.into());
+        return Err(Rejection::NotSigned.into());
     }
     match writer.finish(Some(ticket.sha256)).await {
         Ok(_) => match inspection {
             Some(inspection) => Ok(inspection.finish()),
             None => read_back(app, ticket).await,
         },
-        Err(StoreError::Conflict(_)) => Err(Refusal::DigestMismatch { expected: ticket.sha256 }.into()),
+        Err(StoreError::Conflict(_)) => Err(Rejection::DigestMismatch { expected: ticket.sha256 }.into()),
         Err(error) => Err(error.into()),
     }
 }
 
 /// Judges an upload of a codec whose uploads only make sense as a whole: from the disk, and one after the other, so that not
 /// more than one is in memory however many arrive.
-async fn read_back(app: &App, ticket: &Ticket) -> Result<Result<(), Refusal>> {
+async fn read_back(app: &App, ticket: &Ticket) -> Result<Result<(), Rejection>> {
     let Some(codec) = ticket.codec.expanding().map(Arc::clone) else { return Ok(Ok(())) };
     let _turn = app.uploads.judge().await;
     let mut blob = app.store.blobs().open(ticket.sha256).await?;
@@ -161,7 +183,7 @@ async fn read_back(app: &App, ticket: &Ticket) -> Result<Result<(), Refusal>> {
         Ok::<_, std::io::Error>(codec.check(&bytes))
     });
     let checked = checked.await?.map_err(StoreError::from)?;
-    Ok(checked.map_err(|error| Refusal::Implausible(error.to_string())))
+    Ok(checked.map_err(|error| Rejection::Implausible(error.to_string())))
 }
 
 /// Without secure aggregation the coordinator can read an update: one that could spoil everybody's sum is refused alone.
@@ -194,10 +216,10 @@ impl Inspection {
         self.broken = looked.err();
     }
 
-    fn finish(self) -> Result<(), Refusal> {
+    fn finish(self) -> Result<(), Rejection> {
         match (self.broken, self.inspector) {
-            (Some(error), _) => Err(Refusal::Implausible(error.to_string())),
-            (None, Some(inspector)) => inspector.finish().map_err(Refusal::Implausible),
+            (Some(error), _) => Err(Rejection::Implausible(error.to_string())),
+            (None, Some(inspector)) => inspector.finish().map_err(Rejection::Implausible),
             (None, None) => Ok(()),
         }
     }
@@ -209,7 +231,7 @@ async fn turn_away(
     round: RoundKey,
     attempt: u32,
     participant: ParticipantId,
-    refusal: &Refusal,
+    rejection: &Rejection,
 ) -> Result<()> {
     let now = app.now();
     app.store
@@ -223,7 +245,7 @@ async fn turn_away(
         .await
         .map_err(Error::Store)?;
     app.store.wake().publish(WakeEvent::Work);
-    tracing::warn!(%round, attempt, %participant, "{participant} loses its place in round {round}: {refusal}");
+    tracing::warn!(%round, attempt, %participant, "{participant} loses its place in round {round}: {rejection}");
     Ok(())
 }
 
@@ -237,7 +259,7 @@ async fn reread(ticket: &Ticket, body: Body) -> Result<()> {
     if context.finish().as_ref() == ticket.sha256.0 {
         Ok(())
     } else {
-        Err(Refusal::DigestMismatch { expected: ticket.sha256 }.into())
+        Err(Rejection::DigestMismatch { expected: ticket.sha256 }.into())
     }
 }
 
@@ -253,17 +275,17 @@ impl Measured {
         Self { stream: body.into_data_stream(), expected: ticket.bytes, got: 0 }
     }
 
-    async fn next(&mut self) -> Result<Option<bytes::Bytes>, Refusal> {
+    async fn next(&mut self) -> Result<Option<bytes::Bytes>, Rejection> {
         match self.stream.next().await {
             Some(Ok(chunk)) => {
                 self.got += chunk.len() as u64;
                 if self.got > self.expected {
-                    return Err(Refusal::WrongLength { expected: self.expected, got: self.got });
+                    return Err(Rejection::WrongLength { expected: self.expected, got: self.got });
                 }
                 Ok(Some(chunk))
             }
-            Some(Err(_)) => Err(Refusal::CutOff { got: self.got }),
-            None if self.got < self.expected => Err(Refusal::WrongLength { expected: self.expected, got: self.got }),
+            Some(Err(_)) => Err(Rejection::CutOff { got: self.got }),
+            None if self.got < self.expected => Err(Rejection::WrongLength { expected: self.expected, got: self.got }),
             None => Ok(None),
         }
     }

@@ -15,16 +15,38 @@ use federation::model_version::ModelVersion;
 use federation::round::RoundState;
 use http::{HeaderMap, StatusCode, header};
 use store::{BlobRead, StoreError};
+use utoipa::IntoParams;
+use utoipa::openapi::path::{Parameter, ParameterIn};
 use wire::headers::MEDIA_SAFETENSORS;
+use wire::route;
 
 use crate::admission::{Fact, Inbox};
 use crate::damage::is_damage;
 use crate::http::app::App;
 use crate::http::authenticate::Reader;
 use crate::http::extract::Path;
+use crate::http::openapi::{Octets, header};
 use crate::http::problem::{Error, Result};
 use crate::http::unsent::PIECE;
 
+/// Its headers.
+struct Headers;
+
+impl IntoParams for Headers {
+    fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
+        vec![
+            header("if-none-match", false, "answered with 304 if it names this version"),
+            header("range", false, "one range of bytes, answered with 206 or 416"),
+            header("if-range", false, "the range only if it names this version"),
+        ]
+    }
+}
+
+/// A model version as safetensors.
+#[utoipa::path(
+    get, path = route::MODEL_PARAMETERS, params(Headers), security(("certificate" = []), ("token" = [])),
+    responses((status = 200, body = inline(Octets), content_type = MEDIA_SAFETENSORS)),
+)]
 pub(in crate::http) async fn parameters(
     reader: Reader,
     State(app): State<Arc<App>>,

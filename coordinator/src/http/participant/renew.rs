@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use wire::participant::{EnrollReply, RenewRequest};
+use wire::route;
 
 use super::enroll::{check_evidence, reply};
 use crate::http::app::App;
@@ -17,6 +18,11 @@ use crate::identity::Credential;
 /// Whoever has stolen the key would be the participant with each certificate for it: a renewal is to end that.
 const SAME_KEY: &str = "the present certificate is for the same key: renew it for a new key";
 
+/// Renew the certificate.
+#[utoipa::path(
+    post, path = route::RENEW, request_body = RenewRequest, security(("certificate" = [])),
+    responses((status = 200, body = EnrollReply)),
+)]
 pub(in crate::http) async fn renew(
     participant: Participant,
     State(app): State<Arc<App>>,

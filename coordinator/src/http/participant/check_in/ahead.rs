@@ -2,26 +2,17 @@
 
 use federation::id::{ParticipantId, TaskId};
 use federation::time::Timestamp;
-use federation::training::{Claim, Standing, Training, standing};
+use federation::training::{Claim, Standing, standing};
 use store::entity::task::TaskRow;
 use store::{StoreError, Transaction};
 use task_spec::Ahead;
 use wire::participant::{CheckInRequest, DiscardReason};
 
-use super::look::Found;
+use super::found::{Found, Train};
 use crate::ahead::filled_next;
-use crate::base::{self, RoundBase};
+use crate::base;
 use crate::http::problem::Result;
 use crate::model::next_round;
-
-/// A training ahead of rounds.
-pub(super) struct Train {
-    pub(super) training: Training,
-    pub(super) task: TaskRow,
-    /// The round that may take the update.
-    pub(super) number: u32,
-    pub(super) base: RoundBase,
-}
 
 /// Of these tasks those that the participant may do something for now, each with whether it may join the next round; or what it
 /// is told instead. Where participants train ahead, only those join who hold an update that is not too old.

@@ -7,8 +7,7 @@ use store::entity::task::TaskRow;
 use task_spec::{TaskSpec, TrainingPlan};
 use wire::participant::{Assignment, CheckInReply, HeldUpdate, ModelRef, SessionTerms};
 
-use super::ahead::Train;
-use super::look::Work;
+use super::found::{Train, Work};
 use crate::admission::Fact;
 use crate::base::RoundBase;
 use crate::http::app::App;

@@ -4,7 +4,7 @@ use federation::id::{ParticipantId, RoundKey};
 use federation::round::RoundState;
 use secure_agg::messages::Advertise;
 use secure_agg::params::SessionConfig;
-use secure_agg::rejection::Rejection;
+use secure_agg::rejection::Rejection as SessionRejection;
 use secure_agg::server::CollectKeys;
 use store::entity::check_in::CheckInKeys;
 use store::entity::task::TaskRow;
@@ -14,7 +14,7 @@ use wire::participant::{CheckInRequest, Declined, Invitation, SessionTerms};
 
 use crate::base;
 use crate::http::app::App;
-use crate::http::participant::answers::{decode, refused};
+use crate::http::participant::answers::{decode, rejected};
 use crate::http::problem::{Error, Result};
 use crate::model::next_round;
 use crate::session::round_name;
@@ -79,14 +79,14 @@ pub(super) fn judge(
     let Some(keys) = &request.keys else { return Err(Error::fault("keys were found and are gone")) };
     let advertise: Advertise = decode(&keys.advertisement.0)?;
     if advertise.body.client_id.as_slice() != participant.0.as_bytes() {
-        return Err(refused(Rejection::Certificate));
+        return Err(rejected(SessionRejection::Certificate));
     }
     let key = RoundKey { task: invitation.task, number: invitation.round };
     let name = round_name(key, invitation.attempt);
     // Which model the round starts from makes no difference to keys.
     let phase = CollectKeys::new(name, [0; 32], SessionConfig::from(&invitation.terms)).map_err(Error::fault)?;
     let authority = Authority::new(app.members.certificate().to_vec(), app.now());
-    phase.admit(advertise, &authority).map_err(refused)?;
+    phase.admit(advertise, &authority).map_err(rejected)?;
     let advertisement = keys.advertisement.0.clone().into();
     Ok(CheckInKeys { round: keys.round, attempt: keys.attempt, advertisement })
 }

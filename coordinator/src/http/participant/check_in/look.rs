@@ -1,57 +1,24 @@
 //! What there is for a participant that asks.
 
-use federation::id::{ParticipantId, TaskId};
+use federation::id::ParticipantId;
 use federation::round::Assignment as Place;
+use federation::task_status::TaskStatus;
+use task_spec::Solver;
 use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
 use store::entity::participant::ParticipantRow;
-use store::entity::round::RoundRow;
 use store::entity::task::TaskRow;
-use store::entity::training::Buffered;
 use store::{StoreError, Transaction};
 use task_spec::{Solver, TrainingPlan};
-use wire::participant::{CheckInRequest, Counted, DiscardReason, Invitation, Question};
+use wire::participant::{CheckInRequest, Counted};
 
-use super::ahead::{Train, trained_ahead};
+use super::ahead::trained_ahead;
 use super::ask::sift;
+use super::found::{Found, Work};
 use super::invitations::{has_keys_for, invitations};
-use crate::base::{self, RoundBase};
+use crate::base;
 use crate::http::app::App;
 use crate::http::problem::Result;
-
-/// What there is for a participant.
-pub(super) enum Found {
-    Work(Box<Work>),
-    /// The task it has data for is over.
-    Over(TaskId),
-    /// It was told to train ahead of rounds.
-    Train(Box<Train>),
-    /// The finished update that it holds, of this task and training, is of no use.
-    Discard(TaskId, u32, DiscardReason),
-    /// Tasks want to know whether this is a device for them.
-    Asked(Vec<Question>),
-    /// A round wants keys before it draws.
-    Invited(Box<Invitation>),
-    /// Nothing yet, in these tasks.
-    Nothing {
-        tasks: Vec<TaskId>,
-        /// The round that it gave keys for, and that has not drawn yet.
-        awaited: Option<Box<Invitation>>,
-    },
-}
-
-pub(super) struct Work {
-    pub(super) place: Place,
-    pub(super) task: TaskRow,
-    pub(super) round: RoundRow,
-    pub(super) base: RoundBase,
-    /// What the round aggregates, if it was trained ahead.
-    pub(super) update: Option<Buffered>,
-    /// How it trains in this round.
-    pub(super) plan: TrainingPlan,
-    /// Where a solver needs to know.
-    pub(super) counted: Option<Counted>,
-}
 
 pub(super) async fn look(
     app: &App,

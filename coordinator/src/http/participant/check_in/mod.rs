@@ -5,6 +5,7 @@
 mod ahead;
 mod ask;
 mod assignment;
+mod found;
 mod invitations;
 mod look;
 
@@ -17,12 +18,14 @@ use federation::id::{ParticipantId, TaskId};
 use store::entity::check_in::{CheckIn, CheckInKeys};
 use task_spec::is_name;
 use wire::participant::{CheckInReply, CheckInRequest, MAX_FINDINGS};
+use wire::route;
 
 use self::ahead::claim;
 use self::assignment::{assigned, to_train};
+use self::found::Found;
 use self::invitations::judge;
-use self::look::{Found, look};
-use crate::admission::{Fact, InboxError, Novelty, Offer, Waiting};
+use self::look::look;
+use crate::admission::{Fact, Novelty, Offer, Waiting};
 use crate::http::app::App;
 use crate::http::authenticate::Participant;
 use crate::http::extract::Json;
@@ -37,6 +40,11 @@ const RESTART: Duration = Duration::from_secs(2);
 #[derive(Clone, Copy, Debug)]
 pub struct KeepsTime;
 
+/// Long-poll for work.
+#[utoipa::path(
+    post, path = route::CHECK_IN, request_body = CheckInRequest, security(("certificate" = [])),
+    responses((status = 200, body = CheckInReply)),
+)]
 pub(in crate::http) async fn check_in(
     participant: Participant,
     State(app): State<Arc<App>>,
@@ -188,18 +196,11 @@ async fn write(
         let is_left = if novelty == Novelty::Renewal && !keeps_time {
             app.inbox.note(fact)
         } else {
-            app.inbox.submit(fact).await.map(|_| true).map_err(unwritten)?
+            app.inbox.submit(fact).await.map(|_| true)?
         };
         if is_left {
             app.desk.remember(check_in, now);
         }
     }
     Ok(())
-}
-
-pub(in crate::http::participant) fn unwritten(error: InboxError) -> Error {
-    match error {
-        InboxError::Store(error) => Error::Store(error),
-        InboxError::Closed => Error::ShuttingDown,
-    }
 }

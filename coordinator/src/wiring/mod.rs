@@ -1,17 +1,16 @@
-//! The only file that chooses implementations: which database, which blobs, which device, which clock and randomness.
+//! The only place that chooses implementations: which database, which blobs, which device, which clock and randomness.
+
+mod choice;
+mod parts;
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use aggregation::Aggregator;
-use aggregation::device::{DeviceChoice, DeviceReport, select};
+use aggregation::device::DeviceReport;
 use axum::Router;
-use federation::time::{Clock, Timestamp};
-use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use task_spec::is_name;
 use store::{Blobs, Database, Store, StoreConfig, StoreError};
 use task_spec::is_name;
 use tokio::task::JoinHandle;
@@ -19,92 +18,23 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wire::admin::{OperatorTokenReply, Role};
 
+use self::choice::{
+    aggregator, authority, health_settings, locks, members, rates, sealer, selected, serve_settings, server_key,
+    settings, store_config, url,
+};
+pub use self::parts::{Parts, StartError, SystemClock};
 use crate::admission::{Bell, Desk, Inbox, Uploads};
 use crate::behind::Behind;
 use crate::config::Config;
-use crate::http::{
-    App, Crowds, Held, Identities, Limiter, Listener, Looker, Rate, Rates, ServeSettings, Settings, TokenError,
-};
-use crate::identity::{Authority, AuthorityError, Members, MembersCa, ServerKey, Signer};
+use crate::http::{App, Document, EndedRounds, Held, Identities, Limiter, Listener, Looker, ServeSettings, TokenError};
 use crate::lines::Lines;
-use crate::lock::{LockError, Locks};
+use crate::lock::Locks;
 use crate::models::Models;
 use crate::observe;
 use crate::observe::health::Health;
-use crate::random::Random;
-use crate::seal::{SealError, Sealer};
 use crate::session::Sessions;
 use crate::solver::Mus;
-use crate::work::{Engine, Environment, StepError, WorkConfig};
-
-/// What a coordinator takes from the world around it.
-#[derive(Clone)]
-pub struct Parts {
-    /// Deadlines, expiry, histories.
-    pub clock: Arc<dyn Clock>,
-    /// Ids, tokens, draws, jitter.
-    pub random: Random,
-}
-
-impl Parts {
-    /// The system's clock and randomness.
-    ///
-    /// # Errors
-    /// The operating system gives no randomness.
-    pub fn system() -> Result<Self, StartError> {
-        let random = Random::from_system().map_err(|_| StartError::Randomness)?;
-        Ok(Self { clock: Arc::new(SystemClock), random })
-    }
-}
-
-/// The wall clock.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SystemClock;
-
-impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "this is the place that reads the wall clock for everybody else")]
-    fn now(&self) -> Timestamp {
-        // Before 1970 only if the clock was never set; then time begins there.
-        Timestamp(0).plus(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO))
-    }
-}
-
-/// Why a coordinator did not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// No randomness.
-    #[error("the operating system gives no randomness")]
-    Randomness,
-    /// Another coordinator works on the same data.
-    #[error(transparent)]
-    Locked(#[from] LockError),
-    /// Rows or blobs cannot be opened.
-    #[error("cannot open the store: {0}")]
-    Store(#[from] StoreError),
-    /// What is stored cannot be looked at.
-    #[error("cannot look at what is stored: {0}")]
-    Look(#[from] StepError),
-    /// No authority.
-    #[error("cannot open the certificate authority: {0}")]
-    Authority(#[from] AuthorityError),
-    /// No sealing key.
-    #[error(transparent)]
-    Seal(#[from] SealError),
-    /// No device that sums.
-    #[error("cannot choose a device: {0}")]
-    Device(String),
-    /// A certificate or key that cannot be used.
-    #[error("cannot set TLS up: {0}")]
-    Tls(String),
-    /// The address cannot be had.
-    #[error("cannot listen on {address}: {source}")]
-    Listen {
-        /// What was asked for.
-        address: SocketAddr,
-        /// Why not.
-        source: std::io::Error,
-    },
-}
+use crate::work::{Engine, Environment, WorkConfig};
 
 /// A coordinator without a socket: what tests and simulations drive.
 pub struct Coordinator {
@@ -156,6 +86,7 @@ impl Coordinator {
             bell: Bell::start(&store, stopped.clone(), &tasks),
             sessions: Sessions::default(),
             models: Models::default(),
+            ended_rounds: EndedRounds::default(),
             mus: Mus::default(),
             sealer: Arc::clone(&sealer),
             inbox: Inbox::start(store.clone(), Arc::clone(&parts.clock), stopped.clone(), &tasks),
@@ -170,6 +101,7 @@ impl Coordinator {
             behind: Behind::default(),
             lines: lines.clone(),
             health: Health::default(),
+            document: Document::default(),
             metrics,
             settings: settings(config),
             shutdown: stopping.clone(),
@@ -400,160 +332,4 @@ pub async fn create_operator_token_offline(
     let _locks = locks(config, &parts)?;
     let store = Store::open(store_config).await?;
     crate::http::issue_shown_operator_token(&store, &parts.random, parts.clock.now(), (name, role), show).await
-}
-
-fn store_config(config: &Config, parts: &Parts) -> StoreConfig {
-    let place = config.database.url.strip_prefix("sqlite:").unwrap_or(&config.database.url);
-    let database = match place {
-        ":memory:" => Database::SqliteMemory,
-        path => Database::SqliteFile(PathBuf::from(path.strip_prefix("//").unwrap_or(path))),
-    };
-    let blobs = match config.blobs.url.strip_prefix("file:") {
-        Some(path) => Blobs::Disk(PathBuf::from(path.strip_prefix("//").unwrap_or(path))),
-        None => Blobs::Memory,
-    };
-    StoreConfig { database, blobs, clock: Arc::clone(&parts.clock) }
-}
-
-/// Keeps other coordinators from this database and these blobs.
-fn locks(config: &Config, parts: &Parts) -> Result<Locks, LockError> {
-    let store = store_config(config, parts);
-    let mut paths = Vec::new();
-    if let Database::SqliteFile(mut path) = store.database {
-        path.as_mut_os_string().push(".lock");
-        paths.push(path);
-    }
-    if let Blobs::Disk(folder) = store.blobs {
-        paths.push(folder.join("coordinator.lock"));
-    }
-    Locks::take(&paths, parts.clock.now())
-}
-
-fn aggregator(config: &Config) -> Result<Arc<dyn Aggregator>, StartError> {
-    selected(config).map(|selected| selected.aggregator)
-}
-
-fn selected(config: &Config) -> Result<aggregation::device::Selected, StartError> {
-    let device = |error: &dyn std::fmt::Display| StartError::Device(error.to_string());
-    let choice: DeviceChoice = config.aggregation.device.parse().map_err(|error| device(&error))?;
-    let threads = usize::try_from(config.aggregation.threads).unwrap_or(usize::MAX);
-    select(choice, threads).map_err(|error| device(&error))
-}
-
-/// Our own authority, if it has to vouch for anybody.
-fn authority(config: &Config, parts: &Parts) -> Result<Option<Arc<Authority>>, StartError> {
-    let (random, now) = (&parts.random, parts.clock.now());
-    let identity = &config.identity;
-    if !config.needs_authority() {
-        if !identity.in_memory() && identity.ca_key_file.exists() {
-            let file = identity.ca_key_file.display();
-            tracing::warn!("{file} holds the key of an authority that vouches for nobody here any more: remove it");
-        }
-        return Ok(None);
-    }
-    let authority = match identity.in_memory() {
-        true => Authority::generate(random, now)?,
-        false => Authority::open(&identity.ca_certificate_file, &identity.ca_key_file, random, now)?,
-    };
-    Ok(Some(Arc::new(authority)))
-}
-
-fn members(config: &Config, own: Option<&Arc<Authority>>) -> Result<Members, StartError> {
-    let identity = &config.identity;
-    match (&identity.members_ca_certificate_file, &identity.signer, own) {
-        (Some(file), Some(signer), _) => Ok(Members::Elsewhere(Signer::open(file, signer)?)),
-        (Some(file), None, _) => Ok(Members::PreIssued(MembersCa::open(file)?)),
-        (None, _, Some(own)) => Ok(Members::Own(Arc::clone(own))),
-        (None, _, None) => Err(StartError::Tls("there is no authority that certifies participants".to_owned())),
-    }
-}
-
-fn sealer(config: &Config, parts: &Parts) -> Result<Sealer, StartError> {
-    match config.identity.seal_key_file() {
-        Some(path) => Ok(Sealer::open(&path, &parts.random)?),
-        None => Ok(Sealer::in_memory(&parts.random)),
-    }
-}
-
-fn server_key(config: &Config, app: &App) -> Result<ServerKey, StartError> {
-    let (Some(certificate_file), Some(key_file)) = (&config.http.certificate_file, &config.http.key_file) else {
-        let missing = || StartError::Tls("there is no authority that vouches for this server".to_owned());
-        let authority = app.authority.as_ref().ok_or_else(missing)?;
-        return Ok(authority.server_key(&config.http.public_names, &app.random, app.now())?);
-    };
-    let tls =
-        |path: &PathBuf, error: rustls_pki_types::pem::Error| StartError::Tls(format!("{}: {error:?}", path.display()));
-    let chain = CertificateDer::pem_file_iter(certificate_file)
-        .and_then(Iterator::collect)
-        .map_err(|error| tls(certificate_file, error))?;
-    let key = PrivateKeyDer::from_pem_file(key_file).map_err(|error| tls(key_file, error))?;
-    Ok(ServerKey { chain, key })
-}
-
-fn rates(config: &Config) -> Rates {
-    let rate = |per_second| Rate { per_second, burst_s: config.http.burst_s };
-    Rates {
-        participant: rate(config.http.participant_rate),
-        operator: rate(config.http.operator_rate),
-        address: rate(config.http.address_rate),
-    }
-}
-
-fn settings(config: &Config) -> Settings {
-    Settings {
-        body_max_bytes: config.http.body_max_bytes,
-        masked_input_max_bytes: config.http.masked_input_max_bytes,
-        request_timeout: Duration::from_millis(config.http.request_timeout_ms),
-        upload_timeout: Duration::from_millis(config.http.upload_timeout_ms),
-        poll_max: config.http.poll_max(),
-        certificate_lifetime: config.identity.certificate_lifetime(),
-    }
-}
-
-/// Connections of operators, and such that have only just come.
-const OPERATORS_MAX: usize = 256;
-const ARRIVING_MAX: usize = 1024;
-/// Connections to the listener for health.
-const HEALTH_MAX: usize = 32;
-
-fn serve_settings(config: &Config) -> ServeSettings {
-    let http = &config.http;
-    let count = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
-    ServeSettings {
-        header_timeout: Duration::from_millis(http.header_timeout_ms),
-        unread_timeout: Duration::from_millis(http.unread_timeout_ms),
-        stranger_lifetime: Duration::from_millis(http.stranger_lifetime_ms),
-        request_timeout: Duration::from_millis(http.request_timeout_ms),
-        shutdown_timeout: Duration::from_millis(http.shutdown_timeout_ms),
-        crowds: Crowds {
-            arriving: ARRIVING_MAX,
-            operators: OPERATORS_MAX,
-            members: count(http.connections_max),
-            each_member: count(http.connections_per_participant),
-            strangers: count(http.strangers_max),
-            each_address: count(http.strangers_per_address),
-        },
-        unsent_max_bytes: count(http.unsent_max_bytes),
-    }
-}
-
-fn health_settings(config: &Config) -> ServeSettings {
-    // Nobody has credentials there.
-    let crowds = Crowds {
-        arriving: HEALTH_MAX,
-        operators: 0,
-        members: 0,
-        each_member: 0,
-        strangers: HEALTH_MAX,
-        each_address: HEALTH_MAX,
-    };
-    ServeSettings { crowds, ..serve_settings(config) }
-}
-
-fn url(config: &Config, address: SocketAddr) -> String {
-    let name = config.http.public_names.first().map_or("localhost", String::as_str);
-    match name.parse::<std::net::Ipv6Addr>() {
-        Ok(v6) => format!("https://[{v6}]:{}", address.port()),
-        Err(_) => format!("https://{name}:{}", address.port()),
-    }
 }

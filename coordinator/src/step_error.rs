@@ -46,7 +46,7 @@ impl StepError {
     }
 
     /// Whether bytes that were stored can no longer be read, as opposed to: not now.
-    pub(super) fn is_loss(&self) -> bool {
+    pub(crate) fn is_loss(&self) -> bool {
         matches!(self, Self::Store(StoreError::MissingBlob(_) | StoreError::Corrupt(_)))
     }
 }

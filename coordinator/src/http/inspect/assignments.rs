@@ -1,0 +1,128 @@
+//! `GET /v1/tasks/{task}/rounds/{round}/assignments`.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use axum::extract::State;
+use federation::id::{ParticipantId, RoundKey};
+use federation::round::{Assignment, Round};
+use serde::Deserialize;
+use store::entity::assignment::AssignmentChange;
+use store::entity::session_message::MessageKind;
+use store::{StoreError, Transaction};
+use utoipa::IntoParams;
+use wire::inspect::{AssignmentView, Page, StatusChange};
+use wire::route;
+
+use super::{PageQuery, page};
+use crate::http::app::App;
+use crate::http::authenticate::Viewer;
+use crate::http::extract::{Json, Path, Query};
+use crate::http::problem::{Error, Result};
+
+/// `?attempt=…&cursor=…&limit=…`.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(in crate::http) struct AssignmentsQuery {
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+    /// Items of the page, 1 to 500; 50 unless given.
+    limit: Option<u32>,
+    /// The attempt; the latest unless given.
+    attempt: Option<u32>,
+}
+
+/// Who was drawn into a round.
+#[utoipa::path(
+    get, path = route::ASSIGNMENTS, params(AssignmentsQuery), security(("token" = ["viewer"])),
+    responses((status = 200, body = Page<AssignmentView>)),
+)]
+pub(in crate::http) async fn list(
+    _: Viewer,
+    State(app): State<Arc<App>>,
+    Path((task, number)): Path<(String, u32)>,
+    Query(query): Query<AssignmentsQuery>,
+) -> Result<Json<Page<AssignmentView>>> {
+    let key = RoundKey { task: app.task(&task).await?.id, number };
+    let paging = PageQuery { cursor: query.cursor, limit: query.limit };
+    let (limit, cursor, attempt) = (paging.limit()?, paging.cursor::<ParticipantId>()?, query.attempt);
+    let views = app
+        .store
+        .read("list_assignments", |tx| {
+            Box::pin(async move {
+                let row = match attempt {
+                    Some(attempt) => tx.round_attempt(key, attempt).await?,
+                    None => tx.round(key).await?,
+                };
+                let Some(round) = row.map(|row| row.round) else {
+                    return Err(Error::NotFound(format!("the task has no round {number}, or no such attempt at it")));
+                };
+                let sets = Sets::read(tx, &round).await?;
+                let mut views = Vec::new();
+                for assignment in tx.assignments(key, round.attempt, cursor, limit + 1).await? {
+                    views.push(assignment_view(tx, assignment, &sets).await?);
+                }
+                Ok(views)
+            })
+        })
+        .await?;
+    Ok(Json(page(views, limit, |view| view.participant.to_string(), |view| view)))
+}
+
+/// Who sent what in a session: the members of U2, U3, U4 and U5.
+struct Sets(Vec<(&'static str, HashSet<ParticipantId>)>);
+
+impl Sets {
+    async fn read(tx: &mut (dyn Transaction + '_), round: &Round) -> std::result::Result<Self, StoreError> {
+        if round.limits.secure.is_none() {
+            return Ok(Self(Vec::new()));
+        }
+        let mut sets = Vec::new();
+        for (name, kind) in [
+            ("U2", MessageKind::Shares),
+            ("U3", MessageKind::Input),
+            ("U4", MessageKind::Consistency),
+            ("U5", MessageKind::Unmasking),
+        ] {
+            sets.push((name, tx.message_senders(round.key, round.attempt, kind).await?.into_iter().collect()));
+        }
+        Ok(Self(sets))
+    }
+
+    fn of(&self, participant: ParticipantId) -> Vec<String> {
+        if self.0.is_empty() {
+            return Vec::new();
+        }
+        let members = self.0.iter().filter(|(_, set)| set.contains(&participant)).map(|(name, _)| *name);
+        // Whoever was drawn had advertised.
+        ["U1"].into_iter().chain(members).map(str::to_owned).collect()
+    }
+}
+
+async fn assignment_view(
+    tx: &mut (dyn Transaction + '_),
+    assignment: Assignment,
+    sets: &Sets,
+) -> std::result::Result<AssignmentView, StoreError> {
+    let Assignment { round, attempt, participant, .. } = assignment;
+    let name = tx.participant(participant).await?.map_or_else(|| participant.to_string(), |row| row.name);
+    let change = |change: AssignmentChange| StatusChange {
+        status: change.state.to_string(),
+        at: change.at,
+        detail: change.detail,
+    };
+    let history = tx.assignment_history(round, attempt, participant).await?;
+    Ok(AssignmentView {
+        participant,
+        name,
+        state: assignment.state,
+        detail: assignment.detail,
+        dropped_in: assignment.dropped_in,
+        group: assignment.group,
+        sets: sets.of(participant),
+        bytes_up: tx.admitted(round, attempt, participant).await?.map(|admitted| admitted.bytes),
+        anomaly: tx.anomaly_score(round, attempt, participant).await?,
+        history: history.into_iter().map(change).collect(),
+    })
+}

@@ -1,0 +1,76 @@
+//! Since when the streams of a connection wait for their peer to read.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// That a stream waits for its peer to read; dropped when it need not wait.
+pub(super) struct Waiting {
+    number: u64,
+    untaken: Arc<Untaken>,
+}
+
+impl Waiting {
+    /// From now on.
+    pub(super) fn begin(untaken: Arc<Untaken>) -> Self {
+        Self { number: untaken.begin(), untaken }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.untaken.end(self.number);
+    }
+}
+
+/// Since when streams wait for their peer to read.
+#[derive(Default)]
+pub(super) struct Untaken {
+    pieces: Mutex<Pieces>,
+    /// That one waits, after none did.
+    some: Notify,
+}
+
+#[derive(Default)]
+struct Pieces {
+    next: u64,
+    /// In order of time.
+    since: BTreeMap<u64, Instant>,
+}
+
+impl Untaken {
+    fn with<T>(&self, act: impl FnOnce(&mut Pieces) -> T) -> T {
+        act(&mut self.pieces.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn begin(&self) -> u64 {
+        let (number, is_first) = self.with(|pieces| {
+            pieces.next += 1;
+            pieces.since.insert(pieces.next, Instant::now());
+            (pieces.next, pieces.since.len() == 1)
+        });
+        if is_first {
+            self.some.notify_one();
+        }
+        number
+    }
+
+    fn end(&self, number: u64) {
+        self.with(|pieces| pieces.since.remove(&number));
+    }
+
+    /// Resolves when one has waited for so long.
+    pub(super) async fn stalled(&self, patience: Duration) {
+        loop {
+            let oldest = self.with(|pieces| pieces.since.first_key_value().map(|(_, since)| *since));
+            match oldest {
+                None => self.some.notified().await,
+                Some(since) if since.elapsed() >= patience => return,
+                Some(since) => tokio::time::sleep_until(since + patience).await,
+            }
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! What the configuration chooses: places, devices, keys and bounds.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aggregation::Aggregator;
+use aggregation::device::{DeviceChoice, select};
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use store::{Blobs, Database, StoreConfig};
+
+use super::parts::{Parts, StartError};
+use crate::config::Config;
+use crate::http::{App, Crowds, Rate, Rates, ServeSettings, Settings};
+use crate::identity::{Authority, Members, MembersCa, ServerKey, Signer};
+use crate::lock::{LockError, Locks};
+use crate::seal::Sealer;
+
+pub(super) fn store_config(config: &Config, parts: &Parts) -> StoreConfig {
+    let place = config.database.url.strip_prefix("sqlite:").unwrap_or(&config.database.url);
+    let database = match place {
+        ":memory:" => Database::SqliteMemory,
+        path => Database::SqliteFile(PathBuf::from(path.strip_prefix("//").unwrap_or(path))),
+    };
+    let blobs = match config.blobs.url.strip_prefix("file:") {
+        Some(path) => Blobs::Disk(PathBuf::from(path.strip_prefix("//").unwrap_or(path))),
+        None => Blobs::Memory,
+    };
+    StoreConfig { database, blobs, clock: Arc::clone(&parts.clock) }
+}
+
+/// Keeps other coordinators from this database and these blobs.
+pub(super) fn locks(config: &Config, parts: &Parts) -> Result<Locks, LockError> {
+    let store = store_config(config, parts);
+    let mut paths = Vec::new();
+    if let Database::SqliteFile(mut path) = store.database {
+        path.as_mut_os_string().push(".lock");
+        paths.push(path);
+    }
+    if let Blobs::Disk(folder) = store.blobs {
+        paths.push(folder.join("coordinator.lock"));
+    }
+    Locks::take(&paths, parts.clock.now())
+}
+
+pub(super) fn aggregator(config: &Config) -> Result<Arc<dyn Aggregator>, StartError> {
+    selected(config).map(|selected| selected.aggregator)
+}
+
+pub(super) fn selected(config: &Config) -> Result<aggregation::device::Selected, StartError> {
+    let device = |error: &dyn std::fmt::Display| StartError::Device(error.to_string());
+    let choice: DeviceChoice = config.aggregation.device.parse().map_err(|error| device(&error))?;
+    let threads = usize::try_from(config.aggregation.threads).unwrap_or(usize::MAX);
+    select(choice, threads).map_err(|error| device(&error))
+}
+
+/// Our own authority, if it has to vouch for anybody.
+pub(super) fn authority(config: &Config, parts: &Parts) -> Result<Option<Arc<Authority>>, StartError> {
+    let (random, now) = (&parts.random, parts.clock.now());
+    let identity = &config.identity;
+    if !config.needs_authority() {
+        if !identity.in_memory() && identity.ca_key_file.exists() {
+            let file = identity.ca_key_file.display();
+            tracing::warn!("{file} holds the key of an authority that vouches for nobody here any more: remove it");
+        }
+        return Ok(None);
+    }
+    let authority = match identity.in_memory() {
+        true => Authority::generate(random, now)?,
+        false => Authority::open(&identity.ca_certificate_file, &identity.ca_key_file, random, now)?,
+    };
+    Ok(Some(Arc::new(authority)))
+}
+
+pub(super) fn members(config: &Config, own: Option<&Arc<Authority>>) -> Result<Members, StartError> {
+    let identity = &config.identity;
+    match (&identity.members_ca_certificate_file, &identity.signer, own) {
+        (Some(file), Some(signer), _) => Ok(Members::Elsewhere(Signer::open(file, signer)?)),
+        (Some(file), None, _) => Ok(Members::PreIssued(MembersCa::open(file)?)),
+        (None, _, Some(own)) => Ok(Members::Own(Arc::clone(own))),
+        (None, _, None) => Err(StartError::Tls("there is no authority that certifies participants".to_owned())),
+    }
+}
+
+pub(super) fn sealer(config: &Config, parts: &Parts) -> Result<Sealer, StartError> {
+    match config.identity.seal_key_file() {
+        Some(path) => Ok(Sealer::open(&path, &parts.random)?),
+        None => Ok(Sealer::in_memory(&parts.random)),
+    }
+}
+
+pub(super) fn server_key(config: &Config, app: &App) -> Result<ServerKey, StartError> {
+    let (Some(certificate_file), Some(key_file)) = (&config.http.certificate_file, &config.http.key_file) else {
+        let missing = || StartError::Tls("there is no authority that vouches for this server".to_owned());
+        let authority = app.authority.as_ref().ok_or_else(missing)?;
+        return Ok(authority.server_key(&config.http.public_names, &app.random, app.now())?);
+    };
+    let tls =
+        |path: &PathBuf, error: rustls_pki_types::pem::Error| StartError::Tls(format!("{}: {error:?}", path.display()));
+    let chain = CertificateDer::pem_file_iter(certificate_file)
+        .and_then(Iterator::collect)
+        .map_err(|error| tls(certificate_file, error))?;
+    let key = PrivateKeyDer::from_pem_file(key_file).map_err(|error| tls(key_file, error))?;
+    Ok(ServerKey { chain, key })
+}
+
+pub(super) fn rates(config: &Config) -> Rates {
+    let rate = |per_second| Rate { per_second, burst_s: config.http.burst_s };
+    Rates {
+        participant: rate(config.http.participant_rate),
+        operator: rate(config.http.operator_rate),
+        address: rate(config.http.address_rate),
+    }
+}
+
+pub(super) fn settings(config: &Config) -> Settings {
+    Settings {
+        body_max_bytes: config.http.body_max_bytes,
+        masked_input_max_bytes: config.http.masked_input_max_bytes,
+        request_timeout: Duration::from_millis(config.http.request_timeout_ms),
+        upload_timeout: Duration::from_millis(config.http.upload_timeout_ms),
+        poll_max: config.http.poll_max(),
+        certificate_lifetime: config.identity.certificate_lifetime(),
+    }
+}
+
+/// Connections of operators, and such that have only just come.
+const OPERATORS_MAX: usize = 256;
+const ARRIVING_MAX: usize = 1024;
+/// Connections to the listener for health.
+const HEALTH_MAX: usize = 32;
+
+pub(super) fn serve_settings(config: &Config) -> ServeSettings {
+    let http = &config.http;
+    let count = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
+    ServeSettings {
+        header_timeout: Duration::from_millis(http.header_timeout_ms),
+        unread_timeout: Duration::from_millis(http.unread_timeout_ms),
+        stranger_lifetime: Duration::from_millis(http.stranger_lifetime_ms),
+        request_timeout: Duration::from_millis(http.request_timeout_ms),
+        shutdown_timeout: Duration::from_millis(http.shutdown_timeout_ms),
+        crowds: Crowds {
+            arriving: ARRIVING_MAX,
+            operators: OPERATORS_MAX,
+            members: count(http.connections_max),
+            each_member: count(http.connections_per_participant),
+            strangers: count(http.strangers_max),
+            each_address: count(http.strangers_per_address),
+        },
+        unsent_max_bytes: count(http.unsent_max_bytes),
+    }
+}
+
+pub(super) fn health_settings(config: &Config) -> ServeSettings {
+    // Nobody has credentials there.
+    let crowds = Crowds {
+        arriving: HEALTH_MAX,
+        operators: 0,
+        members: 0,
+        each_member: 0,
+        strangers: HEALTH_MAX,
+        each_address: HEALTH_MAX,
+    };
+    ServeSettings { crowds, ..serve_settings(config) }
+}
+
+pub(super) fn url(config: &Config, address: SocketAddr) -> String {
+    let name = config.http.public_names.first().map_or("localhost", String::as_str);
+    match name.parse::<std::net::Ipv6Addr>() {
+        Ok(v6) => format!("https://[{v6}]:{}", address.port()),
+        Err(_) => format!("https://{name}:{}", address.port()),
+    }
+}

@@ -1,0 +1,171 @@
+//! What both ways to release a sum share: taking masks off, and storing what is released.
+
+use std::time::Duration;
+
+use aggregation::{FallbackEvent, Finished};
+use federation::id::RoundKey;
+use federation::round::{Round, RoundState};
+use learning::ExactSum;
+use learning::privacy::LedgerError;
+use secure_agg::Index;
+use secure_agg::mask::{MaskPlan, Plane};
+use secure_agg::rejection::Abort;
+use secure_agg::server::Phase;
+use store::Transaction;
+use store::entity::admitted::Admitted;
+use store::entity::noised_sum::{NoisedSumRow, SumWork};
+use store::entity::session_message::SessionMessage;
+
+use super::lease::Lease;
+use super::robust::Combined;
+use super::shred::destroy_keys_of_an_end;
+use super::{Environment, StepError};
+use crate::ledger::{self, Charge};
+use crate::robust::Robust;
+use crate::seal::Sealer;
+use crate::session::{Session, forget, open_masks};
+
+/// Why a sum is not released.
+pub(super) enum Withheld {
+    /// What comes off it cannot be restored.
+    Masked(Abort),
+    /// It would cost more than may be spent.
+    OverBudget(LedgerError),
+    /// Honest participants cannot have made it.
+    Garbage(String),
+}
+
+/// What has to come off the sum of a session, from what its members answered.
+pub(super) fn mask_plan(
+    session: Session,
+    answers: &[SessionMessage],
+    sealer: &Sealer,
+    (key, attempt): (RoundKey, u32),
+) -> Result<Result<MaskPlan, Abort>, StepError> {
+    let members = session.members().to_vec();
+    let name = |index: Index| {
+        let member = usize::from(index).checked_sub(1).and_then(|at| members.get(at));
+        member.map_or_else(|| index.to_string(), ToString::to_string)
+    };
+    let Phase::CollectUnmasking(phase) = session.into_parts().0 else {
+        return Err(StepError::Unworkable(format!("the session of {key} is in another phase than its round")));
+    };
+    let unmasked = match open_masks(phase, answers, sealer)? {
+        Ok(unmasked) => unmasked,
+        Err(abort) => return Ok(Err(abort)),
+    };
+    for fault in unmasked.faults() {
+        let (dealer, holder) = (name(fault.dealer), name(fault.holder));
+        tracing::warn!(round = %key, attempt, dealer, holder, "a share was wrong and was corrected; one of the two is at fault");
+    }
+    unmasked.plan(Plane::Model).map(Ok).map_err(|error| StepError::Unworkable(error.to_string()))
+}
+
+/// Takes the masks off.
+pub(super) fn open(
+    sum: Box<dyn aggregation::Accumulator>,
+    plan: &MaskPlan,
+    participants: u32,
+) -> Result<(ExactSum, SumWork), StepError> {
+    let shape = sum.shape();
+    let unworkable = |error: &dyn std::fmt::Display| StepError::Unworkable(error.to_string());
+    let (Finished { words, fallback }, work) = sum.finish_measured(plan)?;
+    if let Some(FallbackEvent { device, reason, taken_over_by }) = fallback {
+        tracing::warn!(
+            device,
+            reason,
+            taken_over_by,
+            "a device failed while unmasking; another one finished with the same bits"
+        );
+        metrics::counter!("tributary_device_fallbacks_total").increment(1);
+    }
+    let bits = shape.modulus().bits();
+    let exact = match participants {
+        0 => ExactSum::of_nobody(words.len(), bits),
+        _ => ExactSum::new(words, bits, participants),
+    };
+    let exact = exact.map_err(|error| unworkable(&error))?;
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let work = SumWork {
+        sum_device: work.summing.device,
+        unmask_device: work.unmasking.device,
+        sum_ms: millis(work.summing.took),
+        unmask_ms: millis(work.unmasking.took),
+        keystream_bytes: work.keystream_bytes,
+    };
+    Ok((exact, work))
+}
+
+/// False if the attempt has a released sum, or has ended. `left_out` inputs are of groups that were left out.
+pub(super) async fn store_row(
+    tx: &mut dyn Transaction,
+    round: &Round,
+    row: &NoisedSumRow,
+    charge: Option<&Charge>,
+    inputs: &[Admitted],
+    left_out: u32,
+) -> Result<bool, StepError> {
+    let (key, attempt) = (row.round, row.attempt);
+    let Some(present) = tx.round_attempt(key, attempt).await? else { return Ok(false) };
+    if present.round.state != RoundState::Aggregating || !tx.insert_noised_sum(row).await? {
+        return Ok(false);
+    }
+    // Charged before anything of it leaves, and only if it does.
+    if let Some(charge) = charge {
+        ledger::store(tx, charge).await?;
+    }
+    let participants: Vec<_> = inputs.iter().map(|input| input.participant).collect();
+    tx.mark_folded(key, attempt, &participants).await?;
+    tx.delete_partial_sum(key, attempt).await?;
+    // With the sum goes what could open it once more.
+    forget(tx, key, attempt).await?;
+    // Every admitted input counts, once: the set was frozen when collection closed.
+    let unfolded = tx.unfolded_count(key, attempt).await?;
+    if unfolded != left_out || present.reported != row.participants.saturating_add(left_out) {
+        return Err(StepError::Unworkable(format!(
+            "round {} attempt {} admitted {} inputs, but its sum holds {}",
+            round.key, round.attempt, present.reported, row.participants
+        )));
+    }
+    Ok(true)
+}
+
+/// Stores what a robust rule made of these inputs; so many others of the round were left out.
+pub(super) async fn store_combined(
+    env: &Environment,
+    lease: &Lease,
+    round: &Round,
+    robust: Robust,
+    Combined { sum, scores, work }: Combined,
+    inputs: &[Admitted],
+    left_out: u32,
+) -> Result<(), StepError> {
+    env.fail_point.reached("release_sum: before the blob")?;
+    let blob = env.blobs.put_bytes(sum.to_bytes().into()).await?;
+    env.fail_point.reached("release_sum: after the blob")?;
+    let now = env.clock.now();
+    let participants = u32::try_from(inputs.len()).unwrap_or(u32::MAX);
+    let (key, attempt) = (round.key, round.attempt);
+    let row = &NoisedSumRow { round: key, attempt, blob, participants, created_at: now, work };
+    let scores = &scores;
+    let stored = env
+        .store
+        .transact("store robust sum", |tx| {
+            Box::pin(async move {
+                lease.confirm(tx, now).await?;
+                let stored = store_row(tx, round, row, None, inputs, left_out).await?;
+                if stored {
+                    tx.set_anomaly_scores(key, attempt, scores).await?;
+                }
+                Ok::<_, StepError>(stored)
+            })
+        })
+        .await?;
+    env.fail_point.reached("release_sum: after the rows")?;
+    destroy_keys_of_an_end(env, (key, attempt)).await;
+    if stored {
+        let (task, round, rule) = (key.task, key.number, robust.rule.name());
+        tracing::info!(%task, round, attempt, participants, left_out, rule, "inputs combined and released");
+    }
+    Ok(())
+}

@@ -1,0 +1,30 @@
+//! Who may be told to train ahead of rounds.
+
+use federation::cohort::Candidate;
+use task_spec::Ahead;
+use federation::time::Timestamp;
+use store::Transaction;
+use store::entity::task::TaskRow;
+
+use super::StepError;
+use crate::ahead::Standings;
+
+/// How many more may be told to train.
+pub(super) fn free_places(standings: &Standings, ahead: &Ahead, last_opened: Timestamp) -> u32 {
+    ahead.concurrency.saturating_sub(standings.busy_count(last_opened))
+}
+
+/// Who is there, meets the requirements for the round of this number and has nothing to do, in the order of names.
+pub(super) async fn waiting(
+    tx: &mut dyn Transaction,
+    task: &TaskRow,
+    standings: &Standings,
+    number: u32,
+    now: Timestamp,
+) -> Result<Vec<Candidate>, StepError> {
+    let mut candidates = tx.candidates(task.id, now).await?;
+    candidates.retain(|candidate| {
+        standings.is_free(candidate.participant) && candidate.check(&task.spec.selection.require, number, now).is_ok()
+    });
+    Ok(candidates)
+}

@@ -1,0 +1,107 @@
+//! Promises about summaries of rounds.
+
+use std::collections::BTreeMap;
+
+use federation::round::{Assignment, AssignmentState, RoundState};
+
+use super::sample::{
+    NOW, advance, after, assignment, collecting, digest, model_version, moved, participant_id, report, round, send,
+    summary, task, task_id,
+};
+use crate::entity::noised_sum::{NoisedSumRow, SumWork};
+use crate::entity::privacy_ledger::PrivacyRow;
+use crate::entity::round_summary::{GroupSummary, MadeVersion, RoundSummary};
+use crate::entity::session_message::MessageKind;
+use crate::entity::training::Buffered;
+use crate::{Result, Store};
+
+/// Nothing of another attempt, round or task is counted; they come in the order in which they are asked for.
+pub async fn each_attempt_is_counted_by_itself(store: &Store) {
+    let open = &collecting(store, 3).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                use AssignmentState::{Abandoned, Assigned, Reported};
+                let (key, mut now) = (open.key, open.clone());
+                send(tx, open, MessageKind::Shares, &[1, 2]).await?;
+                report(tx, open, &[1]).await?;
+                let gone = participant_id(2);
+                assert!(tx.set_assignment_state(key, 1, gone, &[Assigned], Abandoned, after(2), None).await?);
+                assert!(tx.add_bytes_down(key, 1, RoundState::Collecting, 7).await?);
+                advance(tx, &mut now, RoundState::Cancelled, after(9)).await?;
+                // The next attempt, and another task's round of the same number, have other cohorts.
+                let again = round(1, 1, 2);
+                tx.insert_round(&again).await?;
+                let grouped = |n, group| Assignment { group: Some(group), ..assignment(&again, n) };
+                tx.insert_assignments(&[grouped(1, 0), grouped(2, 1), grouped(3, 1)]).await?;
+                report(tx, &again, &[3]).await?;
+                tx.set_anomaly_scores(key, 2, &[(participant_id(3), 1.5)]).await?;
+                tx.insert_task(&task(2, "two")).await?;
+                let other = round(2, 1, 1);
+                tx.insert_round(&other).await?;
+                tx.insert_assignments(&[assignment(&other, 1)]).await?;
+
+                let found = tx.round_summaries(task_id(1), &[(1, 2), (7, 1), (1, 1)]).await?;
+                let [second, none, first] = <[RoundSummary; 3]>::try_from(found).unwrap();
+                assert_eq!(none, RoundSummary::default());
+                assert_eq!(first, summary(tx, key, 1).await?);
+                assert_eq!(first.states, BTreeMap::from([(Assigned, 1), (Abandoned, 1), (Reported, 1)]));
+                assert_eq!(first.dropped_in, BTreeMap::from([(RoundState::Collecting, 1)]));
+                assert_eq!(first.messages, BTreeMap::from([(MessageKind::Shares, (2, 3))]));
+                assert_eq!(first.bytes_down, BTreeMap::from([(RoundState::Collecting, 7)]));
+                let states: Vec<_> = first.history.iter().map(|change| change.state).collect();
+                assert_eq!(states, [RoundState::Selecting, RoundState::Collecting, RoundState::Cancelled]);
+                assert_eq!((first.groups.len(), second.messages.len(), second.history.len()), (0, 0, 1));
+                let group = |members, reported, anomaly| GroupSummary { members, reported, anomaly };
+                assert_eq!(second.groups, BTreeMap::from([(0, group(1, 0, None)), (1, group(2, 1, Some(1.5)))]));
+                assert_eq!(summary(tx, other.key, 1).await?.states, BTreeMap::from([(Assigned, 1)]));
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}
+
+/// The version it started from, the one that it made, the sum's work, its row of the ledger and the updates that it took.
+pub async fn what_an_attempt_made_and_cost_is_found(store: &Store) {
+    let open = &collecting(store, 3).await;
+    let result: Result<()> = store
+        .transact("test", |tx| {
+            Box::pin(async move {
+                let key = open.key;
+                assert_eq!(summary(tx, key, 1).await?.base, None, "there is no version yet");
+                tx.insert_model_version(&model_version(1, 0)).await?;
+                tx.insert_model_version(&model_version(1, 1)).await?;
+                assert!(tx.set_round_result(key, 1, &[], Some(1)).await?);
+                let text = str::to_owned;
+                let work = SumWork {
+                    sum_device: text("cpu"),
+                    unmask_device: text("gpu"),
+                    sum_ms: 1,
+                    unmask_ms: 2,
+                    keystream_bytes: 3,
+                };
+                let (round, attempt, created_at) = (key, 1, NOW);
+                let blob = digest(1);
+                let sum = NoisedSumRow { round, attempt, blob, participants: 2, created_at, work: Some(work.clone()) };
+                assert!(tx.insert_noised_sum(&sum).await?);
+                let row = text("{\"total\":1}");
+                let charge = PrivacyRow { round, attempt, idx: 0, published: true, row: row.clone(), created_at };
+                tx.append_privacy_row(&charge).await?;
+                let update = |n, base_version| Buffered { participant: participant_id(n), serial: 1, base_version };
+                tx.insert_buffered(key, 1, &[update(3, 0), update(1, 1), update(2, 0)]).await?;
+                let found = summary(tx, key, 1).await?;
+                let (base, made) = (model_version(1, 0), model_version(1, 1));
+                assert_eq!(found.base, Some(base.sha256));
+                assert_eq!(found.made, Some(MadeVersion { version: 1, sha256: made.sha256, parent: Some(0) }));
+                assert_eq!((found.work, found.charged), (Some(work), Some(row)));
+                assert_eq!(found.buffered_from, [1, 0, 0]);
+                let ended = moved(open, RoundState::Completed, after(3));
+                assert!(tx.transition_round(open, &ended).await?);
+                assert_eq!(summary(tx, key, 1).await?.history.len(), 3);
+                Ok(())
+            })
+        })
+        .await;
+    result.unwrap();
+}

@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use task_spec::{PrivacyAccounting, PrivacyMechanism, PrivacyView};
 
 use axum::body::Body;
 use coordinator::config::Config;
@@ -22,7 +23,7 @@ use federation::round::{Assignment, AssignmentState, PhaseLimits, Round, RoundLi
 use federation::time::{MockClock, Timestamp};
 use http::Request;
 use http_body_util::BodyExt as _;
-use learning::privacy::{Accounting, Budget, Ledger, Mechanism, View};
+use learning::privacy::{Budget, Ledger};
 use serde_json::json;
 use store::entity::admitted::Admitted;
 use store::entity::noised_sum::{NoisedSumRow, SumWork};
@@ -156,8 +157,13 @@ async fn write(store: &Store, task: TaskId) -> Result<(), StoreError> {
 
 /// A row of the ledger for each round.
 fn charges() -> Vec<String> {
-    let (mechanism, seal) = (Mechanism::CentralGaussian, |_: &[u8]| [0; 32]);
-    let budget = Budget { epsilon: None, delta: 1e-5, against: View::CohortKnown, accounting: Accounting::default() };
+    let (mechanism, seal) = (PrivacyMechanism::CentralGaussian, |_: &[u8]| [0; 32]);
+    let budget = Budget {
+        epsilon: None,
+        delta: 1e-5,
+        against: PrivacyView::CohortKnown,
+        accounting: PrivacyAccounting::default(),
+    };
     let mut ledger = Ledger::open(mechanism, budget, Vec::new(), &seal).unwrap();
     let charge = |round: u32| {
         let release = json!({

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use federation::id::TaskId;
-use task_spec::SpecError;
 use secure_agg::params::Params;
 use store::entity::task::TaskRow;
 use task_spec::SpecError;

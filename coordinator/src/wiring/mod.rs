@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use aggregation::device::DeviceReport;
 use axum::Router;
-use task_spec::is_name;
 use store::{Blobs, Database, Store, StoreConfig, StoreError};
 use task_spec::is_name;
 use tokio::task::JoinHandle;

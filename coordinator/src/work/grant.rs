@@ -2,15 +2,13 @@
 //!
 //! Who is told is drawn by the task's selector, as a cohort is; the version they start from is stored before they hear of it.
 
-use federation::task_status::TaskStatus;
-use federation::cohort::History;
+use federation::cohort::{self, History};
 use federation::id::ParticipantId;
 use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
 use store::{Transaction, WakeEvent};
-use task_spec::Ahead;
 
 use super::lease::Lease;
 use super::situation::{Situation, next_round};

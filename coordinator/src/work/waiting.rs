@@ -1,10 +1,10 @@
 //! Who may be told to train ahead of rounds.
 
 use federation::cohort::Candidate;
-use task_spec::Ahead;
 use federation::time::Timestamp;
 use store::Transaction;
 use store::entity::task::TaskRow;
+use task_spec::Ahead;
 
 use super::StepError;
 use crate::ahead::Standings;

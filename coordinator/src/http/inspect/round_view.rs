@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use federation::round::{Round, RoundState};
-use task_spec::CODEC_METRICS;
 use federation::time::Timestamp;
 use learning::privacy::SealedRow;
 use secure_agg::params::MILLION;
@@ -15,6 +14,7 @@ use store::entity::round_summary::{GroupSummary, RoundSummary};
 use store::entity::session_message::MessageKind;
 use store::entity::task::TaskRow;
 use store::{StoreError, Transaction};
+use task_spec::CODEC_METRICS;
 use wire::inspect::{
     BufferView, CompressionView, GroupView, MetricView, ModelVersionRef, PhaseView, RoundView, SessionView, SumWorkView,
 };

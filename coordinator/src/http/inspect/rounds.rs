@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use task_spec::CODEC_METRICS;
 use federation::id::RoundKey;
 use federation::round::RoundState;
 use serde::Deserialize;

@@ -2,11 +2,11 @@
 
 use federation::id::TaskId;
 use federation::round::Assignment as Place;
-use task_spec::TrainingPlan;
 use federation::training::Training;
 use store::entity::round::RoundRow;
 use store::entity::task::TaskRow;
 use store::entity::training::Buffered;
+use task_spec::TrainingPlan;
 use wire::participant::{Counted, DiscardReason, Invitation, Question};
 
 use crate::base::RoundBase;

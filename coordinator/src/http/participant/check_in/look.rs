@@ -3,13 +3,11 @@
 use federation::id::ParticipantId;
 use federation::round::Assignment as Place;
 use federation::task_status::TaskStatus;
-use task_spec::Solver;
-use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
 use store::entity::participant::ParticipantRow;
 use store::entity::task::TaskRow;
 use store::{StoreError, Transaction};
-use task_spec::{Solver, TrainingPlan};
+use task_spec::Solver;
 use wire::participant::{CheckInRequest, Counted};
 
 use super::ahead::trained_ahead;

@@ -78,6 +78,9 @@ fn yes() -> bool {
 }
 
 impl Compression {
+    /// The names of all of them.
+    pub const NAMES: [&str; 5] = ["rotated", "random_k", "low_rank", "top_k", "int8"];
+
     /// Its name in a task file.
     #[must_use]
     pub fn name(&self) -> &'static str {

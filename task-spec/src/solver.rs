@@ -179,9 +179,9 @@ impl TaskSpec {
         checks.require_with(self.metrics.len() < MAX_METRICS, "metrics", || {
             format!("must be at most {} with training.solver \"fed_nova\", whose own takes a place", MAX_METRICS - 1)
         });
-        let method = self.personalization.as_ref().map(Personalization::as_str);
+        let method = self.personalization.as_ref();
         checks.require(
-            !matches!(method, Some("pfedme" | "elastic")),
+            !matches!(method, Some(Personalization::PFedMe { .. } | Personalization::Elastic { .. })),
             "training.solver",
             "fed_nova does not go with personalization.method \"pfedme\" or \"elastic\", whose updates are no sum of steps",
         );

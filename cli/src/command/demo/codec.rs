@@ -4,31 +4,21 @@
 
 use std::str::FromStr;
 
+use serde_json::{Map, Value};
 use task_spec::Compression;
 use wire::inspect::CompressionView;
 
-use super::pairs::{named, number};
+use super::pairs::{field, named, number};
+use crate::failure::{Exit, Failure, Outcome};
 use crate::output::bytes;
 
 /// `NAME[,KEY=VALUE…]`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CodecArg {
-    name: Name,
-    k: Amount,
-    bits: Option<u8>,
-    keep: f64,
-    rank: u32,
-    feedback: Option<bool>,
+    /// As a task says it, but for `k`.
+    said: Map<String, Value>,
+    k: Option<Amount>,
     norm: Option<f32>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Name {
-    Rotated,
-    RandomK,
-    LowRank,
-    TopK,
-    Int8,
 }
 
 /// Coordinates: so many, or a part of the model.
@@ -38,9 +28,6 @@ enum Amount {
     Percent(f64),
 }
 
-const RANK: u32 = 16;
-const ROTATED_BITS: u8 = 2;
-const BITS: u8 = 12;
 /// About the length of an update of the demo's models in their first rounds.
 const NORM: f32 = 2.0;
 
@@ -49,38 +36,41 @@ impl FromStr for CodecArg {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, pairs) = named(text, "k=1%");
-        let (name, percent) = match name {
-            "rotated" => (Name::Rotated, 100.0),
-            "random_k" => (Name::RandomK, 10.0),
-            "low_rank" => (Name::LowRank, 100.0),
-            "top_k" => (Name::TopK, 1.0),
-            "int8" => (Name::Int8, 100.0),
-            other => {
-                return Err(format!(
-                    "there is no codec `{other}`; there are rotated, random_k, low_rank, top_k and int8"
-                ));
+        if !Compression::NAMES.contains(&name) {
+            return Err(format!("there is no codec `{name}`; there are {}", Compression::NAMES.join(", ")));
+        }
+        let mut said = Map::from_iter([("codec".to_owned(), name.into())]);
+        // What a task must say: values that suit the demo's models.
+        let (mut k, mut norm) = match name {
+            "rotated" => (None, Some(NORM)),
+            "random_k" => (Some(Amount::Percent(10.0)), None),
+            "top_k" => (Some(Amount::Percent(1.0)), None),
+            "low_rank" => {
+                said.insert("rank".to_owned(), 16.into());
+                (None, None)
             }
+            _ => (None, None),
         };
-        let k = Amount::Percent(percent);
-        let mut arg = Self { name, k, bits: None, keep: 1.0, rank: RANK, feedback: None, norm: None };
         for pair in pairs {
             let (key, value) = pair?;
             match key {
-                "k" => arg.k = amount(value)?,
-                "bits" => arg.bits = Some(number(key, value)?),
-                "keep" => arg.keep = number(key, value)?,
-                "rank" => arg.rank = number(key, value)?,
-                "norm" => arg.norm = Some(number(key, value)?),
+                "k" => k = Some(amount(value)?),
+                "norm" => norm = Some(number(key, value)?),
                 "feedback" => {
-                    arg.feedback = Some(match value {
+                    let keeps = match value {
                         "yes" => true,
                         "no" => false,
                         _ => return Err(format!("feedback={value}: it is yes or no")),
-                    });
+                    };
+                    said.insert("error_feedback".to_owned(), keeps.into());
                 }
-                _ => return Err(format!("there is no `{key}`; there are k, bits, keep, rank, norm and feedback")),
+                key => {
+                    said.insert(key.to_owned(), field(value));
+                }
             }
         }
+        let arg = Self { said, k, norm };
+        arg.read(1).map_err(|error| format!("{name}: {error}"))?;
         Ok(arg)
     }
 }
@@ -94,29 +84,33 @@ fn amount(value: &str) -> Result<Amount, String> {
 
 impl CodecArg {
     /// `[compression]` of a task whose model has so many parameters.
-    pub(super) fn compression(&self, parameters: u64) -> Compression {
-        let k = match self.k {
-            Amount::Count(count) => count,
+    ///
+    /// # Errors
+    /// None: it was read before.
+    pub(super) fn compression(&self, parameters: u64) -> Outcome<Compression> {
+        self.read(parameters).map_err(|error| Failure::new(Exit::Usage, format!("--codec: {error}")))
+    }
+
+    fn read(&self, parameters: u64) -> serde_json::Result<Compression> {
+        let mut said = self.said.clone();
+        if let Some(k) = self.k {
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
                 reason = "saturates; judged with the task"
             )]
-            Amount::Percent(percent) => (parameters as f64 * percent / 100.0).round() as u64,
-        };
-        let (bits, rank) = (self.bits.unwrap_or(BITS), self.rank);
-        match self.name {
-            Name::Rotated => Compression::Rotated { bits: self.bits.unwrap_or(ROTATED_BITS), keep: self.keep },
-            Name::RandomK => Compression::RandomK { k, bits, error_feedback: self.feedback.unwrap_or(false) },
-            Name::LowRank => Compression::LowRank { rank, bits, error_feedback: self.feedback.unwrap_or(false) },
-            Name::TopK => Compression::TopK { k, error_feedback: self.feedback.unwrap_or(true) },
-            Name::Int8 => Compression::Int8 {},
+            let k = match k {
+                Amount::Count(count) => count,
+                Amount::Percent(percent) => (parameters as f64 * percent / 100.0).round() as u64,
+            };
+            said.insert("k".to_owned(), k.into());
         }
+        serde_json::from_value(Value::Object(said))
     }
 
     /// Bound on an update's L2 norm, where one is wanted or the codec needs it.
     pub(super) fn clip_norm(&self) -> Option<f32> {
-        self.norm.or((self.name == Name::Rotated).then_some(NORM))
+        self.norm
     }
 }
 
@@ -136,7 +130,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Compression {
-        text.parse::<CodecArg>().unwrap().compression(159_010)
+        text.parse::<CodecArg>().unwrap().compression(159_010).unwrap()
     }
 
     #[test]
@@ -158,7 +152,9 @@ mod tests {
             ("zip", "there is no codec `zip`"),
             ("top_k,k", "no KEY=VALUE"),
             ("top_k,k=inf", "a number is expected"),
-            ("top_k,n=3", "there is no `n`"),
+            ("top_k,n=3", "unknown field `n`"),
+            ("rotated,k=3", "unknown field `k`"),
+            ("rotated,bits=inf", "invalid type"),
             ("top_k,feedback=maybe", "yes or no"),
         ] {
             let error = text.parse::<CodecArg>().unwrap_err();

@@ -123,7 +123,7 @@ impl TaskInput<'_> {
         let sizes = |error: &dyn std::fmt::Display| Failure::new(Exit::Usage, format!("the model's sizes: {error}"));
         let tensors = task_file::declarations(self.architecture).map_err(|error| sizes(&error))?;
         let parameters = tensors.iter().map(|tensor| tensor.shape.iter().product::<u64>()).sum();
-        let compression = self.codec.map(|codec| codec.compression(parameters));
+        let compression = self.codec.map(|codec| codec.compression(parameters)).transpose()?;
         Ok(TaskSpec {
             name: TASK.to_owned(),
             description: self.description,

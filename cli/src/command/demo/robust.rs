@@ -23,19 +23,11 @@ impl FromStr for RobustArg {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (rule, pairs) = named(text, "attackers=0.1");
-        let rule = match rule {
-            "median" => RobustRule::Median,
-            "trimmed_mean" => RobustRule::TrimmedMean,
-            "krum" => RobustRule::Krum,
-            "multi_krum" => RobustRule::MultiKrum,
-            "geometric_median" => RobustRule::GeometricMedian,
-            "norm_filter" => RobustRule::NormFilter,
-            other => {
-                return Err(format!(
-                    "there is no rule `{other}`; there are median, trimmed_mean, krum, multi_krum, geometric_median and \
-                     norm_filter"
-                ));
-            }
+        let Some(rule) = RobustRule::ALL.into_iter().find(|known| known.name() == rule) else {
+            return Err(format!(
+                "there is no rule `{rule}`; there are {}",
+                RobustRule::ALL.map(RobustRule::name).join(", ")
+            ));
         };
         let mut spec = RobustSpec { rule, attackers: 0.2, norm_factor: None, group_size: None };
         for pair in pairs {
@@ -55,8 +47,7 @@ impl RobustArg {
     /// In a line of the demo.
     pub(super) fn words(&self) -> String {
         let RobustSpec { rule, attackers, group_size, .. } = self.0;
-        let rule = serde_json::to_value(rule).ok();
-        let rule = rule.as_ref().and_then(|rule| rule.as_str()).unwrap_or_default().replace('_', " ");
+        let rule = rule.name().replace('_', " ");
         let of = group_size.map_or_else(|| "updates".to_owned(), |size| format!("means of groups of {size}"));
         format!("{rule} of the {of}, against {} % of the participants", 100.0 * attackers)
     }

@@ -3,23 +3,10 @@
 //! All groups go through the phases together. A group that cannot go on is left out, and the round goes on with the others
 //! while there are enough of them for the task's robust rule.
 
-use serde::{Deserialize, Serialize};
+pub use crate::limits::GroupLimits;
 
 use crate::advance::{Decision, Tally, advance};
 use crate::round::{FailureReason, Round, RoundState};
-
-/// How a round's cohort is divided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GroupLimits {
-    /// s: participants in each group.
-    pub size: u32,
-    /// How many groups there are; 0 until the cohort is drawn.
-    pub count: u32,
-    /// Groups without which the rule has too few; 0 until the cohort is drawn.
-    pub needed: u32,
-    /// Inputs without which nothing of a group is opened; 0 until the cohort is drawn.
-    pub collect_min: u32,
-}
 
 /// The facts about one group that the decision needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

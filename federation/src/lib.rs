@@ -10,6 +10,7 @@ pub mod cohort;
 pub mod gate;
 pub mod groups;
 pub mod id;
+mod limits;
 pub mod line;
 pub mod model_version;
 pub mod quantile;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{GateSpec, RobustSpec, ServerOptimizer};
+use crate::{GateSpec, RobustSpec, ServerOptimizer};
 
 /// How updates are encoded, summed and applied.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,22 +1,18 @@
 //! How a metric is distributed over participants, told by points that are means of zeros and ones: under secure aggregation
 //! nobody sees any single participant's value, and the sum tells nobody's place among the others.
 
-use super::TaskSpec;
-use super::check::Checks;
-use super::personalization::{BELOW, PERSONAL_PREFIX};
+use crate::{BELOW, PERSONAL_PREFIX, TaskSpec};
 
 /// `NAME.quantiles` is how the metric `NAME`, a part of one such as an accuracy, is distributed over participants;
 /// `NAME.quantiles.S` the same in steps of S hundredths. It travels as `NAME.below.S`, `NAME.below.2S`, …
 pub const QUANTILES: &str = ".quantiles";
 /// Hundredths from one point to the next where nothing is said.
 pub const STEP: u8 = 5;
-/// Most means that travel in one update, points included.
-const MAX_TRAVELLING: usize = 256;
 /// The metric whose distribution every round of a task with personalization reports: of the model as it came, and of the own one.
 const ACCURACY: &str = "accuracy";
 
 /// The metric that `name` is the distribution of, and the hundredths between points; nothing if it is another's name.
-fn distribution(name: &str) -> Option<(&str, Option<u8>)> {
+pub(crate) fn distribution(name: &str) -> Option<(&str, Option<u8>)> {
     let (metric, step) = name.rsplit_once(QUANTILES)?;
     let step = match step {
         "" => Some(STEP),
@@ -59,25 +55,6 @@ impl TaskSpec {
     /// Whether the task itself says how.
     fn is_distributed(&self, metric: &str) -> bool {
         self.metrics.iter().any(|name| distribution(name).is_some_and(|(own, _)| own == metric))
-    }
-
-    pub(super) fn check_distributions(&self, checks: &mut Checks) {
-        for name in &self.metrics {
-            let Some((metric, step)) = distribution(name) else { continue };
-            checks.require_with(step.is_some() && !metric.is_empty(), "metrics", || {
-                format!(
-                    "{name:?} must be NAME{QUANTILES}, or end in the hundredths between two points, which must divide 100: \
-                     \"accuracy{QUANTILES}.2\""
-                )
-            });
-            checks.require_with(!self.privacy.is_private(), "metrics", || {
-                format!("must not name {name:?} with [privacy]: it would be a release that no epsilon counts")
-            });
-        }
-        let travelling = self.travelling_metrics().len();
-        checks.require_with(travelling <= MAX_TRAVELLING, "metrics", || {
-            format!("make {travelling} means travel with every update, at most {MAX_TRAVELLING} may: take larger steps")
-        });
     }
 }
 

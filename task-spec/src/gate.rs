@@ -2,9 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::TaskSpec;
-use super::check::Checks;
-
 /// How far a metric may fall from one model version to the next.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -29,23 +26,4 @@ pub enum Better {
     Higher,
     /// Like a loss.
     Lower,
-}
-
-impl TaskSpec {
-    pub(super) fn check_gate(&self, checks: &mut Checks) {
-        let Some(gate) = &self.aggregation.gate else { return };
-        checks.require_with(self.metrics.contains(&gate.metric), "aggregation.gate.metric", || {
-            format!("is {:?}, which is none of the task's metrics: {}", gate.metric, self.metrics.join(", "))
-        });
-        checks.require(
-            gate.max_fall.is_finite() && gate.max_fall > 0.0,
-            "aggregation.gate.max_fall",
-            "must be positive and finite",
-        );
-        checks.require(
-            !self.privacy.is_private(),
-            "aggregation.gate",
-            "and [privacy] do not go together: no metrics travel where a privacy mechanism is at work",
-        );
-    }
 }

@@ -4,9 +4,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::check::Checks;
-use super::{TaskSpec, TrainingPlan};
-
 /// Most mini-batches in a step.
 pub const MAX_ACCUMULATE: u32 = 1024;
 /// Least part of the learning rate that a schedule leaves: a rate of nothing would train nothing.
@@ -91,27 +88,6 @@ impl Schedule {
         };
         factor.clamp(LEAST_FACTOR, 1.0)
     }
-
-    fn check(&self, checks: &mut Checks) {
-        let count = |checks: &mut Checks, name: &str, value: u32| {
-            checks.require((1..=10_000_000).contains(&value), name, "must be between 1 and 10000000");
-        };
-        let part = |checks: &mut Checks, name: &str, value: f64| {
-            checks.require(value > 0.0 && value <= 1.0, name, "must be above 0 and at most 1");
-        };
-        match *self {
-            Self::Constant {} => {}
-            Self::Step { every, factor, .. } => {
-                count(checks, "training.schedule.every", every);
-                part(checks, "training.schedule.factor", factor);
-            }
-            Self::Exponential { factor, .. } => part(checks, "training.schedule.factor", factor),
-            Self::Cosine { length, floor, .. } => {
-                count(checks, "training.schedule.length", length);
-                part(checks, "training.schedule.floor", floor);
-            }
-        }
-    }
 }
 
 /// A learning rate that rises in even stairs: `(t + 1) / (length + 1)` of it, times the schedule's factor, while t < `length`.
@@ -184,28 +160,6 @@ impl Precision {
     }
 }
 
-impl TrainingPlan {
-    /// The plan of one round: what counts rounds has been multiplied into the learning rate.
-    #[must_use]
-    pub fn in_round(&self, round: u32) -> Self {
-        let t = round.saturating_sub(1);
-        let mut plan = self.clone();
-        if let Some(schedule) = plan.schedule.take_if(|schedule| schedule.over() != Some(Over::Steps)) {
-            plan.learning_rate *= schedule.factor(t);
-        }
-        if let Some(warmup) = plan.warmup.take_if(|warmup| warmup.over == Over::Rounds) {
-            plan.learning_rate *= warmup.factor(t);
-        }
-        plan
-    }
-
-    /// What the learning rate is multiplied by at a step of one participation, the first being 0; what counts rounds is not in it.
-    #[must_use]
-    pub fn step_factor(&self, step: u32) -> f64 {
-        step_factor(self.schedule.as_ref(), self.warmup.as_ref(), step)
-    }
-}
-
 /// The factor of whatever counts steps, at one of them.
 #[must_use]
 pub fn step_factor(schedule: Option<&Schedule>, warmup: Option<&Warmup>, step: u32) -> f64 {
@@ -214,51 +168,10 @@ pub fn step_factor(schedule: Option<&Schedule>, warmup: Option<&Warmup>, step: u
     schedule.map_or(1.0, |schedule| schedule.factor(step)) * warmup.map_or(1.0, |warmup| warmup.factor(step))
 }
 
-impl TaskSpec {
-    pub(super) fn check_local_training(&self, checks: &mut Checks) {
-        let plan = &self.training;
-        checks.require_with((1..=MAX_ACCUMULATE).contains(&plan.accumulate), "training.accumulate", || {
-            format!("must be between 1 and {MAX_ACCUMULATE}")
-        });
-        checks.require(
-            plan.gradient_clip.is_none_or(|norm| (1e-30..=1e30).contains(&norm)),
-            "training.gradient_clip",
-            "must be between 1e-30 and 1e30, or left out",
-        );
-        if let Some(schedule) = &plan.schedule {
-            schedule.check(checks);
-        }
-        if let Some(warmup) = &plan.warmup {
-            checks.require(
-                (1..=10_000_000).contains(&warmup.length),
-                "training.warmup.length",
-                "must be between 1 and 10000000",
-            );
-        }
-        if let Some(budget) = &plan.budget {
-            checks.require(
-                budget.steps.is_some() || budget.time_ms.is_some(),
-                "training.budget",
-                "must name steps or time_ms, or be left out",
-            );
-            checks.require(
-                budget.steps.is_none_or(|steps| (1..=10_000_000).contains(&steps)),
-                "training.budget.steps",
-                "must be between 1 and 10000000, or left out",
-            );
-            let limit = self.rounds.collect_deadline_ms;
-            checks.require_with(
-                budget.time_ms.is_none_or(|time| (1..limit).contains(&time)),
-                "training.budget.time_ms",
-                || format!("must be at least 1 and below rounds.collect_deadline_ms = {limit}, by which the update must have come"),
-            );
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::TrainingPlan;
 
     fn factors(schedule: Schedule, times: &[u32]) -> Vec<f64> {
         times.iter().map(|&t| schedule.factor(t)).collect()

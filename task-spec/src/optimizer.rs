@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::check::Checks;
-
 /// How the mean update steps the model. What is left out is the paper's value where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "name", rename_all = "snake_case", deny_unknown_fields)]
@@ -141,12 +139,6 @@ impl ServerOptimizer {
             problems.push(("tau", "must be between 1e-18 and 1e18".to_owned()));
         }
         problems
-    }
-
-    pub(super) fn check(&self, checks: &mut Checks) {
-        for (key, problem) in self.problems() {
-            checks.require(false, &format!("aggregation.optimizer.{key}"), &problem);
-        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Criterion, EXAMPLES};
+use crate::{Criterion, EXAMPLES};
 
 /// Who takes part in a round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{AdaptiveMu, Budget, Fairness, Precision, Schedule, Solver, Warmup};
+use crate::{AdaptiveMu, Budget, Fairness, Over, Precision, Schedule, Solver, Warmup, step_factor};
 
 /// How a participant trains. The SDK's own trainer follows it; an app's trainer is shown it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -77,5 +77,39 @@ impl Default for TrainingPlan {
             budget: None,
             precision: Precision::F32,
         }
+    }
+}
+
+impl TrainingPlan {
+    /// The solver with everything that follows from the rest of the plan.
+    #[must_use]
+    pub fn solver(&self) -> Option<Solver> {
+        let known = |steps: Option<u32>| steps.or(self.steps);
+        Some(match self.solver? {
+            Solver::FedNova { steps } => Solver::FedNova { steps: known(steps) },
+            Solver::Scaffold { population, steps } => Solver::Scaffold { population, steps: known(steps) },
+        })
+    }
+}
+
+impl TrainingPlan {
+    /// The plan of one round: what counts rounds has been multiplied into the learning rate.
+    #[must_use]
+    pub fn in_round(&self, round: u32) -> Self {
+        let t = round.saturating_sub(1);
+        let mut plan = self.clone();
+        if let Some(schedule) = plan.schedule.take_if(|schedule| schedule.over() != Some(Over::Steps)) {
+            plan.learning_rate *= schedule.factor(t);
+        }
+        if let Some(warmup) = plan.warmup.take_if(|warmup| warmup.over == Over::Rounds) {
+            plan.learning_rate *= warmup.factor(t);
+        }
+        plan
+    }
+
+    /// What the learning rate is multiplied by at a step of one participation, the first being 0; what counts rounds is not in it.
+    #[must_use]
+    pub fn step_factor(&self, step: u32) -> f64 {
+        step_factor(self.schedule.as_ref(), self.warmup.as_ref(), step)
     }
 }

@@ -3,7 +3,7 @@
 use aggregation::device::DeviceChoice;
 use serde::{Deserialize, Serialize};
 
-use super::require;
+use super::require::require;
 
 /// Which device sums.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::require;
+use super::require::require;
 
 /// Where models and masked inputs are.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::require;
+use super::require::require;
 
 /// The listener and what one peer may ask of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

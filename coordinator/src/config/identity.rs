@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::require;
+use super::require::require;
 
 /// Our certificate authority, what it issues, and who else certifies participants.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -8,6 +8,7 @@ mod blobs;
 mod database;
 mod http;
 mod identity;
+mod require;
 mod telemetry;
 mod work;
 
@@ -22,6 +23,8 @@ pub use http::HttpConfig;
 pub use identity::{IdentityConfig, SignerConfig};
 pub use telemetry::{LogFormat, TelemetryConfig};
 pub use work::WorkSection;
+
+use require::require;
 
 /// What every environment variable that configures the coordinator begins with.
 pub const ENVIRONMENT_PREFIX: &str = "TRIBUTARY_";
@@ -176,13 +179,6 @@ impl Config {
         let mut shown = self.clone();
         shown.database.redact();
         toml::to_string_pretty(&shown).unwrap_or_default()
-    }
-}
-
-/// Notes `problem` unless `holds`.
-fn require(problems: &mut Vec<String>, holds: bool, problem: impl Into<String>) {
-    if !holds {
-        problems.push(problem.into());
     }
 }
 

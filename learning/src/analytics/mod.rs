@@ -11,6 +11,7 @@
 mod branching;
 mod error;
 mod k_means;
+mod procedure;
 mod statistics;
 mod sum_codec;
 mod table;
@@ -19,6 +20,7 @@ mod trees;
 pub use branching::{Branching, Cut, Next};
 pub use error::AnalyticsError;
 pub use k_means::{KMeansSpec, KMeansState, MAX_CLUSTERS, MAX_ITERATIONS};
+pub use procedure::{Advanced, MAX_STATE_BYTES};
 pub use statistics::{
     ColumnStatistics, MAX_CELLS, MAX_QUANTILES, Quantile, StatisticSpec, StatisticsSpec, StatisticsState,
 };
@@ -30,14 +32,11 @@ pub use trees::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::metrics::MetricValue;
 use crate::privacy::NoisedSum;
 use k_means::KMeans;
+use procedure::{Procedure, Terms};
 use statistics::Statistics;
 use trees::Trees;
-
-/// Largest state, as bytes.
-pub const MAX_STATE_BYTES: usize = 1 << 26;
 
 /// An analysis as an operator writes it, for example `{ kind = "k_means", clusters = 10, … }`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -73,47 +72,6 @@ pub enum AnalyticsState {
     KMeans(KMeansState),
     /// Of [`AnalyticsSpec::Trees`].
     Trees(TreesState),
-}
-
-/// A state and what the round showed on its way there.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Advanced<S = AnalyticsState> {
-    /// The next state.
-    pub state: S,
-    /// For the round's report.
-    pub metrics: Vec<(String, MetricValue)>,
-}
-
-/// The sum's terms: they decide how fine its grids can be.
-#[derive(Clone, Copy, Debug)]
-struct Terms {
-    modulus_bits: u8,
-    max_cohort: u32,
-}
-
-/// What every kind of analysis is.
-trait Procedure {
-    type State: Clone;
-
-    /// What one contribution holds; the same in every round.
-    fn fields(&self) -> Vec<Field>;
-    /// Rounds until the result.
-    fn rounds(&self) -> u32;
-    /// Rounds that a state has behind it.
-    fn done(&self, state: &Self::State) -> u32;
-    /// Before the first round.
-    fn initial(&self) -> Self::State;
-    /// Whether a state that was read is one of this analysis.
-    fn check(&self, state: &Self::State) -> Result<(), AnalyticsError>;
-    /// Adds up a participant's rows; `out` is zero.
-    fn contribution(&self, state: &Self::State, table: &Table, out: &mut [i64]) -> Result<(), AnalyticsError>;
-    /// From the sum to the next state.
-    fn advance(
-        &self,
-        state: &Self::State,
-        sum: &[i64],
-        participants: u32,
-    ) -> Result<Advanced<Self::State>, AnalyticsError>;
 }
 
 #[derive(Clone, Debug)]
@@ -248,7 +206,7 @@ impl Analysis {
     /// # Errors
     /// [`AnalyticsError::Sum`] where honest participants cannot have made this sum; [`AnalyticsError::Done`];
     /// [`AnalyticsError::State`].
-    pub fn advance(&self, state: &AnalyticsState, sum: &NoisedSum) -> Result<Advanced, AnalyticsError> {
+    pub fn advance(&self, state: &AnalyticsState, sum: &NoisedSum) -> Result<Advanced<AnalyticsState>, AnalyticsError> {
         let values = self.codec.decode(sum)?;
         with_state!(&self.kind, state, (procedure, own, wrap) => {
             procedure.check(own)?;

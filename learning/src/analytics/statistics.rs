@@ -7,9 +7,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::error::{AnalyticsError, require, sound};
+use super::procedure::{Advanced, Procedure};
 use super::sum_codec::Field;
 use super::table::{MAX_COLUMNS, Range, Table, check_name, check_rows, power};
-use super::{Advanced, Procedure};
 use crate::metrics::MetricValue;
 
 /// Most categories of a column and most edges of a histogram.

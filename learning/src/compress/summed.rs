@@ -6,12 +6,13 @@
 use rand::Rng;
 use task_spec::Compression;
 
+use super::CodecError;
+use super::input::{Decoded, Input};
 use super::lanes::Lanes;
 use super::low_rank::LowRank;
 use super::random_k::RandomK;
 use super::rotated::Rotated;
 use super::tail::Tail;
-use super::{CodecError, Decoded, Input};
 use crate::clip::FixedClip;
 use crate::parameters::Layout;
 use crate::privacy::NoisedSum;

@@ -2,7 +2,7 @@
 //!
 //! The modulus may be too small for a total weight, so that is cut into limbs as metrics are.
 
-use super::Distortion;
+use super::input::Distortion;
 use crate::metrics::{MAX_METRICS, MetricValue};
 use crate::quantize::limbs::Limbs;
 use crate::quantize::{DecodeError, HeadroomError, ImplausibleUpdate, QuantizationParams};

@@ -8,6 +8,7 @@ use task_spec::Compression;
 use super::*;
 use crate::ExactSum;
 use crate::metrics::MAX_METRICS;
+use crate::metrics::MetricValue;
 use crate::parameters::TensorSpec;
 use crate::quantize::HeadroomError;
 

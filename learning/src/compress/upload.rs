@@ -7,10 +7,11 @@
 use rand::Rng;
 use task_spec::Compression;
 
+use super::input::{Decoded, Distortion, Input};
 use super::int8::Int8;
 use super::tail::{OWN_METRICS, own_metrics, split_own};
 use super::top_k::TopK;
-use super::{CodecError, Decoded, Distortion, Input, UploadError};
+use super::{CodecError, UploadError};
 use crate::metrics::MetricValue;
 use crate::parameters::Layout;
 use crate::privacy::NoisedSum;

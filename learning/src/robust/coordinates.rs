@@ -25,7 +25,7 @@ pub fn median(rows: &[&[f32]], out: &mut [f32]) {
 /// Unless there are more than twice `trim` rows, each as long as `out`.
 pub fn trimmed_mean(rows: &[&[f32]], trim: usize, out: &mut [f32]) {
     let kept = rows.len().checked_sub(2 * trim).filter(|&kept| kept > 0).expect("more rows than are trimmed");
-    let divisor = f64::from(super::count(kept));
+    let divisor = f64::from(super::counted::count(kept));
     by_column(rows, out, |column| {
         column.sort_unstable_by(f32::total_cmp);
         column[trim..trim + kept].iter().copied().map(f64::from).sum::<f64>() / divisor

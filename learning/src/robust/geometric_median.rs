@@ -6,7 +6,8 @@
 //! 89 times of 100. So the f updates farthest from the median are left out and the median is taken of the others: whoever
 //! wants a say has to be no farther out than honest updates are.
 
-use super::{Gram, count, middle};
+use super::Gram;
+use super::counted::{count, middle};
 
 /// Iterations; the weights hardly move after a few dozen.
 const ITERATIONS: usize = 200;

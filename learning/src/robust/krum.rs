@@ -23,7 +23,7 @@ pub(super) fn weights(gram: &Gram, attackers: usize, keep: usize) -> Vec<f64> {
     order.sort_by(|&a, &b| scores[a].total_cmp(&scores[b]).then(gram.product(a, a).total_cmp(&gram.product(b, b))));
     let mut weights = vec![0.0; gram.len()];
     for &kept in order.iter().take(keep) {
-        weights[kept] = 1.0 / f64::from(super::count(keep.min(gram.len())));
+        weights[kept] = 1.0 / f64::from(super::counted::count(keep.min(gram.len())));
     }
     weights
 }

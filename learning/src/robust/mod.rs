@@ -11,6 +11,7 @@
 //! never weakened in silence.
 
 pub mod coordinates;
+mod counted;
 pub mod geometric_median;
 mod gram;
 pub mod krum;
@@ -19,6 +20,7 @@ mod slice;
 
 use task_spec::{RobustRule, RobustSpec};
 
+use counted::{count, middle};
 pub use gram::{BadGram, Gram};
 pub use slice::centre;
 
@@ -143,17 +145,6 @@ pub fn anomaly_scores(distances: &[f64]) -> Vec<f64> {
         (true, true) => (distance / usual).min(MAX_SCORE),
     };
     distances.iter().map(score).collect()
-}
-
-/// The upper median; 0 of none.
-fn middle(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
-}
-
-fn count(rows: usize) -> u32 {
-    u32::try_from(rows).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

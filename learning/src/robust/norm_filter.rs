@@ -1,6 +1,7 @@
 //! Leaves out updates that are much longer than the others. It stands attackers that scale up what they send, and no others.
 
-use super::{Gram, middle};
+use super::Gram;
+use super::counted::middle;
 
 /// Equal weights for the updates whose norm is at most `factor` times the median norm.
 pub(super) fn weights(gram: &Gram, factor: f64) -> Vec<f64> {

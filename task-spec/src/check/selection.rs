@@ -1,6 +1,6 @@
 //! Who takes part: numbers in range, and no strategy that needs to know what the task hides.
 
-use super::Checks;
+use crate::problem::Checks;
 use crate::{Cohort, MAX_COHORT, MAX_CRITERIA, Oort, Strategy, TRAINING_LOSS, TaskSpec};
 
 impl TaskSpec {

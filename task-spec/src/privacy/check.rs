@@ -1,7 +1,6 @@
 //! What is wrong with `[privacy]` in itself, whatever the task is.
 
-use super::{AdaptiveClip, Clip, PrivacyMechanism, PrivacySampler, PrivacySpec, PrivacyView, Sampling};
-use crate::SpecError;
+use crate::{AdaptiveClip, Clip, PrivacyMechanism, PrivacySampler, PrivacySpec, PrivacyView, Sampling, SpecError};
 
 /// Noise multipliers that make sense.
 pub const NOISE_RANGE: std::ops::RangeInclusive<f64> = 0.01..=10_000.0;

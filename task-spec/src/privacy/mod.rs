@@ -3,13 +3,10 @@
 //! What it costs is `learning`'s to say.
 
 mod check;
-mod fit;
 
 pub use check::{NOISE_RANGE, SAMPLING_RATE_MIN};
 
 use serde::{Deserialize, Serialize};
-
-use super::TaskSpec;
 
 /// What the participants' updates are hidden behind, and for how long. Without a mechanism nothing is promised.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -261,28 +258,5 @@ impl PrivacySpec {
     /// Whether nothing at all was written.
     pub(crate) fn is_silent(&self) -> bool {
         *self == Self::default()
-    }
-}
-
-impl TaskSpec {
-    /// Whether the published figure gains anything from sampling: only where nothing about the draw can keep its release
-    /// from being made, and whether somebody was drawn shows in nothing but its update. A session of secure aggregation needs so many
-    /// participants, and noise that participants add tells how many they were.
-    #[must_use]
-    pub fn sampling_amplifies(&self) -> bool {
-        let by_coordinator = self.privacy.mechanism == PrivacyMechanism::CentralGaussian;
-        by_coordinator && self.privacy.sampling.is_some() && !self.secure_aggregation.enabled
-    }
-
-    /// Whether updates of one participant must be so many rounds apart that two attempts at one round are too close: no number is
-    /// tried again then that somebody may have sent an update for.
-    #[must_use]
-    pub fn keeps_updates_apart(&self) -> bool {
-        let privacy = &self.privacy;
-        // Who takes part once is drawn once.
-        let is_once = privacy.participations == Some(1);
-        privacy.mechanism == PrivacyMechanism::BandedMatrix
-            && !is_once
-            && privacy.separation.is_some_and(|apart| apart > 1)
     }
 }

@@ -5,16 +5,18 @@
 //! for its rows, and the coordinator finds first centroids among them (`seeding`). Then every round sums, for each cluster,
 //! the rows that are nearest to it. The last round moves nothing and measures the published centroids.
 
+mod distance;
 mod seeding;
 
 use serde::{Deserialize, Serialize};
 
 use super::branching::Branching;
 use super::error::{AnalyticsError, require, sound};
+use super::procedure::{Advanced, Procedure, Terms};
 use super::sum_codec::{Field, grid_bits};
 use super::table::{ColumnSpec, Range, Table, check_rows, power, ranges, round};
-use super::{Advanced, Procedure, Terms};
 use crate::metrics::MetricValue;
+use distance::{Representative, nearest};
 
 /// Most clusters.
 pub const MAX_CLUSTERS: u32 = 1024;
@@ -66,30 +68,12 @@ pub struct KMeansState {
     sketch: Vec<Representative>,
 }
 
-/// Some rows and their mean.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Representative {
-    rows: u64,
-    mean: Vec<f64>,
-}
-
 impl KMeansState {
     /// The cluster whose centroid is nearest to a row, and the squared distance; nothing before the seeding is over.
     #[must_use]
     pub fn nearest(&self, row: &[f64]) -> Option<(usize, f64)> {
         nearest(&self.centroids, row)
     }
-}
-
-/// The first of the nearest.
-fn nearest(centroids: &[Vec<f64>], row: &[f64]) -> Option<(usize, f64)> {
-    let distances = centroids.iter().map(|centroid| squared_distance(centroid, row));
-    distances.enumerate().reduce(|best, next| if next.1 < best.1 { next } else { best })
-}
-
-fn squared_distance(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum()
 }
 
 /// The procedure of a checked specification.

@@ -7,7 +7,7 @@
 use rand::{Rng, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
-use super::{Representative, nearest, squared_distance};
+use super::distance::{Representative, nearest, squared_distance};
 use crate::analytics::branching::Branching;
 use crate::analytics::table::Range;
 

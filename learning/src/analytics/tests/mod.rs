@@ -9,6 +9,7 @@ use rand::{Rng, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 
 use super::*;
+use crate::metrics::MetricValue;
 use crate::privacy::ExactSum;
 
 fn random(seed: u64) -> ChaCha8Rng {
@@ -42,7 +43,7 @@ fn deal(table: &Table, participants: usize) -> Vec<Table> {
 }
 
 /// One round on the road every update takes.
-fn round(analysis: &Analysis, state: &AnalyticsState, tables: &[Table]) -> Advanced {
+fn round(analysis: &Analysis, state: &AnalyticsState, tables: &[Table]) -> Advanced<AnalyticsState> {
     let codec = analysis.codec();
     let mask = u32::MAX >> (32 - u32::from(codec.modulus_bits()));
     let mut sum = vec![0_u32; codec.len()];

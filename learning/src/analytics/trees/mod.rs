@@ -18,9 +18,9 @@ pub use spec::{MAX_BINS, MAX_CLASSES, MAX_DEPTH, MAX_TREES, Method, TargetSpec, 
 use serde::{Deserialize, Serialize};
 
 use super::error::{AnalyticsError, require, sound};
+use super::procedure::{Advanced, MAX_STATE_BYTES, Procedure, Terms};
 use super::sum_codec::{Field, grid_bits};
 use super::table::{Range, Table, power, round};
-use super::{Advanced, MAX_STATE_BYTES, Procedure, Terms};
 use crate::metrics::MetricValue;
 use grow::{Grower, Growing, Shape};
 use sample::RowNumbers;

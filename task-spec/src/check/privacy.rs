@@ -1,12 +1,11 @@
 //! What privacy asks of the rest of the task.
 
-use super::{PrivacyMechanism, Sampling};
-use crate::check::Checks;
-use crate::{Cohort, TaskSpec};
+use crate::problem::Checks;
+use crate::{Cohort, PrivacyMechanism, Sampling, TaskSpec};
 
 impl TaskSpec {
     /// What privacy asks of the rest of the task. Its own numbers are [`PrivacySpec::check`](super::PrivacySpec::check)'s.
-    pub(crate) fn check_privacy(&self, checks: &mut Checks) {
+    pub(super) fn check_privacy(&self, checks: &mut Checks) {
         let privacy = &self.privacy;
         if privacy.mechanism.needs_secure_aggregation() {
             checks.require(

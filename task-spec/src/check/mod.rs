@@ -2,32 +2,27 @@
 //!
 //! The model's shapes and the headroom of its sums are `learning`'s to check, thresholds `secure-agg`'s.
 
+mod analytics;
+mod compression;
+mod distribution;
+mod fairness;
+mod gate;
+mod local;
+mod optimizer;
+mod personalization;
+mod privacy;
+mod robust;
+mod schedule;
 mod selection;
+mod solver;
 
 use std::collections::BTreeSet;
 
-use serde::{Deserialize, Serialize};
-
-use super::{
-    Initial, MAX_COHORT, MAX_DEADLINE_MS, MAX_METRICS, MAX_SECURE_COHORT, MIN_SECURE_COHORT, TaskSpec, is_name,
+use crate::problem::Checks;
+use crate::{
+    Deployment, Initial, MAX_COHORT, MAX_DEADLINE_MS, MAX_METRICS, MAX_SECURE_COHORT, MIN_SECURE_COHORT, SpecError,
+    TaskSpec, is_name,
 };
-
-/// What the deployment imposes on every task.
-#[derive(Clone, Copy, Debug)]
-pub struct Deployment {
-    /// The longest a participant may be away between two polls.
-    pub poll_interval_ms: u64,
-}
-
-/// One thing that is wrong with a task.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
-#[error("{field}: {problem}")]
-pub struct SpecError {
-    /// Dotted path in the task file.
-    pub field: String,
-    /// What is wrong and what would be right.
-    pub problem: String,
-}
 
 impl TaskSpec {
     /// Finds everything that is wrong, so that an operator mends it in one go. The model's shapes and the headroom of its
@@ -60,7 +55,7 @@ impl TaskSpec {
             self.check_analytics(analytics, &mut checks);
         }
         self.check_compression(&mut checks);
-        if checks.0.is_empty() { Ok(()) } else { Err(checks.0) }
+        checks.found()
     }
 
     fn check_names(&self, checks: &mut Checks) {
@@ -232,21 +227,6 @@ impl TaskSpec {
                     deployment.poll_interval_ms
                 )
             });
-        }
-    }
-}
-
-#[derive(Default)]
-pub(crate) struct Checks(Vec<SpecError>);
-
-impl Checks {
-    pub(crate) fn require(&mut self, holds: bool, field: &str, problem: &str) {
-        self.require_with(holds, field, || problem.to_owned());
-    }
-
-    pub(crate) fn require_with(&mut self, holds: bool, field: &str, problem: impl FnOnce() -> String) {
-        if !holds {
-            self.0.push(SpecError { field: field.to_owned(), problem: problem() });
         }
     }
 }

@@ -338,7 +338,7 @@ fn terms(spec: &TaskSpec) -> Result<PrivacyTerms, Vec<SpecError>> {
         }
         Some(Sampling::FixedSize(size)) => (size, part_left(size, dropouts)),
         None => {
-            let limits = RoundLimits::of(&spec);
+            let limits = RoundLimits::of(spec);
             let target = spec.selection.cohort.target(limits.select.min);
             (target, if secure.enabled { part_left(target, dropouts) } else { limits.collect.min.min(target) })
         }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct SecureAggregationSpec {
     /// False: the operator of the coordinator can read every update.
     pub enabled: bool,
-    /// Fewest participants a session starts with, 3 to 1024; see [`TaskSpec::session_min`].
+    /// Fewest participants a session starts with, 3 to 1024; see [`TaskSpec::session_min`](crate::TaskSpec::session_min).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_cohort: Option<u32>,
     /// γ: the part of the cohort that may collude with the coordinator without learning more than the sum, 0 to 0.5.

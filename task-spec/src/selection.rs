@@ -24,7 +24,7 @@ pub struct SelectionSpec {
     pub on_device: Vec<Criterion>,
     /// Makes the draw repeatable, for experiments; without it the draw is random.
     pub seed: Option<u64>,
-    /// Asks participants to tell their last training loss, coarsely, in 32 levels,, with each check-in: what
+    /// Asks participants to tell their last training loss, coarsely, in 32 levels, with each check-in: what
     /// a strategy that follows the loss needs and secure aggregation hides. Without secure aggregation such a strategy asks
     /// for it by itself.
     #[serde(skip_serializing_if = "std::ops::Not::not")]

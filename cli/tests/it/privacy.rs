@@ -509,7 +509,8 @@ fn a_budget_that_ends_early_ends_the_demo_with_the_last_model_and_the_ledger_sta
         ran.stdout
     };
     assert!(words(&["task", "show", "demo"]).contains("Another round would spend more than the privacy budget"));
-    assert!(words(&["privacy", "show", "demo"]).contains("room for 0 more rounds"));
+    let shown = words(&["privacy", "show", "demo"]);
+    assert!(shown.contains("room for 0 more rounds") && shown.contains("\nMechanism   "), "{shown}");
     let all = words(&["privacy", "show"]);
     assert!(all.contains("central_gaussian") && all.contains("All together, on a participant of each: "), "{all}");
     assert!(words(&["round", "list", "demo"]).contains("EPSILON"));

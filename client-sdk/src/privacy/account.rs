@@ -30,7 +30,7 @@ pub(crate) enum Refusal {
     #[error("the task's delta is {delta:e}; this participant takes at most {most:e}")]
     Delta { delta: f64, most: f64 },
     #[error("the task promised {promised} when this participant first sent an update, and now says {now}")]
-    PrivacyMechanism { promised: &'static str, now: &'static str },
+    Mechanism { promised: &'static str, now: &'static str },
     #[error("the task promised a noise multiplier of {promised} first, and now says {now}, which is less")]
     LessNoise { promised: f64, now: f64 },
     #[error("the task promised a delta of {promised:e} first, and now says {now:e}, which is more")]
@@ -140,7 +140,7 @@ impl Account {
         let account = self.tasks.get(&place.task);
         let Some(round) = round else {
             return match account {
-                Some(account) => Err(Refusal::PrivacyMechanism {
+                Some(account) => Err(Refusal::Mechanism {
                     promised: account.promise.mechanism.as_str(),
                     now: PrivacyMechanism::None.as_str(),
                 }),
@@ -306,7 +306,7 @@ impl Promise {
     fn holds(&self, now: &Self) -> Result<(), Refusal> {
         if now.mechanism != self.mechanism {
             let (promised, now) = (self.mechanism.as_str(), now.mechanism.as_str());
-            return Err(Refusal::PrivacyMechanism { promised, now });
+            return Err(Refusal::Mechanism { promised, now });
         }
         if now.noise_multiplier < self.noise_multiplier {
             return Err(Refusal::LessNoise { promised: self.noise_multiplier, now: now.noise_multiplier });

@@ -95,11 +95,12 @@ impl RoundSummaries for SqliteTransaction {
             Ok(())
         })
         .await?;
-        self.add(&mut asked, BUFFERED, |summary, row| {
-            summary.buffered_from.push(row.small("base_version")?);
-            Ok(())
-        })
-        .await?;
+        // A row for each participant of every round: no more of it is kept than this.
+        let buffered = query(BUFFERED).bind(task.0).bind(&asked.attempts);
+        let read = |row: &SqliteRow| Ok((row.small("place")?, row.small("base_version")?));
+        for (place, base_version) in self.collect::<(u32, u32)>(buffered, read).await? {
+            asked.of(place)?.buffered_from.push(base_version);
+        }
         Ok(asked.summaries)
     }
 }
@@ -112,6 +113,13 @@ struct Asked {
     summaries: Vec<RoundSummary>,
 }
 
+impl Asked {
+    fn of(&mut self, place: u32) -> Result<&mut RoundSummary> {
+        let summary = self.summaries.get_mut(usize::try_from(place).map_err(StoreError::fault)?);
+        summary.ok_or_else(|| StoreError::fault("a row of an attempt that nobody asked for"))
+    }
+}
+
 impl SqliteTransaction {
     /// Adds what a statement says of each attempt.
     async fn add(
@@ -121,9 +129,7 @@ impl SqliteTransaction {
         add: impl Fn(&mut RoundSummary, &SqliteRow) -> Result<()>,
     ) -> Result<()> {
         for row in self.list(query(statement).bind(asked.task.0).bind(&asked.attempts)).await? {
-            let place = usize::try_from(row.small("place")?).map_err(StoreError::fault)?;
-            let summary = asked.summaries.get_mut(place);
-            add(summary.ok_or_else(|| StoreError::fault("a row of an attempt that nobody asked for"))?, &row)?;
+            add(asked.of(row.small("place")?)?, &row)?;
         }
         Ok(())
     }

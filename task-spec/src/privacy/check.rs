@@ -19,6 +19,10 @@ impl PrivacySpec {
                 problems.push(SpecError { field: format!("privacy.{field}"), problem: problem.to_owned() });
             }
         };
+        if let Some(Sampling::Poisson(rate)) = self.sampling {
+            let holds = (SAMPLING_RATE_MIN..=1.0).contains(&rate);
+            require(holds, "sampling.poisson", "must be at least 2^-60 and at most 1");
+        }
         if self.sampler == PrivacySampler::OpenDp {
             let problem = no_opendp(self.mechanism);
             require(problem.is_none(), "sampler", problem.unwrap_or_default());
@@ -78,13 +82,8 @@ impl PrivacySpec {
                 require(possible, "clip.adaptive", "cannot adapt to a count that local noise drowns: use a fixed clip");
             }
         }
-        match self.sampling {
-            Some(Sampling::Poisson(rate)) => {
-                let holds = (SAMPLING_RATE_MIN..=1.0).contains(&rate);
-                require(holds, "sampling.poisson", "must be at least 2^-60 and at most 1");
-            }
-            Some(Sampling::FixedSize(size)) => require(size > 0, "sampling.fixed_size", "must be at least 1"),
-            None => {}
+        if let Some(Sampling::FixedSize(size)) = self.sampling {
+            require(size > 0, "sampling.fixed_size", "must be at least 1");
         }
         require(
             self.sampling.is_none() || self.population.is_some_and(|population| population > 0),
@@ -256,6 +255,7 @@ mod tests {
         for rate in [0.0, 1e-19, 1.5, f64::NAN] {
             let sampling = Some(Sampling::Poisson(rate));
             assert_eq!(fields(&PrivacySpec { sampling, ..spec() }), ["sampling.poisson"]);
+            assert_eq!(fields(&PrivacySpec { sampling, ..PrivacySpec::default() }), ["sampling.poisson"]);
         }
     }
 

@@ -118,7 +118,7 @@ fn words(name: &str, report: &PrivacyReport, status: TaskStatus, svg: Option<&st
     let mut lines = vec![
         format!("Task        {name}, {status}"),
         format!(
-            "PrivacyMechanism   {}, noise multiplier {}",
+            "Mechanism   {}, noise multiplier {}",
             spec.mechanism.as_str(),
             spec.noise_multiplier.map_or_else(|| "unknown".to_owned(), figure)
         ),

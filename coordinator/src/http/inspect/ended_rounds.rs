@@ -7,24 +7,31 @@ use federation::id::RoundKey;
 use store::entity::round::RoundRow;
 use wire::inspect::RoundView;
 
-/// Views remembered at once: of two of the largest pages.
-const REMEMBERED_MAX: usize = 1000;
+/// Most that is remembered, as bytes of JSON: some thousand rounds of a usual task.
+const REMEMBERED_MAX: usize = 8 << 20;
 
 /// Views of rounds that have ended. A cache: each is good for the very row that it was made for, which still changes when bytes that
 /// were on their way are counted after the end; all else that a view tells of is over by then.
 #[derive(Default)]
-pub(crate) struct EndedRounds(Mutex<HashMap<(RoundKey, u32), (RoundRow, RoundView)>>);
+pub(crate) struct EndedRounds(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    views: HashMap<(RoundKey, u32), (RoundRow, RoundView)>,
+    /// Of all views as JSON.
+    bytes: usize,
+}
 
 impl EndedRounds {
-    fn with<T>(&self, act: impl FnOnce(&mut HashMap<(RoundKey, u32), (RoundRow, RoundView)>) -> T) -> T {
-        // A map has no state between two of its calls that a panic could leave behind.
+    fn with<T>(&self, act: impl FnOnce(&mut Known) -> T) -> T {
+        // Whatever a panic leaves behind is still views that were made for their rows.
         act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The view of this round, if it has ended and was looked at.
     pub(super) fn find(&self, row: &RoundRow) -> Option<RoundView> {
         self.with(|known| {
-            let (of, view) = known.get(&(row.round.key, row.round.attempt))?;
+            let (of, view) = known.views.get(&(row.round.key, row.round.attempt))?;
             (of == row).then(|| view.clone())
         })
     }
@@ -35,11 +42,13 @@ impl EndedRounds {
         if !row.round.state.is_terminal() || row.round.lacks_participants() {
             return;
         }
+        let Ok(json) = serde_json::to_vec(view) else { return };
         self.with(|known| {
-            if known.len() >= REMEMBERED_MAX {
-                known.clear();
+            if known.bytes + json.len() > REMEMBERED_MAX {
+                *known = Known::default();
             }
-            known.insert((row.round.key, row.round.attempt), (row, view.clone()));
+            known.bytes += json.len();
+            known.views.insert((row.round.key, row.round.attempt), (row, view.clone()));
         });
     }
 }

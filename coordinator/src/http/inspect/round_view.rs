@@ -1,5 +1,5 @@
-//! What viewers see of a round. All rounds of a page are read with a number of statements that does not depend on how many there
-//! are; one that has ended is looked at once.
+//! What viewers see of a round. All rounds of a page are read with a fixed number of statements, and some more for each that ended for
+//! lack of participants or is going on; one that has ended otherwise is looked at once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

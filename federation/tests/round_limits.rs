@@ -1,4 +1,5 @@
 //! What each phase of a round needs, from the task.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use federation::groups::GroupLimits;
 use federation::round::{PhaseLimits, RoundLimits, SecureLimits};

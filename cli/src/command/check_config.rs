@@ -1,4 +1,4 @@
-//! `tributary check-config`: whether `serve` would take this configuration, and what it amounts to.
+//! `tributary check-config`: whether `serve` would take this configuration, and the effective one.
 
 use std::path::PathBuf;
 

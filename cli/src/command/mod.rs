@@ -43,7 +43,7 @@ pub(crate) enum Command {
     Simulate(Box<simulate::Simulate>),
     /// Host a coordinator
     Serve(serve::Serve),
-    /// Create tasks and steer them
+    /// Create and control tasks
     Task {
         #[command(subcommand)]
         command: task::TaskCommand,
@@ -58,7 +58,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: model::ModelCommand,
     },
-    /// Look at participants, revoke them, or be one
+    /// Look at participants, revoke them, or run one
     Participant {
         #[command(subcommand)]
         command: participant::ParticipantCommand,
@@ -73,7 +73,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: privacy::PrivacyCommand,
     },
-    /// Say whether a configuration can be used, and what it amounts to
+    /// Check a configuration and print the effective one
     CheckConfig(check_config::CheckConfig),
     /// Show the devices that could sum, which one would, and why the others would not
     Devices(devices::Devices),

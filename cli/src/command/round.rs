@@ -26,7 +26,7 @@ pub(crate) enum RoundCommand {
     List {
         /// Id or name of the task
         task: String,
-        /// At most so many
+        /// Maximum number of entries
         #[arg(long, default_value_t = 50)]
         limit: usize,
         #[command(flatten)]

@@ -37,7 +37,7 @@ pub(crate) enum TaskCommand {
     },
     /// List tasks, newest first
     List {
-        /// At most so many
+        /// Maximum number of entries
         #[arg(long, default_value_t = 100)]
         limit: usize,
         #[command(flatten)]
@@ -47,11 +47,11 @@ pub(crate) enum TaskCommand {
     Show(Named),
     /// Open no further rounds; the present one runs on
     Pause(Named),
-    /// Go on with a paused task
+    /// Resume a paused task
     Resume(Named),
     /// End a task and its present round, for good
     Cancel(Named),
-    /// Go on beyond rounds that participants have seen and the coordinator has not: after an older database was restored
+    /// Skip round numbers that participants have used and a restored database has not
     Rebase {
         /// The last round number that is not used again; without it, what participants say they have seen
         #[arg(long, value_name = "ROUND")]
@@ -169,7 +169,7 @@ pub(crate) fn behind(view: BehindView) -> String {
 /// What an operator whose round waits for participants in vain should know.
 pub(crate) fn shortage(view: ShortageView) -> String {
     let ShortageView { needed, enrolled, waiting } = view;
-    let until = if enrolled < needed { format!("; nothing comes of it before {needed} are") } else { String::new() };
+    let until = if enrolled < needed { format!("; it cannot start before {needed} are") } else { String::new() };
     format!(
         "Waits       for {needed} participants: {enrolled} are enrolled that may take part, {waiting} are waiting{until}"
     )

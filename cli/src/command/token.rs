@@ -51,7 +51,7 @@ pub(crate) struct Create {
     /// Whose it is; with --enrollment the name the participant will have
     #[arg(long, required_unless_present = "enrollment")]
     name: Option<String>,
-    /// Id or name of a participant whose certificate has ended: it comes back as itself, with the journal it has
+    /// Id or name of a participant whose certificate has expired: it keeps its id and its journal
     #[arg(long, value_name = "ID", requires = "enrollment", conflicts_with_all = ["name", "labels"])]
     participant: Option<String>,
     /// A label the participant will carry; may be repeated
@@ -60,7 +60,7 @@ pub(crate) struct Create {
     /// Hours in which the token can be used
     #[arg(long, value_name = "HOURS", requires = "enrollment", value_parser = clap::value_parser!(u64).range(1..=720))]
     valid_for: Option<u64>,
-    /// Write it into the database of a coordinator that does not run: for whoever may write that file, and has no token
+    /// Write it into the database of a stopped coordinator, for operators who may write that file and have no token
     #[arg(long, requires = "place", conflicts_with_all = ["enrollment", "server", "ca", "token"])]
     offline: bool,
     #[command(flatten)]

@@ -47,7 +47,7 @@ fn ways_to_train_that_are_none() {
         ("--personalize", "ditto:lambda", "`lambda` is no KEY=VALUE, such as lambda=0.1"),
         ("--personalize", "ditto:lambda=", "invalid type: string \"\""),
         ("--personalize", "fedper:lambda=1", "unknown field `lambda`"),
-        ("--personalize", "ditto:personal=fc.*", "no tensor stays at home"),
+        ("--personalize", "ditto:personal=fc.*", "no tensor stays local"),
         ("--solver", "fednova", "unknown variant `fednova`, expected `fed_nova` or `scaffold`"),
         ("--solver", "fed_nova,step=7", "unknown field `step`, expected"),
         ("--solver", "fed_nova,steps", "`steps` is no KEY=VALUE"),

@@ -86,7 +86,7 @@ fn a_federation_runs_whose_coordinator_never_has_the_members_key() {
     };
     let mut waiting = start(0, &token);
     let mut notes = BufReader::new(waiting.0.stderr.take().unwrap()).lines().map(Result::unwrap);
-    let note = notes.find(|line| line.contains("not to be had now"));
+    let note = notes.find(|line| line.contains("is unavailable; try"));
     assert!(note.is_some_and(|note| !note.contains("signed")), "the peer is not told why");
 
     // One that takes the request and says nothing is not waited for: the participant is told to come back, and does.
@@ -94,7 +94,7 @@ fn a_federation_runs_whose_coordinator_never_has_the_members_key() {
     let mut late = start(1, &enrollment_token(&served));
     let asked = hook.tokens.lock().unwrap().len();
     let mut notes = BufReader::new(late.0.stderr.take().unwrap()).lines().map(Result::unwrap);
-    let note = notes.find(|line| line.contains("not to be had now; try again later")).unwrap();
+    let note = notes.find(|line| line.contains("is unavailable; try again later")).unwrap();
     assert!(note.contains("enrol"), "{note}");
     assert!(hook.tokens.lock().unwrap().len() > asked, "it was asked");
 

@@ -49,7 +49,7 @@ pub enum BuildError {
         label: String,
     },
     /// A policy that no session could meet.
-    #[error("min_tolerated_corrupt is {0}: a fraction of the cohort between 0 and 0.5 can be withstood")]
+    #[error("min_tolerated_corrupt is {0}: a fraction of the cohort between 0 and 0.5 can be tolerated")]
     BadPolicy(f64),
     /// Authorities of members that cannot be read.
     #[error(

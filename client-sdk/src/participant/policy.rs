@@ -27,7 +27,7 @@ pub struct SecurityPolicy {
     pub min_included: u16,
     /// How many versions behind its round an update may start from, of any member, where the task has participants train ahead
     /// of rounds (0 to 1000). With 0 all members start from the same bytes, as in any other round. Above, they agree on the bytes
-    /// of each version, but nobody sees who starts from which: a coordinator that publishes one of which nothing can be learnt,
+    /// of each version, but nobody sees who starts from which: a coordinator that publishes one of which nothing can be learned,
     /// and has all but one participant start from it, reads the update of that one. Default: 0.
     pub max_staleness: u32,
     /// Tell a task that asks for it the loss of the last training, coarsely (32 levels), although the updates are hidden: it
@@ -67,7 +67,7 @@ impl std::fmt::Display for Lowered {
                 let usual = usual.min_tolerated_colluders;
                 write!(
                     f,
-                    "takes part where {to} colluding participants are withstood, fewer than the default of {usual}"
+                    "takes part where {to} colluding participants are tolerated, fewer than the default of {usual}"
                 )
             }
             Self::MaxStaleness(to) => write!(

@@ -77,10 +77,10 @@ pub enum MethodError {
     #[error(transparent)]
     Layout(#[from] LayoutError),
     /// A tensor that the method cannot keep.
-    #[error("a pattern of the tensors that stay at home {0}")]
+    #[error("a pattern of the tensors that stay local {0}")]
     Tensor(String),
     /// Patterns where the method needs none, or none where it needs some.
-    #[error("method {0:?} does not go with the patterns of tensors that stay at home")]
+    #[error("method {0:?} does not go with the patterns of tensors that stay local")]
     Parts(&'static str),
 }
 

@@ -79,7 +79,7 @@ pub(crate) enum Rejection {
         expected: Digest,
     },
     /// Added to the others it could spoil or wrap their sum.
-    #[error("the masked input is none that this task's encoding yields: {0}")]
+    #[error("the masked input is not valid in this task's encoding: {0}")]
     Implausible(String),
     /// The connection ended too early. Nothing of it is kept.
     #[error("the body was cut off after {got} bytes; nothing of it is kept, send it again")]

@@ -64,7 +64,7 @@ pub(crate) enum Error {
     #[error("{0}")]
     Credential(#[from] CredentialError),
     /// The authority elsewhere that certifies participants cannot be had; why is for the log alone.
-    #[error("the authority that certifies participants is not to be had now; try again later")]
+    #[error("the authority that certifies participants is unavailable; try again later")]
     Signer(String),
     /// A task that cannot work.
     #[error("{} fields are wrong", .0.len())]
@@ -81,8 +81,8 @@ pub(crate) enum Error {
     /// A range outside of so many bytes.
     #[error("there are {0} bytes")]
     Range(u64),
-    /// A version of the contract that is not spoken.
-    #[error("version {0:?} is not spoken here, only {version}", version = wire::headers::PROTOCOL_VERSION)]
+    /// A version of the contract that is not supported.
+    #[error("protocol version {0:?} is not supported here, only {version}", version = wire::headers::PROTOCOL_VERSION)]
     Protocol(String),
     /// Something that is stored, and that is asked for, is damaged: an operator has to act.
     #[error("{0}")]

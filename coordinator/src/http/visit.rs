@@ -277,7 +277,7 @@ fn is_worth_a_look(request: &Request<Body>) -> bool {
 
 fn turn_away() -> Response<Body> {
     static PROBLEM: LazyLock<Bytes> = LazyLock::new(|| {
-        let detail = format!("there is no place for another connection; come back in {COME_BACK_S} s");
+        let detail = format!("the limit of connections is reached; come back in {COME_BACK_S} s");
         serde_json::to_vec(&Problem::new(ProblemType::Unavailable, detail)).unwrap_or_default().into()
     });
     let mut response = Response::new(Body::from(PROBLEM.clone()));

@@ -30,7 +30,7 @@ pub(crate) enum SignerError {
     #[error("the authority that certifies participants refused to certify this one")]
     Refused,
     /// It cannot be asked, or its answer cannot be used.
-    #[error("the authority that certifies participants is not to be had: {0}")]
+    #[error("the authority that certifies participants is unavailable: {0}")]
     Unavailable(String),
 }
 

@@ -47,7 +47,7 @@ struct Base {
 
 /// Why no model was made of a sum.
 enum NoModel {
-    /// The sum is none that honest participants could have made.
+    /// Honest participants cannot have made this sum.
     Garbage(String),
     /// The released sum cannot be read any more.
     Lost(StepError),
@@ -255,7 +255,7 @@ async fn give_up(
     let task = situation.task.id;
     match reason {
         NoModel::Garbage(problem) => {
-            tracing::error!(%task, problem, "the sum is none that honest participants could have made");
+            tracing::error!(%task, problem, "honest participants cannot have made this sum");
             fail_round(env, lease, situation, FailureReason::GarbageSum).await
         }
         NoModel::Lost(error) => {

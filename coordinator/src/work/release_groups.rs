@@ -59,7 +59,7 @@ pub(super) async fn release_groups(
                 members.push(inputs);
             }
             Opened::Garbage(problem) => {
-                tracing::warn!(round = %round.key, group = number, problem, "the sum of a group is none that honest participants could have made");
+                tracing::warn!(round = %round.key, group = number, problem, "honest participants cannot have made the sum of a group");
                 problems.push(problem);
                 garbage.push(inputs);
             }

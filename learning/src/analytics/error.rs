@@ -50,7 +50,7 @@ pub enum AnalyticsError {
     #[error("these bytes are no state of this analysis: {0}")]
     State(String),
     /// A sum that honest participants cannot have produced.
-    #[error("the sum is none that these participants can have made: {0}")]
+    #[error("these participants cannot have made this sum: {0}")]
     Sum(String),
     /// There is no further round.
     #[error("the analysis is complete after {0} rounds")]

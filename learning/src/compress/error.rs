@@ -89,7 +89,7 @@ pub enum UploadError {
         most: u32,
     },
     /// A metric or the measured distortion that is no number or out of bounds.
-    #[error("metric {index} is none that one participant could have measured")]
+    #[error("no single participant can have measured metric {index}")]
     Metric {
         /// Its index; the codec's own follow the task's.
         index: usize,

@@ -38,7 +38,7 @@ pub enum ImplausibleUpdate {
         most: i64,
     },
     /// A metric that nobody could have measured, or whose limbs could make a sum wrap.
-    #[error("metric {index} is none that one participant could have measured")]
+    #[error("no single participant can have measured metric {index}")]
     Metric {
         /// Its index in the task's list.
         index: usize,

@@ -51,7 +51,7 @@ fn check_pull(lambda: f64, learning_rate: f64, checks: &mut Checks) {
     let step = lambda * learning_rate;
     checks.require_with(step < 2.0 || !step.is_finite(), "personalization.lambda", || {
         format!(
-            "is {lambda}; times training.learning_rate = {learning_rate} it must be below 2, or the own model swings"
+            "is {lambda}; times training.learning_rate = {learning_rate} it must be below 2, or the personalized model diverges"
         )
     });
 }
@@ -69,7 +69,7 @@ fn check_mixture(alpha: f64, alpha_rate: f64, checks: &mut Checks) {
     checks.require(
         (0.05..=0.95).contains(&alpha),
         "personalization.alpha",
-        "must be between 0.05 and 0.95: at 0 the own model never learns, at 1 nothing is shared",
+        "must be between 0.05 and 0.95: at 0 the personalized model never learns, at 1 nothing is shared",
     );
     let holds = alpha_rate.is_finite() && alpha_rate >= 0.0;
     checks.require(holds, "personalization.alpha_rate", "must be finite and at least 0");
@@ -97,12 +97,12 @@ fn check_home(adapters: AdapterHome, has_epochs: bool, has_base: bool, checks: &
     checks.require(
         !(shared && has_epochs),
         "personalization.epochs",
-        "is of adapters that stay at home; shared ones are trained as [training] says",
+        "is of adapters that stay local; shared ones are trained as [training] says",
     );
     checks.require(
         shared || !has_base,
         "personalization.base_sha256",
-        "is of shared adapters; those at home stand beside the received model",
+        "is of shared adapters; local ones are added to the received model",
     );
 }
 
@@ -139,18 +139,18 @@ impl TaskSpec {
         let name = method.as_str();
         if method.parts_the_model() {
             checks.require_with(!self.model.personal.is_empty(), "model.personal", || {
-                format!("must name the tensors that stay at home with personalization.method = {name:?}")
+                format!("must name the tensors that stay local with personalization.method = {name:?}")
             });
         } else {
             checks.require_with(self.model.personal.is_empty(), "model.personal", || {
-                format!("must be left out with personalization.method = {name:?}, whose own model has every tensor")
+                format!("must be left out with personalization.method = {name:?}, whose personalized model has every tensor")
             });
         }
         let is_reported = self.metrics.iter().any(|name| name.starts_with(PERSONAL_PREFIX));
         checks.require(
             is_reported || method.shares_adapters() || self.privacy.is_private(),
             "metrics",
-            "must name a metric of the own models beside the shared one's, such as \"personal_accuracy\"",
+            "must name a metric of the personalized models beside the shared one's, such as \"personal_accuracy\"",
         );
     }
 }

@@ -19,7 +19,7 @@ impl TaskSpec {
         checks.require(
             robust.attackers > 0.0 && robust.attackers < 0.5,
             "aggregation.robust.attackers",
-            "must be above 0 and below 0.5: no rule stands a majority",
+            "must be above 0 and below 0.5: no rule tolerates a majority",
         );
         checks.require(
             robust.norm_factor.is_none_or(|factor| (1.0..=1e6).contains(&factor)),
@@ -34,7 +34,7 @@ impl TaskSpec {
         checks.require(
             !self.privacy.is_private(),
             "aggregation.robust",
-            "and [privacy] do not go together: the noise is made for a sum, and what a rule yields is none",
+            "and [privacy] do not go together: the noise is calibrated to a sum, and a rule releases none",
         );
         checks.require(
             self.training.fairness.is_none(),
@@ -77,7 +77,7 @@ impl TaskSpec {
                 100.0 * clean,
                 match robust.largest_group().filter(|largest| *largest >= least) {
                     Some(largest) => format!("make it at most {largest}"),
-                    None => format!("not even groups of {least} are, so no rule over groups stands that many attackers"),
+                    None => format!("not even groups of {least} are, so no rule over groups tolerates that many attackers"),
                 }
             )
         });

@@ -74,7 +74,7 @@ pub(crate) struct Demo {
     cohort: Option<u32>,
     #[command(flatten)]
     schedule: ScheduleArgs,
-    /// Probability with which each participant vanishes in a round, at a random point of it
+    /// Probability that a participant drops out of a round, at a random point of it
     #[arg(long, default_value_t = 0.0, value_name = "PROBABILITY")]
     drop: f64,
     /// Let the coordinator read every update: no secure aggregation
@@ -93,7 +93,7 @@ pub(crate) struct Demo {
     /// median,attackers=0.05,group_size=5
     #[arg(long, value_name = "RULE,KEY=VALUE,…")]
     robust: Option<RobustArg>,
-    /// Part of the participants that are hostile: each sends its update times -10
+    /// Fraction of the participants that are hostile: each sends its update times -10
     #[arg(long, default_value_t = 0.0, value_name = "PART")]
     attack: f64,
     #[command(flatten)]
@@ -109,8 +109,8 @@ pub(crate) struct Demo {
     /// Train the same model on the pooled data as well, for comparison
     #[arg(long)]
     centralized: bool,
-    /// A model of one's own for each: fedper, fedrep, fedbn, ditto, pfedme, apfl, fine_tune, lora or elastic, with the numbers of
-    /// [personalization], and personal=PATTERN+… for tensors that stay at home or layers=PATTERN+… for those with adapters; for example ditto:lambda=0.1. Shows accuracy
+    /// Personalize the model for each participant: fedper, fedrep, fedbn, ditto, pfedme, apfl, fine_tune, lora or elastic, with the numbers of
+    /// [personalization], and personal=PATTERN+… for tensors that stay local or layers=PATTERN+… for those with adapters; for example ditto:lambda=0.1. Shows accuracy
     /// on each participant's held-out data beside that of FedAvg and of training alone. Several: one after the other
     #[arg(long, value_name = "METHOD[:KEY=VALUE,…]", conflicts_with = "centralized")]
     personalize: Vec<Way>,
@@ -216,7 +216,7 @@ impl Demo {
         }
         if self.drop > 0.0 && self.schedule.trains_ahead() {
             let detail =
-                "--drop plans who vanishes in which round; with this --mode participants train outside of rounds";
+                "--drop plans who drops out of which round; with this --mode participants train outside of rounds";
             return Err(Failure::new(Exit::Usage, detail));
         }
         let drawn = self.drawn();
@@ -275,7 +275,7 @@ impl Demo {
             }
             let folder = folder.join(number.to_string());
             let played = self.play(&folder, scene, shards.to_vec(), way, table, output).await?;
-            table.message("evaluating the own models");
+            table.message("evaluating the personalized models");
             if let Some(way) = way {
                 let (journals, task) = (folder.join(PARTICIPANTS), played.task.summary.id);
                 served.push(personal::personally(scene, &shards, way, &journals, task).await?);

@@ -21,7 +21,7 @@ pub(crate) enum ModelCommand {
     List {
         /// Id or name of the task
         task: String,
-        /// At most so many
+        /// Maximum number of entries
         #[arg(long, default_value_t = 100)]
         limit: usize,
         #[command(flatten)]

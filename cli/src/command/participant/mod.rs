@@ -1,4 +1,4 @@
-//! `tributary participant`: look at participants, revoke them, or be one.
+//! `tributary participant`: look at participants, revoke them, or run one.
 
 use wire::inspect::ParticipantView;
 use wire::{ParticipantId, route};
@@ -16,7 +16,7 @@ pub(crate) use run::{build_failure, default_name, failure};
 pub(crate) enum ParticipantCommand {
     /// List participants
     List {
-        /// At most so many
+        /// Maximum number of entries
         #[arg(long, default_value_t = 1000)]
         limit: usize,
         #[command(flatten)]
@@ -26,7 +26,7 @@ pub(crate) enum ParticipantCommand {
     Show(Named),
     /// Refuse a participant's certificate from now on
     Revoke(Named),
-    /// Take part in rounds as a process of its own, until the task is over or ctrl-c
+    /// Run a participant in this process until the task is over or ctrl-c
     Run(Box<run::Run>),
 }
 

@@ -53,13 +53,13 @@ pub(crate) struct Run {
         allow_hyphen_values = true
     )]
     enrollment_token: Option<String>,
-    /// What to be called, unless the token says [default: participant-INDEX]
+    /// Name of the participant, unless the token says it [default: participant-INDEX]
     #[arg(long)]
     name: Option<String>,
-    /// A label to carry, unless the token says otherwise; may be repeated
+    /// A label of the participant, unless the token says otherwise; may be repeated
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = parse_label)]
     labels: Vec<(String, String)>,
-    /// What this device is, for tasks that ask; never sent. Whether it is what a task asks for is. May be repeated
+    /// An attribute of this device, for tasks with criteria. It is never sent, only whether the device meets them. May be repeated
     #[arg(long = "attribute", value_name = "KEY=VALUE", value_parser = parse_attribute)]
     attributes: Vec<(String, Attribute)>,
     /// Name of the task to take part in; any without it
@@ -84,7 +84,7 @@ pub(crate) struct Run {
     /// Fewest participants of a cohort that it takes part in
     #[arg(long, value_name = "N", default_value_t = SecurityPolicy::default().min_cohort)]
     min_cohort: u16,
-    /// How many participants of the smallest cohort must be able to collude with the coordinator and learn nothing
+    /// Participants of the smallest cohort that may collude with the coordinator and learn nothing
     #[arg(long, value_name = "N", default_value_t = SecurityPolicy::default().min_tolerated_colluders)]
     min_tolerated_colluders: u16,
     /// Fraction of the cohort, 0 to 0.5, for which the same must hold
@@ -94,7 +94,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "N", default_value_t = SecurityPolicy::default().min_included)]
     min_included: u16,
     /// Most versions that updates may be behind where a task trains ahead of rounds; above 0 a coordinator that publishes a version of
-    /// which nothing can be learnt may single out an update
+    /// which nothing can be learned may single out an update
     #[arg(long, value_name = "N", default_value_t = SecurityPolicy::default().max_staleness)]
     max_staleness: u32,
     /// Send nothing more to a task once this much epsilon is spent, counted for those who know that this participant took part
@@ -107,10 +107,10 @@ pub(crate) struct Run {
     /// Take part in tasks with a privacy mechanism only
     #[arg(long)]
     require_privacy: bool,
-    /// Tell a task with secure aggregation that asks for it a coarse training loss (32 levels), so that it may choose by it
+    /// Report a coarse training loss (32 levels) to a task with secure aggregation that asks for one to select participants by
     #[arg(long)]
     tell_loss: bool,
-    /// Most megabytes that a model, its file, what stays at home of it and an encoded update may take each
+    /// Largest model, model file, local part of a model or encoded update, in megabytes each
     #[arg(long, value_name = "MB", default_value_t = 256)]
     max_model_mb: u64,
     /// Where to train: auto, cpu, cuda or metal

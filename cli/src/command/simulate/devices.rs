@@ -29,7 +29,7 @@ pub(super) struct DeviceArgs {
     /// How much devices differ in rates and round trips: standard deviation of the logarithm
     #[arg(long, default_value_t = 0.7, value_name = "SIGMA")]
     link_spread: f64,
-    /// Probability with which a device vanishes in a round; devices differ by a quarter of it either way
+    /// Probability that a device drops out of a round; devices differ by a quarter of it either way
     #[arg(long, default_value_t = 0.08, value_name = "PROBABILITY")]
     dropout: f64,
     /// Median time after which a device that vanished comes back, in seconds

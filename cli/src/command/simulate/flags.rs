@@ -32,7 +32,7 @@ pub(crate) struct Simulate {
     pub(super) selector: String,
     #[command(flatten)]
     pub(super) schedule: ScheduleArgs,
-    /// Devices drawn beyond the cohort, as a part of it, because some will not report [default: 0.3; 0.2 where devices
+    /// Devices drawn beyond the cohort, as a fraction of it, because some will not report [default: 0.3; 0.2 where devices
     /// train ahead of rounds]
     #[arg(long)]
     pub(super) over_selection: Option<f64>,
@@ -47,10 +47,10 @@ pub(crate) struct Simulate {
     /// Everything random derives from it, keys included
     #[arg(long, default_value_t = 42)]
     pub(super) seed: u64,
-    /// Score the model after so many rounds, and after the last
+    /// Score the model every so many rounds, and after the last
     #[arg(long, default_value_t = 1, value_name = "ROUNDS", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) evaluate_every: u32,
-    /// Stop once a scored model gets this part of the test data right
+    /// Stop once the test accuracy of a scored model reaches this fraction
     #[arg(long, value_name = "ACCURACY")]
     pub(super) until_accuracy: Option<f64>,
     /// Stop after so many virtual hours

@@ -258,7 +258,7 @@ async fn a_later_upload_of_the_same_participant_ends_the_earlier_one() {
 /// A update that is refused for what it holds costs its participant its place, and nobody else the round.
 async fn refused_alone(s: &Scene, bad: &[u8], good: &[u8]) {
     let detail = s.upload(bad).await.problem(ProblemType::InvalidValue);
-    assert!(detail.contains("none that this task's encoding yields"), "{detail}");
+    assert!(detail.contains("not valid in this task's encoding"), "{detail}");
     s.upload(good).await.problem(ProblemType::NotAssigned);
     assert_eq!(s.t.send(&s.b.1, s.t.upload(&s.work, s.b.0, good)).await.status, 200);
     s.t.work().await;

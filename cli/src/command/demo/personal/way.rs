@@ -58,7 +58,7 @@ impl FromStr for Way {
         let method: Personalization =
             serde_json::from_value(Value::Object(fields)).map_err(|error| format!("{text}: {error}"))?;
         if !patterns.is_empty() && !method.parts_the_model() {
-            return Err(format!("{text}: with {name} no tensor stays at home, so there are no patterns to give"));
+            return Err(format!("{text}: with {name} no tensor stays local, so there are no patterns to give"));
         }
         Ok(Self { label: text.to_owned(), method, patterns })
     }
@@ -109,7 +109,7 @@ impl Way {
         method
     }
 
-    /// Patterns of the tensors that stay at home with this model.
+    /// Patterns of the tensors that stay local with this model.
     pub(in crate::command::demo) fn personal(&self, architecture: &Architecture) -> Vec<String> {
         if !self.patterns.is_empty() || !self.method.parts_the_model() {
             return self.patterns.clone();
@@ -176,7 +176,7 @@ mod tests {
             ("ditto:lamda=1", "unknown field `lamda`"),
             ("ditto:lambda", "KEY=VALUE"),
             ("ditto:lambda=much", "invalid type"),
-            ("ditto:personal=fc2.*", "no tensor stays at home"),
+            ("ditto:personal=fc2.*", "no tensor stays local"),
         ] {
             let error = text.parse::<Way>().unwrap_err();
             assert!(error.contains(reason), "{error}");

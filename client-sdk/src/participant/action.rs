@@ -13,8 +13,9 @@ use zeroize::Zeroizing;
 use super::error::ParticipantError;
 use super::event::Outcome;
 use super::model_file::ModelFile;
+use super::plan_error::WorkError;
 use super::record::Record;
-use super::work::{Contribution, Work, WorkError};
+use super::work::{Contribution, Work};
 use crate::journal::JournalError;
 use crate::transport::{Abandonment, Place, TransportError, Upload};
 

@@ -6,7 +6,7 @@ use learning::analytics::{Analysis, AnalyticsError, AnalyticsSpec, AnalyticsStat
 use learning::{CheckpointError, Layout, Parameters, TensorSpec, Update};
 use wire::participant::Assignment;
 
-use super::work::PlanError;
+use super::plan_error::PlanError;
 
 /// The published file, read.
 pub(super) enum Base {

@@ -16,9 +16,9 @@ use super::base::Base;
 use super::core::{Core, persist};
 use super::event::Event;
 use super::exchange::{Heard, failed};
+use super::plan::Plan;
 use super::session::{Session, SessionError};
 use super::state::{Ask, AwaitDelivery, Complain, DeliveryStep, Recall, Say, State, Suspicion};
-use super::work::Plan;
 use crate::clock::Now;
 use crate::transport::TransportError;
 

@@ -17,7 +17,7 @@ use super::early::{Answer, Early, RoundTrip};
 use super::error::ParticipantError;
 use super::event::{Event, Outcome};
 use super::machine::Machine;
-use super::work::WorkError;
+use super::plan_error::WorkError;
 use crate::clock::Clock;
 use crate::conditions::Conditions;
 use crate::identity::{Certified, Identity};

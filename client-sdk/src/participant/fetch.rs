@@ -11,9 +11,9 @@ use super::attempts::Attempts;
 use super::core::Core;
 use super::event::Event;
 use super::model_file::ModelFile;
+use super::plan::Plan;
 use super::session::Session;
 use super::state::{AwaitDelivery, Fetch, Recall, State};
-use super::work::Plan;
 use crate::clock::Now;
 use crate::transport::TransportError;
 use crate::transport::retry::{Verdict, judge};
@@ -108,4 +108,11 @@ impl Fetch {
 fn is_bad_range(error: &TransportError) -> bool {
     matches!(error, TransportError::Problem { problem, .. }
         if problem.problem_type() == Some(ProblemType::RangeNotSatisfiable))
+}
+
+impl Plan {
+    /// Fetches the version to start from, behind the bytes that are there already.
+    pub(super) fn fetch(&self, have: Vec<u8>) -> Action {
+        Action::Fetch { task: self.assignment.task, model: self.assignment.base.clone(), have }
+    }
 }

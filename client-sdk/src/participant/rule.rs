@@ -10,7 +10,7 @@ use learning::{Controls, Fairness, FedNova, Layout, MetricValue, Parameters, QFf
 use task_spec::{Solver, TrainingPlan};
 use wire::participant::Assignment;
 
-use super::work::{PlanError, WorkError};
+use super::plan_error::{PlanError, WorkError};
 use crate::pipeline::{PipelineError, Weight};
 use crate::train::Constraints;
 use crate::trainer::{Trained, Trainer, TrainingJob};

@@ -14,9 +14,9 @@ use super::core::{Core, persist};
 use super::event::Event;
 use super::exchange::Heard;
 use super::join::deal;
+use super::plan::Plan;
 use super::session::Session;
 use super::state::{Ask, AwaitDelivery, Fetch, Say, Share, ShareStep, State};
-use super::work::Plan;
 use crate::clock::Now;
 use crate::transport::TransportError;
 

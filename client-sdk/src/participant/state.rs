@@ -16,10 +16,11 @@ use super::ended::GivenUp;
 use super::error::ParticipantError;
 use super::event::Outcome;
 use super::given::Input;
+use super::plan::Plan;
 use super::record::Record;
 use super::session::Session;
 use super::snapshot::{AtHome, Pending};
-use super::work::{Plan, Work};
+use super::work::Work;
 use crate::personalize::PersonalTensors;
 use crate::transport::Place;
 

@@ -1,4 +1,4 @@
-//! How a participant comes by a model of its own, one method in each file, and what of it stays at home.
+//! How a participant comes by a personalized model, one method in each file, and what of it stays local.
 //!
 //! [`PersonalTensors`] can be joined to a model for training and written to the journal, and nothing else: there is no
 //! way from them to an update, whose layout has no room for them either. A method gets the received model and what was kept
@@ -14,81 +14,27 @@ pub mod fed_per;
 mod fed_rep;
 mod fine_tune;
 mod lora;
+mod method;
 mod own;
 mod pfedme;
 mod round;
+mod tensors;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
-use learning::checkpoint::{self, CheckpointError};
 use learning::initialize::declared;
-use learning::parameters::LayoutError;
-use learning::partition::PatternError;
-use learning::{AdapterError, Adapters, InitError, Layout, Parameters, Patterns};
+use learning::{Adapters, InitError, Layout, Patterns};
 use task_spec::{AdapterHome, ModelSpec, Personalization};
 use wire::Digest;
-use zeroize::{Zeroize, Zeroizing};
 
 pub use fed_per::FedPer;
+pub(crate) use method::Method;
+pub use method::MethodError;
 pub use own::{PersonalModel, PredictError};
 pub(crate) use round::{Local, LocalError, Round};
-
-/// Tensors that never leave this device. Not printable, not copyable, not serializable; erased when dropped.
-pub struct PersonalTensors(Parameters);
-
-impl PersonalTensors {
-    fn new(parameters: Parameters) -> Self {
-        Self(parameters)
-    }
-
-    /// As the journal keeps them: a safetensors file.
-    pub(crate) fn to_record(&self) -> Result<Zeroizing<Vec<u8>>, CheckpointError> {
-        checkpoint::write(&self.0).map(Zeroizing::new)
-    }
-
-    /// As the journal kept them.
-    ///
-    /// # Errors
-    /// [`CheckpointError`] if they are damaged or another model's.
-    pub(crate) fn from_record(record: &[u8], layout: &Arc<Layout>) -> Result<Self, CheckpointError> {
-        checkpoint::read(record, layout).map(Self)
-    }
-}
-
-impl Drop for PersonalTensors {
-    fn drop(&mut self) {
-        self.0.values_mut().zeroize();
-    }
-}
-
-/// Why a model cannot be personalized as the task says.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum MethodError {
-    /// The personal patterns do not part it.
-    #[error(transparent)]
-    Patterns(#[from] PatternError),
-    /// Its layers cannot have such adapters.
-    #[error(transparent)]
-    Adapters(#[from] AdapterError),
-    /// The tensors kept are no model.
-    #[error(transparent)]
-    Layout(#[from] LayoutError),
-    /// A tensor that the method cannot keep.
-    #[error("a pattern of the tensors that stay local {0}")]
-    Tensor(String),
-    /// Patterns where the method needs none, or none where it needs some.
-    #[error("method {0:?} does not go with the patterns of tensors that stay local")]
-    Parts(&'static str),
-}
-
-/// One way to a model of one's own.
-pub(crate) trait Method: Send + Sync {
-    /// What this device does in a round.
-    fn run(&self, round: &mut Round<'_>) -> Result<Local, LocalError>;
-}
+pub use tensors::PersonalTensors;
 
 /// A task's method on its model.
 pub(crate) struct Personalizer {
@@ -96,13 +42,13 @@ pub(crate) struct Personalizer {
     shared: Arc<Layout>,
     /// Of what the journal keeps.
     kept: Arc<Layout>,
-    /// Where tensors stay at home.
+    /// Where tensors stay local.
     parts: Option<FedPer>,
     method: Box<dyn Method>,
 }
 
 impl Personalizer {
-    /// Nothing where every tensor is shared and nobody has a model of its own.
+    /// Nothing where every tensor is shared and no model is personalized.
     ///
     /// # Errors
     /// [`MethodError`] if the method and the patterns do not fit each other or the model.
@@ -132,20 +78,25 @@ impl Personalizer {
         .map(Some)
     }
 
-    /// Some tensors stay at home.
+    /// Some tensors stay local.
     fn parted(parts: FedPer, how: &Personalization) -> Result<Self, MethodError> {
         let method: Box<dyn Method> = match *how {
             Personalization::FedPer {} => Box::new(parts.clone()),
             Personalization::FedRep { head_epochs } => Box::new(fed_rep::FedRep::new(parts.clone(), head_epochs)),
             Personalization::FedBn {} => Box::new(fed_bn::FedBn::new(parts.clone())?),
-            _ => return Err(MethodError::Parts(how.as_str())),
+            Personalization::FineTune { .. }
+            | Personalization::Ditto { .. }
+            | Personalization::PFedMe { .. }
+            | Personalization::Apfl { .. }
+            | Personalization::Elastic { .. }
+            | Personalization::Lora { .. } => return Err(MethodError::Parts(how.as_str())),
         };
         let partition = parts.partition();
         let (shared, kept) = (Arc::clone(partition.shared()), Arc::clone(partition.personal()));
         Ok(Self { shared, kept, parts: Some(parts), method })
     }
 
-    /// A whole model of one's own beside the shared one.
+    /// A whole personalized model beside the shared one.
     fn beside(whole: &Arc<Layout>, how: &Personalization) -> Result<Self, MethodError> {
         let mut kept = Arc::clone(whole);
         let method: Box<dyn Method> = match *how {
@@ -162,12 +113,15 @@ impl Personalizer {
                 Box::new(apfl)
             }
             Personalization::Elastic { alpha } => Box::new(elastic::Elastic { alpha }),
-            _ => return Err(MethodError::Parts(how.as_str())),
+            Personalization::FedPer {}
+            | Personalization::FedRep { .. }
+            | Personalization::FedBn {}
+            | Personalization::Lora { .. } => return Err(MethodError::Parts(how.as_str())),
         };
         Ok(Self { shared: Arc::clone(whole), kept, parts: None, method })
     }
 
-    /// Adapters at home, beside the shared model.
+    /// Local adapters, beside the shared model.
     fn with_adapters(adapters: Adapters, epochs: Option<u32>, model: &ModelSpec) -> Self {
         let (shared, kept) = (Arc::clone(adapters.whole()), Arc::clone(adapters.layout()));
         let method = Box::new(lora::PersonalLora { adapters, epochs, seed: model.seed });

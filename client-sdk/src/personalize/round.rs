@@ -3,7 +3,7 @@
 use learning::{Adapters, MetricValue, Parameters, WrongLayout};
 use task_spec::{PERSONAL_PREFIX, TrainingPlan};
 
-use super::PersonalTensors;
+use super::tensors::PersonalTensors;
 use crate::pipeline::{PipelineError, check_finite};
 use crate::train::Constraints;
 use crate::trainer::{Trained, Trainer, TrainerError, TrainingJob};

@@ -342,7 +342,7 @@ fn shared_adapters_are_all_that_is_trained_and_sent() {
 #[test]
 fn a_base_that_the_app_brings_is_the_one_that_the_task_names() {
     let (model, first, job) = opposites_task();
-    let digest = crate::pipeline::sha256(&checkpoint::write(&first).unwrap());
+    let digest = crate::pipeline::sha256(&learning::checkpoint::write(&first).unwrap());
     let run = |trainer: &mut CandleTrainer| {
         let method = lora(AdapterHome::Shared, Some(digest));
         let personalizer = Personalizer::new(first.layout(), &model, Some(&method)).unwrap().unwrap();

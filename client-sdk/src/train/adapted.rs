@@ -9,7 +9,9 @@ use task_spec::Precision;
 use super::batches::Batches;
 use super::config::SgdConfig;
 use super::error::TrainError;
-use super::{Examples, Score, Trained, check, learner};
+use super::examples::Examples;
+use super::learner::Score;
+use super::{Trained, check, learner};
 use crate::models::Architecture;
 
 /// Adapters, and what they stand beside.

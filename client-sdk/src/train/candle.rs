@@ -13,7 +13,8 @@ use task_spec::Precision;
 use super::config::SgdConfig;
 use super::constraints::Flat;
 use super::error::TrainError;
-use super::{Examples, Learner, Score, Step};
+use super::examples::Examples;
+use super::learner::{Learner, Score, Step};
 use crate::models::Architecture;
 
 /// A model on a candle device, ready to take steps.

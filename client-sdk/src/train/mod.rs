@@ -16,6 +16,7 @@ mod cpu;
 mod device;
 mod error;
 mod examples;
+mod learner;
 
 pub use candle_core::Device;
 
@@ -32,7 +33,7 @@ pub use self::examples::Examples;
 
 use self::batches::Batches;
 use self::candle::CandleLearner;
-use self::constraints::Flat;
+use self::learner::{Learner, Score, Step};
 use crate::models::Architecture;
 
 /// Examples scored at once by [`evaluate`]; bounds its memory.
@@ -63,52 +64,6 @@ pub struct Evaluation {
     pub accuracy: f64,
     /// Examples scored; a text has one prediction per character, other examples have one each.
     pub examples: u64,
-}
-
-/// Sums over predictions.
-#[derive(Clone, Copy, Debug, Default)]
-struct Score {
-    loss: f64,
-    correct: u64,
-    predictions: u64,
-}
-
-impl Score {
-    fn add(&mut self, other: Self) {
-        self.loss += other.loss;
-        self.correct += other.correct;
-        self.predictions += other.predictions;
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
-    fn mean(&self) -> (f64, f64) {
-        let predictions = self.predictions.max(1) as f64;
-        (self.loss / predictions, self.correct as f64 / predictions)
-    }
-}
-
-/// What became of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    Taken,
-    /// The gradient left the range of 16 bits: the loss is scaled up less from now on.
-    Skipped,
-}
-
-/// A model on its device. Examples have been checked against the model; `chosen` are indices of examples, at most as
-/// many as the learner was made for where they are not a step's.
-trait Learner {
-    /// One step of gradient descent with this learning rate on the chosen examples, however many, in chunks of what the
-    /// learner was made for; scores them as they were before it.
-    fn step(&mut self, examples: &Examples<'_>, chosen: &[usize], rate: f32) -> Result<(Score, Step), TrainError>;
-    /// The gradient of the chosen examples' mean loss, flat, in the layout's order.
-    fn gradient(&mut self, examples: &Examples<'_>, chosen: &[usize]) -> Result<(Score, Vec<f32>), TrainError>;
-    /// Scores the chosen examples.
-    fn score(&mut self, examples: &Examples<'_>, chosen: &[usize]) -> Result<Score, TrainError>;
-    /// What to keep to from the next step on.
-    fn constrain(&mut self, constraints: &Flat<'_>) -> Result<(), TrainError>;
-    /// The parameters, flat, in the layout's order.
-    fn values(&self) -> Result<Vec<f32>, TrainError>;
 }
 
 /// Trains `architecture` from `start` on `examples`, on one core or the GPU given.

@@ -3,14 +3,15 @@
 use super::super::config::SgdConfig;
 use super::super::constraints::Flat;
 use super::super::error::TrainError;
-use super::super::{Examples, Learner, Score, Step};
+use super::super::examples::Examples;
+use super::super::learner::{Learner, Score, Step};
 use super::buffer::Buffer;
 use super::conv::Conv;
 use super::core::{Core, Place};
 use super::dense::{Batch, Chain, Dense};
 use super::images::Images;
 use super::loss::cross_entropy;
-use super::{Passes, step};
+use super::passes::{Passes, step};
 use crate::models::{Cnn, cnn};
 
 /// Dense layers, with convolutions in front of them where the examples are images.

@@ -1,7 +1,7 @@
 //! Softmax and cross-entropy in one pass: the gradient of the mean loss with respect to the logits is
 //! `(softmax - one_hot) / batch`.
 
-use super::super::Score;
+use super::super::learner::Score;
 
 /// Scores rows of logits `step` apart, `classes` of each being real, and writes their gradient (padding: zero) unless
 /// `gradient` is empty.

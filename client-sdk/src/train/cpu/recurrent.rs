@@ -7,13 +7,14 @@
 use super::super::config::SgdConfig;
 use super::super::constraints::Flat;
 use super::super::error::TrainError;
-use super::super::{Examples, Learner, Score, Step};
+use super::super::examples::Examples;
+use super::super::learner::{Learner, Score, Step};
 use super::buffer::Buffer;
 use super::core::{Core, Place};
 use super::dense::{Batch, Dense, Scratch};
 use super::gates::{Shape, advance, retreat};
 use super::loss::cross_entropy;
-use super::{Passes, step};
+use super::passes::{Passes, step};
 use crate::models::Gru;
 
 /// A recurrent layer with what a step needs to remember of it.

@@ -1,0 +1,35 @@
+//! Tensors that stay local.
+
+use std::sync::Arc;
+
+use learning::checkpoint::{self, CheckpointError};
+use learning::{Layout, Parameters};
+use zeroize::{Zeroize as _, Zeroizing};
+
+/// Tensors that never leave this device. Not printable, not copyable, not serializable; erased when dropped.
+pub struct PersonalTensors(pub(super) Parameters);
+
+impl PersonalTensors {
+    pub(super) fn new(parameters: Parameters) -> Self {
+        Self(parameters)
+    }
+
+    /// As the journal keeps them: a safetensors file.
+    pub(crate) fn to_record(&self) -> Result<Zeroizing<Vec<u8>>, CheckpointError> {
+        checkpoint::write(&self.0).map(Zeroizing::new)
+    }
+
+    /// As the journal kept them.
+    ///
+    /// # Errors
+    /// [`CheckpointError`] if they are damaged or another model's.
+    pub(crate) fn from_record(record: &[u8], layout: &Arc<Layout>) -> Result<Self, CheckpointError> {
+        checkpoint::read(record, layout).map(Self)
+    }
+}
+
+impl Drop for PersonalTensors {
+    fn drop(&mut self) {
+        self.0.values_mut().zeroize();
+    }
+}

@@ -10,8 +10,8 @@ use wire::inspect::PrivacyReport;
 
 use super::events::Spent;
 use super::pairs::{number, pairs};
-use crate::command::privacy::figure;
 use crate::failure::{Exit, Failure, Outcome};
+use crate::output::figure;
 
 /// Where nothing is said.
 const DELTA: f64 = 1e-5;

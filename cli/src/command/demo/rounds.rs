@@ -8,8 +8,8 @@ use wire::TaskStatus;
 use wire::inspect::{CompressionView, ModelVersionRef, RoundView};
 use wire::{RoundState, TaskId, route};
 
-use super::Scene;
 use super::events::RoundEvent;
+use super::scene::{Scene, blocking};
 use super::table::LiveTable;
 use super::world::World;
 use crate::command::model::Score;
@@ -159,9 +159,4 @@ async fn fetch(world: &World, task: TaskId, model: &ModelVersionRef) -> Outcome<
         return Err(Failure::new(Exit::Integrity, format!("model version {}", model.version)));
     }
     Ok(bytes.to_vec())
-}
-
-/// Work that takes a core for a while.
-pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Outcome<T> + Send + 'static) -> Outcome<T> {
-    tokio::task::spawn_blocking(work).await.map_err(Failure::because(Exit::Internal, "a computation ended badly"))?
 }

@@ -6,8 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use wire::inspect::RoundView;
 
 use super::events::RoundEvent;
-use crate::command::privacy::figure;
-use crate::output::{Output, bytes};
+use crate::output::{Output, bytes, figure};
 
 /// Columns and how wide they are; rows appear one by one, so widths are fixed.
 const COLUMNS: [(&str, usize); 16] = [

@@ -9,8 +9,6 @@ mod chart;
 pub(crate) mod ledger;
 mod plan;
 
-pub(crate) use crate::output::figure;
-
 /// What to do about privacy.
 #[derive(clap::Subcommand)]
 pub(crate) enum PrivacyCommand {

@@ -19,7 +19,7 @@ use datasets::Dataset;
 use task_spec::TrainingPlan;
 use wire::TaskId;
 
-use super::{Scene, blocking};
+use super::scene::{Scene, blocking};
 use crate::command::model::{Score, examples};
 use crate::command::participant::default_name;
 use crate::failure::{Exit, Failure, Outcome};

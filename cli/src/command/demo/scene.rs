@@ -1,0 +1,26 @@
+//! What all parts of the demo need to know.
+
+use std::sync::Arc;
+
+use client_sdk::models::Architecture;
+use datasets::Dataset;
+use task_spec::TrainingPlan;
+
+use crate::failure::{Exit, Failure, Outcome};
+
+/// Data, model and training of all participants.
+pub(super) struct Scene {
+    pub(super) shards: Vec<(Dataset, Dataset)>,
+    pub(super) test: Arc<Dataset>,
+    pub(super) architecture: Architecture,
+    pub(super) training: TrainingPlan,
+    pub(super) description: String,
+    pub(super) seed: u64,
+    /// Participants that train at once.
+    pub(super) threads: usize,
+}
+
+/// Work that takes a core for a while.
+pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Outcome<T> + Send + 'static) -> Outcome<T> {
+    tokio::task::spawn_blocking(work).await.map_err(Failure::because(Exit::Internal, "a computation ended badly"))?
+}

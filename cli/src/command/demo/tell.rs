@@ -1,0 +1,116 @@
+//! What the demo says before its rounds and after them.
+
+use std::time::Duration;
+
+use wire::inspect::{PrivacyReport, TaskView};
+
+use super::Demo;
+use super::events::{Finished, Personalized, Started};
+use super::personal::{self, Way};
+use super::scene::Scene;
+use super::world::World;
+use super::{codec, privacy};
+use crate::command::task::objections;
+use crate::output::{Output, duration, number};
+
+impl Demo {
+    pub(super) fn announce(
+        &self,
+        world: &World,
+        scene: &Scene,
+        task: &TaskView,
+        report: Option<&PrivacyReport>,
+        way: Option<&Way>,
+        output: Output,
+    ) {
+        let started = Started {
+            url: world.url.clone(),
+            participants: self.data.participants,
+            rounds: self.rounds,
+            data: scene.description.clone(),
+            model: scene.architecture.kind(),
+            parameters: task.summary.parameters,
+            seed: scene.seed,
+            updates_readable_by: task.updates_readable_by.clone(),
+            privacy: report.cloned(),
+            personalization: task.spec.personalization.clone(),
+        };
+        output.event("started", &started);
+        if let Some(way) = way {
+            output.line(format!("Own models   {}", way.label()));
+        } else if !self.personalize.is_empty() {
+            output.line("Own models   none: one model for all, to compare with");
+        }
+        output.line(format!("Data         {}", started.data));
+        output.line(format!("Model        {}, {} parameters", started.model, number(started.parameters)));
+        output.line(format!("Coordinator  {}", world.url));
+        let secure = &task.spec.secure_aggregation;
+        output.line(match secure.enabled {
+            true => format!(
+                "Updates      can be read by {}: sums alone are opened, while at most {} % of a {} collude with the coordinator",
+                task.updates_readable_by,
+                100.0 * secure.max_corrupt_fraction,
+                if task.spec.group_size().is_some() { "group" } else { "cohort" }
+            ),
+            false => format!("Updates      can be read by the {}: this demo runs without secure aggregation", task.updates_readable_by),
+        });
+        if secure.enabled {
+            let others = "Apps         those of this demo take part in any session; one with the SDK's defaults would";
+            output.line(match objections(&task.spec).as_slice() {
+                [] => format!("{others} take part in this, too"),
+                reasons => format!("{others} not: {}", reasons.join("; ")),
+            });
+        }
+        let plan = &scene.training;
+        output.line(format!(
+            "Training     {} epoch{} a round, batches of {}, learning rate {}; seed {}",
+            plan.epochs,
+            if plan.epochs == 1 { "" } else { "s" },
+            plan.batch_size,
+            plan.learning_rate,
+            scene.seed
+        ));
+        if let Some(robust) = &self.robust {
+            output.line(format!("Rule         {}", robust.words()));
+        }
+        if self.hostile() > 0 {
+            let (hostile, all) = (self.hostile(), self.data.participants);
+            output.line(format!("Attack       {hostile} of {all} participants send their update times -10"));
+        }
+        report.map(privacy::words).into_iter().flatten().for_each(|line| output.line(line));
+        output.line("");
+    }
+
+    pub(super) fn conclude(&self, finished: &Finished, output: Output) {
+        output.event("finished", finished);
+        output.line("");
+        output.line(format!(
+            "{} rounds in {}: accuracy {:.2} %, loss {:.4} on data nobody trained on.",
+            finished.rounds,
+            duration(Duration::from_secs_f64(finished.seconds)),
+            100.0 * finished.accuracy,
+            finished.loss
+        ));
+        if let Some(score) = finished.centralized {
+            output.line(format!(
+                "The same model trained on the pooled data: accuracy {:.2} %, loss {:.4}.",
+                100.0 * score.accuracy,
+                score.loss
+            ));
+        }
+        if let Some(Personalized { served }) = &finished.personalization {
+            output.line(format!(
+                "\nAccuracy on each participant's own held-out data, after as many passes over the rest of it:\n{}",
+                personal::table(served)
+            ));
+        }
+        if let Some(compression) = &finished.compression {
+            output.line(format!("Uploads: {}.", codec::words(compression)));
+        }
+        finished.privacy.iter().flat_map(privacy::spent_words).for_each(|line| output.line(line));
+        output.line(format!("Model: {} (sha256 {})", finished.model.path.display(), finished.model.sha256));
+        if !self.inspect {
+            output.line("To look around, add --inspect: the coordinator then stays, and `tributary round show demo 1` tells more.");
+        }
+    }
+}

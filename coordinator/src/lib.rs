@@ -36,6 +36,7 @@ mod session;
 mod shortage;
 mod solver;
 mod step_error;
+mod update_codec;
 mod wiring;
 
 use federation::id::Digest;

@@ -1,11 +1,12 @@
 //! What a task will cost, before anybody trains: the noise for a budget, or the budget for a noise.
 
-use serde::Serialize;
 use task_spec::{NOISE_RANGE, PrivacyAccounting, PrivacyMechanism};
 
 use super::accountant::{Gaussians, SumMechanism, SumNoise, poisson_gaussian, tree_levels};
 use super::banded::{BANDS_MAX, BandedMatrix, Bands, coarse};
+pub use super::draws::{largest_draw, smallest_draw};
 use super::noise::{NoiseError, NoiseShares};
+pub use super::planned::{Plan, PlanError, Textbook};
 use super::private_codec::CLIP_UNITS_MIN;
 use super::release::{Cost, Epsilons, NoServerEpsilon, Release, Sampled};
 use super::{PrivateCodec, PrivateCodecError, PrivateCodecParams, SamplingRate};
@@ -77,70 +78,6 @@ pub enum PlanSampling {
     FixedSize,
     /// Nothing is assumed.
     Anyhow,
-}
-
-/// The answer.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Plan {
-    /// Noise over L2 sensitivity.
-    pub noise_multiplier: f64,
-    /// Of the mechanism as it will be released.
-    pub epsilon: Epsilons,
-    /// What the two accountants say of the textbook Poisson-subsampled Gaussian with that multiplier; not what is released.
-    pub accountant: Textbook,
-    /// Length of the noise on the mean update over the clipping norm.
-    pub noise_to_signal: f64,
-    /// Length of the noise on the sum of the means so far over the clipping norm, as the root of its mean square over the
-    /// rounds: what model versions carry. Correlated noise is for keeping this low.
-    pub noise_on_sums: f64,
-    /// What makes the noise, on the integers.
-    pub release: Release,
-    /// What the operator should think about.
-    pub warnings: Vec<String>,
-}
-
-/// Two accounts of the same.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Textbook {
-    /// By Rényi divergence.
-    pub rdp: f64,
-    /// By the loss distribution; absent where epsilon is in the hundreds.
-    pub pld: Option<f64>,
-}
-
-/// Why there is no plan.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PlanError {
-    /// Something out of its range.
-    #[error("{name} must be {range}, not {value}")]
-    Range {
-        /// Which.
-        name: &'static str,
-        /// What it must be.
-        range: &'static str,
-        /// What it is.
-        value: f64,
-    },
-    /// There is nothing to plan.
-    #[error("mechanism \"none\" adds no noise: there is nothing to plan, and no epsilon")]
-    NoMechanism,
-    /// No multiplier that can be drawn does.
-    #[error("no noise multiplier up to {most} keeps epsilon at {wanted}: it would still be {best:.4}")]
-    Unreachable {
-        /// What was asked for.
-        wanted: f64,
-        /// Largest multiplier.
-        most: f64,
-        /// What it gives.
-        best: f64,
-    },
-    /// The grid has no room.
-    #[error(transparent)]
-    Codec(#[from] PrivateCodecError),
-    /// Shares that cannot be.
-    #[error(transparent)]
-    Noise(#[from] NoiseError),
 }
 
 /// Answers.
@@ -537,22 +474,6 @@ impl PlanRequest {
     }
 }
 
-/// The largest cohort that Poisson sampling draws, but for a probability below 2^-40.
-#[must_use]
-pub fn largest_draw(population: u32, rate: SamplingRate) -> u32 {
-    population - quantile(population, 1.0 - rate.value(), 2f64.powi(-40))
-}
-
-/// The survivors that a Poisson cohort has when a part `dropouts` of it is lost, but for the probability `failing`: what
-/// the noise of a distributed mechanism may count on. A smaller cohort aborts its round before anybody uploads.
-#[must_use]
-pub fn smallest_draw(population: u32, rate: SamplingRate, dropouts: f64, failing: f64) -> u32 {
-    let drawn = f64::from(quantile(population, rate.value(), failing));
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most the population")]
-    let left = (drawn * (1.0 - dropouts.clamp(0.0, 1.0))).floor() as u32;
-    left
-}
-
 /// The least number above `low` and at most `high` for which it holds, where it holds for all above as well; `high + 1` if
 /// it holds for none.
 fn least(mut low: u32, high: u32, holds: impl Fn(u32) -> bool) -> u32 {
@@ -562,30 +483,4 @@ fn least(mut low: u32, high: u32, holds: impl Fn(u32) -> bool) -> u32 {
         if holds(middle) { high = middle } else { low = middle }
     }
     high
-}
-
-/// Largest `k` with `P(X < k) <= probability` for `X` from Bin(population, rate).
-fn quantile(population: u32, rate: f64, probability: f64) -> u32 {
-    if rate >= 1.0 {
-        return population;
-    }
-    if rate <= 0.0 {
-        return 0;
-    }
-    let n = f64::from(population);
-    let ln_ways = |k: f64| libm::lgamma(n + 1.0) - libm::lgamma(k + 1.0) - libm::lgamma(n - k + 1.0);
-    let (ln_rate, ln_rest) = (libm::log(rate), libm::log1p(-rate));
-    // Chernoff: P(X <= np - t) <= exp(-t^2 / (2np)); what is skipped here is below 2^-30 of the probability.
-    let skipped = (2.0 * n * rate * (30.0 * std::f64::consts::LN_2 - libm::log(probability))).sqrt();
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most the population")]
-    let from = (n * rate - skipped).max(0.0).floor() as u32;
-    let mut below = 0.0;
-    for k in from..population {
-        let count = f64::from(k);
-        below += libm::exp(ln_ways(count) + count * ln_rate + (n - count) * ln_rest);
-        if below > probability {
-            return k;
-        }
-    }
-    population
 }

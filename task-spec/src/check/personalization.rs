@@ -143,7 +143,9 @@ impl TaskSpec {
             });
         } else {
             checks.require_with(self.model.personal.is_empty(), "model.personal", || {
-                format!("must be left out with personalization.method = {name:?}, whose personalized model has every tensor")
+                format!(
+                    "must be left out with personalization.method = {name:?}, whose personalized model has every tensor"
+                )
             });
         }
         let is_reported = self.metrics.iter().any(|name| name.starts_with(PERSONAL_PREFIX));

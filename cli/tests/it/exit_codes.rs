@@ -64,7 +64,7 @@ fn ways_to_train_that_are_none() {
         fails(&["demo", flag], 2, "a value is required");
     }
     fails(&["demo", "--period", "5"], 2, "--period does not go with this --mode");
-    fails(&["demo", "--mode", "buffered", "--drop", "0.1"], 2, "--drop plans who vanishes");
+    fails(&["demo", "--mode", "buffered", "--drop", "0.1"], 2, "--drop plans who drops out");
 }
 
 #[test]

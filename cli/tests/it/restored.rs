@@ -81,5 +81,14 @@ fn after_an_older_database_everybody_is_told_and_a_rebase_goes_on() {
     let completed = wait_for("a round beyond", &elsewhere, || {
         rounds(&served).into_iter().find(|round| round["state"] == "COMPLETED" && round["number"].as_u64() > Some(seen))
     });
-    assert_eq!(completed["reported"], 3, "{completed}");
+    // An old one that is drawn beside newcomers steps back, and the round goes on with them.
+    let number = completed["number"].to_string();
+    let round = served.operate(&["round", "show", "demo", &number]).data();
+    let drawn = round["assignments"].as_array().unwrap();
+    assert_eq!(drawn.len(), 3, "{round}");
+    for one in drawn {
+        let newcomer = one["name"].as_str().unwrap().starts_with("newcomer-");
+        assert_eq!(one["state"], if newcomer { "REPORTED" } else { "ABANDONED" }, "{one}");
+    }
+    assert!(completed["reported"].as_u64() >= Some(2), "{completed}");
 }

@@ -228,6 +228,13 @@ mod tests {
     }
 
     #[test]
+    fn a_key_has_the_file_it_always_had() {
+        let name = "00000000000000000000000000000007.258.3.09090909090909090909090909090909";
+        assert_eq!(file_name(of(258, 3), &[9; ID_BYTES]), name);
+        assert_eq!(parse(name), Some(of(258, 3)));
+    }
+
+    #[test]
     fn half_a_key_is_none_and_foreign_files_are_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let keys = ReleaseKeys::new(Some(folder.path().to_owned()), &Random::from_seed(1));

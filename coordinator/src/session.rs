@@ -448,3 +448,21 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     // A map has no state between two of its calls that a panic could leave behind.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use federation::id::TaskId;
+
+    use super::*;
+
+    #[test]
+    fn sealed_answers_and_names_of_rounds_are_made_of_the_bytes_they_always_were() {
+        let task = TaskId("00112233-4455-6677-8899-aabbccddeeff".parse().unwrap());
+        let (key, attempt) = (RoundKey { task, number: 258 }, 3);
+        let of_the_task = b"\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff";
+        let place = seal_place(key, attempt, ParticipantId(uuid::Uuid::from_u128(7)));
+        let known = [&b"tributary/unmasking/1"[..], of_the_task, b"\0\0\x01\x02\0\0\0\x03", &[0; 15], b"\x07"];
+        assert_eq!(place, known.concat());
+        assert_eq!(round_name(key, attempt), messages::Round::new(of_the_task, 258, 3));
+    }
+}

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's own certificates can be made")]
 
-use federation::id::{Digest, ParticipantId};
+use federation::id::{Digest, ParticipantId, RoundKey, TaskId};
 use federation::time::Timestamp;
 use rcgen::{
     BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519,
@@ -15,7 +15,7 @@ use task_spec::{Analytics, Compression};
 use task_spec::{ModelSpec, Personalization, Solver, Staleness, TrainingPlan};
 use wire::certificate::{Authority, Issuers, PARTICIPANT_URN, Unfit, chain_der, holder};
 use wire::participant::{
-    CodecTerms, Encoding, GroupTerms, SessionTerms, application_digest, round_digest, training_digest,
+    CodecTerms, Encoding, GroupTerms, SessionTerms, application_digest, rotation_seed, round_digest, training_digest,
 };
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
@@ -376,4 +376,13 @@ fn every_attempt_draws_anew_and_a_repeated_task_the_same() {
     for other in [seed(2, 2, 3), seed(1, 3, 3), seed(1, 2, 4)] {
         assert_ne!(other, seed(1, 2, 3));
     }
+}
+
+#[test]
+fn public_seeds_of_an_attempt_are_what_they_are_documented_to_be() {
+    let task = TaskId("00112233-4455-6677-8899-aabbccddeeff".parse().unwrap());
+    let rotation = rotation_seed(RoundKey { task, number: 258 }, 3);
+    assert_eq!(rotation.to_string(), "8b05ab02db054d497538df3ed86aa01dac76f44960973e1eb929183dbfbd1986");
+    let codec = top_k(7, 1).unwrap().round_seed(258, 3);
+    assert_eq!(codec.to_string(), "dc49cb2159291e8a450d533a4da0825d008b54844f970f8bb92e1bf920676017");
 }

@@ -288,3 +288,19 @@ pub(super) fn place(key: RoundKey, attempt: u32, purpose: &str) -> Vec<u8> {
     place.extend(purpose.as_bytes());
     place
 }
+
+#[cfg(test)]
+mod tests {
+    use federation::id::TaskId;
+
+    use super::*;
+
+    #[test]
+    fn sealed_noise_is_bound_to_the_place_it_always_was() {
+        let task = TaskId("00112233-4455-6677-8899-aabbccddeeff".parse().unwrap());
+        let place = place(RoundKey { task, number: 258 }, 3, "noise");
+        let known =
+            b"noise seed \x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff\0\0\x01\x02\0\0\0\x03noise";
+        assert_eq!(place, known);
+    }
+}

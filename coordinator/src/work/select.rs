@@ -365,4 +365,9 @@ mod tests {
             .collect();
         assert_eq!(seeds.len(), 64);
     }
+
+    #[test]
+    fn the_draw_of_a_seed_is_the_one_it_always_was() {
+        assert_eq!(draw_seed(1, 258, 3), *b"\x01\0\0\0\0\0\0\0\x02\x01\0\0\x03\0\0\0tributary cohort");
+    }
 }

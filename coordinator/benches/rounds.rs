@@ -17,7 +17,7 @@ use task_spec::{PrivacyAccounting, PrivacyMechanism, PrivacyView};
 use axum::body::Body;
 use coordinator::config::Config;
 use coordinator::{Coordinator, Parts};
-use federation::id::{Digest, ParticipantId, RoundKey, TaskId};
+use federation::id::{Attempt, Digest, ParticipantId, TaskId};
 use federation::model_version::ModelVersion;
 use federation::round::{Assignment, AssignmentState, PhaseLimits, Round, RoundLimits, RoundState, SecureLimits};
 use federation::time::{MockClock, Timestamp};
@@ -183,7 +183,7 @@ async fn round(
     number: u32,
     charges: &[String],
 ) -> Result<(), StoreError> {
-    let key = RoundKey { task, number };
+    let attempt = Attempt { task, round: number, attempt: 1 };
     let limits = PhaseLimits { min: COHORT, max: COHORT, deadline_ms: 600_000 };
     let secure = SecureLimits {
         threshold: COHORT / 2 + 1,
@@ -192,8 +192,7 @@ async fn round(
         unmask_deadline_ms: 60_000,
     };
     let mut round = Round {
-        key,
-        attempt: 1,
+        key: attempt,
         state: RoundState::Selecting,
         base_version: number - 1,
         limits: RoundLimits {
@@ -213,8 +212,7 @@ async fn round(
     tx.insert_round(&round).await?;
     advance(tx, &mut round, RoundState::Sharing).await?;
     let place = |n| Assignment {
-        round: key,
-        attempt: 1,
+        attempt,
         participant: participant(n),
         state: AssignmentState::Assigned,
         state_since: START,
@@ -228,43 +226,25 @@ async fn round(
         let participant = participant(n);
         for kind in [MessageKind::Shares, MessageKind::Input, MessageKind::Consistency, MessageKind::Unmasking] {
             let (sha256, received_at) = (digest(n), START);
-            let message = SessionMessage {
-                round: key,
-                attempt: 1,
-                kind,
-                participant,
-                sha256,
-                bytes: 70,
-                received_at,
-                message: None,
-            };
+            let message = SessionMessage { attempt, kind, participant, sha256, bytes: 70, received_at, message: None };
             tx.insert_message(&message).await?;
         }
         let (from, to) = ([AssignmentState::Assigned], AssignmentState::Reported);
-        tx.set_assignment_state(key, 1, participant, &from, to, START, None).await?;
+        tx.set_assignment_state(attempt, participant, &from, to, START, None).await?;
         let (sha256, bytes, accepted_at) = (digest(n), 300_000, START);
-        tx.insert_admitted(&Admitted { round: key, attempt: 1, participant, sha256, bytes, accepted_at, folded: true })
-            .await?;
+        tx.insert_admitted(&Admitted { attempt, participant, sha256, bytes, accepted_at, folded: true }).await?;
     }
     for state in [RoundState::Collecting, RoundState::Confirming, RoundState::Unmasking, RoundState::Aggregating] {
-        tx.add_bytes_down(key, 1, round.state, 1_000_000).await?;
+        tx.add_bytes_down(attempt, round.state, 1_000_000).await?;
         advance(tx, &mut round, state).await?;
     }
     let (device, created_at) = (|| "cpu".to_owned(), START);
     let work = SumWork { sum_device: device(), unmask_device: device(), sum_ms: 9, unmask_ms: 9, keystream_bytes: 9 };
-    let sum =
-        NoisedSumRow { round: key, attempt: 1, blob: digest(0), participants: COHORT, created_at, work: Some(work) };
+    let sum = NoisedSumRow { attempt, blob: digest(0), participants: COHORT, created_at, work: Some(work) };
     tx.insert_noised_sum(&sum).await?;
     let row = charges[number as usize - 1].clone();
-    tx.append_privacy_row(&PrivacyRow {
-        round: key,
-        attempt: 1,
-        idx: u64::from(number) - 1,
-        published: true,
-        row,
-        created_at,
-    })
-    .await?;
+    tx.append_privacy_row(&PrivacyRow { attempt, idx: u64::from(number) - 1, published: true, row, created_at })
+        .await?;
     tx.insert_model_version(&ModelVersion {
         task,
         version: number,
@@ -278,7 +258,7 @@ async fn round(
     })
     .await?;
     let metric = |name: &str| RoundMetric { name: name.to_owned(), value: 0.5, count: u64::from(COHORT) };
-    tx.set_round_result(key, 1, &[metric("loss"), metric("accuracy")], Some(number)).await?;
+    tx.set_round_result(attempt, &[metric("loss"), metric("accuracy")], Some(number)).await?;
     advance(tx, &mut round, RoundState::Completed).await
 }
 

@@ -5,7 +5,7 @@
 //! rows as releases, so rows that were removed are missed. Where the ledger ended when a version was published last, and what was
 //! promised, is outside the database as well ([`crate::ledger_end`]).
 
-use federation::id::{RoundKey, TaskId};
+use federation::id::{Attempt, TaskId};
 use federation::round::{Round, RoundState};
 use federation::time::Timestamp;
 use learning::privacy::{Cost, Epsilons, Ledger, LedgerError, NoServerEpsilon, Release, SealedRow};
@@ -17,6 +17,7 @@ use task_spec::{PrivacyAccounting, PrivacyMechanism, PrivacySpec};
 use crate::ledger_end::{EndProblem, LedgerEnd};
 use crate::model::TaskModel;
 use crate::private::Private;
+use crate::release_keys::of_the_task;
 use crate::seal::Sealer;
 
 /// Purpose of the stored seed of one release's noise.
@@ -149,17 +150,17 @@ pub(crate) struct Charge {
 pub(crate) fn charge(
     ledger: &mut Ledger,
     sealer: &Sealer,
-    key: RoundKey,
+    attempt: Attempt,
     release: Release,
     published: bool,
     now: Timestamp,
 ) -> Result<Charge, LedgerError> {
-    let seal = |bytes: &[u8]| sealer.mac(key.task.0.as_bytes(), bytes);
+    let seal = |bytes: &[u8]| sealer.mac(attempt.task.0.as_bytes(), bytes);
     let sealed = ledger.charge(release, &seal)?;
     // Numbers and text: nothing that could fail.
     let row = serde_json::to_string(sealed).unwrap_or_default();
     let (index, head) = (sealed.row.index, String::from(sealed.seal));
-    let row = PrivacyRow { round: key, attempt: release.attempt, idx: index, published, row, created_at: now };
+    let row = PrivacyRow { attempt, idx: index, published, row, created_at: now };
     Ok(Charge { row, head })
 }
 
@@ -169,7 +170,7 @@ pub(crate) fn charge(
 /// `Conflict` if another row came first.
 pub(crate) async fn store(tx: &mut (dyn Transaction + '_), charge: &Charge) -> Result<(), StoreError> {
     tx.append_privacy_row(&charge.row).await?;
-    tx.set_privacy_head(charge.row.round.task, &charge.head).await
+    tx.set_privacy_head(charge.row.attempt.task, &charge.head).await
 }
 
 /// Charges a round that ends without a version although its sum may have been opened: what it was planned to cost. If the
@@ -184,10 +185,7 @@ pub(crate) async fn charge_unpublished(
     sealer: &Sealer,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    if !task.spec.privacy.is_private()
-        || !may_be_open(task, round)
-        || tx.privacy_row_of(round.key, round.attempt).await?.is_some()
-    {
+    if !task.spec.privacy.is_private() || !may_be_open(task, round) || tx.privacy_row_of(round.key).await?.is_some() {
         return Ok(());
     }
     let private = TaskModel::new(&task.spec).ok().and_then(|model| model.private);
@@ -195,21 +193,21 @@ pub(crate) async fn charge_unpublished(
         private.ok_or_else(|| StoreError::Corrupt(format!("task {} cannot work as it is stored", task.id)))?;
     let charged = match read(tx, task, &private, sealer).await {
         // Its noise was checked when the task was created.
-        Ok(mut ledger) => match private.planned(&ledger, round.key.number, round.attempt) {
+        Ok(mut ledger) => match private.planned(&ledger, round.key.round, round.key.attempt) {
             Ok(release) => charge(&mut ledger, sealer, round.key, release, false, now),
             Err(_) => return Ok(()),
         },
         Err(LedgerFault::Store(error)) => return Err(error),
         Err(LedgerFault::Ledger(error)) => Err(error),
         Err(error @ LedgerFault::End(_)) => {
-            tracing::error!(task = %task.id, round = %round.key, "the privacy ledger cannot be charged: {error}");
+            tracing::error!(task = %task.id, round = %round.key.round_key(), "the privacy ledger cannot be charged: {error}");
             return Ok(());
         }
     };
     match charged {
         Ok(charge) => store(tx, &charge).await,
         Err(error) => {
-            tracing::error!(task = %task.id, round = %round.key, "the privacy ledger cannot be charged: {error}");
+            tracing::error!(task = %task.id, round = %round.key.round_key(), "the privacy ledger cannot be charged: {error}");
             Ok(())
         }
     }
@@ -238,14 +236,10 @@ pub(crate) fn noise_of_a_place(correlated: &str, place: u32) -> String {
 }
 
 /// Forgets what would take the noise of an attempt off again, or the noised sum that was kept for it.
-pub(crate) async fn forget_noise(
-    tx: &mut (dyn Transaction + '_),
-    key: RoundKey,
-    attempt: u32,
-) -> Result<(), StoreError> {
-    tx.forget_secret(key, attempt, NOISE_OF_A_RELEASE).await?;
+pub(crate) async fn forget_noise(tx: &mut (dyn Transaction + '_), attempt: Attempt) -> Result<(), StoreError> {
+    tx.forget_secret(attempt, NOISE_OF_A_RELEASE).await?;
     let mut piece = 0;
-    while tx.forget_secret(key, attempt, &piece_of_a_draw(piece)).await? {
+    while tx.forget_secret(attempt, &piece_of_a_draw(piece)).await? {
         piece += 1;
     }
     Ok(())
@@ -254,11 +248,11 @@ pub(crate) async fn forget_noise(
 /// Forgets what would take the noise of a task's releases off again, once no other will follow; also one seed that
 /// stands for all places, which no release is made with.
 pub(crate) async fn forget_correlated_noise(tx: &mut (dyn Transaction + '_), task: TaskId) -> Result<(), StoreError> {
-    let key = RoundKey { task, number: 0 };
+    let of = of_the_task(task);
     for correlated in [NOISE_OF_A_TREE, NOISE_OF_A_BANDED_MATRIX] {
-        tx.forget_secret(key, 0, correlated).await?;
+        tx.forget_secret(of, correlated).await?;
         let mut place = 1;
-        while tx.forget_secret(key, 0, &noise_of_a_place(correlated, place)).await? {
+        while tx.forget_secret(of, &noise_of_a_place(correlated, place)).await? {
             place += 1;
         }
     }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use federation::id::{Digest, RoundKey};
+use federation::id::{Attempt, Digest, RoundKey};
 use federation::model_version::ModelVersion;
 use learning::analytics::Analysis;
 use learning::contribution::scaffold;
@@ -296,12 +296,12 @@ pub(crate) fn complete(spec: &mut TaskSpec) -> Result<(), Vec<SpecError>> {
 
 impl RoundTerms {
     /// Of an attempt that starts from a version with this clipping norm.
-    pub(crate) fn new(model: &TaskModel, clip: Option<f64>, round: RoundKey, attempt: u32) -> Self {
+    pub(crate) fn new(model: &TaskModel, clip: Option<f64>, attempt: Attempt) -> Self {
         let initial = model.private.as_ref().map_or(f64::NAN, |private| private.initial_clip());
-        let codec = model.encoding.compression.as_ref().map(|terms| terms.round_seed(round.number, attempt));
+        let codec = model.encoding.compression.as_ref().map(|terms| terms.round_seed(attempt));
         Self {
             clip: clip.unwrap_or(initial),
-            rotation: rotation_seed(round, attempt),
+            rotation: rotation_seed(attempt),
             codec: codec.unwrap_or(Digest([0; 32])),
         }
     }

@@ -11,7 +11,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use federation::id::{RoundKey, TaskId};
+use federation::id::{Attempt, TaskId};
 use zeroize::Zeroizing;
 
 use crate::random::Random;
@@ -21,18 +21,21 @@ const KEY_BYTES: usize = 32;
 /// Bytes that tell the keys of an attempt from each other.
 pub(crate) const ID_BYTES: usize = 16;
 
-/// What the sealed rows of a key belong to: an attempt at a round; number 0 and attempt 0 stand for the whole task.
-pub(crate) type Use = (RoundKey, u32);
 /// Which of the keys of one use.
 pub(crate) type KeyId = [u8; ID_BYTES];
 type Key = Zeroizing<[u8; KEY_BYTES]>;
 
-/// The keys that were not destroyed yet.
+/// What the secrets of a whole task are sealed for, in place of an attempt.
+pub(crate) fn of_the_task(task: TaskId) -> Attempt {
+    Attempt { task, round: 0, attempt: 0 }
+}
+
+/// The keys that were not destroyed yet, by the attempt that their rows belong to, or [`of_the_task`].
 pub(crate) struct ReleaseKeys {
     /// None: they vanish with the process.
     folder: Option<PathBuf>,
     /// Those that this process made or read.
-    known: Mutex<HashMap<Use, Vec<(KeyId, Key)>>>,
+    known: Mutex<HashMap<Attempt, Vec<(KeyId, Key)>>>,
     random: Random,
 }
 
@@ -47,7 +50,7 @@ impl ReleaseKeys {
     ///
     /// # Errors
     /// The file system's.
-    pub(crate) fn current(&self, of: Use) -> io::Result<(KeyId, Key)> {
+    pub(crate) fn current(&self, of: Attempt) -> io::Result<(KeyId, Key)> {
         let mut known = self.known();
         if let Some((id, key)) = known.get(&of).and_then(|keys| keys.first()) {
             return Ok((*id, key.clone()));
@@ -64,7 +67,7 @@ impl ReleaseKeys {
     ///
     /// # Errors
     /// The file system's.
-    pub(crate) fn find(&self, of: Use, id: &KeyId) -> io::Result<Option<Key>> {
+    pub(crate) fn find(&self, of: Attempt, id: &KeyId) -> io::Result<Option<Key>> {
         let mut known = self.known();
         if let Some((_, key)) = known.get(&of).and_then(|keys| keys.iter().find(|(other, _)| other == id)) {
             return Ok(Some(key.clone()));
@@ -86,7 +89,7 @@ impl ReleaseKeys {
     ///
     /// # Errors
     /// The file system's; those that were reached are gone all the same.
-    pub(crate) fn destroy(&self, of: Use) -> io::Result<usize> {
+    pub(crate) fn destroy(&self, of: Attempt) -> io::Result<usize> {
         // Held until the files are gone, so that nobody reads one back meanwhile.
         let mut known = self.known();
         let forgotten = known.remove(&of).map_or(0, |keys| keys.len());
@@ -108,33 +111,32 @@ impl ReleaseKeys {
     ///
     /// # Errors
     /// The file system's.
-    pub(crate) fn uses(&self) -> io::Result<BTreeSet<Use>> {
+    pub(crate) fn uses(&self) -> io::Result<BTreeSet<Attempt>> {
         match &self.folder {
             Some(folder) => Ok(names(folder)?.iter().filter_map(|name| parse(name)).collect()),
             None => Ok(self.known().keys().copied().collect()),
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<Use, Vec<(KeyId, Key)>>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<Attempt, Vec<(KeyId, Key)>>> {
         // A map has no state between two of its calls that a panic could leave behind.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// `TASK.NUMBER.ATTEMPT.ID`, where `TASK` and `ID` are 32 hexadecimal digits.
-fn file_name((key, attempt): Use, id: &KeyId) -> String {
-    let RoundKey { task, number } = key;
-    format!("{}.{number}.{attempt}.{}", task.0.simple(), uuid::Uuid::from_bytes(*id).simple())
+fn file_name(Attempt { task, round, attempt }: Attempt, id: &KeyId) -> String {
+    format!("{}.{round}.{attempt}.{}", task.0.simple(), uuid::Uuid::from_bytes(*id).simple())
 }
 
 /// Whose key a file holds; none if it holds none.
-fn parse(name: &str) -> Option<Use> {
+fn parse(name: &str) -> Option<Attempt> {
     let mut parts = name.split('.');
     let mut next = || parts.next();
-    let (task, number, attempt, id) = (next()?, next()?, next()?, next()?);
+    let (task, round, attempt, id) = (next()?, next()?, next()?, next()?);
     let is_whole = next().is_none() && uuid::Uuid::try_parse(id).is_ok();
-    let key = RoundKey { task: TaskId(uuid::Uuid::try_parse(task).ok()?), number: number.parse().ok()? };
-    is_whole.then_some((key, attempt.parse().ok()?))
+    let task = TaskId(uuid::Uuid::try_parse(task).ok()?);
+    is_whole.then_some(Attempt { task, round: round.parse().ok()?, attempt: attempt.parse().ok()? })
 }
 
 fn names(folder: &Path) -> io::Result<Vec<String>> {
@@ -192,8 +194,8 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn of(number: u32, attempt: u32) -> Use {
-        (RoundKey { task: TaskId(uuid::Uuid::from_u128(7)), number }, attempt)
+    fn of(round: u32, attempt: u32) -> Attempt {
+        Attempt { task: TaskId(uuid::Uuid::from_u128(7)), round, attempt }
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-use federation::id::TaskId;
+use federation::id::{Attempt, TaskId};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use ring::hmac;
 use zeroize::Zeroizing;
@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 use crate::files::write_new;
 use crate::ledger_end::{EndProblem, LedgerEnd, LedgerEnds};
 use crate::random::Random;
-use crate::release_keys::{ID_BYTES, KeyId, ReleaseKeys, Use};
+use crate::release_keys::{ID_BYTES, KeyId, ReleaseKeys};
 
 /// How everything begins that is sealed with a key of a release.
 pub const OF_A_RELEASE: &[u8; 8] = b"\xa7TRBrel\x01";
@@ -138,7 +138,7 @@ impl Sealer {
     ///
     /// # Errors
     /// The key cannot be made durable.
-    pub(crate) fn seal_for_release(&self, of: Use, place: &[u8], plain: &[u8]) -> std::io::Result<Vec<u8>> {
+    pub(crate) fn seal_for_release(&self, of: Attempt, place: &[u8], plain: &[u8]) -> std::io::Result<Vec<u8>> {
         let (id, key) = self.keys.current(of)?;
         let mut sealed = OF_A_RELEASE.to_vec();
         sealed.extend_from_slice(&id);
@@ -152,7 +152,7 @@ impl Sealer {
     /// [`NotOpened`].
     pub(crate) fn open_for_release(
         &self,
-        of: Use,
+        of: Attempt,
         place: &[u8],
         sealed: &[u8],
     ) -> Result<Zeroizing<Vec<u8>>, NotOpened> {
@@ -169,7 +169,7 @@ impl Sealer {
     ///
     /// # Errors
     /// The file system's.
-    pub(crate) fn destroy_keys(&self, of: Use) -> std::io::Result<usize> {
+    pub(crate) fn destroy_keys(&self, of: Attempt) -> std::io::Result<usize> {
         self.keys.destroy(of)
     }
 
@@ -177,7 +177,7 @@ impl Sealer {
     ///
     /// # Errors
     /// The file system's.
-    pub(crate) fn uses(&self) -> std::io::Result<std::collections::BTreeSet<Use>> {
+    pub(crate) fn uses(&self) -> std::io::Result<std::collections::BTreeSet<Attempt>> {
         self.keys.uses()
     }
 
@@ -302,7 +302,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let open = |seed| Sealer::open(&folder.path().join("seal.key"), &Random::from_seed(seed)).unwrap();
         let task = federation::id::TaskId(uuid::Uuid::from_u128(1));
-        let of = |number| (federation::id::RoundKey { task, number }, 1);
+        let of = |round| Attempt { task, round, attempt: 1 };
         let sealer = open(1);
         let sealed = sealer.seal_for_release(of(1), b"here", b"secret").unwrap();
         assert!(sealed.starts_with(OF_A_RELEASE) && !sealed.windows(6).any(|window| window == b"secret"));

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
-use federation::id::{ParticipantId, RoundKey};
+use federation::id::{Attempt, ParticipantId};
 use federation::round::{FailureReason, Round, RoundState};
 use federation::time::Timestamp;
 use secure_agg::codec::Message;
@@ -107,7 +107,7 @@ pub(crate) fn restore_all(round: &Round, stored: &[u8]) -> Result<Vec<Option<Ses
     if round.limits.groups.is_none() {
         return Ok(vec![Some(Session::restore(stored)?)]);
     }
-    let corrupt = || StoreError::Corrupt(format!("the stored sessions of {} are cut off", round.key));
+    let corrupt = || StoreError::Corrupt(format!("the stored sessions of {} are cut off", round.key.round_key()));
     let (mut sessions, mut rest, mut group) = (Vec::new(), stored, 0);
     while !rest.is_empty() {
         let (length, after) = rest.split_first_chunk::<4>().ok_or_else(corrupt)?;
@@ -126,7 +126,7 @@ pub(crate) fn restore_all(round: &Round, stored: &[u8]) -> Result<Vec<Option<Ses
 /// # Errors
 /// [`StoreError`] unless there are as many phases as the round has sessions.
 pub(crate) fn encode_all(round: &Round, phases: &[Option<Phase>]) -> Result<Vec<u8>, StoreError> {
-    let fault = || StoreError::fault(format!("{} has another number of sessions", round.key));
+    let fault = || StoreError::fault(format!("{} has another number of sessions", round.key.round_key()));
     match (round.limits.groups, phases) {
         (None, [Some(phase)]) => Ok(phase.encode()),
         (Some(groups), _) if groups.count as usize == phases.len() => {
@@ -154,16 +154,16 @@ pub(crate) fn participant(client_id: &[u8]) -> Option<ParticipantId> {
 }
 
 /// How `secure-agg` names an attempt.
-pub(crate) fn round_name(key: RoundKey, attempt: u32) -> messages::Round {
-    messages::Round::new(key.task.0.as_bytes(), u64::from(key.number), attempt)
+pub(crate) fn round_name(attempt: Attempt) -> messages::Round {
+    messages::Round::new(attempt.task.0.as_bytes(), u64::from(attempt.round), attempt.attempt)
 }
 
 /// What an answer that opens the sum is sealed for.
-pub(crate) fn seal_place(key: RoundKey, attempt: u32, participant: ParticipantId) -> Vec<u8> {
+pub(crate) fn seal_place(attempt: Attempt, participant: ParticipantId) -> Vec<u8> {
     let mut place = b"tributary/unmasking/1".to_vec();
-    place.extend(key.task.0.as_bytes());
-    place.extend(key.number.to_be_bytes());
-    place.extend(attempt.to_be_bytes());
+    place.extend(attempt.task.0.as_bytes());
+    place.extend(attempt.round.to_be_bytes());
+    place.extend(attempt.attempt.to_be_bytes());
     place.extend(participant.0.as_bytes());
     place
 }
@@ -188,12 +188,11 @@ impl IdentityVerifier for Verified {
 /// The store's; [`StoreError::Corrupt`] for a message that cannot be read any more.
 pub(crate) async fn admitted<M: Message>(
     tx: &mut (dyn Transaction + '_),
-    key: RoundKey,
-    attempt: u32,
+    attempt: Attempt,
     kind: MessageKind,
     group: Option<&[ParticipantId]>,
 ) -> Result<Vec<Admitted<M>>, StoreError> {
-    let stored = messages_of(tx, key, attempt, kind, group).await?;
+    let stored = messages_of(tx, attempt, kind, group).await?;
     stored.iter().map(|message| decode(message).map(Admitted::from_store)).collect()
 }
 
@@ -203,15 +202,14 @@ pub(crate) async fn admitted<M: Message>(
 /// The store's.
 pub(crate) async fn messages_of(
     tx: &mut (dyn Transaction + '_),
-    key: RoundKey,
-    attempt: u32,
+    attempt: Attempt,
     kind: MessageKind,
     group: Option<&[ParticipantId]>,
 ) -> Result<Vec<SessionMessage>, StoreError> {
-    let Some(group) = group else { return tx.messages(key, attempt, kind).await };
+    let Some(group) = group else { return tx.messages(attempt, kind).await };
     let mut messages = Vec::with_capacity(group.len());
     for &member in group {
-        messages.extend(tx.message(key, attempt, kind, member).await?);
+        messages.extend(tx.message(attempt, kind, member).await?);
     }
     Ok(messages)
 }
@@ -220,7 +218,9 @@ fn decode<M: Message>(stored: &SessionMessage) -> Result<M, StoreError> {
     let corrupt = |problem: &dyn std::fmt::Display| {
         StoreError::Corrupt(format!(
             "the {} message of {} in {}: {problem}",
-            stored.kind, stored.participant, stored.round
+            stored.kind,
+            stored.participant,
+            stored.attempt.round_key()
         ))
     };
     let bytes = stored.message.as_ref().ok_or_else(|| corrupt(&"it is not kept any more"))?;
@@ -239,11 +239,15 @@ pub(crate) fn open_masks(
     let mut admitted = Vec::with_capacity(answers.len());
     for answer in answers {
         let corrupt = |problem: &dyn std::fmt::Display| {
-            StoreError::Corrupt(format!("the answer of {} in {}: {problem}", answer.participant, answer.round))
+            StoreError::Corrupt(format!(
+                "the answer of {} in {}: {problem}",
+                answer.participant,
+                answer.attempt.round_key()
+            ))
         };
         let sealed = answer.message.as_ref().ok_or_else(|| corrupt(&"it is not kept any more"))?;
-        let place = seal_place(answer.round, answer.attempt, answer.participant);
-        let plain = match sealer.open_for_release((answer.round, answer.attempt), &place, sealed) {
+        let place = seal_place(answer.attempt, answer.participant);
+        let plain = match sealer.open_for_release(answer.attempt, &place, sealed) {
             Ok(plain) => plain,
             Err(NotOpened::Io(error)) => return Err(error.into()),
             Err(gone @ NotOpened::Gone) => return Err(corrupt(&gone)),
@@ -282,18 +286,18 @@ pub(crate) fn unopened(session: &Session) -> Option<UnopenedSession> {
 /// # Errors
 /// The store's. A session that cannot be read any more is told and not kept: the round must end all the same.
 pub(crate) async fn keep_unopened(tx: &mut (dyn Transaction + '_), round: &Round) -> Result<(), StoreError> {
-    let (key, attempt) = (round.key, round.attempt);
+    let attempt = round.key;
     if !round.is_spent() {
         return Ok(());
     }
-    let Some(stored) = tx.session(key, attempt).await? else { return Ok(()) };
+    let Some(stored) = tx.session(attempt).await? else { return Ok(()) };
     match restore_all(round, &stored) {
         Ok(sessions) => {
             let kept: Vec<_> = sessions.iter().flatten().filter_map(unopened).collect();
-            tx.insert_unopened(key, attempt, &kept).await
+            tx.insert_unopened(attempt, &kept).await
         }
         Err(error) => {
-            tracing::error!(round = %key, attempt, %error, "the roster of a spent round is lost");
+            tracing::error!(round = %attempt.round_key(), attempt = attempt.attempt, %error, "the roster of a spent round is lost");
             Ok(())
         }
     }
@@ -312,7 +316,7 @@ pub(crate) async fn given_by(tx: &mut (dyn Transaction + '_), round: &Round) -> 
     let Some(base) = tx.model_version(round.key.task, round.base_version).await? else { return Ok(0) };
     // Analyses that ask different things begin alike, which the version's digest does not tell.
     let gives_once = TaskModel::new(&task.spec).is_ok_and(|model| model.base_digest(&base) == Some(base.sha256));
-    if gives_once { tx.count_given(base.sha256, round.key).await } else { Ok(0) }
+    if gives_once { tx.count_given(base.sha256, round.key.round_key()).await } else { Ok(0) }
 }
 
 /// Ends what is kept of an attempt that is over or released: its session, whose messages are known to have been sent, the seed
@@ -320,11 +324,11 @@ pub(crate) async fn given_by(tx: &mut (dyn Transaction + '_), round: &Round) -> 
 ///
 /// # Errors
 /// The store's.
-pub(crate) async fn forget(tx: &mut (dyn Transaction + '_), key: RoundKey, attempt: u32) -> Result<(), StoreError> {
-    tx.clear_messages(key, attempt, &MessageKind::ALL).await?;
-    tx.delete_session(key, attempt).await?;
-    ledger::forget_noise(tx, key, attempt).await?;
-    tx.forget_sampled(key, attempt).await?;
+pub(crate) async fn forget(tx: &mut (dyn Transaction + '_), attempt: Attempt) -> Result<(), StoreError> {
+    tx.clear_messages(attempt, &MessageKind::ALL).await?;
+    tx.delete_session(attempt).await?;
+    ledger::forget_noise(tx, attempt).await?;
+    tx.forget_sampled(attempt).await?;
     Ok(())
 }
 
@@ -343,15 +347,14 @@ impl Dealt {
     }
 }
 
-type Place = (RoundKey, u32);
-/// A place, and a group there.
-type GroupPlace = (Place, Option<u32>);
+/// An attempt, and a group of its cohort.
+type GroupPlace = (Attempt, Option<u32>);
 type OfGroups = Arc<[Option<Arc<Session>>]>;
 
 /// Sessions that were read lately. A cache: the rows decide.
 #[derive(Default)]
 pub(crate) struct Sessions {
-    phases: Mutex<HashMap<Place, (RoundState, OfGroups)>>,
+    phases: Mutex<HashMap<Attempt, (RoundState, OfGroups)>>,
     dealt: Mutex<HashMap<GroupPlace, Arc<tokio::sync::OnceCell<Arc<Dealt>>>>>,
 }
 
@@ -373,21 +376,25 @@ impl Sessions {
     }
 
     async fn all(&self, tx: &mut (dyn Transaction + '_), round: &Round) -> Result<OfGroups, StoreError> {
-        let (key, attempt, state) = (round.key, round.attempt, round.state);
-        let known =
-            lock(&self.phases).get(&(key, attempt)).filter(|(of, _)| *of == state).map(|(_, known)| Arc::clone(known));
+        let (attempt, state) = (round.key, round.state);
+        let known = lock(&self.phases).get(&attempt).filter(|(of, _)| *of == state).map(|(_, known)| Arc::clone(known));
         if let Some(known) = known {
             return Ok(known);
         }
-        let stored = tx.session(key, attempt).await?;
-        let stored = stored
-            .ok_or_else(|| StoreError::Corrupt(format!("attempt {attempt} at {key} is {state} without a session")))?;
+        let stored = tx.session(attempt).await?;
+        let stored = stored.ok_or_else(|| {
+            StoreError::Corrupt(format!(
+                "attempt {} at {} is {state} without a session",
+                attempt.attempt,
+                attempt.round_key()
+            ))
+        })?;
         let sessions: OfGroups =
             restore_all(round, &stored)?.into_iter().map(|session| session.map(Arc::new)).collect();
         // A task has one open round: what is kept of another is of no use, and may be large.
-        let is_over = |(of, its_attempt): &Place| of.task == key.task && (*of, *its_attempt) != (key, attempt);
+        let is_over = |other: &Attempt| other.task == attempt.task && *other != attempt;
         lock(&self.dealt).retain(|(place, _), _| {
-            let is_needed = state == RoundState::Collecting || *place != (key, attempt);
+            let is_needed = state == RoundState::Collecting || *place != attempt;
             is_needed && !is_over(place)
         });
         let mut phases = lock(&self.phases);
@@ -395,7 +402,7 @@ impl Sessions {
         if phases.len() >= KEPT {
             phases.clear();
         }
-        phases.insert((key, attempt), (state, Arc::clone(&sessions)));
+        phases.insert(attempt, (state, Arc::clone(&sessions)));
         Ok(sessions)
     }
 
@@ -407,28 +414,27 @@ impl Sessions {
         &self,
         store: &store::Store,
         session: &Session,
-        key: RoundKey,
-        attempt: u32,
+        attempt: Attempt,
     ) -> Result<Arc<Dealt>, StoreError> {
         let cell = {
             let mut dealt = lock(&self.dealt);
             let rounds: HashSet<_> = dealt.keys().map(|(place, _)| *place).collect();
-            if rounds.len() >= DEALT_KEPT && !rounds.contains(&(key, attempt)) {
+            if rounds.len() >= DEALT_KEPT && !rounds.contains(&attempt) {
                 dealt.clear();
             }
-            Arc::clone(dealt.entry(((key, attempt), session.group)).or_default())
+            Arc::clone(dealt.entry((attempt, session.group)).or_default())
         };
         let read = || async {
             let stored = store.read("dealt_shares", |tx| {
                 Box::pin(async move {
                     // When collection has closed since the gate was passed, they are cleared: not damage, but an answer that
                     // the next try gets.
-                    let row = tx.round_attempt(key, attempt).await?;
+                    let row = tx.round_attempt(attempt).await?;
                     if row.is_none_or(|row| row.round.state != RoundState::Collecting) {
                         return Err(StoreError::Busy);
                     }
                     let group = session.group.map(|_| session.members.as_slice());
-                    admitted::<ShareKeys>(tx, key, attempt, MessageKind::Shares, group).await
+                    admitted::<ShareKeys>(tx, attempt, MessageKind::Shares, group).await
                 })
             });
             let mut dealt = vec![None; session.members.len()];
@@ -458,11 +464,11 @@ mod tests {
     #[test]
     fn sealed_answers_and_names_of_rounds_are_made_of_the_bytes_they_always_were() {
         let task = TaskId("00112233-4455-6677-8899-aabbccddeeff".parse().unwrap());
-        let (key, attempt) = (RoundKey { task, number: 258 }, 3);
+        let attempt = Attempt { task, round: 258, attempt: 3 };
         let of_the_task = b"\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff";
-        let place = seal_place(key, attempt, ParticipantId(uuid::Uuid::from_u128(7)));
+        let place = seal_place(attempt, ParticipantId(uuid::Uuid::from_u128(7)));
         let known = [&b"tributary/unmasking/1"[..], of_the_task, b"\0\0\x01\x02\0\0\0\x03", &[0; 15], b"\x07"];
         assert_eq!(place, known.concat());
-        assert_eq!(round_name(key, attempt), messages::Round::new(of_the_task, 258, 3));
+        assert_eq!(round_name(attempt), messages::Round::new(of_the_task, 258, 3));
     }
 }

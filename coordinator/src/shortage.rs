@@ -78,7 +78,7 @@ pub(crate) async fn shortage(
         let mut candidates = tx.candidates(task.id, now).await?;
         candidates.retain(|candidate| {
             let is_of_it = |population: &Vec<_>| population.binary_search(&candidate.participant).is_ok();
-            population.as_ref().is_none_or(is_of_it) && candidate.check(require, round.key.number, now).is_ok()
+            population.as_ref().is_none_or(is_of_it) && candidate.check(require, round.key.round, now).is_ok()
         });
         count(candidates.len())
     };

@@ -124,7 +124,7 @@ async fn shutting_down_finishes_an_upload_that_has_begun() {
     drop((client_a, client_b));
     down.await.unwrap();
     let round = wire::RoundKey { task: work.task, number: 1 };
-    let kept = store.read("test", |tx| Box::pin(async move { tx.admitted(round, 1, a.0).await })).await;
+    let kept = store.read("test", |tx| Box::pin(async move { tx.admitted(round.attempt(1), a.0).await })).await;
     assert!(kept.map_err(|error: store::StoreError| error.to_string()).unwrap().is_some());
 }
 

@@ -103,7 +103,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::id::{RoundKey, TaskId};
+    use crate::id::{Attempt, TaskId};
     use crate::round::{PhaseLimits, RoundLimits, SecureLimits};
     use crate::time::Timestamp;
 
@@ -116,8 +116,7 @@ mod tests {
         let secure =
             SecureLimits { threshold: 3, share_deadline_ms: 500, confirm_deadline_ms: 500, unmask_deadline_ms: 500 };
         Round {
-            key: RoundKey { task: TaskId(Uuid::from_u128(1)), number: 1 },
-            attempt: 1,
+            key: Attempt { task: TaskId(Uuid::from_u128(1)), round: 1, attempt: 1 },
             state,
             base_version: 0,
             limits: RoundLimits {

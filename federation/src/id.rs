@@ -60,3 +60,36 @@ impl fmt::Display for RoundKey {
         write!(f, "{}/{}", self.task, self.number)
     }
 }
+
+impl RoundKey {
+    /// An attempt at this round.
+    #[must_use]
+    pub fn attempt(self, attempt: u32) -> Attempt {
+        Attempt { task: self.task, round: self.number, attempt }
+    }
+}
+
+/// One attempt at a round of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Attempt {
+    /// The task.
+    pub task: TaskId,
+    /// The round's number, which counts from 1.
+    pub round: u32,
+    /// Counts from 1 within the round.
+    pub attempt: u32,
+}
+
+impl Attempt {
+    /// The round that it is an attempt at.
+    #[must_use]
+    pub fn round_key(self) -> RoundKey {
+        RoundKey { task: self.task, number: self.round }
+    }
+}
+
+impl fmt::Display for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.task, self.round, self.attempt)
+    }
+}

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::limits::{PhaseLimits, RoundLimits, SecureLimits};
 
-use crate::id::{ParticipantId, RoundKey};
+use crate::id::{Attempt, ParticipantId};
 use crate::time::Timestamp;
 
 /// Where a round stands.
@@ -208,10 +208,8 @@ names!(FailureReason, "failure reason");
 /// One attempt at a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Round {
-    /// Task and number.
-    pub key: RoundKey,
-    /// Counts from 1.
-    pub attempt: u32,
+    /// Task, number and attempt.
+    pub key: Attempt,
     /// Where it stands.
     pub state: RoundState,
     /// The model version the cohort starts from.
@@ -365,10 +363,8 @@ names!(AssignmentState, "assignment state");
 /// One participant's place in one attempt of a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment {
-    /// The round.
-    pub round: RoundKey,
-    /// Its attempt.
-    pub attempt: u32,
+    /// The attempt.
+    pub attempt: Attempt,
     /// Who.
     pub participant: ParticipantId,
     /// Where it stands.

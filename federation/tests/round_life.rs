@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use federation::advance::{Decision, Tally, advance};
-use federation::id::{RoundKey, TaskId};
+use federation::id::{Attempt, TaskId};
 use federation::round::{AssignmentState, FailureReason, PhaseLimits, Round, RoundLimits, RoundState, SecureLimits};
 use federation::time::{Clock, MockClock, Timestamp};
 use proptest::prelude::*;
@@ -37,8 +37,7 @@ fn limits(is_secure: bool) -> RoundLimits {
 
 fn round(state: RoundState, is_secure: bool) -> Round {
     Round {
-        key: RoundKey { task: TaskId(uuid::Uuid::from_u128(7)), number: 1 },
-        attempt: 1,
+        key: Attempt { task: TaskId(uuid::Uuid::from_u128(7)), round: 1, attempt: 1 },
         state,
         base_version: 0,
         limits: limits(is_secure),

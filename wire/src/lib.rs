@@ -15,7 +15,7 @@ pub mod route;
 pub mod signer;
 
 pub use federation::cohort::{CoarseLoss, Ineligible};
-pub use federation::id::{Digest, ParticipantId, RoundKey, TaskId, TokenId};
+pub use federation::id::{Attempt, Digest, ParticipantId, RoundKey, TaskId, TokenId};
 pub use federation::line;
 pub use federation::round::{AssignmentState, FailureReason, RoundState};
 pub use federation::task_status::TaskStatus;

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test's own certificates can be made")]
 
-use federation::id::{Digest, ParticipantId, RoundKey, TaskId};
+use federation::id::{Attempt, Digest, ParticipantId, TaskId};
 use federation::time::Timestamp;
 use rcgen::{
     BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ED25519,
@@ -371,7 +371,8 @@ fn terms_are_the_configuration() {
 
 #[test]
 fn every_attempt_draws_anew_and_a_repeated_task_the_same() {
-    let seed = |seed, round, attempt| top_k(7, seed).unwrap().round_seed(round, attempt);
+    let task = TaskId(uuid::Uuid::from_u128(1));
+    let seed = |seed, round, attempt| top_k(7, seed).unwrap().round_seed(Attempt { task, round, attempt });
     assert_eq!(seed(1, 2, 3), seed(1, 2, 3));
     for other in [seed(2, 2, 3), seed(1, 3, 3), seed(1, 2, 4)] {
         assert_ne!(other, seed(1, 2, 3));
@@ -381,8 +382,9 @@ fn every_attempt_draws_anew_and_a_repeated_task_the_same() {
 #[test]
 fn public_seeds_of_an_attempt_are_what_they_are_documented_to_be() {
     let task = TaskId("00112233-4455-6677-8899-aabbccddeeff".parse().unwrap());
-    let rotation = rotation_seed(RoundKey { task, number: 258 }, 3);
+    let attempt = Attempt { task, round: 258, attempt: 3 };
+    let rotation = rotation_seed(attempt);
     assert_eq!(rotation.to_string(), "8b05ab02db054d497538df3ed86aa01dac76f44960973e1eb929183dbfbd1986");
-    let codec = top_k(7, 1).unwrap().round_seed(258, 3);
+    let codec = top_k(7, 1).unwrap().round_seed(attempt);
     assert_eq!(codec.to_string(), "dc49cb2159291e8a450d533a4da0825d008b54844f970f8bb92e1bf920676017");
 }

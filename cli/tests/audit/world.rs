@@ -133,7 +133,7 @@ impl Federation {
     /// The same of another task.
     pub(crate) async fn released_by(&self, task: TaskId, round: u32) -> NoisedSum {
         let (key, store) = (RoundKey { task, number: round }, &self.coordinator.store);
-        let row = store.read("audit", |tx| Box::pin(async move { tx.noised_sum(key, 1).await })).await.unwrap();
+        let row = store.read("audit", |tx| Box::pin(async move { tx.noised_sum(key.attempt(1)).await })).await.unwrap();
         NoisedSum::from_bytes(&store.blobs().get(row.unwrap().blob).await.unwrap()).unwrap()
     }
 

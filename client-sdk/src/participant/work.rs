@@ -13,7 +13,6 @@ use rand::{CryptoRng, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
 use secure_agg::client::Masking;
 use task_spec::below;
-use wire::participant::Assignment;
 use zeroize::Zeroizing;
 
 use super::base::Base;
@@ -215,8 +214,9 @@ impl Work {
     }
 
     fn masked(&self, update: &Update) -> Result<MaskedInput, WorkError> {
-        let Assignment { encoding, round, attempt, .. } = &*self.plan.assignment;
-        let seed = encoding.compression.as_ref().map_or([0; 32], |terms| terms.round_seed(*round, *attempt).0);
+        let assignment = &*self.plan.assignment;
+        let compression = assignment.encoding.compression.as_ref();
+        let seed = compression.map_or([0; 32], |terms| terms.round_seed(assignment.attempt_key()).0);
         let mut rng;
         let encoder = match &self.plan.codec {
             UpdateCodec::Plain(codec) => {

@@ -7,7 +7,6 @@ use learning::privacy::accountant::tree_levels;
 use learning::privacy::{Bands, NoiseLaw, PlanError, PlanRequest, PrivateCodec, Release, TaskFacts};
 use serde::{Deserialize, Serialize};
 use task_spec::{Clip, PrivacyMechanism, PrivacyView, SpecError};
-use wire::RoundKey;
 use wire::participant::{Assignment, PrivacyTerms, SessionTerms, rotation_seed};
 
 /// Why terms of privacy are not taken.
@@ -128,13 +127,12 @@ impl PrivateRound {
         let noise = request.shares(&codec)?.map(|shares| shares.share);
         check_encoding(assignment, &request)?;
         check_cover(assignment.secure_aggregation.as_ref(), terms, spec.mechanism)?;
-        let place = RoundKey { task: assignment.task, number: assignment.round };
         let is_ours = matches!(spec.against, PrivacyView::CohortKnown | PrivacyView::Server);
         Ok(Self {
             codec,
             noise,
             clip: terms.clip,
-            rotation_seed: rotation_seed(place, assignment.attempt).0,
+            rotation_seed: rotation_seed(assignment.attempt_key()).0,
             promise: Promise {
                 mechanism: spec.mechanism,
                 noise_multiplier,

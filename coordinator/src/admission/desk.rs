@@ -272,6 +272,8 @@ impl Desk {
 
 #[cfg(test)]
 mod tests {
+    use federation::id::Attempt;
+
     use super::*;
 
     fn desk() -> Desk {
@@ -303,7 +305,10 @@ mod tests {
         assert_eq!(novelty, Novelty::News);
         assert_eq!(first.expires_at, Timestamp(1_040_000));
         desk.remember(first, NOW);
-        let keys = CheckInKeys { round: 1, attempt: 1, advertisement: bytes::Bytes::from_static(b"keys") };
+        let keys = CheckInKeys {
+            attempt: Attempt { task: TASK, round: 1, attempt: 1 },
+            advertisement: bytes::Bytes::from_static(b"keys"),
+        };
         let with_keys = || desk.due(who(1), TASK, offer(5), Some(keys.clone()), Duration::from_secs(30), NOW);
         desk.remember(with_keys().expect("keys must be written").0, NOW);
         assert_eq!(with_keys(), None, "once");

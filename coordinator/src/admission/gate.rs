@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use federation::id::{Digest, ParticipantId, RoundKey};
+use federation::id::{Attempt, Digest, ParticipantId};
 use federation::round::RoundState;
 use secure_agg::Index;
 use secure_agg::modular::Modulus;
@@ -113,18 +113,17 @@ pub(crate) struct Ticket {
 pub(crate) async fn enter(
     store: &Store,
     (models, sessions): (&Models, &Sessions),
-    round: RoundKey,
-    attempt: u32,
+    attempt: Attempt,
     participant: ParticipantId,
     sha256: Digest,
 ) -> Result<Result<Ticket, Rejection>, StoreError> {
     store
         .read("masked_input_gate", |tx| {
             Box::pin(async move {
-                let Some(row) = tx.round_attempt(round, attempt).await? else {
+                let Some(row) = tx.round_attempt(attempt).await? else {
                     return Ok(Err(Rejection::NoSuchRound));
                 };
-                let Some(task) = tx.task(round.task).await? else {
+                let Some(task) = tx.task(attempt.task).await? else {
                     return Ok(Err(Rejection::NoSuchRound));
                 };
                 let Ok(model) = models.of(&task) else {
@@ -133,11 +132,11 @@ pub(crate) async fn enter(
                 let (bytes, codec, modulus) = (model.packed_len(), model.codec.clone(), model.modulus);
                 let mut ticket = Ticket { sha256, bytes, codec, modulus, earlier: None, session: None };
                 // A receipt may be asked for again at any time, also when the round is long over.
-                if let Some(admitted) = tx.admitted(round, attempt, participant).await? {
+                if let Some(admitted) = tx.admitted(attempt, participant).await? {
                     ticket.earlier = Some(admitted);
                     return Ok(same(&admitted, sha256).map(|()| ticket));
                 }
-                let assignment = tx.assignment(round, attempt, participant).await?;
+                let assignment = tx.assignment(attempt, participant).await?;
                 let judged = place(assignment.map(|assignment| assignment.state))
                     .and_then(|()| open(row.round.state, RoundState::Collecting));
                 if judged.is_ok() && row.round.limits.secure.is_some() {
@@ -172,14 +171,13 @@ pub(crate) struct Seat {
 pub(crate) async fn take_seat(
     store: &Store,
     sessions: &Sessions,
-    round: RoundKey,
-    attempt: u32,
+    attempt: Attempt,
     participant: ParticipantId,
 ) -> Result<Result<Seat, Rejection>, StoreError> {
     store
         .read("session_gate", |tx| {
             Box::pin(async move {
-                let Some(row) = tx.round_attempt(round, attempt).await? else {
+                let Some(row) = tx.round_attempt(attempt).await? else {
                     return Ok(Err(Rejection::NoSuchRound));
                 };
                 let state = row.round.state;
@@ -188,7 +186,7 @@ pub(crate) async fn take_seat(
                 }
                 // Before the draw nobody has a place yet.
                 if state != RoundState::Selecting {
-                    let assignment = tx.assignment(round, attempt, participant).await?;
+                    let assignment = tx.assignment(attempt, participant).await?;
                     if let Err(rejection) = place(assignment.map(|assignment| assignment.state)) {
                         return Ok(Err(rejection));
                     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use bytes::Bytes;
-use federation::id::{Digest, ParticipantId, RoundKey};
+use federation::id::{Attempt, Digest, ParticipantId};
 use federation::round::{AssignmentState, RoundState};
 use federation::time::Timestamp;
 use store::entity::admitted::{Admitted, Insertion};
@@ -22,10 +22,8 @@ pub(crate) enum Fact {
     StillThere(CheckIn),
     /// Its masked input is stored as a blob; now it is to count.
     Input {
-        /// The round.
-        round: RoundKey,
-        /// Its attempt.
-        attempt: u32,
+        /// The attempt.
+        attempt: Attempt,
         /// Whose.
         participant: ParticipantId,
         /// Of the blob.
@@ -44,19 +42,15 @@ pub(crate) enum Fact {
     },
     /// It has fetched its assignment.
     Working {
-        /// The round.
-        round: RoundKey,
-        /// Its attempt.
-        attempt: u32,
+        /// The attempt.
+        attempt: Attempt,
         /// Who.
         participant: ParticipantId,
     },
     /// The cohort was sent so much.
     BytesDown {
-        /// The round.
-        round: RoundKey,
-        /// Its attempt.
-        attempt: u32,
+        /// The attempt.
+        attempt: Attempt,
         /// Where the round stood.
         state: RoundState,
         /// How much.
@@ -90,7 +84,7 @@ pub(super) async fn write(
 ) -> Result<Vec<Outcome>, StoreError> {
     let mut outcomes = Vec::with_capacity(facts.len());
     let (mut check_ins, mut renewed) = (HashMap::new(), Vec::new());
-    let mut bytes_down: BTreeMap<(RoundKey, u32, RoundState), u64> = BTreeMap::new();
+    let mut bytes_down: BTreeMap<(Attempt, RoundState), u64> = BTreeMap::new();
     for fact in facts {
         outcomes.push(match fact {
             Fact::CheckIn(check_in) => {
@@ -101,8 +95,8 @@ pub(super) async fn write(
                 renewed.push(check_in.clone());
                 Outcome::Written
             }
-            &Fact::Input { round, attempt, participant, sha256, bytes, ref signed } => {
-                let admitted = Admitted { round, attempt, participant, sha256, bytes, accepted_at: now, folded: false };
+            &Fact::Input { attempt, participant, sha256, bytes, ref signed } => {
+                let admitted = Admitted { attempt, participant, sha256, bytes, accepted_at: now, folded: false };
                 match admit(tx, admitted, signed.as_ref()).await? {
                     Ok(admitted) => Outcome::Admitted(admitted),
                     Err(rejection) => Outcome::Rejected(rejection),
@@ -112,19 +106,19 @@ pub(super) async fn write(
                 Ok(()) => Outcome::Written,
                 Err(rejection) => Outcome::Rejected(rejection),
             },
-            &Fact::Working { round, attempt, participant } => {
+            &Fact::Working { attempt, participant } => {
                 let (from, to) = ([AssignmentState::Assigned], AssignmentState::Working);
-                tx.set_assignment_state(round, attempt, participant, &from, to, now, None).await?;
+                tx.set_assignment_state(attempt, participant, &from, to, now, None).await?;
                 Outcome::Written
             }
-            &Fact::BytesDown { round, attempt, state, bytes } => {
-                *bytes_down.entry((round, attempt, state)).or_default() += bytes;
+            &Fact::BytesDown { attempt, state, bytes } => {
+                *bytes_down.entry((attempt, state)).or_default() += bytes;
                 Outcome::Written
             }
         });
     }
-    for ((round, attempt, state), bytes) in bytes_down {
-        tx.add_bytes_down(round, attempt, state, bytes).await?;
+    for ((attempt, state), bytes) in bytes_down {
+        tx.add_bytes_down(attempt, state, bytes).await?;
     }
     let check_ins: Vec<_> = check_ins.into_values().collect();
     let mut seen: Vec<_> = check_ins.iter().chain(&renewed).map(|check_in| check_in.participant).collect();
@@ -149,33 +143,30 @@ async fn admit(
     input: Admitted,
     signed: Option<&Bytes>,
 ) -> Result<Result<Admitted, Rejection>, StoreError> {
-    let Admitted { round, attempt, participant, .. } = input;
-    if let Some(earlier) = tx.admitted(round, attempt, participant).await? {
+    let Admitted { attempt, participant, .. } = input;
+    if let Some(earlier) = tx.admitted(attempt, participant).await? {
         return Ok(same(&earlier, input.sha256).map(|()| earlier));
     }
-    let Some(row) = tx.round_attempt(round, attempt).await? else {
+    let Some(row) = tx.round_attempt(attempt).await? else {
         return Ok(Err(Rejection::NoSuchRound));
     };
     let is_open = open(row.round.state, RoundState::Collecting);
     // Nobody complains where nothing is dealt.
     let may_complain = is_open.is_ok() && row.round.limits.secure.is_some();
-    if may_complain && tx.message(round, attempt, MessageKind::Complaint, participant).await?.is_some() {
+    if may_complain && tx.message(attempt, MessageKind::Complaint, participant).await?.is_some() {
         return Ok(Err(Rejection::NotAssigned { why: "it complained, and sends no input in this session" }));
     }
     let (from, to) = ([AssignmentState::Assigned, AssignmentState::Working], AssignmentState::Reported);
-    if is_open.is_err()
-        || !tx.set_assignment_state(round, attempt, participant, &from, to, input.accepted_at, None).await?
-    {
+    if is_open.is_err() || !tx.set_assignment_state(attempt, participant, &from, to, input.accepted_at, None).await? {
         // Its own place says more than the round's state.
-        let assignment = tx.assignment(round, attempt, participant).await?;
+        let assignment = tx.assignment(attempt, participant).await?;
         let gone = Rejection::NotAssigned { why: "the round does not wait for it any more" };
         return Ok(Err(place(assignment.map(|assignment| assignment.state)).and(is_open).err().unwrap_or(gone)));
     }
     if let Some(signed) = signed {
         let (kind, received_at) = (MessageKind::Input, input.accepted_at);
         let (sha256, bytes, message) = (crate::digest(signed), signed.len() as u64, Some(signed.clone()));
-        tx.insert_message(&SessionMessage { round, attempt, kind, participant, sha256, bytes, received_at, message })
-            .await?;
+        tx.insert_message(&SessionMessage { attempt, kind, participant, sha256, bytes, received_at, message }).await?;
     }
     match tx.insert_admitted(&input).await? {
         Insertion::Inserted => Ok(Ok(input)),
@@ -191,20 +182,20 @@ async fn answer(
     wanted: RoundState,
     now: Timestamp,
 ) -> Result<Result<(), Rejection>, StoreError> {
-    let &SessionMessage { round, attempt, kind, participant, sha256, .. } = message;
+    let &SessionMessage { attempt, kind, participant, sha256, .. } = message;
     // Whoever asks again gets the same answer, also when the round has gone on.
-    if let Some(earlier) = tx.message(round, attempt, kind, participant).await? {
+    if let Some(earlier) = tx.message(attempt, kind, participant).await? {
         return Ok(if earlier.sha256 == sha256 { Ok(()) } else { Err(Rejection::DifferentMessage) });
     }
-    let Some(row) = tx.round_attempt(round, attempt).await? else {
+    let Some(row) = tx.round_attempt(attempt).await? else {
         return Ok(Err(Rejection::NoSuchRound));
     };
-    let assignment = tx.assignment(round, attempt, participant).await?;
+    let assignment = tx.assignment(attempt, participant).await?;
     let judged = place(assignment.map(|assignment| assignment.state)).and_then(|()| open(row.round.state, wanted));
     if let Err(rejection) = judged {
         return Ok(Err(rejection));
     }
-    if kind == MessageKind::Complaint && tx.admitted(round, attempt, participant).await?.is_some() {
+    if kind == MessageKind::Complaint && tx.admitted(attempt, participant).await?.is_some() {
         return Ok(Err(Rejection::NotAssigned { why: "it sent its input, so what was dealt to it opened" }));
     }
     match tx.insert_message(&SessionMessage { received_at: now, ..message.clone() }).await? {

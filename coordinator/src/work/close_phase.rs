@@ -5,7 +5,7 @@
 
 use federation::advance::Decision;
 use federation::groups::{GroupTally, Verdict, advance_groups, is_enough};
-use federation::id::{ParticipantId, RoundKey};
+use federation::id::{Attempt, ParticipantId, RoundKey};
 use federation::round::{AssignmentState, FailureReason, Round, RoundState};
 use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
@@ -74,7 +74,7 @@ pub(super) async fn close_phase(env: &Environment, lease: &mut Lease, situation:
         .transact("close phase", |tx| {
             Box::pin(async move {
                 holder.confirm(tx, now).await?;
-                let outcome = decide(tx, env, before.key, fresh_seed, now).await?;
+                let outcome = decide(tx, env, before.key.round_key(), fresh_seed, now).await?;
                 if !outcome.is_followed_by_work() {
                     holder.give_up(tx).await?;
                 }
@@ -85,7 +85,7 @@ pub(super) async fn close_phase(env: &Environment, lease: &mut Lease, situation:
     let outcome = match closed {
         // Asked again it would say the same, past every deadline.
         Err(error) if error.is_loss() => {
-            tracing::error!(task = %before.key.task, round = before.key.number, %error, "the session cannot be read any more");
+            tracing::error!(task = %before.key.task, round = before.key.round, %error, "the session cannot be read any more");
             return fail_round(env, lease, situation, FailureReason::InputLost).await;
         }
         closed => closed?,
@@ -93,7 +93,7 @@ pub(super) async fn close_phase(env: &Environment, lease: &mut Lease, situation:
     lease.note(outcome.is_followed_by_work());
     env.fail_point.reached("close_phase: after the rows")?;
     if matches!(outcome, Outcome::Failed(_)) {
-        destroy_keys_of_an_end(env, (before.key, before.attempt)).await;
+        destroy_keys_of_an_end(env, before.key).await;
     }
     announce(env, before, outcome);
     Ok(())
@@ -133,7 +133,7 @@ async fn decide(
         Decision::Close(next) => close_collection(tx, &round, next, now).await,
         Decision::Abort(reason) => failed(tx, sealer, &task, &round, reason, now).await,
         Decision::Rebase => {
-            let rebased = tx.rebase_round(key, round.attempt, round.state, now).await?;
+            let rebased = tx.rebase_round(round.key, round.state, now).await?;
             Ok(if rebased { Outcome::Rebased } else { Outcome::Nothing })
         }
         Decision::Wait(_) | Decision::Done => Ok(Outcome::Nothing),
@@ -146,7 +146,7 @@ async fn complaint(tx: &mut dyn Transaction, round: &Round) -> Result<bool, Step
     if round.state != RoundState::Collecting || round.limits.secure.is_none() || round.limits.groups.is_some() {
         return Ok(false);
     }
-    Ok(!tx.message_senders(round.key, round.attempt, MessageKind::Complaint).await?.is_empty())
+    Ok(!tx.message_senders(round.key, MessageKind::Complaint).await?.is_empty())
 }
 
 /// Freezes the included set: whoever has not reported is late.
@@ -160,8 +160,8 @@ async fn close_collection(
     if !tx.transition_round(round, &after).await? {
         return Ok(Outcome::Nothing);
     }
-    let missing = tx.drop_missing(round.key, round.attempt, RoundState::Collecting, &[], now).await?;
-    tx.end_reported_trainings(round.key, round.attempt).await?;
+    let missing = tx.drop_missing(round.key, RoundState::Collecting, &[], now).await?;
+    tx.end_reported_trainings(round.key).await?;
     Ok(Outcome::Closed { round: after, missing })
 }
 
@@ -174,9 +174,11 @@ async fn close_sessions(
     (groups, lost): (&[GroupTally], &[(u32, FailureReason)]),
     now: Timestamp,
 ) -> Result<Result<Outcome, Abort>, StepError> {
-    let (key, attempt) = (round.key, round.attempt);
-    let stored = tx.session(key, attempt).await?;
-    let stored = stored.ok_or_else(|| StoreError::Corrupt(format!("attempt {attempt} at {key} has no session")))?;
+    let attempt = round.key;
+    let stored = tx.session(attempt).await?;
+    let stored = stored.ok_or_else(|| {
+        StoreError::Corrupt(format!("attempt {} at {} has no session", attempt.attempt, attempt.round_key()))
+    })?;
     let mut phases = Vec::new();
     let (mut left_out, mut last) = (Vec::new(), None);
     for (group, session) in (0..).zip(restore_all(round, &stored)?) {
@@ -184,7 +186,7 @@ async fn close_sessions(
         let phase = match (session, reason) {
             (None, _) => None,
             (Some(_), Some(reason)) => {
-                tracing::warn!(round = %key, attempt, group, %reason, "a group is left out");
+                tracing::warn!(round = %attempt.round_key(), attempt = attempt.attempt, group, %reason, "a group is left out");
                 left_out.push(group);
                 None
             }
@@ -192,7 +194,7 @@ async fn close_sessions(
                 Ok(phase) => Some(phase),
                 Err(abort) if round.limits.groups.is_none() => return Ok(Err(abort)),
                 Err(abort) => {
-                    tracing::warn!(round = %key, attempt, group, code = abort.code(), "a group is left out: {abort}");
+                    tracing::warn!(round = %attempt.round_key(), attempt = attempt.attempt, group, code = abort.code(), "a group is left out: {abort}");
                     left_out.push(group);
                     last = Some(abort);
                     None
@@ -210,13 +212,13 @@ async fn close_sessions(
     if !tx.transition_round(round, &after).await? {
         return Ok(Ok(Outcome::Nothing));
     }
-    tx.put_session(key, attempt, &encode_all(round, &phases)?, now).await?;
+    tx.put_session(attempt, &encode_all(round, &phases)?, now).await?;
     if round.state == RoundState::Collecting {
         // Everybody who can still need them has them.
-        tx.clear_messages(key, attempt, &[MessageKind::Shares]).await?;
-        tx.end_reported_trainings(key, attempt).await?;
+        tx.clear_messages(attempt, &[MessageKind::Shares]).await?;
+        tx.end_reported_trainings(attempt).await?;
     }
-    let missing = tx.drop_missing(key, attempt, round.state, &left_out, now).await?;
+    let missing = tx.drop_missing(attempt, round.state, &left_out, now).await?;
     Ok(Ok(Outcome::Closed { round: after, missing }))
 }
 
@@ -235,18 +237,18 @@ async fn close_one(
     round: &Round,
     session: Session,
 ) -> Result<Result<Phase, Abort>, StepError> {
-    let (key, attempt) = (round.key, round.attempt);
+    let attempt = round.key;
     let (phase, group) = session.into_parts();
     let group = group.as_deref();
     Ok(match phase {
         Phase::CollectShares(phase) => {
-            phase.close(admitted(tx, key, attempt, MessageKind::Shares, group).await?).map(Phase::CollectMasked)
+            phase.close(admitted(tx, attempt, MessageKind::Shares, group).await?).map(Phase::CollectMasked)
         }
         Phase::CollectMasked(phase) => {
-            phase.close(admitted(tx, key, attempt, MessageKind::Input, group).await?).map(Phase::CollectConsistency)
+            phase.close(admitted(tx, attempt, MessageKind::Input, group).await?).map(Phase::CollectConsistency)
         }
         Phase::CollectConsistency(phase) => {
-            phase.close(admitted(tx, key, attempt, MessageKind::Consistency, group).await?).map(Phase::CollectUnmasking)
+            phase.close(admitted(tx, attempt, MessageKind::Consistency, group).await?).map(Phase::CollectUnmasking)
         }
         // What opens the sum is put together where the sum is, and never stored: see `release_sum`.
         phase @ (Phase::CollectUnmasking(_) | Phase::CollectKeys(_)) => Ok(phase),
@@ -277,7 +279,7 @@ pub(super) async fn fail_round(
         .await?;
     lease.note(false);
     env.fail_point.reached("fail_round: after the rows")?;
-    destroy_keys_of_an_end(env, (before.key, before.attempt)).await;
+    destroy_keys_of_an_end(env, before.key).await;
     if let Some(failed) = failed {
         announce(env, before, Outcome::Failed(failed));
     }
@@ -292,7 +294,7 @@ async fn aborted(
     abort: &Abort,
     now: Timestamp,
 ) -> Result<Outcome, StepError> {
-    tracing::warn!(round = %round.key, attempt = round.attempt, code = abort.code(), "the session ends: {abort}");
+    tracing::warn!(round = %round.key.round_key(), attempt = round.key.attempt, code = abort.code(), "the session ends: {abort}");
     failed(tx, sealer, task, round, failure(abort), now).await
 }
 
@@ -320,13 +322,13 @@ async fn fail(
         return Ok(None);
     }
     ledger::charge_unpublished(tx, task, round, sealer, now).await?;
-    tx.set_pending_assignments(round.key, round.attempt, AssignmentState::Released, now).await?;
-    tx.delete_partial_sum(round.key, round.attempt).await?;
+    tx.set_pending_assignments(round.key, AssignmentState::Released, now).await?;
+    tx.delete_partial_sum(round.key).await?;
     keep_unopened(tx, round).await?;
-    forget(tx, round.key, round.attempt).await?;
+    forget(tx, round.key).await?;
     let paused = pause_if_hopeless(tx, task, &after, reason, now).await?;
     let is_spent = round.is_spent() || (round.may_have_inputs() && task.spec.keeps_updates_apart());
-    if is_spent && round.key == next_round(task) {
+    if is_spent && round.key.round_key() == next_round(task) {
         tx.forfeit_rounds(task.id, 1).await?;
     }
     let given_by = given_by(tx, &after).await?;
@@ -343,7 +345,7 @@ async fn pause_if_hopeless(
     now: Timestamp,
 ) -> Result<bool, StepError> {
     let max = task.spec.rounds.max_attempts;
-    if max == 0 || round.key != next_round(task) {
+    if max == 0 || round.key.round_key() != next_round(task) {
         return Ok(false);
     }
     let latest = tx.round(next_round(task)).await?;
@@ -353,15 +355,14 @@ async fn pause_if_hopeless(
     }
     let detail = format!(
         "attempt {} at round {} failed ({reason}): paused after {max} failed attempts in a row",
-        round.attempt, round.key.number
+        round.key.attempt, round.key.round
     );
     Ok(tx.set_task_status(task.id, &[TaskStatus::Active], TaskStatus::Paused, now, Some(&detail)).await?)
 }
 
 /// Logs, counts and wakes, after the commit.
 fn announce(env: &Environment, before: &Round, outcome: Outcome) {
-    let RoundKey { task, number } = before.key;
-    let attempt = before.attempt;
+    let Attempt { task, round: number, attempt } = before.key;
     let wake = env.store.wake();
     match outcome {
         Outcome::Nothing => return,
@@ -402,7 +403,7 @@ fn announce(env: &Environment, before: &Round, outcome: Outcome) {
             }
         }
     }
-    wake.publish(WakeEvent::Round(before.key));
+    wake.publish(WakeEvent::Round(before.key.round_key()));
 }
 
 /// Records how long the phase that ended took.

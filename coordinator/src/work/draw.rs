@@ -12,7 +12,7 @@
 
 use std::sync::Arc;
 
-use federation::id::RoundKey;
+use federation::id::Attempt;
 use federation::round::Round;
 use learning::NoisedSum;
 use store::{StoreError, Transaction};
@@ -34,12 +34,11 @@ pub(super) async fn keep_draw(
     round: &Round,
     drawn: NoisedSum,
 ) -> Result<NoisedSum, StepError> {
-    let (key, attempt, sealer) = (round.key, round.attempt, Arc::clone(&env.sealer));
+    let (attempt, sealer) = (round.key, Arc::clone(&env.sealer));
     let sealed = blocking(move || {
         let bytes = Zeroizing::new(drawn.to_bytes());
-        let seal = |(n, piece): (usize, &[u8])| {
-            sealer.seal_for_release((key, attempt), &place(key, attempt, &piece_of_a_draw(n)), piece)
-        };
+        let seal =
+            |(n, piece): (usize, &[u8])| sealer.seal_for_release(attempt, &place(attempt, &piece_of_a_draw(n)), piece);
         let sealed: std::io::Result<Vec<_>> = bytes.chunks(PIECE).enumerate().map(seal).collect();
         Ok(sealed.map_err(StoreError::from)?)
     })
@@ -51,7 +50,7 @@ pub(super) async fn keep_draw(
         .transact("keep a draw", |tx| {
             Box::pin(async move {
                 must_be_open(env, lease, round, tx).await?;
-                Ok::<_, StepError>(first_of(tx, key, attempt, sealed).await?)
+                Ok::<_, StepError>(first_of(tx, attempt, sealed).await?)
             })
         })
         .await?;
@@ -61,10 +60,10 @@ pub(super) async fn keep_draw(
         let mut bytes = Zeroizing::new(Vec::new());
         for (n, piece) in kept.iter().enumerate() {
             let purpose = piece_of_a_draw(n);
-            bytes.extend_from_slice(&opened(&sealer, key, attempt, &purpose, piece)?);
+            bytes.extend_from_slice(&opened(&sealer, attempt, &purpose, piece)?);
         }
         let sum = NoisedSum::from_bytes(&bytes);
-        sum.map_err(|error| StepError::Unworkable(format!("the draw that is kept of {key}: {error}")))
+        sum.map_err(|error| StepError::Unworkable(format!("the draw that is kept of {}: {error}", attempt.round_key())))
     })
     .await
 }
@@ -72,19 +71,18 @@ pub(super) async fn keep_draw(
 /// All pieces of the draw that came first: these, if there is none.
 async fn first_of(
     tx: &mut (dyn Transaction + '_),
-    key: RoundKey,
-    attempt: u32,
+    attempt: Attempt,
     pieces: &[Vec<u8>],
 ) -> Result<Vec<Vec<u8>>, StoreError> {
     let mut there = Vec::new();
-    while let Some(piece) = tx.secret(key, attempt, &piece_of_a_draw(there.len())).await? {
+    while let Some(piece) = tx.secret(attempt, &piece_of_a_draw(there.len())).await? {
         there.push(piece);
     }
     if !there.is_empty() {
         return Ok(there);
     }
     for (n, piece) in pieces.iter().enumerate() {
-        there.push(tx.put_secret_if_absent(key, attempt, &piece_of_a_draw(n), piece).await?);
+        there.push(tx.put_secret_if_absent(attempt, &piece_of_a_draw(n), piece).await?);
     }
     Ok(there)
 }

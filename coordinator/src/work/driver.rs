@@ -278,9 +278,8 @@ impl Inner {
     fn forget_all_but(&self, situations: &[Situation]) {
         let tasks: HashSet<_> = situations.iter().map(|situation| situation.task.id).collect();
         self.models.lock().unwrap_or_else(PoisonError::into_inner).retain(|task, _| tasks.contains(task));
-        let rounds: HashSet<_> =
-            situations.iter().filter_map(Situation::open_round).map(|round| (round.key, round.attempt)).collect();
-        self.sums.retain(|key, attempt| rounds.contains(&(key, attempt)));
+        let rounds: HashSet<_> = situations.iter().filter_map(Situation::open_round).map(|round| round.key).collect();
+        self.sums.retain(|attempt| rounds.contains(&attempt));
     }
 
     /// Takes one step after the other; says how many.

@@ -24,13 +24,13 @@ pub(super) async fn restored(
     let rows = env
         .store
         .read("metrics of earlier rounds", |tx| {
-            Box::pin(async move { tx.rounds(key.task, Some(key.number), LOOK_BACK).await })
+            Box::pin(async move { tx.rounds(key.task, Some(key.round), LOOK_BACK).await })
         })
         .await?;
     let completed = rows.iter().rev().filter(|row| row.round.state == RoundState::Completed);
     let past: Vec<_> = completed.filter_map(|row| measured(gate, &row.round, &row.metrics)).collect();
     let Verdict::RollBack { to, fell } = gate::judge(gate, &past, present) else { return Ok(None) };
-    let (task, number, version, metric) = (key.task, key.number, round.base_version, &gate.metric);
+    let (task, number, version, metric) = (key.task, key.round, round.base_version, &gate.metric);
     tracing::warn!(%task, round = number, version, metric, fell, back_to = to, "a model version did not pass the gate");
     metrics::counter!("tributary_versions_rolled_back_total").increment(1);
     let good = env

@@ -40,13 +40,13 @@ pub(super) async fn before_publishing(
         LedgerFault::Store(error) => StepError::from(error),
         untrusted @ (LedgerFault::Ledger(_) | LedgerFault::End(_)) => StepError::Unworkable(untrusted.to_string()),
     })?;
-    let of = (u64::from(round.key.number), round.attempt);
+    let of = (u64::from(round.key.round), round.key.attempt);
     if ledger.rows().iter().any(|sealed| (sealed.row.release.round, sealed.row.release.attempt) == of) {
         return Ok(());
     }
     Err(StepError::Unworkable(format!(
         "the sum of {} is released, and the privacy ledger has no row for it",
-        round.key
+        round.key.round_key()
     )))
 }
 

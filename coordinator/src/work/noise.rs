@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use federation::id::RoundKey;
+use federation::id::Attempt;
 use federation::round::{Round, RoundState};
 use learning::privacy::{
     BandedNoise, DiscreteGaussian, LedgerError, NoiseShares, OpenDpGaussian, PlaceSeeds, TreeNoise,
@@ -22,14 +22,13 @@ use store::{StoreError, Transaction};
 use zeroize::Zeroizing;
 
 use super::lease::Lease;
-use super::shred::of_the_task;
 use super::sums::blocking;
 use super::{Environment, StepError};
 use crate::ledger::{
     self, Charge, LedgerFault, NOISE_OF_A_BANDED_MATRIX, NOISE_OF_A_RELEASE, NOISE_OF_A_TREE, noise_of_a_place,
 };
 use crate::private::Private;
-use crate::release_keys::Use;
+use crate::release_keys::of_the_task;
 use crate::seal::{NotOpened, Sealer};
 
 /// What makes an exact sum one that may be released.
@@ -109,7 +108,7 @@ pub(super) async fn prepare(
     participants: u32,
 ) -> Result<(Noise, Option<Charge>), NoNoise> {
     let Some(private) = private else { return Ok((Noise::None, None)) };
-    let (key, attempt, now) = (round.key, round.attempt, env.clock.now());
+    let (attempt, now) = (round.key, env.clock.now());
     let read = env.store.read("privacy ledger", |tx| Box::pin(ledger::read(tx, task, private, &env.sealer))).await;
     let mut ledger = read.map_err(|fault| match fault {
         LedgerFault::Store(error) => NoNoise::from(error),
@@ -117,11 +116,11 @@ pub(super) async fn prepare(
             StepError::Unworkable(untrusted.to_string()).into()
         }
     })?;
-    let release = private.release(&ledger, key.number, attempt, participants);
+    let release = private.release(&ledger, attempt.round, attempt.attempt, participants);
     let release = release.map_err(|error| StepError::Unworkable(error.to_string()))?;
     let sealer = Arc::clone(&env.sealer);
     // A release of another size is accounted for by the textbook, too, which takes a while.
-    let charged = blocking(move || Ok(ledger::charge(&mut ledger, &sealer, key, release, true, now))).await?;
+    let charged = blocking(move || Ok(ledger::charge(&mut ledger, &sealer, attempt, release, true, now))).await?;
     let charge = match charged {
         Ok(charge) => charge,
         Err(error @ LedgerError::BudgetExceeded { .. }) => return Err(NoNoise::OverBudget(error)),
@@ -152,7 +151,7 @@ pub(super) async fn prepare(
 /// The seed of an attempt's noise, the same whenever this is asked again. It is asked for an attempt that has not released: once
 /// it has, the seed is forgotten, and another one would noise the same sum a second time.
 async fn release_seed(env: &Environment, lease: &Lease, round: &Round) -> Result<Zeroizing<[u8; 32]>, StepError> {
-    let of = (round.key, round.attempt);
+    let of = round.key;
     let seeds = seeds(env, lease, round, of, vec![NOISE_OF_A_RELEASE.to_owned()]).await?;
     seeds.into_iter().next().ok_or_else(|| unworkable(&"the seed of the noise is stored and is not"))
 }
@@ -166,15 +165,15 @@ async fn place_seeds(
     correlated: &'static str,
     last: u32,
 ) -> Result<PlaceSeeds, StepError> {
-    let (key, attempt) = of_the_task(round.key.task);
+    let attempt = of_the_task(round.key.task);
     let is_one =
-        env.store.read("noise seed", |tx| Box::pin(async move { tx.secret(key, attempt, correlated).await })).await?;
+        env.store.read("noise seed", |tx| Box::pin(async move { tx.secret(attempt, correlated).await })).await?;
     if is_one.is_some() {
-        let why = format!("task {} has one seed of all its noise, which goes with no other: cancel it", key.task);
+        let why = format!("task {} has one seed of all its noise, which goes with no other: cancel it", attempt.task);
         return Err(StepError::Unworkable(why));
     }
     let purposes = (1..=last).map(|place| noise_of_a_place(correlated, place)).collect();
-    let seeds = PlaceSeeds::new(seeds(env, lease, round, (key, attempt), purposes).await?);
+    let seeds = PlaceSeeds::new(seeds(env, lease, round, attempt, purposes).await?);
     seeds.ok_or_else(|| unworkable(&"places of releases are counted from 1"))
 }
 
@@ -183,7 +182,7 @@ async fn seeds(
     env: &Environment,
     lease: &Lease,
     round: &Round,
-    (key, attempt): Use,
+    attempt: Attempt,
     purposes: Vec<String>,
 ) -> Result<Vec<Zeroizing<[u8; 32]>>, StepError> {
     let names = &purposes;
@@ -191,7 +190,7 @@ async fn seeds(
         Box::pin(async move {
             let mut known = Vec::new();
             for purpose in names {
-                known.push(tx.secret(key, attempt, purpose).await?);
+                known.push(tx.secret(attempt, purpose).await?);
             }
             Ok::<_, StoreError>(known)
         })
@@ -204,8 +203,8 @@ async fn seeds(
                 Some(seed) => seed,
                 None => {
                     let fresh = Zeroizing::new(random.bytes::<32>());
-                    let place = place(key, attempt, &purpose);
-                    sealer.seal_for_release((key, attempt), &place, &*fresh).map_err(StoreError::from)?
+                    let place = place(attempt, &purpose);
+                    sealer.seal_for_release(attempt, &place, &*fresh).map_err(StoreError::from)?
                 }
             };
             sealed.push((purpose, seed));
@@ -221,28 +220,30 @@ async fn seeds(
             let mut stored = Vec::new();
             for (purpose, seed) in fresh {
                 // Another worker may have been first.
-                stored.push((purpose.clone(), tx.put_secret_if_absent(key, attempt, purpose, seed).await?));
+                stored.push((purpose.clone(), tx.put_secret_if_absent(attempt, purpose, seed).await?));
             }
             Ok::<_, StepError>(stored)
         })
     });
     let (stored, sealer) = (stored.await?, Arc::clone(&env.sealer));
     env.fail_point.reached("release_sum: after the seed")?;
-    blocking(move || stored.iter().map(|(purpose, seed)| open_seed(&sealer, key, attempt, purpose, seed)).collect())
-        .await
+    blocking(move || stored.iter().map(|(purpose, seed)| open_seed(&sealer, attempt, purpose, seed)).collect()).await
 }
 
 fn open_seed(
     sealer: &Sealer,
-    key: RoundKey,
-    attempt: u32,
+    attempt: Attempt,
     purpose: &str,
     sealed: &[u8],
 ) -> Result<Zeroizing<[u8; 32]>, StepError> {
-    let plain = opened(sealer, key, attempt, purpose, sealed)?;
+    let plain = opened(sealer, attempt, purpose, sealed)?;
     let mut seed = Zeroizing::new([0; 32]);
     if plain.len() != seed.len() {
-        return Err(StepError::Unworkable(format!("the seed of the noise of {key} has {} bytes", plain.len())));
+        return Err(StepError::Unworkable(format!(
+            "the seed of the noise of {} has {} bytes",
+            attempt.round_key(),
+            plain.len()
+        )));
     }
     seed.copy_from_slice(&plain);
     Ok(seed)
@@ -256,10 +257,10 @@ pub(super) async fn must_be_open(
     tx: &mut (dyn Transaction + '_),
 ) -> Result<(), StepError> {
     lease.confirm(tx, env.clock.now()).await?;
-    let present = tx.round_attempt(round.key, round.attempt).await?;
+    let present = tx.round_attempt(round.key).await?;
     let is_open = present.is_some_and(|row| row.round.state == RoundState::Aggregating);
-    if !is_open || tx.noised_sum(round.key, round.attempt).await?.is_some() {
-        return Err(StepError::LeaseLost(format!("{} has been released, or has ended", round.key)));
+    if !is_open || tx.noised_sum(round.key).await?.is_some() {
+        return Err(StepError::LeaseLost(format!("{} has been released, or has ended", round.key.round_key())));
     }
     Ok(())
 }
@@ -267,24 +268,23 @@ pub(super) async fn must_be_open(
 /// Opens what was kept for a purpose. Without it the sum cannot get the noise that it may have got before.
 pub(super) fn opened(
     sealer: &Sealer,
-    key: RoundKey,
-    attempt: u32,
+    attempt: Attempt,
     purpose: &str,
     sealed: &[u8],
 ) -> Result<Zeroizing<Vec<u8>>, StepError> {
-    let plain = sealer.open_for_release((key, attempt), &place(key, attempt, purpose), sealed);
+    let plain = sealer.open_for_release(attempt, &place(attempt, purpose), sealed);
     Ok(plain.map_err(|error| match error {
         NotOpened::Io(error) => StoreError::from(error),
-        gone @ NotOpened::Gone => StoreError::Corrupt(format!("the {purpose} of {key}: {gone}")),
+        gone @ NotOpened::Gone => StoreError::Corrupt(format!("the {purpose} of {}: {gone}", attempt.round_key())),
     })?)
 }
 
 /// What sealed noise is bound to.
-pub(super) fn place(key: RoundKey, attempt: u32, purpose: &str) -> Vec<u8> {
+pub(super) fn place(attempt: Attempt, purpose: &str) -> Vec<u8> {
     let mut place = b"noise seed ".to_vec();
-    place.extend(key.task.0.as_bytes());
-    place.extend(key.number.to_be_bytes());
-    place.extend(attempt.to_be_bytes());
+    place.extend(attempt.task.0.as_bytes());
+    place.extend(attempt.round.to_be_bytes());
+    place.extend(attempt.attempt.to_be_bytes());
     place.extend(purpose.as_bytes());
     place
 }
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn sealed_noise_is_bound_to_the_place_it_always_was() {
         let task = TaskId("00112233-4455-6677-8899-aabbccddeeff".parse().unwrap());
-        let place = place(RoundKey { task, number: 258 }, 3, "noise");
+        let place = place(Attempt { task, round: 258, attempt: 3 }, "noise");
         let known =
             b"noise seed \x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff\0\0\x01\x02\0\0\0\x03noise";
         assert_eq!(place, known);

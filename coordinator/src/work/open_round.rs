@@ -3,7 +3,7 @@
 //! Its limits, and the model version it starts from, are fixed here and kept in its row. Under privacy so is who may be in it,
 //! and a round that would cost more than is left of the budget does not open.
 
-use federation::id::{ParticipantId, RoundKey};
+use federation::id::{Attempt, ParticipantId};
 use federation::round::{Round, RoundLimits, RoundState};
 use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
@@ -15,7 +15,7 @@ use task_spec::OnBudgetEnd;
 use super::keep_ledger::keep_ledger;
 use super::lease::Lease;
 use super::sample::{population, sample};
-use super::shred::{destroy_keys_of_an_end, of_the_task};
+use super::shred::destroy_keys_of_an_end;
 use super::situation::{Situation, next_round};
 use super::{Environment, StepError};
 use crate::ahead::Standings;
@@ -23,6 +23,7 @@ use crate::damage;
 use crate::ledger::{self, LedgerFault};
 use crate::model::TaskModel;
 use crate::private::Private;
+use crate::release_keys::of_the_task;
 use crate::seal::Sealer;
 
 /// What became of it.
@@ -73,10 +74,10 @@ pub(super) async fn open_round(
         Outcome::Nothing => {}
         Outcome::Opened(round, holders) => {
             tracing::info!(
-                task = %round.key.task, round = round.key.number, attempt = round.attempt,
+                task = %round.key.task, round = round.key.round, attempt = round.key.attempt,
                 base = round.base_version, "round opened"
             );
-            env.store.wake().publish(WakeEvent::Round(round.key));
+            env.store.wake().publish(WakeEvent::Round(round.key.round_key()));
             if let Some(holders) = holders {
                 // They are invited to make keys for it, or told that they hold what is too old.
                 env.store.wake().publish(WakeEvent::Assigned(holders.into()));
@@ -124,16 +125,16 @@ async fn insert(
     let latest = tx.round(key).await?;
     let same_facts = task.status == TaskStatus::Active
         && task.rounds_completed == situation.task.rounds_completed
-        && latest.as_ref().map(|row| (row.round.attempt, row.round.state))
-            == situation.latest.as_ref().map(|row| (row.round.attempt, row.round.state));
+        && latest.as_ref().map(|row| (row.round.key, row.round.state))
+            == situation.latest.as_ref().map(|row| (row.round.key, row.round.state));
     if !same_facts {
         return Ok(Outcome::Nothing);
     }
-    let attempt = latest.map_or(1, |row| row.round.attempt.saturating_add(1));
+    let attempt = key.attempt(latest.map_or(1, |row| row.round.key.attempt.saturating_add(1)));
     let mut limits = RoundLimits::of(&task.spec);
     let mut sampled = None;
     if let Some(private) = &model.private {
-        if let Some((status, why)) = out_of_budget(tx, &task, private, sealer, key, attempt).await? {
+        if let Some((status, why)) = out_of_budget(tx, &task, private, sealer, attempt).await? {
             tx.set_task_status(task.id, &[TaskStatus::Active], status, now, Some(&why)).await?;
             if status.is_terminal() {
                 ledger::forget_correlated_noise(tx, task.id).await?;
@@ -150,8 +151,7 @@ async fn insert(
         }
     }
     let round = Round {
-        key,
-        attempt,
+        key: attempt,
         state: RoundState::Selecting,
         base_version: task.model_version,
         limits,
@@ -162,7 +162,7 @@ async fn insert(
     };
     tx.insert_round(&round).await?;
     if let Some(sampled) = sampled {
-        tx.insert_sampled(key, attempt, &sampled).await?;
+        tx.insert_sampled(attempt, &sampled).await?;
     }
     let holders = match task.spec.ahead() {
         Some(ahead) => Some(Standings::read(tx, &task, &ahead, now).await?.holders()),
@@ -178,8 +178,7 @@ async fn out_of_budget(
     task: &TaskRow,
     private: &Private,
     sealer: &Sealer,
-    key: RoundKey,
-    attempt: u32,
+    attempt: Attempt,
 ) -> Result<Option<(TaskStatus, String)>, StepError> {
     let ledger = match ledger::read(tx, task, private, sealer).await {
         Ok(ledger) => ledger,
@@ -192,7 +191,7 @@ async fn out_of_budget(
     if let Err(error) = private.opendp() {
         return Ok(Some((TaskStatus::Paused, format!("privacy.sampler {error}"))));
     }
-    let release = private.planned(&ledger, key.number, attempt);
+    let release = private.planned(&ledger, attempt.round, attempt.attempt);
     let release = release.map_err(|error| StepError::Unworkable(error.to_string()))?;
     match ledger.would_exceed(&release) {
         Ok(_) => Ok(None),

@@ -137,7 +137,7 @@ pub(super) fn chunk(packed_len: u64, config: &WorkConfig) -> u32 {
 #[cfg(test)]
 mod tests {
     use federation::advance::Tally;
-    use federation::id::{RoundKey, TaskId};
+    use federation::id::{Attempt, TaskId};
     use federation::round::{FailureReason, Round};
     use store::entity::round::RoundRow;
     use store::entity::task::TaskRow;
@@ -166,8 +166,7 @@ mod tests {
 
     fn round(state: RoundState, attempt: u32) -> RoundRow {
         let round = Round {
-            key: RoundKey { task: task().id, number: 1 },
-            attempt,
+            key: Attempt { task: task().id, round: 1, attempt },
             state,
             base_version: 0,
             limits: federation::round::RoundLimits::of(&task().spec),
@@ -183,7 +182,7 @@ mod tests {
     fn situation(latest: Option<RoundRow>) -> Situation {
         let tally = Tally { pending: 10, ..Tally::default() };
         let failed = latest.as_ref().map(|row| &row.round).filter(|round| round.state == RoundState::Failed);
-        let failures = failed.map(|round| Failures { count: round.attempt, last_at: round.state_since });
+        let failures = failed.map(|round| Failures { count: round.key.attempt, last_at: round.state_since });
         Situation {
             task: task(),
             latest,

@@ -2,7 +2,7 @@
 //! optimizer remembers), then one transaction.
 
 use bytes::Bytes;
-use federation::id::{Digest, ParticipantId, RoundKey};
+use federation::id::{Attempt, Digest, ParticipantId};
 use federation::model_version::ModelVersion;
 use federation::round::{FailureReason, Round, RoundState};
 use federation::task_status::TaskStatus;
@@ -17,7 +17,7 @@ use super::close_phase::{count_phase, count_round, fail_round};
 use super::gate::restored;
 use super::keep_ledger;
 use super::lease::Lease;
-use super::shred::{before_publishing, destroy_keys_of_an_end, of_the_task};
+use super::shred::{before_publishing, destroy_keys_of_an_end};
 use super::situation::{Situation, next_round};
 use super::sums::blocking;
 use super::{Environment, StepError};
@@ -26,6 +26,7 @@ use crate::analysis;
 use crate::ledger::forget_correlated_noise;
 use crate::model::{Decoded, RoundTerms, TaskModel};
 use crate::optimizer::resume;
+use crate::release_keys::of_the_task;
 use crate::solver::Version;
 
 /// A model that is not published yet.
@@ -65,7 +66,7 @@ pub(super) async fn publish_version(
     if let Some(private) = &model.private {
         keep_ledger::before_publishing(env, &situation.task, round, private).await?;
     }
-    before_publishing(env, (round.key, round.attempt), model.private.as_deref()).await?;
+    before_publishing(env, round.key, model.private.as_deref()).await?;
     let made = match lease.keep_during(env, make(env, model, &situation.task.spec, round)).await? {
         Some(Ok(made)) => made,
         Some(Err(reason)) => return give_up(env, lease, situation, reason).await,
@@ -88,7 +89,7 @@ pub(super) async fn publish_version(
         version: round.base_version.saturating_add(1),
         sha256,
         bytes,
-        round: Some(round.key.number),
+        round: Some(round.key.round),
         parent: Some(round.base_version),
         clip: made.clip,
         optimizer_state,
@@ -145,25 +146,25 @@ async fn make(
     spec: &TaskSpec,
     round: &Round,
 ) -> Result<Option<Result<Made, NoModel>>, StepError> {
-    let (key, attempt, base_version) = (round.key, round.attempt, round.base_version);
+    let (attempt, base_version) = (round.key, round.base_version);
     let (sum, base, first) = env
         .store
         .read("released sum", |tx| {
             Box::pin(async move {
-                let sum = tx.noised_sum(key, attempt).await?;
-                let base = tx.model_version(key.task, base_version).await?;
-                Ok::<_, StoreError>((sum, base, tx.model_version(key.task, 0).await?))
+                let sum = tx.noised_sum(attempt).await?;
+                let base = tx.model_version(attempt.task, base_version).await?;
+                Ok::<_, StoreError>((sum, base, tx.model_version(attempt.task, 0).await?))
             })
         })
         .await?;
     let Some(sum) = sum else { return Ok(None) };
-    let base =
-        base.ok_or_else(|| StepError::Unworkable(format!("model version {base_version} of {} has no row", key.task)))?;
+    let base = base
+        .ok_or_else(|| StepError::Unworkable(format!("model version {base_version} of {} has no row", attempt.task)))?;
     let sum = match env.blobs.get(sum.blob).await.map_err(StepError::from) {
         Err(error) if error.is_loss() => return Ok(Some(Err(NoModel::Lost(error)))),
         bytes => bytes?,
     };
-    let terms = RoundTerms::new(model, base.clip, key, attempt);
+    let terms = RoundTerms::new(model, base.clip, attempt);
     let optimizer_state = match base.optimizer_state {
         Some(blob) => Some(env.blobs.get(blob).await?),
         None => None,
@@ -274,38 +275,38 @@ async fn complete(
     metrics: &[RoundMetric],
     now: Timestamp,
 ) -> Result<Option<TaskStatus>, StepError> {
-    let (key, attempt) = (round.key, round.attempt);
-    let Some(task) = tx.task(key.task).await? else { return Ok(None) };
-    let Some(row) = tx.round_attempt(key, attempt).await? else { return Ok(None) };
+    let attempt = round.key;
+    let Some(task) = tx.task(attempt.task).await? else { return Ok(None) };
+    let Some(row) = tx.round_attempt(attempt).await? else { return Ok(None) };
     let before = row.round;
     let after = Round { state: RoundState::Completed, state_since: now, ..before.clone() };
     if before.state != RoundState::Aggregating
-        || key != next_round(&task)
+        || attempt.round_key() != next_round(&task)
         || !tx.transition_round(&before, &after).await?
     {
         return Ok(None);
     }
     tx.insert_model_version(version).await?;
-    tx.set_round_result(key, attempt, metrics, Some(version.version)).await?;
+    tx.set_round_result(attempt, metrics, Some(version.version)).await?;
     let completed = task.rounds_completed.saturating_add(1);
-    tx.task_advanced(key.task, completed, version.version).await?;
+    tx.task_advanced(attempt.task, completed, version.version).await?;
     if completed < task.spec.rounds.count {
         return Ok(Some(task.status));
     }
     let running = [TaskStatus::Active, TaskStatus::Paused, TaskStatus::BudgetExhausted];
-    tx.set_task_status(key.task, &running, TaskStatus::Completed, now, Some("every round is done")).await?;
-    forget_correlated_noise(tx, key.task).await?;
+    tx.set_task_status(attempt.task, &running, TaskStatus::Completed, now, Some("every round is done")).await?;
+    forget_correlated_noise(tx, attempt.task).await?;
     Ok(Some(TaskStatus::Completed))
 }
 
 fn announce(env: &Environment, round: &Round, version: &ModelVersion, status: TaskStatus, now: Timestamp) {
-    let RoundKey { task, number } = round.key;
+    let Attempt { task, round: number, attempt } = round.key;
     let sha256: Digest = version.sha256;
-    tracing::info!(%task, round = number, attempt = round.attempt, version = version.version, %sha256, "model version published");
+    tracing::info!(%task, round = number, attempt, version = version.version, %sha256, "model version published");
     count_phase(round, &Round { state_since: now, ..round.clone() });
     count_round("completed", "");
     let wake = env.store.wake();
-    wake.publish(WakeEvent::Round(round.key));
+    wake.publish(WakeEvent::Round(round.key.round_key()));
     if status == TaskStatus::Completed {
         tracing::info!(%task, rounds = number, "task completed");
         wake.publish(WakeEvent::Task(task));

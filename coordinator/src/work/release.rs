@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use aggregation::{FallbackEvent, Finished};
-use federation::id::RoundKey;
+use federation::id::Attempt;
 use federation::round::{Round, RoundState};
 use learning::ExactSum;
 use learning::privacy::LedgerError;
@@ -40,7 +40,7 @@ pub(super) fn mask_plan(
     session: Session,
     answers: &[SessionMessage],
     sealer: &Sealer,
-    (key, attempt): (RoundKey, u32),
+    attempt: Attempt,
 ) -> Result<Result<MaskPlan, Abort>, StepError> {
     let members = session.members().to_vec();
     let name = |index: Index| {
@@ -48,7 +48,10 @@ pub(super) fn mask_plan(
         member.map_or_else(|| index.to_string(), ToString::to_string)
     };
     let Phase::CollectUnmasking(phase) = session.into_parts().0 else {
-        return Err(StepError::Unworkable(format!("the session of {key} is in another phase than its round")));
+        return Err(StepError::Unworkable(format!(
+            "the session of {} is in another phase than its round",
+            attempt.round_key()
+        )));
     };
     let unmasked = match open_masks(phase, answers, sealer)? {
         Ok(unmasked) => unmasked,
@@ -56,7 +59,7 @@ pub(super) fn mask_plan(
     };
     for fault in unmasked.faults() {
         let (dealer, holder) = (name(fault.dealer), name(fault.holder));
-        tracing::warn!(round = %key, attempt, dealer, holder, "a share was wrong and was corrected; one of the two is at fault");
+        tracing::warn!(round = %attempt.round_key(), attempt = attempt.attempt, dealer, holder, "a share was wrong and was corrected; one of the two is at fault");
     }
     unmasked.plan(Plane::Model).map(Ok).map_err(|error| StepError::Unworkable(error.to_string()))
 }
@@ -99,14 +102,13 @@ pub(super) fn open(
 /// False if the attempt has a released sum, or has ended. `left_out` inputs are of groups that were left out.
 pub(super) async fn store_row(
     tx: &mut dyn Transaction,
-    round: &Round,
     row: &NoisedSumRow,
     charge: Option<&Charge>,
     inputs: &[Admitted],
     left_out: u32,
 ) -> Result<bool, StepError> {
-    let (key, attempt) = (row.round, row.attempt);
-    let Some(present) = tx.round_attempt(key, attempt).await? else { return Ok(false) };
+    let attempt = row.attempt;
+    let Some(present) = tx.round_attempt(attempt).await? else { return Ok(false) };
     if present.round.state != RoundState::Aggregating || !tx.insert_noised_sum(row).await? {
         return Ok(false);
     }
@@ -115,16 +117,19 @@ pub(super) async fn store_row(
         ledger::store(tx, charge).await?;
     }
     let participants: Vec<_> = inputs.iter().map(|input| input.participant).collect();
-    tx.mark_folded(key, attempt, &participants).await?;
-    tx.delete_partial_sum(key, attempt).await?;
+    tx.mark_folded(attempt, &participants).await?;
+    tx.delete_partial_sum(attempt).await?;
     // With the sum goes what could open it once more.
-    forget(tx, key, attempt).await?;
+    forget(tx, attempt).await?;
     // Every admitted input counts, once: the set was frozen when collection closed.
-    let unfolded = tx.unfolded_count(key, attempt).await?;
+    let unfolded = tx.unfolded_count(attempt).await?;
     if unfolded != left_out || present.reported != row.participants.saturating_add(left_out) {
         return Err(StepError::Unworkable(format!(
             "round {} attempt {} admitted {} inputs, but its sum holds {}",
-            round.key, round.attempt, present.reported, row.participants
+            attempt.round_key(),
+            attempt.attempt,
+            present.reported,
+            row.participants
         )));
     }
     Ok(true)
@@ -145,26 +150,27 @@ pub(super) async fn store_combined(
     env.fail_point.reached("release_sum: after the blob")?;
     let now = env.clock.now();
     let participants = u32::try_from(inputs.len()).unwrap_or(u32::MAX);
-    let (key, attempt) = (round.key, round.attempt);
-    let row = &NoisedSumRow { round: key, attempt, blob, participants, created_at: now, work };
+    let attempt = round.key;
+    let row = &NoisedSumRow { attempt, blob, participants, created_at: now, work };
     let scores = &scores;
     let stored = env
         .store
         .transact("store robust sum", |tx| {
             Box::pin(async move {
                 lease.confirm(tx, now).await?;
-                let stored = store_row(tx, round, row, None, inputs, left_out).await?;
+                let stored = store_row(tx, row, None, inputs, left_out).await?;
                 if stored {
-                    tx.set_anomaly_scores(key, attempt, scores).await?;
+                    tx.set_anomaly_scores(attempt, scores).await?;
                 }
                 Ok::<_, StepError>(stored)
             })
         })
         .await?;
     env.fail_point.reached("release_sum: after the rows")?;
-    destroy_keys_of_an_end(env, (key, attempt)).await;
+    destroy_keys_of_an_end(env, attempt).await;
     if stored {
-        let (task, round, rule) = (key.task, key.number, robust.spec.rule.name());
+        let Attempt { task, round, attempt } = attempt;
+        let rule = robust.spec.rule.name();
         tracing::info!(%task, round, attempt, participants, left_out, rule, "inputs combined and released");
     }
     Ok(())

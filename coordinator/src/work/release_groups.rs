@@ -59,12 +59,12 @@ pub(super) async fn release_groups(
                 members.push(inputs);
             }
             Opened::Garbage(problem) => {
-                tracing::warn!(round = %round.key, group = number, problem, "honest participants cannot have made the sum of a group");
+                tracing::warn!(round = %round.key.round_key(), group = number, problem, "honest participants cannot have made the sum of a group");
                 problems.push(problem);
                 garbage.push(inputs);
             }
             Opened::Masked(abort) => {
-                tracing::warn!(round = %round.key, group = number, code = abort.code(), "a group is left out: {abort}");
+                tracing::warn!(round = %round.key.round_key(), group = number, code = abort.code(), "a group is left out: {abort}");
                 masked = masked.or(Some(abort));
             }
         }
@@ -113,19 +113,24 @@ fn add(work: SumWork, other: &SumWork) -> SumWork {
 
 /// The groups that are left, and how many inputs there are in all.
 async fn read(env: &Environment, round: &Round) -> Result<(Vec<Group>, u32), StepError> {
-    let (key, attempt) = (round.key, round.attempt);
+    let attempt = round.key;
     env.store
         .read("groups to open", |tx| {
             Box::pin(async move {
-                let stored = tx.session(key, attempt).await?;
-                let stored =
-                    stored.ok_or_else(|| StoreError::Corrupt(format!("attempt {attempt} at {key} has no session")))?;
-                let inputs = tx.unfolded(key, attempt, u32::MAX).await?;
+                let stored = tx.session(attempt).await?;
+                let stored = stored.ok_or_else(|| {
+                    StoreError::Corrupt(format!(
+                        "attempt {} at {} has no session",
+                        attempt.attempt,
+                        attempt.round_key()
+                    ))
+                })?;
+                let inputs = tx.unfolded(attempt, u32::MAX).await?;
                 let mut groups = Vec::new();
                 for (number, session) in (0..).zip(restore_all(round, &stored)?) {
                     let Some(session) = session else { continue };
                     let members = Some(session.members());
-                    let answers = messages_of(tx, key, attempt, MessageKind::Unmasking, members).await?;
+                    let answers = messages_of(tx, attempt, MessageKind::Unmasking, members).await?;
                     let of_group = |input: &&Admitted| session.index(input.participant).is_some();
                     let inputs = inputs.iter().filter(of_group).copied().collect();
                     groups.push(Group { number, session, answers, inputs });
@@ -144,7 +149,7 @@ async fn open_group(
     answers: Vec<SessionMessage>,
     inputs: &[Admitted],
 ) -> Result<Opened, StepError> {
-    let (sealer, place) = (Arc::clone(&env.sealer), (round.key, round.attempt));
+    let (sealer, place) = (Arc::clone(&env.sealer), round.key);
     let plan = match blocking(move || mask_plan(session, &answers, &sealer, place)).await? {
         Ok(plan) => plan,
         Err(abort) => return Ok(Opened::Masked(abort)),

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use federation::id::RoundKey;
+use federation::id::Attempt;
 use federation::round::{FailureReason, Round};
 use learning::NoisedSum;
 use secure_agg::mask::{MaskPlan, Plane};
@@ -109,30 +109,23 @@ async fn release(
     env.fail_point.reached("release_sum: after the blob")?;
 
     let now = env.clock.now();
-    let row = NoisedSumRow {
-        round: round.key,
-        attempt: round.attempt,
-        blob,
-        participants,
-        created_at: now,
-        work: Some(work),
-    };
+    let row = NoisedSumRow { attempt: round.key, blob, participants, created_at: now, work: Some(work) };
     let (inputs, row, charge) = (&inputs, &row, charge.as_ref());
     let stored = env
         .store
         .transact("store noised sum", |tx| {
             Box::pin(async move {
                 lease.confirm(tx, now).await?;
-                store_row(tx, round, row, charge, inputs, 0).await
+                store_row(tx, row, charge, inputs, 0).await
             })
         })
         .await?;
     env.fail_point.reached("release_sum: after the rows")?;
-    destroy_keys_of_an_end(env, (round.key, round.attempt)).await;
+    destroy_keys_of_an_end(env, round.key).await;
     if stored {
         metrics::counter!("tributary_inputs_folded_total").increment(folded.into());
-        let RoundKey { task, number } = round.key;
-        tracing::info!(%task, round = number, attempt = round.attempt, participants, noised = charge.is_some(), "sum released");
+        let Attempt { task, round, attempt } = round.key;
+        tracing::info!(%task, round, attempt, participants, noised = charge.is_some(), "sum released");
     }
     Ok(Ok(()))
 }
@@ -158,19 +151,19 @@ async fn masks(env: &Environment, model: &TaskModel, round: &Round) -> Result<Re
         let plan = MaskPlan::new(Plane::Model, model.codec.len() as u64, model.modulus);
         return plan.map(Ok).map_err(|error| unworkable(&error));
     }
-    let (key, attempt) = (round.key, round.attempt);
+    let attempt = round.key;
     let (session, answers) = env
         .store
         .read("answers that open the sum", |tx| {
             Box::pin(async move {
-                let session = tx.session(key, attempt).await?;
-                Ok::<_, StoreError>((session, tx.messages(key, attempt, MessageKind::Unmasking).await?))
+                let session = tx.session(attempt).await?;
+                Ok::<_, StoreError>((session, tx.messages(attempt, MessageKind::Unmasking).await?))
             })
         })
         .await?;
     let stored = session.ok_or_else(|| unworkable(&"a round that is unmasked has no session"))?;
     let sealer = Arc::clone(&env.sealer);
-    blocking(move || mask_plan(Session::restore(&stored)?, &answers, &sealer, (key, attempt))).await
+    blocking(move || mask_plan(Session::restore(&stored)?, &answers, &sealer, attempt)).await
 }
 
 fn unmask(

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use federation::cohort::{self, Candidate, History};
-use federation::id::ParticipantId;
+use federation::id::{Attempt, ParticipantId};
 use federation::round::{Assignment, AssignmentState, Round, RoundState, SecureLimits};
 use federation::time::Timestamp;
 use rand::SeedableRng as _;
@@ -100,7 +100,7 @@ pub(super) async fn draw_cohort(
         return Ok(Ok(None));
     }
     if let Some(session) = session {
-        tx.put_session(after.key, after.attempt, &session, now).await?;
+        tx.put_session(after.key, &session, now).await?;
     }
     let group = |participant| after.limits.groups.and_then(|_| group_of.get(&participant).copied());
     let assignments: Vec<_> =
@@ -108,11 +108,11 @@ pub(super) async fn draw_cohort(
     tx.insert_assignments(&assignments).await?;
     if let Some(ahead) = ahead {
         let updates: Vec<_> = cohort.iter().filter_map(|&participant| ahead.ready(participant)).collect();
-        tx.insert_buffered(after.key, after.attempt, &updates).await?;
+        tx.insert_buffered(after.key, &updates).await?;
         tx.lapse_trainings(task.id, &cohort, now).await?;
     }
     tx.remove_check_ins(&cohort).await?;
-    tx.forget_sampled(after.key, after.attempt).await?;
+    tx.forget_sampled(after.key).await?;
     Ok(Ok(Some((after, cohort))))
 }
 
@@ -173,10 +173,10 @@ async fn open_sessions(
     let model = TaskModel::new(&task.spec).map_err(|_| unworkable(&"the task cannot work as it is stored"))?;
     let base = base::read(tx, task, round.base_version).await?;
     let base = base.ok_or_else(|| unworkable(&"the base model has no row"))?;
-    let plan = plan_of_round(tx, &task.spec.training, round.key).await?;
+    let plan = plan_of_round(tx, &task.spec.training, round.key.round_key()).await?;
     let config = model.session_in(&task.spec, &base, &plan);
     let config = config.ok_or_else(|| unworkable(&"a round with a session, of a task without"))?;
-    let name = round_name(round.key, round.attempt);
+    let name = round_name(round.key);
     let begin =
         || CollectKeys::new(name.clone(), base.version.sha256.0, config.clone()).map_err(|error| unworkable(&error));
     let is_divided = round.limits.groups.is_some();
@@ -198,11 +198,11 @@ async fn open_sessions(
             Ok(opened) if out.is_empty() || (is_enough && !is_torn) => break Ok(Some(opened)),
             Err(Some(abort)) if out.is_empty() => break Err(abort),
             Err(Some(abort)) => {
-                tracing::warn!(round = %round.key, "no session can be opened without them: {abort}");
+                tracing::warn!(round = %round.key.round_key(), "no session can be opened without them: {abort}");
                 break Ok(None);
             }
             Ok(_) | Err(None) => {
-                tracing::warn!(round = %round.key, "without them fewer are left than the round needs");
+                tracing::warn!(round = %round.key.round_key(), "without them fewer are left than the round needs");
                 break Ok(None);
             }
         }
@@ -289,8 +289,7 @@ fn repeats(abort: &Abort, order: &[ParticipantId]) -> Option<ParticipantId> {
 
 fn assignment(round: &Round, participant: ParticipantId, group: Option<u32>, now: Timestamp) -> Assignment {
     Assignment {
-        round: round.key,
-        attempt: round.attempt,
+        attempt: round.key,
         participant,
         state: AssignmentState::Assigned,
         state_since: now,
@@ -303,7 +302,7 @@ fn assignment(round: &Round, participant: ParticipantId, group: Option<u32>, now
 
 /// What the completed rounds gained, where the strategy asks.
 async fn history(tx: &mut dyn Transaction, task: &TaskRow, round: &Round) -> Result<History, StepError> {
-    let number = round.key.number;
+    let number = round.key.round;
     if !task.spec.selection.strategy.follows_the_loss() {
         return Ok(History { round: number, utilities: Vec::new() });
     }
@@ -323,7 +322,7 @@ fn select(
     count: u32,
     fresh_seed: [u8; 32],
 ) -> Vec<ParticipantId> {
-    let seed = spec.selection.seed.map_or(fresh_seed, |seed| draw_seed(seed, round.key.number, round.attempt));
+    let seed = spec.selection.seed.map_or(fresh_seed, |seed| draw_seed(seed, round.key));
     let rng = &mut ChaCha20Rng::from_seed(seed);
     cohort::selector(&spec.selection.strategy).select(candidates, history, count as usize, rng)
 }
@@ -344,11 +343,11 @@ fn oldest(
 }
 
 /// Another draw for each round and attempt, the same in every process.
-fn draw_seed(seed: u64, round: u32, attempt: u32) -> [u8; 32] {
+fn draw_seed(seed: u64, attempt: Attempt) -> [u8; 32] {
     let mut key = *b"----------------tributary cohort";
     key[..8].copy_from_slice(&seed.to_le_bytes());
-    key[8..12].copy_from_slice(&round.to_le_bytes());
-    key[12..16].copy_from_slice(&attempt.to_le_bytes());
+    key[8..12].copy_from_slice(&attempt.round.to_le_bytes());
+    key[12..16].copy_from_slice(&attempt.attempt.to_le_bytes());
     key
 }
 
@@ -358,16 +357,20 @@ mod tests {
 
     use super::*;
 
+    fn attempt(round: u32, attempt: u32) -> Attempt {
+        Attempt { task: federation::id::TaskId(uuid::Uuid::from_u128(1)), round, attempt }
+    }
+
     #[test]
     fn every_round_and_attempt_has_a_draw_of_its_own() {
         let seeds: HashSet<_> = (0..4)
-            .flat_map(|seed| (0..4).flat_map(move |round| (0..4).map(move |attempt| draw_seed(seed, round, attempt))))
+            .flat_map(|seed| (0..4).flat_map(move |round| (0..4).map(move |n| draw_seed(seed, attempt(round, n)))))
             .collect();
         assert_eq!(seeds.len(), 64);
     }
 
     #[test]
     fn the_draw_of_a_seed_is_the_one_it_always_was() {
-        assert_eq!(draw_seed(1, 258, 3), *b"\x01\0\0\0\0\0\0\0\x02\x01\0\0\x03\0\0\0tributary cohort");
+        assert_eq!(draw_seed(1, attempt(258, 3)), *b"\x01\0\0\0\0\0\0\0\x02\x01\0\0\x03\0\0\0tributary cohort");
     }
 }

@@ -5,35 +5,33 @@
 
 use std::sync::Arc;
 
-use federation::id::{RoundKey, TaskId};
+use federation::id::Attempt;
 use federation::round::RoundState;
 use store::{StoreError, Transaction};
 
 use super::sums::blocking;
 use super::{Environment, StepError};
 use crate::private::Private;
-use crate::release_keys::Use;
 
 /// Destroys the keys of an attempt that is released, or over.
-pub(super) async fn destroy_keys(env: &Environment, of: Use) -> Result<usize, StepError> {
+pub(super) async fn destroy_keys(env: &Environment, of: Attempt) -> Result<usize, StepError> {
     let sealer = Arc::clone(&env.sealer);
     blocking(move || Ok(sealer.destroy_keys(of).map_err(StoreError::from)?)).await
 }
 
 /// The same where the step is done already: what remains is garbage, and is collected as such.
-pub(super) async fn destroy_keys_of_an_end(env: &Environment, of: Use) {
+pub(super) async fn destroy_keys_of_an_end(env: &Environment, of: Attempt) {
     if let Err(error) = destroy_keys(env, of).await {
-        tracing::warn!(round = %of.0, attempt = of.1, %error, "keys of a release are left until garbage is collected");
+        tracing::warn!(round = %of.round_key(), attempt = of.attempt, %error, "keys of a release are left until garbage is collected");
     }
 }
 
-/// What the secrets of a whole task are sealed for.
-pub(super) fn of_the_task(task: TaskId) -> Use {
-    (RoundKey { task, number: 0 }, 0)
-}
-
 /// Before a version is published: nothing that opens its sum, or takes the coordinator's noise off, is left to be found.
-pub(super) async fn before_publishing(env: &Environment, of: Use, private: Option<&Private>) -> Result<(), StepError> {
+pub(super) async fn before_publishing(
+    env: &Environment,
+    of: Attempt,
+    private: Option<&Private>,
+) -> Result<(), StepError> {
     destroy_keys(env, of).await?;
     if private.is_some_and(Private::adds_noise_here) {
         env.fail_point.reached("publish_version: after the keys")?;
@@ -77,11 +75,11 @@ pub(super) async fn collect_keys(env: &Environment) -> Result<usize, StepError> 
 }
 
 /// A key may come before the rows that are sealed with it, so it is needed for as long as there may be such rows.
-async fn is_needed(tx: &mut (dyn Transaction + '_), (key, attempt): Use) -> Result<bool, StoreError> {
-    if key.number == 0 {
-        return Ok(tx.task(key.task).await?.is_some_and(|task| !task.status.is_terminal()));
+async fn is_needed(tx: &mut (dyn Transaction + '_), attempt: Attempt) -> Result<bool, StoreError> {
+    if attempt.round == 0 {
+        return Ok(tx.task(attempt.task).await?.is_some_and(|task| !task.status.is_terminal()));
     }
-    let Some(row) = tx.round_attempt(key, attempt).await? else { return Ok(false) };
+    let Some(row) = tx.round_attempt(attempt).await? else { return Ok(false) };
     let may_open = matches!(row.round.state, RoundState::Unmasking | RoundState::Aggregating);
-    Ok(may_open && tx.noised_sum(key, attempt).await?.is_none())
+    Ok(may_open && tx.noised_sum(attempt).await?.is_none())
 }

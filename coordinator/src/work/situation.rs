@@ -89,15 +89,15 @@ impl Situation {
         let mut situation =
             Self { task, latest, failures, tally, groups, unfolded, released, complained, ahead, enrolment };
         let Some(round) = situation.open_round().cloned() else { return Ok(Some(situation)) };
-        let (key, attempt) = (round.key, round.attempt);
+        let attempt = round.key;
         situation.tally = self::tally(tx, &situation.task, &round, now).await?;
         situation.groups = groups_of(tx, &round).await?;
         if round.state != RoundState::Selecting {
-            situation.unfolded = tx.unfolded_count(key, attempt).await?;
-            situation.released = tx.noised_sum(key, attempt).await?.is_some();
+            situation.unfolded = tx.unfolded_count(attempt).await?;
+            situation.released = tx.noised_sum(attempt).await?.is_some();
         }
         if round.state == RoundState::Collecting && round.limits.secure.is_some() && round.limits.groups.is_none() {
-            let complaints = tx.message_senders(key, attempt, MessageKind::Complaint).await?;
+            let complaints = tx.message_senders(attempt, MessageKind::Complaint).await?;
             situation.complained = !complaints.is_empty();
         }
         Ok(Some(situation))
@@ -147,7 +147,7 @@ pub(super) async fn failures(
         match round {
             Some(round) if round.state == RoundState::Failed => {
                 let failures = found.get_or_insert(Failures { count: 0, last_at: round.state_since });
-                failures.count = failures.count.saturating_add(round.attempt);
+                failures.count = failures.count.saturating_add(round.key.attempt);
             }
             // An open attempt comes after as many failed ones.
             Some(round) if !round.state.is_terminal() => {}
@@ -168,7 +168,7 @@ pub(super) async fn tally(
     if round.state == RoundState::Selecting {
         let count = |candidates: usize| u32::try_from(candidates).unwrap_or(u32::MAX);
         let anybody = takes_anybody(task, round);
-        let (key, attempt) = (round.key, round.attempt);
+        let attempt = round.key;
         let Some(_) = round.limits.secure else {
             let eligible = match anybody {
                 true => tx.candidate_count(task.id, now).await?,
@@ -177,7 +177,7 @@ pub(super) async fn tally(
             return Ok(Tally { eligible, ..Tally::default() });
         };
         let keyed = match anybody {
-            true => tx.keyed_candidate_count(task.id, key.number, attempt, now).await?,
+            true => tx.keyed_candidate_count(attempt, now).await?,
             false => count(keyed(tx, task, round, now).await?.len()),
         };
         // Once a period all that is ready is taken, not who answers first.
@@ -187,13 +187,13 @@ pub(super) async fn tally(
         };
         return Ok(Tally { eligible: keyed, pending, ..Tally::default() });
     }
-    Ok(tx.tally(round.key, round.attempt).await?)
+    Ok(tx.tally(round.key).await?)
 }
 
 /// The facts about each of its groups, if its cohort is divided.
 pub(super) async fn groups_of(tx: &mut dyn Transaction, round: &Round) -> Result<Vec<GroupTally>, StepError> {
     let is_drawn = round.limits.groups.is_some() && round.state != RoundState::Selecting;
-    Ok(if is_drawn { tx.group_tallies(round.key, round.attempt).await? } else { Vec::new() })
+    Ok(if is_drawn { tx.group_tallies(round.key).await? } else { Vec::new() })
 }
 
 /// Who may be drawn into `round` now, in the order of names.
@@ -232,14 +232,14 @@ async fn admission<'a>(
             population.sort_unstable();
             Some(population)
         }
-        Some(_) => Some(tx.sampled(round.key, round.attempt).await?),
+        Some(_) => Some(tx.sampled(round.key).await?),
         None => None,
     };
     let standings = match task.spec.ahead() {
         Some(ahead) => Some(Standings::read(tx, task, &ahead, now).await?),
         None => None,
     };
-    let number = round.key.number;
+    let number = round.key.round;
     Ok(move |candidate: &Candidate| {
         standings.as_ref().is_none_or(|standings| standings.ready(candidate.participant).is_some())
             && sampled.as_ref().is_none_or(|sampled| sampled.binary_search(&candidate.participant).is_ok())
@@ -254,7 +254,7 @@ pub(super) async fn keyed(
     round: &Round,
     now: Timestamp,
 ) -> Result<Vec<(Candidate, Bytes)>, StepError> {
-    let mut keyed = tx.keyed_candidates(task.id, round.key.number, round.attempt, now).await?;
+    let mut keyed = tx.keyed_candidates(round.key, now).await?;
     let may = admission(tx, task, round, now).await?;
     keyed.retain(|(candidate, _)| may(candidate));
     Ok(keyed)

@@ -43,7 +43,7 @@ async fn fold(
     situation: &Situation,
 ) -> Result<(), StepError> {
     let Some(round) = situation.open_round() else { return Ok(()) };
-    let (key, attempt) = (round.key, round.attempt);
+    let attempt = round.key;
     let limit = chunk(model.packed_len(), &env.config);
     let (before, inputs) = read_inputs(env, situation, limit).await?;
     if inputs.is_empty() {
@@ -61,8 +61,7 @@ async fn fold(
     env.fail_point.reached("sum_chunk: after the blob")?;
 
     let folded = u32::try_from(inputs.len()).unwrap_or(u32::MAX);
-    let after =
-        PartialSum { round: key, attempt, blob, inputs: before.map_or(0, |sum| sum.inputs).saturating_add(folded) };
+    let after = PartialSum { attempt, blob, inputs: before.map_or(0, |sum| sum.inputs).saturating_add(folded) };
     let participants: Vec<_> = inputs.iter().map(|input| input.participant).collect();
     let (now, participants) = (env.clock.now(), &participants);
     let stored = env
@@ -71,11 +70,11 @@ async fn fold(
             Box::pin(async move {
                 lease.confirm(tx, now).await?;
                 // An attempt that has ended meanwhile needs no sum; its partial sum is gone and must not come back.
-                let open = tx.round_attempt(key, attempt).await?.is_some_and(|row| !row.round.state.is_terminal());
+                let open = tx.round_attempt(attempt).await?.is_some_and(|row| !row.round.state.is_terminal());
                 if !open || !tx.put_partial_sum(&after, before.map(|sum| sum.blob)).await? {
                     return Ok::<_, StepError>(false);
                 }
-                tx.mark_folded(key, attempt, participants).await?;
+                tx.mark_folded(attempt, participants).await?;
                 Ok(true)
             })
         })
@@ -84,7 +83,7 @@ async fn fold(
     if stored {
         cache.keep(&after, sum);
         metrics::counter!("tributary_inputs_folded_total").increment(folded.into());
-        tracing::debug!(task = %key.task, round = key.number, attempt, folded, inputs = after.inputs, "inputs folded");
+        tracing::debug!(task = %attempt.task, round = attempt.round, attempt = attempt.attempt, folded, inputs = after.inputs, "inputs folded");
     }
     Ok(())
 }
@@ -96,11 +95,11 @@ pub(super) async fn read_inputs(
     limit: u32,
 ) -> Result<(Option<PartialSum>, Vec<Admitted>), StepError> {
     let Some(round) = situation.open_round() else { return Ok((None, Vec::new())) };
-    let (key, attempt) = (round.key, round.attempt);
+    let attempt = round.key;
     let read = env.store.read("inputs to fold", |tx| {
         Box::pin(async move {
-            let partial = tx.partial_sum(key, attempt).await?;
-            Ok::<_, StoreError>((partial, tx.unfolded(key, attempt, limit).await?))
+            let partial = tx.partial_sum(attempt).await?;
+            Ok::<_, StoreError>((partial, tx.unfolded(attempt, limit).await?))
         })
     });
     Ok(read.await?)

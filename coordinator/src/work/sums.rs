@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use aggregation::{Accumulator, AggregationError, Shape};
-use federation::id::{Digest, RoundKey};
+use federation::id::{Attempt, Digest};
 use learning::UpdateCodec;
 use store::entity::admitted::Admitted;
 use store::entity::partial_sum::PartialSum;
@@ -26,12 +26,12 @@ type Sum = Box<dyn Accumulator>;
 
 /// Sums that were stored and may be added to.
 #[derive(Default)]
-pub(super) struct SumCache(Mutex<HashMap<(RoundKey, u32), (Digest, Sum)>>);
+pub(super) struct SumCache(Mutex<HashMap<Attempt, (Digest, Sum)>>);
 
 impl SumCache {
     /// Takes the sum that was stored as `partial`, if it is here.
     fn take(&self, partial: &PartialSum) -> Option<Sum> {
-        let (digest, sum) = self.lock().remove(&(partial.round, partial.attempt))?;
+        let (digest, sum) = self.lock().remove(&partial.attempt)?;
         (digest == partial.blob).then_some(sum)
     }
 
@@ -39,16 +39,16 @@ impl SumCache {
     pub(super) fn keep(&self, partial: &PartialSum, sum: Sum) {
         let mut kept = self.lock();
         if kept.len() < KEPT {
-            kept.insert((partial.round, partial.attempt), (partial.blob, sum));
+            kept.insert(partial.attempt, (partial.blob, sum));
         }
     }
 
     /// Forgets the sums of all rounds but these.
-    pub(super) fn retain(&self, open: impl Fn(RoundKey, u32) -> bool) {
-        self.lock().retain(|&(key, attempt), _| open(key, attempt));
+    pub(super) fn retain(&self, open: impl Fn(Attempt) -> bool) {
+        self.lock().retain(|&attempt, _| open(attempt));
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(RoundKey, u32), (Digest, Sum)>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Attempt, (Digest, Sum)>> {
         // A map has no state between two of its calls that a panic could leave behind.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -187,10 +187,9 @@ mod tests {
 
     #[test]
     fn groups_are_in_order_and_bounded_and_hold_one_at_least() {
-        let round = RoundKey { task: TaskId(uuid::Uuid::from_bytes([1; 16])), number: 1 };
+        let attempt = Attempt { task: TaskId(uuid::Uuid::from_bytes([1; 16])), round: 1, attempt: 1 };
         let input = |bytes| Admitted {
-            round,
-            attempt: 1,
+            attempt,
             participant: ParticipantId(uuid::Uuid::from_bytes([2; 16])),
             sha256: Digest([3; 32]),
             bytes,

@@ -49,7 +49,7 @@ async fn a_round_cancelled_in_the_middle_of_a_step_stays_cancelled() {
         assert_eq!(world.round(1).await.round.state, RoundState::Cancelled, "{point}");
         assert_eq!(world.versions().await.len(), 1, "{point}");
         let key = world.key(1);
-        let partial = world.store.read("test", |tx| Box::pin(async move { tx.partial_sum(key, 1).await }));
+        let partial = world.store.read("test", |tx| Box::pin(async move { tx.partial_sum(key.attempt(1)).await }));
         let early = ["close_phase: before the rows", "sum_chunk: before the blob"].contains(&point);
         assert!(!early || partial.await.unwrap().is_none(), "{point}: a sum was stored for an ended round");
         assert_eq!(engine.next_deadline().await.unwrap(), None);

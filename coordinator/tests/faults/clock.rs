@@ -72,7 +72,7 @@ async fn the_pause_after_a_failure_does_not_outlast_a_clock_that_was_set_back() 
     world.clock.set(Timestamp(START.0 - DAY));
     engine.step_all().await.unwrap();
     let round = world.round(1).await.round;
-    assert_eq!((round.attempt, round.state), (2, RoundState::Selecting));
+    assert_eq!((round.key.attempt, round.state), (2, RoundState::Selecting));
 }
 
 #[tokio::test]

@@ -110,13 +110,13 @@ async fn a_worker_that_dies_after_every_few_points_still_comes_to_the_same_end()
 async fn assert_each_input_counts_once(world: &World) {
     for number in 1..=2 {
         let row = world.round(number).await;
-        let (key, attempt) = (row.round.key, row.round.attempt);
+        let attempt = row.round.key;
         let (sum, unfolded) = world
             .store
             .read("test", |tx| {
                 Box::pin(async move {
-                    let sum = tx.noised_sum(key, attempt).await?;
-                    Ok::<_, store::StoreError>((sum, tx.unfolded_count(key, attempt).await?))
+                    let sum = tx.noised_sum(attempt).await?;
+                    Ok::<_, store::StoreError>((sum, tx.unfolded_count(attempt).await?))
                 })
             })
             .await

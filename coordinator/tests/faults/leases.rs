@@ -39,7 +39,7 @@ async fn two_engines_on_one_store_publish_each_version_once() {
     assert_eq!(world.digests().await, alone.digests().await);
     for number in 1..=3 {
         let row = world.round(number).await;
-        assert_eq!((row.round.attempt, row.round.state, row.reported), (1, RoundState::Completed, 6));
+        assert_eq!((row.round.key.attempt, row.round.state, row.reported), (1, RoundState::Completed, 6));
     }
 }
 

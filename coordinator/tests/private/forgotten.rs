@@ -24,7 +24,7 @@ async fn secret(world: &World, number: u32, attempt: u32, purpose: &'static str)
         .t
         .inner
         .store
-        .read("test", |tx| Box::pin(async move { tx.secret(key, attempt, purpose).await }))
+        .read("test", |tx| Box::pin(async move { tx.secret(key.attempt(attempt), purpose).await }))
         .await
         .unwrap()
 }
@@ -81,7 +81,7 @@ async fn neither_seed_nor_exact_sum_is_left_of_a_release() {
         .t
         .inner
         .store
-        .read("test", |tx| Box::pin(async move { tx.messages(key, 1, MessageKind::Unmasking).await }));
+        .read("test", |tx| Box::pin(async move { tx.messages(key.attempt(1), MessageKind::Unmasking).await }));
     let answers: Vec<_> = read.await.unwrap().into_iter().filter_map(|answer| answer.message).collect();
     assert_eq!(answers.len(), 4);
     let all_sealed: Vec<&[u8]> = answers.iter().map(|answer| &answer[24..48]).chain([&sealed[24..48]]).collect();
@@ -241,7 +241,7 @@ async fn one_seed_of_all_places_is_not_mixed_with_seeds_of_each() {
         run_drawn(&mut world, 1).await;
         let key = RoundKey { task: world.task, number: 0 };
         let put = world.t.inner.store.transact("test", |tx| {
-            Box::pin(async move { tx.put_secret_if_absent(key, 0, purpose, b"of all places").await })
+            Box::pin(async move { tx.put_secret_if_absent(key.attempt(0), purpose, b"of all places").await })
         });
         put.await.unwrap();
         for member in &world.members {

@@ -170,7 +170,7 @@ async fn whoever_repeats_a_release_adds_the_same_noise() {
     let (key, task) = (RoundKey { task: world.task, number: 1 }, world.task);
     let read = world.t.inner.store.read("test", |tx| {
         Box::pin(async move {
-            let sum = tx.noised_sum(key, 1).await?.unwrap();
+            let sum = tx.noised_sum(key.attempt(1)).await?.unwrap();
             Ok::<_, store::StoreError>((sum.blob.to_string(), tx.privacy_count(task).await?))
         })
     });
@@ -199,12 +199,13 @@ async fn a_round_that_fails_with_its_sum_opened_is_charged_all_the_same() {
             world.t.advance(LEASE);
         }
         world.t.work().await;
-        let read = world.t.inner.store.read("test", |tx| Box::pin(async move { tx.round_attempt(key, 1).await }));
+        let read =
+            world.t.inner.store.read("test", |tx| Box::pin(async move { tx.round_attempt(key.attempt(1)).await }));
         let failed = read.await.unwrap().unwrap().round;
         assert_eq!((failed.state, failed.failure), (RoundState::Failed, Some(FailureReason::InputLost)), "{died:?}");
         let rows = world.rows().await;
         assert_eq!(rows.len(), 1, "{died:?}");
-        assert!(!rows[0].published && (rows[0].round, rows[0].attempt) == (key, 1));
+        assert!(!rows[0].published && rows[0].attempt == key.attempt(1));
         assert_eq!(world.digests().await.len(), 1);
         // The next attempt is charged as well.
         world.t.advance(LEASE);

@@ -215,8 +215,11 @@ mod built_with {
     /// What is stored of the draw of the first attempt of round 1: its first piece.
     async fn kept(world: &World) -> Option<Vec<u8>> {
         let key = RoundKey { task: world.task, number: 1 };
-        let read =
-            world.t.inner.store.read("test", |tx| Box::pin(async move { tx.secret(key, 1, "noised sum 0").await }));
+        let read = world
+            .t
+            .inner
+            .store
+            .read("test", |tx| Box::pin(async move { tx.secret(key.attempt(1), "noised sum 0").await }));
         read.await.unwrap()
     }
 
@@ -304,9 +307,9 @@ mod built_with {
         // A piece that is missing, or another one's, is not noise to go on with: the round fails and is charged.
         let read = world.t.inner.store.transact("test", |tx| {
             Box::pin(async move {
-                assert!(tx.forget_secret(key, 1, "noised sum 1").await?);
-                let other = tx.secret(key, 1, "noised sum 0").await?.unwrap();
-                tx.put_secret_if_absent(key, 1, "noised sum 1", &other).await?;
+                assert!(tx.forget_secret(key.attempt(1), "noised sum 1").await?);
+                let other = tx.secret(key.attempt(1), "noised sum 0").await?.unwrap();
+                tx.put_secret_if_absent(key.attempt(1), "noised sum 1", &other).await?;
                 Ok::<_, StoreError>(())
             })
         });

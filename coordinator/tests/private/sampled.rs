@@ -33,7 +33,13 @@ async fn poisson(participants: usize, is_secure: bool, rate: f64, population: u3
 /// Who was drawn for the latest attempt; nobody once that is forgotten.
 async fn drawn(world: &World, number: u32) -> Vec<ParticipantId> {
     let (key, attempt) = (RoundKey { task: world.task, number }, world.view(number).await.attempt);
-    world.t.inner.store.read("test", |tx| Box::pin(async move { tx.sampled(key, attempt).await })).await.unwrap()
+    world
+        .t
+        .inner
+        .store
+        .read("test", |tx| Box::pin(async move { tx.sampled(key.attempt(attempt)).await }))
+        .await
+        .unwrap()
 }
 
 /// Ends the open attempt, to which nobody comes, and opens the next.

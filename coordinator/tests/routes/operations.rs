@@ -43,7 +43,7 @@ async fn a_fault_is_no_rejection() {
             let open = tx.round(round).await?.unwrap().round;
             let ended = Round { state: RoundState::Cancelled, ..open.clone() };
             assert!(tx.transition_round(&open, &ended).await?);
-            tx.insert_round(&Round { attempt: 2, base_version: 99, ..open }).await
+            tx.insert_round(&Round { key: round.attempt(2), base_version: 99, ..open }).await
         })
     });
     damaged.await.unwrap();

@@ -188,7 +188,8 @@ async fn what_is_kept_for_a_session_goes_with_it() {
     let kept = async |world: &World| {
         let mut kept = Vec::new();
         for kind in store::entity::session_message::MessageKind::ALL {
-            let read = world.t.inner.store.read("test", |tx| Box::pin(async move { tx.messages(key, 1, kind).await }));
+            let read =
+                world.t.inner.store.read("test", |tx| Box::pin(async move { tx.messages(key.attempt(1), kind).await }));
             kept.extend(read.await.unwrap().into_iter().filter_map(|message| message.message));
         }
         kept

@@ -108,7 +108,7 @@ async fn a_sum_that_is_not_released_in_time_spends_its_number() {
     assert!(view.spent);
     let key = federation::id::RoundKey { task: world.task, number: 1 };
     let kind = store::entity::session_message::MessageKind::Unmasking;
-    let kept = world.t.inner.store.read("test", |tx| Box::pin(async move { tx.messages(key, 1, kind).await }));
+    let kept = world.t.inner.store.read("test", |tx| Box::pin(async move { tx.messages(key.attempt(1), kind).await }));
     assert!(kept.await.unwrap().iter().all(|message| message.message.is_none()), "what opens the sum is gone");
     next_attempt(&world).await;
     assert_eq!(world.complete(2).await.model.unwrap().version, 1);
@@ -202,7 +202,8 @@ async fn a_cancelled_round_lets_everybody_go_and_forgets_its_session() {
         let roster = world.t.get(&member.who, &member.announcement(Announcement::Roster, 0)).await;
         roster.problem(ProblemType::PhaseClosed);
         let key = federation::id::RoundKey { task: world.task, number: 1 };
-        let kept = world.t.inner.store.read("test", |tx| Box::pin(async move { tx.session(key, 1).await })).await;
+        let kept =
+            world.t.inner.store.read("test", |tx| Box::pin(async move { tx.session(key.attempt(1)).await })).await;
         assert_eq!(kept.unwrap(), None);
     }
 }

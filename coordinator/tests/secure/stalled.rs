@@ -128,7 +128,7 @@ async fn a_session_that_cannot_be_read_any_more_ends_its_round() {
         let (key, now) = (RoundKey { task: world.task, number: 1 }, world.t.clock.now());
         let store = &world.t.inner.store;
         let damage =
-            store.transact("test", |tx| Box::pin(async move { tx.put_session(key, 1, b"damaged", now).await }));
+            store.transact("test", |tx| Box::pin(async move { tx.put_session(key.attempt(1), b"damaged", now).await }));
         damage.await.unwrap();
         world.t.advance(PHASE);
         work(&world).await;

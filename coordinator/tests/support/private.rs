@@ -1,6 +1,6 @@
 //! Participants of a task with a privacy mechanism: what they derive from their assignment, send and add.
 
-use federation::id::{ParticipantId, RoundKey};
+use federation::id::ParticipantId;
 use federation::round::RoundState;
 use learning::Update;
 use learning::privacy::{NoiseSampler, NoiseShares, PlanRequest, PrivateCodec, TaskFacts};
@@ -81,7 +81,7 @@ pub(crate) fn words(place: &Assignment, terms: &PrivacyTerms, id: ParticipantId)
     let Derived { codec, shares, clip } = Derived::new(place, terms);
     let (round, attempt) = (place.round, place.attempt);
     let update = update(codec.params().parameters, id, round);
-    let rotation = rotation_seed(RoundKey { task: place.task, number: round }, attempt).0;
+    let rotation = rotation_seed(place.attempt_key()).0;
     let plain = codec.encode(&update, clip, &rotation, &mut rng(id, round, attempt, 1)).unwrap().words;
     let mut noised = plain.clone();
     if let Some(shares) = shares {

@@ -668,7 +668,8 @@ impl World {
     /// The sum that was released.
     pub(crate) async fn released(&self, number: u32) -> Option<Vec<u32>> {
         let (key, attempt) = (RoundKey { task: self.task, number }, self.view(number).await.attempt);
-        let row = self.t.inner.store.read("test", |tx| Box::pin(async move { tx.noised_sum(key, attempt).await }));
+        let row =
+            self.t.inner.store.read("test", |tx| Box::pin(async move { tx.noised_sum(key.attempt(attempt)).await }));
         let blob = self.t.inner.store.blobs().get(row.await.unwrap()?.blob).await.unwrap();
         Some(NoisedSum::from_bytes(&blob).unwrap().words().to_vec())
     }

@@ -55,7 +55,7 @@ async fn finish_with(world: &World, trainings: &[Training], examples: u64) {
 
 async fn buffer(world: &World, number: u32) -> Vec<Buffered> {
     let key = world.key(number);
-    world.store.read("test", |tx| Box::pin(async move { tx.all_buffered(key, 1).await })).await.unwrap()
+    world.store.read("test", |tx| Box::pin(async move { tx.all_buffered(key.attempt(1)).await })).await.unwrap()
 }
 
 fn of(trainings: &[(Training, Option<Claim>)]) -> Vec<Training> {

@@ -13,7 +13,7 @@ async fn an_active_task_gets_its_first_round_with_the_limits_of_its_specificatio
     let world = World::new(4).await;
     world.engine(1).step_all().await.unwrap();
     let row = world.round(1).await;
-    assert_eq!((row.round.state, row.round.attempt, row.round.base_version), (RoundState::Selecting, 1, 0));
+    assert_eq!((row.round.state, row.round.key.attempt, row.round.base_version), (RoundState::Selecting, 1, 0));
     assert_eq!(row.round.limits, federation::round::RoundLimits::of(&world.spec));
     assert_eq!((row.round.state_since, row.round.opened_at), (START, START));
 }
@@ -35,7 +35,7 @@ async fn the_next_round_opens_in_the_same_pass_from_the_new_version() {
     world.run_round(&world.engine(1)).await;
     assert_eq!(world.round(1).await.round.state, RoundState::Completed);
     let next = world.round(2).await.round;
-    assert_eq!((next.state, next.attempt, next.base_version), (RoundState::Selecting, 1, 1));
+    assert_eq!((next.state, next.key.attempt, next.base_version), (RoundState::Selecting, 1, 1));
 }
 
 #[tokio::test]
@@ -45,7 +45,7 @@ async fn a_failed_round_is_tried_again_later_and_later_up_to_a_bound() {
     let engine = world.engine(1);
     for (attempt, delay) in [(1, 1), (2, 2), (3, 4), (4, 5), (5, 5)] {
         engine.step_all().await.unwrap();
-        assert_eq!(world.round(1).await.round.attempt, attempt);
+        assert_eq!(world.round(1).await.round.key.attempt, attempt);
         world.clock.advance(DEADLINE);
         engine.step_all().await.unwrap();
         world.assert_failed(1, FailureReason::TooFewParticipants).await;
@@ -76,7 +76,7 @@ async fn too_many_failed_attempts_pause_the_task_and_resuming_grants_as_many_aga
     let engine = world.engine(1);
     for attempt in 1..=4 {
         engine.step_all().await.unwrap();
-        assert_eq!(world.round(1).await.round.attempt, attempt);
+        assert_eq!(world.round(1).await.round.key.attempt, attempt);
         world.clock.advance(DEADLINE);
         engine.step_all().await.unwrap();
         let paused = attempt % 2 == 0;
@@ -137,7 +137,7 @@ async fn no_round_opens_from_a_damaged_model_and_the_task_says_so() {
     world.set_status(paused, active).await;
     engine.step_all().await.unwrap();
     assert_eq!(world.task_row().await.status, paused);
-    assert!(world.present().await.is_none_or(|round| round.key.number == 1), "no round opened");
+    assert!(world.present().await.is_none_or(|round| round.key.round == 1), "no round opened");
     let task = world.task;
     let history: Result<_, store::StoreError> =
         world.store.read("test", |tx| Box::pin(async move { tx.task_history(task).await })).await;
@@ -146,5 +146,5 @@ async fn no_round_opens_from_a_damaged_model_and_the_task_says_so() {
     world.blobs.mend(newest.sha256);
     world.set_status(paused, active).await;
     engine.step_all().await.unwrap();
-    assert_eq!(world.present().await.unwrap().key.number, 2);
+    assert_eq!(world.present().await.unwrap().key.round, 2);
 }

@@ -9,7 +9,7 @@ use crate::world::{DEADLINE, DieAt, World};
 
 async fn noised(world: &World) -> Option<NoisedSumRow> {
     let key = world.key(1);
-    world.store.read("test", |tx| Box::pin(async move { tx.noised_sum(key, 1).await })).await.unwrap()
+    world.store.read("test", |tx| Box::pin(async move { tx.noised_sum(key.attempt(1)).await })).await.unwrap()
 }
 
 /// A world whose round 1 is released but not published: its engine died right after.
@@ -51,7 +51,10 @@ async fn once_released_neither_inputs_nor_partial_sum_are_needed() {
         .store
         .read("test", |tx| {
             Box::pin(async move {
-                Ok::<_, store::StoreError>((tx.partial_sum(key, 1).await?, tx.unfolded_count(key, 1).await?))
+                Ok::<_, store::StoreError>((
+                    tx.partial_sum(key.attempt(1)).await?,
+                    tx.unfolded_count(key.attempt(1)).await?,
+                ))
             })
         })
         .await

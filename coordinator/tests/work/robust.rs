@@ -61,9 +61,9 @@ async fn run(world: &World) -> (Vec<f32>, Vec<Option<f64>>) {
             Box::pin(async move {
                 let mut scores = Vec::new();
                 for &id in people {
-                    scores.push(tx.anomaly_score(key, 1, id).await?);
+                    scores.push(tx.anomaly_score(key.attempt(1), id).await?);
                 }
-                Ok::<_, store::StoreError>((tx.noised_sum(key, 1).await?.unwrap(), scores))
+                Ok::<_, store::StoreError>((tx.noised_sum(key.attempt(1)).await?.unwrap(), scores))
             })
         })
         .await

@@ -7,12 +7,12 @@ use crate::world::World;
 
 async fn partial(world: &World) -> Option<PartialSum> {
     let key = world.key(1);
-    world.store.read("test", |tx| Box::pin(async move { tx.partial_sum(key, 1).await })).await.unwrap()
+    world.store.read("test", |tx| Box::pin(async move { tx.partial_sum(key.attempt(1)).await })).await.unwrap()
 }
 
 async fn unfolded(world: &World) -> u32 {
     let key = world.key(1);
-    world.store.read("test", |tx| Box::pin(async move { tx.unfolded_count(key, 1).await })).await.unwrap()
+    world.store.read("test", |tx| Box::pin(async move { tx.unfolded_count(key.attempt(1)).await })).await.unwrap()
 }
 
 #[tokio::test]
@@ -176,5 +176,5 @@ async fn a_failed_attempt_leaves_no_partial_sum_and_the_next_starts_from_nothing
     world.clock.advance(std::time::Duration::from_secs(1));
     world.run_round(&engine).await;
     let row = world.round(1).await;
-    assert_eq!((row.round.attempt, row.round.state, row.reported), (2, RoundState::Completed, 4));
+    assert_eq!((row.round.key.attempt, row.round.state, row.reported), (2, RoundState::Completed, 4));
 }

@@ -223,9 +223,7 @@ impl World {
     /// The cohort of the latest attempt, by state.
     pub(crate) async fn assignments(&self, number: u32) -> Vec<(ParticipantId, AssignmentState)> {
         let round = self.round(number).await.round;
-        let rows = self
-            .store
-            .read("test", |tx| Box::pin(async move { tx.assignments(round.key, round.attempt, None, 100).await }));
+        let rows = self.store.read("test", |tx| Box::pin(async move { tx.assignments(round.key, None, 100).await }));
         rows.await.unwrap().into_iter().map(|row| (row.participant, row.state)).collect()
     }
 
@@ -233,7 +231,7 @@ impl World {
     pub(crate) async fn pending(&self) -> Vec<ParticipantId> {
         match self.present().await {
             Some(round) if round.state == RoundState::Collecting => {
-                let assignments = self.assignments(round.key.number).await;
+                let assignments = self.assignments(round.key.round).await;
                 assignments.into_iter().filter(|(_, state)| state.is_pending()).map(|(id, _)| id).collect()
             }
             _ => Vec::new(),
@@ -262,13 +260,17 @@ impl World {
 
     /// What the codec draws from in the first attempt at a round.
     pub(crate) fn codec_seed(&self, number: u32) -> [u8; 32] {
-        self.model.encoding().compression.as_ref().map_or([0; 32], |terms| terms.round_seed(number, 1).0)
+        self.model
+            .encoding()
+            .compression
+            .as_ref()
+            .map_or([0; 32], |terms| terms.round_seed(self.key(number).attempt(1)).0)
     }
 
     /// What an upload stores, if the round takes it: blob first, then the row.
     pub(crate) async fn report(&self, participant: ParticipantId) -> bool {
         let Some(round) = self.present().await else { return false };
-        let input = self.input(participant, round.key.number);
+        let input = self.input(participant, round.key.round);
         self.upload(participant, input).await
     }
 
@@ -278,22 +280,14 @@ impl World {
         let bytes = input.len() as u64;
         let sha256 = self.blobs.put_bytes(input).await.unwrap();
         let accepted_at = self.clock.now();
-        let (key, attempt) = (round.key, round.attempt);
-        let admitted = Admitted { round: key, attempt, participant, sha256, bytes, accepted_at, folded: false };
+        let attempt = round.key;
+        let admitted = Admitted { attempt, participant, sha256, bytes, accepted_at, folded: false };
         change!(self.store, |tx| {
-            let row = tx.round_attempt(key, attempt).await?;
+            let row = tx.round_attempt(attempt).await?;
             let pending = [AssignmentState::Assigned, AssignmentState::Working];
             row.is_some_and(|row| row.round.state == RoundState::Collecting)
                 && tx
-                    .set_assignment_state(
-                        key,
-                        attempt,
-                        participant,
-                        &pending,
-                        AssignmentState::Reported,
-                        accepted_at,
-                        None,
-                    )
+                    .set_assignment_state(attempt, participant, &pending, AssignmentState::Reported, accepted_at, None)
                     .await?
                 && tx.insert_admitted(&admitted).await? == Insertion::Inserted
         })
@@ -303,11 +297,11 @@ impl World {
     pub(crate) async fn abandon(&self, participant: ParticipantId) {
         let Some(round) = self.present().await else { return };
         let now = self.clock.now();
-        let (key, attempt) = (round.key, round.attempt);
+        let attempt = round.key;
         change!(self.store, |tx| {
             let pending = [AssignmentState::Assigned, AssignmentState::Working];
             let to = AssignmentState::Abandoned;
-            tx.set_assignment_state(key, attempt, participant, &pending, to, now, Some("conditions")).await?
+            tx.set_assignment_state(attempt, participant, &pending, to, now, Some("conditions")).await?
         });
     }
 
@@ -334,7 +328,7 @@ impl World {
                 let after = Round { state: RoundState::Cancelled, state_since: now, ..before.clone() };
                 assert!(tx.transition_round(before, &after).await?);
                 let released = AssignmentState::Released;
-                tx.set_pending_assignments(before.key, before.attempt, released, now).await?;
+                tx.set_pending_assignments(before.key, released, now).await?;
             }
         });
     }

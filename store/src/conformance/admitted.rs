@@ -16,9 +16,9 @@ pub async fn an_input_counts_once(store: &Store) {
                 assert_eq!(tx.insert_admitted(&later).await?, Insertion::Same(first));
                 let other = Admitted { sha256: digest(9), ..later };
                 assert_eq!(tx.insert_admitted(&other).await?, Insertion::Different(first));
-                assert_eq!(tx.admitted(open.key, 1, participant_id(1)).await?, Some(first));
-                assert_eq!(tx.admitted(open.key, 1, participant_id(2)).await?, None);
-                let row = tx.round(open.key).await?.unwrap();
+                assert_eq!(tx.admitted(open.key, participant_id(1)).await?, Some(first));
+                assert_eq!(tx.admitted(open.key, participant_id(2)).await?, None);
+                let row = tx.round(open.key.round_key()).await?.unwrap();
                 assert_eq!((row.reported, row.bytes_up), (1, 40));
                 let stranger = tx.insert_admitted(&admitted(open, 9)).await;
                 assert!(matches!(stranger, Err(StoreError::Conflict(_))));
@@ -39,26 +39,23 @@ pub async fn inputs_are_folded_once_and_in_order(store: &Store) {
                 for n in [3, 1, 2] {
                     tx.insert_admitted(&admitted(open, n)).await?;
                 }
-                assert_eq!(tx.unfolded(key, 1, 2).await?, [1, 2].map(|n| admitted(open, n)));
-                tx.mark_folded(key, 1, &[participant_id(2), participant_id(1)]).await?;
-                assert_eq!(tx.unfolded(key, 1, 9).await?, [admitted(open, 3)]);
-                assert_eq!(tx.unfolded_count(key, 1).await?, 1);
-                assert!(tx.admitted(key, 1, participant_id(1)).await?.unwrap().folded);
-                tx.mark_folded(key, 1, &[]).await
+                assert_eq!(tx.unfolded(key, 2).await?, [1, 2].map(|n| admitted(open, n)));
+                tx.mark_folded(key, &[participant_id(2), participant_id(1)]).await?;
+                assert_eq!(tx.unfolded(key, 9).await?, [admitted(open, 3)]);
+                assert_eq!(tx.unfolded_count(key).await?, 1);
+                assert!(tx.admitted(key, participant_id(1)).await?.unwrap().folded);
+                tx.mark_folded(key, &[]).await
             })
         })
         .await;
     result.unwrap();
     for again in [participant_id(1), participant_id(9)] {
         let result: Result<()> = store
-            .transact("test", |tx| {
-                Box::pin(async move { tx.mark_folded(open.key, 1, &[participant_id(3), again]).await })
-            })
+            .transact("test", |tx| Box::pin(async move { tx.mark_folded(open.key, &[participant_id(3), again]).await }))
             .await;
         assert!(matches!(result, Err(StoreError::Conflict(_))));
     }
-    let left: Result<u32> =
-        store.read("test", |tx| Box::pin(async move { tx.unfolded_count(open.key, 1).await })).await;
+    let left: Result<u32> = store.read("test", |tx| Box::pin(async move { tx.unfolded_count(open.key).await })).await;
     assert_eq!(left.unwrap(), 1);
 }
 
@@ -68,14 +65,14 @@ pub async fn inputs_are_given_scores(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {
             Box::pin(async move {
-                let (key, attempt) = (open.key, open.attempt);
+                let key = open.key;
                 tx.insert_admitted(&admitted(open, 1)).await?;
                 tx.insert_admitted(&admitted(open, 2)).await?;
-                assert_eq!(tx.anomaly_score(key, attempt, participant_id(1)).await?, None);
-                tx.set_anomaly_scores(key, attempt, &[(participant_id(2), 17.25), (participant_id(1), 0.0)]).await?;
-                assert_eq!(tx.anomaly_score(key, attempt, participant_id(1)).await?, Some(0.0));
-                assert_eq!(tx.anomaly_score(key, attempt, participant_id(2)).await?, Some(17.25));
-                assert_eq!(tx.anomaly_score(key, attempt, participant_id(3)).await?, None);
+                assert_eq!(tx.anomaly_score(key, participant_id(1)).await?, None);
+                tx.set_anomaly_scores(key, &[(participant_id(2), 17.25), (participant_id(1), 0.0)]).await?;
+                assert_eq!(tx.anomaly_score(key, participant_id(1)).await?, Some(0.0));
+                assert_eq!(tx.anomaly_score(key, participant_id(2)).await?, Some(17.25));
+                assert_eq!(tx.anomaly_score(key, participant_id(3)).await?, None);
                 Ok(())
             })
         })
@@ -83,9 +80,8 @@ pub async fn inputs_are_given_scores(store: &Store) {
     result.unwrap();
     for score in [(participant_id(3), 1.0), (participant_id(1), f64::NAN), (participant_id(1), -1.0)] {
         let score = &[score];
-        let result: Result<()> = store
-            .transact("test", |tx| Box::pin(async move { tx.set_anomaly_scores(open.key, open.attempt, score).await }))
-            .await;
+        let result: Result<()> =
+            store.transact("test", |tx| Box::pin(async move { tx.set_anomaly_scores(open.key, score).await })).await;
         assert!(matches!(result, Err(StoreError::Conflict(_))), "{score:?}: {result:?}");
     }
 }

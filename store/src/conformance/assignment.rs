@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use federation::advance::Tally;
+use federation::id::Attempt;
 use federation::model_version::ModelVersion;
 use federation::round::{Assignment, AssignmentState, RoundState};
 
@@ -18,10 +19,10 @@ pub async fn a_cohort_is_drawn_and_listed(store: &Store) {
         .transact("test", |tx| {
             Box::pin(async move {
                 let key = open.key;
-                assert_eq!(tx.assignments(key, 1, None, 2).await?, [1, 2].map(|n| assignment(open, n)));
-                assert_eq!(tx.assignments(key, 1, Some(participant_id(2)), 2).await?, [assignment(open, 3)]);
-                assert_eq!(tx.assignment(key, 1, participant_id(2)).await?, Some(assignment(open, 2)));
-                assert_eq!(tx.assignment(key, 2, participant_id(2)).await?, None);
+                assert_eq!(tx.assignments(key, None, 2).await?, [1, 2].map(|n| assignment(open, n)));
+                assert_eq!(tx.assignments(key, Some(participant_id(2)), 2).await?, [assignment(open, 3)]);
+                assert_eq!(tx.assignment(key, participant_id(2)).await?, Some(assignment(open, 2)));
+                assert_eq!(tx.assignment(Attempt { attempt: 2, ..key }, participant_id(2)).await?, None);
                 let twice = tx.insert_assignments(&[assignment(open, 1)]).await;
                 assert!(matches!(twice, Err(StoreError::Conflict(_))));
                 let stranger = tx.insert_assignments(&[assignment(open, 9)]).await;
@@ -45,7 +46,7 @@ pub async fn the_last_round_that_counted_is_found(store: &Store) {
                 let mut done = open.clone();
                 advance(tx, &mut done, RoundState::Aggregating, after(5)).await?;
                 advance(tx, &mut done, RoundState::Completed, after(6)).await?;
-                assert_eq!(tx.last_counted(task, reporter).await?, Some((done.key.number, done.attempt)));
+                assert_eq!(tx.last_counted(task, reporter).await?, Some(done.key));
                 assert_eq!(tx.last_counted(task, silent).await?, None);
                 assert_eq!(tx.last_counted(super::sample::task_id(9), reporter).await?, None);
                 // A later one that did not end well does not count, whoever reported.
@@ -54,7 +55,7 @@ pub async fn the_last_round_that_counted_is_found(store: &Store) {
                 tx.insert_assignments(&[assignment(later, 1), assignment(later, 2)]).await?;
                 let ended = moved(later, RoundState::Cancelled, after(9));
                 assert!(tx.transition_round(later, &ended).await?);
-                assert_eq!(tx.last_counted(task, reporter).await?, Some((1, 1)));
+                assert_eq!(tx.last_counted(task, reporter).await?, Some(done.key));
                 Ok(())
             })
         })
@@ -71,12 +72,12 @@ pub async fn states_change_by_compare_and_swap_with_history(store: &Store) {
                 use AssignmentState::{Abandoned, Assigned, Reported, Working};
                 let (key, first) = (open.key, participant_id(1));
                 let pending = [Assigned, Working];
-                assert!(tx.set_assignment_state(key, 1, first, &[Assigned], Working, after(2), None).await?);
-                assert!(!tx.set_assignment_state(key, 1, first, &[Assigned], Working, after(3), None).await?);
+                assert!(tx.set_assignment_state(key, first, &[Assigned], Working, after(2), None).await?);
+                assert!(!tx.set_assignment_state(key, first, &[Assigned], Working, after(3), None).await?);
                 let words = Some("no power — \"low\"");
-                assert!(tx.set_assignment_state(key, 1, first, &pending, Abandoned, after(4), words).await?);
-                assert!(!tx.set_assignment_state(key, 1, first, &pending, Reported, after(5), None).await?);
-                assert!(tx.set_assignment_state(key, 1, participant_id(2), &pending, Reported, after(5), None).await?);
+                assert!(tx.set_assignment_state(key, first, &pending, Abandoned, after(4), words).await?);
+                assert!(!tx.set_assignment_state(key, first, &pending, Reported, after(5), None).await?);
+                assert!(tx.set_assignment_state(key, participant_id(2), &pending, Reported, after(5), None).await?);
                 let expected = Assignment {
                     state: Abandoned,
                     state_since: after(4),
@@ -84,23 +85,26 @@ pub async fn states_change_by_compare_and_swap_with_history(store: &Store) {
                     dropped_in: Some(RoundState::Collecting),
                     ..assignment(open, 1)
                 };
-                assert_eq!(tx.assignment(key, 1, first).await?, Some(expected));
-                let history = tx.assignment_history(key, 1, first).await?;
+                assert_eq!(tx.assignment(key, first).await?, Some(expected));
+                let history = tx.assignment_history(key, first).await?;
                 let seen: Vec<_> = history.iter().map(|c| (c.state, c.at, c.detail.as_deref())).collect();
                 assert_eq!(seen, [(Assigned, NOW, None), (Working, after(2), None), (Abandoned, after(4), words)]);
                 let counts = BTreeMap::from([(Assigned, 1), (Abandoned, 1), (Reported, 1)]);
-                assert_eq!(summary(tx, key, 1).await?.states, counts);
+                assert_eq!(summary(tx, key).await?.states, counts);
                 let tally = Tally { eligible: 0, pending: 1, answered: 0, reported: 1, published: false };
-                assert_eq!(tx.tally(key, 1).await?, tally);
+                assert_eq!(tx.tally(key).await?, tally);
                 tx.insert_model_version(&model_version(1, 0)).await?;
-                assert_eq!(tx.tally(key, 1).await?, tally);
+                assert_eq!(tx.tally(key).await?, tally);
                 // Numbers that are used up leave gaps: versions and rounds do not count alike.
                 let (of_another, its_own) = (model_version(1, 1), model_version(1, 2));
                 tx.insert_model_version(&ModelVersion { round: Some(2), ..of_another }).await?;
-                assert_eq!(tx.tally(key, 1).await?, tally);
+                assert_eq!(tx.tally(key).await?, tally);
                 tx.insert_model_version(&ModelVersion { round: Some(1), ..its_own }).await?;
-                assert_eq!(tx.tally(key, 1).await?, Tally { published: true, ..tally });
-                assert_eq!(tx.tally(key, 2).await?, Tally { published: true, ..Tally::default() });
+                assert_eq!(tx.tally(key).await?, Tally { published: true, ..tally });
+                assert_eq!(
+                    tx.tally(Attempt { attempt: 2, ..key }).await?,
+                    Tally { published: true, ..Tally::default() }
+                );
                 Ok(())
             })
         })
@@ -118,22 +122,22 @@ pub async fn pending_ones_are_found_closed_and_revoked(store: &Store) {
                 let key = open.key;
                 let id = participant_id;
                 assert_eq!(tx.pending_assignment(id(1)).await?, Some(assignment(open, 1)));
-                tx.set_assignment_state(key, 1, id(1), &[Assigned], Reported, after(2), None).await?;
+                tx.set_assignment_state(key, id(1), &[Assigned], Reported, after(2), None).await?;
                 assert_eq!(tx.pending_assignment(id(1)).await?, None);
-                tx.set_assignment_state(key, 1, id(2), &[Assigned], Working, after(2), None).await?;
+                tx.set_assignment_state(key, id(2), &[Assigned], Working, after(2), None).await?;
                 assert_eq!(tx.pending_assignment(id(2)).await?.unwrap().state, Working);
 
-                assert_eq!(tx.revoke_pending(id(2), after(3)).await?, [key]);
+                assert_eq!(tx.revoke_pending(id(2), after(3)).await?, [key.round_key()]);
                 assert_eq!(tx.revoke_pending(id(2), after(3)).await?, []);
                 assert_eq!(tx.revoke_pending(id(1), after(3)).await?, []);
                 let summing = moved(open, RoundState::Aggregating, after(4));
                 assert!(tx.transition_round(open, &summing).await?);
                 assert_eq!(tx.pending_assignment(id(3)).await?, None);
-                assert_eq!(tx.set_pending_assignments(key, 1, Late, after(4)).await?, 2);
-                assert_eq!(tx.set_pending_assignments(key, 1, Late, after(5)).await?, 0);
-                let states: Vec<_> = tx.assignments(key, 1, None, 9).await?.iter().map(|row| row.state).collect();
+                assert_eq!(tx.set_pending_assignments(key, Late, after(4)).await?, 2);
+                assert_eq!(tx.set_pending_assignments(key, Late, after(5)).await?, 0);
+                let states: Vec<_> = tx.assignments(key, None, 9).await?.iter().map(|row| row.state).collect();
                 assert_eq!(states, [Reported, Revoked, Late, Late]);
-                let history = tx.assignment_history(key, 1, id(4)).await?;
+                let history = tx.assignment_history(key, id(4)).await?;
                 assert_eq!(
                     history.iter().map(|c| (c.state, c.at)).collect::<Vec<_>>(),
                     [(Assigned, NOW), (Late, after(4))]
@@ -157,35 +161,39 @@ pub async fn who_drops_out_is_recorded_with_the_state_of_the_round(store: &Store
                 let mut now = open.clone();
                 let change = [(1, Working), (2, Abandoned)];
                 for (n, to) in change {
-                    assert!(tx.set_assignment_state(key, 1, id(n), &[Assigned], to, after(2), None).await?);
+                    assert!(tx.set_assignment_state(key, id(n), &[Assigned], to, after(2), None).await?);
                 }
                 advance(tx, &mut now, Collecting, after(3)).await?;
                 for (n, to) in [(3, Excused), (4, Revoked)] {
-                    assert!(tx.set_assignment_state(key, 1, id(n), &[Assigned], to, after(4), None).await?);
+                    assert!(tx.set_assignment_state(key, id(n), &[Assigned], to, after(4), None).await?);
                 }
                 report(tx, &now, &[1, 5]).await?;
-                assert!(!tx.set_dropped(key, 1, id(6), Collecting).await?, "it has not reported");
+                assert!(!tx.set_dropped(key, id(6), Collecting).await?, "it has not reported");
                 advance(tx, &mut now, Confirming, after(5)).await?;
                 // They were late for COLLECTING, which has just been left.
-                assert_eq!(tx.set_pending_assignments(key, 1, Late, after(5)).await?, 2);
-                assert!(tx.set_dropped(key, 1, id(5), Confirming).await?);
-                assert!(!tx.set_dropped(key, 1, id(5), Collecting).await?, "it dropped out before");
-                let found = tx.assignments(key, 1, None, 9).await?;
+                assert_eq!(tx.set_pending_assignments(key, Late, after(5)).await?, 2);
+                assert!(tx.set_dropped(key, id(5), Confirming).await?);
+                assert!(!tx.set_dropped(key, id(5), Collecting).await?, "it dropped out before");
+                let found = tx.assignments(key, None, 9).await?;
                 let dropped: Vec<_> = found.iter().map(|place| place.dropped_in).collect();
                 let in_collecting = Some(Collecting);
                 let expected =
                     [None, Some(Sharing), in_collecting, in_collecting, Some(Confirming), in_collecting, in_collecting];
                 assert_eq!(dropped, expected);
                 let counts = BTreeMap::from([(Sharing, 1), (Collecting, 4), (Confirming, 1)]);
-                assert_eq!(summary(tx, key, 1).await?.dropped_in, counts);
-                assert_eq!(summary(tx, key, 2).await?.dropped_in, BTreeMap::new());
+                assert_eq!(summary(tx, key).await?.dropped_in, counts);
+                assert_eq!(summary(tx, Attempt { attempt: 2, ..key }).await?.dropped_in, BTreeMap::new());
 
                 let again = round(1, 1, 2);
                 advance(tx, &mut now, RoundState::Cancelled, after(6)).await?;
                 tx.insert_round(&again).await?;
                 tx.insert_assignments(&[assignment(&again, 1)]).await?;
-                assert_eq!(tx.set_pending_assignments(key, 2, Released, after(7)).await?, 1);
-                assert_eq!(summary(tx, key, 2).await?.dropped_in, BTreeMap::new(), "it was let go");
+                assert_eq!(tx.set_pending_assignments(Attempt { attempt: 2, ..key }, Released, after(7)).await?, 1);
+                assert_eq!(
+                    summary(tx, Attempt { attempt: 2, ..key }).await?.dropped_in,
+                    BTreeMap::new(),
+                    "it was let go"
+                );
                 Ok(())
             })
         })

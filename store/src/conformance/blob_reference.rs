@@ -17,20 +17,14 @@ pub async fn needed_blobs_are_named_and_no_others(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {
             Box::pin(async move {
-                let (key, attempt) = (open.key, open.attempt);
+                let key = open.key;
                 tx.insert_model_version(&model_version(1, 0)).await?;
                 tx.insert_admitted(&admitted(open, 1)).await?;
                 tx.insert_admitted(&admitted(open, 2)).await?;
-                tx.mark_folded(key, attempt, &[participant_id(1)]).await?;
-                tx.put_partial_sum(&PartialSum { round: key, attempt, blob: digest(50), inputs: 1 }, None).await?;
-                let noised = NoisedSumRow {
-                    round: key,
-                    attempt,
-                    blob: digest(51),
-                    participants: 1,
-                    created_at: after(2),
-                    work: None,
-                };
+                tx.mark_folded(key, &[participant_id(1)]).await?;
+                tx.put_partial_sum(&PartialSum { attempt: key, blob: digest(50), inputs: 1 }, None).await?;
+                let noised =
+                    NoisedSumRow { attempt: key, blob: digest(51), participants: 1, created_at: after(2), work: None };
                 tx.insert_noised_sum(&noised).await?;
                 let needed = HashSet::from([digest(200), digest(102), digest(50), digest(51)]);
                 assert_eq!(tx.referenced_blobs().await?, needed);

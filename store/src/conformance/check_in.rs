@@ -41,7 +41,7 @@ pub async fn check_ins_are_renewed_only_where_they_are(store: &Store) {
                 for n in 3..=5 {
                     tx.insert_participant(&participant(n)).await?;
                 }
-                let keys = CheckInKeys { round: 2, attempt: 1, advertisement: "keys".into() };
+                let keys = CheckInKeys { attempt: round(1, 2, 1).key, advertisement: "keys".into() };
                 tx.upsert_check_ins(&[CheckIn { keys: Some(keys.clone()), ..check_in(3) }, check_in(4)]).await?;
                 let until = |n: u8, end| CheckIn { examples: 99, expires_at: after(end), ..check_in(n) };
                 tx.renew_check_ins(&[until(3, 200), until(4, 50), until(5, 200)]).await?;
@@ -49,8 +49,8 @@ pub async fn check_ins_are_renewed_only_where_they_are(store: &Store) {
                 assert_eq!(ready(tx, 199).await?, [3].map(participant_id));
                 assert_eq!(tx.candidates(task_id(1), after(199)).await?[0].examples, 3);
                 assert_eq!(tx.check_in_keys(task_id(1), participant_id(3)).await?, Some(keys));
-                assert_eq!(tx.keyed_candidate_count(task_id(1), 2, 1, after(199)).await?, 1);
-                assert_eq!(tx.keyed_candidate_count(task_id(1), 2, 2, after(199)).await?, 0);
+                assert_eq!(tx.keyed_candidate_count(round(1, 2, 1).key, after(199)).await?, 1);
+                assert_eq!(tx.keyed_candidate_count(round(1, 2, 2).key, after(199)).await?, 0);
                 tx.remove_check_ins(&[participant_id(3)]).await?;
                 tx.renew_check_ins(&[until(3, 300)]).await?;
                 assert_eq!(ready(tx, 199).await?, []);
@@ -75,7 +75,7 @@ pub async fn candidates_are_those_ready_with_their_history(store: &Store) {
                 // 1 and 2 are at work.
                 assert_eq!(ready(tx, 0).await?, [3, 5].map(participant_id));
 
-                tx.set_pending_assignments(open.key, open.attempt, AssignmentState::Late, after(2)).await?;
+                tx.set_pending_assignments(open.key, AssignmentState::Late, after(2)).await?;
                 assert_eq!(ready(tx, 0).await?, [1, 2, 3, 5].map(participant_id));
                 let end = moved(open, RoundState::Cancelled, after(3));
                 assert!(tx.transition_round(open, &end).await?);
@@ -121,7 +121,7 @@ pub async fn candidates_come_with_their_loss_and_speed(store: &Store) {
                 tx.upsert_check_ins(&[CheckIn { loss, ..check_in(1) }, CheckIn { loss, ..check_in(2) }]).await?;
                 tx.upsert_check_ins(&[check_in(2)]).await?;
                 assert_eq!(durations(tx).await?, [], "they are at work");
-                assert_eq!(tx.drop_missing(open.key, 1, RoundState::Collecting, &[], after(40)).await?, 2);
+                assert_eq!(tx.drop_missing(open.key, RoundState::Collecting, &[], after(40)).await?, 2);
                 assert_eq!(durations(tx).await?, [Some(40), Some(40)], "as long at least as the round waited");
                 tx.insert_admitted(&Admitted { accepted_at: after(70), ..admitted(open, 1) }).await?;
                 tx.insert_admitted(&Admitted { accepted_at: after(-5), ..admitted(open, 2) }).await?;
@@ -175,7 +175,10 @@ pub async fn keys_stay_until_newer_ones_come(store: &Store) {
                     tx.insert_participant(&participant(n)).await?;
                 }
                 let id = participant_id(1);
-                let keys = |round, attempt, bytes: Vec<u8>| CheckInKeys { round, attempt, advertisement: bytes.into() };
+                let keys = |number, attempt, bytes: Vec<u8>| CheckInKeys {
+                    attempt: round(1, number, attempt).key,
+                    advertisement: bytes.into(),
+                };
                 let with = |n, keys: &CheckInKeys| CheckIn { keys: Some(keys.clone()), ..check_in(n) };
                 let (first, other) = (keys(1, 1, vec![0, 1, 255]), keys(1, 2, vec![7; 4096]));
                 tx.upsert_check_ins(&[with(1, &first), with(2, &other), check_in(3)]).await?;
@@ -186,16 +189,16 @@ pub async fn keys_stay_until_newer_ones_come(store: &Store) {
                 tx.upsert_check_ins(&[CheckIn { examples: 9, ..check_in(1) }]).await?;
                 assert_eq!(tx.check_in_keys(task_id(1), id).await?, Some(first.clone()));
                 assert_eq!(ready(tx, 0).await?, [1, 2, 3].map(participant_id));
-                let found = tx.keyed_candidates(task_id(1), 1, 1, NOW).await?;
+                let found = tx.keyed_candidates(round(1, 1, 1).key, NOW).await?;
                 let candidate = tx.candidates(task_id(1), NOW).await?.remove(0);
                 assert_eq!(candidate.examples, 9);
                 assert_eq!(found, [(candidate, first.advertisement)]);
-                assert_eq!(tx.keyed_candidates(task_id(1), 2, 1, NOW).await?, []);
-                assert_eq!(tx.keyed_candidates(task_id(1), 1, 1, after(100)).await?, []);
+                assert_eq!(tx.keyed_candidates(round(1, 2, 1).key, NOW).await?, []);
+                assert_eq!(tx.keyed_candidates(round(1, 1, 1).key, after(100)).await?, []);
 
                 tx.upsert_check_ins(&[with(1, &other)]).await?;
-                assert_eq!(tx.keyed_candidates(task_id(1), 1, 1, NOW).await?, []);
-                let found = tx.keyed_candidates(task_id(1), 1, 2, NOW).await?;
+                assert_eq!(tx.keyed_candidates(round(1, 1, 1).key, NOW).await?, []);
+                let found = tx.keyed_candidates(round(1, 1, 2).key, NOW).await?;
                 assert_eq!(
                     found.iter().map(|(one, _)| one.participant).collect::<Vec<_>>(),
                     [1, 2].map(participant_id)

@@ -104,6 +104,6 @@ pub async fn a_round_is_moved_by_one_of_two(store: &Store) {
     }
     let moved = movers.join_all().await;
     assert_eq!(moved.iter().filter(|moved| **moved).count(), 1);
-    let history: Result<_> = store.read("test", |tx| Box::pin(async move { summary(tx, open.key, 1).await })).await;
+    let history: Result<_> = store.read("test", |tx| Box::pin(async move { summary(tx, open.key).await })).await;
     assert_eq!(history.unwrap().history.len(), 3);
 }

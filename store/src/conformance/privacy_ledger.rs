@@ -1,5 +1,6 @@
 //! Promises about the privacy ledger.
 
+use federation::id::Attempt;
 use federation::round::RoundState;
 
 use super::sample::{advance, after, collecting, round, task, task_id};
@@ -9,8 +10,7 @@ use crate::{Result, Store, StoreError, Transaction};
 /// The row for an attempt at the task's first round.
 fn row(idx: u64, attempt: u32) -> PrivacyRow {
     PrivacyRow {
-        round: round(1, 1, 1).key,
-        attempt,
+        attempt: round(1, 1, attempt).key,
         idx,
         published: attempt > 1,
         row: format!("{{\"seal\":\"{idx}\"}}"),
@@ -39,9 +39,9 @@ pub async fn a_ledger_grows_at_its_end_alone(store: &Store) {
                 three_attempts(tx).await?;
                 let (task, key) = (task_id(1), round(1, 1, 1).key);
                 assert_eq!(tx.privacy_count(task).await?, 0);
-                assert_eq!(tx.privacy_row_of(key, 1).await?, None);
+                assert_eq!(tx.privacy_row_of(key).await?, None);
                 let unknown = row(0, 9);
-                let of_nobody = PrivacyRow { round: round(2, 1, 1).key, ..row(0, 1) };
+                let of_nobody = PrivacyRow { attempt: round(2, 1, 1).key, ..row(0, 1) };
                 let no_json = PrivacyRow { row: "{".to_owned(), ..row(0, 1) };
                 for bad in [row(1, 1), row(u64::MAX, 1), unknown, of_nobody, no_json] {
                     let refused = tx.append_privacy_row(&bad).await;
@@ -60,7 +60,7 @@ pub async fn a_ledger_grows_at_its_end_alone(store: &Store) {
                 assert_eq!(tx.privacy_rows(task, 0, 9).await?, rows);
                 assert_eq!(tx.privacy_rows(task, 1, 1).await?, rows[1..2]);
                 assert_eq!(tx.privacy_rows(task, 3, 9).await?, []);
-                assert_eq!(tx.privacy_row_of(key, 3).await?.as_ref(), Some(&rows[1]));
+                assert_eq!(tx.privacy_row_of(Attempt { attempt: 3, ..key }).await?.as_ref(), Some(&rows[1]));
                 Ok(())
             })
         })
@@ -76,7 +76,7 @@ pub async fn each_task_has_its_ledger(store: &Store) {
                 for n in 1..=2 {
                     tx.insert_task(&task(n, &format!("task-{n}"))).await?;
                     tx.insert_round(&round(n, 1, 1)).await?;
-                    let first = PrivacyRow { round: round(n, 1, 1).key, ..row(0, 1) };
+                    let first = PrivacyRow { attempt: round(n, 1, 1).key, ..row(0, 1) };
                     tx.append_privacy_row(&first).await?;
                     assert_eq!(tx.privacy_rows(task_id(n), 0, 9).await?, [first]);
                     assert_eq!(tx.privacy_count(task_id(n)).await?, 1);

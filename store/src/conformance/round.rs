@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use federation::id::RoundKey;
+use federation::id::{Attempt, RoundKey};
 use federation::round::{FailureReason, Round, RoundState};
 
 use super::sample::{admitted, after, collecting, moved, round, summary, task, task_id};
@@ -29,8 +29,8 @@ pub async fn a_task_has_one_open_round(store: &Store) {
                 assert!(tx.transition_round(&first, &failed).await?);
                 assert_eq!(tx.open_rounds().await?, []);
                 tx.insert_round(&round(1, 1, 2)).await?;
-                assert_eq!(tx.round(first.key).await?.unwrap().round, round(1, 1, 2));
-                let ended = tx.round_attempt(first.key, 1).await?.unwrap();
+                assert_eq!(tx.round(first.key.round_key()).await?.unwrap().round, round(1, 1, 2));
+                let ended = tx.round_attempt(first.key).await?.unwrap();
                 assert_eq!((ended.round, ended.ended_at), (failed, Some(after(9))));
                 Ok(())
             })
@@ -49,20 +49,20 @@ pub async fn transitions_are_compare_and_swap_with_history(store: &Store) {
                 let key = open.key;
                 let selecting = round(1, 1, 1);
                 assert!(!tx.transition_round(&selecting, &moved(open, RoundState::Cancelled, after(5))).await?);
-                assert!(!tx.rebase_round(key, 1, RoundState::Selecting, after(2)).await?);
-                assert!(tx.rebase_round(key, 1, RoundState::Collecting, after(2)).await?);
+                assert!(!tx.rebase_round(key, RoundState::Selecting, after(2)).await?);
+                assert!(tx.rebase_round(key, RoundState::Collecting, after(2)).await?);
                 let summing = moved(open, RoundState::Aggregating, after(5));
                 assert!(!tx.transition_round(open, &summing).await?, "its time began anew");
                 let rebased = Round { state_since: after(2), ..open.clone() };
                 assert!(tx.transition_round(&rebased, &summing).await?);
-                assert_eq!(tx.round(key).await?.unwrap().round, summing);
+                assert_eq!(tx.round(key.round_key()).await?.unwrap().round, summing);
                 let change = |state, ms, count| RoundChange { state, at: after(ms), count };
                 let expected = [
                     change(RoundState::Selecting, 0, 0),
                     change(RoundState::Collecting, 1, 2),
                     change(RoundState::Aggregating, 5, 1),
                 ];
-                assert_eq!(summary(tx, key, 1).await?.history, expected);
+                assert_eq!(summary(tx, key).await?.history, expected);
                 Ok(())
             })
         })
@@ -81,18 +81,18 @@ pub async fn results_and_bytes_are_recorded(store: &Store) {
                 tx.insert_admitted(&admitted(open, 2)).await?;
                 let metric = RoundMetric { name: "loss".to_owned(), value: 0.1 + 0.2, count: 1 << 60 };
                 let metrics = std::slice::from_ref(&metric);
-                assert!(tx.set_round_result(key, 1, metrics, Some(1)).await?);
-                assert!(!tx.set_round_result(key, 2, metrics, Some(1)).await?);
+                assert!(tx.set_round_result(key, metrics, Some(1)).await?);
+                assert!(!tx.set_round_result(Attempt { attempt: 2, ..key }, metrics, Some(1)).await?);
                 let bad = RoundMetric { value: f64::NAN, ..metric.clone() };
-                assert!(matches!(tx.set_round_result(key, 1, &[bad], None).await, Err(StoreError::Fault(_))));
-                assert!(tx.add_bytes_down(key, 1, RoundState::Sharing, 5).await?);
-                assert!(tx.add_bytes_down(key, 1, RoundState::Collecting, 6).await?);
-                assert!(tx.add_bytes_down(key, 1, RoundState::Collecting, 7).await?);
-                assert!(!tx.add_bytes_down(key, 2, RoundState::Collecting, 6).await?);
+                assert!(matches!(tx.set_round_result(key, &[bad], None).await, Err(StoreError::Fault(_))));
+                assert!(tx.add_bytes_down(key, RoundState::Sharing, 5).await?);
+                assert!(tx.add_bytes_down(key, RoundState::Collecting, 6).await?);
+                assert!(tx.add_bytes_down(key, RoundState::Collecting, 7).await?);
+                assert!(!tx.add_bytes_down(Attempt { attempt: 2, ..key }, RoundState::Collecting, 6).await?);
                 let traffic = BTreeMap::from([(RoundState::Sharing, 5), (RoundState::Collecting, 13)]);
-                assert_eq!(summary(tx, key, 1).await?.bytes_down, traffic);
-                assert_eq!(summary(tx, key, 2).await?.bytes_down, BTreeMap::new());
-                let row = tx.round(key).await?.unwrap();
+                assert_eq!(summary(tx, key).await?.bytes_down, traffic);
+                assert_eq!(summary(tx, Attempt { attempt: 2, ..key }).await?.bytes_down, BTreeMap::new());
+                let row = tx.round(key.round_key()).await?.unwrap();
                 assert_eq!((row.reported, row.bytes_up, row.bytes_down), (2, 80, 18));
                 assert_eq!((row.metrics, row.model_version, row.ended_at), (vec![metric], Some(1), None));
                 Ok(())
@@ -114,7 +114,7 @@ pub async fn the_latest_attempts_are_listed(store: &Store) {
                     assert!(tx.transition_round(&open, &moved(&open, RoundState::Cancelled, after(1))).await?);
                 }
                 let numbers = |rows: Vec<crate::entity::round::RoundRow>| {
-                    rows.iter().map(|row| (row.round.key.number, row.round.attempt)).collect::<Vec<_>>()
+                    rows.iter().map(|row| (row.round.key.round, row.round.key.attempt)).collect::<Vec<_>>()
                 };
                 assert_eq!(numbers(tx.rounds(task_id(1), None, 2).await?), [(3, 1), (2, 2)]);
                 assert_eq!(numbers(tx.rounds(task_id(1), Some(2), 2).await?), [(1, 1)]);

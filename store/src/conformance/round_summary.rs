@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use federation::id::Attempt;
 use federation::round::{Assignment, AssignmentState, RoundState};
 
 use super::sample::{
@@ -26,8 +27,8 @@ pub async fn each_attempt_is_counted_by_itself(store: &Store) {
                 send(tx, open, MessageKind::Shares, &[1, 2]).await?;
                 report(tx, open, &[1]).await?;
                 let gone = participant_id(2);
-                assert!(tx.set_assignment_state(key, 1, gone, &[Assigned], Abandoned, after(2), None).await?);
-                assert!(tx.add_bytes_down(key, 1, RoundState::Collecting, 7).await?);
+                assert!(tx.set_assignment_state(key, gone, &[Assigned], Abandoned, after(2), None).await?);
+                assert!(tx.add_bytes_down(key, RoundState::Collecting, 7).await?);
                 advance(tx, &mut now, RoundState::Cancelled, after(9)).await?;
                 // The next attempt, and another task's round of the same number, have other cohorts.
                 let again = round(1, 1, 2);
@@ -35,7 +36,7 @@ pub async fn each_attempt_is_counted_by_itself(store: &Store) {
                 let grouped = |n, group| Assignment { group: Some(group), ..assignment(&again, n) };
                 tx.insert_assignments(&[grouped(1, 0), grouped(2, 1), grouped(3, 1)]).await?;
                 report(tx, &again, &[3]).await?;
-                tx.set_anomaly_scores(key, 2, &[(participant_id(3), 1.5)]).await?;
+                tx.set_anomaly_scores(Attempt { attempt: 2, ..key }, &[(participant_id(3), 1.5)]).await?;
                 tx.insert_task(&task(2, "two")).await?;
                 let other = round(2, 1, 1);
                 tx.insert_round(&other).await?;
@@ -44,7 +45,7 @@ pub async fn each_attempt_is_counted_by_itself(store: &Store) {
                 let found = tx.round_summaries(task_id(1), &[(1, 2), (7, 1), (1, 1)]).await?;
                 let [second, none, first] = <[RoundSummary; 3]>::try_from(found).unwrap();
                 assert_eq!(none, RoundSummary::default());
-                assert_eq!(first, summary(tx, key, 1).await?);
+                assert_eq!(first, summary(tx, key).await?);
                 assert_eq!(first.states, BTreeMap::from([(Assigned, 1), (Abandoned, 1), (Reported, 1)]));
                 assert_eq!(first.dropped_in, BTreeMap::from([(RoundState::Collecting, 1)]));
                 assert_eq!(first.messages, BTreeMap::from([(MessageKind::Shares, (2, 3))]));
@@ -54,7 +55,7 @@ pub async fn each_attempt_is_counted_by_itself(store: &Store) {
                 assert_eq!((first.groups.len(), second.messages.len(), second.history.len()), (0, 0, 1));
                 let group = |members, reported, anomaly| GroupSummary { members, reported, anomaly };
                 assert_eq!(second.groups, BTreeMap::from([(0, group(1, 0, None)), (1, group(2, 1, Some(1.5)))]));
-                assert_eq!(summary(tx, other.key, 1).await?.states, BTreeMap::from([(Assigned, 1)]));
+                assert_eq!(summary(tx, other.key).await?.states, BTreeMap::from([(Assigned, 1)]));
                 Ok(())
             })
         })
@@ -69,10 +70,10 @@ pub async fn what_an_attempt_made_and_cost_is_found(store: &Store) {
         .transact("test", |tx| {
             Box::pin(async move {
                 let key = open.key;
-                assert_eq!(summary(tx, key, 1).await?.base, None, "there is no version yet");
+                assert_eq!(summary(tx, key).await?.base, None, "there is no version yet");
                 tx.insert_model_version(&model_version(1, 0)).await?;
                 tx.insert_model_version(&model_version(1, 1)).await?;
-                assert!(tx.set_round_result(key, 1, &[], Some(1)).await?);
+                assert!(tx.set_round_result(key, &[], Some(1)).await?);
                 let text = str::to_owned;
                 let work = SumWork {
                     sum_device: text("cpu"),
@@ -81,16 +82,16 @@ pub async fn what_an_attempt_made_and_cost_is_found(store: &Store) {
                     unmask_ms: 2,
                     keystream_bytes: 3,
                 };
-                let (round, attempt, created_at) = (key, 1, NOW);
+                let (attempt, created_at) = (key, NOW);
                 let blob = digest(1);
-                let sum = NoisedSumRow { round, attempt, blob, participants: 2, created_at, work: Some(work.clone()) };
+                let sum = NoisedSumRow { attempt, blob, participants: 2, created_at, work: Some(work.clone()) };
                 assert!(tx.insert_noised_sum(&sum).await?);
                 let row = text("{\"total\":1}");
-                let charge = PrivacyRow { round, attempt, idx: 0, published: true, row: row.clone(), created_at };
+                let charge = PrivacyRow { attempt, idx: 0, published: true, row: row.clone(), created_at };
                 tx.append_privacy_row(&charge).await?;
                 let update = |n, base_version| Buffered { participant: participant_id(n), serial: 1, base_version };
-                tx.insert_buffered(key, 1, &[update(3, 0), update(1, 1), update(2, 0)]).await?;
-                let found = summary(tx, key, 1).await?;
+                tx.insert_buffered(key, &[update(3, 0), update(1, 1), update(2, 0)]).await?;
+                let found = summary(tx, key).await?;
                 let (base, made) = (model_version(1, 0), model_version(1, 1));
                 assert_eq!(found.base, Some(base.sha256));
                 assert_eq!(found.made, Some(MadeVersion { version: 1, sha256: made.sha256, parent: Some(0) }));
@@ -98,7 +99,7 @@ pub async fn what_an_attempt_made_and_cost_is_found(store: &Store) {
                 assert_eq!(found.buffered_from, [1, 0, 0]);
                 let ended = moved(open, RoundState::Completed, after(3));
                 assert!(tx.transition_round(open, &ended).await?);
-                assert_eq!(summary(tx, key, 1).await?.history.len(), 3);
+                assert_eq!(summary(tx, key).await?.history.len(), 3);
                 Ok(())
             })
         })

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use federation::id::{Digest, ParticipantId, RoundKey, TaskId};
+use federation::id::{Attempt, Digest, ParticipantId, TaskId};
 use federation::model_version::ModelVersion;
 use federation::round::{Assignment, AssignmentState, PhaseLimits, Round, RoundLimits, RoundState};
 use federation::task_status::TaskStatus;
@@ -70,8 +70,7 @@ pub(super) fn participant(n: u8) -> ParticipantRow {
 pub(super) fn round(task: u128, number: u32, attempt: u32) -> Round {
     let limits = PhaseLimits { min: 1, max: 4, deadline_ms: 1_000 };
     Round {
-        key: RoundKey { task: task_id(task), number },
-        attempt,
+        key: Attempt { task: task_id(task), round: number, attempt },
         state: RoundState::Selecting,
         base_version: number - 1,
         limits: RoundLimits {
@@ -97,8 +96,7 @@ pub(super) fn moved(round: &Round, state: RoundState, at: Timestamp) -> Round {
 
 pub(super) fn assignment(round: &Round, participant: u8) -> Assignment {
     Assignment {
-        round: round.key,
-        attempt: round.attempt,
+        attempt: round.key,
         participant: participant_id(participant.into()),
         state: AssignmentState::Assigned,
         state_since: NOW,
@@ -111,8 +109,7 @@ pub(super) fn assignment(round: &Round, participant: u8) -> Assignment {
 
 pub(super) fn admitted(round: &Round, participant: u8) -> Admitted {
     Admitted {
-        round: round.key,
-        attempt: round.attempt,
+        attempt: round.key,
         participant: participant_id(participant.into()),
         sha256: digest(100 + participant),
         bytes: 40,
@@ -124,8 +121,7 @@ pub(super) fn admitted(round: &Round, participant: u8) -> Admitted {
 /// A message of as many bytes as the participant's number says, each of that number.
 pub(super) fn message(round: &Round, kind: MessageKind, participant: u8) -> SessionMessage {
     SessionMessage {
-        round: round.key,
-        attempt: round.attempt,
+        attempt: round.key,
         kind,
         participant: participant_id(participant.into()),
         sha256: digest(participant),
@@ -159,9 +155,7 @@ pub(super) async fn sharing(store: &Store, participants: u8) -> Round {
     let round = drawn(store, participants, RoundState::Sharing).await;
     let open = &round;
     let result: Result<()> = store
-        .transact("sharing", |tx| {
-            Box::pin(async move { tx.put_session(open.key, open.attempt, b"phase", after(1)).await })
-        })
+        .transact("sharing", |tx| Box::pin(async move { tx.put_session(open.key, b"phase", after(1)).await }))
         .await;
     result.unwrap();
     round
@@ -220,15 +214,15 @@ pub(super) async fn report(tx: &mut (dyn Transaction + '_), round: &Round, parti
     let (from, to) = ([AssignmentState::Assigned, AssignmentState::Working], AssignmentState::Reported);
     for &n in participants {
         let id = participant_id(n.into());
-        assert!(tx.set_assignment_state(round.key, round.attempt, id, &from, to, after(n.into()), None).await?);
+        assert!(tx.set_assignment_state(round.key, id, &from, to, after(n.into()), None).await?);
         tx.insert_admitted(&admitted(round, n)).await?;
     }
     Ok(())
 }
 
 /// What is counted of one attempt.
-pub(super) async fn summary(tx: &mut (dyn Transaction + '_), key: RoundKey, attempt: u32) -> Result<RoundSummary> {
-    let mut found = tx.round_summaries(key.task, &[(key.number, attempt)]).await?;
+pub(super) async fn summary(tx: &mut (dyn Transaction + '_), key: Attempt) -> Result<RoundSummary> {
+    let mut found = tx.round_summaries(key.task, &[(key.round, key.attempt)]).await?;
     assert_eq!(found.len(), 1);
     Ok(found.remove(0))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use federation::id::ParticipantId;
+use federation::id::{Attempt, ParticipantId};
 
 use super::sample::{after, collecting, labels, participant, participant_id, task_id};
 use crate::entity::participant::ParticipantRow;
@@ -63,29 +63,29 @@ pub async fn a_draw_is_kept_until_it_is_forgotten(store: &Store) {
                 for (most, left) in counts {
                     assert_eq!(tx.count_enrolled(key.task, &BTreeMap::new(), most).await?, left, "{most}");
                 }
-                assert_eq!(tx.sampled(key, 1).await?, []);
-                tx.insert_sampled(key, 1, &[]).await?;
-                assert_eq!(tx.sampled(key, 1).await?, []);
+                assert_eq!(tx.sampled(key).await?, []);
+                tx.insert_sampled(key, &[]).await?;
+                assert_eq!(tx.sampled(key).await?, []);
                 for bad in [ids(&[1, 9]), ids(&[1, 1])] {
-                    let refused = tx.insert_sampled(key, 1, &bad).await;
+                    let refused = tx.insert_sampled(key, &bad).await;
                     assert!(matches!(refused, Err(StoreError::Conflict(_))), "{refused:?}");
-                    assert_eq!(tx.sampled(key, 1).await?, []);
+                    assert_eq!(tx.sampled(key).await?, []);
                 }
-                let nowhere = tx.insert_sampled(key, 2, &ids(&[1])).await;
+                let nowhere = tx.insert_sampled(Attempt { attempt: 2, ..key }, &ids(&[1])).await;
                 assert!(matches!(nowhere, Err(StoreError::Conflict(_))));
-                tx.insert_sampled(key, 1, &ids(&[4, 2])).await?;
-                let again = tx.insert_sampled(key, 1, &ids(&[3, 2])).await;
+                tx.insert_sampled(key, &ids(&[4, 2])).await?;
+                let again = tx.insert_sampled(key, &ids(&[3, 2])).await;
                 assert!(matches!(again, Err(StoreError::Conflict(_))));
-                assert_eq!(tx.sampled(key, 1).await?, ids(&[2, 4]));
+                assert_eq!(tx.sampled(key).await?, ids(&[2, 4]));
                 for n in 1..=4 {
-                    assert_eq!(tx.is_sampled(key, 1, participant_id(n)).await?, n % 2 == 0);
-                    assert!(!tx.is_sampled(key, 2, participant_id(n)).await?);
+                    assert_eq!(tx.is_sampled(key, participant_id(n)).await?, n % 2 == 0);
+                    assert!(!tx.is_sampled(Attempt { attempt: 2, ..key }, participant_id(n)).await?);
                 }
-                assert_eq!(tx.forget_sampled(key, 2).await?, 0);
-                assert_eq!(tx.forget_sampled(key, 1).await?, 2);
-                assert_eq!(tx.forget_sampled(key, 1).await?, 0);
-                assert_eq!(tx.sampled(key, 1).await?, []);
-                assert!(!tx.is_sampled(key, 1, participant_id(2)).await?);
+                assert_eq!(tx.forget_sampled(Attempt { attempt: 2, ..key }).await?, 0);
+                assert_eq!(tx.forget_sampled(key).await?, 2);
+                assert_eq!(tx.forget_sampled(key).await?, 0);
+                assert_eq!(tx.sampled(key).await?, []);
+                assert!(!tx.is_sampled(key, participant_id(2)).await?);
                 Ok(())
             })
         })

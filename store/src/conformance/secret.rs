@@ -1,14 +1,14 @@
 //! Promises about secrets.
 
-use federation::id::RoundKey;
+use federation::id::Attempt;
 
 use super::sample::{task, task_id};
 use crate::{Result, Store, StoreError};
 
 const ROUND: u32 = 3;
 
-fn key(number: u32) -> RoundKey {
-    RoundKey { task: task_id(1), number }
+fn key(round: u32, attempt: u32) -> Attempt {
+    Attempt { task: task_id(1), round, attempt }
 }
 
 /// Whoever comes later, also with another secret, gets what the first one stored.
@@ -16,30 +16,30 @@ pub async fn the_first_secret_stays_until_it_is_forgotten(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {
             Box::pin(async move {
-                let nowhere = tx.put_secret_if_absent(key(ROUND), 1, "noise", b"one").await;
+                let nowhere = tx.put_secret_if_absent(key(ROUND, 1), "noise", b"one").await;
                 assert!(matches!(nowhere, Err(StoreError::Conflict(_))));
                 tx.insert_task(&task(1, "one")).await?;
-                assert_eq!(tx.secret(key(ROUND), 1, "noise").await?, None);
-                assert!(!tx.forget_secret(key(ROUND), 1, "noise").await?);
-                assert_eq!(tx.put_secret_if_absent(key(ROUND), 1, "noise", b"one").await?, b"one");
-                assert_eq!(tx.put_secret_if_absent(key(ROUND), 1, "noise", b"other").await?, b"one");
-                assert_eq!(tx.secret(key(ROUND), 1, "noise").await?.as_deref(), Some(b"one".as_slice()));
+                assert_eq!(tx.secret(key(ROUND, 1), "noise").await?, None);
+                assert!(!tx.forget_secret(key(ROUND, 1), "noise").await?);
+                assert_eq!(tx.put_secret_if_absent(key(ROUND, 1), "noise", b"one").await?, b"one");
+                assert_eq!(tx.put_secret_if_absent(key(ROUND, 1), "noise", b"other").await?, b"one");
+                assert_eq!(tx.secret(key(ROUND, 1), "noise").await?.as_deref(), Some(b"one".as_slice()));
                 // Another task's, round's, attempt's or purpose's is another secret; 0 and 0 are the whole task's.
                 let others = [(ROUND, 2, "noise"), (4, 1, "noise"), (ROUND, 1, "rounding"), (0, 0, "noise")];
                 for (number, attempt, purpose) in others {
-                    assert_eq!(tx.secret(key(number), attempt, purpose).await?, None);
+                    assert_eq!(tx.secret(key(number, attempt), purpose).await?, None);
                     let sealed = purpose.repeat(attempt as usize + 1).into_bytes();
-                    assert_eq!(tx.put_secret_if_absent(key(number), attempt, purpose, &sealed).await?, sealed);
+                    assert_eq!(tx.put_secret_if_absent(key(number, attempt), purpose, &sealed).await?, sealed);
                 }
-                let elsewhere = RoundKey { task: task_id(2), number: ROUND };
-                assert_eq!(tx.secret(elsewhere, 1, "noise").await?, None);
-                assert!(tx.forget_secret(key(ROUND), 1, "noise").await?);
-                assert!(!tx.forget_secret(key(ROUND), 1, "noise").await?);
-                assert_eq!(tx.secret(key(ROUND), 1, "noise").await?, None);
+                let elsewhere = Attempt { task: task_id(2), ..key(ROUND, 1) };
+                assert_eq!(tx.secret(elsewhere, "noise").await?, None);
+                assert!(tx.forget_secret(key(ROUND, 1), "noise").await?);
+                assert!(!tx.forget_secret(key(ROUND, 1), "noise").await?);
+                assert_eq!(tx.secret(key(ROUND, 1), "noise").await?, None);
                 for (number, attempt, purpose) in others {
-                    assert!(tx.secret(key(number), attempt, purpose).await?.is_some());
+                    assert!(tx.secret(key(number, attempt), purpose).await?.is_some());
                 }
-                assert_eq!(tx.put_secret_if_absent(key(ROUND), 1, "noise", b"new").await?, b"new");
+                assert_eq!(tx.put_secret_if_absent(key(ROUND, 1), "noise", b"new").await?, b"new");
                 Ok(())
             })
         })
@@ -55,12 +55,12 @@ pub async fn a_secret_is_bounded(store: &Store) {
                 tx.insert_task(&task(1, "one")).await?;
                 let (long, longest) = ("p".repeat(65), "p".repeat(64));
                 for (purpose, bytes) in [("", 1), (&*long, 1), ("noise", 0), ("noise", 4097)] {
-                    let refused = tx.put_secret_if_absent(key(0), 0, purpose, &vec![1; bytes]).await;
+                    let refused = tx.put_secret_if_absent(key(0, 0), purpose, &vec![1; bytes]).await;
                     assert!(matches!(refused, Err(StoreError::Conflict(_))), "{purpose:?}, {bytes}: {refused:?}");
-                    assert_eq!(tx.secret(key(0), 0, purpose).await?, None);
+                    assert_eq!(tx.secret(key(0, 0), purpose).await?, None);
                 }
                 let largest = vec![1; 4096];
-                assert_eq!(tx.put_secret_if_absent(key(0), 0, &longest, &largest).await?, largest);
+                assert_eq!(tx.put_secret_if_absent(key(0, 0), &longest, &largest).await?, largest);
                 Ok(())
             })
         })
@@ -79,7 +79,7 @@ pub async fn remember(store: &Store, bytes: &[u8]) {
                 }
                 let (long, short) = bytes.split_at(bytes.len().min(4096));
                 for (n, piece) in short.chunks(140).chain([long]).enumerate() {
-                    tx.put_secret_if_absent(key(0), 0, &n.to_string(), piece).await?;
+                    tx.put_secret_if_absent(key(0, 0), &n.to_string(), piece).await?;
                 }
                 Ok(())
             })
@@ -94,7 +94,7 @@ pub async fn forget(store: &Store) {
         .transact("test", |tx| {
             Box::pin(async move {
                 let mut forgotten = 0_u32;
-                while tx.forget_secret(key(0), 0, &forgotten.to_string()).await? {
+                while tx.forget_secret(key(0, 0), &forgotten.to_string()).await? {
                     forgotten += 1;
                 }
                 assert_ne!(forgotten, 0);

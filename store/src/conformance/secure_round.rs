@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use federation::advance::Tally;
 use federation::groups::GroupTally;
-use federation::id::ParticipantId;
+use federation::id::{Attempt, ParticipantId};
 use federation::round::{Assignment, AssignmentState, Round, RoundState};
 
 use super::sample::{
@@ -39,7 +39,7 @@ pub async fn a_round_is_open_in_every_phase_and_history_counts_answers(store: &S
                 assert_open(tx, &now).await?;
                 advance(tx, &mut now, RoundState::Completed, after(6)).await?;
                 assert_eq!(tx.open_rounds().await?, []);
-                let history = summary(tx, open.key, 1).await?.history;
+                let history = summary(tx, open.key).await?.history;
                 let counts: Vec<_> = history.iter().map(|RoundChange { state, count, .. }| (*state, *count)).collect();
                 let expected = [
                     (RoundState::Selecting, 0),
@@ -66,7 +66,7 @@ async fn assert_open(tx: &mut (dyn Transaction + '_), now: &Round) -> Result<()>
 }
 
 async fn counts(tx: &mut (dyn Transaction + '_), round: &Round) -> Result<(u32, u32, u32)> {
-    let Tally { pending, answered, reported, .. } = tx.tally(round.key, round.attempt).await?;
+    let Tally { pending, answered, reported, .. } = tx.tally(round.key).await?;
     Ok((pending, answered, reported))
 }
 
@@ -82,14 +82,14 @@ pub async fn each_phase_waits_for_those_who_have_not_answered(store: &Store) {
                 send(tx, &now, Shares, &[1, 2, 3, 4, 5]).await?;
                 assert_eq!(counts(tx, &now).await?, (1, 5, 0));
                 let (assigned, abandoned) = ([AssignmentState::Assigned], AssignmentState::Abandoned);
-                tx.set_assignment_state(key, 1, id(6), &assigned, abandoned, after(2), None).await?;
+                tx.set_assignment_state(key, id(6), &assigned, abandoned, after(2), None).await?;
                 assert_eq!(counts(tx, &now).await?, (0, 5, 0));
 
                 advance(tx, &mut now, RoundState::Collecting, after(3)).await?;
                 assert_eq!(counts(tx, &now).await?, (5, 0, 0));
                 report(tx, &now, &[1, 2, 3, 4]).await?;
                 assert_eq!(counts(tx, &now).await?, (1, 0, 4));
-                assert!(tx.set_dropped(key, 1, id(4), RoundState::Collecting).await?);
+                assert!(tx.set_dropped(key, id(4), RoundState::Collecting).await?);
                 assert_eq!(counts(tx, &now).await?, (1, 0, 4));
 
                 advance(tx, &mut now, RoundState::Confirming, after(4)).await?;
@@ -101,7 +101,7 @@ pub async fn each_phase_waits_for_those_who_have_not_answered(store: &Store) {
                 assert_eq!(counts(tx, &now).await?, (2, 0, 4), "only those who signed are asked");
                 send(tx, &now, Unmasking, &[1]).await?;
                 assert_eq!(counts(tx, &now).await?, (1, 1, 4));
-                assert!(tx.set_dropped(key, 1, id(2), RoundState::Unmasking).await?);
+                assert!(tx.set_dropped(key, id(2), RoundState::Unmasking).await?);
                 assert_eq!(counts(tx, &now).await?, (0, 1, 4));
 
                 advance(tx, &mut now, RoundState::Aggregating, after(6)).await?;
@@ -125,12 +125,12 @@ pub async fn the_missing_drop_out_in_their_phase(store: &Store) {
                 let mut now = open.clone();
                 send(tx, &now, Shares, &[1, 2, 3, 4, 5]).await?;
                 for idle in [RoundState::Selecting, Aggregating, RoundState::Failed] {
-                    assert_eq!(tx.drop_missing(key, 1, idle, &[], after(2)).await?, 0);
+                    assert_eq!(tx.drop_missing(key, idle, &[], after(2)).await?, 0);
                 }
-                assert_eq!(tx.drop_missing(key, 2, Sharing, &[], after(2)).await?, 0);
-                assert_eq!(tx.drop_missing(key, 1, Sharing, &[], after(2)).await?, 1);
-                assert_eq!(tx.drop_missing(key, 1, Sharing, &[], after(3)).await?, 0);
-                let history = tx.assignment_history(key, 1, id(6)).await?;
+                assert_eq!(tx.drop_missing(Attempt { attempt: 2, ..key }, Sharing, &[], after(2)).await?, 0);
+                assert_eq!(tx.drop_missing(key, Sharing, &[], after(2)).await?, 1);
+                assert_eq!(tx.drop_missing(key, Sharing, &[], after(3)).await?, 0);
+                let history = tx.assignment_history(key, id(6)).await?;
                 assert_eq!(
                     history.iter().map(|c| (c.state, c.at)).collect::<Vec<_>>(),
                     [(Assigned, NOW), (Late, after(2))]
@@ -138,17 +138,17 @@ pub async fn the_missing_drop_out_in_their_phase(store: &Store) {
 
                 advance(tx, &mut now, Collecting, after(3)).await?;
                 report(tx, &now, &[1, 2, 3, 4]).await?;
-                assert_eq!(tx.drop_missing(key, 1, Collecting, &[], after(4)).await?, 1);
+                assert_eq!(tx.drop_missing(key, Collecting, &[], after(4)).await?, 1);
                 advance(tx, &mut now, Confirming, after(4)).await?;
                 send(tx, &now, Consistency, &[1, 2, 3]).await?;
                 // The phase is named, so it matters not whether the round has left it.
                 advance(tx, &mut now, RoundState::Unmasking, after(5)).await?;
-                assert_eq!(tx.drop_missing(key, 1, Confirming, &[], after(5)).await?, 1);
+                assert_eq!(tx.drop_missing(key, Confirming, &[], after(5)).await?, 1);
                 send(tx, &now, Unmasking, &[1, 2]).await?;
-                assert_eq!(tx.drop_missing(key, 1, RoundState::Unmasking, &[], after(6)).await?, 1);
-                assert_eq!(tx.drop_missing(key, 1, RoundState::Unmasking, &[], after(6)).await?, 0);
+                assert_eq!(tx.drop_missing(key, RoundState::Unmasking, &[], after(6)).await?, 1);
+                assert_eq!(tx.drop_missing(key, RoundState::Unmasking, &[], after(6)).await?, 0);
 
-                let found = tx.assignments(key, 1, None, 9).await?;
+                let found = tx.assignments(key, None, 9).await?;
                 let places: Vec<_> =
                     found.iter().map(|place| (place.state, place.dropped_in, place.state_since)).collect();
                 let expected = [
@@ -160,10 +160,10 @@ pub async fn the_missing_drop_out_in_their_phase(store: &Store) {
                     (Late, Some(Sharing), after(2)),
                 ];
                 assert_eq!(places, expected);
-                assert_eq!(tx.assignment_history(key, 1, id(4)).await?.len(), 2, "it entered no other state");
+                assert_eq!(tx.assignment_history(key, id(4)).await?.len(), 2, "it entered no other state");
                 let counts =
                     BTreeMap::from([(Sharing, 1), (Collecting, 1), (Confirming, 1), (RoundState::Unmasking, 1)]);
-                assert_eq!(summary(tx, key, 1).await?.dropped_in, counts);
+                assert_eq!(summary(tx, key).await?.dropped_in, counts);
                 Ok(())
             })
         })
@@ -187,13 +187,13 @@ async fn needed(tx: &mut (dyn Transaction + '_), participants: &[u8]) -> Result<
     let ready: Vec<ParticipantId> =
         tx.candidates(task_id(1), NOW).await?.iter().map(|candidate| candidate.participant).collect();
     assert_eq!(ready, free);
-    let keyed = tx.keyed_candidates(task_id(1), 9, 9, NOW).await?;
+    let keyed = tx.keyed_candidates(round(1, 9, 9).key, NOW).await?;
     assert_eq!(keyed.iter().map(|(candidate, _)| candidate.participant).collect::<Vec<_>>(), free);
     Ok(needed)
 }
 
 async fn check_in(tx: &mut (dyn Transaction + '_), participants: &[u8]) -> Result<()> {
-    let keys = CheckInKeys { round: 9, attempt: 9, advertisement: vec![1].into() };
+    let keys = CheckInKeys { attempt: round(1, 9, 9).key, advertisement: vec![1].into() };
     let check_in = |&n: &u8| CheckIn {
         participant: participant_id(n.into()),
         task: task_id(1),
@@ -220,11 +220,11 @@ pub async fn a_participant_is_needed_until_it_has_answered_everything(store: &St
                 send(tx, &now, Shares, &[1, 2, 3, 4]).await?;
                 assert_eq!(needed(tx, &everybody).await?, everybody);
                 assert_eq!(tx.pending_assignment(participant_id(1)).await?, Some(assignment(open, 1)));
-                tx.drop_missing(open.key, 1, RoundState::Sharing, &[], after(2)).await?;
+                tx.drop_missing(open.key, RoundState::Sharing, &[], after(2)).await?;
                 advance(tx, &mut now, RoundState::Collecting, after(2)).await?;
                 report(tx, &now, &[1, 2, 3]).await?;
                 assert_eq!(needed(tx, &everybody).await?, [1, 2, 3, 4]);
-                tx.drop_missing(open.key, 1, RoundState::Collecting, &[], after(3)).await?;
+                tx.drop_missing(open.key, RoundState::Collecting, &[], after(3)).await?;
                 advance(tx, &mut now, RoundState::Confirming, after(3)).await?;
                 assert_eq!(needed(tx, &everybody).await?, [1, 2, 3]);
                 send(tx, &now, Consistency, &[1, 2]).await?;
@@ -233,7 +233,7 @@ pub async fn a_participant_is_needed_until_it_has_answered_everything(store: &St
                 assert_eq!(needed(tx, &everybody).await?, [1, 2], "who did not sign is asked for nothing");
                 send(tx, &now, Unmasking, &[1]).await?;
                 assert_eq!(needed(tx, &everybody).await?, [2]);
-                tx.drop_missing(open.key, 1, RoundState::Unmasking, &[], after(5)).await?;
+                tx.drop_missing(open.key, RoundState::Unmasking, &[], after(5)).await?;
                 assert_eq!(needed(tx, &everybody).await?, [0_u8; 0]);
                 Ok(())
             })
@@ -251,22 +251,22 @@ pub async fn a_revoked_participant_is_waited_for_no_more(store: &Store) {
                 use RoundState::{Collecting, Confirming, Sharing};
                 let (key, id) = (open.key, participant_id);
                 let mut now = open.clone();
-                assert_eq!(tx.revoke_pending(id(4), after(2)).await?, [key]);
+                assert_eq!(tx.revoke_pending(id(4), after(2)).await?, [key.round_key()]);
                 advance(tx, &mut now, Collecting, after(3)).await?;
                 report(tx, &now, &[1, 2, 3]).await?;
-                assert_eq!(tx.revoke_pending(id(3), after(4)).await?, [key]);
+                assert_eq!(tx.revoke_pending(id(3), after(4)).await?, [key.round_key()]);
                 assert_eq!(tx.revoke_pending(id(3), after(4)).await?, []);
                 advance(tx, &mut now, Confirming, after(5)).await?;
                 send(tx, &now, Consistency, &[1, 2]).await?;
-                assert_eq!(tx.revoke_pending(id(2), after(6)).await?, [key]);
+                assert_eq!(tx.revoke_pending(id(2), after(6)).await?, [key.round_key()]);
                 advance(tx, &mut now, RoundState::Unmasking, after(7)).await?;
                 assert_eq!(counts(tx, &now).await?, (1, 0, 3));
                 send(tx, &now, Unmasking, &[1]).await?;
                 assert_eq!(tx.revoke_pending(id(1), after(8)).await?, [], "it has answered everything");
                 let dropped = BTreeMap::from([(Sharing, 1), (Confirming, 2)]);
-                assert_eq!(summary(tx, key, 1).await?.dropped_in, dropped);
+                assert_eq!(summary(tx, key).await?.dropped_in, dropped);
                 let states = BTreeMap::from([(AssignmentState::Reported, 3), (AssignmentState::Revoked, 1)]);
-                assert_eq!(summary(tx, key, 1).await?.states, states);
+                assert_eq!(summary(tx, key).await?.states, states);
                 Ok(())
             })
         })
@@ -287,24 +287,24 @@ pub async fn groups_are_counted_and_left_out_on_their_own(store: &Store) {
                     tx.insert_participant(&participant(who)).await?;
                 }
                 tx.insert_assignments(&cohort).await?;
-                assert_eq!(tx.assignment(key, 1, participant_id(4)).await?, Some(place(4, 1)));
+                assert_eq!(tx.assignment(key, participant_id(4)).await?, Some(place(4, 1)));
                 send(tx, &now, Shares, &[1, 2, 3, 4]).await?;
                 let facts = |pending, answered, reported, complaints| GroupTally {
                     tally: Tally { pending, answered, reported, ..Tally::default() },
                     complaints,
                 };
-                assert_eq!(tx.group_tallies(key, 1).await?, [facts(0, 2, 0, 0), facts(1, 2, 0, 0)]);
+                assert_eq!(tx.group_tallies(key).await?, [facts(0, 2, 0, 0), facts(1, 2, 0, 0)]);
                 advance(tx, &mut now, RoundState::Collecting, after(1)).await?;
                 report(tx, &now, &[1, 2, 3]).await?;
                 send(tx, &now, Complaint, &[4]).await?;
-                assert_eq!(tx.group_tallies(key, 1).await?, [facts(0, 0, 2, 0), facts(2, 0, 1, 1)]);
-                assert_eq!(tx.drop_missing(key, 1, RoundState::Collecting, &[1], after(7)).await?, 3);
-                assert_eq!(tx.drop_missing(key, 1, RoundState::Collecting, &[1], after(8)).await?, 0);
+                assert_eq!(tx.group_tallies(key).await?, [facts(0, 0, 2, 0), facts(2, 0, 1, 1)]);
+                assert_eq!(tx.drop_missing(key, RoundState::Collecting, &[1], after(7)).await?, 3);
+                assert_eq!(tx.drop_missing(key, RoundState::Collecting, &[1], after(8)).await?, 0);
                 advance(tx, &mut now, RoundState::Confirming, after(8)).await?;
-                assert_eq!(tx.group_tallies(key, 1).await?, [facts(2, 0, 2, 0), facts(0, 0, 1, 1)]);
+                assert_eq!(tx.group_tallies(key).await?, [facts(2, 0, 2, 0), facts(0, 0, 1, 1)]);
                 let states = BTreeMap::from([(AssignmentState::Reported, 3), (AssignmentState::Late, 2)]);
-                assert_eq!(summary(tx, key, 1).await?.states, states);
-                assert_eq!(summary(tx, key, 1).await?.dropped_in, BTreeMap::from([(RoundState::Collecting, 3)]));
+                assert_eq!(summary(tx, key).await?.states, states);
+                assert_eq!(summary(tx, key).await?.dropped_in, BTreeMap::from([(RoundState::Collecting, 3)]));
                 let end = Round { state: RoundState::Cancelled, state_since: after(9), ..now.clone() };
                 assert!(tx.transition_round(&now, &end).await?);
                 check_in(tx, &[2, 4, 5]).await?;

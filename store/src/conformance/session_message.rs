@@ -1,5 +1,6 @@
 //! Promises about messages of secure aggregation.
 
+use federation::id::Attempt;
 use std::collections::BTreeMap;
 
 use super::sample::{collecting, digest, message, participant_id, send, summary};
@@ -14,20 +15,22 @@ pub async fn a_message_counts_once(store: &Store) {
             Box::pin(async move {
                 let (key, kind, id) = (open.key, MessageKind::Unmasking, participant_id(1));
                 let first = message(open, kind, 1);
-                assert_eq!(tx.message(key, 1, kind, id).await?, None);
+                assert_eq!(tx.message(key, kind, id).await?, None);
                 assert_eq!(tx.insert_message(&first).await?, MessageInsertion::Inserted);
                 let sealed_anew = SessionMessage { message: Some(vec![9; 9].into()), ..first.clone() };
                 assert_eq!(tx.insert_message(&sealed_anew).await?, MessageInsertion::Same);
                 let another = SessionMessage { sha256: digest(9), ..first.clone() };
                 assert_eq!(tx.insert_message(&another).await?, MessageInsertion::Different);
-                assert_eq!(tx.message(key, 1, kind, id).await?, Some(first.clone()));
-                assert_eq!(tx.message(key, 2, kind, id).await?, None);
-                assert_eq!(tx.message(key, 1, MessageKind::Shares, id).await?, None);
-                assert_eq!(tx.message(key, 1, kind, participant_id(2)).await?, None);
+                assert_eq!(tx.message(key, kind, id).await?, Some(first.clone()));
+                assert_eq!(tx.message(Attempt { attempt: 2, ..key }, kind, id).await?, None);
+                assert_eq!(tx.message(key, MessageKind::Shares, id).await?, None);
+                assert_eq!(tx.message(key, kind, participant_id(2)).await?, None);
                 let of_another_kind = SessionMessage { kind: MessageKind::Input, message: None, ..another };
                 assert_eq!(tx.insert_message(&of_another_kind).await?, MessageInsertion::Inserted);
-                assert_eq!(tx.message(key, 1, MessageKind::Input, id).await?, Some(of_another_kind));
-                for stranger in [message(open, kind, 3), SessionMessage { attempt: 2, ..first }] {
+                assert_eq!(tx.message(key, MessageKind::Input, id).await?, Some(of_another_kind));
+                for stranger in
+                    [message(open, kind, 3), SessionMessage { attempt: Attempt { attempt: 2, ..key }, ..first }]
+                {
                     let refused = tx.insert_message(&stranger).await;
                     assert!(matches!(refused, Err(StoreError::Conflict(_))));
                 }
@@ -48,18 +51,18 @@ pub async fn messages_are_listed_and_counted_by_kind(store: &Store) {
                 for kind in MessageKind::ALL {
                     assert_eq!(kind.as_str().parse(), Ok(kind));
                     send(tx, open, kind, &[2]).await?;
-                    assert_eq!(tx.messages(key, 1, kind).await?, [message(open, kind, 2)]);
+                    assert_eq!(tx.messages(key, kind).await?, [message(open, kind, 2)]);
                 }
                 let shares = MessageKind::Shares;
                 send(tx, open, shares, &[4, 1]).await?;
-                assert_eq!(tx.messages(key, 1, shares).await?, [1, 2, 4].map(|n| message(open, shares, n)));
-                assert_eq!(tx.message_senders(key, 1, shares).await?, [1, 2, 4].map(participant_id));
-                assert_eq!(tx.messages(key, 2, shares).await?, []);
-                assert_eq!(tx.message_senders(key, 2, shares).await?, []);
+                assert_eq!(tx.messages(key, shares).await?, [1, 2, 4].map(|n| message(open, shares, n)));
+                assert_eq!(tx.message_senders(key, shares).await?, [1, 2, 4].map(participant_id));
+                assert_eq!(tx.messages(Attempt { attempt: 2, ..key }, shares).await?, []);
+                assert_eq!(tx.message_senders(Attempt { attempt: 2, ..key }, shares).await?, []);
                 let mut stats: BTreeMap<_, _> = MessageKind::ALL.map(|kind| (kind, (1, 2))).into();
                 stats.insert(shares, (3, 7));
-                assert_eq!(summary(tx, key, 1).await?.messages, stats);
-                assert_eq!(summary(tx, key, 2).await?.messages, BTreeMap::new());
+                assert_eq!(summary(tx, key).await?.messages, stats);
+                assert_eq!(summary(tx, Attempt { attempt: 2, ..key }).await?.messages, BTreeMap::new());
                 Ok(())
             })
         })
@@ -78,17 +81,17 @@ pub async fn a_cleared_message_was_still_sent(store: &Store) {
                 for kind in [Shares, Consistency] {
                     send(tx, open, kind, &[1, 2]).await?;
                 }
-                let stats = summary(tx, key, 1).await?.messages;
-                assert_eq!(tx.clear_messages(key, 2, &MessageKind::ALL).await?, 0);
-                assert_eq!(tx.clear_messages(key, 1, &[]).await?, 0);
-                assert_eq!(tx.clear_messages(key, 1, &[Shares, Complaint]).await?, 2);
-                assert_eq!(tx.clear_messages(key, 1, &[Shares, Complaint]).await?, 0);
+                let stats = summary(tx, key).await?.messages;
+                assert_eq!(tx.clear_messages(Attempt { attempt: 2, ..key }, &MessageKind::ALL).await?, 0);
+                assert_eq!(tx.clear_messages(key, &[]).await?, 0);
+                assert_eq!(tx.clear_messages(key, &[Shares, Complaint]).await?, 2);
+                assert_eq!(tx.clear_messages(key, &[Shares, Complaint]).await?, 0);
                 let cleared = |n| SessionMessage { message: None, ..message(open, Shares, n) };
-                assert_eq!(tx.messages(key, 1, Shares).await?, [1, 2].map(cleared));
-                assert_eq!(tx.messages(key, 1, Consistency).await?, [1, 2].map(|n| message(open, Consistency, n)));
+                assert_eq!(tx.messages(key, Shares).await?, [1, 2].map(cleared));
+                assert_eq!(tx.messages(key, Consistency).await?, [1, 2].map(|n| message(open, Consistency, n)));
                 assert_eq!(tx.insert_message(&message(open, Shares, 1)).await?, MessageInsertion::Same);
-                assert_eq!(tx.message(key, 1, Shares, participant_id(1)).await?, Some(cleared(1)));
-                assert_eq!(summary(tx, key, 1).await?.messages, stats);
+                assert_eq!(tx.message(key, Shares, participant_id(1)).await?, Some(cleared(1)));
+                assert_eq!(summary(tx, key).await?.messages, stats);
                 Ok(())
             })
         })
@@ -102,7 +105,7 @@ pub async fn remember(store: &Store, bytes: &[u8]) {
     let result: Result<()> = store
         .transact("test", |tx| {
             Box::pin(async move {
-                tx.put_session(open.key, 1, bytes, open.opened_at).await?;
+                tx.put_session(open.key, bytes, open.opened_at).await?;
                 for (kind, n) in [(MessageKind::Shares, 1), (MessageKind::Consistency, 2), (MessageKind::Unmasking, 3)]
                 {
                     let kept = Some(bytes.to_vec().into());
@@ -121,8 +124,8 @@ pub async fn forget(store: &Store) {
         .transact("test", |tx| {
             Box::pin(async move {
                 let key = super::sample::round(1, 1, 1).key;
-                assert_eq!(tx.clear_messages(key, 1, &MessageKind::ALL).await?, 3);
-                assert!(tx.delete_session(key, 1).await?);
+                assert_eq!(tx.clear_messages(key, &MessageKind::ALL).await?, 3);
+                assert!(tx.delete_session(key).await?);
                 Ok(())
             })
         })

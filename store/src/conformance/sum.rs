@@ -1,5 +1,7 @@
 //! Promises about partial and noised sums.
 
+use federation::id::Attempt;
+
 use super::sample::{after, collecting, digest};
 use crate::entity::noised_sum::{NoisedSumRow, SumWork};
 use crate::entity::partial_sum::PartialSum;
@@ -11,17 +13,19 @@ pub async fn a_partial_sum_is_replaced_by_compare_and_swap(store: &Store) {
     let result: Result<()> = store
         .transact("test", |tx| {
             Box::pin(async move {
-                let sum = |n: u8| PartialSum { round: open.key, attempt: 1, blob: digest(n), inputs: n.into() };
-                assert_eq!(tx.partial_sum(open.key, 1).await?, None);
+                let sum = |n: u8| PartialSum { attempt: open.key, blob: digest(n), inputs: n.into() };
+                assert_eq!(tx.partial_sum(open.key).await?, None);
                 assert!(!tx.put_partial_sum(&sum(1), Some(digest(9))).await?);
                 assert!(tx.put_partial_sum(&sum(1), None).await?);
                 assert!(!tx.put_partial_sum(&sum(2), None).await?);
                 assert!(!tx.put_partial_sum(&sum(2), Some(digest(9))).await?);
                 assert!(tx.put_partial_sum(&sum(2), Some(digest(1))).await?);
-                assert_eq!(tx.partial_sum(open.key, 1).await?, Some(sum(2)));
-                assert!(tx.delete_partial_sum(open.key, 1).await?);
-                assert!(!tx.delete_partial_sum(open.key, 1).await?);
-                let nowhere = tx.put_partial_sum(&PartialSum { attempt: 2, ..sum(1) }, None).await;
+                assert_eq!(tx.partial_sum(open.key).await?, Some(sum(2)));
+                assert!(tx.delete_partial_sum(open.key).await?);
+                assert!(!tx.delete_partial_sum(open.key).await?);
+                let nowhere = tx
+                    .put_partial_sum(&PartialSum { attempt: Attempt { attempt: 2, ..open.key }, ..sum(1) }, None)
+                    .await;
                 assert!(matches!(nowhere, Err(StoreError::Conflict(_))));
                 Ok(())
             })
@@ -37,17 +41,16 @@ pub async fn a_round_has_one_noised_sum(store: &Store) {
         .transact("test", |tx| {
             Box::pin(async move {
                 let sum = |n: u8| NoisedSumRow {
-                    round: open.key,
-                    attempt: 1,
+                    attempt: open.key,
                     blob: digest(n),
                     participants: n.into(),
                     created_at: after(n.into()),
                     work: None,
                 };
-                assert_eq!(tx.noised_sum(open.key, 1).await?, None);
+                assert_eq!(tx.noised_sum(open.key).await?, None);
                 assert!(tx.insert_noised_sum(&sum(1)).await?);
                 assert!(!tx.insert_noised_sum(&sum(2)).await?);
-                assert_eq!(tx.noised_sum(open.key, 1).await?, Some(sum(1)));
+                assert_eq!(tx.noised_sum(open.key).await?, Some(sum(1)));
                 Ok(())
             })
         })
@@ -69,15 +72,14 @@ pub async fn what_a_sum_took_is_kept(store: &Store) {
                     keystream_bytes: 1 << 40,
                 };
                 let sum = NoisedSumRow {
-                    round: open.key,
-                    attempt: 1,
+                    attempt: open.key,
                     blob: digest(1),
                     participants: 1,
                     created_at: after(1),
                     work: Some(work),
                 };
                 assert!(tx.insert_noised_sum(&sum).await?);
-                assert_eq!(tx.noised_sum(open.key, 1).await?, Some(sum));
+                assert_eq!(tx.noised_sum(open.key).await?, Some(sum));
                 Ok(())
             })
         })

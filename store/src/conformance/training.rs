@@ -1,6 +1,6 @@
 //! Promises about training ahead of rounds.
 
-use federation::id::ParticipantId;
+use federation::id::{Attempt, ParticipantId};
 use federation::round::AssignmentState;
 use federation::training::{Claim, Training};
 
@@ -87,23 +87,23 @@ pub async fn an_update_is_aggregated_once(store: &Store) {
                 tx.grant_trainings(task, &ids(&[1, 2, 3]), 0, NOW, after(100)).await?;
                 let update = |n| Buffered { participant: participant_id(n), serial: 1, base_version: 0 };
                 let all = [1, 2, 3].map(update);
-                tx.insert_buffered(key, 1, &all).await?;
-                assert_eq!(tx.all_buffered(key, 1).await?, all);
-                assert_eq!(tx.all_buffered(key, 2).await?, []);
-                assert_eq!(tx.buffered(key, 1, participant_id(2)).await?, Some(all[1]));
-                assert_eq!(tx.buffered(key, 1, participant_id(9)).await?, None);
+                tx.insert_buffered(key, &all).await?;
+                assert_eq!(tx.all_buffered(key).await?, all);
+                assert_eq!(tx.all_buffered(Attempt { attempt: 2, ..key }).await?, []);
+                assert_eq!(tx.buffered(key, participant_id(2)).await?, Some(all[1]));
+                assert_eq!(tx.buffered(key, participant_id(9)).await?, None);
                 for bad in [1, 9] {
-                    let refused = tx.insert_buffered(key, 1, &[update(bad)]).await;
+                    let refused = tx.insert_buffered(key, &[update(bad)]).await;
                     assert!(matches!(refused, Err(StoreError::Conflict(_))), "{refused:?}");
                 }
                 let (from, to) = ([AssignmentState::Assigned], AssignmentState::Reported);
                 for n in [1, 2] {
-                    assert!(tx.set_assignment_state(key, 1, participant_id(n), &from, to, NOW, None).await?);
+                    assert!(tx.set_assignment_state(key, participant_id(n), &from, to, NOW, None).await?);
                 }
                 // The second was told to train again before collection closed.
                 tx.grant_trainings(task, &ids(&[2]), 1, NOW, after(100)).await?;
-                assert_eq!(tx.end_reported_trainings(key, 1).await?, 1);
-                assert_eq!(tx.end_reported_trainings(key, 1).await?, 0);
+                assert_eq!(tx.end_reported_trainings(key).await?, 1);
+                assert_eq!(tx.end_reported_trainings(key).await?, 0);
                 let over = Training { is_over: true, ..training(1, 1, 0) };
                 assert_eq!(tx.training(task, participant_id(1)).await?, Some(over));
                 let left: Vec<_> = tx.open_trainings(task, NOW).await?.into_iter().map(|(open, _)| open).collect();

@@ -1,7 +1,7 @@
 //! Promises about sessions that were never opened.
 
 use bytes::Bytes;
-use federation::id::RoundKey;
+use federation::id::{Attempt, RoundKey};
 use federation::model_version::ModelVersion;
 use federation::round::RoundState;
 
@@ -16,10 +16,9 @@ fn session(group: u32, needed: u16) -> UnopenedSession {
     UnopenedSession { group, needed, roster: Bytes::from(vec![7; 5]) }
 }
 
-fn said(round: RoundKey, participant: u8, group: u32) -> AbortStatement {
+fn said(attempt: Attempt, participant: u8, group: u32) -> AbortStatement {
     AbortStatement {
-        round,
-        attempt: 1,
+        attempt,
         participant: participant_id(participant.into()),
         group,
         statement: vec![participant; 3].into(),
@@ -34,14 +33,15 @@ pub async fn sessions_and_statements_come_back(store: &Store) {
         .transact("test", |tx| {
             Box::pin(async move {
                 let key = open.key;
-                assert_eq!(tx.unopened(key, 1).await?, []);
+                assert_eq!(tx.unopened(key).await?, []);
                 let sessions = [session(0, 2), session(1, 3)];
-                tx.insert_unopened(key, 1, &sessions).await?;
-                assert_eq!(tx.unopened(key, 1).await?, sessions);
-                assert_eq!(tx.unopened(key, 2).await?, []);
-                for refused in
-                    [tx.insert_unopened(key, 1, &sessions).await, tx.insert_unopened(key, 2, &sessions).await]
-                {
+                tx.insert_unopened(key, &sessions).await?;
+                assert_eq!(tx.unopened(key).await?, sessions);
+                assert_eq!(tx.unopened(Attempt { attempt: 2, ..key }).await?, []);
+                for refused in [
+                    tx.insert_unopened(key, &sessions).await,
+                    tx.insert_unopened(Attempt { attempt: 2, ..key }, &sessions).await,
+                ] {
                     assert!(matches!(refused, Err(StoreError::Conflict(_))), "{refused:?}");
                 }
                 for (participant, group) in [(3, 0), (1, 0), (2, 1)] {
@@ -51,9 +51,9 @@ pub async fn sessions_and_statements_come_back(store: &Store) {
                 assert!(!tx.insert_abort_statement(&again).await?);
                 let stranger = tx.insert_abort_statement(&said(key, 9, 0)).await;
                 assert!(matches!(stranger, Err(StoreError::Conflict(_))), "{stranger:?}");
-                assert_eq!(tx.abort_statements(key, 1, 0).await?, [said(key, 1, 0), said(key, 3, 0)]);
-                assert_eq!(tx.abort_statements(key, 1, 1).await?, [said(key, 2, 1)]);
-                assert_eq!(tx.abort_statements(key, 2, 0).await?, []);
+                assert_eq!(tx.abort_statements(key, 0).await?, [said(key, 1, 0), said(key, 3, 0)]);
+                assert_eq!(tx.abort_statements(key, 1).await?, [said(key, 2, 1)]);
+                assert_eq!(tx.abort_statements(Attempt { attempt: 2, ..key }, 0).await?, []);
                 Ok(())
             })
         })
@@ -68,14 +68,14 @@ pub async fn those_who_gave_an_input_from_a_model_are_counted(store: &Store) {
         .transact("test", |tx| {
             Box::pin(async move {
                 let (begun, key) = (model_version(1, 0), first.key);
-                let another = RoundKey { number: 2, ..key };
+                let another = RoundKey { number: 2, ..key.round_key() };
                 tx.insert_model_version(&begun).await?;
                 assert_eq!(tx.count_given(begun.sha256, another).await?, 0);
                 for participant in 1..=3 {
                     tx.insert_message(&message(first, MessageKind::Input, participant)).await?;
                 }
                 assert_eq!(tx.count_given(begun.sha256, another).await?, 3);
-                assert_eq!(tx.count_given(begun.sha256, key).await?, 0, "in this very round");
+                assert_eq!(tx.count_given(begun.sha256, key.round_key()).await?, 0, "in this very round");
                 assert_eq!(tx.count_given(digest(1), another).await?, 0, "from another model");
                 // Another task begins with the same model, and one of them took part in it, too.
                 tx.insert_task(&task(2, "two")).await?;
@@ -89,7 +89,7 @@ pub async fn those_who_gave_an_input_from_a_model_are_counted(store: &Store) {
                     tx.insert_message(&message(&second, MessageKind::Input, participant)).await?;
                 }
                 assert_eq!(tx.count_given(begun.sha256, another).await?, 4);
-                tx.insert_unopened(key, 1, &[session(0, 2)]).await?;
+                tx.insert_unopened(key, &[session(0, 2)]).await?;
                 assert!(tx.insert_abort_statement(&said(key, 1, 0)).await?);
                 assert_eq!(tx.count_given(begun.sha256, another).await?, 4, "one is not enough");
                 assert!(tx.insert_abort_statement(&said(key, 4, 0)).await?);

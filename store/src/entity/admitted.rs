@@ -1,7 +1,7 @@
 //! Admitted inputs: the receipt behind each update that counts.
 
 use async_trait::async_trait;
-use federation::id::{Digest, ParticipantId, RoundKey};
+use federation::id::{Attempt, Digest, ParticipantId};
 use federation::time::Timestamp;
 
 use crate::error::Result;
@@ -9,10 +9,8 @@ use crate::error::Result;
 /// An input that was accepted: from its commit on it counts, once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admitted {
-    /// The round.
-    pub round: RoundKey,
-    /// Its attempt.
-    pub attempt: u32,
+    /// The attempt.
+    pub attempt: Attempt,
     /// Whose input.
     pub participant: ParticipantId,
     /// Of the body; also the blob's address.
@@ -46,26 +44,26 @@ pub trait AdmittedInputs {
     async fn insert_admitted(&mut self, admitted: &Admitted) -> Result<Insertion>;
 
     /// The input of one participant.
-    async fn admitted(&mut self, key: RoundKey, attempt: u32, participant: ParticipantId) -> Result<Option<Admitted>>;
+    async fn admitted(&mut self, attempt: Attempt, participant: ParticipantId) -> Result<Option<Admitted>>;
 
     /// Inputs that no partial sum holds yet, in the order they were accepted.
-    async fn unfolded(&mut self, key: RoundKey, attempt: u32, limit: u32) -> Result<Vec<Admitted>>;
+    async fn unfolded(&mut self, attempt: Attempt, limit: u32) -> Result<Vec<Admitted>>;
 
     /// How many those are.
-    async fn unfolded_count(&mut self, key: RoundKey, attempt: u32) -> Result<u32>;
+    async fn unfolded_count(&mut self, attempt: Attempt) -> Result<u32>;
 
     /// Records that the partial sum holds these.
     ///
     /// # Errors
     /// `Conflict` if one of them is not there or was folded before: the caller's sum would count it twice.
-    async fn mark_folded(&mut self, key: RoundKey, attempt: u32, participants: &[ParticipantId]) -> Result<()>;
+    async fn mark_folded(&mut self, attempt: Attempt, participants: &[ParticipantId]) -> Result<()>;
 
     /// Records how unusual each of these inputs was found to be: finite and not negative.
     ///
     /// # Errors
     /// `Conflict` if one of them is not there, or a score is none.
-    async fn set_anomaly_scores(&mut self, key: RoundKey, attempt: u32, scores: &[(ParticipantId, f64)]) -> Result<()>;
+    async fn set_anomaly_scores(&mut self, attempt: Attempt, scores: &[(ParticipantId, f64)]) -> Result<()>;
 
     /// The score of one participant's input, if it has one.
-    async fn anomaly_score(&mut self, key: RoundKey, attempt: u32, participant: ParticipantId) -> Result<Option<f64>>;
+    async fn anomaly_score(&mut self, attempt: Attempt, participant: ParticipantId) -> Result<Option<f64>>;
 }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use federation::advance::Tally;
 use federation::groups::GroupTally;
-use federation::id::{ParticipantId, RoundKey, TaskId};
+use federation::id::{Attempt, ParticipantId, RoundKey, TaskId};
 use federation::round::{Assignment, AssignmentState, RoundState};
 use federation::time::Timestamp;
 
@@ -30,18 +30,12 @@ pub trait Assignments {
     async fn insert_assignments(&mut self, assignments: &[Assignment]) -> Result<()>;
 
     /// One participant's place in an attempt.
-    async fn assignment(
-        &mut self,
-        key: RoundKey,
-        attempt: u32,
-        participant: ParticipantId,
-    ) -> Result<Option<Assignment>>;
+    async fn assignment(&mut self, attempt: Attempt, participant: ParticipantId) -> Result<Option<Assignment>>;
 
     /// The cohort of an attempt, in the order of participants' ids.
     async fn assignments(
         &mut self,
-        key: RoundKey,
-        attempt: u32,
+        attempt: Attempt,
         cursor: Option<ParticipantId>,
         limit: u32,
     ) -> Result<Vec<Assignment>>;
@@ -51,16 +45,15 @@ pub trait Assignments {
     /// reported, and it has neither dropped out nor sent its UNMASKING message, which ends what it is asked for.
     async fn pending_assignment(&mut self, participant: ParticipantId) -> Result<Option<Assignment>>;
 
-    /// Number and attempt of the last COMPLETED round of the task for which this participant is REPORTED: whose sum holds its input.
-    async fn last_counted(&mut self, task: TaskId, participant: ParticipantId) -> Result<Option<(u32, u32)>>;
+    /// The last COMPLETED attempt of the task for which this participant is REPORTED: whose sum holds its input.
+    async fn last_counted(&mut self, task: TaskId, participant: ParticipantId) -> Result<Option<Attempt>>;
 
     /// Changes the state if it is one of `from` now, and writes history. False if it was not. Whoever drops out that way
     /// did so in the state that the round is in.
     #[expect(clippy::too_many_arguments, reason = "three name the row, four the change")]
     async fn set_assignment_state(
         &mut self,
-        key: RoundKey,
-        attempt: u32,
+        attempt: Attempt,
         participant: ParticipantId,
         from: &[AssignmentState],
         to: AssignmentState,
@@ -70,13 +63,7 @@ pub trait Assignments {
 
     /// Changes the state of everybody who has not reported, and writes history; says how many. Whoever is LATE dropped out
     /// in COLLECTING, whether the round has left that state already or is about to, or in SHARING if the round is there.
-    async fn set_pending_assignments(
-        &mut self,
-        key: RoundKey,
-        attempt: u32,
-        to: AssignmentState,
-        at: Timestamp,
-    ) -> Result<u32>;
+    async fn set_pending_assignments(&mut self, attempt: Attempt, to: AssignmentState, at: Timestamp) -> Result<u32>;
 
     /// Nobody waits for this participant any more: changes every assignment that it has not reported for to REVOKED, and
     /// writes history; in every other [`Assignments::pending_assignment`] of it, records that it dropped out in the state
@@ -87,24 +74,12 @@ pub trait Assignments {
     /// are left out in it, dropped out, unless it did before; says how many. Who has not reported is LATE from then on, and
     /// history is written; who has stays REPORTED. Who is late with its input is known to take so long at least
     /// ([`Candidate::duration_ms`](federation::cohort::Candidate::duration_ms)).
-    async fn drop_missing(
-        &mut self,
-        key: RoundKey,
-        attempt: u32,
-        phase: RoundState,
-        groups: &[u32],
-        at: Timestamp,
-    ) -> Result<u32>;
+    async fn drop_missing(&mut self, attempt: Attempt, phase: RoundState, groups: &[u32], at: Timestamp)
+    -> Result<u32>;
 
     /// Records that a participant which has reported dropped out in `phase`. False if it has not reported, or dropped out
     /// before.
-    async fn set_dropped(
-        &mut self,
-        key: RoundKey,
-        attempt: u32,
-        participant: ParticipantId,
-        phase: RoundState,
-    ) -> Result<bool>;
+    async fn set_dropped(&mut self, attempt: Attempt, participant: ParticipantId, phase: RoundState) -> Result<bool>;
 
     /// The facts about an attempt that rows can tell, all but `eligible`, which is 0: only the caller knows the task's
     /// requirements. What is waited for depends on the state that the attempt is in:
@@ -116,17 +91,16 @@ pub trait Assignments {
     /// | CONFIRMING | CONSISTENCY messages | reported, did not drop out, and sent no CONSISTENCY message |
     /// | UNMASKING | UNMASKING messages | reported, did not drop out, sent a CONSISTENCY but no UNMASKING message |
     /// | any other | 0 | 0 |
-    async fn tally(&mut self, key: RoundKey, attempt: u32) -> Result<Tally>;
+    async fn tally(&mut self, attempt: Attempt) -> Result<Tally>;
 
     /// The same for each group of a cohort that is divided, in their order: whom the state waits for, who answered, who
     /// reported, and who sent a COMPLAINT message. Empty for a cohort that is not.
-    async fn group_tallies(&mut self, key: RoundKey, attempt: u32) -> Result<Vec<GroupTally>>;
+    async fn group_tallies(&mut self, attempt: Attempt) -> Result<Vec<GroupTally>>;
 
     /// Every state one assignment entered, oldest first.
     async fn assignment_history(
         &mut self,
-        key: RoundKey,
-        attempt: u32,
+        attempt: Attempt,
         participant: ParticipantId,
     ) -> Result<Vec<AssignmentChange>>;
 }

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use federation::cohort::{Candidate, CoarseLoss};
-use federation::id::{ParticipantId, TaskId};
+use federation::id::{Attempt, ParticipantId, TaskId};
 use federation::time::Timestamp;
 use federation::training::Claim;
 
@@ -33,10 +33,8 @@ pub struct CheckIn {
 /// Keys that a participant made for one attempt of a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckInKeys {
-    /// The round's number.
-    pub round: u32,
-    /// Its attempt.
-    pub attempt: u32,
+    /// The attempt, at a round of the check-in's task.
+    pub attempt: Attempt,
     /// The public keys as the participant sent them; at most 4096 bytes.
     pub advertisement: Bytes,
 }
@@ -62,13 +60,7 @@ pub trait CheckIns {
     async fn candidate_count(&mut self, task: TaskId, now: Timestamp) -> Result<u32>;
 
     /// How many [`CheckIns::keyed_candidates`] there are.
-    async fn keyed_candidate_count(
-        &mut self,
-        task: TaskId,
-        round_number: u32,
-        attempt: u32,
-        now: Timestamp,
-    ) -> Result<u32>;
+    async fn keyed_candidate_count(&mut self, attempt: Attempt, now: Timestamp) -> Result<u32>;
 
     /// Everybody checked in for the task at `now`, with its history in it, in the order of names. Left out are those
     /// revoked, and those a round still waits for: see [`Assignments::pending_assignment`].
@@ -77,17 +69,11 @@ pub trait CheckIns {
     async fn candidates(&mut self, task: TaskId, now: Timestamp) -> Result<Vec<Candidate>>;
 
     /// Of the [`CheckIns::candidates`] those whose keys are for this attempt, with the keys' advertisements.
-    async fn keyed_candidates(
-        &mut self,
-        task: TaskId,
-        round_number: u32,
-        attempt: u32,
-        now: Timestamp,
-    ) -> Result<Vec<(Candidate, Bytes)>>;
+    async fn keyed_candidates(&mut self, attempt: Attempt, now: Timestamp) -> Result<Vec<(Candidate, Bytes)>>;
 
-    /// How many are checked in for the task at `now`, as [`CheckIns::candidates`] has them; with `keys_for`, a round's number
-    /// and attempt, those whose keys are for it.
-    async fn count_checked_in(&mut self, task: TaskId, keys_for: Option<(u32, u32)>, now: Timestamp) -> Result<u32>;
+    /// How many are checked in for the task at `now`, as [`CheckIns::candidates`] has them; with `keys_for`, those
+    /// whose keys are for that attempt.
+    async fn count_checked_in(&mut self, task: TaskId, keys_for: Option<Attempt>, now: Timestamp) -> Result<u32>;
 
     /// The newest keys that came with a check-in which has not been removed.
     async fn check_in_keys(&mut self, task: TaskId, participant: ParticipantId) -> Result<Option<CheckInKeys>>;

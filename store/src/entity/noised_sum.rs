@@ -1,7 +1,7 @@
 //! Noised sums: the one released sum of an attempt. Its row decides; what comes after is a pure function of it.
 
 use async_trait::async_trait;
-use federation::id::{Digest, RoundKey};
+use federation::id::{Attempt, Digest};
 use federation::time::Timestamp;
 
 use crate::error::Result;
@@ -9,10 +9,8 @@ use crate::error::Result;
 /// The sum that was released.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoisedSumRow {
-    /// The round.
-    pub round: RoundKey,
-    /// Its attempt.
-    pub attempt: u32,
+    /// The attempt.
+    pub attempt: Attempt,
     /// Address of the sum's blob.
     pub blob: Digest,
     /// How many inputs it holds.
@@ -45,5 +43,5 @@ pub trait NoisedSums {
     async fn insert_noised_sum(&mut self, sum: &NoisedSumRow) -> Result<bool>;
 
     /// The sum of an attempt.
-    async fn noised_sum(&mut self, key: RoundKey, attempt: u32) -> Result<Option<NoisedSumRow>>;
+    async fn noised_sum(&mut self, attempt: Attempt) -> Result<Option<NoisedSumRow>>;
 }

@@ -1,17 +1,15 @@
 //! Partial sums: how far the summing of an attempt has come.
 
 use async_trait::async_trait;
-use federation::id::{Digest, RoundKey};
+use federation::id::{Attempt, Digest};
 
 use crate::error::Result;
 
 /// The sum of all inputs marked as folded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartialSum {
-    /// The round.
-    pub round: RoundKey,
-    /// Its attempt.
-    pub attempt: u32,
+    /// The attempt.
+    pub attempt: Attempt,
     /// Address of the sum's blob.
     pub blob: Digest,
     /// How many inputs it holds.
@@ -22,12 +20,12 @@ pub struct PartialSum {
 #[async_trait]
 pub trait PartialSums {
     /// The partial sum of an attempt.
-    async fn partial_sum(&mut self, key: RoundKey, attempt: u32) -> Result<Option<PartialSum>>;
+    async fn partial_sum(&mut self, attempt: Attempt) -> Result<Option<PartialSum>>;
 
     /// Compare and swap: stores `sum` if the attempt's present one is `expected_previous` (none: there is none). False
     /// if somebody else was faster.
     async fn put_partial_sum(&mut self, sum: &PartialSum, expected_previous: Option<Digest>) -> Result<bool>;
 
     /// Removes it. False if there was none.
-    async fn delete_partial_sum(&mut self, key: RoundKey, attempt: u32) -> Result<bool>;
+    async fn delete_partial_sum(&mut self, attempt: Attempt) -> Result<bool>;
 }

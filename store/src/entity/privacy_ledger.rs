@@ -3,7 +3,7 @@
 //! What a row says, and whether its seal fits, is for whoever wrote it to judge; here rows only have their places.
 
 use async_trait::async_trait;
-use federation::id::{RoundKey, TaskId};
+use federation::id::{Attempt, TaskId};
 use federation::time::Timestamp;
 
 use crate::error::Result;
@@ -11,10 +11,8 @@ use crate::error::Result;
 /// A row of the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrivacyRow {
-    /// The round that is charged.
-    pub round: RoundKey,
-    /// Its attempt.
-    pub attempt: u32,
+    /// The attempt that is charged.
+    pub attempt: Attempt,
     /// Counts from 0 within the task, without gaps.
     pub idx: u64,
     /// False if the attempt failed, and is charged because its sum may have been opened.
@@ -39,7 +37,7 @@ pub trait PrivacyLedger {
     async fn privacy_rows(&mut self, task: TaskId, from_idx: u64, limit: u32) -> Result<Vec<PrivacyRow>>;
 
     /// What an attempt was charged.
-    async fn privacy_row_of(&mut self, key: RoundKey, attempt: u32) -> Result<Option<PrivacyRow>>;
+    async fn privacy_row_of(&mut self, attempt: Attempt) -> Result<Option<PrivacyRow>>;
 
     /// How many rows the task has.
     async fn privacy_count(&mut self, task: TaskId) -> Result<u64>;

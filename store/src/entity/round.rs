@@ -1,7 +1,7 @@
 //! Rounds: each attempt is a row, each state it went through a line of history.
 
 use async_trait::async_trait;
-use federation::id::{RoundKey, TaskId};
+use federation::id::{Attempt, RoundKey, TaskId};
 use federation::round::{Round, RoundState};
 use federation::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -63,7 +63,7 @@ pub trait Rounds {
     async fn round(&mut self, key: RoundKey) -> Result<Option<RoundRow>>;
 
     /// One attempt.
-    async fn round_attempt(&mut self, key: RoundKey, attempt: u32) -> Result<Option<RoundRow>>;
+    async fn round_attempt(&mut self, attempt: Attempt) -> Result<Option<RoundRow>>;
 
     /// The latest attempt of each round numbered below `before_number`, newest first.
     async fn rounds(&mut self, task: TaskId, before_number: Option<u32>, limit: u32) -> Result<Vec<RoundRow>>;
@@ -76,23 +76,16 @@ pub trait Rounds {
     async fn transition_round(&mut self, before: &Round, after: &Round) -> Result<bool>;
 
     /// Starts the time of the present state anew, after a clock was set back. False if the attempt is not in `state`.
-    async fn rebase_round(
-        &mut self,
-        key: RoundKey,
-        attempt: u32,
-        state: RoundState,
-        state_since: Timestamp,
-    ) -> Result<bool>;
+    async fn rebase_round(&mut self, attempt: Attempt, state: RoundState, state_since: Timestamp) -> Result<bool>;
 
     /// Records what the round yielded. False if there is no such attempt.
     async fn set_round_result(
         &mut self,
-        key: RoundKey,
-        attempt: u32,
+        attempt: Attempt,
         metrics: &[RoundMetric],
         model_version: Option<u32>,
     ) -> Result<bool>;
 
     /// Counts bytes sent to the cohort while the attempt was in `state`. False if there is no such attempt.
-    async fn add_bytes_down(&mut self, key: RoundKey, attempt: u32, state: RoundState, bytes: u64) -> Result<bool>;
+    async fn add_bytes_down(&mut self, attempt: Attempt, state: RoundState, bytes: u64) -> Result<bool>;
 }

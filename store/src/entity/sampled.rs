@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use federation::id::{ParticipantId, RoundKey, TaskId};
+use federation::id::{Attempt, ParticipantId, TaskId};
 
 use crate::error::Result;
 
@@ -27,15 +27,15 @@ pub trait Sampled {
     ///
     /// # Errors
     /// `Conflict` if one of them was drawn for it before, or the attempt or a participant does not exist.
-    async fn insert_sampled(&mut self, key: RoundKey, attempt: u32, participants: &[ParticipantId]) -> Result<()>;
+    async fn insert_sampled(&mut self, attempt: Attempt, participants: &[ParticipantId]) -> Result<()>;
 
     /// Who was drawn for an attempt, in the order of ids.
-    async fn sampled(&mut self, key: RoundKey, attempt: u32) -> Result<Vec<ParticipantId>>;
+    async fn sampled(&mut self, attempt: Attempt) -> Result<Vec<ParticipantId>>;
 
     /// Whether this participant was drawn for an attempt.
-    async fn is_sampled(&mut self, key: RoundKey, attempt: u32, participant: ParticipantId) -> Result<bool>;
+    async fn is_sampled(&mut self, attempt: Attempt, participant: ParticipantId) -> Result<bool>;
 
     /// Forgets who was drawn for an attempt; says how many they were. Who was drawn and who was not should be known to
     /// nobody for longer than the round needs it: the draw amplifies privacy only while it is secret.
-    async fn forget_sampled(&mut self, key: RoundKey, attempt: u32) -> Result<u32>;
+    async fn forget_sampled(&mut self, attempt: Attempt) -> Result<u32>;
 }

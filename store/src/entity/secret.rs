@@ -4,7 +4,7 @@
 //! They come sealed, with a key that is not in this database; here they are bytes.
 
 use async_trait::async_trait;
-use federation::id::RoundKey;
+use federation::id::Attempt;
 
 use crate::error::Result;
 
@@ -16,19 +16,13 @@ pub trait Secrets {
     ///
     /// # Errors
     /// `Conflict` if there is no such task, or a length is out of its bounds.
-    async fn put_secret_if_absent(
-        &mut self,
-        key: RoundKey,
-        attempt: u32,
-        purpose: &str,
-        sealed: &[u8],
-    ) -> Result<Vec<u8>>;
+    async fn put_secret_if_absent(&mut self, attempt: Attempt, purpose: &str, sealed: &[u8]) -> Result<Vec<u8>>;
 
     /// The sealed secret for a purpose.
-    async fn secret(&mut self, key: RoundKey, attempt: u32, purpose: &str) -> Result<Option<Vec<u8>>>;
+    async fn secret(&mut self, attempt: Attempt, purpose: &str) -> Result<Option<Vec<u8>>>;
 
     /// Removes it; its bytes are overwritten, as [`SessionMessages::clear_messages`] says. False if there was none.
     ///
     /// [`SessionMessages::clear_messages`]: super::session_message::SessionMessages::clear_messages
-    async fn forget_secret(&mut self, key: RoundKey, attempt: u32, purpose: &str) -> Result<bool>;
+    async fn forget_secret(&mut self, attempt: Attempt, purpose: &str) -> Result<bool>;
 }

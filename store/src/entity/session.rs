@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use federation::id::RoundKey;
+use federation::id::Attempt;
 use federation::time::Timestamp;
 
 use crate::error::Result;
@@ -17,13 +17,13 @@ pub trait Sessions {
     /// `Conflict` if there is no such attempt.
     ///
     /// [`Assignments::pending_assignment`]: super::assignment::Assignments::pending_assignment
-    async fn put_session(&mut self, key: RoundKey, attempt: u32, phase: &[u8], at: Timestamp) -> Result<()>;
+    async fn put_session(&mut self, attempt: Attempt, phase: &[u8], at: Timestamp) -> Result<()>;
 
     /// The phase of an attempt's session.
-    async fn session(&mut self, key: RoundKey, attempt: u32) -> Result<Option<Bytes>>;
+    async fn session(&mut self, attempt: Attempt) -> Result<Option<Bytes>>;
 
     /// Removes it; its bytes are overwritten, as [`SessionMessages::clear_messages`] says. False if there was none.
     ///
     /// [`SessionMessages::clear_messages`]: super::session_message::SessionMessages::clear_messages
-    async fn delete_session(&mut self, key: RoundKey, attempt: u32) -> Result<bool>;
+    async fn delete_session(&mut self, attempt: Attempt) -> Result<bool>;
 }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use federation::id::{Digest, ParticipantId, RoundKey};
+use federation::id::{Attempt, Digest, ParticipantId};
 use federation::round::UnknownName;
 use federation::time::Timestamp;
 
@@ -61,10 +61,8 @@ impl FromStr for MessageKind {
 /// A message that was accepted: from its commit on it counts, once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionMessage {
-    /// The round.
-    pub round: RoundKey,
-    /// Its attempt.
-    pub attempt: u32,
+    /// The attempt.
+    pub attempt: Attempt,
     /// Which message.
     pub kind: MessageKind,
     /// Who sent it.
@@ -102,21 +100,20 @@ pub trait SessionMessages {
     /// The message of one participant.
     async fn message(
         &mut self,
-        key: RoundKey,
-        attempt: u32,
+        attempt: Attempt,
         kind: MessageKind,
         participant: ParticipantId,
     ) -> Result<Option<SessionMessage>>;
 
     /// The messages of everybody, in the order of participants' ids: as many bytes as the cohort sent.
-    async fn messages(&mut self, key: RoundKey, attempt: u32, kind: MessageKind) -> Result<Vec<SessionMessage>>;
+    async fn messages(&mut self, attempt: Attempt, kind: MessageKind) -> Result<Vec<SessionMessage>>;
 
     /// Who sent a message of this kind, in the order of ids.
-    async fn message_senders(&mut self, key: RoundKey, attempt: u32, kind: MessageKind) -> Result<Vec<ParticipantId>>;
+    async fn message_senders(&mut self, attempt: Attempt, kind: MessageKind) -> Result<Vec<ParticipantId>>;
 
     /// Forgets what the messages of these kinds said, but not that they were sent; says how many it were.
     ///
     /// What is forgotten is overwritten in the database file, not merely marked as free. The write-ahead log may hold it
     /// until it is used anew, so what must not outlive this call even there has to be stored sealed.
-    async fn clear_messages(&mut self, key: RoundKey, attempt: u32, kinds: &[MessageKind]) -> Result<u32>;
+    async fn clear_messages(&mut self, attempt: Attempt, kinds: &[MessageKind]) -> Result<u32>;
 }

@@ -1,7 +1,7 @@
 //! Training ahead of rounds: who was told to train from which version, and whose updates a round aggregates.
 
 use async_trait::async_trait;
-use federation::id::{ParticipantId, RoundKey, TaskId};
+use federation::id::{Attempt, ParticipantId, TaskId};
 use federation::time::Timestamp;
 use federation::training::{Claim, Training};
 
@@ -46,17 +46,17 @@ pub trait Trainings {
 
     /// The trainings whose updates were accepted in this attempt are over; says how many. A training that was given since
     /// stays.
-    async fn end_reported_trainings(&mut self, key: RoundKey, attempt: u32) -> Result<u32>;
+    async fn end_reported_trainings(&mut self, attempt: Attempt) -> Result<u32>;
 
     /// Records which updates an attempt aggregates.
     ///
     /// # Errors
     /// `Conflict` if one of the participants is not assigned to it, or was recorded before.
-    async fn insert_buffered(&mut self, key: RoundKey, attempt: u32, updates: &[Buffered]) -> Result<()>;
+    async fn insert_buffered(&mut self, attempt: Attempt, updates: &[Buffered]) -> Result<()>;
 
     /// The update that an attempt wants of a participant.
-    async fn buffered(&mut self, key: RoundKey, attempt: u32, participant: ParticipantId) -> Result<Option<Buffered>>;
+    async fn buffered(&mut self, attempt: Attempt, participant: ParticipantId) -> Result<Option<Buffered>>;
 
     /// Every update that an attempt aggregates, in the order of participants' ids.
-    async fn all_buffered(&mut self, key: RoundKey, attempt: u32) -> Result<Vec<Buffered>>;
+    async fn all_buffered(&mut self, attempt: Attempt) -> Result<Vec<Buffered>>;
 }

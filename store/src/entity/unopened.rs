@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use federation::id::{Digest, ParticipantId, RoundKey};
+use federation::id::{Attempt, Digest, ParticipantId, RoundKey};
 use federation::time::Timestamp;
 
 use crate::error::Result;
@@ -22,9 +22,7 @@ pub struct UnopenedSession {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AbortStatement {
     /// Of which attempt.
-    pub round: RoundKey,
-    /// Of which attempt.
-    pub attempt: u32,
+    pub attempt: Attempt,
     /// Who.
     pub participant: ParticipantId,
     /// In which of the cohort's groups; 0 where it is not divided.
@@ -42,10 +40,10 @@ pub trait Unopened {
     ///
     /// # Errors
     /// `Conflict` if one of them is kept already, or there is no such attempt.
-    async fn insert_unopened(&mut self, key: RoundKey, attempt: u32, sessions: &[UnopenedSession]) -> Result<()>;
+    async fn insert_unopened(&mut self, attempt: Attempt, sessions: &[UnopenedSession]) -> Result<()>;
 
     /// The sessions of an attempt that ended without a sum, by group; none for any other attempt.
-    async fn unopened(&mut self, key: RoundKey, attempt: u32) -> Result<Vec<UnopenedSession>>;
+    async fn unopened(&mut self, attempt: Attempt) -> Result<Vec<UnopenedSession>>;
 
     /// Keeps what a member said; the first statement stays. False if it had said so before.
     ///
@@ -54,7 +52,7 @@ pub trait Unopened {
     async fn insert_abort_statement(&mut self, statement: &AbortStatement) -> Result<bool>;
 
     /// What the members of one group of an attempt said, in the order of their ids.
-    async fn abort_statements(&mut self, key: RoundKey, attempt: u32, group: u32) -> Result<Vec<AbortStatement>>;
+    async fn abort_statements(&mut self, attempt: Attempt, group: u32) -> Result<Vec<AbortStatement>>;
 
     /// How many participants have sent a masked input that starts from a version with this digest, in other rounds than this, of
     /// whatever task, but for sessions of which it is proven that they were never opened.

@@ -1,7 +1,7 @@
 //! Admitted inputs in SQLite.
 
 use async_trait::async_trait;
-use federation::id::{ParticipantId, RoundKey};
+use federation::id::{Attempt, ParticipantId};
 
 use super::SqliteTransaction;
 use super::row::{Bind as _, Columns as _, each, integer, json, json_ids};
@@ -20,7 +20,7 @@ impl AdmittedInputs for SqliteTransaction {
                      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
                      ON CONFLICT (task, number, attempt, participant) DO NOTHING",
                 )
-                .attempt(admitted.round, admitted.attempt)
+                .attempt(admitted.attempt)
                 .bind(admitted.participant.0)
                 .digest(admitted.sha256)
                 .bind(bytes)
@@ -34,7 +34,7 @@ impl AdmittedInputs for SqliteTransaction {
                     "UPDATE round SET reported = reported + 1, bytes_up = bytes_up + ?4
                      WHERE task = ?1 AND number = ?2 AND attempt = ?3",
                 )
-                .attempt(admitted.round, admitted.attempt)
+                .attempt(admitted.attempt)
                 .bind(bytes),
             )
             .await?;
@@ -46,34 +46,34 @@ impl AdmittedInputs for SqliteTransaction {
                                              WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4)
                      WHERE task = ?1 AND participant = ?4",
                 )
-                .attempt(admitted.round, admitted.attempt)
+                .attempt(admitted.attempt)
                 .bind(admitted.participant.0)
                 .time(admitted.accepted_at),
             )
             .await?;
             return Ok(Insertion::Inserted);
         }
-        let found = self.admitted(admitted.round, admitted.attempt, admitted.participant).await?;
+        let found = self.admitted(admitted.attempt, admitted.participant).await?;
         let found = found.ok_or_else(|| StoreError::Corrupt("an admitted input exists and does not".to_owned()))?;
         let same = (found.sha256, found.bytes) == (admitted.sha256, admitted.bytes);
         Ok(if same { Insertion::Same(found) } else { Insertion::Different(found) })
     }
 
-    async fn admitted(&mut self, key: RoundKey, attempt: u32, participant: ParticipantId) -> Result<Option<Admitted>> {
+    async fn admitted(&mut self, attempt: Attempt, participant: ParticipantId) -> Result<Option<Admitted>> {
         let row = self
             .find(
                 query(
                     "SELECT * FROM admitted
                      WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4",
                 )
-                .attempt(key, attempt)
+                .attempt(attempt)
                 .bind(participant.0),
             )
             .await?;
         row.as_ref().map(read).transpose()
     }
 
-    async fn unfolded(&mut self, key: RoundKey, attempt: u32, limit: u32) -> Result<Vec<Admitted>> {
+    async fn unfolded(&mut self, attempt: Attempt, limit: u32) -> Result<Vec<Admitted>> {
         let rows = self
             .list(
                 query(
@@ -81,27 +81,27 @@ impl AdmittedInputs for SqliteTransaction {
                      WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND folded = 0
                      ORDER BY accepted_at, participant LIMIT ?4",
                 )
-                .attempt(key, attempt)
+                .attempt(attempt)
                 .bind(limit),
             )
             .await?;
         each(&rows, read)
     }
 
-    async fn unfolded_count(&mut self, key: RoundKey, attempt: u32) -> Result<u32> {
+    async fn unfolded_count(&mut self, attempt: Attempt) -> Result<u32> {
         let row = self
             .find(
                 query(
                     "SELECT count(*) AS count FROM admitted
                      WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND folded = 0",
                 )
-                .attempt(key, attempt),
+                .attempt(attempt),
             )
             .await?;
         row.map_or(Ok(0), |row| row.small("count"))
     }
 
-    async fn mark_folded(&mut self, key: RoundKey, attempt: u32, participants: &[ParticipantId]) -> Result<()> {
+    async fn mark_folded(&mut self, attempt: Attempt, participants: &[ParticipantId]) -> Result<()> {
         let marked = self
             .change(
                 query(
@@ -109,7 +109,7 @@ impl AdmittedInputs for SqliteTransaction {
                      WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND folded = 0
                        AND participant IN (SELECT unhex(value) FROM json_each(?4))",
                 )
-                .attempt(key, attempt)
+                .attempt(attempt)
                 .bind(json_ids(participants)?),
             )
             .await?;
@@ -122,7 +122,7 @@ impl AdmittedInputs for SqliteTransaction {
         )))
     }
 
-    async fn set_anomaly_scores(&mut self, key: RoundKey, attempt: u32, scores: &[(ParticipantId, f64)]) -> Result<()> {
+    async fn set_anomaly_scores(&mut self, attempt: Attempt, scores: &[(ParticipantId, f64)]) -> Result<()> {
         let rows: Vec<_> = scores.iter().map(|(who, score)| (who.0.simple().to_string(), score)).collect();
         let changed = self
             .change(
@@ -132,7 +132,7 @@ impl AdmittedInputs for SqliteTransaction {
                      WHERE admitted.task = ?1 AND admitted.number = ?2 AND admitted.attempt = ?3
                        AND admitted.participant = told.participant AND told.score IS NOT NULL",
                 )
-                .attempt(key, attempt)
+                .attempt(attempt)
                 .bind(json(&rows)?),
             )
             .await?;
@@ -142,14 +142,14 @@ impl AdmittedInputs for SqliteTransaction {
         Err(StoreError::Conflict(format!("{} inputs were to be given a score, {changed} of them can be", scores.len())))
     }
 
-    async fn anomaly_score(&mut self, key: RoundKey, attempt: u32, participant: ParticipantId) -> Result<Option<f64>> {
+    async fn anomaly_score(&mut self, attempt: Attempt, participant: ParticipantId) -> Result<Option<f64>> {
         let row = self
             .find(
                 query(
                     "SELECT anomaly FROM admitted
                      WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4",
                 )
-                .attempt(key, attempt)
+                .attempt(attempt)
                 .bind(participant.0),
             )
             .await?;
@@ -159,8 +159,7 @@ impl AdmittedInputs for SqliteTransaction {
 
 fn read(row: &SqliteRow) -> Result<Admitted> {
     Ok(Admitted {
-        round: row.round_key()?,
-        attempt: row.small("attempt")?,
+        attempt: row.attempt()?,
         participant: ParticipantId(row.uuid("participant")?),
         sha256: row.digest("sha256")?,
         bytes: row.large("bytes")?,

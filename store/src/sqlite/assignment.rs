@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use federation::advance::Tally;
 use federation::groups::GroupTally;
-use federation::id::{ParticipantId, RoundKey, TaskId};
+use federation::id::{Attempt, ParticipantId, RoundKey, TaskId};
 use federation::round::{Assignment, AssignmentState, RoundState};
 use federation::time::Timestamp;
 
@@ -53,19 +53,14 @@ impl Assignments for SqliteTransaction {
         Ok(())
     }
 
-    async fn assignment(
-        &mut self,
-        key: RoundKey,
-        attempt: u32,
-        participant: ParticipantId,
-    ) -> Result<Option<Assignment>> {
+    async fn assignment(&mut self, attempt: Attempt, participant: ParticipantId) -> Result<Option<Assignment>> {
         let row = self
             .find(
                 query(
                     "SELECT * FROM assignment
                      WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4",
                 )
-                .attempt(key, attempt)
+                .attempt(attempt)
                 .bind(participant.0),
             )
             .await?;
@@ -74,8 +69,7 @@ impl Assignments for SqliteTransaction {
 
     async fn assignments(
         &mut self,
-        key: RoundKey,
-        attempt: u32,
+        attempt: Attempt,
         cursor: Option<ParticipantId>,
         limit: u32,
     ) -> Result<Vec<Assignment>> {
@@ -86,7 +80,7 @@ impl Assignments for SqliteTransaction {
                      WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant > coalesce(?4, x'')
                      ORDER BY participant LIMIT ?5",
                 )
-                .attempt(key, attempt)
+                .attempt(attempt)
                 .bind(cursor.map(|id| id.0))
                 .bind(limit),
             )
@@ -106,8 +100,7 @@ impl Assignments for SqliteTransaction {
 
     async fn set_assignment_state(
         &mut self,
-        key: RoundKey,
-        attempt: u32,
+        attempt: Attempt,
         participant: ParticipantId,
         from: &[AssignmentState],
         to: AssignmentState,
@@ -125,7 +118,7 @@ impl Assignments for SqliteTransaction {
                      WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4
                        AND state IN (SELECT value FROM json_each(?8))",
                 )
-                .attempt(key, attempt)
+                .attempt(attempt)
                 .bind(participant.0)
                 .bind(to.as_str())
                 .time(at)
@@ -140,7 +133,7 @@ impl Assignments for SqliteTransaction {
                     "INSERT INTO assignment_change (task, number, attempt, participant, state, at, detail)
                      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
                 )
-                .attempt(key, attempt)
+                .attempt(attempt)
                 .bind(participant.0)
                 .bind(to.as_str())
                 .time(at)
@@ -151,13 +144,7 @@ impl Assignments for SqliteTransaction {
         Ok(changed)
     }
 
-    async fn set_pending_assignments(
-        &mut self,
-        key: RoundKey,
-        attempt: u32,
-        to: AssignmentState,
-        at: Timestamp,
-    ) -> Result<u32> {
+    async fn set_pending_assignments(&mut self, attempt: Attempt, to: AssignmentState, at: Timestamp) -> Result<u32> {
         self.change(
             query(
                 "INSERT INTO assignment_change (task, number, attempt, participant, state, at)
@@ -165,7 +152,7 @@ impl Assignments for SqliteTransaction {
                  WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND state IN ('ASSIGNED', 'WORKING')
                  ORDER BY participant",
             )
-            .attempt(key, attempt)
+            .attempt(attempt)
             .bind(to.as_str())
             .time(at),
         )
@@ -178,7 +165,7 @@ impl Assignments for SqliteTransaction {
                                            WHERE task = ?1 AND number = ?2 AND attempt = ?3), dropped_in)
                  WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND state IN ('ASSIGNED', 'WORKING')",
             )
-            .attempt(key, attempt)
+            .attempt(attempt)
             .bind(to.as_str())
             .time(at)
             .bind(to.is_dropped()),
@@ -197,23 +184,22 @@ impl Assignments for SqliteTransaction {
             )
             .await?;
         let pending = each(&rows, read)?;
-        for Assignment { round, attempt, state, .. } in &pending {
+        for Assignment { attempt, state, .. } in &pending {
             if *state != AssignmentState::Reported {
                 let to = AssignmentState::Revoked;
-                self.set_assignment_state(*round, *attempt, participant, &[*state], to, at, None).await?;
-            } else if let Some(phase) = self.state_of_round(*round, *attempt).await? {
+                self.set_assignment_state(*attempt, participant, &[*state], to, at, None).await?;
+            } else if let Some(phase) = self.state_of_round(*attempt).await? {
                 // Its input is in the sum: it is missed from the next phase on.
                 let phase = phase.max(RoundState::Confirming);
-                self.set_dropped(*round, *attempt, participant, phase).await?;
+                self.set_dropped(*attempt, participant, phase).await?;
             }
         }
-        Ok(pending.iter().map(|assignment| assignment.round).collect())
+        Ok(pending.iter().map(|assignment| assignment.attempt.round_key()).collect())
     }
 
     async fn drop_missing(
         &mut self,
-        key: RoundKey,
-        attempt: u32,
+        attempt: Attempt,
         phase: RoundState,
         groups: &[u32],
         at: Timestamp,
@@ -229,7 +215,7 @@ impl Assignments for SqliteTransaction {
                                            WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND phase = ?4))
                  ORDER BY participant",
             )
-            .attempt(key, attempt)
+            .attempt(attempt)
             .bind(phase.as_str())
             .time(at)
             .bind(groups.clone()),
@@ -247,7 +233,7 @@ impl Assignments for SqliteTransaction {
                                                   WHERE task = ?1 AND number = ?2 AND attempt = ?3
                                                     AND phase = ?4 AND phase = 'COLLECTING')",
             )
-            .attempt(key, attempt)
+            .attempt(attempt)
             .bind(phase.as_str())
             .time(at),
         )
@@ -265,7 +251,7 @@ impl Assignments for SqliteTransaction {
                         OR participant IN (SELECT participant FROM unanswered
                                            WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND phase = ?4))",
             )
-            .attempt(key, attempt)
+            .attempt(attempt)
             .bind(phase.as_str())
             .time(at)
             .bind(groups),
@@ -273,28 +259,22 @@ impl Assignments for SqliteTransaction {
         .await
     }
 
-    async fn set_dropped(
-        &mut self,
-        key: RoundKey,
-        attempt: u32,
-        participant: ParticipantId,
-        phase: RoundState,
-    ) -> Result<bool> {
+    async fn set_dropped(&mut self, attempt: Attempt, participant: ParticipantId, phase: RoundState) -> Result<bool> {
         self.change_one(
             query(
                 "UPDATE assignment SET dropped_in = ?5
                  WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4
                    AND state = 'REPORTED' AND dropped_in IS NULL",
             )
-            .attempt(key, attempt)
+            .attempt(attempt)
             .bind(participant.0)
             .bind(phase.as_str()),
         )
         .await
     }
 
-    async fn tally(&mut self, key: RoundKey, attempt: u32) -> Result<Tally> {
-        let phase = self.state_of_round(key, attempt).await?;
+    async fn tally(&mut self, attempt: Attempt) -> Result<Tally> {
+        let phase = self.state_of_round(attempt).await?;
         let answer = phase.and_then(answer_to);
         let row = self
             .find(
@@ -307,7 +287,7 @@ impl Assignments for SqliteTransaction {
                              WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND state = 'REPORTED') AS reported,
                             EXISTS (SELECT 1 FROM model_version WHERE task = ?1 AND round = ?2) AS published",
                 )
-                .attempt(key, attempt)
+                .attempt(attempt)
                 .bind(phase.map(RoundState::as_str))
                 .bind(answer.map(MessageKind::as_str)),
             )
@@ -322,8 +302,8 @@ impl Assignments for SqliteTransaction {
         })
     }
 
-    async fn group_tallies(&mut self, key: RoundKey, attempt: u32) -> Result<Vec<GroupTally>> {
-        let phase = self.state_of_round(key, attempt).await?;
+    async fn group_tallies(&mut self, attempt: Attempt) -> Result<Vec<GroupTally>> {
+        let phase = self.state_of_round(attempt).await?;
         let answer = phase.and_then(answer_to);
         let rows = self
             .list(
@@ -342,7 +322,7 @@ impl Assignments for SqliteTransaction {
                      WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND cohort_group IS NOT NULL
                      GROUP BY cohort_group ORDER BY cohort_group",
                 )
-                .attempt(key, attempt)
+                .attempt(attempt)
                 .bind(phase.map(RoundState::as_str))
                 .bind(answer.map(MessageKind::as_str)),
             )
@@ -354,12 +334,12 @@ impl Assignments for SqliteTransaction {
         })
     }
 
-    async fn last_counted(&mut self, task: TaskId, participant: ParticipantId) -> Result<Option<(u32, u32)>> {
+    async fn last_counted(&mut self, task: TaskId, participant: ParticipantId) -> Result<Option<Attempt>> {
         // From the last round backwards, and no further than to the first that is found.
         let row = self
             .find(
                 query(
-                    "SELECT a.number, a.attempt FROM round AS r CROSS JOIN assignment AS a
+                    "SELECT a.task, a.number, a.attempt FROM round AS r CROSS JOIN assignment AS a
                        ON a.task = r.task AND a.number = r.number AND a.attempt = r.attempt AND a.participant = ?2
                      WHERE r.task = ?1 AND r.state = 'COMPLETED' AND a.state = 'REPORTED'
                      ORDER BY r.number DESC, r.attempt DESC LIMIT 1",
@@ -368,13 +348,12 @@ impl Assignments for SqliteTransaction {
                 .bind(participant.0),
             )
             .await?;
-        row.map(|row| Ok((row.small("number")?, row.small("attempt")?))).transpose()
+        row.map(|row| row.attempt()).transpose()
     }
 
     async fn assignment_history(
         &mut self,
-        key: RoundKey,
-        attempt: u32,
+        attempt: Attempt,
         participant: ParticipantId,
     ) -> Result<Vec<AssignmentChange>> {
         let rows = self
@@ -383,7 +362,7 @@ impl Assignments for SqliteTransaction {
                     "SELECT state, at, detail FROM assignment_change
                      WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4 ORDER BY sequence",
                 )
-                .attempt(key, attempt)
+                .attempt(attempt)
                 .bind(participant.0),
             )
             .await?;
@@ -398,11 +377,9 @@ impl Assignments for SqliteTransaction {
 }
 
 impl SqliteTransaction {
-    async fn state_of_round(&mut self, key: RoundKey, attempt: u32) -> Result<Option<RoundState>> {
+    async fn state_of_round(&mut self, attempt: Attempt) -> Result<Option<RoundState>> {
         let row = self
-            .find(
-                query("SELECT state FROM round WHERE task = ?1 AND number = ?2 AND attempt = ?3").attempt(key, attempt),
-            )
+            .find(query("SELECT state FROM round WHERE task = ?1 AND number = ?2 AND attempt = ?3").attempt(attempt))
             .await?;
         row.map(|row| row.named("state")).transpose()
     }
@@ -421,9 +398,9 @@ fn answer_to(phase: RoundState) -> Option<MessageKind> {
 /// The columns of an assignment, as the statements of `insert_assignments` number them.
 fn as_json(assignment: &Assignment) -> impl serde::Serialize {
     (
-        assignment.round.task.0.simple().to_string(),
-        assignment.round.number,
-        assignment.attempt,
+        assignment.attempt.task.0.simple().to_string(),
+        assignment.attempt.round,
+        assignment.attempt.attempt,
         assignment.participant.0.simple().to_string(),
         assignment.state.as_str(),
         assignment.state_since,
@@ -436,8 +413,7 @@ fn as_json(assignment: &Assignment) -> impl serde::Serialize {
 
 fn read(row: &SqliteRow) -> Result<Assignment> {
     Ok(Assignment {
-        round: row.round_key()?,
-        attempt: row.small("attempt")?,
+        attempt: row.attempt()?,
         participant: ParticipantId(row.uuid("participant")?),
         state: row.named("state")?,
         state_since: row.time("state_since")?,

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use federation::cohort::{Candidate, CoarseLoss};
-use federation::id::{ParticipantId, TaskId};
+use federation::id::{Attempt, ParticipantId, TaskId};
 use federation::time::Timestamp;
 
 use super::SqliteTransaction;
@@ -70,8 +70,8 @@ impl CheckIns for SqliteTransaction {
                     i64::try_from(check_in.examples).unwrap_or(i64::MAX),
                     check_in.checked_in_at,
                     check_in.expires_at,
-                    keys.map(|keys| keys.round),
-                    keys.map(|keys| keys.attempt),
+                    keys.map(|keys| keys.attempt.round),
+                    keys.map(|keys| keys.attempt.attempt),
                     keys.map(|keys| hex::encode(&keys.advertisement)),
                     check_in.loss,
                     check_in.training.map(|claim| claim.serial),
@@ -126,14 +126,9 @@ impl CheckIns for SqliteTransaction {
         row.map_or(Ok(0), |row| row.small("candidates"))
     }
 
-    async fn keyed_candidate_count(
-        &mut self,
-        task: TaskId,
-        round_number: u32,
-        attempt: u32,
-        now: Timestamp,
-    ) -> Result<u32> {
-        let count = query(candidate_count!(keyed!())).bind(task.0).time(now).bind(round_number).bind(attempt);
+    async fn keyed_candidate_count(&mut self, attempt: Attempt, now: Timestamp) -> Result<u32> {
+        let count =
+            query(candidate_count!(keyed!())).bind(attempt.task.0).time(now).bind(attempt.round).bind(attempt.attempt);
         let row = self.find(count).await?;
         row.map_or(Ok(0), |row| row.small("candidates"))
     }
@@ -143,23 +138,21 @@ impl CheckIns for SqliteTransaction {
         each(&rows, candidate)
     }
 
-    async fn keyed_candidates(
-        &mut self,
-        task: TaskId,
-        round_number: u32,
-        attempt: u32,
-        now: Timestamp,
-    ) -> Result<Vec<(Candidate, Bytes)>> {
+    async fn keyed_candidates(&mut self, attempt: Attempt, now: Timestamp) -> Result<Vec<(Candidate, Bytes)>> {
         let rows = self
             .list(
-                query(candidates!(", check_in.keys", keyed!())).bind(task.0).time(now).bind(round_number).bind(attempt),
+                query(candidates!(", check_in.keys", keyed!()))
+                    .bind(attempt.task.0)
+                    .time(now)
+                    .bind(attempt.round)
+                    .bind(attempt.attempt),
             )
             .await?;
         each(&rows, |row| Ok((candidate(row)?, row.bytes("keys")?.into())))
     }
 
-    async fn count_checked_in(&mut self, task: TaskId, keys_for: Option<(u32, u32)>, now: Timestamp) -> Result<u32> {
-        let (round, attempt) = keys_for.unzip();
+    async fn count_checked_in(&mut self, task: TaskId, keys_for: Option<Attempt>, now: Timestamp) -> Result<u32> {
+        let (round, attempt) = keys_for.map(|attempt| (attempt.round, attempt.attempt)).unzip();
         let counted = self
             .find(
                 query(concat!(
@@ -189,8 +182,7 @@ impl CheckIns for SqliteTransaction {
             .await?;
         row.map(|row| {
             Ok(CheckInKeys {
-                round: row.small("keys_round")?,
-                attempt: row.small("keys_attempt")?,
+                attempt: Attempt { task, round: row.small("keys_round")?, attempt: row.small("keys_attempt")? },
                 advertisement: row.bytes("keys")?.into(),
             })
         })

@@ -1,7 +1,7 @@
 //! Noised sums in SQLite.
 
 use async_trait::async_trait;
-use federation::id::RoundKey;
+use federation::id::Attempt;
 
 use super::SqliteTransaction;
 use super::row::{Bind as _, Columns as _, integer};
@@ -21,7 +21,7 @@ impl NoisedSums for SqliteTransaction {
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
                  ON CONFLICT (task, number, attempt) DO NOTHING",
             )
-            .attempt(sum.round, sum.attempt)
+            .attempt(sum.attempt)
             .digest(sum.blob)
             .bind(sum.participants)
             .time(sum.created_at)
@@ -34,17 +34,13 @@ impl NoisedSums for SqliteTransaction {
         .await
     }
 
-    async fn noised_sum(&mut self, key: RoundKey, attempt: u32) -> Result<Option<NoisedSumRow>> {
+    async fn noised_sum(&mut self, attempt: Attempt) -> Result<Option<NoisedSumRow>> {
         let row = self
-            .find(
-                query("SELECT * FROM noised_sum WHERE task = ?1 AND number = ?2 AND attempt = ?3")
-                    .attempt(key, attempt),
-            )
+            .find(query("SELECT * FROM noised_sum WHERE task = ?1 AND number = ?2 AND attempt = ?3").attempt(attempt))
             .await?;
         row.map(|row| {
             Ok(NoisedSumRow {
-                round: row.round_key()?,
-                attempt: row.small("attempt")?,
+                attempt: row.attempt()?,
                 blob: row.digest("blob")?,
                 participants: row.small("participants")?,
                 created_at: row.time("created_at")?,

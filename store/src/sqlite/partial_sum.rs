@@ -1,7 +1,7 @@
 //! Partial sums in SQLite.
 
 use async_trait::async_trait;
-use federation::id::{Digest, RoundKey};
+use federation::id::{Attempt, Digest};
 
 use super::SqliteTransaction;
 use super::row::{Bind as _, Columns as _};
@@ -11,20 +11,12 @@ use crate::error::Result;
 
 #[async_trait]
 impl PartialSums for SqliteTransaction {
-    async fn partial_sum(&mut self, key: RoundKey, attempt: u32) -> Result<Option<PartialSum>> {
+    async fn partial_sum(&mut self, attempt: Attempt) -> Result<Option<PartialSum>> {
         let row = self
-            .find(
-                query("SELECT * FROM partial_sum WHERE task = ?1 AND number = ?2 AND attempt = ?3")
-                    .attempt(key, attempt),
-            )
+            .find(query("SELECT * FROM partial_sum WHERE task = ?1 AND number = ?2 AND attempt = ?3").attempt(attempt))
             .await?;
         row.map(|row| {
-            Ok(PartialSum {
-                round: row.round_key()?,
-                attempt: row.small("attempt")?,
-                blob: row.digest("blob")?,
-                inputs: row.small("inputs")?,
-            })
+            Ok(PartialSum { attempt: row.attempt()?, blob: row.digest("blob")?, inputs: row.small("inputs")? })
         })
         .transpose()
     }
@@ -40,7 +32,7 @@ impl PartialSums for SqliteTransaction {
                  WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND blob = ?6",
             ),
         };
-        let put = put.attempt(sum.round, sum.attempt).digest(sum.blob).bind(sum.inputs);
+        let put = put.attempt(sum.attempt).digest(sum.blob).bind(sum.inputs);
         let put = match expected_previous {
             None => put,
             Some(previous) => put.digest(previous),
@@ -48,9 +40,9 @@ impl PartialSums for SqliteTransaction {
         self.change_one(put).await
     }
 
-    async fn delete_partial_sum(&mut self, key: RoundKey, attempt: u32) -> Result<bool> {
+    async fn delete_partial_sum(&mut self, attempt: Attempt) -> Result<bool> {
         self.change_one(
-            query("DELETE FROM partial_sum WHERE task = ?1 AND number = ?2 AND attempt = ?3").attempt(key, attempt),
+            query("DELETE FROM partial_sum WHERE task = ?1 AND number = ?2 AND attempt = ?3").attempt(attempt),
         )
         .await
     }

@@ -1,7 +1,7 @@
 //! The privacy ledger in SQLite.
 
 use async_trait::async_trait;
-use federation::id::{RoundKey, TaskId};
+use federation::id::{Attempt, TaskId};
 
 use super::SqliteTransaction;
 use super::row::{Bind as _, Columns as _, each, integer};
@@ -12,7 +12,7 @@ use crate::error::{Result, StoreError};
 #[async_trait]
 impl PrivacyLedger for SqliteTransaction {
     async fn append_privacy_row(&mut self, row: &PrivacyRow) -> Result<()> {
-        let next = self.privacy_count(row.round.task).await?;
+        let next = self.privacy_count(row.attempt.task).await?;
         if row.idx != next {
             return Err(StoreError::Conflict(format!("row {} of the privacy ledger: the next one is {next}", row.idx)));
         }
@@ -21,7 +21,7 @@ impl PrivacyLedger for SqliteTransaction {
                 "INSERT INTO privacy_ledger (task, number, attempt, idx, published, created_at, row)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
             )
-            .attempt(row.round, row.attempt)
+            .attempt(row.attempt)
             .bind(integer(row.idx)?)
             .bind(i64::from(row.published))
             .time(row.created_at)
@@ -42,11 +42,10 @@ impl PrivacyLedger for SqliteTransaction {
         each(&rows, read)
     }
 
-    async fn privacy_row_of(&mut self, key: RoundKey, attempt: u32) -> Result<Option<PrivacyRow>> {
+    async fn privacy_row_of(&mut self, attempt: Attempt) -> Result<Option<PrivacyRow>> {
         let row = self
             .find(
-                query("SELECT * FROM privacy_ledger WHERE task = ?1 AND number = ?2 AND attempt = ?3")
-                    .attempt(key, attempt),
+                query("SELECT * FROM privacy_ledger WHERE task = ?1 AND number = ?2 AND attempt = ?3").attempt(attempt),
             )
             .await?;
         row.as_ref().map(read).transpose()
@@ -77,8 +76,7 @@ impl PrivacyLedger for SqliteTransaction {
 
 fn read(row: &SqliteRow) -> Result<PrivacyRow> {
     Ok(PrivacyRow {
-        round: row.round_key()?,
-        attempt: row.small("attempt")?,
+        attempt: row.attempt()?,
         idx: row.large("idx")?,
         published: row.flag("published")?,
         row: row.text("row")?,

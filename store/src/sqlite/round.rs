@@ -1,7 +1,7 @@
 //! Rounds in SQLite.
 
 use async_trait::async_trait;
-use federation::id::{RoundKey, TaskId};
+use federation::id::{Attempt, RoundKey, TaskId};
 use federation::round::{Round, RoundState};
 use federation::time::Timestamp;
 
@@ -22,7 +22,7 @@ impl Rounds for SqliteTransaction {
                                     failure)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             )
-            .attempt(round.key, round.attempt)
+            .attempt(round.key)
             .bind(round.state.as_str())
             .bind(round.base_version)
             .bind(json(&round.limits)?)
@@ -46,9 +46,9 @@ impl Rounds for SqliteTransaction {
         row.as_ref().map(read).transpose()
     }
 
-    async fn round_attempt(&mut self, key: RoundKey, attempt: u32) -> Result<Option<RoundRow>> {
+    async fn round_attempt(&mut self, attempt: Attempt) -> Result<Option<RoundRow>> {
         let row = self
-            .find(query("SELECT * FROM round WHERE task = ?1 AND number = ?2 AND attempt = ?3").attempt(key, attempt))
+            .find(query("SELECT * FROM round WHERE task = ?1 AND number = ?2 AND attempt = ?3").attempt(attempt))
             .await?;
         row.as_ref().map(read).transpose()
     }
@@ -79,7 +79,7 @@ impl Rounds for SqliteTransaction {
     }
 
     async fn transition_round(&mut self, before: &Round, after: &Round) -> Result<bool> {
-        if (before.key, before.attempt) != (after.key, after.attempt) {
+        if before.key != after.key {
             return Err(StoreError::fault("a transition from one round to another"));
         }
         let row = self
@@ -89,7 +89,7 @@ impl Rounds for SqliteTransaction {
                      WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND state = ?4 AND state_since = ?5
                      RETURNING reported",
                 )
-                .attempt(before.key, before.attempt)
+                .attempt(before.key)
                 .bind(before.state.as_str())
                 .time(before.state_since)
                 .bind(after.state.as_str())
@@ -100,21 +100,19 @@ impl Rounds for SqliteTransaction {
             )
             .await?;
         let Some(row) = row else { return Ok(false) };
-        let (key, attempt) = (after.key, after.attempt);
+        let attempt = after.key;
         let count = match (before.state, after.state) {
             (_, RoundState::Selecting) => 0,
             // Nobody was drawn: what there is to tell is who was there.
             (RoundState::Selecting, RoundState::Failed | RoundState::Cancelled) => {
-                let keys_for = before.limits.secure.is_some().then_some((key.number, attempt));
-                self.count_checked_in(key.task, keys_for, after.state_since).await?
+                let keys_for = before.limits.secure.is_some().then_some(attempt);
+                self.count_checked_in(attempt.task, keys_for, after.state_since).await?
             }
-            (RoundState::Sharing, RoundState::Collecting) => {
-                self.count_messages(key, attempt, MessageKind::Shares).await?
-            }
+            (RoundState::Sharing, RoundState::Collecting) => self.count_messages(attempt, MessageKind::Shares).await?,
             (_, RoundState::Sharing | RoundState::Collecting) => after.cohort,
-            (_, RoundState::Unmasking) => self.count_messages(key, attempt, MessageKind::Consistency).await?,
+            (_, RoundState::Unmasking) => self.count_messages(attempt, MessageKind::Consistency).await?,
             (RoundState::Unmasking, RoundState::Aggregating) => {
-                self.count_messages(key, attempt, MessageKind::Unmasking).await?
+                self.count_messages(attempt, MessageKind::Unmasking).await?
             }
             _ => row.small("reported")?,
         };
@@ -122,19 +120,13 @@ impl Rounds for SqliteTransaction {
         Ok(true)
     }
 
-    async fn rebase_round(
-        &mut self,
-        key: RoundKey,
-        attempt: u32,
-        state: RoundState,
-        state_since: Timestamp,
-    ) -> Result<bool> {
+    async fn rebase_round(&mut self, attempt: Attempt, state: RoundState, state_since: Timestamp) -> Result<bool> {
         self.change_one(
             query(
                 "UPDATE round SET state_since = ?5
                  WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND state = ?4",
             )
-            .attempt(key, attempt)
+            .attempt(attempt)
             .bind(state.as_str())
             .time(state_since),
         )
@@ -143,8 +135,7 @@ impl Rounds for SqliteTransaction {
 
     async fn set_round_result(
         &mut self,
-        key: RoundKey,
-        attempt: u32,
+        attempt: Attempt,
         metrics: &[RoundMetric],
         model_version: Option<u32>,
     ) -> Result<bool> {
@@ -156,14 +147,14 @@ impl Rounds for SqliteTransaction {
                 "UPDATE round SET metrics = ?4, model_version = ?5
                  WHERE task = ?1 AND number = ?2 AND attempt = ?3",
             )
-            .attempt(key, attempt)
+            .attempt(attempt)
             .bind(json(metrics)?)
             .bind(model_version),
         )
         .await
     }
 
-    async fn add_bytes_down(&mut self, key: RoundKey, attempt: u32, state: RoundState, bytes: u64) -> Result<bool> {
+    async fn add_bytes_down(&mut self, attempt: Attempt, state: RoundState, bytes: u64) -> Result<bool> {
         let bytes = integer(bytes)?;
         let counted = self
             .change_one(
@@ -171,7 +162,7 @@ impl Rounds for SqliteTransaction {
                     "UPDATE round SET bytes_down = bytes_down + ?4
                      WHERE task = ?1 AND number = ?2 AND attempt = ?3",
                 )
-                .attempt(key, attempt)
+                .attempt(attempt)
                 .bind(bytes),
             )
             .await?;
@@ -181,7 +172,7 @@ impl Rounds for SqliteTransaction {
                     "INSERT INTO round_traffic (task, number, attempt, state, bytes_down) VALUES (?1, ?2, ?3, ?4, ?5)
                      ON CONFLICT (task, number, attempt, state) DO UPDATE SET bytes_down = bytes_down + ?5",
                 )
-                .attempt(key, attempt)
+                .attempt(attempt)
                 .bind(state.as_str())
                 .bind(bytes),
             )
@@ -195,7 +186,7 @@ impl SqliteTransaction {
     async fn add_round_change(&mut self, round: &Round, count: u32) -> Result<()> {
         self.insert(
             query("INSERT INTO round_change (task, number, attempt, state, at, count) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")
-                .attempt(round.key, round.attempt)
+                .attempt(round.key)
                 .bind(round.state.as_str())
                 .time(round.state_since)
                 .bind(count),
@@ -210,8 +201,7 @@ pub(super) fn read_change(row: &SqliteRow) -> Result<RoundChange> {
 
 fn read(row: &SqliteRow) -> Result<RoundRow> {
     let round = Round {
-        key: row.round_key()?,
-        attempt: row.small("attempt")?,
+        key: row.attempt()?,
         state: row.named("state")?,
         base_version: row.small("base_version")?,
         limits: row.json("limits")?,

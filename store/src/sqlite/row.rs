@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::str::FromStr;
 
-use federation::id::{Digest, ParticipantId, RoundKey, TaskId};
+use federation::id::{Attempt, Digest, ParticipantId, TaskId};
 use federation::time::Timestamp;
 use rusqlite::types::Value;
 use serde::Serialize;
@@ -85,9 +85,10 @@ pub(super) trait Columns {
         serde_json::from_str(&self.text(column)?).map_err(|error| damaged(column, error))
     }
 
-    /// The columns `task` and `number`.
-    fn round_key(&self) -> Result<RoundKey> {
-        Ok(RoundKey { task: TaskId(self.uuid("task")?), number: self.small("number")? })
+    /// The columns `task`, `number` and `attempt`.
+    fn attempt(&self) -> Result<Attempt> {
+        let (round, attempt) = (self.small("number")?, self.small("attempt")?);
+        Ok(Attempt { task: TaskId(self.uuid("task")?), round, attempt })
     }
 }
 
@@ -153,7 +154,7 @@ pub(super) trait Bind<'q>: Sized {
     fn digest(self, digest: Digest) -> Self;
     fn time(self, at: Timestamp) -> Self;
     /// The parameters `?1`, `?2`, `?3`: task, number, attempt.
-    fn attempt(self, key: RoundKey, attempt: u32) -> Self;
+    fn attempt(self, attempt: Attempt) -> Self;
 }
 
 impl<'q> Bind<'q> for Query<'q> {
@@ -165,8 +166,8 @@ impl<'q> Bind<'q> for Query<'q> {
         self.bind(at.0)
     }
 
-    fn attempt(self, key: RoundKey, attempt: u32) -> Self {
-        self.bind(key.task.0).bind(key.number).bind(attempt)
+    fn attempt(self, attempt: Attempt) -> Self {
+        self.bind(attempt.task.0).bind(attempt.round).bind(attempt.attempt)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use federation::id::{ParticipantId, RoundKey, TaskId};
+use federation::id::{Attempt, ParticipantId, TaskId};
 
 use super::SqliteTransaction;
 use super::row::{Bind as _, Columns as _, each, json, json_ids};
@@ -60,49 +60,49 @@ impl Sampled for SqliteTransaction {
         counted.map_or(Ok(0), |row| row.small("count"))
     }
 
-    async fn insert_sampled(&mut self, key: RoundKey, attempt: u32, participants: &[ParticipantId]) -> Result<()> {
+    async fn insert_sampled(&mut self, attempt: Attempt, participants: &[ParticipantId]) -> Result<()> {
         self.change(
             query(
                 "INSERT INTO sampled (task, number, attempt, participant)
                  SELECT ?1, ?2, ?3, unhex(value) FROM json_each(?4)",
             )
-            .attempt(key, attempt)
+            .attempt(attempt)
             .bind(json_ids(participants)?),
         )
         .await?;
         Ok(())
     }
 
-    async fn sampled(&mut self, key: RoundKey, attempt: u32) -> Result<Vec<ParticipantId>> {
+    async fn sampled(&mut self, attempt: Attempt) -> Result<Vec<ParticipantId>> {
         let rows = self
             .list(
                 query(
                     "SELECT participant FROM sampled WHERE task = ?1 AND number = ?2 AND attempt = ?3
                      ORDER BY participant",
                 )
-                .attempt(key, attempt),
+                .attempt(attempt),
             )
             .await?;
         each(&rows, |row| Ok(ParticipantId(row.uuid("participant")?)))
     }
 
-    async fn is_sampled(&mut self, key: RoundKey, attempt: u32, participant: ParticipantId) -> Result<bool> {
+    async fn is_sampled(&mut self, attempt: Attempt, participant: ParticipantId) -> Result<bool> {
         let found = self
             .find(
                 query(
                     "SELECT 1 FROM sampled
                      WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4",
                 )
-                .attempt(key, attempt)
+                .attempt(attempt)
                 .bind(participant.0),
             )
             .await?;
         Ok(found.is_some())
     }
 
-    async fn forget_sampled(&mut self, key: RoundKey, attempt: u32) -> Result<u32> {
+    async fn forget_sampled(&mut self, attempt: Attempt) -> Result<u32> {
         self.count_changes(
-            query("DELETE FROM sampled WHERE task = ?1 AND number = ?2 AND attempt = ?3").attempt(key, attempt),
+            query("DELETE FROM sampled WHERE task = ?1 AND number = ?2 AND attempt = ?3").attempt(attempt),
         )
         .await
     }

@@ -1,7 +1,7 @@
 //! Secrets in SQLite.
 
 use async_trait::async_trait;
-use federation::id::RoundKey;
+use federation::id::Attempt;
 
 use super::SqliteTransaction;
 use super::row::{Bind as _, Columns as _};
@@ -11,42 +11,36 @@ use crate::error::{Result, StoreError};
 
 #[async_trait]
 impl Secrets for SqliteTransaction {
-    async fn put_secret_if_absent(
-        &mut self,
-        key: RoundKey,
-        attempt: u32,
-        purpose: &str,
-        sealed: &[u8],
-    ) -> Result<Vec<u8>> {
+    async fn put_secret_if_absent(&mut self, attempt: Attempt, purpose: &str, sealed: &[u8]) -> Result<Vec<u8>> {
         self.change_one(
             query(
                 "INSERT INTO secret (task, number, attempt, purpose, sealed) VALUES (?1, ?2, ?3, ?4, ?5)
                  ON CONFLICT (task, number, attempt, purpose) DO NOTHING",
             )
-            .attempt(key, attempt)
+            .attempt(attempt)
             .bind(purpose)
             .bind(sealed),
         )
         .await?;
-        let stored = self.secret(key, attempt, purpose).await?;
+        let stored = self.secret(attempt, purpose).await?;
         stored.ok_or_else(|| StoreError::Corrupt("a secret exists and does not".to_owned()))
     }
 
-    async fn secret(&mut self, key: RoundKey, attempt: u32, purpose: &str) -> Result<Option<Vec<u8>>> {
+    async fn secret(&mut self, attempt: Attempt, purpose: &str) -> Result<Option<Vec<u8>>> {
         let row = self
             .find(
                 query("SELECT sealed FROM secret WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND purpose = ?4")
-                    .attempt(key, attempt)
+                    .attempt(attempt)
                     .bind(purpose),
             )
             .await?;
         row.map(|row| row.bytes("sealed")).transpose()
     }
 
-    async fn forget_secret(&mut self, key: RoundKey, attempt: u32, purpose: &str) -> Result<bool> {
+    async fn forget_secret(&mut self, attempt: Attempt, purpose: &str) -> Result<bool> {
         self.change_one(
             query("DELETE FROM secret WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND purpose = ?4")
-                .attempt(key, attempt)
+                .attempt(attempt)
                 .bind(purpose),
         )
         .await

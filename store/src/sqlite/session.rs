@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use federation::id::RoundKey;
+use federation::id::Attempt;
 use federation::time::Timestamp;
 
 use super::SqliteTransaction;
@@ -13,34 +13,29 @@ use crate::error::Result;
 
 #[async_trait]
 impl Sessions for SqliteTransaction {
-    async fn put_session(&mut self, key: RoundKey, attempt: u32, phase: &[u8], at: Timestamp) -> Result<()> {
+    async fn put_session(&mut self, attempt: Attempt, phase: &[u8], at: Timestamp) -> Result<()> {
         self.insert(
             query(
                 "INSERT INTO session (task, number, attempt, updated_at, phase) VALUES (?1, ?2, ?3, ?4, ?5)
                  ON CONFLICT (task, number, attempt) DO UPDATE
                  SET updated_at = excluded.updated_at, phase = excluded.phase",
             )
-            .attempt(key, attempt)
+            .attempt(attempt)
             .time(at)
             .bind(phase),
         )
         .await
     }
 
-    async fn session(&mut self, key: RoundKey, attempt: u32) -> Result<Option<Bytes>> {
+    async fn session(&mut self, attempt: Attempt) -> Result<Option<Bytes>> {
         let row = self
-            .find(
-                query("SELECT phase FROM session WHERE task = ?1 AND number = ?2 AND attempt = ?3")
-                    .attempt(key, attempt),
-            )
+            .find(query("SELECT phase FROM session WHERE task = ?1 AND number = ?2 AND attempt = ?3").attempt(attempt))
             .await?;
         row.map(|row| row.bytes("phase").map(Bytes::from)).transpose()
     }
 
-    async fn delete_session(&mut self, key: RoundKey, attempt: u32) -> Result<bool> {
-        self.change_one(
-            query("DELETE FROM session WHERE task = ?1 AND number = ?2 AND attempt = ?3").attempt(key, attempt),
-        )
-        .await
+    async fn delete_session(&mut self, attempt: Attempt) -> Result<bool> {
+        self.change_one(query("DELETE FROM session WHERE task = ?1 AND number = ?2 AND attempt = ?3").attempt(attempt))
+            .await
     }
 }

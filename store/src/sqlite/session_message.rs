@@ -1,7 +1,7 @@
 //! Messages of secure aggregation in SQLite.
 
 use async_trait::async_trait;
-use federation::id::{ParticipantId, RoundKey};
+use federation::id::{Attempt, ParticipantId};
 
 use super::SqliteTransaction;
 use super::row::{Bind as _, Columns as _, each, integer, json_names};
@@ -12,7 +12,7 @@ use crate::error::{Result, StoreError};
 #[async_trait]
 impl SessionMessages for SqliteTransaction {
     async fn insert_message(&mut self, message: &SessionMessage) -> Result<MessageInsertion> {
-        let SessionMessage { round, attempt, kind, participant, .. } = *message;
+        let SessionMessage { attempt, kind, participant, .. } = *message;
         let inserted = self
             .change_one(
                 query(
@@ -21,7 +21,7 @@ impl SessionMessages for SqliteTransaction {
                      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
                      ON CONFLICT (task, number, attempt, kind, participant) DO NOTHING",
                 )
-                .attempt(round, attempt)
+                .attempt(attempt)
                 .bind(kind.as_str())
                 .bind(participant.0)
                 .digest(message.sha256)
@@ -39,7 +39,7 @@ impl SessionMessages for SqliteTransaction {
                     "SELECT sha256 FROM session_message
                      WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND kind = ?4 AND participant = ?5",
                 )
-                .attempt(round, attempt)
+                .attempt(attempt)
                 .bind(kind.as_str())
                 .bind(participant.0),
             )
@@ -51,8 +51,7 @@ impl SessionMessages for SqliteTransaction {
 
     async fn message(
         &mut self,
-        key: RoundKey,
-        attempt: u32,
+        attempt: Attempt,
         kind: MessageKind,
         participant: ParticipantId,
     ) -> Result<Option<SessionMessage>> {
@@ -62,7 +61,7 @@ impl SessionMessages for SqliteTransaction {
                     "SELECT * FROM session_message
                      WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND kind = ?4 AND participant = ?5",
                 )
-                .attempt(key, attempt)
+                .attempt(attempt)
                 .bind(kind.as_str())
                 .bind(participant.0),
             )
@@ -70,36 +69,36 @@ impl SessionMessages for SqliteTransaction {
         row.as_ref().map(read).transpose()
     }
 
-    async fn messages(&mut self, key: RoundKey, attempt: u32, kind: MessageKind) -> Result<Vec<SessionMessage>> {
+    async fn messages(&mut self, attempt: Attempt, kind: MessageKind) -> Result<Vec<SessionMessage>> {
         let messages = query(
             "SELECT * FROM session_message
              WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND kind = ?4 ORDER BY participant",
         );
-        self.collect(messages.attempt(key, attempt).bind(kind.as_str()), read).await
+        self.collect(messages.attempt(attempt).bind(kind.as_str()), read).await
     }
 
-    async fn message_senders(&mut self, key: RoundKey, attempt: u32, kind: MessageKind) -> Result<Vec<ParticipantId>> {
+    async fn message_senders(&mut self, attempt: Attempt, kind: MessageKind) -> Result<Vec<ParticipantId>> {
         let rows = self
             .list(
                 query(
                     "SELECT participant FROM session_message
                      WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND kind = ?4 ORDER BY participant",
                 )
-                .attempt(key, attempt)
+                .attempt(attempt)
                 .bind(kind.as_str()),
             )
             .await?;
         each(&rows, |row| Ok(ParticipantId(row.uuid("participant")?)))
     }
 
-    async fn clear_messages(&mut self, key: RoundKey, attempt: u32, kinds: &[MessageKind]) -> Result<u32> {
+    async fn clear_messages(&mut self, attempt: Attempt, kinds: &[MessageKind]) -> Result<u32> {
         self.count_changes(
             query(
                 "UPDATE session_message SET message = NULL
                  WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND kind IN (SELECT value FROM json_each(?4))
                    AND message IS NOT NULL",
             )
-            .attempt(key, attempt)
+            .attempt(attempt)
             .bind(json_names(kinds)?),
         )
         .await
@@ -108,14 +107,14 @@ impl SessionMessages for SqliteTransaction {
 
 impl SqliteTransaction {
     /// How many messages of this kind were sent.
-    pub(super) async fn count_messages(&mut self, key: RoundKey, attempt: u32, kind: MessageKind) -> Result<u32> {
+    pub(super) async fn count_messages(&mut self, attempt: Attempt, kind: MessageKind) -> Result<u32> {
         let row = self
             .find(
                 query(
                     "SELECT count(*) AS count FROM session_message
                      WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND kind = ?4",
                 )
-                .attempt(key, attempt)
+                .attempt(attempt)
                 .bind(kind.as_str()),
             )
             .await?;
@@ -125,8 +124,7 @@ impl SqliteTransaction {
 
 fn read(row: &SqliteRow) -> Result<SessionMessage> {
     Ok(SessionMessage {
-        round: row.round_key()?,
-        attempt: row.small("attempt")?,
+        attempt: row.attempt()?,
         kind: row.named("kind")?,
         participant: ParticipantId(row.uuid("participant")?),
         sha256: row.digest("sha256")?,

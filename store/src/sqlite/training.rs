@@ -1,7 +1,7 @@
 //! Trainings ahead of rounds in SQLite.
 
 use async_trait::async_trait;
-use federation::id::{ParticipantId, RoundKey, TaskId};
+use federation::id::{Attempt, ParticipantId, TaskId};
 use federation::time::Timestamp;
 use federation::training::{Claim, Training};
 
@@ -90,7 +90,7 @@ impl Trainings for SqliteTransaction {
         Ok(())
     }
 
-    async fn end_reported_trainings(&mut self, key: RoundKey, attempt: u32) -> Result<u32> {
+    async fn end_reported_trainings(&mut self, attempt: Attempt) -> Result<u32> {
         self.count_changes(
             query(
                 "UPDATE training SET is_over = 1
@@ -99,12 +99,12 @@ impl Trainings for SqliteTransaction {
                      FROM buffered JOIN assignment USING (task, number, attempt, participant)
                      WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND assignment.state = 'REPORTED')",
             )
-            .attempt(key, attempt),
+            .attempt(attempt),
         )
         .await
     }
 
-    async fn insert_buffered(&mut self, key: RoundKey, attempt: u32, updates: &[Buffered]) -> Result<()> {
+    async fn insert_buffered(&mut self, attempt: Attempt, updates: &[Buffered]) -> Result<()> {
         let rows: Vec<_> = updates
             .iter()
             .map(|update| (update.participant.0.simple().to_string(), update.serial, update.base_version))
@@ -114,35 +114,35 @@ impl Trainings for SqliteTransaction {
                 "INSERT INTO buffered (task, number, attempt, participant, serial, base_version)
                  SELECT ?1, ?2, ?3, unhex(value ->> 0), value ->> 1, value ->> 2 FROM json_each(?4)",
             )
-            .attempt(key, attempt)
+            .attempt(attempt)
             .bind(json(&rows)?),
         )
         .await?;
         Ok(())
     }
 
-    async fn buffered(&mut self, key: RoundKey, attempt: u32, participant: ParticipantId) -> Result<Option<Buffered>> {
+    async fn buffered(&mut self, attempt: Attempt, participant: ParticipantId) -> Result<Option<Buffered>> {
         let row = self
             .find(
                 query(
                     "SELECT participant, serial, base_version FROM buffered
                      WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND participant = ?4",
                 )
-                .attempt(key, attempt)
+                .attempt(attempt)
                 .bind(participant.0),
             )
             .await?;
         row.as_ref().map(buffered).transpose()
     }
 
-    async fn all_buffered(&mut self, key: RoundKey, attempt: u32) -> Result<Vec<Buffered>> {
+    async fn all_buffered(&mut self, attempt: Attempt) -> Result<Vec<Buffered>> {
         let rows = self
             .list(
                 query(
                     "SELECT participant, serial, base_version FROM buffered
                      WHERE task = ?1 AND number = ?2 AND attempt = ?3 ORDER BY participant",
                 )
-                .attempt(key, attempt),
+                .attempt(attempt),
             )
             .await?;
         each(&rows, buffered)

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use federation::id::{Digest, ParticipantId, RoundKey};
+use federation::id::{Attempt, Digest, ParticipantId, RoundKey};
 
 use super::SqliteTransaction;
 use super::row::{Bind as _, Columns as _, each};
@@ -12,14 +12,14 @@ use crate::error::{Result, StoreError};
 
 #[async_trait]
 impl Unopened for SqliteTransaction {
-    async fn insert_unopened(&mut self, key: RoundKey, attempt: u32, sessions: &[UnopenedSession]) -> Result<()> {
+    async fn insert_unopened(&mut self, attempt: Attempt, sessions: &[UnopenedSession]) -> Result<()> {
         for UnopenedSession { group, needed, roster } in sessions {
             self.insert(
                 query(
                     "INSERT INTO unopened_session (task, number, attempt, cohort_group, needed, roster)
                      VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
                 )
-                .attempt(key, attempt)
+                .attempt(attempt)
                 .bind(*group)
                 .bind(u32::from(*needed))
                 .bind(&roster[..]),
@@ -29,14 +29,14 @@ impl Unopened for SqliteTransaction {
         Ok(())
     }
 
-    async fn unopened(&mut self, key: RoundKey, attempt: u32) -> Result<Vec<UnopenedSession>> {
+    async fn unopened(&mut self, attempt: Attempt) -> Result<Vec<UnopenedSession>> {
         let rows = self
             .list(
                 query(
                     "SELECT cohort_group, needed, roster FROM unopened_session
                      WHERE task = ?1 AND number = ?2 AND attempt = ?3 ORDER BY cohort_group",
                 )
-                .attempt(key, attempt),
+                .attempt(attempt),
             )
             .await?;
         each(&rows, |row| {
@@ -48,13 +48,13 @@ impl Unopened for SqliteTransaction {
     }
 
     async fn insert_abort_statement(&mut self, statement: &AbortStatement) -> Result<bool> {
-        let AbortStatement { round, attempt, participant, group, statement, received_at } = statement;
+        let AbortStatement { attempt, participant, group, statement, received_at } = statement;
         self.change_one(
             query(
                 "INSERT INTO abort_statement (task, number, attempt, participant, cohort_group, received_at, statement)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING",
             )
-            .attempt(*round, *attempt)
+            .attempt(*attempt)
             .bind(participant.0)
             .bind(*group)
             .time(*received_at)
@@ -63,20 +63,19 @@ impl Unopened for SqliteTransaction {
         .await
     }
 
-    async fn abort_statements(&mut self, key: RoundKey, attempt: u32, group: u32) -> Result<Vec<AbortStatement>> {
+    async fn abort_statements(&mut self, attempt: Attempt, group: u32) -> Result<Vec<AbortStatement>> {
         let rows = self
             .list(
                 query(
                     "SELECT participant, received_at, statement FROM abort_statement
                      WHERE task = ?1 AND number = ?2 AND attempt = ?3 AND cohort_group = ?4 ORDER BY participant",
                 )
-                .attempt(key, attempt)
+                .attempt(attempt)
                 .bind(group),
             )
             .await?;
         each(&rows, |row| {
             Ok(AbortStatement {
-                round: key,
                 attempt,
                 participant: ParticipantId(row.uuid("participant")?),
                 group,

@@ -1,6 +1,6 @@
 //! What a participant is given to do.
 
-use federation::id::{Digest, TaskId};
+use federation::id::{Attempt, Digest, TaskId};
 use federation::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use task_spec::{Analytics, Compression, ModelSpec, Personalization, Solver, Staleness, TrainingPlan};
@@ -66,6 +66,14 @@ pub struct Assignment {
     pub remaining_ms: u64,
 }
 
+impl Assignment {
+    /// Which attempt the place is in.
+    #[must_use]
+    pub fn attempt_key(&self) -> Attempt {
+        Attempt { task: self.task, round: self.round, attempt: self.attempt }
+    }
+}
+
 /// An update that a participant has trained ahead of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -117,11 +125,11 @@ impl CodecTerms {
     ///
     /// `SHA-256("tributary/codec/1" || u64be(seed) || u32be(round) || u32be(attempt))`.
     #[must_use]
-    pub fn round_seed(&self, round: u32, attempt: u32) -> Digest {
+    pub fn round_seed(&self, attempt: Attempt) -> Digest {
         let mut text = b"tributary/codec/1".to_vec();
         text.extend(self.seed.to_be_bytes());
-        text.extend(round.to_be_bytes());
-        text.extend(attempt.to_be_bytes());
+        text.extend(attempt.round.to_be_bytes());
+        text.extend(attempt.attempt.to_be_bytes());
         let mut digest = Digest([0; 32]);
         digest.0.copy_from_slice(ring::digest::digest(&ring::digest::SHA256, &text).as_ref());
         digest

@@ -3,7 +3,7 @@
 //! Both sides derive grid, clipping, noise shares and cost from these numbers by the same code
 //! (`learning::privacy::PrivacySpec::request`), so none of them can be told another.
 
-use federation::id::{Digest, RoundKey};
+use federation::id::{Attempt, Digest};
 use serde::{Deserialize, Serialize};
 use task_spec::PrivacySpec;
 
@@ -39,11 +39,11 @@ impl PrivacyTerms {
 ///
 /// `SHA-256("tributary/rotation/1" || task || u32be(round) || u32be(attempt))`.
 #[must_use]
-pub fn rotation_seed(round: RoundKey, attempt: u32) -> Digest {
+pub fn rotation_seed(attempt: Attempt) -> Digest {
     let mut text = b"tributary/rotation/1".to_vec();
-    text.extend(round.task.0.as_bytes());
-    text.extend(round.number.to_be_bytes());
-    text.extend(attempt.to_be_bytes());
+    text.extend(attempt.task.0.as_bytes());
+    text.extend(attempt.round.to_be_bytes());
+    text.extend(attempt.attempt.to_be_bytes());
     let mut digest = Digest([0; 32]);
     digest.0.copy_from_slice(ring::digest::digest(&ring::digest::SHA256, &text).as_ref());
     digest

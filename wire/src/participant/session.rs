@@ -3,7 +3,7 @@
 //! The messages themselves are `secure_agg::messages`, sent as they are encoded there
 //! ([`crate::headers::MEDIA_SECURE_AGG`]).
 
-use federation::id::{Digest, TaskId};
+use federation::id::{Attempt, Digest, TaskId};
 use federation::round::RoundState;
 
 use serde::{Deserialize, Serialize};
@@ -30,6 +30,14 @@ pub struct Invitation {
     pub base: Option<Digest>,
 }
 
+impl Invitation {
+    /// Which attempt it invites to.
+    #[must_use]
+    pub fn attempt_key(&self) -> Attempt {
+        Attempt { task: self.task, round: self.round, attempt: self.attempt }
+    }
+}
+
 /// Keys made for an attempt: what a participant that was invited checks in with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -43,6 +51,14 @@ pub struct RoundKeys {
     pub attempt: u32,
     /// `secure_agg::messages::Advertise`.
     pub advertisement: Base64,
+}
+
+impl RoundKeys {
+    /// Which attempt the keys are for.
+    #[must_use]
+    pub fn attempt_key(&self) -> Attempt {
+        Attempt { task: self.task, round: self.round, attempt: self.attempt }
+    }
 }
 
 /// Digest of what gives the words of an update their meaning: encoding, names of the metrics and terms of privacy. With

@@ -32,18 +32,18 @@ pub(in crate::http) async fn excuse(
                 let Some(row) = tx.round(round).await? else {
                     return Err(Error::NotFound(format!("the task has no round {number}")));
                 };
-                let attempt = row.round.attempt;
+                let attempt = row.round.key;
                 let (from, to) = ([AssignmentState::Assigned, AssignmentState::Working], AssignmentState::Excused);
-                if tx.set_assignment_state(round, attempt, participant, &from, to, now, Some(detail)).await? {
+                if tx.set_assignment_state(attempt, participant, &from, to, now, Some(detail)).await? {
                     return Ok(());
                 }
                 // Its input counts; what the phases after it still ask is not waited for.
                 if let Some(phase) = row.round.missed_in()
-                    && tx.set_dropped(round, attempt, participant, phase).await?
+                    && tx.set_dropped(attempt, participant, phase).await?
                 {
                     return Ok(());
                 }
-                match tx.assignment(round, attempt, participant).await?.map(|assignment| assignment.state) {
+                match tx.assignment(attempt, participant).await?.map(|assignment| assignment.state) {
                     Some(AssignmentState::Excused) => Ok(()),
                     Some(state) => Err(Error::Conflict(format!("the round does not wait for it: it is {state}"))),
                     None => Err(Error::NotFound("the participant has no place in this round".to_owned())),

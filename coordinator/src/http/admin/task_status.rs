@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use federation::id::{RoundKey, TaskId};
+use federation::id::{Attempt, TaskId};
 use federation::round::{AssignmentState, Round, RoundState};
 use federation::task_status::TaskStatus;
 use federation::time::Timestamp;
@@ -20,7 +20,7 @@ use crate::http::inspect::tasks;
 use crate::http::problem::{Error, Result};
 use crate::ledger;
 use crate::model::next_round;
-use crate::release_keys::Use;
+use crate::release_keys::of_the_task;
 use crate::seal::Sealer;
 use crate::session::{forget, keep_unopened};
 
@@ -86,7 +86,7 @@ pub(in crate::http) async fn rebase(
         .await?;
     app.store.wake().publish(WakeEvent::Task(id));
     if let Some(round) = ended {
-        app.store.wake().publish(WakeEvent::Round(round.key));
+        app.store.wake().publish(WakeEvent::Round(round.key.round_key()));
     }
     app.store.wake().publish(WakeEvent::Work);
     tracing::warn!(task = %id, operator = bearer.name, "the rounds of task {id} go on beyond those that were seen");
@@ -163,13 +163,12 @@ async fn change(
         })
         .await?;
     if to.is_terminal() {
-        let of_the_task = (RoundKey { task: id, number: 0 }, 0);
-        let of_its_round = ended.as_ref().map(|round| (round.key, round.attempt));
-        destroy_keys(app, of_its_round.into_iter().chain([of_the_task]).collect()).await;
+        let of_its_round = ended.as_ref().map(|round| round.key);
+        destroy_keys(app, of_its_round.into_iter().chain([of_the_task(id)]).collect()).await;
     }
     app.store.wake().publish(WakeEvent::Task(id));
     if let Some(round) = ended {
-        app.store.wake().publish(WakeEvent::Round(round.key));
+        app.store.wake().publish(WakeEvent::Round(round.key.round_key()));
     }
     app.store.wake().publish(WakeEvent::Work);
     tracing::info!(task = %id, operator = bearer.name, "task {id} is now {to}, by operator {}", bearer.name);
@@ -178,7 +177,7 @@ async fn change(
 
 /// Destroys what opens sums that will not be released, after the rows that it opened are forgotten. What is left if that fails is
 /// garbage, and is collected.
-async fn destroy_keys(app: &App, uses: Vec<Use>) {
+async fn destroy_keys(app: &App, uses: Vec<Attempt>) {
     let sealer = Arc::clone(&app.sealer);
     let destroy = move || uses.into_iter().try_for_each(|of| sealer.destroy_keys(of).map(drop));
     let destroyed =
@@ -206,8 +205,8 @@ async fn end_round(
     if let Some(task) = tx.task(task).await? {
         ledger::charge_unpublished(tx, &task, &before, sealer, now).await?;
     }
-    tx.set_pending_assignments(before.key, before.attempt, AssignmentState::Released, now).await?;
+    tx.set_pending_assignments(before.key, AssignmentState::Released, now).await?;
     keep_unopened(tx, &before).await?;
-    forget(tx, before.key, before.attempt).await?;
+    forget(tx, before.key).await?;
     Ok(Some(after))
 }

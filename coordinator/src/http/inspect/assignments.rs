@@ -52,7 +52,7 @@ pub(in crate::http) async fn list(
         .read("list_assignments", |tx| {
             Box::pin(async move {
                 let row = match attempt {
-                    Some(attempt) => tx.round_attempt(key, attempt).await?,
+                    Some(attempt) => tx.round_attempt(key.attempt(attempt)).await?,
                     None => tx.round(key).await?,
                 };
                 let Some(round) = row.map(|row| row.round) else {
@@ -60,7 +60,7 @@ pub(in crate::http) async fn list(
                 };
                 let sets = Sets::read(tx, &round).await?;
                 let mut views = Vec::new();
-                for assignment in tx.assignments(key, round.attempt, cursor, limit + 1).await? {
+                for assignment in tx.assignments(round.key, cursor, limit + 1).await? {
                     views.push(assignment_view(tx, assignment, &sets).await?);
                 }
                 Ok(views)
@@ -85,7 +85,7 @@ impl Sets {
             ("U4", MessageKind::Consistency),
             ("U5", MessageKind::Unmasking),
         ] {
-            sets.push((name, tx.message_senders(round.key, round.attempt, kind).await?.into_iter().collect()));
+            sets.push((name, tx.message_senders(round.key, kind).await?.into_iter().collect()));
         }
         Ok(Self(sets))
     }
@@ -105,14 +105,14 @@ async fn assignment_view(
     assignment: Assignment,
     sets: &Sets,
 ) -> std::result::Result<AssignmentView, StoreError> {
-    let Assignment { round, attempt, participant, .. } = assignment;
+    let Assignment { attempt, participant, .. } = assignment;
     let name = tx.participant(participant).await?.map_or_else(|| participant.to_string(), |row| row.name);
     let change = |change: AssignmentChange| StatusChange {
         status: change.state.to_string(),
         at: change.at,
         detail: change.detail,
     };
-    let history = tx.assignment_history(round, attempt, participant).await?;
+    let history = tx.assignment_history(attempt, participant).await?;
     Ok(AssignmentView {
         participant,
         name,
@@ -121,8 +121,8 @@ async fn assignment_view(
         dropped_in: assignment.dropped_in,
         group: assignment.group,
         sets: sets.of(participant),
-        bytes_up: tx.admitted(round, attempt, participant).await?.map(|admitted| admitted.bytes),
-        anomaly: tx.anomaly_score(round, attempt, participant).await?,
+        bytes_up: tx.admitted(attempt, participant).await?.map(|admitted| admitted.bytes),
+        anomaly: tx.anomaly_score(attempt, participant).await?,
         history: history.into_iter().map(change).collect(),
     })
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-use federation::id::RoundKey;
+use federation::id::Attempt;
 use store::entity::round::RoundRow;
 use wire::inspect::RoundView;
 
@@ -17,7 +17,7 @@ pub(crate) struct EndedRounds(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
-    views: HashMap<(RoundKey, u32), (RoundRow, RoundView)>,
+    views: HashMap<Attempt, (RoundRow, RoundView)>,
     /// Of all views as JSON.
     bytes: usize,
 }
@@ -31,7 +31,7 @@ impl EndedRounds {
     /// The view of this round, if it has ended and was looked at.
     pub(super) fn find(&self, row: &RoundRow) -> Option<RoundView> {
         self.with(|known| {
-            let (of, view) = known.views.get(&(row.round.key, row.round.attempt))?;
+            let (of, view) = known.views.get(&row.round.key)?;
             (of == row).then(|| view.clone())
         })
     }
@@ -48,7 +48,7 @@ impl EndedRounds {
                 *known = Known::default();
             }
             known.bytes += json.len();
-            known.views.insert((row.round.key, row.round.attempt), (row, view.clone()));
+            known.views.insert(row.round.key, (row, view.clone()));
         });
     }
 }

@@ -163,8 +163,8 @@ fn release(row: &PrivacyRow, ledger: &Ledger) -> Option<ReleaseView> {
     }
     Some(ReleaseView {
         index: *index,
-        round: row.round.number,
-        attempt: row.attempt,
+        round: row.attempt.round,
+        attempt: row.attempt.attempt,
         published: row.published,
         mechanism: release.mechanism,
         participants,

@@ -37,7 +37,7 @@ pub(super) async fn views(
     let now = app.now();
     let known: Vec<_> = rows.iter().map(|row| app.ended_rounds.find(row)).collect();
     let unknown = || rows.iter().zip(&known).filter(|(_, known)| known.is_none()).map(|(row, _)| &row.round);
-    let attempts: Vec<_> = unknown().map(|round| (round.key.number, round.attempt)).collect();
+    let attempts: Vec<_> = unknown().map(|round| (round.key.round, round.key.attempt)).collect();
     let mut summaries = match attempts.as_slice() {
         [] => Vec::new(),
         attempts => tx.round_summaries(task.id, attempts).await?,
@@ -70,7 +70,7 @@ struct Present {
 impl Present {
     async fn read(tx: &mut (dyn Transaction + '_), round: &Round, now: Timestamp) -> Result<Self, StoreError> {
         let checked_in = if round.state == RoundState::Selecting {
-            let keys_for = round.limits.secure.is_some().then_some((round.key.number, round.attempt));
+            let keys_for = round.limits.secure.is_some().then_some(round.key);
             tx.count_checked_in(round.key.task, keys_for, now).await?
         } else {
             0
@@ -87,7 +87,9 @@ fn view(
     present: Present,
 ) -> Result<RoundView, StoreError> {
     let round = &row.round;
-    let base = summary.base.ok_or_else(|| StoreError::Corrupt(format!("round {} has no base model", round.key)))?;
+    let base = summary
+        .base
+        .ok_or_else(|| StoreError::Corrupt(format!("round {} has no base model", round.key.round_key())))?;
     let secure_aggregation = session_view(models, task, row, &summary.messages);
     let buffer = buffer_view(task, round, &summary.buffered_from);
     let groups = group_views(round, &summary);
@@ -100,8 +102,8 @@ fn view(
     let (distributions, means) = distributions(&row.metrics);
     Ok(RoundView {
         task: round.key.task,
-        number: round.key.number,
-        attempt: round.attempt,
+        number: round.key.round,
+        attempt: round.key.attempt,
         state: round.state,
         failure: round.failure,
         spent,

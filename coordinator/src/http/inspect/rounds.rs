@@ -39,7 +39,7 @@ pub(in crate::http) async fn list(
         .read("list_rounds", |tx| {
             Box::pin(async move {
                 let rows = tx.rounds(task.id, before, limit + 1).await?;
-                let Page { items, next_cursor } = page(rows, limit, |row| row.round.key.number.to_string(), |row| row);
+                let Page { items, next_cursor } = page(rows, limit, |row| row.round.key.round.to_string(), |row| row);
                 Ok::<_, StoreError>(Page { items: views(tx, app, task, items).await?, next_cursor })
             })
         })
@@ -109,7 +109,7 @@ async fn find(app: &App, task: &TaskRow, key: RoundKey, attempt: Option<u32>) ->
         .read("show_round", |tx| {
             Box::pin(async move {
                 let row = match attempt {
-                    Some(attempt) => tx.round_attempt(key, attempt).await?,
+                    Some(attempt) => tx.round_attempt(key.attempt(attempt)).await?,
                     None => tx.round(key).await?,
                 };
                 views(tx, app, task, row.into_iter().collect()).await

@@ -30,24 +30,25 @@ pub(in crate::http) async fn abandon(
     if participant != caller.id {
         return Err(Error::Forbidden("a participant gives up its own place, not another's".to_owned()));
     }
-    let (round, attempt, now) = (RoundKey { task, number }, request.attempt, app.now());
+    let (round, now) = (RoundKey { task, number }, app.now());
+    let attempt = round.attempt(request.attempt);
     let reason = detail(&request);
     let reason = reason.as_str();
     app.store
         .transact("abandon", |tx| {
             Box::pin(async move {
                 let (from, to) = ([AssignmentState::Assigned, AssignmentState::Working], AssignmentState::Abandoned);
-                if tx.set_assignment_state(round, attempt, participant, &from, to, now, Some(reason)).await? {
+                if tx.set_assignment_state(attempt, participant, &from, to, now, Some(reason)).await? {
                     return Ok(());
                 }
                 // Its input counts; what the phases after it still ask is not waited for.
-                let row = tx.round_attempt(round, attempt).await?;
+                let row = tx.round_attempt(attempt).await?;
                 if let Some(phase) = row.and_then(|row| row.round.missed_in())
-                    && tx.set_dropped(round, attempt, participant, phase).await?
+                    && tx.set_dropped(attempt, participant, phase).await?
                 {
                     return Ok(());
                 }
-                match tx.assignment(round, attempt, participant).await?.map(|assignment| assignment.state) {
+                match tx.assignment(attempt, participant).await?.map(|assignment| assignment.state) {
                     None => Err(Error::Rejected(Rejection::NotAssigned { why: "it was not drawn" })),
                     // A masked input that was accepted counts; it cannot be taken back.
                     Some(AssignmentState::Reported) => {
@@ -60,7 +61,7 @@ pub(in crate::http) async fn abandon(
         })
         .await?;
     app.store.wake().publish(WakeEvent::Work);
-    tracing::info!(%round, attempt, %participant, reason, "{participant} gave up its place in round {round}: {reason}");
+    tracing::info!(%round, attempt = request.attempt, %participant, reason, "{participant} gave up its place in round {round}: {reason}");
     Ok(StatusCode::NO_CONTENT)
 }
 

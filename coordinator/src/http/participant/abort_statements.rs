@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
-use federation::id::{ParticipantId, RoundKey, TaskId};
+use federation::id::{Attempt, ParticipantId, RoundKey, TaskId};
 use http::{HeaderMap, StatusCode, header};
 use secure_agg::codec::Message as _;
 use secure_agg::messages::Roster;
@@ -51,13 +51,14 @@ pub(in crate::http) async fn say(
     if !is_media_type(&headers, MEDIA_SECURE_AGG) {
         return Err(Error::MediaType(MEDIA_SECURE_AGG));
     }
-    let attempt: u32 = required(&headers, ATTEMPT, "the number of the round's attempt")?;
+    let attempt = required(&headers, ATTEMPT, "the number of the round's attempt")?;
     let bytes = read(&headers, body, AbortStatement::MAX_BYTES as u64).await?;
     let statement: AbortStatement = decode(&bytes)?;
     let round = RoundKey { task, number };
+    let attempt = round.attempt(attempt);
     let session = app
         .store
-        .read("session_that_was_left", |tx| Box::pin(session_of(tx, &app.sessions, round, attempt, participant)))
+        .read("session_that_was_left", |tx| Box::pin(session_of(tx, &app.sessions, attempt, participant)))
         .await??;
     let Some((session, roster)) = session else { return Ok(StatusCode::NO_CONTENT) };
     let sender = statement.body.sender;
@@ -66,7 +67,7 @@ pub(in crate::http) async fn say(
     }
     let ended = Ended::new(roster, &Recorded).map_err(Error::fault)?;
     ended.admit(&statement).map_err(rejected)?;
-    let said = Said { round, attempt, participant, group: session.group, statement: bytes, received_at: app.now() };
+    let said = Said { attempt, participant, group: session.group, statement: bytes, received_at: app.now() };
     let is_new = app
         .store
         .transact("abort_statement", |tx| {
@@ -76,7 +77,7 @@ pub(in crate::http) async fn say(
         .await?;
     if is_new {
         metrics::counter!("tributary_abort_statements_total").increment(1);
-        tracing::info!(%round, attempt, %participant, "{participant} left the session of round {round} without an answer");
+        tracing::info!(%round, attempt = attempt.attempt, %participant, "{participant} left the session of round {round} without an answer");
     }
     Ok(StatusCode::NO_CONTENT)
 }
@@ -101,15 +102,15 @@ pub(in crate::http) async fn show(
     Path((task, number)): Path<(TaskId, u32)>,
     Query(AttemptQuery { attempt }): Query<AttemptQuery>,
 ) -> Result<Response> {
-    let round = RoundKey { task, number };
+    let attempt = Attempt { task, round: number, attempt };
     let found = app
         .store
         .read("abort_statements", |tx| {
             let sessions = &app.sessions;
             Box::pin(async move {
-                Ok::<_, StoreError>(match session_of(tx, sessions, round, attempt, caller.id).await? {
+                Ok::<_, StoreError>(match session_of(tx, sessions, attempt, caller.id).await? {
                     Ok(Some((session, roster))) => {
-                        let said = tx.abort_statements(round, attempt, session.group).await?;
+                        let said = tx.abort_statements(attempt, session.group).await?;
                         Ok((said.len() >= usize::from(session.needed)).then_some((roster, said)))
                     }
                     Ok(None) => Ok(None),
@@ -129,15 +130,14 @@ pub(in crate::http) async fn show(
 async fn session_of(
     tx: &mut (dyn Transaction + '_),
     sessions: &Sessions,
-    round: RoundKey,
-    attempt: u32,
+    attempt: Attempt,
     participant: ParticipantId,
 ) -> std::result::Result<std::result::Result<Option<(UnopenedSession, Roster)>, Rejection>, StoreError> {
-    let Some(row) = tx.round_attempt(round, attempt).await? else { return Ok(Err(Rejection::NoSuchRound)) };
+    let Some(row) = tx.round_attempt(attempt).await? else { return Ok(Err(Rejection::NoSuchRound)) };
     if row.round.limits.secure.is_none() {
         return Ok(Err(Rejection::NoSession));
     }
-    if tx.assignment(round, attempt, participant).await?.is_none() {
+    if tx.assignment(attempt, participant).await?.is_none() {
         return Ok(Err(Rejection::NotAssigned { why: "it was not drawn" }));
     }
     let kept: Vec<UnopenedSession> = match row.round.is_spent() {
@@ -148,11 +148,12 @@ async fn session_of(
             .and_then(|session| unopened(&session))
             .into_iter()
             .collect(),
-        false => tx.unopened(round, attempt).await?,
+        false => tx.unopened(attempt).await?,
     };
     for session in kept {
-        let roster = Roster::decode(&session.roster)
-            .map_err(|error| StoreError::Corrupt(format!("a roster of {round} that is kept: {error}")))?;
+        let roster = Roster::decode(&session.roster).map_err(|error| {
+            StoreError::Corrupt(format!("a roster of {} that is kept: {error}", attempt.round_key()))
+        })?;
         if position(&roster, participant).is_some() {
             return Ok(Ok(Some((session, roster))));
         }

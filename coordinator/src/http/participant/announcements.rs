@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
-use federation::id::{ParticipantId, RoundKey, TaskId};
+use federation::id::{Attempt, ParticipantId, TaskId};
 use federation::round::RoundState;
 use http::{HeaderValue, StatusCode, header};
 use secure_agg::codec::Message as _;
@@ -50,7 +50,14 @@ pub(in crate::http) async fn roster(
     Path((task, number)): Path<(TaskId, u32)>,
     Query(query): Query<SessionQuery>,
 ) -> Result<Response> {
-    let mut response = announce(&app, caller.id, RoundKey { task, number }, &query, Announcement::Roster).await?;
+    let mut response = announce(
+        &app,
+        caller.id,
+        Attempt { task, round: number, attempt: query.attempt },
+        query.wait_ms,
+        Announcement::Roster,
+    )
+    .await?;
     if response.status() == StatusCode::OK {
         // A roster never changes: a cache on the participant's side need not fetch it twice.
         let value = HeaderValue::from_static("private, max-age=31536000, immutable");
@@ -73,7 +80,14 @@ pub(in crate::http) async fn delivery(
     if participant != caller.id {
         return Err(Error::Forbidden("a participant is given what was dealt to it, not to another".to_owned()));
     }
-    announce(&app, caller.id, RoundKey { task, number }, &query, Announcement::Delivery).await
+    announce(
+        &app,
+        caller.id,
+        Attempt { task, round: number, attempt: query.attempt },
+        query.wait_ms,
+        Announcement::Delivery,
+    )
+    .await
 }
 
 /// Whose inputs are included.
@@ -87,7 +101,14 @@ pub(in crate::http) async fn survivors(
     Path((task, number)): Path<(TaskId, u32)>,
     Query(query): Query<SessionQuery>,
 ) -> Result<Response> {
-    announce(&app, caller.id, RoundKey { task, number }, &query, Announcement::Survivors).await
+    announce(
+        &app,
+        caller.id,
+        Attempt { task, round: number, attempt: query.attempt },
+        query.wait_ms,
+        Announcement::Survivors,
+    )
+    .await
 }
 
 /// Everybody's signatures on that.
@@ -101,7 +122,14 @@ pub(in crate::http) async fn agreement(
     Path((task, number)): Path<(TaskId, u32)>,
     Query(query): Query<SessionQuery>,
 ) -> Result<Response> {
-    announce(&app, caller.id, RoundKey { task, number }, &query, Announcement::Agreement).await
+    announce(
+        &app,
+        caller.id,
+        Attempt { task, round: number, attempt: query.attempt },
+        query.wait_ms,
+        Announcement::Agreement,
+    )
+    .await
 }
 
 /// What a dealer dealt, as it signed it.
@@ -118,35 +146,35 @@ pub(in crate::http) async fn evidence(
     Path((task, number, dealer)): Path<(TaskId, u32, ParticipantId)>,
     Query(query): Query<SessionQuery>,
 ) -> Result<Response> {
-    let round = RoundKey { task, number };
-    let seat = take_seat(&app.store, &app.sessions, round, query.attempt, caller.id).await??;
+    let attempt = Attempt { task, round: number, attempt: query.attempt };
+    let seat = take_seat(&app.store, &app.sessions, attempt, caller.id).await??;
     open(seat.state, RoundState::Collecting)?;
-    let dealt = app.sessions.dealt(&app.store, &seat.session, round, query.attempt).await?;
+    let dealt = app.sessions.dealt(&app.store, &seat.session, attempt).await?;
     let shares = seat.session.index(dealer).and_then(|index| dealt.shares(index));
     let shares = shares.ok_or_else(|| Error::NotFound("this participant dealt nothing in this session".to_owned()))?;
-    Ok(told(&app, &seat, round, query.attempt, shares.encode().into()))
+    Ok(told(&app, &seat, attempt, shares.encode().into()))
 }
 
 async fn announce(
     app: &App,
     caller: ParticipantId,
-    round: RoundKey,
-    query: &SessionQuery,
+    attempt: Attempt,
+    wait_ms: u64,
     what: Announcement,
 ) -> Result<Response> {
-    let wait = Duration::from_millis(query.wait_ms).min(app.settings.poll_max);
+    let wait = Duration::from_millis(wait_ms).min(app.settings.poll_max);
     let end = tokio::time::sleep(wait);
     tokio::pin!(end);
-    let listener = app.bell.listen(round);
+    let listener = app.bell.listen(attempt.round_key());
     loop {
         // Armed before the facts are read: what changes in between is not missed.
         let rung = listener.rung();
         tokio::pin!(rung);
         rung.as_mut().enable();
-        match take_seat(&app.store, &app.sessions, round, query.attempt, caller).await? {
+        match take_seat(&app.store, &app.sessions, attempt, caller).await? {
             Ok(seat) => {
-                if let Some(message) = message(app, &seat, round, query.attempt, what).await? {
-                    return Ok(told(app, &seat, round, query.attempt, message));
+                if let Some(message) = message(app, &seat, attempt, what).await? {
+                    return Ok(told(app, &seat, attempt, message));
                 }
             }
             // Whoever is far away asks for the roster together with the check-in that may get it a place.
@@ -165,13 +193,13 @@ async fn announce(
 }
 
 /// What there is to tell; none if it is not time yet.
-async fn message(app: &App, seat: &Seat, round: RoundKey, attempt: u32, what: Announcement) -> Result<Option<Bytes>> {
+async fn message(app: &App, seat: &Seat, attempt: Attempt, what: Announcement) -> Result<Option<Bytes>> {
     let session = &seat.session;
     let wanted = what.state();
     match (&session.phase, what) {
         (_, Announcement::Roster) => Ok(session.roster()),
         (Phase::CollectMasked(phase), Announcement::Delivery) => {
-            let dealt = app.sessions.dealt(&app.store, session, round, attempt).await?;
+            let dealt = app.sessions.dealt(&app.store, session, attempt).await?;
             let delivery = phase.delivery(seat.index, |dealer| dealt.sealed(dealer, seat.index));
             let delivery = delivery.ok_or(Rejection::NotAssigned { why: "it dealt no shares in time" })?;
             Ok(Some(delivery.encode().into()))
@@ -183,7 +211,7 @@ async fn message(app: &App, seat: &Seat, round: RoundKey, attempt: u32, what: An
     }
 }
 
-fn told(app: &App, seat: &Seat, round: RoundKey, attempt: u32, message: Bytes) -> Response {
-    app.inbox.note(Fact::BytesDown { round, attempt, state: seat.state, bytes: message.len() as u64 });
+fn told(app: &App, seat: &Seat, attempt: Attempt, message: Bytes) -> Response {
+    app.inbox.note(Fact::BytesDown { attempt, state: seat.state, bytes: message.len() as u64 });
     ([(header::CONTENT_TYPE, MEDIA_SECURE_AGG)], message).into_response()
 }

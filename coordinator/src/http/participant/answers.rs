@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::State;
 use bytes::Bytes;
-use federation::id::{Digest, ParticipantId, RoundKey, TaskId};
+use federation::id::{Attempt, Digest, ParticipantId, TaskId};
 use federation::round::RoundState;
 use http::{HeaderMap, StatusCode};
 use secure_agg::codec::Message;
@@ -79,8 +79,7 @@ taking!(
 
 /// Where an answer belongs.
 struct Place {
-    round: RoundKey,
-    attempt: u32,
+    attempt: Attempt,
     participant: ParticipantId,
 }
 
@@ -99,8 +98,8 @@ async fn take(
         return Err(Error::MediaType(MEDIA_SECURE_AGG));
     }
     let attempt: u32 = required(headers, ATTEMPT, "the number of the round's attempt")?;
-    let place = Place { round: RoundKey { task, number }, attempt, participant };
-    let (state, seat) = match take_seat(&app.store, &app.sessions, place.round, attempt, participant).await? {
+    let place = Place { attempt: Attempt { task, round: number, attempt }, participant };
+    let (state, seat) = match take_seat(&app.store, &app.sessions, place.attempt, participant).await? {
         Ok(seat) => (seat.state, Some(seat)),
         // Whoever did not hear that its last answer was taken asks when the session is over.
         Err(Rejection::PhaseClosed { state, .. }) => (state, None),
@@ -113,8 +112,7 @@ async fn take(
     };
     judge(app, &place, &seat, what, &bytes).await?;
     let message = SessionMessage {
-        round: place.round,
-        attempt,
+        attempt: place.attempt,
         kind: kind(what),
         participant,
         sha256,
@@ -136,21 +134,19 @@ async fn take(
 
 /// An answer that opens the sum, sealed with the key of its release: the first one of an attempt waits for a disk.
 async fn sealed(app: &App, place: &Place, bytes: Bytes) -> Result<Bytes> {
-    let &Place { round, attempt, participant } = place;
+    let &Place { attempt, participant } = place;
     let sealer = Arc::clone(&app.sealer);
-    let seal = move || sealer.seal_for_release((round, attempt), &seal_place(round, attempt, participant), &bytes);
+    let seal = move || sealer.seal_for_release(attempt, &seal_place(attempt, participant), &bytes);
     let sealed = tokio::task::spawn_blocking(seal).await.map_err(Error::fault)?;
     Ok(sealed.map_err(StoreError::from)?.into())
 }
 
 /// Said again after the round went on, it was heard; said for the first time, it comes too late or too early.
 async fn repeated(app: &App, place: &Place, what: Answer, sha256: Digest, state: RoundState) -> Result<StatusCode> {
-    let &Place { round, attempt, participant } = place;
+    let &Place { attempt, participant } = place;
     let earlier = app
         .store
-        .read("repeated_answer", |tx| {
-            Box::pin(async move { tx.message(round, attempt, kind(what), participant).await })
-        })
+        .read("repeated_answer", |tx| Box::pin(async move { tx.message(attempt, kind(what), participant).await }))
         .await?;
     match earlier {
         Some(earlier) if earlier.sha256 == sha256 => Ok(StatusCode::NO_CONTENT),
@@ -170,14 +166,15 @@ async fn judge(app: &App, place: &Place, seat: &Seat, what: Answer, bytes: &[u8]
         (Phase::CollectMasked(phase), Answer::Complaint) => {
             let complaint: Complaint = decode(bytes)?;
             own(seat, complaint.body.sender)?;
-            let dealt = app.sessions.dealt(&app.store, &seat.session, place.round, place.attempt).await?;
+            let dealt = app.sessions.dealt(&app.store, &seat.session, place.attempt).await?;
             let accused = complaint.body.accused;
             let shares = dealt.shares(accused).ok_or_else(|| rejected(SessionRejection::Accused { accused }))?;
             let verdict = phase.judge(&complaint, shares).map_err(rejected)?;
             let name =
                 |index| seat.session.participant(index).map_or_else(|| format!("{index}"), |who| who.to_string());
             tracing::warn!(
-                round = %place.round, attempt = place.attempt, reporter = %place.participant, accused = name(accused),
+                round = %place.attempt.round_key(), attempt = place.attempt.attempt, reporter = %place.participant,
+                accused = name(accused),
                 "a share that was dealt does not open, says its holder; the round ends: {verdict}"
             );
             Ok(())
@@ -193,7 +190,8 @@ async fn judge(app: &App, place: &Place, seat: &Seat, what: Answer, bytes: &[u8]
             phase.admit(message).map(drop).map_err(rejected)
         }
         (phase, _) => {
-            Err(Error::fault(format!("round {} is {} with a session in {:?}", place.round, seat.state, phase.name())))
+            let round = place.attempt.round_key();
+            Err(Error::fault(format!("round {round} is {} with a session in {:?}", seat.state, phase.name())))
         }
     }
 }

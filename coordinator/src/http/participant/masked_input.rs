@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
-use federation::id::{Digest, ParticipantId, RoundKey, TaskId};
+use federation::id::{Attempt, Digest, ParticipantId, RoundKey, TaskId};
 use federation::round::AssignmentState;
 use futures_util::StreamExt as _;
 use http::HeaderMap;
@@ -67,7 +67,7 @@ pub(in crate::http) async fn masked_input(
     if !is_media_type(&headers, MEDIA_MASKED_INPUT) {
         return Err(Error::MediaType(MEDIA_MASKED_INPUT));
     }
-    let attempt: u32 = required(&headers, ATTEMPT, "the number of the round's attempt")?;
+    let attempt = required(&headers, ATTEMPT, "the number of the round's attempt")?;
     let sha256: Digest = required(&headers, CONTENT_SHA256, "the body's SHA-256 as 64 hexadecimal digits")?;
     let announced = content_length(&headers)?;
     let limit = app.settings.masked_input_max_bytes;
@@ -75,7 +75,8 @@ pub(in crate::http) async fn masked_input(
         return Err(Rejection::TooLarge { limit }.into());
     }
     let round = RoundKey { task, number };
-    let ticket = enter(&app.store, (&app.models, &app.sessions), round, attempt, participant, sha256).await??;
+    let attempt = round.attempt(attempt);
+    let ticket = enter(&app.store, (&app.models, &app.sessions), attempt, participant, sha256).await??;
     let signed = signed_input(&ticket, participant, &headers)?;
     check_length(&ticket, announced, limit)?;
     let turn = app.uploads.begin(participant);
@@ -93,16 +94,16 @@ pub(in crate::http) async fn masked_input(
         return Ok(Json(receipt(&earlier)));
     }
     if let Err(rejection) = inspected {
-        turn_away(&app, round, attempt, participant, &rejection).await?;
+        turn_away(&app, attempt, participant, &rejection).await?;
         return Err(rejection.into());
     }
     let signed = signed.map(|signed| signed.encode().into());
-    let fact = Fact::Input { round, attempt, participant, sha256, bytes: ticket.bytes, signed };
+    let fact = Fact::Input { attempt, participant, sha256, bytes: ticket.bytes, signed };
     match app.inbox.submit(fact).await? {
         Outcome::Admitted(admitted) => {
             metrics::counter!("tributary_masked_inputs_total").increment(1);
             metrics::counter!("tributary_masked_input_bytes_total").increment(admitted.bytes);
-            tracing::debug!(%round, attempt, %participant, "masked input of {participant} admitted to round {round}");
+            tracing::debug!(%round, attempt = attempt.attempt, %participant, "masked input of {participant} admitted to round {round}");
             Ok(Json(receipt(&admitted)))
         }
         Outcome::Rejected(rejection) => Err(rejection.into()),
@@ -226,26 +227,21 @@ impl Inspection {
 }
 
 /// Takes the place of a participant whose update is refused for what it holds: the round need not wait for another one.
-async fn turn_away(
-    app: &App,
-    round: RoundKey,
-    attempt: u32,
-    participant: ParticipantId,
-    rejection: &Rejection,
-) -> Result<()> {
+async fn turn_away(app: &App, attempt: Attempt, participant: ParticipantId, rejection: &Rejection) -> Result<()> {
     let now = app.now();
     app.store
         .transact("turn_away", |tx| {
             Box::pin(async move {
                 let (from, to) = ([AssignmentState::Assigned, AssignmentState::Working], AssignmentState::Abandoned);
                 let why = Some("sent an update that the task's encoding does not yield");
-                tx.set_assignment_state(round, attempt, participant, &from, to, now, why).await
+                tx.set_assignment_state(attempt, participant, &from, to, now, why).await
             })
         })
         .await
         .map_err(Error::Store)?;
     app.store.wake().publish(WakeEvent::Work);
-    tracing::warn!(%round, attempt, %participant, "{participant} loses its place in round {round}: {rejection}");
+    let round = attempt.round_key();
+    tracing::warn!(%round, attempt = attempt.attempt, %participant, "{participant} loses its place in round {round}: {rejection}");
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
-use federation::id::{RoundKey, TaskId};
+use federation::id::{Attempt, TaskId};
 use federation::model_version::ModelVersion;
 use federation::round::RoundState;
 use http::{HeaderMap, StatusCode, header};
@@ -68,11 +68,11 @@ pub(in crate::http) async fn parameters(
                 let charged = match reader {
                     Reader::Viewer => None,
                     Reader::Participant(participant) => match tx.pending_assignment(*participant).await? {
-                        Some(place) if place.round.task == task => tx
-                            .round_attempt(place.round, place.attempt)
+                        Some(place) if place.attempt.task == task => tx
+                            .round_attempt(place.attempt)
                             .await?
                             .filter(|row| row.round.base_version == version)
-                            .map(|row| (row.round.key, row.round.attempt, row.round.state)),
+                            .map(|row| (row.round.key, row.round.state)),
                         _ => None,
                     },
                 };
@@ -141,15 +141,15 @@ fn wanted(headers: &HeaderMap, etag: &str, size: u64) -> Result<Option<Range<u64
 /// Counts what was really sent, when the stream ends for whatever reason.
 struct Meter {
     inbox: Inbox,
-    charged: Option<(RoundKey, u32, RoundState)>,
+    charged: Option<(Attempt, RoundState)>,
     sent: u64,
 }
 
 impl Drop for Meter {
     fn drop(&mut self) {
         metrics::counter!("tributary_model_bytes_total").increment(self.sent);
-        if let Some((round, attempt, state)) = self.charged.filter(|_| self.sent > 0) {
-            self.inbox.note(Fact::BytesDown { round, attempt, state, bytes: self.sent });
+        if let Some((attempt, state)) = self.charged.filter(|_| self.sent > 0) {
+            self.inbox.note(Fact::BytesDown { attempt, state, bytes: self.sent });
         }
     }
 }
@@ -159,7 +159,7 @@ async fn stream(
     app: &App,
     model: &ModelVersion,
     bytes: Range<u64>,
-    charged: Option<(RoundKey, u32, RoundState)>,
+    charged: Option<(Attempt, RoundState)>,
 ) -> Result<Body> {
     let (blobs, sha256) = (Arc::clone(app.store.blobs()), model.sha256);
     match crate::damage::open_model(&app.store, &*blobs, model, app.now()).await {

@@ -1,6 +1,6 @@
 //! What a participant is told to do.
 
-use federation::id::ParticipantId;
+use federation::id::{Attempt, ParticipantId};
 use federation::round::{AssignmentState, Round, RoundState};
 use federation::time::Timestamp;
 use store::entity::task::TaskRow;
@@ -18,7 +18,7 @@ pub(super) fn assigned(app: &App, participant: ParticipantId, work: Work) -> Res
     // It was taken out of the queue when it was drawn; its next check-in must be written again.
     app.desk.forget(participant);
     if place.state == AssignmentState::Assigned {
-        app.inbox.note(Fact::Working { round: place.round, attempt: place.attempt, participant });
+        app.inbox.note(Fact::Working { attempt: place.attempt, participant });
     }
     let now = app.now();
     // A round that closed in between has no time left.
@@ -27,12 +27,12 @@ pub(super) fn assigned(app: &App, participant: ParticipantId, work: Work) -> Res
         // Training comes after the shares.
         deadline_at = deadline_at.plus(round.round.limits.collect.deadline());
     }
-    let Round { key, attempt, limits, cohort, .. } = round.round;
+    let Round { key, limits, cohort, .. } = round.round;
     let groups = limits.groups.map(|groups| groups.count);
     // Whom its update is added up with.
     let cohort = limits.groups.map_or(cohort, |groups| groups.size);
     let update = update.map(|update| HeldUpdate { serial: update.serial, version: update.base_version });
-    let when = When { number: key.number, attempt, cohort, deadline_at, now };
+    let when = When { key, cohort, deadline_at, now };
     let assignment = Assignment { update, groups, counted, ..assignment(app, task, base, plan, when)? };
     Ok(CheckInReply::Assigned(Box::new(assignment)))
 }
@@ -42,23 +42,23 @@ pub(super) fn to_train(app: &App, participant: ParticipantId, train: Train) -> R
     let Train { training, task, number, base } = train;
     app.desk.forget(participant);
     let cohort = task.spec.draw(task.spec.select_min()).cohort;
-    let (attempt, deadline_at, now) = (training.serial, training.expires_at, app.now());
-    let when = When { number, attempt, cohort, deadline_at, now };
+    let key = Attempt { task: task.id, round: number, attempt: training.serial };
+    let (deadline_at, now) = (training.expires_at, app.now());
+    let when = When { key, cohort, deadline_at, now };
     let plan = task.spec.training.clone();
     Ok(CheckInReply::Train(Box::new(assignment(app, task, base, plan, when)?)))
 }
 
 /// Where and until when something is to be done.
 struct When {
-    number: u32,
-    attempt: u32,
+    key: Attempt,
     cohort: u32,
     deadline_at: Timestamp,
     now: Timestamp,
 }
 
 fn assignment(app: &App, task: TaskRow, base: RoundBase, training: TrainingPlan, when: When) -> Result<Assignment> {
-    let When { number, attempt, cohort, deadline_at, now } = when;
+    let When { key, cohort, deadline_at, now } = when;
     let terms = app.models.of(&task).map_err(|_| Error::fault("a task cannot work as it is stored"))?;
     let session = terms.session_in(&task.spec, &base, &training).map(|config| SessionTerms::from(&config));
     let RoundBase { version: base, earlier } = base;
@@ -68,10 +68,10 @@ fn assignment(app: &App, task: TaskRow, base: RoundBase, training: TrainingPlan,
     let metrics = task.spec.travelling_metrics();
     let TaskSpec { name, model, .. } = task.spec;
     Ok(Assignment {
-        task: task.id,
+        task: key.task,
         task_name: name,
-        round: number,
-        attempt,
+        round: key.round,
+        attempt: key.attempt,
         model,
         base: ModelRef { version: base.version, sha256: base.sha256, bytes: base.bytes },
         earlier,

@@ -1,6 +1,6 @@
 //! Rounds that take keys before they draw, and the keys that come.
 
-use federation::id::{ParticipantId, RoundKey};
+use federation::id::ParticipantId;
 use federation::round::RoundState;
 use secure_agg::messages::Advertise;
 use secure_agg::params::SessionConfig;
@@ -35,15 +35,15 @@ pub(super) async fn invitations<'a>(
             continue;
         }
         // It has said that it makes none; it waits for a round that it may take part in.
-        if declined.is_some_and(|declined| declined.task == task.id && declined.sent >= round.key.number) {
+        if declined.is_some_and(|declined| declined.task == task.id && declined.sent >= round.key.round) {
             continue;
         }
         // Whoever was not sampled is not in this round, whatever happens.
-        if round.limits.sampled.is_some() && !tx.is_sampled(round.key, round.attempt, participant).await? {
+        if round.limits.sampled.is_some() && !tx.is_sampled(round.key, participant).await? {
             continue;
         }
         let base = base::read(tx, task, round.base_version).await?;
-        let plan = app.mus.plan_of_round(tx, &task.spec.training, round.key).await?;
+        let plan = app.mus.plan_of_round(tx, &task.spec.training, round.key.round_key()).await?;
         let model = app.models.of(task).ok();
         let told = model.zip(base).and_then(|(model, base)| {
             let config = model.session_in(&task.spec, &base, &plan)?;
@@ -53,8 +53,8 @@ pub(super) async fn invitations<'a>(
             told.ok_or_else(|| StoreError::Corrupt(format!("task {} cannot work as it is stored", task.id)))?;
         invitations.push(Invitation {
             task: task.id,
-            round: row.round.key.number,
-            attempt: row.round.attempt,
+            round: row.round.key.round,
+            attempt: row.round.key.attempt,
             terms: SessionTerms::from(&config),
             base,
         });
@@ -63,9 +63,7 @@ pub(super) async fn invitations<'a>(
 }
 
 pub(super) fn has_keys_for(request: &CheckInRequest, invitation: &Invitation) -> bool {
-    request.keys.as_ref().is_some_and(|keys| {
-        (keys.task, keys.round, keys.attempt) == (invitation.task, invitation.round, invitation.attempt)
-    })
+    request.keys.as_ref().is_some_and(|keys| keys.attempt_key() == invitation.attempt_key())
 }
 
 /// Has the protocol judge the keys that came with a check-in. Only good ones are kept, so a roster can be made of them
@@ -81,12 +79,11 @@ pub(super) fn judge(
     if advertise.body.client_id.as_slice() != participant.0.as_bytes() {
         return Err(rejected(SessionRejection::Certificate));
     }
-    let key = RoundKey { task: invitation.task, number: invitation.round };
-    let name = round_name(key, invitation.attempt);
+    let name = round_name(invitation.attempt_key());
     // Which model the round starts from makes no difference to keys.
     let phase = CollectKeys::new(name, [0; 32], SessionConfig::from(&invitation.terms)).map_err(Error::fault)?;
     let authority = Authority::new(app.members.certificate().to_vec(), app.now());
     phase.admit(advertise, &authority).map_err(rejected)?;
     let advertisement = keys.advertisement.0.clone().into();
-    Ok(CheckInKeys { round: keys.round, attempt: keys.attempt, advertisement })
+    Ok(CheckInKeys { attempt: keys.attempt_key(), advertisement })
 }

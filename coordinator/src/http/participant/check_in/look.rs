@@ -34,7 +34,7 @@ pub(super) async fn look(
                     None => None,
                 };
                 if let Some(place) = tx.pending_assignment(participant).await?
-                    && name.is_none_or(|_| named.as_ref().is_some_and(|task| task.id == place.round.task))
+                    && name.is_none_or(|_| named.as_ref().is_some_and(|task| task.id == place.attempt.task))
                     && let Some(work) = work(app, tx, place, named.as_ref()).await?
                 {
                     return Ok(Found::Work(Box::new(work)));
@@ -79,22 +79,22 @@ async fn work(
 ) -> Result<Option<Work>, StoreError> {
     let task = match named {
         Some(task) => Some(task.clone()),
-        None => tx.task(place.round.task).await?,
+        None => tx.task(place.attempt.task).await?,
     };
     let Some(task) = task else { return Ok(None) };
-    let Some(round) = tx.round_attempt(place.round, place.attempt).await? else { return Ok(None) };
+    let Some(round) = tx.round_attempt(place.attempt).await? else { return Ok(None) };
     let Some(base) = base::read(tx, &task, round.round.base_version).await? else { return Ok(None) };
     let update = match task.spec.ahead() {
-        Some(_) => tx.buffered(place.round, place.attempt, place.participant).await?,
+        Some(_) => tx.buffered(place.attempt, place.participant).await?,
         None => None,
     };
     let plan = &task.spec.training;
-    let plan = app.mus.plan_of_round(tx, plan, place.round).await?;
+    let plan = app.mus.plan_of_round(tx, plan, place.attempt.round_key()).await?;
     let counted = match plan.solver {
         Some(Solver::Scaffold { .. }) => tx.last_counted(task.id, place.participant).await?,
         Some(Solver::FedNova { .. }) | None => None,
     };
-    let counted = counted.map(|(round, attempt)| Counted { round, attempt });
+    let counted = counted.map(|last| Counted { round: last.round, attempt: last.attempt });
     Ok(Some(Work { place, task, round, base, update, plan, counted }))
 }
 

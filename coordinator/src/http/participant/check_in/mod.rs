@@ -105,10 +105,7 @@ pub(in crate::http) async fn check_in(
             Found::Nothing { tasks, awaited } => {
                 withdraw(&app, participant.id, &request);
                 app.behind.note(participant.id, &tasks, &request);
-                let keys = match awaited {
-                    Some(invitation) => Some((invitation.task, judge(&app, participant.id, &invitation, &request)?)),
-                    None => None,
-                };
+                let keys = awaited.map(|invitation| judge(&app, participant.id, &invitation, &request)).transpose()?;
                 write(&app, participant.id, &tasks, keys, &request, (wait, keeps_time.is_some())).await?;
                 leaving.tasks = tasks;
             }
@@ -177,14 +174,14 @@ async fn write(
     app: &App,
     participant: ParticipantId,
     tasks: &[TaskId],
-    keys: Option<(TaskId, CheckInKeys)>,
+    keys: Option<CheckInKeys>,
     request: &CheckInRequest,
     (wait, keeps_time): (Duration, bool),
 ) -> Result<()> {
     let now = app.now();
     let away = wait + app.desk.away_max();
     for task in tasks {
-        let keys = keys.as_ref().filter(|(of, _)| of == task).map(|(_, keys)| keys.clone());
+        let keys = keys.as_ref().filter(|keys| keys.attempt.task == *task).cloned();
         let loss = request.loss.filter(|report| report.task == *task).map(|report| report.level);
         let offer = Offer { examples: request.examples, loss, training: claim(request, *task) };
         let Some((check_in, novelty)) = app.desk.due(participant, *task, offer, keys, away, now) else { continue };

@@ -100,4 +100,4 @@ pub use privacy::{Lifetime, LifetimeSpent, PrivacyPolicy, PrivacySpent};
 pub use table_trainer::TableTrainer;
 pub use task_spec;
 pub use trainer::{Cancel, REACH, Trained, Trainer, TrainerError, TrainingJob};
-pub use wire::{Attribute, Attributes};
+pub use wire::{Attempt, Attribute, Attributes};

@@ -14,14 +14,14 @@ use bytes::Bytes;
 use client_sdk::clock::{Clock, Now};
 use client_sdk::identity::Identity;
 use client_sdk::journal::MemoryJournal;
-use client_sdk::transport::{Abandonment, Place, Transport, TransportError, Upload};
+use client_sdk::transport::{Abandonment, Transport, TransportError, Upload};
 use client_sdk::{Event, Participant, SecurityPolicy};
 use support::cohort::{Hub, Line, TODAY};
 use support::device::{Exact, check_sums};
 use wire::participant::{
     Announcement, Answer, CheckInReply, CheckInRequest, EnrollReply, EnrollRequest, ModelRef, Receipt, RenewRequest,
 };
-use wire::{ParticipantId, TaskId};
+use wire::{Attempt, ParticipantId, TaskId};
 
 const ONE_WAY: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
@@ -98,7 +98,7 @@ impl Transport for Far {
     async fn announcement(
         &self,
         what: Announcement,
-        place: Place,
+        place: Attempt,
         participant: ParticipantId,
         wait: Duration,
     ) -> Result<Option<Bytes>, TransportError> {
@@ -115,14 +115,14 @@ impl Transport for Far {
         .await
     }
 
-    async fn evidence(&self, place: Place, dealer: ParticipantId) -> Result<Bytes, TransportError> {
+    async fn evidence(&self, place: Attempt, dealer: ParticipantId) -> Result<Bytes, TransportError> {
         self.exchange(self.line.evidence(place, dealer)).await
     }
 
     async fn answer(
         &self,
         what: Answer,
-        place: Place,
+        place: Attempt,
         participant: ParticipantId,
         body: Bytes,
     ) -> Result<(), TransportError> {
@@ -131,14 +131,14 @@ impl Transport for Far {
 
     async fn abort_statement(
         &self,
-        place: Place,
+        place: Attempt,
         participant: ParticipantId,
         body: Bytes,
     ) -> Result<(), TransportError> {
         self.exchange(self.line.abort_statement(place, participant, body)).await
     }
 
-    async fn abort_statements(&self, place: Place) -> Result<Option<Bytes>, TransportError> {
+    async fn abort_statements(&self, place: Attempt) -> Result<Option<Bytes>, TransportError> {
         self.exchange(self.line.abort_statements(place)).await
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use client_sdk::identity::{Certified, Identity, SigningKey};
 use client_sdk::transport::retry::{Verdict, judge};
-use client_sdk::transport::{Abandonment, HttpsTransport, Place, Transport, TransportError, Upload};
+use client_sdk::transport::{Abandonment, HttpsTransport, Transport, TransportError, Upload};
 use rcgen::{BasicConstraints, CertificateParams, CertificateSigningRequestParams, IsCa, Issuer, KeyPair};
 use rustls::RootCertStore;
 use rustls::server::WebPkiClientVerifier;
@@ -20,11 +20,11 @@ use support::{Coordinator, participant, sha256, task};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
-use wire::Timestamp;
 use wire::participant::{
     AbandonReason, Announcement, Answer, CheckInReply, CheckInRequest, EnrollRequest, ModelRef, Receipt,
 };
 use wire::problem::{Problem, ProblemType};
+use wire::{Attempt, Timestamp};
 
 /// A throw-away authority.
 struct Authority {
@@ -303,7 +303,7 @@ async fn an_upload_says_what_it_is() {
         _ => answer("204 No Content", "", ""),
     })
     .await;
-    let place = Place { task: task(), round: 4, attempt: 2 };
+    let place = Attempt { task: task(), round: 4, attempt: 2 };
     let signed = Some(Bytes::from_static(b"signature"));
     let upload = Upload { place, participant: participant(), sha256: sha256(&body), body: body.clone(), signed };
     assert_eq!(server.transport.upload(&upload).await.unwrap(), receipt);
@@ -331,7 +331,7 @@ async fn what_was_left_is_said_and_asked_for() {
         _ => answer("204 No Content", "", ""),
     })
     .await;
-    let (place, me) = (Place { task: task(), round: 4, attempt: 2 }, participant());
+    let (place, me) = (Attempt { task: task(), round: 4, attempt: 2 }, participant());
     server.transport.abort_statement(place, me, Bytes::from_static(b"signed")).await.unwrap();
     assert_eq!(server.transport.abort_statements(place).await.unwrap(), None);
     assert_eq!(server.transport.abort_statements(place).await.unwrap().unwrap(), &b"encoded"[..]);
@@ -352,7 +352,7 @@ async fn messages_of_secure_aggregation_go_and_come_as_they_are() {
         _ => answer("204 No Content", "", ""),
     })
     .await;
-    let place = Place { task: task(), round: 4, attempt: 2 };
+    let place = Attempt { task: task(), round: 4, attempt: 2 };
     let wait = Duration::from_millis(1500);
     let ask = async |what| server.transport.announcement(what, place, participant(), wait).await;
     assert_eq!(ask(Announcement::Roster).await.unwrap(), None);

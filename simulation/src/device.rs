@@ -12,12 +12,12 @@ use client_sdk::conditions::Readiness;
 use client_sdk::identity::{Identity, IdentityError, SigningKey};
 use client_sdk::participant::machine::{Action, Input, Machine, Record, Saved, Settings};
 use client_sdk::participant::{Event, ParticipantError, snapshot};
-use client_sdk::transport::Place;
 use client_sdk::{PrivacyPolicy, SecurityPolicy};
 use coordinator::identity::Peer;
 use rand::Rng as _;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
+use wire::Attempt;
 use wire::certificate::Issuers;
 use zeroize::Zeroizing;
 
@@ -60,7 +60,7 @@ pub(crate) struct Device {
     /// The poll that is held open for it.
     pub(crate) poll: Option<OpenPoll>,
     /// Its place in a round, and since when.
-    pub(crate) place: Option<(Place, Moment)>,
+    pub(crate) place: Option<(Attempt, Moment)>,
     /// At which of its coming steps in this round it vanishes.
     fate: Option<u64>,
     steps: u64,
@@ -245,7 +245,7 @@ impl Device {
         }
     }
 
-    fn draw_fate(&mut self, place: Place, terms: &Terms, now: Moment) {
+    fn draw_fate(&mut self, place: Attempt, terms: &Terms, now: Moment) {
         self.place = Some((place, now));
         self.steps = 0;
         let about = u64::from(place.round) << 32 | u64::from(place.attempt);

@@ -11,7 +11,7 @@ use axum::Router;
 use axum::body::Body;
 use bytes::Bytes;
 use client_sdk::participant::machine::{Input, ModelFile, Request as Wish};
-use client_sdk::transport::{Place, TransportError};
+use client_sdk::transport::TransportError;
 use coordinator::http::{Connection, KeepsTime};
 use coordinator::identity::Peer;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, IF_NONE_MATCH, RETRY_AFTER};
@@ -22,7 +22,7 @@ use serde::de::DeserializeOwned;
 use tower::ServiceExt as _;
 use wire::participant::{AbandonRequest, Announcement, CheckInReply, CheckInRequest, ModelRef};
 use wire::problem::Problem;
-use wire::{ParticipantId, TaskId, base64, headers, route};
+use wire::{Attempt, ParticipantId, TaskId, base64, headers, route};
 
 use crate::SimulationError;
 use crate::clock::Moment;
@@ -43,7 +43,7 @@ pub(crate) enum Question {
     /// Is there work?
     CheckIn(CheckInRequest),
     /// Has the session come so far?
-    Announcement { what: Announcement, place: Place, participant: ParticipantId },
+    Announcement { what: Announcement, place: Attempt, participant: ParticipantId },
 }
 
 /// What came back.
@@ -151,11 +151,11 @@ impl Network {
         &self,
         peer: Option<Peer>,
         what: Announcement,
-        place: Place,
+        place: Attempt,
         participant: ParticipantId,
         wait: Duration,
     ) -> Exchange {
-        let path = route::announcement(what, place.task, place.round, participant, place.attempt, 0);
+        let path = route::announcement(what, place, participant, 0);
         let request = builder(Method::GET, &path).header(ACCEPT, headers::MEDIA_SECURE_AGG).body(Body::empty());
         let answer = self.send(peer, request, None).await.and_then(check);
         let down = length(&answer);
@@ -195,7 +195,7 @@ impl Network {
                 at_once(Input::Uploaded(answer.and_then(|answer| read(&answer))), up, down)
             }
             Wish::Evidence { place, dealer } => {
-                let path = route::evidence(place.task, place.round, dealer, place.attempt);
+                let path = route::evidence(place, dealer);
                 let request = builder(Method::GET, &path).header(ACCEPT, headers::MEDIA_SECURE_AGG).body(Body::empty());
                 let answer = self.send(peer, request, None).await.and_then(check);
                 let down = length(&answer);
@@ -226,7 +226,7 @@ impl Network {
                 at_once(Input::Answered(answer.map(drop)), up, down)
             }
             Wish::AbortStatements { place } => {
-                let path = route::abort_statements(place.task, place.round, place.attempt);
+                let path = route::abort_statements(place);
                 let request = builder(Method::GET, &path).header(ACCEPT, headers::MEDIA_SECURE_AGG).body(Body::empty());
                 let answer = self.send(peer, request, None).await.and_then(check);
                 let down = length(&answer);

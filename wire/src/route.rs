@@ -1,6 +1,6 @@
 //! Every path and method, once: the coordinator's router and the SDK's transport both read them here.
 
-use federation::id::{ParticipantId, TaskId};
+use federation::id::{Attempt, ParticipantId, TaskId};
 
 use crate::participant::{Announcement, Answer};
 
@@ -116,10 +116,8 @@ pub fn masked_input(task: TaskId, round: u32, participant: ParticipantId) -> Str
 #[must_use]
 pub fn announcement(
     what: Announcement,
-    task: TaskId,
-    round: u32,
+    Attempt { task, round, attempt }: Attempt,
     participant: ParticipantId,
-    attempt: u32,
     wait_ms: u64,
 ) -> String {
     let path = match what {
@@ -145,7 +143,7 @@ pub fn answer(what: Answer, task: TaskId, round: u32, participant: ParticipantId
 
 /// Path, with its query, of what a dealer dealt, as it signed it.
 #[must_use]
-pub fn evidence(task: TaskId, round: u32, dealer: ParticipantId, attempt: u32) -> String {
+pub fn evidence(Attempt { task, round, attempt }: Attempt, dealer: ParticipantId) -> String {
     format!("{}?attempt={attempt}", fill(KEY_SHARES, &[&task, &round, &dealer]))
 }
 
@@ -157,7 +155,7 @@ pub fn abort_statement(task: TaskId, round: u32, participant: ParticipantId) -> 
 
 /// Path, with its query, of what everybody in a session said who has left it.
 #[must_use]
-pub fn abort_statements(task: TaskId, round: u32, attempt: u32) -> String {
+pub fn abort_statements(Attempt { task, round, attempt }: Attempt) -> String {
     format!("{}?attempt={attempt}", fill(ABORT_STATEMENTS, &[&task, &round]))
 }
 

@@ -5,7 +5,7 @@ use std::process::{self, Command, Stdio};
 use std::sync::Arc;
 
 use client_sdk::identity::{Certified, Identity, SigningKey};
-use client_sdk::transport::{HttpsTransport, Place, Transport as _, Upload};
+use client_sdk::transport::{HttpsTransport, Transport as _, Upload};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use serde_json::{Value, json};
 use wire::participant::{Assignment, CheckInReply, CheckInRequest, EnrollRequest};
@@ -241,7 +241,7 @@ impl Device {
         let mut model = Vec::new();
         self.transport.fetch_model(work.task, &work.base, &mut model).await?;
         drop(model);
-        let place = Place { task: work.task, round: work.round, attempt: work.attempt };
+        let place = work.attempt_key();
         let Input { body, sha256 } = input.clone();
         self.transport.upload(&Upload { place, participant: self.participant, sha256, body, signed: None }).await?;
         Ok(())

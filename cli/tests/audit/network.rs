@@ -51,14 +51,14 @@ impl Network {
                 Input::CheckedIn(reply)
             }
             Wish::Announcement { what, place, participant, .. } => {
-                let path = route::announcement(what, place.task, place.round, participant, place.attempt, 0);
+                let path = route::announcement(what, place, participant, 0);
                 let told = self.get(peer, &path, headers::MEDIA_SECURE_AGG).await;
                 let told = told.map(|(status, body)| (status != StatusCode::NO_CONTENT).then_some(body));
                 is_early = matches!(told, Ok(None));
                 Input::Announced(told)
             }
             Wish::Evidence { place, dealer } => {
-                let path = route::evidence(place.task, place.round, dealer, place.attempt);
+                let path = route::evidence(place, dealer);
                 Input::Evidenced(self.get(peer, &path, headers::MEDIA_SECURE_AGG).await.map(|(_, body)| body))
             }
             Wish::Upload(upload) => {
@@ -90,7 +90,7 @@ impl Network {
                 Input::Answered(self.send(peer, request.body(Body::from(body)).unwrap()).await.map(drop))
             }
             Wish::AbortStatements { place } => {
-                let path = route::abort_statements(place.task, place.round, place.attempt);
+                let path = route::abort_statements(place);
                 let told = self.get(peer, &path, headers::MEDIA_SECURE_AGG).await;
                 Input::Announced(told.map(|(status, body)| (status != StatusCode::NO_CONTENT).then_some(body)))
             }

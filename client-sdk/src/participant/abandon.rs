@@ -1,5 +1,7 @@
 //! Tells the coordinator not to wait. A courtesy: tried a few times, and then the round's deadline does the same.
 
+use wire::Attempt;
+
 use super::action::{Action, Request};
 use super::attempts::Attempts;
 use super::core::Core;
@@ -8,13 +10,13 @@ use super::event::Outcome;
 use super::state::{Abandon, CheckIn, State};
 use crate::clock::Now;
 use crate::transport::retry::{Verdict, judge};
-use crate::transport::{Abandonment, Place, TransportError};
+use crate::transport::{Abandonment, TransportError};
 
 /// How often it is tried.
 const MOST_ATTEMPTS: u32 = 3;
 
 impl Abandon {
-    pub(super) fn new(place: Place, why: GivenUp) -> Self {
+    pub(super) fn new(place: Attempt, why: GivenUp) -> Self {
         Self { place, why, attempts: Attempts::default() }
     }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use wire::participant::{
     Announcement, Answer, CheckInReply, CheckInRequest, EnrollReply, EnrollRequest, ModelRef, Receipt, RenewRequest,
 };
-use wire::{ParticipantId, TaskId};
+use wire::{Attempt, ParticipantId, TaskId};
 use zeroize::Zeroizing;
 
 use super::error::ParticipantError;
@@ -17,7 +17,7 @@ use super::plan_error::WorkError;
 use super::record::Record;
 use super::work::{Contribution, Work};
 use crate::journal::JournalError;
-use crate::transport::{Abandonment, Place, TransportError, Upload};
+use crate::transport::{Abandonment, TransportError, Upload};
 
 /// What the caller is to do next. Until it reports back, polling again gives the same action.
 pub enum Action {
@@ -59,7 +59,7 @@ pub enum Request {
         /// Which.
         what: Announcement,
         /// Of which session.
-        place: Place,
+        place: Attempt,
         /// For whom.
         participant: ParticipantId,
         /// How long to wait for it.
@@ -68,7 +68,7 @@ pub enum Request {
     /// [`crate::transport::Transport::evidence`].
     Evidence {
         /// Of which session.
-        place: Place,
+        place: Attempt,
         /// Who dealt.
         dealer: ParticipantId,
     },
@@ -77,7 +77,7 @@ pub enum Request {
         /// Which.
         what: Answer,
         /// Of which session.
-        place: Place,
+        place: Attempt,
         /// From whom.
         participant: ParticipantId,
         /// The encoded message.
@@ -88,7 +88,7 @@ pub enum Request {
     /// [`crate::transport::Transport::abort_statement`].
     AbortStatement {
         /// Which session was left.
-        place: Place,
+        place: Attempt,
         /// By whom.
         participant: ParticipantId,
         /// The encoded statement.
@@ -97,7 +97,7 @@ pub enum Request {
     /// [`crate::transport::Transport::abort_statements`].
     AbortStatements {
         /// Of which session.
-        place: Place,
+        place: Attempt,
     },
 }
 

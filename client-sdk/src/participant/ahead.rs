@@ -2,13 +2,12 @@
 //! check-ins that it holds one. A round that wants it aggregates it without training; until a masked input was made of it, it
 //! is kept, and after that it is gone.
 
-use wire::TaskId;
 use wire::participant::TrainingReport;
+use wire::{Attempt, TaskId};
 
 use super::record::Record;
 use super::snapshot::{self, AtHome, Held, HeldRecord};
 use crate::journal::JournalError;
-use crate::transport::Place;
 
 /// What a participant knows of trainings ahead of rounds.
 #[derive(Default)]
@@ -18,7 +17,7 @@ pub(super) struct Ahead {
     /// The last training of which there is no update: it failed, was given up, or its update was sent or thrown away.
     pub(super) gone: Option<(TaskId, u32)>,
     /// The training that is under way.
-    pub(super) under_way: Option<Place>,
+    pub(super) under_way: Option<Attempt>,
 }
 
 /// Why a round does not get an update that was trained ahead of it.
@@ -66,7 +65,7 @@ impl Ahead {
     }
 
     /// Whether this was a training, not a round: it is over then, without an update.
-    pub(super) fn end(&mut self, place: Place) -> bool {
+    pub(super) fn end(&mut self, place: Attempt) -> bool {
         let is_training = self.under_way.take_if(|under_way| *under_way == place).is_some();
         if is_training {
             self.gone = Some((place.task, place.attempt));

@@ -22,8 +22,8 @@ use super::plan_error::PlanError;
 use super::session::{Session, SessionError};
 use super::state::{CheckIn, Fetch, Recall, Share, State};
 use crate::clock::Now;
+use crate::transport::TransportError;
 use crate::transport::retry::{Verdict, judge};
-use crate::transport::{Place, TransportError};
 
 /// Longest that a coordinator can send us away.
 const LONGEST_AWAY: Duration = Duration::from_secs(24 * 3600);
@@ -92,7 +92,7 @@ impl CheckIn {
     }
 
     fn assigned(self, core: &mut Core, assignment: Box<Assignment>, now: Now) -> State {
-        let place = Place { task: assignment.task, round: assignment.round, attempt: assignment.attempt };
+        let place = assignment.attempt_key();
         match core.ended {
             Some((ended, Ended::GivenUp(why))) if ended == place => return core.give_up(place, why, None),
             Some((ended, Ended::Answered)) if ended == place => {

@@ -1,14 +1,16 @@
 //! Tells that a dealer's shares do not open. The round ends with it, so nothing but the complaint is left of the session.
 
+use wire::Attempt;
+
 use super::action::Action;
 use super::core::Core;
 use super::exchange::Heard;
 use super::state::{Complain, Say, State};
 use crate::clock::Now;
-use crate::transport::{Place, TransportError};
+use crate::transport::TransportError;
 
 impl Complain {
-    pub(super) fn new(place: Place, say: Say) -> Self {
+    pub(super) fn new(place: Attempt, say: Say) -> Self {
         Self { place, say }
     }
 

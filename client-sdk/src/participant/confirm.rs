@@ -4,6 +4,7 @@ use bytes::Bytes;
 use secure_agg::codec::Message as _;
 use secure_agg::messages::Survivors;
 use secure_agg::rejection::Refusal;
+use wire::Attempt;
 use wire::participant::{Announcement, Answer};
 
 use super::action::Action;
@@ -14,7 +15,7 @@ use super::session::{Session, SessionError};
 use super::snapshot::AtHome;
 use super::state::{Ask, Confirm, ConfirmStep, Say, State, Unmask};
 use crate::clock::Now;
-use crate::transport::{Place, TransportError};
+use crate::transport::TransportError;
 
 impl Confirm {
     pub(super) fn new(session: Session, at_home: AtHome) -> Self {
@@ -31,7 +32,7 @@ impl Confirm {
         matches!(self.step, ConfirmStep::Sign(_))
     }
 
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> Attempt {
         self.session.place
     }
 

@@ -8,7 +8,7 @@ use rand_chacha::ChaCha20Rng;
 use secure_agg::codec::Message as _;
 use secure_agg::unopened::Departure;
 use wire::participant::{AbandonReason, Declined, LossReport, Question, RefusalCode};
-use wire::{Attributes, Digest, ParticipantId, RoundKey};
+use wire::{Attempt, Attributes, Digest, ParticipantId, RoundKey};
 use zeroize::Zeroizing;
 
 use super::action::{Action, Request};
@@ -32,8 +32,8 @@ use crate::identity::{CertificateError, Certified, Identity, IdentityError, Sign
 use crate::journal::JournalError;
 use crate::pipeline::sha256;
 use crate::privacy::Account;
+use crate::transport::TransportError;
 use crate::transport::retry::Verdict;
-use crate::transport::{Place, TransportError};
 
 /// Most rounds that are remembered for having been answered: the latest of so many tasks.
 const MOST_RELEASED: usize = 1000;
@@ -60,11 +60,11 @@ pub(super) struct Core {
     pub(super) readiness: Readiness,
     pub(super) stopping: bool,
     /// How the last round ended; its place is never taken again.
-    pub(super) ended: Option<(Place, Ended)>,
+    pub(super) ended: Option<(Attempt, Ended)>,
     /// Keys for a round whose cohort is not drawn, or a session whose assignment has to be told again after a restart.
     pub(super) session: Option<Session>,
     /// For which place the journal's record of the round holds an update or the secrets of a session.
-    pub(super) holds: Option<Place>,
+    pub(super) holds: Option<Attempt>,
     /// The latest round of each task that a masked input was made for, the latest task last.
     pub(super) released: Vec<RoundKey>,
     /// What was spent on privacy.
@@ -72,13 +72,13 @@ pub(super) struct Core {
     /// From which models inputs were given under masks alone.
     pub(super) given: Given,
     /// What can be said of the session that the journal holds, once the journal holds it no more.
-    pub(super) departure: Option<(Place, Departure)>,
+    pub(super) departure: Option<(Attempt, Departure)>,
     /// That a session was left, which is to be said: the journal holds nothing any more that could answer in it.
-    pub(super) unsaid: Option<(Place, Bytes)>,
+    pub(super) unsaid: Option<(Attempt, Bytes)>,
     /// A task whose coordinator invites to rounds that are past here: told with each check-in until it does no more.
     pub(super) behind: Option<Declined>,
     /// The last invitation that was declined: told once.
-    pub(super) declined: Option<Place>,
+    pub(super) declined: Option<Attempt>,
     /// Trainings ahead of rounds.
     pub(super) ahead: Ahead,
     /// How the last training went, for a task that asked. Kept in memory alone: after a restart none is told until the next.
@@ -207,7 +207,7 @@ impl Core {
     }
 
     /// Whether keys may be made for this place.
-    pub(super) fn check_fresh(&self, place: Place) -> Result<(), SessionError> {
+    pub(super) fn check_fresh(&self, place: Attempt) -> Result<(), SessionError> {
         let is_late = |round: &RoundKey| round.task == place.task && round.number >= place.round;
         if self.released.iter().any(is_late) {
             return Err(SessionError::Released);
@@ -237,9 +237,9 @@ impl Core {
         self.holds = Some(pending.place);
         self.may_depart(pending.session.as_ref());
         if pending.session.is_some() {
-            let Place { task, round, .. } = pending.place;
-            self.released.retain(|released| released.task != task);
-            self.released.push(RoundKey { task, number: round });
+            let round = pending.place.round_key();
+            self.released.retain(|released| released.task != round.task);
+            self.released.push(round);
             let surplus = self.released.len().saturating_sub(MOST_RELEASED);
             self.released.drain(..surplus);
         }
@@ -289,7 +289,7 @@ impl Core {
     }
 
     /// What is said of a session whose state the next record overwrites. Without it, only others wait longer.
-    fn depart(&mut self, place: Place) -> Option<(Place, Bytes)> {
+    fn depart(&mut self, place: Attempt) -> Option<(Attempt, Bytes)> {
         let (_, departure) = self.departure.take_if(|(of, _)| *of == place)?;
         let statement = departure.state(&self.key.signer().ok()?).ok()?;
         Some((place, statement.encode().into()))
@@ -297,7 +297,7 @@ impl Core {
 
     /// Forgets what the journal holds of this place, lets what stayed at home take effect, and goes on. Records are written
     /// in this order: if it dies in between, what was pending is sent again, gets the same answer, and all is repeated.
-    fn close(&mut self, place: Place, at_home: Option<AtHome>, then: State) -> State {
+    fn close(&mut self, place: Attempt, at_home: Option<AtHome>, then: State) -> State {
         self.holds = None;
         self.session = None;
         let given_up = match self.ended {
@@ -314,13 +314,13 @@ impl Core {
     }
 
     /// The round was answered as far as it goes.
-    pub(super) fn answered(&mut self, place: Place, at_home: Option<AtHome>) -> State {
+    pub(super) fn answered(&mut self, place: Attempt, at_home: Option<AtHome>) -> State {
         self.ended = Some((place, Ended::Answered));
         self.close(place, at_home, State::CheckIn(CheckIn::default()))
     }
 
     /// The round went on without this participant.
-    pub(super) fn round_over(&mut self, place: Place, reason: &str, at_home: Option<AtHome>) -> State {
+    pub(super) fn round_over(&mut self, place: Attempt, reason: &str, at_home: Option<AtHome>) -> State {
         if self.ahead.end(place) {
             self.events.push(Event::RoundOver { place, reason: reason.to_owned() });
             return State::CheckIn(CheckIn::default());
@@ -331,7 +331,7 @@ impl Core {
     }
 
     /// Tells the coordinator not to wait for us.
-    pub(super) fn give_up(&mut self, place: Place, why: impl Into<GivenUp>, at_home: Option<AtHome>) -> State {
+    pub(super) fn give_up(&mut self, place: Attempt, why: impl Into<GivenUp>, at_home: Option<AtHome>) -> State {
         let why @ GivenUp { reason, refusal } = why.into();
         self.events.push(Event::Abandoned { place, reason, refusal });
         if self.ahead.end(place) {
@@ -346,13 +346,13 @@ impl Core {
     }
 
     /// Takes no further part, and says why to the app.
-    pub(super) fn refuse(&mut self, place: Place, error: &SessionError, at_home: Option<AtHome>) -> State {
+    pub(super) fn refuse(&mut self, place: Attempt, error: &SessionError, at_home: Option<AtHome>) -> State {
         self.events.push(Event::Refused { place, reason: error.to_string() });
         self.give_up(place, error.code(), at_home)
     }
 
     /// The ways out of a session that the coordinator points to.
-    pub(super) fn left(&mut self, place: Place, left: Left, at_home: Option<AtHome>) -> State {
+    pub(super) fn left(&mut self, place: Attempt, left: Left, at_home: Option<AtHome>) -> State {
         match left {
             Left::Over(reason) => self.round_over(place, &reason, at_home),
             Left::Refused(error) => {
@@ -374,7 +374,7 @@ impl Core {
         }
     }
 
-    fn leave_behind(&mut self, place: Place, at_home: Option<AtHome>, then: State) -> State {
+    fn leave_behind(&mut self, place: Attempt, at_home: Option<AtHome>, then: State) -> State {
         if self.holds == Some(place) { self.close(place, at_home, then) } else { then }
     }
 
@@ -388,7 +388,7 @@ impl Core {
         matches!(self.readiness, Readiness::NotReady { .. }).then_some(Leave::GiveUp(AbandonReason::Conditions))
     }
 
-    pub(super) fn leave(&mut self, place: Place, leave: Leave) -> State {
+    pub(super) fn leave(&mut self, place: Attempt, leave: Leave) -> State {
         match leave {
             Leave::GiveUp(reason) => self.give_up(place, reason, None),
             Leave::DeadlinePassed => self.round_over(place, "its deadline has passed", None),

@@ -2,20 +2,21 @@
 //! may give an input from the same model anew. A courtesy to them: tried a few times.
 
 use bytes::Bytes;
+use wire::Attempt;
 
 use super::action::{Action, Request};
 use super::attempts::Attempts;
 use super::core::Core;
 use super::state::{CheckIn, Depart, State};
 use crate::clock::Now;
+use crate::transport::TransportError;
 use crate::transport::retry::{Verdict, judge};
-use crate::transport::{Place, TransportError};
 
 /// How often it is tried.
 const MOST_ATTEMPTS: u32 = 5;
 
 impl Depart {
-    pub(super) fn new((place, statement): (Place, Bytes), then: CheckIn) -> Self {
+    pub(super) fn new((place, statement): (Attempt, Bytes), then: CheckIn) -> Self {
         Self { place, statement, attempts: Attempts::default(), then }
     }
 

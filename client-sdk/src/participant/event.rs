@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use learning::MetricValue;
 use wire::participant::{AbandonReason, DiscardReason, RefusalCode};
-use wire::{Digest, ParticipantId, TaskId};
+use wire::{Attempt, Digest, ParticipantId, TaskId};
 
 use super::policy::Lowered;
-use crate::transport::Place;
 
 /// Something that happened; told in order, right after it happened.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,12 +41,12 @@ pub enum Event {
     /// Keys were made for a round with secure aggregation whose cohort is about to be drawn.
     Invited {
         /// For which.
-        place: Place,
+        place: Attempt,
     },
     /// A place in a round was given.
     Assigned {
         /// Where.
-        place: Place,
+        place: Attempt,
         /// Participants in the cohort; expected ones where privacy rests on nobody knowing how many were drawn.
         cohort: u32,
         /// Until collection closes.
@@ -58,7 +57,7 @@ pub enum Event {
     /// It is to train now, ahead of any round, and to keep the update.
     ToTrain {
         /// The round that may take the update first; as attempt, which training it is.
-        place: Place,
+        place: Attempt,
         /// The version to start from.
         version: u32,
         /// Until nobody counts on it any more.
@@ -78,35 +77,35 @@ pub enum Event {
     /// Shares of this participant's mask seeds were dealt to the cohort.
     Shared {
         /// Where.
-        place: Place,
+        place: Attempt,
         /// Participants in the cohort, this one included.
         participants: usize,
     },
     /// What the others dealt has come and opens.
     Delivered {
         /// Where.
-        place: Place,
+        place: Attempt,
         /// Who dealt: the update will be masked with some or all of them.
         dealers: u16,
     },
     /// A dealer's shares do not open, as it signed them. The round ends with this.
     Complained {
         /// Where.
-        place: Place,
+        place: Attempt,
         /// Whose.
         dealer: ParticipantId,
     },
     /// It was signed whose updates are in the sum, this participant's among them.
     Confirmed {
         /// Where.
-        place: Place,
+        place: Attempt,
         /// How many they are.
         survivors: u16,
     },
     /// The shares were made ready that help to open the sum, and nothing else.
     Unmasked {
         /// Where.
-        place: Place,
+        place: Attempt,
         /// How many signed the same survivors.
         signers: usize,
     },
@@ -114,14 +113,14 @@ pub enum Event {
     /// given up, the coordinator is told a [`RefusalCode`].
     Refused {
         /// Where.
-        place: Place,
+        place: Attempt,
         /// Why; with the protocol's own code in front where it has one.
         reason: String,
     },
     /// The model has come and is what its digest says.
     Fetched {
         /// Where.
-        place: Place,
+        place: Attempt,
         /// The version.
         version: u32,
         /// Size of the file.
@@ -130,14 +129,14 @@ pub enum Event {
     /// The received model was measured on held-out data.
     Evaluated {
         /// Where.
-        place: Place,
+        place: Attempt,
         /// By name, as the trainer reported them.
         metrics: Vec<(String, MetricValue)>,
     },
     /// The model was trained and the update encoded.
     Trained {
         /// Where.
-        place: Place,
+        place: Attempt,
         /// By name, as the trainer reported them, for example `train_loss`.
         metrics: Vec<(String, MetricValue)>,
         /// Examples trained on.
@@ -146,14 +145,14 @@ pub enum Event {
     /// There will be no update of this round; the reason stays on this device.
     TrainingFailed {
         /// Where.
-        place: Place,
+        place: Attempt,
         /// Why.
         error: String,
     },
     /// The coordinator has given a receipt for the update.
     Uploaded {
         /// Where.
-        place: Place,
+        place: Attempt,
         /// Size of the masked input.
         bytes: u64,
         /// Its digest.
@@ -162,7 +161,7 @@ pub enum Event {
     /// The place was given up.
     Abandoned {
         /// Where.
-        place: Place,
+        place: Attempt,
         /// Why, as the coordinator is told.
         reason: AbandonReason,
         /// What was refused, if that is why, as the coordinator is told; the event before this one says it in words.
@@ -171,7 +170,7 @@ pub enum Event {
     /// The round went on without this participant.
     RoundOver {
         /// Where.
-        place: Place,
+        place: Attempt,
         /// Why, as the coordinator said or as the deadline implies.
         reason: String,
     },
@@ -179,7 +178,7 @@ pub enum Event {
     /// another one from the same model.
     Unopened {
         /// Where the input was given.
-        place: Place,
+        place: Attempt,
     },
     /// Something failed and will be tried again.
     Retry {

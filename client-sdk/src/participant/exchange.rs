@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use wire::Attempt;
 use wire::participant::{Announcement, Answer};
 
 use super::action::{Action, Request};
@@ -12,8 +13,8 @@ use super::core::Core;
 use super::ended::Left;
 use super::state::{Ask, Say};
 use crate::clock::Now;
+use crate::transport::TransportError;
 use crate::transport::retry::{Verdict, judge};
-use crate::transport::{Place, TransportError};
 
 /// What came of it.
 pub(super) enum Heard<S, T> {
@@ -30,7 +31,7 @@ impl Ask {
         Self { what, asked_at: Duration::ZERO, attempts: Attempts::default() }
     }
 
-    pub(super) fn action(&mut self, core: &Core, place: Place, now: Now) -> Action {
+    pub(super) fn action(&mut self, core: &Core, place: Attempt, now: Now) -> Action {
         if let Some(wait) = self.attempts.wait(now) {
             return wait;
         }
@@ -38,7 +39,7 @@ impl Ask {
         self.request(core, place)
     }
 
-    pub(super) fn request(&self, core: &Core, place: Place) -> Action {
+    pub(super) fn request(&self, core: &Core, place: Attempt) -> Action {
         let (what, wait) = (self.what, core.settings.wait);
         core.send(|participant| Request::Announcement { what, place, participant, wait })
     }
@@ -76,7 +77,7 @@ impl Say {
         Self { what, body: body.into(), attempts: Attempts::default() }
     }
 
-    pub(super) fn action(&self, core: &Core, place: Place, now: Now) -> Action {
+    pub(super) fn action(&self, core: &Core, place: Attempt, now: Now) -> Action {
         if let Some(wait) = self.attempts.wait(now) {
             return wait;
         }

@@ -12,10 +12,9 @@
 
 use std::collections::BTreeSet;
 
-use wire::Digest;
+use wire::{Attempt, Digest};
 
 use super::session::SessionError;
-use crate::transport::Place;
 
 /// Most bases that are remembered; beyond them nothing more is given under masks alone.
 pub(super) const MOST_BASES: usize = 1 << 20;
@@ -38,7 +37,7 @@ impl From<Digest> for Base {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Input {
     pub(super) base: Base,
-    pub(super) place: Place,
+    pub(super) place: Attempt,
     /// The session's id.
     pub(super) session: Digest,
 }
@@ -55,7 +54,7 @@ pub(super) struct Given {
 
 impl Given {
     /// Whether an input may be given from this base at this place.
-    pub(super) fn check(&self, base: Base, place: Place) -> Result<(), SessionError> {
+    pub(super) fn check(&self, base: Base, place: Attempt) -> Result<(), SessionError> {
         if !self.bases.contains(&base) {
             return if self.bases.len() < MOST_BASES { Ok(()) } else { Err(SessionError::GivenFull) };
         }
@@ -97,7 +96,7 @@ mod tests {
 
     fn input(base: u8, task: u8, round: u32) -> Input {
         let task = format!("00000000-0000-0000-0000-0000000000{task:02}").parse().unwrap();
-        let place = Place { task, round, attempt: 1 };
+        let place = Attempt { task, round, attempt: 1 };
         Input { base: Base([base; 16]), place, session: Digest([base; 32]) }
     }
 
@@ -108,7 +107,7 @@ mod tests {
         for again in [
             input(1, 1, 2),
             input(1, 2, 1),
-            Input { place: Place { attempt: 2, ..input(1, 1, 1).place }, ..input(1, 1, 1) },
+            Input { place: Attempt { attempt: 2, ..input(1, 1, 1).place }, ..input(1, 1, 1) },
         ] {
             assert!(matches!(given.check(again.base, again.place), Err(SessionError::Given)), "{again:?}");
             assert!(given.give(again).is_err());

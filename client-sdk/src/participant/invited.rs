@@ -1,8 +1,8 @@
 //! Makes keys for a round that is about to draw its cohort, keeps them safe, and checks in with them.
 
 use secure_agg::rejection::Refusal;
-use wire::Digest;
 use wire::participant::{Declined, Invitation};
+use wire::{Attempt, Digest};
 
 use super::core::{Core, persist};
 use super::event::Event;
@@ -11,17 +11,16 @@ use super::join::advertise;
 use super::session::SessionError;
 use super::state::{CheckIn, Settle, State};
 use crate::clock::Now;
-use crate::transport::Place;
 
 /// Whether an input may be given from the base that an invitation names, if it names one.
-fn check_base(core: &Core, base: Option<Digest>, place: Place) -> Result<(), SessionError> {
+fn check_base(core: &Core, base: Option<Digest>, place: Attempt) -> Result<(), SessionError> {
     base.map_or(Ok(()), |base| core.given.check(Base::from(base), place))
 }
 
 impl CheckIn {
     pub(super) fn invited(self, core: &mut Core, invitation: Invitation, now: Now) -> State {
         let Invitation { task, round, attempt, terms, base } = invitation;
-        let place = Place { task, round, attempt };
+        let place = Attempt { task, round, attempt };
         let made = match core.session.as_ref().filter(|session| session.place == place) {
             Some(session) if session.terms == terms => {
                 // They were sent, or are to be dealt from already: the coordinator has not caught up yet.
@@ -55,7 +54,7 @@ impl CheckIn {
 
     /// The coordinator does not know of rounds that this participant has sent for. It is told, and has this check-in wait for one
     /// that is beyond them, as soon as there is one; where it invites to such a round all the same, not in a storm.
-    fn behind(self, core: &mut Core, place: Place, error: &SessionError, now: Now) -> State {
+    fn behind(self, core: &mut Core, place: Attempt, error: &SessionError, now: Now) -> State {
         let sent = core.released.iter().filter(|round| round.task == place.task).map(|round| round.number).max();
         let told = core.behind;
         core.behind = sent.map(|sent| Declined { task: place.task, sent });
@@ -64,7 +63,7 @@ impl CheckIn {
     }
 
     /// Nothing was promised yet, so nothing has to be given up; but it is not asked for again in a storm.
-    pub(super) fn declined(self, core: &mut Core, place: Place, error: &SessionError, now: Now) -> State {
+    pub(super) fn declined(self, core: &mut Core, place: Attempt, error: &SessionError, now: Now) -> State {
         if core.declined != Some(place) {
             core.declined = Some(place);
             core.events.push(Event::Refused { place, reason: error.to_string() });

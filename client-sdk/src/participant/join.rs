@@ -6,16 +6,15 @@ use secure_agg::codec::Message as _;
 use secure_agg::messages::Roster;
 use secure_agg::params::SessionConfig;
 use secure_agg::rejection::Refusal;
-use wire::Digest;
 use wire::certificate::{self, Authority};
 use wire::participant::{Assignment, SessionTerms};
+use wire::{Attempt, Digest};
 use zeroize::Zeroizing;
 
 use super::core::Core;
 use super::session::{Session, SessionError, round};
 use crate::clock::Now;
 use crate::identity;
-use crate::transport::Place;
 
 /// Whether this participant would take part in a round on these terms, or in one without a session where there are none.
 pub(super) fn accept(core: &Core, terms: Option<&SessionTerms>) -> Result<(), SessionError> {
@@ -36,7 +35,7 @@ pub(super) fn accept_staleness(core: &Core, assignment: &Assignment) -> Result<(
 }
 
 /// Makes keys for an attempt.
-pub(super) fn advertise(core: &mut Core, place: Place, terms: SessionTerms) -> Result<Session, SessionError> {
+pub(super) fn advertise(core: &mut Core, place: Attempt, terms: SessionTerms) -> Result<Session, SessionError> {
     core.check_fresh(place)?;
     core.account.is_closed(place)?;
     core.max_model_bytes().check_values("an encoded update", terms.words)?;

@@ -7,10 +7,10 @@ use learning::compress::BadResidual;
 use learning::contribution::scaffold;
 use learning::parameters::LayoutError;
 use learning::{Layout, QuantizationParams, Residual, TensorSpec, checkpoint};
-use wire::Digest;
 use wire::participant::{
     Assignment, HeldUpdate, SessionTerms, application_digest, base_digest, round_digest, training_digest,
 };
+use wire::{Attempt, Digest};
 
 use super::base::{self, Base, BaseError};
 use super::model_file::ModelFile;
@@ -21,11 +21,10 @@ use super::snapshot::{Control, ControlRecord, Held};
 use crate::journal::JournalError;
 use crate::personalize::{PersonalTensors, Personalizer};
 use crate::privacy::PrivateRound;
-use crate::transport::Place;
 
 /// An assignment that was found to make sense.
 pub(super) struct Plan {
-    pub(super) place: Place,
+    pub(super) place: Attempt,
     pub(super) assignment: Box<Assignment>,
     /// The whole model.
     pub(super) whole: Arc<Layout>,
@@ -147,7 +146,7 @@ impl Plan {
         if analysis.is_none() && assignment.base.bytes > most {
             return Err(PlanError::ModelBytes { claimed: assignment.base.bytes, most });
         }
-        let place = Place { task: assignment.task, round: assignment.round, attempt: assignment.attempt };
+        let place = assignment.attempt_key();
         let wanted = wanted(&assignment)?;
         check_earlier(&assignment)?;
         Ok(Self { place, assignment, whole, personalizer, codec, sent, rule, is_ahead: false, wanted })

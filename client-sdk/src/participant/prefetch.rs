@@ -2,19 +2,18 @@
 //! there are requests that wait for each other; one that only waits for the round to go on can be on its way already.
 
 use wire::participant::Announcement;
-use wire::{ParticipantId, TaskId};
+use wire::{Attempt, ParticipantId, TaskId};
 
 use super::action::{Action, Request};
 use super::core::Core;
 use super::machine::Machine;
 use super::state::{Ask, State};
-use crate::transport::Place;
 
 /// Names a request that may be made ahead of its time: two with the same name have the same answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Prefetch {
     /// [`Request::Announcement`].
-    Announcement(Announcement, Place, ParticipantId),
+    Announcement(Announcement, Attempt, ParticipantId),
     /// [`Action::Fetch`] of the whole file.
     Model(TaskId, u32),
 }

@@ -12,7 +12,7 @@ use secure_agg::rejection::Refusal;
 use secure_agg::unopened::Unproven;
 use wire::base64::Base64;
 use wire::participant::{RefusalCode, RoundKeys, SessionTerms};
-use wire::{Digest, ParticipantId};
+use wire::{Attempt, Digest, ParticipantId};
 use zeroize::Zeroizing;
 
 use super::ahead::NotGiven;
@@ -20,7 +20,6 @@ use super::policy::TooStale;
 use super::size::TooLarge;
 use crate::identity::{CertificateError, IdentityError};
 use crate::privacy;
-use crate::transport::Place;
 
 /// Why this participant takes no (further) part. Told to the app; the coordinator learns [`SessionError::code`].
 #[derive(Clone, Debug, thiserror::Error)]
@@ -85,7 +84,7 @@ impl From<DecodeError> for SessionError {
 
 /// How far a session has come. Neither printable nor copyable: the snapshot holds its keys.
 pub(super) struct Session {
-    pub(super) place: Place,
+    pub(super) place: Attempt,
     /// What the participant was told when it made the keys.
     pub(super) terms: SessionTerms,
     /// The model that the session is bound to, since shares were dealt.
@@ -119,7 +118,7 @@ impl Session {
 
     /// What to check in with, as long as the cohort is not drawn.
     pub(super) fn keys(&self) -> Option<RoundKeys> {
-        let Place { task, round, attempt } = self.place;
+        let Attempt { task, round, attempt } = self.place;
         match self.client() {
             Ok(client @ Client::ShareKeys(_)) => {
                 Some(RoundKeys { task, round, attempt, advertisement: Base64(client.resend()) })
@@ -130,6 +129,6 @@ impl Session {
 }
 
 /// An attempt, as the protocol names it.
-pub(super) fn round(place: Place) -> Round {
+pub(super) fn round(place: Attempt) -> Round {
     Round::new(place.task.0.as_bytes(), place.round.into(), place.attempt)
 }

@@ -4,6 +4,7 @@
 use bytes::Bytes;
 use secure_agg::codec::Message as _;
 use secure_agg::unopened::Unopened;
+use wire::Attempt;
 use wire::certificate::Recorded;
 
 use super::action::{Action, Request};
@@ -15,11 +16,11 @@ use super::session::SessionError;
 use super::snapshot;
 use super::state::{CheckIn, Settle, State};
 use crate::clock::Now;
+use crate::transport::TransportError;
 use crate::transport::retry::judge;
-use crate::transport::{Place, TransportError};
 
 impl Settle {
-    pub(super) fn new(invited: Place, given: Input, then: CheckIn) -> Self {
+    pub(super) fn new(invited: Attempt, given: Input, then: CheckIn) -> Self {
         Self { invited, given, then }
     }
 

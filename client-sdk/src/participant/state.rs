@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use learning::Residual;
 use secure_agg::client::{Doubt, Masking};
-use wire::ParticipantId;
 use wire::participant::{Announcement, Answer};
+use wire::{Attempt, ParticipantId};
 
 use super::attempts::Attempts;
 use super::base::Base;
@@ -22,7 +22,6 @@ use super::session::Session;
 use super::snapshot::{AtHome, Pending};
 use super::work::Work;
 use crate::personalize::PersonalTensors;
-use crate::transport::Place;
 
 /// One of the states; what each does has its file.
 pub(super) enum State {
@@ -117,7 +116,7 @@ pub(super) struct Suspicion {
 
 /// A complaint is safe and has to be sent.
 pub(super) struct Complain {
-    pub(super) place: Place,
+    pub(super) place: Attempt,
     pub(super) say: Say,
 }
 
@@ -185,14 +184,14 @@ pub(super) enum UnmaskStep {
 
 /// A place is given up.
 pub(super) struct Abandon {
-    pub(super) place: Place,
+    pub(super) place: Attempt,
     pub(super) why: GivenUp,
     pub(super) attempts: Attempts,
 }
 
 /// A session was left, and the journal holds nothing of it but this.
 pub(super) struct Depart {
-    pub(super) place: Place,
+    pub(super) place: Attempt,
     pub(super) statement: Bytes,
     pub(super) attempts: Attempts,
     pub(super) then: CheckIn,
@@ -201,7 +200,7 @@ pub(super) struct Depart {
 /// Waits for what the members said.
 pub(super) struct Settle {
     /// To where an invitation came.
-    pub(super) invited: Place,
+    pub(super) invited: Attempt,
     pub(super) given: Input,
     pub(super) then: CheckIn,
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use learning::MetricValue;
 use task_spec::TRAINING_LOSS;
 use wire::participant::{AbandonReason, Assignment, Counted, LossReport, RefusalCode};
-use wire::{CoarseLoss, TaskId};
+use wire::{Attempt, CoarseLoss, TaskId};
 use zeroize::Zeroizing;
 
 use super::action::Action;
@@ -24,7 +24,6 @@ use crate::journal::JournalError;
 use crate::personalize::PersonalTensors;
 use crate::pipeline::{MaskedInput, PipelineError};
 use crate::trainer::TrainerError;
-use crate::transport::Place;
 
 impl Train {
     pub(super) fn action(&self) -> Action {
@@ -108,7 +107,7 @@ impl Train {
     /// The record of the control variate: as it counted, and as it will if this update does. Before the update is sent.
     fn control(&self, input: &MaskedInput) -> Result<Option<Record>, JournalError> {
         let Some(values) = &input.control else { return Ok(None) };
-        let Place { task, round, attempt } = self.plan.place;
+        let Attempt { task, round, attempt } = self.plan.place;
         let bytes = ControlRecord::encode(self.work.control(), Counted { round, attempt }, values)?;
         Ok(Some(Record::new(snapshot::control(task), bytes)))
     }

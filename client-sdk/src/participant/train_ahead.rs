@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use learning::{Parameters, Update, checkpoint};
-use wire::TaskId;
 use wire::participant::{Assignment, DiscardReason};
+use wire::{Attempt, TaskId};
 use zeroize::Zeroizing;
 
 use super::core::{Core, persist};
@@ -18,12 +18,11 @@ use super::snapshot::{self, AtHome, Held, HeldRecord};
 use super::state::{CheckIn, Fetch, Settle, State};
 use crate::clock::Now;
 use crate::journal::JournalError;
-use crate::transport::Place;
 
 impl CheckIn {
     /// Told to train now.
     pub(super) fn train_ahead(self, core: &mut Core, assignment: Box<Assignment>, now: Now) -> State {
-        let place = Place { task: assignment.task, round: assignment.round, attempt: assignment.attempt };
+        let place = assignment.attempt_key();
         let remaining = Duration::from_millis(assignment.remaining_ms);
         let (version, is_secure) = (assignment.base.version, assignment.secure_aggregation.is_some());
         core.events.push(Event::ToTrain { place, version, remaining, is_secure });
@@ -90,7 +89,7 @@ fn plan(core: &Core, assignment: Box<Assignment>) -> Result<Plan, String> {
     }
     let plan = Plan::ahead(assignment, core.max_model_bytes()).map_err(|error| error.to_string())?;
     // At no attempt yet: the serial of the training may be the number of one that was charged.
-    let place = Place { attempt: 0, ..plan.place };
+    let place = Attempt { attempt: 0, ..plan.place };
     core.account.check(place, plan.private()).map_err(|refusal| refusal.to_string())?;
     if let (Some(base), None) = (plan.base().map(given::Base::from), given(core, &plan)) {
         core.given.check(base, place).map_err(|error| error.to_string())?;

@@ -3,6 +3,7 @@
 //! This state may be entered from the journal: an app that was killed here goes on here.
 
 use bytes::Bytes;
+use wire::Attempt;
 use wire::participant::{Receipt, RefusalCode};
 
 use super::action::{Action, Request};
@@ -13,7 +14,7 @@ use super::snapshot::Pending;
 use super::state::{Confirm, Sending, State};
 use crate::clock::Now;
 use crate::transport::retry::{Verdict, judge};
-use crate::transport::{Place, TransportError, Upload};
+use crate::transport::{TransportError, Upload};
 
 impl Sending {
     pub(super) fn new(pending: Pending, signed: Option<Bytes>) -> Self {
@@ -21,7 +22,7 @@ impl Sending {
     }
 
     /// Where the sum has yet to be opened once the update is in.
-    pub(super) fn session_place(&self) -> Option<Place> {
+    pub(super) fn session_place(&self) -> Option<Attempt> {
         self.pending.session.as_ref().map(|session| session.place)
     }
 

@@ -10,10 +10,9 @@ use task_spec::{PrivacyAccounting, PrivacyMechanism, PrivacyView};
 
 use learning::privacy::{Budget, Cost, Ledger, LedgerError, Release, SealedRow};
 use ring::digest;
-use wire::TaskId;
+use wire::{Attempt, TaskId};
 
 use super::{Lifetime, LifetimeSpent, Participations, PrivacyPolicy, PrivacySpent, PrivateRound, Promise};
-use crate::transport::Place;
 
 /// Most tasks that are remembered.
 const MOST_TASKS: usize = 1000;
@@ -70,9 +69,9 @@ pub(crate) struct Account {
     policy: PrivacyPolicy,
     tasks: BTreeMap<TaskId, TaskAccount>,
     /// What was charged last.
-    last: Option<Place>,
+    last: Option<Attempt>,
     /// The same, if the process died before the update was kept, so that nothing can have been sent for it.
-    unsent: Option<Place>,
+    unsent: Option<Attempt>,
 }
 
 struct TaskAccount {
@@ -90,7 +89,7 @@ struct Damaged {
 /// An account as the journal keeps it.
 #[derive(Default)]
 pub(crate) struct Kept {
-    pub(crate) last: Option<Place>,
+    pub(crate) last: Option<Attempt>,
     pub(crate) tasks: Vec<KeptTask>,
 }
 
@@ -136,7 +135,7 @@ impl Account {
     }
 
     /// Whether an update may be made at this place, on these terms; before anything is trained.
-    pub(crate) fn check(&self, place: Place, round: Option<&PrivateRound>) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, place: Attempt, round: Option<&PrivateRound>) -> Result<(), Refusal> {
         let account = self.tasks.get(&place.task);
         let Some(round) = round else {
             return match account {
@@ -163,7 +162,7 @@ impl Account {
     }
 
     /// Why nothing could be sent at this place on whatever terms, if that is so: no keys have to be made then.
-    pub(crate) fn is_closed(&self, place: Place) -> Result<(), Refusal> {
+    pub(crate) fn is_closed(&self, place: Attempt) -> Result<(), Refusal> {
         let Some(account) = self.tasks.get(&place.task) else { return Ok(()) };
         let like_before = account.rows().last().map(|sealed| {
             let (round, attempt) = (place.round.into(), place.attempt);
@@ -173,7 +172,7 @@ impl Account {
     }
 
     /// Charges an update, before it is kept or sent. True if there is something new to be kept.
-    pub(crate) fn charge(&mut self, place: Place, name: &str, round: &PrivateRound) -> Result<bool, Refusal> {
+    pub(crate) fn charge(&mut self, place: Attempt, name: &str, round: &PrivateRound) -> Result<bool, Refusal> {
         self.check(place, Some(round))?;
         if self.unsent.take() == Some(place) {
             return Ok(false);
@@ -200,7 +199,7 @@ impl Account {
         self.fits(task, &ledger, release)
     }
 
-    fn room(&self, account: &TaskAccount, place: Place, release: &Release) -> Result<(), Refusal> {
+    fn room(&self, account: &TaskAccount, place: Attempt, release: &Release) -> Result<(), Refusal> {
         let ledger = account.ledger.as_ref().map_err(|damaged| Refusal::Damaged(damaged.error.clone()))?;
         if self.unsent == Some(place) {
             return Ok(());

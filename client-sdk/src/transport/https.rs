@@ -28,9 +28,9 @@ use wire::participant::{
     RenewRequest,
 };
 use wire::problem::Problem;
-use wire::{ParticipantId, TaskId, base64, headers, route};
+use wire::{Attempt, ParticipantId, TaskId, base64, headers, route};
 
-use super::{Abandonment, Place, Transport, TransportError, Upload};
+use super::{Abandonment, Transport, TransportError, Upload};
 use crate::identity::Identity;
 
 /// Largest JSON answer: an assignment with the most and longest tensor names stays below.
@@ -167,12 +167,12 @@ impl Transport for HttpsTransport {
     async fn announcement(
         &self,
         what: Announcement,
-        place: Place,
+        place: Attempt,
         participant: ParticipantId,
         wait: Duration,
     ) -> Result<Option<Bytes>, TransportError> {
         let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-        let path = route::announcement(what, place.task, place.round, participant, place.attempt, wait_ms);
+        let path = route::announcement(what, place, participant, wait_ms);
         let timeout = ANSWER_TIMEOUT.saturating_add(wait);
         let request = self.client().get(self.url(&path)?).header(ACCEPT, headers::MEDIA_SECURE_AGG);
         let response = send(request, timeout).await?;
@@ -188,8 +188,8 @@ impl Transport for HttpsTransport {
         read_message(response, limit).await.map(Some)
     }
 
-    async fn evidence(&self, place: Place, dealer: ParticipantId) -> Result<Bytes, TransportError> {
-        let path = route::evidence(place.task, place.round, dealer, place.attempt);
+    async fn evidence(&self, place: Attempt, dealer: ParticipantId) -> Result<Bytes, TransportError> {
+        let path = route::evidence(place, dealer);
         let request = self.client().get(self.url(&path)?).header(ACCEPT, headers::MEDIA_SECURE_AGG);
         read_message(send(request, ANSWER_TIMEOUT).await?, ShareKeys::MAX_BYTES).await
     }
@@ -197,7 +197,7 @@ impl Transport for HttpsTransport {
     async fn answer(
         &self,
         what: Answer,
-        place: Place,
+        place: Attempt,
         participant: ParticipantId,
         body: Bytes,
     ) -> Result<(), TransportError> {
@@ -217,7 +217,7 @@ impl Transport for HttpsTransport {
 
     async fn abort_statement(
         &self,
-        place: Place,
+        place: Attempt,
         participant: ParticipantId,
         body: Bytes,
     ) -> Result<(), TransportError> {
@@ -227,8 +227,8 @@ impl Transport for HttpsTransport {
         send(request, ANSWER_TIMEOUT).await.map(|_| ())
     }
 
-    async fn abort_statements(&self, place: Place) -> Result<Option<Bytes>, TransportError> {
-        let path = route::abort_statements(place.task, place.round, place.attempt);
+    async fn abort_statements(&self, place: Attempt) -> Result<Option<Bytes>, TransportError> {
+        let path = route::abort_statements(place);
         let request = self.client().get(self.url(&path)?).header(ACCEPT, headers::MEDIA_SECURE_AGG);
         let response = send(request, ANSWER_TIMEOUT).await?;
         if response.status() == StatusCode::NO_CONTENT {

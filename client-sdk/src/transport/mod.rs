@@ -17,7 +17,7 @@ use wire::participant::{
     RefusalCode, RenewRequest,
 };
 use wire::problem::Problem;
-use wire::{Digest, ParticipantId, TaskId};
+use wire::{Attempt, Digest, ParticipantId, TaskId};
 
 use crate::identity::Identity;
 
@@ -50,22 +50,11 @@ impl From<Problem> for TransportError {
     }
 }
 
-/// Where in which round a participant has a place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-pub struct Place {
-    /// The task.
-    pub task: TaskId,
-    /// The round's number.
-    pub round: u32,
-    /// The round's attempt.
-    pub attempt: u32,
-}
-
 /// A masked input on its way.
 #[derive(Clone)]
 pub struct Upload {
     /// For which round.
-    pub place: Place,
+    pub place: Attempt,
     /// From whom.
     pub participant: ParticipantId,
     /// Of the body.
@@ -80,7 +69,7 @@ pub struct Upload {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abandonment {
     /// Which.
-    pub place: Place,
+    pub place: Attempt,
     /// Whose.
     pub participant: ParticipantId,
     /// Why.
@@ -121,19 +110,19 @@ pub trait Transport: Send + Sync {
     async fn announcement(
         &self,
         what: Announcement,
-        place: Place,
+        place: Attempt,
         participant: ParticipantId,
         wait: Duration,
     ) -> Result<Option<Bytes>, TransportError>;
 
     /// What a dealer dealt, as it signed it: asked for when something of it does not open.
-    async fn evidence(&self, place: Place, dealer: ParticipantId) -> Result<Bytes, TransportError>;
+    async fn evidence(&self, place: Attempt, dealer: ParticipantId) -> Result<Bytes, TransportError>;
 
     /// Hands in a message of secure aggregation, encoded.
     async fn answer(
         &self,
         what: Answer,
-        place: Place,
+        place: Attempt,
         participant: ParticipantId,
         body: Bytes,
     ) -> Result<(), TransportError>;
@@ -144,14 +133,14 @@ pub trait Transport: Send + Sync {
     /// Says that a session was left for good without an answer: an encoded `secure_agg::unopened::AbortStatement`.
     async fn abort_statement(
         &self,
-        place: Place,
+        place: Attempt,
         participant: ParticipantId,
         body: Bytes,
     ) -> Result<(), TransportError>;
 
     /// What members of a session said who have left it, with its roster: an encoded `secure_agg::unopened::Unopened`. None as long as
     /// they are too few.
-    async fn abort_statements(&self, place: Place) -> Result<Option<Bytes>, TransportError>;
+    async fn abort_statements(&self, place: Attempt) -> Result<Option<Bytes>, TransportError>;
 }
 
 #[async_trait]
@@ -183,21 +172,21 @@ impl<T: Transport + ?Sized> Transport for Arc<T> {
     async fn announcement(
         &self,
         what: Announcement,
-        place: Place,
+        place: Attempt,
         participant: ParticipantId,
         wait: Duration,
     ) -> Result<Option<Bytes>, TransportError> {
         (**self).announcement(what, place, participant, wait).await
     }
 
-    async fn evidence(&self, place: Place, dealer: ParticipantId) -> Result<Bytes, TransportError> {
+    async fn evidence(&self, place: Attempt, dealer: ParticipantId) -> Result<Bytes, TransportError> {
         (**self).evidence(place, dealer).await
     }
 
     async fn answer(
         &self,
         what: Answer,
-        place: Place,
+        place: Attempt,
         participant: ParticipantId,
         body: Bytes,
     ) -> Result<(), TransportError> {
@@ -210,14 +199,14 @@ impl<T: Transport + ?Sized> Transport for Arc<T> {
 
     async fn abort_statement(
         &self,
-        place: Place,
+        place: Attempt,
         participant: ParticipantId,
         body: Bytes,
     ) -> Result<(), TransportError> {
         (**self).abort_statement(place, participant, body).await
     }
 
-    async fn abort_statements(&self, place: Place) -> Result<Option<Bytes>, TransportError> {
+    async fn abort_statements(&self, place: Attempt) -> Result<Option<Bytes>, TransportError> {
         (**self).abort_statements(place).await
     }
 }

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use client_sdk::identity::Identity;
 use client_sdk::learning::privacy::{PlanRequest, PrivateCodec};
 use client_sdk::learning::{Parameters, checkpoint};
-use client_sdk::transport::{Abandonment, Place, Transport, TransportError, Upload};
+use client_sdk::transport::{Abandonment, Transport, TransportError, Upload};
 use secure_agg::codec::Message as _;
 use secure_agg::mask::{self, Plane};
 use secure_agg::messages::{Advertise, Complaint, Consistency, MaskedInput, Roster, Round, ShareKeys, Unmasking};
@@ -36,7 +36,7 @@ use wire::participant::{
     round_digest, training_digest,
 };
 use wire::problem::{Problem, ProblemType};
-use wire::{Digest, ParticipantId, RoundState, TaskId, Timestamp};
+use wire::{Attempt, Digest, ParticipantId, RoundState, TaskId, Timestamp};
 
 use super::device::DEAD;
 use super::private::derive;
@@ -542,7 +542,7 @@ impl World {
         }
     }
 
-    fn check_place(&self, place: Place) -> Result<(), TransportError> {
+    fn check_place(&self, place: Attempt) -> Result<(), TransportError> {
         if (place.round, place.attempt) == (self.round, self.attempt) {
             Ok(())
         } else {
@@ -561,7 +561,7 @@ impl World {
         }
     }
 
-    fn take(&mut self, what: Answer, device: usize, place: Place, body: &[u8]) -> Result<(), TransportError> {
+    fn take(&mut self, what: Answer, device: usize, place: Attempt, body: &[u8]) -> Result<(), TransportError> {
         if (place.round, place.attempt) != (self.round, self.attempt) {
             // Of a round that is over: the same as before is fine, and the journal of this world forgets the rest.
             let before = self.said.get(&(place.round, place.attempt, kind(what), device));
@@ -709,7 +709,7 @@ impl Transport for Line {
     async fn announcement(
         &self,
         what: Announcement,
-        place: Place,
+        place: Attempt,
         participant: ParticipantId,
         _: Duration,
     ) -> Result<Option<Bytes>, TransportError> {
@@ -728,7 +728,7 @@ impl Transport for Line {
         })
     }
 
-    async fn evidence(&self, place: Place, dealer: ParticipantId) -> Result<Bytes, TransportError> {
+    async fn evidence(&self, place: Attempt, dealer: ParticipantId) -> Result<Bytes, TransportError> {
         self.go("evidence", |world, _| {
             world.check_place(place)?;
             let position = world.cohort.iter().position(|device| *device == index(dealer)).unwrap() + 1;
@@ -740,7 +740,7 @@ impl Transport for Line {
     async fn answer(
         &self,
         what: Answer,
-        place: Place,
+        place: Attempt,
         participant: ParticipantId,
         body: Bytes,
     ) -> Result<(), TransportError> {
@@ -750,7 +750,7 @@ impl Transport for Line {
 
     async fn abort_statement(
         &self,
-        place: Place,
+        place: Attempt,
         participant: ParticipantId,
         body: Bytes,
     ) -> Result<(), TransportError> {
@@ -764,7 +764,7 @@ impl Transport for Line {
         })
     }
 
-    async fn abort_statements(&self, place: Place) -> Result<Option<Bytes>, TransportError> {
+    async fn abort_statements(&self, place: Attempt) -> Result<Option<Bytes>, TransportError> {
         self.go("abort_statements", |world, _| {
             let place = (place.round, place.attempt);
             let Some(said) = world.departed.get(&place) else { return Ok(None) };

@@ -18,7 +18,7 @@ use client_sdk::journal::{Journal, MemoryJournal};
 use client_sdk::learning::{MetricValue, Parameters, Update};
 use client_sdk::participant::machine::{Action, Input, Machine, Request, Saved, Settings};
 use client_sdk::participant::snapshot;
-use client_sdk::transport::{Place, Transport as _};
+use client_sdk::transport::Transport as _;
 use client_sdk::{Event, Outcome, ParticipantError, Trained, Trainer, TrainerError, TrainingJob};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
@@ -200,7 +200,7 @@ impl Device {
         }
         let (place, what, bytes) = match action {
             Action::Send(Request::CheckIn(CheckInRequest { keys: Some(keys), .. })) => {
-                let place = Place { task: keys.task, round: keys.round, attempt: keys.attempt };
+                let place = keys.attempt_key();
                 (place, "keys", keys.advertisement.0.clone())
             }
             Action::Send(Request::Answer { what, place, body, .. }) => (*place, kind(*what), body.to_vec()),

@@ -28,7 +28,7 @@ use client_sdk::learning::{
 };
 use client_sdk::participant::machine::{Input, Request, Settings};
 use client_sdk::participant::snapshot;
-use client_sdk::transport::{Abandonment, Place, Transport, TransportError, Upload};
+use client_sdk::transport::{Abandonment, Transport, TransportError, Upload};
 use client_sdk::{Event, Participant, PrivacyPolicy, SecurityPolicy, Trained, Trainer, TrainerError, TrainingJob};
 use futures_util::FutureExt as _;
 use rand::SeedableRng as _;
@@ -44,7 +44,7 @@ use wire::participant::{
     EnrollReply, EnrollRequest, HeldUpdate, ModelRef, PrivacyTerms, Question, Receipt, RenewRequest, TrainingReport,
 };
 use wire::problem::{Problem, ProblemType};
-use wire::{Criterion, Digest, ParticipantId, TaskId, Timestamp};
+use wire::{Attempt, Criterion, Digest, ParticipantId, TaskId, Timestamp};
 
 pub fn sha256(bytes: &[u8]) -> Digest {
     Digest(digest::digest(&digest::SHA256, bytes).as_ref().try_into().unwrap())
@@ -585,26 +585,26 @@ impl Transport for Coordinator {
     async fn announcement(
         &self,
         _: Announcement,
-        _: Place,
+        _: Attempt,
         _: ParticipantId,
         _: Duration,
     ) -> Result<Option<Bytes>, TransportError> {
         unreachable!("its rounds are without secure aggregation")
     }
 
-    async fn evidence(&self, _: Place, _: ParticipantId) -> Result<Bytes, TransportError> {
+    async fn evidence(&self, _: Attempt, _: ParticipantId) -> Result<Bytes, TransportError> {
         unreachable!("its rounds are without secure aggregation")
     }
 
-    async fn answer(&self, _: Answer, _: Place, _: ParticipantId, _: Bytes) -> Result<(), TransportError> {
+    async fn answer(&self, _: Answer, _: Attempt, _: ParticipantId, _: Bytes) -> Result<(), TransportError> {
         unreachable!("its rounds are without secure aggregation")
     }
 
-    async fn abort_statement(&self, _: Place, _: ParticipantId, _: Bytes) -> Result<(), TransportError> {
+    async fn abort_statement(&self, _: Attempt, _: ParticipantId, _: Bytes) -> Result<(), TransportError> {
         unreachable!("its rounds are without secure aggregation")
     }
 
-    async fn abort_statements(&self, _: Place) -> Result<Option<Bytes>, TransportError> {
+    async fn abort_statements(&self, _: Attempt) -> Result<Option<Bytes>, TransportError> {
         unreachable!("its rounds are without secure aggregation")
     }
 

@@ -6,7 +6,7 @@ use secure_agg::codec::Message as _;
 use secure_agg::messages::{Complaint, ComplaintBody, ShareKeys, Signed};
 use wire::participant::{Announcement, Answer};
 use wire::problem::ProblemType;
-use wire::route;
+use wire::{Attempt, route};
 
 use crate::support::secure::{Member, World, parts};
 
@@ -28,7 +28,8 @@ async fn garbage() -> World {
 }
 
 async fn evidence(world: &World, caller: &Member, dealer: &Member) -> ShareKeys {
-    let reply = world.t.get(&caller.who, &route::evidence(world.task, 1, dealer.id, 1)).await;
+    let reply =
+        world.t.get(&caller.who, &route::evidence(Attempt { task: world.task, round: 1, attempt: 1 }, dealer.id)).await;
     assert_eq!(reply.status, 200);
     ShareKeys::decode(&reply.body).unwrap()
 }
@@ -153,13 +154,13 @@ async fn evidence_is_for_the_cohort_while_it_collects() {
     let mut world = World::new(4).await;
     world.up_to(1, RoundState::Sharing).await;
     let (_, stranger) = world.t.enroll("stranger").await;
-    let path = route::evidence(world.task, 1, world.members[0].id, 1);
+    let path = route::evidence(Attempt { task: world.task, round: 1, attempt: 1 }, world.members[0].id);
     world.t.get(&world.members[1].who, &path).await.problem(ProblemType::PhaseClosed);
     world.act(RoundState::Sharing, |at| at < 3).await;
     world.time_out().await;
     world.t.get(&stranger, &path).await.problem(ProblemType::NotAssigned);
     assert_eq!(world.t.get(&world.members[1].who, &path).await.status, 200);
-    let silent = route::evidence(world.task, 1, world.members[3].id, 1);
+    let silent = route::evidence(Attempt { task: world.task, round: 1, attempt: 1 }, world.members[3].id);
     world.t.get(&world.members[1].who, &silent).await.problem(ProblemType::NotFound);
     world.act(RoundState::Collecting, |at| at < 3).await;
     world.t.get(&world.members[1].who, &path).await.problem(ProblemType::PhaseClosed);

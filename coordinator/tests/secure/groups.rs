@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use wire::inspect::RoundView;
 use wire::participant::{Announcement, Answer, GroupTerms};
 use wire::problem::ProblemType;
-use wire::route;
+use wire::{Attempt, route};
 
 use crate::support::die_at::DieAt;
 use crate::support::secure::{World, words};
@@ -331,7 +331,7 @@ async fn garbage_that_was_dealt_costs_its_group_alone() {
     assert_eq!(world.members[dealer].say(&world.t, Answer::KeyShares, &bent.encode()).await.status, 204);
     world.act(RoundState::Sharing, |at| at != dealer).await;
     let doubt = world.members[holder].doubt(&world.t).await;
-    let path = route::evidence(world.task, 1, world.members[dealer].id, 1);
+    let path = route::evidence(Attempt { task: world.task, round: 1, attempt: 1 }, world.members[dealer].id);
     let proof = ShareKeys::decode(&world.t.get(&world.members[holder].who, &path).await.body).unwrap();
     let step = doubt.complain(&proof, &world.members[holder].signer).unwrap();
     let complaint = world.members[holder].keep(step).encode();

@@ -9,7 +9,7 @@ use serde_json::json;
 use wire::certificate::Recorded;
 use wire::headers::{ATTEMPT, MEDIA_SECURE_AGG};
 use wire::problem::ProblemType;
-use wire::route;
+use wire::{Attempt, route};
 
 use crate::support::Reply;
 use crate::support::secure::{Drops, PHASE, World};
@@ -31,7 +31,10 @@ async fn say(world: &World, at: usize, of: usize, attempt: u32, bytes: &[u8]) ->
 }
 
 async fn told(world: &World, at: usize) -> Reply {
-    world.t.get(&world.members[at].who, &route::abort_statements(world.task, 1, 1)).await
+    world
+        .t
+        .get(&world.members[at].who, &route::abort_statements(Attempt { task: world.task, round: 1, attempt: 1 }))
+        .await
 }
 
 #[tokio::test]
@@ -108,7 +111,13 @@ async fn nothing_is_kept_of_a_round_in_which_no_input_was_out_or_whose_sum_was_o
     world.t.work().await;
     let view = world.complete(1).await;
     assert_eq!(view.base_given_by, 0);
-    let reply = world.t.get(&world.members[0].who, &route::abort_statements(world.task, 1, view.attempt)).await;
+    let reply = world
+        .t
+        .get(
+            &world.members[0].who,
+            &route::abort_statements(Attempt { task: world.task, round: 1, attempt: view.attempt }),
+        )
+        .await;
     assert_eq!(reply.status, 204);
     assert!(world.members[0].client.take().unwrap().departure().is_none(), "it has answered");
 }

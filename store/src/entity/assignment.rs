@@ -50,7 +50,6 @@ pub trait Assignments {
 
     /// Changes the state if it is one of `from` now, and writes history. False if it was not. Whoever drops out that way
     /// did so in the state that the round is in.
-    #[expect(clippy::too_many_arguments, reason = "three name the row, four the change")]
     async fn set_assignment_state(
         &mut self,
         attempt: Attempt,

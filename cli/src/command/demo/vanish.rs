@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use client_sdk::identity::Identity;
-use client_sdk::transport::{Abandonment, HttpsTransport, Place, Transport, TransportError, Upload};
+use client_sdk::transport::{Abandonment, HttpsTransport, Transport, TransportError, Upload};
 use futures_util::stream;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, watch};
 use wire::participant::{
     Announcement, Answer, CheckInReply, CheckInRequest, EnrollReply, EnrollRequest, ModelRef, Receipt, RenewRequest,
 };
-use wire::{ParticipantId, TaskId, headers, route};
+use wire::{Attempt, ParticipantId, TaskId, headers, route};
 
 use super::plan::{DropPlan, Point};
 
@@ -27,7 +27,7 @@ const ON_THE_WIRE: Duration = Duration::from_millis(20);
 /// Who has vanished from which round.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Vanished {
-    pub(super) place: Place,
+    pub(super) place: Attempt,
     pub(super) participant: ParticipantId,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct VanishingTransport {
 #[derive(Default)]
 struct State {
     /// Where this participant is to vanish.
-    fate: Option<(Place, Point)>,
+    fate: Option<(Attempt, Point)>,
     participant: Option<ParticipantId>,
     /// For the one request that is cut in the middle.
     cut: Option<reqwest::Client>,
@@ -87,7 +87,7 @@ impl VanishingTransport {
         }
     }
 
-    async fn vanish(&self, place: Place) {
+    async fn vanish(&self, place: Attempt) {
         let participant = self.state().participant;
         self.vanished.send_replace(participant.map(|participant| Vanished { place, participant }));
         std::future::pending::<()>().await;
@@ -165,7 +165,7 @@ impl Transport for VanishingTransport {
         let _ = self.gate.clone().wait_for(|open| *open).await;
         let reply = self.inner.check_in(request).await?;
         if let CheckInReply::Assigned(assignment) = &reply {
-            let place = Place { task: assignment.task, round: assignment.round, attempt: assignment.attempt };
+            let place = assignment.attempt_key();
             let point = self.plan.point(place.round, place.attempt, self.index);
             self.state().fate = point.map(|point| (place, point));
             self.reach(Point::Assigned).await;
@@ -193,21 +193,21 @@ impl Transport for VanishingTransport {
     async fn announcement(
         &self,
         what: Announcement,
-        place: Place,
+        place: Attempt,
         participant: ParticipantId,
         wait: Duration,
     ) -> Result<Option<Bytes>, TransportError> {
         self.inner.announcement(what, place, participant, wait).await
     }
 
-    async fn evidence(&self, place: Place, dealer: ParticipantId) -> Result<Bytes, TransportError> {
+    async fn evidence(&self, place: Attempt, dealer: ParticipantId) -> Result<Bytes, TransportError> {
         self.inner.evidence(place, dealer).await
     }
 
     async fn answer(
         &self,
         what: Answer,
-        place: Place,
+        place: Attempt,
         participant: ParticipantId,
         body: Bytes,
     ) -> Result<(), TransportError> {
@@ -226,14 +226,14 @@ impl Transport for VanishingTransport {
 
     async fn abort_statement(
         &self,
-        place: Place,
+        place: Attempt,
         participant: ParticipantId,
         body: Bytes,
     ) -> Result<(), TransportError> {
         self.inner.abort_statement(place, participant, body).await
     }
 
-    async fn abort_statements(&self, place: Place) -> Result<Option<Bytes>, TransportError> {
+    async fn abort_statements(&self, place: Attempt) -> Result<Option<Bytes>, TransportError> {
         self.inner.abort_statements(place).await
     }
 }

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use client_sdk::journal::JournalFiles;
 use client_sdk::participant::{Event, Outcome as End, Participant};
 use client_sdk::train::Device;
-use client_sdk::transport::Place;
 use client_sdk::{CandleTrainer, PrivacyPolicy, SecurityPolicy};
 use coordinator::Running;
 use coordinator::config::Config;
@@ -15,7 +14,7 @@ use datasets::Dataset;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use wire::admin::{CreateEnrollmentToken, EnrollmentTokenReply, Role};
-use wire::{ParticipantId, route};
+use wire::{Attempt, ParticipantId, route};
 
 use super::plan::{self, DropPlan};
 use super::robust::Suspect;
@@ -262,7 +261,7 @@ impl Life {
 
     /// Tells the round not to wait: the demo knows who vanished, a real operator would find out by the deadline.
     async fn excuse(&self, gone: Vanished) -> Outcome {
-        let Place { task, round, .. } = gone.place;
+        let Attempt { task, round, .. } = gone.place;
         let path = route::fill(route::EXCUSE, &[&task, &round, &gone.participant]);
         match self.operator.act(&path).await {
             // The round may be over for another reason.

@@ -9,12 +9,12 @@ use client_sdk::identity::CertificateError;
 use client_sdk::journal::{JournalError, JournalFiles};
 use client_sdk::participant::{BuildError, Event, Outcome as End, Participant, ParticipantError};
 use client_sdk::train::DeviceChoice;
-use client_sdk::transport::Place;
 use client_sdk::{
     Attribute, Attributes, CandleTrainer, Lifetime, LifetimeSpent, PreIssued, PrivacyPolicy, PrivacySpent,
     SecurityPolicy,
 };
 use url::Url;
+use wire::Attempt;
 use zeroize::Zeroizing;
 
 use crate::arguments::parse_label;
@@ -309,7 +309,7 @@ fn tell_lifetime(output: Output, spent: &LifetimeSpent) {
 
 /// Says what happened.
 fn tell(output: Output, event: &Event) {
-    let json = |name: &str, place: &Place, more: serde_json::Value| {
+    let json = |name: &str, place: &Attempt, more: serde_json::Value| {
         let mut data = serde_json::json!({ "task": place.task, "round": place.round, "attempt": place.attempt });
         if let (Some(data), serde_json::Value::Object(more)) = (data.as_object_mut(), more) {
             data.extend(more);

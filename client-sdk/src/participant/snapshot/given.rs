@@ -7,13 +7,12 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
-use wire::Digest;
+use wire::{Attempt, Digest};
 use zeroize::Zeroizing;
 
 use super::{GIVEN, PLAIN, decode, encode};
 use crate::journal::JournalError;
 use crate::participant::given::{Base, Given, Input};
-use crate::transport::Place;
 
 #[derive(Serialize, Deserialize)]
 struct Header {
@@ -27,7 +26,7 @@ struct Header {
 struct Latest {
     /// Which of the bases, in their order.
     base: usize,
-    place: Place,
+    place: Attempt,
     session: Digest,
 }
 
@@ -80,7 +79,7 @@ mod tests {
         let task = "00000000-0000-0000-0000-000000000001".parse().unwrap();
         let mut given = Given::default();
         for number in 1..=3 {
-            let place = Place { task, round: number.into(), attempt: 1 };
+            let place = Attempt { task, round: number.into(), attempt: 1 };
             let base = Base([9 - number; 16]);
             given.give(Input { base, place, session: Digest([number; 32]) }).unwrap();
         }

@@ -6,17 +6,16 @@
 
 use learning::privacy::SealedRow;
 use serde::{Deserialize, Serialize};
-use wire::TaskId;
+use wire::{Attempt, TaskId};
 use zeroize::Zeroizing;
 
 use super::{LEDGER, PRIVACY, decode, encode};
 use crate::journal::JournalError;
 use crate::privacy::{Account, Kept, KeptTask, PrivacyPolicy, Promise};
-use crate::transport::Place;
 
 #[derive(Serialize, Deserialize)]
 struct Header {
-    last: Option<Place>,
+    last: Option<Attempt>,
     tasks: Vec<Task>,
 }
 

@@ -5,7 +5,7 @@ use secure_agg::client::Client;
 use serde::{Deserialize, Serialize};
 use wire::base64::Base64;
 use wire::participant::SessionTerms;
-use wire::{Digest, ParticipantId, RoundKey};
+use wire::{Attempt, Digest, ParticipantId, RoundKey};
 use zeroize::Zeroizing;
 
 use super::at_home::Lengths;
@@ -13,7 +13,6 @@ use super::{AtHome, PLAIN, ROUND, SESSION, decode, encode, encode_before_body};
 use crate::journal::JournalError;
 use crate::participant::ended::GivenUp;
 use crate::participant::session::{self, Session};
-use crate::transport::Place;
 
 /// What the journal knows of rounds.
 pub(in crate::participant) struct RoundRecord {
@@ -34,12 +33,12 @@ pub(in crate::participant) enum RoundState {
     Session { session: Session, at_home: AtHome },
     /// It was answered, or went on without this participant, or was given up. This place is never taken again.
     /// With `statement`, its session was left without an answer, and that has to be said.
-    Done { place: Place, given_up: Option<GivenUp>, statement: Option<Bytes> },
+    Done { place: Attempt, given_up: Option<GivenUp>, statement: Option<Bytes> },
 }
 
 /// An update on its way.
 pub(in crate::participant) struct Pending {
-    pub(in crate::participant) place: Place,
+    pub(in crate::participant) place: Attempt,
     pub(in crate::participant) sha256: Digest,
     pub(in crate::participant) body: Bytes,
     /// What stays here after the same training.
@@ -83,14 +82,14 @@ impl Beside<'_> {
 #[serde(tag = "state", rename_all = "snake_case")]
 enum State {
     Pending {
-        place: Place,
+        place: Attempt,
         sha256: Digest,
         body_bytes: usize,
         #[serde(flatten)]
         at_home: Lengths,
     },
     Session {
-        place: Place,
+        place: Attempt,
         terms: SessionTerms,
         model: Option<Digest>,
         members: Vec<ParticipantId>,
@@ -100,7 +99,7 @@ enum State {
         at_home: Lengths,
     },
     Done {
-        place: Place,
+        place: Attempt,
         #[serde(flatten)]
         given_up: Option<GivenUp>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -196,7 +195,7 @@ fn session_state(session: &Session, upload: Option<Upload>, at_home: &AtHome) ->
 
 /// Nothing of the round is left but that it was.
 pub(in crate::participant) fn encode_done(
-    place: Place,
+    place: Attempt,
     given_up: Option<GivenUp>,
     statement: Option<Bytes>,
     beside: Beside<'_>,
@@ -213,8 +212,8 @@ mod tests {
     use crate::participant::snapshot::MAGIC;
     use crate::pipeline::sha256;
 
-    fn place() -> Place {
-        Place { task: "00000000-0000-0000-0000-000000000001".parse().unwrap(), round: 3, attempt: 1 }
+    fn place() -> Attempt {
+        Attempt { task: "00000000-0000-0000-0000-000000000001".parse().unwrap(), round: 3, attempt: 1 }
     }
 
     const NOTHING: Beside<'static> = Beside { released: &[], charges: 0, inputs: 0 };

@@ -9,7 +9,7 @@ use secure_agg::messages::{Agreement, Delivery, Roster, Survivors};
 use wire::headers::MEDIA_SECURE_AGG;
 use wire::participant::Announcement;
 use wire::problem::ProblemType;
-use wire::route;
+use wire::{Attempt, route};
 
 use crate::support::secure::World;
 use crate::support::{TestCoordinator, small_task};
@@ -101,7 +101,9 @@ async fn the_roster_may_be_asked_for_before_the_draw_that_makes_it() {
     world.join(|at| at < 3).await;
     let mut last = world.members.pop().unwrap();
     let (t, first) = (&world.t, &world.members[0]);
-    let path = |wait_ms| route::announcement(Announcement::Roster, world.task, 1, first.id, 1, wait_ms);
+    let path = |wait_ms| {
+        route::announcement(Announcement::Roster, Attempt { task: world.task, round: 1, attempt: 1 }, first.id, wait_ms)
+    };
     assert_eq!(t.get(&first.who, &path(0)).await.status, 204, "not yet");
     let path = path(60_000);
     let draw = async {
@@ -202,7 +204,7 @@ async fn what_there_is_no_session_for_is_not_told() {
     let (a, b) = (t.enroll("a").await, t.enroll("b").await);
     let work = t.assigned(&[a.1.clone(), b.1]).await.remove(0);
     for what in Announcement::ALL {
-        let path = wire::route::announcement(what, work.task, work.round, a.0, work.attempt, 0);
+        let path = wire::route::announcement(what, work.attempt_key(), a.0, 0);
         let detail = t.get(&a.1, &path).await.problem(ProblemType::NotFound);
         assert!(detail.contains("no secure aggregation"), "{detail}");
     }

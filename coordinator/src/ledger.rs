@@ -14,7 +14,7 @@ use store::entity::task::TaskRow;
 use store::{StoreError, Transaction};
 use task_spec::{PrivacyAccounting, PrivacyMechanism, PrivacySpec};
 
-use crate::ledger_end::{EndProblem, LedgerEnd};
+use crate::ledger_end::{EndProblem, Kept, LedgerEnd};
 use crate::model::TaskModel;
 use crate::private::Private;
 use crate::release_keys::of_the_task;
@@ -77,17 +77,19 @@ pub(crate) async fn read(
     if head != expected || (ledger.rows().len() as u64) < u64::from(versions) {
         return Err(LedgerError::Head.into());
     }
-    check_end(end?, &ledger, task, sealer)?;
+    check_end(end, &ledger, task, sealer)?;
     Ok(ledger)
 }
 
 /// Holds the ledger, and what the task promises, against what was kept outside the database.
-fn check_end(end: Option<LedgerEnd>, ledger: &Ledger, task: &TaskRow, sealer: &Sealer) -> Result<(), EndProblem> {
+fn check_end(end: Kept, ledger: &Ledger, task: &TaskRow, sealer: &Sealer) -> Result<(), EndProblem> {
     let rows = ledger.rows().len() as u64;
-    let Some(end) = end else {
+    let end = match end {
+        Kept::End(end) => end,
         // Nothing was released yet, or by a program that kept no such file.
-        let is_new = rows == 0 || !sealer.has_every_ledger_end();
-        return if is_new { Ok(()) } else { Err(EndProblem::Missing) };
+        Kept::Nothing if rows == 0 || !sealer.has_every_ledger_end() => return Ok(()),
+        Kept::Nothing => return Err(EndProblem::Missing),
+        Kept::Foreign(path) => return Err(EndProblem::File(path)),
     };
     if end.privacy != task.spec.privacy {
         return Err(EndProblem::Promise);
@@ -107,10 +109,10 @@ pub(crate) fn keep_end(sealer: &Sealer, task: TaskId, privacy: &PrivacySpec, led
     let end =
         LedgerEnd { rows: ledger.rows().len() as u64, seal: String::from(ledger.head()), privacy: privacy.clone() };
     match sealer.ledger_end(task)? {
-        Ok(kept) if kept.as_ref().is_some_and(|kept| kept.rows >= end.rows) => Ok(()),
-        Ok(_) => sealer.keep_ledger_end(task, &end),
+        Kept::End(kept) if kept.rows >= end.rows => Ok(()),
+        Kept::End(_) | Kept::Nothing => sealer.keep_ledger_end(task, &end),
         // Whoever reads the ledger next says so; what is there is not written over.
-        Err(_) => Ok(()),
+        Kept::Foreign(_) => Ok(()),
     }
 }
 
@@ -121,8 +123,8 @@ pub(crate) fn keep_end(sealer: &Sealer, task: TaskId, privacy: &PrivacySpec, led
 pub(crate) fn keep_promise(sealer: &Sealer, task: TaskId, privacy: &PrivacySpec) -> std::io::Result<()> {
     let end = LedgerEnd { rows: 0, seal: crate::ledger_end::hex(&[0; 32]), privacy: privacy.clone() };
     match sealer.ledger_end(task)? {
-        Ok(None) => sealer.keep_ledger_end(task, &end),
-        Ok(Some(_)) | Err(_) => Ok(()),
+        Kept::Nothing => sealer.keep_ledger_end(task, &end),
+        Kept::End(_) | Kept::Foreign(_) => Ok(()),
     }
 }
 

@@ -28,6 +28,16 @@ pub(crate) struct LedgerEnd {
     pub(crate) privacy: PrivacySpec,
 }
 
+/// What is kept of where a ledger ends.
+pub(crate) enum Kept {
+    /// Nothing yet.
+    Nothing,
+    /// This.
+    End(LedgerEnd),
+    /// A file that is not what was written here.
+    Foreign(PathBuf),
+}
+
 /// Why a ledger that is right in itself is not the one that was kept.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EndProblem {

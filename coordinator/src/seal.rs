@@ -13,7 +13,7 @@ use ring::hmac;
 use zeroize::Zeroizing;
 
 use crate::files::write_new;
-use crate::ledger_end::{EndProblem, LedgerEnd, LedgerEnds};
+use crate::ledger_end::{Kept, LedgerEnd, LedgerEnds};
 use crate::random::Random;
 use crate::release_keys::{ID_BYTES, KeyId, ReleaseKeys};
 
@@ -181,17 +181,17 @@ impl Sealer {
         self.keys.uses()
     }
 
-    /// Where the ledger of a task ends, as it was kept last; the inner error is a file that is not what was written.
+    /// Where the ledger of a task ends, as it was kept last.
     ///
     /// # Errors
     /// The file system's.
-    pub(crate) fn ledger_end(&self, task: TaskId) -> std::io::Result<Result<Option<LedgerEnd>, EndProblem>> {
-        let Some(bytes) = self.ends.read(task)? else { return Ok(Ok(None)) };
+    pub(crate) fn ledger_end(&self, task: TaskId) -> std::io::Result<Kept> {
+        let Some(bytes) = self.ends.read(task)? else { return Ok(Kept::Nothing) };
         let read = bytes.split_first_chunk::<MAC_DIGITS>().and_then(|(mac, text)| {
             let fits = crate::ledger_end::hex(&self.mac_of_end(task, text)).as_bytes() == mac;
             fits.then(|| serde_json::from_slice(text).ok()).flatten()
         });
-        Ok(read.map(Some).ok_or_else(|| EndProblem::File(self.ends.path(task))))
+        Ok(read.map_or_else(|| Kept::Foreign(self.ends.path(task)), Kept::End))
     }
 
     /// Keeps where the ledger of a task ends; waits for a disk.

@@ -23,6 +23,7 @@ use store::{StoreError, Transaction};
 use crate::ledger;
 use crate::model::TaskModel;
 use crate::seal::{NotOpened, Sealer};
+use crate::step_error::StepError;
 
 /// Sessions kept in memory at once.
 const KEPT: usize = 64;
@@ -227,15 +228,32 @@ fn decode<M: Message>(stored: &SessionMessage) -> Result<M, StoreError> {
     M::decode(bytes).map_err(|error| corrupt(&error))
 }
 
+/// Why a phase of a session cannot be closed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotClosed {
+    /// These participants cannot go on; the protocol says why.
+    #[error(transparent)]
+    Aborted(#[from] Abort),
+    /// The step did not get as far.
+    #[error(transparent)]
+    Step(#[from] StepError),
+}
+
+impl From<StoreError> for NotClosed {
+    fn from(error: StoreError) -> Self {
+        Self::Step(error.into())
+    }
+}
+
 /// Opens the masks of a round from its sealed answers.
 ///
 /// # Errors
-/// The store's, and [`StoreError::Corrupt`] for answers that were not sealed here; the abort is the inner error.
+/// [`NotClosed`], with [`StoreError::Corrupt`] for answers that were not sealed here.
 pub(crate) fn open_masks(
     phase: CollectUnmasking,
     answers: &[SessionMessage],
     sealer: &Sealer,
-) -> Result<Result<secure_agg::server::Unmasked, Abort>, StoreError> {
+) -> Result<secure_agg::server::Unmasked, NotClosed> {
     let mut admitted = Vec::with_capacity(answers.len());
     for answer in answers {
         let corrupt = |problem: &dyn std::fmt::Display| {
@@ -249,13 +267,13 @@ pub(crate) fn open_masks(
         let place = seal_place(answer.attempt, answer.participant);
         let plain = match sealer.open_for_release(answer.attempt, &place, sealed) {
             Ok(plain) => plain,
-            Err(NotOpened::Io(error)) => return Err(error.into()),
-            Err(gone @ NotOpened::Gone) => return Err(corrupt(&gone)),
+            Err(NotOpened::Io(error)) => return Err(StoreError::from(error).into()),
+            Err(gone @ NotOpened::Gone) => return Err(corrupt(&gone).into()),
         };
         let message = messages::Unmasking::decode(&plain).map_err(|error| corrupt(&error))?;
         admitted.push(Admitted::from_store(message));
     }
-    Ok(phase.close(admitted))
+    Ok(phase.close(admitted)?)
 }
 
 /// Why a round fails whose session ends so.

@@ -89,6 +89,17 @@ pub(crate) enum Rejection {
     },
 }
 
+/// Why somebody may not enter.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotAdmitted {
+    /// Expected, and told to the participant.
+    #[error(transparent)]
+    Rejected(#[from] Rejection),
+    /// It could not be judged.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
 /// Leave to send a masked input.
 #[derive(Clone)]
 pub(crate) struct Ticket {
@@ -109,43 +120,38 @@ pub(crate) struct Ticket {
 /// Judges an announced masked input.
 ///
 /// # Errors
-/// The store's; a rejection is the inner error.
+/// [`NotAdmitted`].
 pub(crate) async fn enter(
     store: &Store,
     (models, sessions): (&Models, &Sessions),
     attempt: Attempt,
     participant: ParticipantId,
     sha256: Digest,
-) -> Result<Result<Ticket, Rejection>, StoreError> {
+) -> Result<Ticket, NotAdmitted> {
     store
         .read("masked_input_gate", |tx| {
             Box::pin(async move {
-                let Some(row) = tx.round_attempt(attempt).await? else {
-                    return Ok(Err(Rejection::NoSuchRound));
-                };
-                let Some(task) = tx.task(attempt.task).await? else {
-                    return Ok(Err(Rejection::NoSuchRound));
-                };
+                let row = tx.round_attempt(attempt).await?.ok_or(Rejection::NoSuchRound)?;
+                let task = tx.task(attempt.task).await?.ok_or(Rejection::NoSuchRound)?;
                 let Ok(model) = models.of(&task) else {
-                    return Err(StoreError::Corrupt(format!("task {} cannot work as it is stored", task.id)));
+                    return Err(StoreError::Corrupt(format!("task {} cannot work as it is stored", task.id)).into());
                 };
                 let (bytes, codec, modulus) = (model.packed_len(), model.codec.clone(), model.modulus);
                 let mut ticket = Ticket { sha256, bytes, codec, modulus, earlier: None, session: None };
                 // A receipt may be asked for again at any time, also when the round is long over.
                 if let Some(admitted) = tx.admitted(attempt, participant).await? {
+                    same(&admitted, sha256)?;
                     ticket.earlier = Some(admitted);
-                    return Ok(same(&admitted, sha256).map(|()| ticket));
+                    return Ok(ticket);
                 }
                 let assignment = tx.assignment(attempt, participant).await?;
-                let judged = place(assignment.map(|assignment| assignment.state))
-                    .and_then(|()| open(row.round.state, RoundState::Collecting));
-                if judged.is_ok() && row.round.limits.secure.is_some() {
-                    match sessions.read(tx, &row.round, participant).await? {
-                        Some(session) => ticket.session = Some(session),
-                        None => return Ok(Err(Rejection::NotAssigned { why: LEFT_OUT })),
-                    }
+                place(assignment.map(|assignment| assignment.state))?;
+                open(row.round.state, RoundState::Collecting)?;
+                if row.round.limits.secure.is_some() {
+                    let session = sessions.read(tx, &row.round, participant).await?;
+                    ticket.session = Some(session.ok_or(Rejection::NotAssigned { why: LEFT_OUT })?);
                 }
-                Ok(judged.map(|()| ticket))
+                Ok(ticket)
             })
         })
         .await
@@ -167,41 +173,35 @@ pub(crate) struct Seat {
 /// Finds a participant's place in a round with secure aggregation, whatever state that is in.
 ///
 /// # Errors
-/// The store's; a rejection is the inner error.
+/// [`NotAdmitted`].
 pub(crate) async fn take_seat(
     store: &Store,
     sessions: &Sessions,
     attempt: Attempt,
     participant: ParticipantId,
-) -> Result<Result<Seat, Rejection>, StoreError> {
+) -> Result<Seat, NotAdmitted> {
     store
         .read("session_gate", |tx| {
             Box::pin(async move {
-                let Some(row) = tx.round_attempt(attempt).await? else {
-                    return Ok(Err(Rejection::NoSuchRound));
-                };
+                let row = tx.round_attempt(attempt).await?.ok_or(Rejection::NoSuchRound)?;
                 let state = row.round.state;
                 if row.round.limits.secure.is_none() {
-                    return Ok(Err(Rejection::NoSession));
+                    return Err(Rejection::NoSession.into());
                 }
                 // Before the draw nobody has a place yet.
                 if state != RoundState::Selecting {
                     let assignment = tx.assignment(attempt, participant).await?;
-                    if let Err(rejection) = place(assignment.map(|assignment| assignment.state)) {
-                        return Ok(Err(rejection));
-                    }
+                    place(assignment.map(|assignment| assignment.state))?;
                 }
                 // A session lasts from the draw to the release of the sum.
                 if state.is_terminal() || state == RoundState::Aggregating || state == RoundState::Selecting {
-                    return Ok(Err(Rejection::PhaseClosed { state, wanted: RoundState::Unmasking }));
+                    return Err(Rejection::PhaseClosed { state, wanted: RoundState::Unmasking }.into());
                 }
-                let Some(session) = sessions.read(tx, &row.round, participant).await? else {
-                    return Ok(Err(Rejection::NotAssigned { why: LEFT_OUT }));
-                };
-                let Some(index) = session.index(participant) else {
-                    return Ok(Err(Rejection::NotAssigned { why: "it is not in the roster" }));
-                };
-                Ok(Ok(Seat { session, index, state }))
+                let session = sessions.read(tx, &row.round, participant).await?;
+                let session = session.ok_or(Rejection::NotAssigned { why: LEFT_OUT })?;
+                let index = session.index(participant);
+                let index = index.ok_or(Rejection::NotAssigned { why: "it is not in the roster" })?;
+                Ok(Seat { session, index, state })
             })
         })
         .await

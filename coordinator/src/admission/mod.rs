@@ -12,6 +12,6 @@ mod uploads;
 pub(crate) use batcher::{Inbox, InboxError};
 pub(crate) use bell::Bell;
 pub(crate) use desk::{Desk, Novelty, Offer, Waiting};
-pub(crate) use gate::{Rejection, Seat, Ticket, enter, open, take_seat};
+pub(crate) use gate::{NotAdmitted, Rejection, Seat, Ticket, enter, open, take_seat};
 pub(crate) use receipt::{Fact, Outcome};
 pub(crate) use uploads::Uploads;

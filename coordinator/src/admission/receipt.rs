@@ -11,7 +11,7 @@ use store::entity::check_in::CheckIn;
 use store::entity::session_message::{MessageInsertion, MessageKind, SessionMessage};
 use store::{StoreError, Transaction};
 
-use super::gate::{Rejection, open, place, same};
+use super::gate::{NotAdmitted, Rejection, open, place, same};
 
 /// Something a participant did.
 #[derive(Clone, Debug)]
@@ -76,6 +76,17 @@ pub(crate) enum Outcome {
     Rejected(Rejection),
 }
 
+impl Outcome {
+    /// A rejection is an outcome too: what else is in the transaction is written all the same.
+    fn of(judged: Result<Self, NotAdmitted>) -> Result<Self, StoreError> {
+        match judged {
+            Ok(outcome) => Ok(outcome),
+            Err(NotAdmitted::Rejected(rejection)) => Ok(Self::Rejected(rejection)),
+            Err(NotAdmitted::Store(error)) => Err(error),
+        }
+    }
+}
+
 /// Writes facts; one outcome for each, in order.
 pub(super) async fn write(
     tx: &mut (dyn Transaction + '_),
@@ -97,15 +108,11 @@ pub(super) async fn write(
             }
             &Fact::Input { attempt, participant, sha256, bytes, ref signed } => {
                 let admitted = Admitted { attempt, participant, sha256, bytes, accepted_at: now, folded: false };
-                match admit(tx, admitted, signed.as_ref()).await? {
-                    Ok(admitted) => Outcome::Admitted(admitted),
-                    Err(rejection) => Outcome::Rejected(rejection),
-                }
+                Outcome::of(admit(tx, admitted, signed.as_ref()).await.map(Outcome::Admitted))?
             }
-            Fact::Answer { message, wanted } => match answer(tx, message, *wanted, now).await? {
-                Ok(()) => Outcome::Written,
-                Err(rejection) => Outcome::Rejected(rejection),
-            },
+            Fact::Answer { message, wanted } => {
+                Outcome::of(answer(tx, message, *wanted, now).await.map(|()| Outcome::Written))?
+            }
             &Fact::Working { attempt, participant } => {
                 let (from, to) = ([AssignmentState::Assigned], AssignmentState::Working);
                 tx.set_assignment_state(attempt, participant, &from, to, now, None).await?;
@@ -142,26 +149,25 @@ async fn admit(
     tx: &mut (dyn Transaction + '_),
     input: Admitted,
     signed: Option<&Bytes>,
-) -> Result<Result<Admitted, Rejection>, StoreError> {
+) -> Result<Admitted, NotAdmitted> {
     let Admitted { attempt, participant, .. } = input;
     if let Some(earlier) = tx.admitted(attempt, participant).await? {
-        return Ok(same(&earlier, input.sha256).map(|()| earlier));
+        same(&earlier, input.sha256)?;
+        return Ok(earlier);
     }
-    let Some(row) = tx.round_attempt(attempt).await? else {
-        return Ok(Err(Rejection::NoSuchRound));
-    };
+    let row = tx.round_attempt(attempt).await?.ok_or(Rejection::NoSuchRound)?;
     let is_open = open(row.round.state, RoundState::Collecting);
     // Nobody complains where nothing is dealt.
     let may_complain = is_open.is_ok() && row.round.limits.secure.is_some();
     if may_complain && tx.message(attempt, MessageKind::Complaint, participant).await?.is_some() {
-        return Ok(Err(Rejection::NotAssigned { why: "it complained, and sends no input in this session" }));
+        return Err(Rejection::NotAssigned { why: "it complained, and sends no input in this session" }.into());
     }
     let (from, to) = ([AssignmentState::Assigned, AssignmentState::Working], AssignmentState::Reported);
     if is_open.is_err() || !tx.set_assignment_state(attempt, participant, &from, to, input.accepted_at, None).await? {
         // Its own place says more than the round's state.
         let assignment = tx.assignment(attempt, participant).await?;
-        let gone = Rejection::NotAssigned { why: "the round does not wait for it any more" };
-        return Ok(Err(place(assignment.map(|assignment| assignment.state)).and(is_open).err().unwrap_or(gone)));
+        place(assignment.map(|assignment| assignment.state)).and(is_open)?;
+        return Err(Rejection::NotAssigned { why: "the round does not wait for it any more" }.into());
     }
     if let Some(signed) = signed {
         let (kind, received_at) = (MessageKind::Input, input.accepted_at);
@@ -169,9 +175,9 @@ async fn admit(
         tx.insert_message(&SessionMessage { attempt, kind, participant, sha256, bytes, received_at, message }).await?;
     }
     match tx.insert_admitted(&input).await? {
-        Insertion::Inserted => Ok(Ok(input)),
-        Insertion::Same(earlier) => Ok(Ok(earlier)),
-        Insertion::Different(earlier) => Ok(Err(Rejection::DifferentInput { stored: earlier.sha256 })),
+        Insertion::Inserted => Ok(input),
+        Insertion::Same(earlier) => Ok(earlier),
+        Insertion::Different(earlier) => Err(Rejection::DifferentInput { stored: earlier.sha256 }.into()),
     }
 }
 
@@ -181,25 +187,21 @@ async fn answer(
     message: &SessionMessage,
     wanted: RoundState,
     now: Timestamp,
-) -> Result<Result<(), Rejection>, StoreError> {
+) -> Result<(), NotAdmitted> {
     let &SessionMessage { attempt, kind, participant, sha256, .. } = message;
     // Whoever asks again gets the same answer, also when the round has gone on.
     if let Some(earlier) = tx.message(attempt, kind, participant).await? {
-        return Ok(if earlier.sha256 == sha256 { Ok(()) } else { Err(Rejection::DifferentMessage) });
+        return if earlier.sha256 == sha256 { Ok(()) } else { Err(Rejection::DifferentMessage.into()) };
     }
-    let Some(row) = tx.round_attempt(attempt).await? else {
-        return Ok(Err(Rejection::NoSuchRound));
-    };
+    let row = tx.round_attempt(attempt).await?.ok_or(Rejection::NoSuchRound)?;
     let assignment = tx.assignment(attempt, participant).await?;
-    let judged = place(assignment.map(|assignment| assignment.state)).and_then(|()| open(row.round.state, wanted));
-    if let Err(rejection) = judged {
-        return Ok(Err(rejection));
-    }
+    place(assignment.map(|assignment| assignment.state))?;
+    open(row.round.state, wanted)?;
     if kind == MessageKind::Complaint && tx.admitted(attempt, participant).await?.is_some() {
-        return Ok(Err(Rejection::NotAssigned { why: "it sent its input, so what was dealt to it opened" }));
+        return Err(Rejection::NotAssigned { why: "it sent its input, so what was dealt to it opened" }.into());
     }
     match tx.insert_message(&SessionMessage { received_at: now, ..message.clone() }).await? {
-        MessageInsertion::Inserted | MessageInsertion::Same => Ok(Ok(())),
-        MessageInsertion::Different => Ok(Err(Rejection::DifferentMessage)),
+        MessageInsertion::Inserted | MessageInsertion::Same => Ok(()),
+        MessageInsertion::Different => Err(Rejection::DifferentMessage.into()),
     }
 }

@@ -15,7 +15,7 @@ use task_spec::SpecError;
 use wire::headers::MEDIA_PROBLEM;
 use wire::problem::{FieldError, Problem, ProblemType};
 
-use crate::admission::{InboxError, Rejection};
+use crate::admission::{InboxError, NotAdmitted, Rejection};
 use crate::identity::{CredentialError, IssueError, SignerError};
 
 /// Everything that can keep a request from being served.
@@ -115,6 +115,15 @@ impl From<IssueError> for Error {
                 Self::Enrollment("the authority that certifies participants refused to certify this one")
             }
             IssueError::Elsewhere(SignerError::Unavailable(why)) => Self::Signer(why),
+        }
+    }
+}
+
+impl From<NotAdmitted> for Error {
+    fn from(error: NotAdmitted) -> Self {
+        match error {
+            NotAdmitted::Rejected(rejection) => Self::Rejected(rejection),
+            NotAdmitted::Store(error) => Self::Store(error),
         }
     }
 }

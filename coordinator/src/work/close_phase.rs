@@ -23,7 +23,7 @@ use super::situation::{Situation, failures, groups_of, next_round, tally};
 use super::{Environment, StepError};
 use crate::ledger;
 use crate::seal::Sealer;
-use crate::session::{Session, admitted, encode_all, failure, forget, given_by, keep_unopened, restore_all};
+use crate::session::{NotClosed, Session, admitted, encode_all, failure, forget, given_by, keep_unopened, restore_all};
 use crate::shortage::shortage;
 
 /// What became of the round.
@@ -118,16 +118,18 @@ async fn decide(
     }
     match decision {
         Decision::Close(_) if round.state == RoundState::Selecting => {
-            match draw_cohort(tx, &task, &round, &env.lines, fresh_seed, now).await? {
+            match draw_cohort(tx, &task, &round, &env.lines, fresh_seed, now).await {
                 Ok(drawn) => Ok(drawn.map_or(Outcome::Nothing, |(round, cohort)| Outcome::Drawn { round, cohort })),
-                Err(abort) => aborted(tx, sealer, &task, &round, &abort, now).await,
+                Err(NotClosed::Aborted(abort)) => aborted(tx, sealer, &task, &round, &abort, now).await,
+                Err(NotClosed::Step(error)) => Err(error),
             }
         }
         Decision::Close(RoundState::Completed) => Ok(Outcome::Nothing),
         Decision::Close(next) if round.limits.secure.is_some() => {
-            match close_sessions(tx, &round, next, (&groups, &lost), now).await? {
+            match close_sessions(tx, &round, next, (&groups, &lost), now).await {
                 Ok(outcome) => Ok(outcome),
-                Err(abort) => aborted(tx, sealer, &task, &round, &abort, now).await,
+                Err(NotClosed::Aborted(abort)) => aborted(tx, sealer, &task, &round, &abort, now).await,
+                Err(NotClosed::Step(error)) => Err(error),
             }
         }
         Decision::Close(next) => close_collection(tx, &round, next, now).await,
@@ -173,7 +175,7 @@ async fn close_sessions(
     next: RoundState,
     (groups, lost): (&[GroupTally], &[(u32, FailureReason)]),
     now: Timestamp,
-) -> Result<Result<Outcome, Abort>, StepError> {
+) -> Result<Outcome, NotClosed> {
     let attempt = round.key;
     let stored = tx.session(attempt).await?;
     let stored = stored.ok_or_else(|| {
@@ -190,27 +192,27 @@ async fn close_sessions(
                 left_out.push(group);
                 None
             }
-            (Some(session), None) => match close_one(tx, round, session).await? {
+            (Some(session), None) => match close_one(tx, round, session).await {
                 Ok(phase) => Some(phase),
-                Err(abort) if round.limits.groups.is_none() => return Ok(Err(abort)),
-                Err(abort) => {
+                Err(NotClosed::Aborted(abort)) if round.limits.groups.is_some() => {
                     tracing::warn!(round = %attempt.round_key(), attempt = attempt.attempt, group, code = abort.code(), "a group is left out: {abort}");
                     left_out.push(group);
                     last = Some(abort);
                     None
                 }
+                Err(error) => return Err(error),
             },
         };
         phases.push(phase);
     }
     match last {
         // More than the rule or the sum can do without.
-        Some(abort) if !can_go_on(round, &phases, groups) => return Ok(Err(abort)),
+        Some(abort) if !can_go_on(round, &phases, groups) => return Err(abort.into()),
         _ => {}
     }
     let after = Round { state: next, state_since: now, ..round.clone() };
     if !tx.transition_round(round, &after).await? {
-        return Ok(Ok(Outcome::Nothing));
+        return Ok(Outcome::Nothing);
     }
     tx.put_session(attempt, &encode_all(round, &phases)?, now).await?;
     if round.state == RoundState::Collecting {
@@ -219,7 +221,7 @@ async fn close_sessions(
         tx.end_reported_trainings(attempt).await?;
     }
     let missing = tx.drop_missing(attempt, round.state, &left_out, now).await?;
-    Ok(Ok(Outcome::Closed { round: after, missing }))
+    Ok(Outcome::Closed { round: after, missing })
 }
 
 /// Whether the groups that have a phase to go on with are enough; a round without groups has one.
@@ -232,26 +234,22 @@ fn can_go_on(round: &Round, phases: &[Option<Phase>], groups: &[GroupTally]) -> 
     is_enough(round, u32::try_from(left().count()).unwrap_or(u32::MAX), inputs.sum())
 }
 
-async fn close_one(
-    tx: &mut dyn Transaction,
-    round: &Round,
-    session: Session,
-) -> Result<Result<Phase, Abort>, StepError> {
+async fn close_one(tx: &mut dyn Transaction, round: &Round, session: Session) -> Result<Phase, NotClosed> {
     let attempt = round.key;
     let (phase, group) = session.into_parts();
     let group = group.as_deref();
     Ok(match phase {
         Phase::CollectShares(phase) => {
-            phase.close(admitted(tx, attempt, MessageKind::Shares, group).await?).map(Phase::CollectMasked)
+            Phase::CollectMasked(phase.close(admitted(tx, attempt, MessageKind::Shares, group).await?)?)
         }
         Phase::CollectMasked(phase) => {
-            phase.close(admitted(tx, attempt, MessageKind::Input, group).await?).map(Phase::CollectConsistency)
+            Phase::CollectConsistency(phase.close(admitted(tx, attempt, MessageKind::Input, group).await?)?)
         }
         Phase::CollectConsistency(phase) => {
-            phase.close(admitted(tx, attempt, MessageKind::Consistency, group).await?).map(Phase::CollectUnmasking)
+            Phase::CollectUnmasking(phase.close(admitted(tx, attempt, MessageKind::Consistency, group).await?)?)
         }
         // What opens the sum is put together where the sum is, and never stored: see `release_sum`.
-        phase @ (Phase::CollectUnmasking(_) | Phase::CollectKeys(_)) => Ok(phase),
+        phase @ (Phase::CollectUnmasking(_) | Phase::CollectKeys(_)) => phase,
     })
 }
 

@@ -40,7 +40,7 @@ pub(super) async fn keep_draw(
         let seal =
             |(n, piece): (usize, &[u8])| sealer.seal_for_release(attempt, &place(attempt, &piece_of_a_draw(n)), piece);
         let sealed: std::io::Result<Vec<_>> = bytes.chunks(PIECE).enumerate().map(seal).collect();
-        Ok(sealed.map_err(StoreError::from)?)
+        Ok::<_, StepError>(sealed.map_err(StoreError::from)?)
     })
     .await?;
     env.fail_point.reached("release_sum: before the draw")?;

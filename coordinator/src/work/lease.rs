@@ -72,11 +72,11 @@ impl Lease {
     ///
     /// # Errors
     /// [`StepError::LeaseLost`] as soon as somebody else is seen to hold it; `work` is dropped then.
-    pub(super) async fn keep_during<T>(
+    pub(super) async fn keep_during<T, E: From<StepError>>(
         &self,
         env: &Environment,
-        work: impl Future<Output = Result<T, StepError>>,
-    ) -> Result<T, StepError> {
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
         let mut work = pin!(work);
         loop {
             if let Ok(done) = tokio::time::timeout(self.ttl / 3, &mut work).await {
@@ -94,7 +94,7 @@ impl Lease {
             };
             match renewed {
                 Ok(true) => {}
-                Ok(false) => return Err(StepError::LeaseLost(self.name.clone())),
+                Ok(false) => return Err(StepError::LeaseLost(self.name.clone()).into()),
                 // The database is away for a moment: the step's own write will tell whether the lease outlived that.
                 Err(error) => tracing::warn!(lease = self.name, %error, "could not renew a lease"),
             }

@@ -22,6 +22,7 @@ use store::{StoreError, Transaction};
 use zeroize::Zeroizing;
 
 use super::lease::Lease;
+use super::release::Withheld;
 use super::sums::blocking;
 use super::{Environment, StepError};
 use crate::ledger::{
@@ -78,26 +79,6 @@ fn unworkable(error: &dyn std::fmt::Display) -> StepError {
     StepError::Unworkable(error.to_string())
 }
 
-/// Why there is neither noise nor charge.
-pub(super) enum NoNoise {
-    /// The budget has no room for the release.
-    OverBudget(LedgerError),
-    /// Another error of the step.
-    Step(StepError),
-}
-
-impl From<StepError> for NoNoise {
-    fn from(error: StepError) -> Self {
-        Self::Step(error)
-    }
-}
-
-impl From<StoreError> for NoNoise {
-    fn from(error: StoreError) -> Self {
-        Self::Step(error.into())
-    }
-}
-
 /// Charges the release of `participants` updates and prepares its noise; the charge is to be stored with the noised sum.
 pub(super) async fn prepare(
     env: &Environment,
@@ -106,12 +87,12 @@ pub(super) async fn prepare(
     task: &TaskRow,
     round: &Round,
     participants: u32,
-) -> Result<(Noise, Option<Charge>), NoNoise> {
+) -> Result<(Noise, Option<Charge>), Withheld> {
     let Some(private) = private else { return Ok((Noise::None, None)) };
     let (attempt, now) = (round.key, env.clock.now());
     let read = env.store.read("privacy ledger", |tx| Box::pin(ledger::read(tx, task, private, &env.sealer))).await;
     let mut ledger = read.map_err(|fault| match fault {
-        LedgerFault::Store(error) => NoNoise::from(error),
+        LedgerFault::Store(error) => Withheld::from(error),
         untrusted @ (LedgerFault::Ledger(_) | LedgerFault::End(_)) => {
             StepError::Unworkable(untrusted.to_string()).into()
         }
@@ -120,12 +101,12 @@ pub(super) async fn prepare(
     let release = release.map_err(|error| StepError::Unworkable(error.to_string()))?;
     let sealer = Arc::clone(&env.sealer);
     // A release of another size is accounted for by the textbook, too, which takes a while.
-    let charged = blocking(move || Ok(ledger::charge(&mut ledger, &sealer, attempt, release, true, now))).await?;
-    let charge = match charged {
-        Ok(charge) => charge,
-        Err(error @ LedgerError::BudgetExceeded { .. }) => return Err(NoNoise::OverBudget(error)),
-        Err(error) => return Err(StepError::Unworkable(error.to_string()).into()),
+    let charge = move || match ledger::charge(&mut ledger, &sealer, attempt, release, true, now) {
+        Ok(charge) => Ok(charge),
+        Err(error @ LedgerError::BudgetExceeded { .. }) => Err(Withheld::OverBudget(error)),
+        Err(error) => Err(StepError::Unworkable(error.to_string()).into()),
     };
+    let charge = blocking(charge).await?;
     let sigma = private.codec.sigma();
     let noise = match (private.shares, release.tree_release, release.bands) {
         (Some(shares), ..) => Noise::ByParticipants(shares),
@@ -209,7 +190,7 @@ async fn seeds(
             };
             sealed.push((purpose, seed));
         }
-        Ok(sealed)
+        Ok::<_, StepError>(sealed)
     })
     .await?;
     env.fail_point.reached("release_sum: before the seed")?;

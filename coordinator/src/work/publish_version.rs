@@ -48,10 +48,20 @@ struct Base {
 
 /// Why no model was made of a sum.
 enum NoModel {
+    /// The attempt has no released sum.
+    NotReleased,
     /// Honest participants cannot have made this sum.
     Garbage(String),
     /// The released sum cannot be read any more.
     Lost(StepError),
+    /// The step did not get as far.
+    Step(StepError),
+}
+
+impl<E: Into<StepError>> From<E> for NoModel {
+    fn from(error: E) -> Self {
+        Self::Step(error.into())
+    }
 }
 
 /// Publishes what the released sum makes of the base model.
@@ -67,10 +77,9 @@ pub(super) async fn publish_version(
         keep_ledger::before_publishing(env, &situation.task, round, private).await?;
     }
     before_publishing(env, round.key, model.private.as_deref()).await?;
-    let made = match lease.keep_during(env, make(env, model, &situation.task.spec, round)).await? {
-        Some(Ok(made)) => made,
-        Some(Err(reason)) => return give_up(env, lease, situation, reason).await,
-        None => return Ok(()),
+    let made = match lease.keep_during(env, make(env, model, &situation.task.spec, round)).await {
+        Ok(made) => made,
+        Err(reason) => return give_up(env, lease, situation, reason).await,
     };
     let restored = restored(env, &situation.task.spec, round, &made.metrics).await?;
     let bytes = made.bytes.len() as u64;
@@ -139,13 +148,8 @@ fn again(good: &ModelVersion, version: ModelVersion) -> ModelVersion {
     ModelVersion { sha256, bytes, clip, optimizer_state, parent: Some(good.version), ..version }
 }
 
-/// Reads the released sum and the base model and takes the server's step; nothing if the attempt has no released sum.
-async fn make(
-    env: &Environment,
-    model: &TaskModel,
-    spec: &TaskSpec,
-    round: &Round,
-) -> Result<Option<Result<Made, NoModel>>, StepError> {
+/// Reads the released sum and the base model and takes the server's step.
+async fn make(env: &Environment, model: &TaskModel, spec: &TaskSpec, round: &Round) -> Result<Made, NoModel> {
     let (attempt, base_version) = (round.key, round.base_version);
     let (sum, base, first) = env
         .store
@@ -157,11 +161,11 @@ async fn make(
             })
         })
         .await?;
-    let Some(sum) = sum else { return Ok(None) };
+    let sum = sum.ok_or(NoModel::NotReleased)?;
     let base = base
         .ok_or_else(|| StepError::Unworkable(format!("model version {base_version} of {} has no row", attempt.task)))?;
     let sum = match env.blobs.get(sum.blob).await.map_err(StepError::from) {
-        Err(error) if error.is_loss() => return Ok(Some(Err(NoModel::Lost(error)))),
+        Err(error) if error.is_loss() => return Err(NoModel::Lost(error)),
         bytes => bytes?,
     };
     let terms = RoundTerms::new(model, base.clip, attempt);
@@ -174,7 +178,7 @@ async fn make(
     let version = if is_first { 0 } else { base_version };
     let base = Base { version, bytes: env.blobs.get(base.sha256).await?, optimizer_state };
     let (model, names) = (model.clone(), spec.travelling_metrics());
-    blocking(move || step(&model, &terms, &names, sum, base)).await.map(Some)
+    blocking(move || step(&model, &terms, &names, sum, base)).await?
 }
 
 /// The pure part: the same bytes give the same bytes on every replica. What is done with is dropped at once: each of these
@@ -255,6 +259,7 @@ async fn give_up(
 ) -> Result<(), StepError> {
     let task = situation.task.id;
     match reason {
+        NoModel::NotReleased => Ok(()),
         NoModel::Garbage(problem) => {
             tracing::error!(%task, problem, "honest participants cannot have made this sum");
             fail_round(env, lease, situation, FailureReason::GarbageSum).await
@@ -263,6 +268,7 @@ async fn give_up(
             tracing::error!(%task, %error, "the released sum cannot be read any more");
             fail_round(env, lease, situation, FailureReason::InputLost).await
         }
+        NoModel::Step(error) => Err(error),
     }
 }
 

@@ -23,7 +23,7 @@ use super::{Environment, StepError};
 use crate::ledger::{self, Charge};
 use crate::robust::Robust;
 use crate::seal::Sealer;
-use crate::session::{Session, forget, open_masks};
+use crate::session::{NotClosed, Session, forget, open_masks};
 
 /// Why a sum is not released.
 pub(super) enum Withheld {
@@ -33,6 +33,23 @@ pub(super) enum Withheld {
     OverBudget(LedgerError),
     /// Honest participants cannot have made it.
     Garbage(String),
+    /// The step did not get as far.
+    Step(StepError),
+}
+
+impl<E: Into<StepError>> From<E> for Withheld {
+    fn from(error: E) -> Self {
+        Self::Step(error.into())
+    }
+}
+
+impl From<NotClosed> for Withheld {
+    fn from(error: NotClosed) -> Self {
+        match error {
+            NotClosed::Aborted(abort) => Self::Masked(abort),
+            NotClosed::Step(error) => Self::Step(error),
+        }
+    }
 }
 
 /// What has to come off the sum of a session, from what its members answered.
@@ -41,27 +58,22 @@ pub(super) fn mask_plan(
     answers: &[SessionMessage],
     sealer: &Sealer,
     attempt: Attempt,
-) -> Result<Result<MaskPlan, Abort>, StepError> {
+) -> Result<MaskPlan, NotClosed> {
     let members = session.members().to_vec();
     let name = |index: Index| {
         let member = usize::from(index).checked_sub(1).and_then(|at| members.get(at));
         member.map_or_else(|| index.to_string(), ToString::to_string)
     };
     let Phase::CollectUnmasking(phase) = session.into_parts().0 else {
-        return Err(StepError::Unworkable(format!(
-            "the session of {} is in another phase than its round",
-            attempt.round_key()
-        )));
+        let round = attempt.round_key();
+        return Err(StepError::Unworkable(format!("the session of {round} is in another phase than its round")).into());
     };
-    let unmasked = match open_masks(phase, answers, sealer)? {
-        Ok(unmasked) => unmasked,
-        Err(abort) => return Ok(Err(abort)),
-    };
+    let unmasked = open_masks(phase, answers, sealer)?;
     for fault in unmasked.faults() {
         let (dealer, holder) = (name(fault.dealer), name(fault.holder));
         tracing::warn!(round = %attempt.round_key(), attempt = attempt.attempt, dealer, holder, "a share was wrong and was corrected; one of the two is at fault");
     }
-    unmasked.plan(Plane::Model).map(Ok).map_err(|error| StepError::Unworkable(error.to_string()))
+    Ok(unmasked.plan(Plane::Model).map_err(|error| StepError::Unworkable(error.to_string()))?)
 }
 
 /// Takes the masks off.

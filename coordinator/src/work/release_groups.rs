@@ -23,7 +23,7 @@ use super::sums::{SumCache, blocking, sum_up};
 use super::{Environment, StepError};
 use crate::model::TaskModel;
 use crate::robust::{Groups, Robust};
-use crate::session::{Session, messages_of, restore_all};
+use crate::session::{NotClosed, Session, messages_of, restore_all};
 
 /// A group that was not left out before.
 struct Group {
@@ -47,7 +47,7 @@ pub(super) async fn release_groups(
     model: &TaskModel,
     (robust, groups): (Robust, Groups),
     round: &Round,
-) -> Result<Result<(), Withheld>, StepError> {
+) -> Result<(), Withheld> {
     let (groups_left, reported) = read(env, round).await?;
     let (mut means, mut members, mut garbage) = (Vec::new(), Vec::new(), Vec::new());
     let (mut masked, mut problems, mut work) = (None, Vec::new(), None::<SumWork>);
@@ -81,13 +81,13 @@ pub(super) async fn release_groups(
         Ok(()) => None,
     };
     if let Some(too_few) = too_few {
-        return Ok(Err(match (masked, problems.pop()) {
+        return Err(match (masked, problems.pop()) {
             (Some(abort), _) => Withheld::Masked(abort),
             (None, problem) => Withheld::Garbage(problem.unwrap_or(too_few)),
-        }));
+        });
     }
     if means.is_empty() {
-        return Ok(Err(Withheld::Garbage("no group is left".to_owned())));
+        return Err(Withheld::Garbage("no group is left".to_owned()));
     }
     let (sum, scores) = combine_means(env, groups.codec, &robust.spec, attackers, means).await?;
     let of_members = |(inputs, score): (&Vec<Admitted>, f64)| -> Vec<_> {
@@ -98,7 +98,7 @@ pub(super) async fn release_groups(
     let inputs = members.concat();
     let left_out = reported.saturating_sub(u32::try_from(inputs.len()).unwrap_or(u32::MAX));
     let combined = super::robust::Combined { sum, scores: told, work };
-    store_combined(env, lease, round, robust, combined, &inputs, left_out).await.map(Ok)
+    Ok(store_combined(env, lease, round, robust, combined, &inputs, left_out).await?)
 }
 
 /// What both took, by the devices of the first.
@@ -150,9 +150,10 @@ async fn open_group(
     inputs: &[Admitted],
 ) -> Result<Opened, StepError> {
     let (sealer, place) = (Arc::clone(&env.sealer), round.key);
-    let plan = match blocking(move || mask_plan(session, &answers, &sealer, place)).await? {
+    let plan = match blocking(move || mask_plan(session, &answers, &sealer, place)).await {
         Ok(plan) => plan,
-        Err(abort) => return Ok(Opened::Masked(abort)),
+        Err(NotClosed::Aborted(abort)) => return Ok(Opened::Masked(abort)),
+        Err(NotClosed::Step(error)) => return Err(error),
     };
     let codec =
         *model.codec.plain().ok_or_else(|| StepError::Unworkable("groups need updates as they are".to_owned()))?;

@@ -13,7 +13,6 @@ use federation::id::Attempt;
 use federation::round::{FailureReason, Round};
 use learning::NoisedSum;
 use secure_agg::mask::{MaskPlan, Plane};
-use secure_agg::rejection::Abort;
 use store::StoreError;
 use store::entity::noised_sum::{NoisedSumRow, SumWork};
 use store::entity::session_message::MessageKind;
@@ -21,7 +20,7 @@ use store::entity::session_message::MessageKind;
 use super::close_phase::fail_round;
 use super::draw::keep_draw;
 use super::lease::Lease;
-use super::noise::{NoNoise, Noise, prepare};
+use super::noise::{Noise, prepare};
 use super::plan::chunk;
 use super::release::{Withheld, mask_plan, open, store_combined, store_row};
 use super::release_groups::release_groups;
@@ -33,7 +32,7 @@ use super::sums::{SumCache, blocking, sum_up};
 use super::{Environment, StepError};
 use crate::model::TaskModel;
 use crate::robust::Robust;
-use crate::session::Session;
+use crate::session::{NotClosed, Session};
 
 /// Releases the sum of every admitted input.
 pub(super) async fn release_sum(
@@ -45,24 +44,24 @@ pub(super) async fn release_sum(
 ) -> Result<(), StepError> {
     lease.hold(env).await?;
     match lease.keep_during(env, release(env, lease, cache, model, situation)).await {
-        Err(error) if error.is_loss() => {
+        Ok(()) => Ok(()),
+        Err(Withheld::Step(error)) if error.is_loss() => {
             tracing::error!(task = %situation.task.id, %error, "an accepted input, or what opens their sum, cannot be read any more");
             fail_round(env, lease, situation, FailureReason::InputLost).await
         }
-        Ok(Err(Withheld::Masked(abort))) => {
+        Err(Withheld::Masked(abort)) => {
             tracing::error!(task = %situation.task.id, code = abort.code(), "the masks cannot be restored: {abort}");
             fail_round(env, lease, situation, FailureReason::UnmaskingFailed).await
         }
-        Ok(Err(Withheld::Garbage(problem))) => {
+        Err(Withheld::Garbage(problem)) => {
             tracing::error!(task = %situation.task.id, problem, "too few of the groups' sums can be used");
             fail_round(env, lease, situation, FailureReason::GarbageSum).await
         }
-        Ok(Err(Withheld::OverBudget(error))) => {
+        Err(Withheld::OverBudget(error)) => {
             tracing::error!(task = %situation.task.id, "the sum is not released: {error}");
             fail_round(env, lease, situation, FailureReason::BudgetExceeded).await
         }
-        Ok(Ok(())) => Ok(()),
-        Err(error) => Err(error),
+        Err(Withheld::Step(error)) => Err(error),
     }
 }
 
@@ -72,18 +71,15 @@ async fn release(
     cache: &SumCache,
     model: &TaskModel,
     situation: &Situation,
-) -> Result<Result<(), Withheld>, StepError> {
-    let Some(round) = situation.open_round() else { return Ok(Ok(())) };
+) -> Result<(), Withheld> {
+    let Some(round) = situation.open_round() else { return Ok(()) };
     if let Some(robust) = model.robust {
         return match robust.groups {
             Some(groups) => release_groups(env, lease, model, (robust, groups), round).await,
-            None => release_robust(env, lease, model, robust, situation, round).await.map(Ok),
+            None => Ok(release_robust(env, lease, model, robust, situation, round).await?),
         };
     }
-    let masks = match masks(env, model, round).await? {
-        Ok(masks) => masks,
-        Err(abort) => return Ok(Err(Withheld::Masked(abort))),
-    };
+    let masks = masks(env, model, round).await?;
     let limit = chunk(model.packed_len(), &env.config);
     let (partial, inputs) = read_inputs(env, situation, limit).await?;
     let folded = u32::try_from(inputs.len()).unwrap_or(u32::MAX);
@@ -93,11 +89,7 @@ async fn release(
     let counted = participants;
     #[cfg(feature = "deliberate-faults")]
     let counted = super::spoil::counted(participants, round);
-    let (noise, charge) = match prepare(env, lease, model.private.as_ref(), &situation.task, round, counted).await {
-        Ok(prepared) => prepared,
-        Err(NoNoise::OverBudget(error)) => return Ok(Err(Withheld::OverBudget(error))),
-        Err(NoNoise::Step(error)) => return Err(error),
-    };
+    let (noise, charge) = prepare(env, lease, model.private.as_ref(), &situation.task, round, counted).await?;
     #[cfg(feature = "deliberate-faults")]
     let noise = super::spoil::noise(noise, model.private.as_ref());
 
@@ -127,7 +119,7 @@ async fn release(
         let Attempt { task, round, attempt } = round.key;
         tracing::info!(%task, round, attempt, participants, noised = charge.is_some(), "sum released");
     }
-    Ok(Ok(()))
+    Ok(())
 }
 
 /// Releases what a robust rule makes of the inputs, in the form of their sum.
@@ -145,11 +137,11 @@ async fn release_robust(
 }
 
 /// What has to come off the sum: nothing without secure aggregation. It opens the sum, so it stays in memory.
-async fn masks(env: &Environment, model: &TaskModel, round: &Round) -> Result<Result<MaskPlan, Abort>, StepError> {
+async fn masks(env: &Environment, model: &TaskModel, round: &Round) -> Result<MaskPlan, NotClosed> {
     let unworkable = |error: &dyn std::fmt::Display| StepError::Unworkable(error.to_string());
     if round.limits.secure.is_none() {
         let plan = MaskPlan::new(Plane::Model, model.codec.len() as u64, model.modulus);
-        return plan.map(Ok).map_err(|error| unworkable(&error));
+        return Ok(plan.map_err(|error| unworkable(&error))?);
     }
     let attempt = round.key;
     let (session, answers) = env

@@ -189,7 +189,7 @@ impl Updates<'_> {
                 let values = of_coordinates(&*aggregator, rule, attackers as usize, &rows)?;
                 let mut made = vec![0; values.len()];
                 codec.words_of_mean(&values, weight, &mut made);
-                Ok((made, coordinates::distances(&rows, &values)))
+                Ok::<_, StepError>((made, coordinates::distances(&rows, &values)))
             })
             .await?;
             words[slice].copy_from_slice(&made);
@@ -209,7 +209,7 @@ impl Updates<'_> {
                 let mut centred = vec![vec![0; rows[0].len()]; rows.len()];
                 let unit = centre(&rows, attackers as usize, HEADROOM, &mut centred);
                 let centred: Vec<_> = centred.iter().map(Vec::as_slice).collect();
-                Ok((aggregator.gram(Inputs::new(&centred)?)?, unit))
+                Ok::<_, StepError>((aggregator.gram(Inputs::new(&centred)?)?, unit))
             })
             .await?;
             gram.add(&products, unit).map_err(|error| unworkable(&error))?;
@@ -230,7 +230,7 @@ impl Updates<'_> {
                 coordinates::weighted_sum(&rows, &weights, &mut values);
                 let mut made = vec![0; values.len()];
                 codec.words_of_mean(&values, weight, &mut made);
-                Ok(made)
+                Ok::<_, StepError>(made)
             })
             .await?;
             words[slice].copy_from_slice(&made);

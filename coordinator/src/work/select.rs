@@ -26,7 +26,7 @@ use crate::base;
 use crate::lines::Lines;
 use crate::model::TaskModel;
 use crate::robust::Robust;
-use crate::session::{Verified, encode_all, round_name};
+use crate::session::{NotClosed, Verified, encode_all, round_name};
 use crate::solver::plan_of_round;
 
 /// Rounds that a strategy learns from.
@@ -34,8 +34,10 @@ const LOOK_BACK: u32 = 4096;
 
 /// Stores cohort, assignments and the next state, as a part of the caller's transaction. `fresh_seed` is used if the
 /// task has no seed of its own. Returns the round as it is then and who was drawn, in the order of ids; nothing if somebody
-/// else changed the round, or if somebody's keys are in the way, who is not checked in any more then. The inner error says
-/// why these participants can have no session at all.
+/// else changed the round, or if somebody's keys are in the way, who is not checked in any more then.
+///
+/// # Errors
+/// [`NotClosed::Aborted`] if these participants can have no session at all.
 pub(super) async fn draw_cohort(
     tx: &mut dyn Transaction,
     task: &TaskRow,
@@ -43,7 +45,7 @@ pub(super) async fn draw_cohort(
     lines: &Lines,
     fresh_seed: [u8; 32],
     now: Timestamp,
-) -> Result<Result<Option<(Round, Vec<ParticipantId>)>, Abort>, StepError> {
+) -> Result<Option<(Round, Vec<ParticipantId>)>, NotClosed> {
     let mut after = round.clone();
     after.state_since = now;
     let (mut session, mut group_of) = (None, HashMap::new());
@@ -78,11 +80,8 @@ pub(super) async fn draw_cohort(
             let chosen = choose(&candidates, draw.cohort);
             let ids = candidates.iter().map(|candidate| candidate.participant);
             let keys: HashMap<_, _> = ids.zip(keys).filter(|(id, _)| chosen.contains(id)).collect();
-            let groups = match open_sessions(tx, task, round, keys, fresh_seed, now).await? {
-                Ok(Some(opened)) => opened,
-                Ok(None) => return Ok(Ok(None)),
-                Err(abort) => return Ok(Err(abort)),
-            };
+            let opened = open_sessions(tx, task, round, keys, fresh_seed, now).await?;
+            let Some(groups) = opened else { return Ok(None) };
             after.state = RoundState::Sharing;
             set_limits(task, &mut after, limits, &groups, draw.collect_max)?;
             let (phases, members): (Vec<_>, Vec<_>) = groups.into_iter().unzip();
@@ -97,7 +96,7 @@ pub(super) async fn draw_cohort(
     after.limits = after.limits.for_lines(slow_lines.unwrap_or_else(|| lines.of_cohort(&cohort)));
     after.cohort = u32::try_from(cohort.len()).unwrap_or(u32::MAX);
     if !tx.transition_round(round, &after).await? {
-        return Ok(Ok(None));
+        return Ok(None);
     }
     if let Some(session) = session {
         tx.put_session(after.key, &session, now).await?;
@@ -113,7 +112,7 @@ pub(super) async fn draw_cohort(
     }
     tx.remove_check_ins(&cohort).await?;
     tx.forget_sampled(after.key).await?;
-    Ok(Ok(Some((after, cohort))))
+    Ok(Some((after, cohort)))
 }
 
 /// Everybody who is there of those sampled in advance; else as many as the task wants, and never more than the round has room
@@ -168,7 +167,7 @@ async fn open_sessions(
     mut keys: HashMap<ParticipantId, Bytes>,
     seed: [u8; 32],
     now: Timestamp,
-) -> Result<Result<Option<Opened>, Abort>, StepError> {
+) -> Result<Option<Opened>, NotClosed> {
     let unworkable = |error: &dyn std::fmt::Display| StepError::Unworkable(error.to_string());
     let model = TaskModel::new(&task.spec).map_err(|_| unworkable(&"the task cannot work as it is stored"))?;
     let base = base::read(tx, task, round.base_version).await?;
@@ -208,7 +207,7 @@ async fn open_sessions(
         }
     };
     tx.remove_check_ins(&out).await?;
-    Ok(opened)
+    Ok(opened?)
 }
 
 /// Opens a session for each roster.

@@ -44,7 +44,7 @@ pub(super) async fn before_publishing(
 /// Destroys keys that nothing needs, such as those of a process that died; says how many.
 pub(super) async fn collect_keys(env: &Environment) -> Result<usize, StepError> {
     let sealer = Arc::clone(&env.sealer);
-    let uses = blocking(move || Ok(sealer.uses().map_err(StoreError::from)?)).await?;
+    let uses = blocking(move || Ok::<_, StepError>(sealer.uses().map_err(StoreError::from)?)).await?;
     if uses.is_empty() {
         return Ok(0);
     }

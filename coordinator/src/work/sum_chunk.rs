@@ -53,7 +53,7 @@ async fn fold(
     let (sum, packed) = blocking(move || {
         let mut packed = Vec::with_capacity(sum.shape().packed_len());
         sum.write_partial(&mut packed)?;
-        Ok((sum, packed))
+        Ok::<_, StepError>((sum, packed))
     })
     .await?;
     env.fail_point.reached("sum_chunk: before the blob")?;

@@ -161,9 +161,9 @@ fn add_packed(sum: &mut dyn Accumulator, blob: Digest, mut packed: VerifiedRead)
 
 /// Runs what would hold up other requests on a thread of its own, which ends with it: an allocator keeps what a thread has
 /// freed for that thread, and a pool of threads that take turns would each keep buffers for vectors.
-pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, StepError> + Send + 'static,
-) -> Result<T, StepError> {
+pub(super) async fn blocking<T: Send + 'static, E: From<StepError> + Send + 'static>(
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> Result<T, E> {
     let (tell, told) = tokio::sync::oneshot::channel();
     let run = move || {
         // Nobody listens any more if the step was given up meanwhile.
@@ -174,7 +174,7 @@ pub(super) async fn blocking<T: Send + 'static>(
     match told.await {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(panic)) => resume_unwind(panic),
-        Err(error) => Err(cannot(&error)),
+        Err(error) => Err(cannot(&error).into()),
     }
 }
 

@@ -24,7 +24,7 @@ use wire::headers::{ATTEMPT, MEDIA_SECURE_AGG};
 use wire::route;
 
 use super::answers::{decode, rejected};
-use crate::admission::Rejection;
+use crate::admission::{NotAdmitted, Rejection};
 use crate::http::app::App;
 use crate::http::authenticate::Participant;
 use crate::http::extract::{Path, Query, is_media_type, read, required};
@@ -59,7 +59,7 @@ pub(in crate::http) async fn say(
     let session = app
         .store
         .read("session_that_was_left", |tx| Box::pin(session_of(tx, &app.sessions, attempt, participant)))
-        .await??;
+        .await?;
     let Some((session, roster)) = session else { return Ok(StatusCode::NO_CONTENT) };
     let sender = statement.body.sender;
     if position(&roster, participant) != Some(usize::from(sender)) {
@@ -108,17 +108,14 @@ pub(in crate::http) async fn show(
         .read("abort_statements", |tx| {
             let sessions = &app.sessions;
             Box::pin(async move {
-                Ok::<_, StoreError>(match session_of(tx, sessions, attempt, caller.id).await? {
-                    Ok(Some((session, roster))) => {
-                        let said = tx.abort_statements(attempt, session.group).await?;
-                        Ok((said.len() >= usize::from(session.needed)).then_some((roster, said)))
-                    }
-                    Ok(None) => Ok(None),
-                    Err(rejection) => Err(rejection),
-                })
+                let Some((session, roster)) = session_of(tx, sessions, attempt, caller.id).await? else {
+                    return Ok::<_, NotAdmitted>(None);
+                };
+                let said = tx.abort_statements(attempt, session.group).await?;
+                Ok((said.len() >= usize::from(session.needed)).then_some((roster, said)))
             })
         })
-        .await??;
+        .await?;
     let Some((roster, said)) = found else { return Ok(StatusCode::NO_CONTENT.into_response()) };
     let statements = said.iter().map(|said| AbortStatement::decode(&said.statement));
     let statements: Vec<_> = statements.collect::<std::result::Result<_, _>>().map_err(Error::fault)?;
@@ -132,13 +129,13 @@ async fn session_of(
     sessions: &Sessions,
     attempt: Attempt,
     participant: ParticipantId,
-) -> std::result::Result<std::result::Result<Option<(UnopenedSession, Roster)>, Rejection>, StoreError> {
-    let Some(row) = tx.round_attempt(attempt).await? else { return Ok(Err(Rejection::NoSuchRound)) };
+) -> Result<Option<(UnopenedSession, Roster)>, NotAdmitted> {
+    let row = tx.round_attempt(attempt).await?.ok_or(Rejection::NoSuchRound)?;
     if row.round.limits.secure.is_none() {
-        return Ok(Err(Rejection::NoSession));
+        return Err(Rejection::NoSession.into());
     }
     if tx.assignment(attempt, participant).await?.is_none() {
-        return Ok(Err(Rejection::NotAssigned { why: "it was not drawn" }));
+        return Err(Rejection::NotAssigned { why: "it was not drawn" }.into());
     }
     let kept: Vec<UnopenedSession> = match row.round.is_spent() {
         // Under way, and without a sum as yet.
@@ -155,10 +152,10 @@ async fn session_of(
             StoreError::Corrupt(format!("a roster of {} that is kept: {error}", attempt.round_key()))
         })?;
         if position(&roster, participant).is_some() {
-            return Ok(Ok(Some((session, roster))));
+            return Ok(Some((session, roster)));
         }
     }
-    Ok(Ok(None))
+    Ok(None)
 }
 
 /// Where a participant stands in a roster, counted from 1.

@@ -20,7 +20,7 @@ use wire::headers::MEDIA_SECURE_AGG;
 use wire::participant::Announcement;
 use wire::route;
 
-use crate::admission::{Fact, Rejection, Seat, open, take_seat};
+use crate::admission::{Fact, NotAdmitted, Rejection, Seat, open, take_seat};
 use crate::http::app::App;
 use crate::http::authenticate::Participant;
 use crate::http::extract::{Path, Query};
@@ -147,7 +147,7 @@ pub(in crate::http) async fn evidence(
     Query(query): Query<SessionQuery>,
 ) -> Result<Response> {
     let attempt = Attempt { task, round: number, attempt: query.attempt };
-    let seat = take_seat(&app.store, &app.sessions, attempt, caller.id).await??;
+    let seat = take_seat(&app.store, &app.sessions, attempt, caller.id).await?;
     open(seat.state, RoundState::Collecting)?;
     let dealt = app.sessions.dealt(&app.store, &seat.session, attempt).await?;
     let shares = seat.session.index(dealer).and_then(|index| dealt.shares(index));
@@ -171,15 +171,15 @@ async fn announce(
         let rung = listener.rung();
         tokio::pin!(rung);
         rung.as_mut().enable();
-        match take_seat(&app.store, &app.sessions, attempt, caller).await? {
+        match take_seat(&app.store, &app.sessions, attempt, caller).await {
             Ok(seat) => {
                 if let Some(message) = message(app, &seat, attempt, what).await? {
                     return Ok(told(app, &seat, attempt, message));
                 }
             }
             // Whoever is far away asks for the roster together with the check-in that may get it a place.
-            Err(Rejection::PhaseClosed { state: RoundState::Selecting, .. }) => {}
-            Err(rejection) => return Err(rejection.into()),
+            Err(NotAdmitted::Rejected(Rejection::PhaseClosed { state: RoundState::Selecting, .. })) => {}
+            Err(error) => return Err(error.into()),
         }
         if wait.is_zero() {
             return Ok(StatusCode::NO_CONTENT.into_response());

@@ -22,7 +22,7 @@ use wire::headers::{ATTEMPT, MEDIA_SECURE_AGG};
 use wire::participant::Answer;
 use wire::route;
 
-use crate::admission::{Fact, Outcome, Rejection, Seat, take_seat};
+use crate::admission::{Fact, NotAdmitted, Outcome, Rejection, Seat, take_seat};
 use crate::http::app::App;
 use crate::http::authenticate::Participant;
 use crate::http::extract::{Path, is_media_type, read, required};
@@ -99,11 +99,11 @@ async fn take(
     }
     let attempt: u32 = required(headers, ATTEMPT, "the number of the round's attempt")?;
     let place = Place { attempt: Attempt { task, round: number, attempt }, participant };
-    let (state, seat) = match take_seat(&app.store, &app.sessions, place.attempt, participant).await? {
+    let (state, seat) = match take_seat(&app.store, &app.sessions, place.attempt, participant).await {
         Ok(seat) => (seat.state, Some(seat)),
         // Whoever did not hear that its last answer was taken asks when the session is over.
-        Err(Rejection::PhaseClosed { state, .. }) => (state, None),
-        Err(rejection) => return Err(rejection.into()),
+        Err(NotAdmitted::Rejected(Rejection::PhaseClosed { state, .. })) => (state, None),
+        Err(error) => return Err(error.into()),
     };
     let bytes = read(headers, body, max_bytes(what)).await?;
     let sha256 = crate::digest(&bytes);

@@ -76,26 +76,26 @@ pub(in crate::http) async fn masked_input(
     }
     let round = RoundKey { task, number };
     let attempt = round.attempt(attempt);
-    let ticket = enter(&app.store, (&app.models, &app.sessions), attempt, participant, sha256).await??;
+    let ticket = enter(&app.store, (&app.models, &app.sessions), attempt, participant, sha256).await?;
     let signed = signed_input(&ticket, participant, &headers)?;
     check_length(&ticket, announced, limit)?;
     let turn = app.uploads.begin(participant);
     let received = async {
         match &ticket.earlier {
-            Some(_) => reread(&ticket, body).await.map(Ok),
+            Some(_) => reread(&ticket, body).await,
             None => store_blob(&app, &ticket, signed.as_ref(), body).await,
         }
     };
-    let inspected = tokio::select! {
-        received = received => received?,
+    let received = tokio::select! {
+        received = received => received,
         () = turn.ended() => return Err(Error::Conflict("a later upload of this participant took its place".to_owned())),
     };
+    if let Err(Error::Rejected(rejection @ Rejection::Implausible(_))) = &received {
+        turn_away(&app, attempt, participant, rejection).await?;
+    }
+    received?;
     if let Some(earlier) = ticket.earlier {
         return Ok(Json(receipt(&earlier)));
-    }
-    if let Err(rejection) = inspected {
-        turn_away(&app, attempt, participant, &rejection).await?;
-        return Err(rejection.into());
     }
     let signed = signed.map(|signed| signed.encode().into());
     let fact = Fact::Input { attempt, participant, sha256, bytes: ticket.bytes, signed };
@@ -138,13 +138,8 @@ fn check_length(ticket: &Ticket, announced: Option<u64>, limit: u64) -> Result<(
     }
 }
 
-/// Stores what arrives; says what is to be thought of it.
-async fn store_blob(
-    app: &App,
-    ticket: &Ticket,
-    signed: Option<&MaskedInput>,
-    body: Body,
-) -> Result<Result<(), Rejection>> {
+/// Stores what arrives, and judges it: [`Rejection::Implausible`] is of what is stored as it was sent.
+async fn store_blob(app: &App, ticket: &Ticket, signed: Option<&MaskedInput>, body: Body) -> Result<()> {
     let mut writer = app.store.blobs().writer().await?;
     let mut chunks = Measured::new(ticket, body);
     let mut inspection = Inspection::new(ticket);
@@ -163,7 +158,7 @@ async fn store_blob(
     }
     match writer.finish(Some(ticket.sha256)).await {
         Ok(_) => match inspection {
-            Some(inspection) => Ok(inspection.finish()),
+            Some(inspection) => Ok(inspection.finish()?),
             None => read_back(app, ticket).await,
         },
         Err(StoreError::Conflict(_)) => Err(Rejection::DigestMismatch { expected: ticket.sha256 }.into()),
@@ -173,8 +168,8 @@ async fn store_blob(
 
 /// Judges an upload of a codec whose uploads only make sense as a whole: from the disk, and one after the other, so that not
 /// more than one is in memory however many arrive.
-async fn read_back(app: &App, ticket: &Ticket) -> Result<Result<(), Rejection>> {
-    let Some(codec) = ticket.codec.expanding().map(Arc::clone) else { return Ok(Ok(())) };
+async fn read_back(app: &App, ticket: &Ticket) -> Result<()> {
+    let Some(codec) = ticket.codec.expanding().map(Arc::clone) else { return Ok(()) };
     let _turn = app.uploads.judge().await;
     let mut blob = app.store.blobs().open(ticket.sha256).await?;
     let length = usize::try_from(blob.size()).map_err(Error::fault)?;
@@ -184,7 +179,7 @@ async fn read_back(app: &App, ticket: &Ticket) -> Result<Result<(), Rejection>> 
         Ok::<_, std::io::Error>(codec.check(&bytes))
     });
     let checked = checked.await?.map_err(StoreError::from)?;
-    Ok(checked.map_err(|error| Rejection::Implausible(error.to_string())))
+    Ok(checked.map_err(|error| Rejection::Implausible(error.to_string()))?)
 }
 
 /// Without secure aggregation the coordinator can read an update: one that could spoil everybody's sum is refused alone.

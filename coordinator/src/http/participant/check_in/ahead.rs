@@ -14,18 +14,27 @@ use crate::base;
 use crate::http::problem::Result;
 use crate::model::next_round;
 
-/// Of these tasks those that the participant may do something for now, each with whether it may join the next round; or what it
-/// is told instead. Where participants train ahead, only those join who hold an update that is not too old.
+/// What is left for a participant once its training ahead of rounds is looked at.
+pub(super) enum Remaining {
+    /// These tasks, each with whether it may join the next round.
+    Tasks(Vec<(TaskRow, bool)>),
+    /// This comes first.
+    Told(Found),
+}
+
+/// Which of these tasks the participant may do something for now. Where participants train ahead, only those join who hold an
+/// update that is not too old.
 pub(super) async fn trained_ahead(
     tx: &mut (dyn Transaction + '_),
     tasks: Vec<TaskRow>,
     participant: ParticipantId,
     request: &CheckInRequest,
     now: Timestamp,
-) -> Result<std::result::Result<Vec<(TaskRow, bool)>, Found>> {
+) -> Result<Remaining> {
     let held = match update_held(tx, participant, request, now).await? {
-        Ok(held) => held.filter(|held| tasks.iter().any(|task| task.id == held.task)),
-        Err(found) => return Ok(Err(found)),
+        Held::Nothing => None,
+        Held::Update(held) => Some(held).filter(|held| tasks.iter().any(|task| task.id == held.task)),
+        Held::OfNoUse(found) => return Ok(Remaining::Told(found)),
     };
     let mut open = Vec::with_capacity(tasks.len());
     let mut is_before = true;
@@ -38,13 +47,13 @@ pub(super) async fn trained_ahead(
             // It holds one update at a time: what it trained now for this task would take the place of that.
             Some(_) if held.as_ref().is_some_and(|held| !(held.is_overdue && is_before)) => continue,
             Some(ahead) => match to_train(tx, &task, &ahead, participant, request, now).await? {
-                Some(train) => return Ok(Err(Found::Train(Box::new(train)))),
+                Some(train) => return Ok(Remaining::Told(Found::Train(Box::new(train)))),
                 None => false,
             },
         };
         open.push((task, may_join));
     }
-    Ok(Ok(open))
+    Ok(Remaining::Tasks(open))
 }
 
 /// A finished update that rounds may aggregate.
@@ -55,16 +64,26 @@ struct UpdateHeld {
     is_overdue: bool,
 }
 
-/// The finished update that the participant says it holds; or that it is of no use any more.
+/// What the update is that a participant says it holds.
+enum Held {
+    /// It says of none.
+    Nothing,
+    /// One that rounds may aggregate.
+    Update(UpdateHeld),
+    /// One to throw away, as this tells it.
+    OfNoUse(Found),
+}
+
+/// The finished update that the participant says it holds.
 async fn update_held(
     tx: &mut (dyn Transaction + '_),
     participant: ParticipantId,
     request: &CheckInRequest,
     now: Timestamp,
-) -> Result<std::result::Result<Option<UpdateHeld>, Found>> {
-    let Some(report) = request.training.filter(|report| report.ready) else { return Ok(Ok(None)) };
+) -> Result<Held> {
+    let Some(report) = request.training.filter(|report| report.ready) else { return Ok(Held::Nothing) };
     let task = tx.task(report.task).await?.filter(|task| !task.status.is_terminal());
-    let of_no_use = |reason| Ok(Err(Found::Discard(report.task, report.serial, reason)));
+    let of_no_use = |reason| Ok(Held::OfNoUse(Found::Discard(report.task, report.serial, reason)));
     let Some((task, ahead)) = task.and_then(|task| task.spec.ahead().map(|ahead| (task, ahead))) else {
         return of_no_use(DiscardReason::Unknown);
     };
@@ -72,7 +91,7 @@ async fn update_held(
     match standing(training.as_ref(), claim(request, task.id), task.model_version, ahead.staleness, now) {
         Standing::Ready { .. } => {
             let end = training.map(|training| training.granted_at.plus(ahead.training_deadline));
-            Ok(Ok(Some(UpdateHeld { task: task.id, is_overdue: end.is_some_and(|end| end <= now) })))
+            Ok(Held::Update(UpdateHeld { task: task.id, is_overdue: end.is_some_and(|end| end <= now) }))
         }
         Standing::Stale { .. } => of_no_use(DiscardReason::TooStale),
         Standing::Unknown | Standing::Training | Standing::Resting | Standing::Free => {

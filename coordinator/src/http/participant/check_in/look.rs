@@ -10,7 +10,7 @@ use store::{StoreError, Transaction};
 use task_spec::Solver;
 use wire::participant::{CheckInRequest, Counted};
 
-use super::ahead::trained_ahead;
+use super::ahead::{Remaining, trained_ahead};
 use super::ask::sift;
 use super::found::{Found, Work};
 use super::invitations::{has_keys_for, invitations};
@@ -54,8 +54,8 @@ pub(super) async fn look(
                     return Ok(Found::Asked(questions));
                 }
                 let tasks = match trained_ahead(tx, tasks, participant, request, now).await? {
-                    Ok(tasks) => tasks,
-                    Err(found) => return Ok(found),
+                    Remaining::Tasks(tasks) => tasks,
+                    Remaining::Told(found) => return Ok(found),
                 };
                 let joinable = tasks.iter().filter(|(_, may_join)| *may_join).map(|(task, _)| task);
                 let invitations = invitations(app, tx, joinable, participant, request.declined).await?;

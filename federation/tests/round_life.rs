@@ -8,6 +8,7 @@ use std::time::Duration;
 use federation::advance::{Decision, Tally, advance};
 use federation::id::{RoundKey, TaskId};
 use federation::round::{AssignmentState, FailureReason, PhaseLimits, Round, RoundLimits, RoundState, SecureLimits};
+use federation::task_status::TaskStatus;
 use federation::time::{Clock, MockClock, Timestamp};
 use proptest::prelude::*;
 
@@ -375,6 +376,58 @@ fn names_come_back_and_are_unique() {
         assert!(!(state.is_pending() && state.is_dropped()), "{state}");
         assert_eq!(serde_json::to_value(state).unwrap(), state.as_str());
     }
+}
+
+#[test]
+fn names_in_rows_and_in_json_are_pinned() {
+    fn pinned<T: Copy + serde::Serialize, const N: usize>(
+        all: [T; N],
+        as_str: fn(T) -> &'static str,
+        names: [&str; N],
+    ) {
+        assert_eq!(all.map(as_str), names);
+        assert_eq!(serde_json::to_value(all.to_vec()).unwrap(), serde_json::json!(names.to_vec()));
+    }
+    pinned(
+        RoundState::ALL,
+        RoundState::as_str,
+        [
+            "SELECTING",
+            "SHARING",
+            "COLLECTING",
+            "CONFIRMING",
+            "UNMASKING",
+            "AGGREGATING",
+            "COMPLETED",
+            "FAILED",
+            "CANCELLED",
+        ],
+    );
+    pinned(
+        FailureReason::ALL,
+        FailureReason::as_str,
+        [
+            "too_few_participants",
+            "too_few_shares",
+            "too_few_inputs",
+            "too_few_confirmations",
+            "too_few_unmask_shares",
+            "bad_shares",
+            "unmasking_failed",
+            "quorum_lost",
+            "aggregation_timed_out",
+            "garbage_sum",
+            "input_lost",
+            "too_many_participants",
+            "budget_exceeded",
+        ],
+    );
+    pinned(
+        AssignmentState::ALL,
+        AssignmentState::as_str,
+        ["ASSIGNED", "WORKING", "REPORTED", "ABANDONED", "EXCUSED", "REVOKED", "LATE", "RELEASED"],
+    );
+    pinned(TaskStatus::ALL, TaskStatus::as_str, ["ACTIVE", "PAUSED", "COMPLETED", "CANCELLED", "BUDGET_EXHAUSTED"]);
 }
 
 /// Mermaid text of the states, their successors, and the reasons `advance` gives on the way to FAILED.

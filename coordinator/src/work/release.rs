@@ -164,7 +164,7 @@ pub(super) async fn store_combined(
     env.fail_point.reached("release_sum: after the rows")?;
     destroy_keys_of_an_end(env, (key, attempt)).await;
     if stored {
-        let (task, round, rule) = (key.task, key.number, robust.spec.rule.name());
+        let (task, round, rule) = (key.task, key.number, robust.spec.rule.as_str());
         tracing::info!(%task, round, attempt, participants, left_out, rule, "inputs combined and released");
     }
     Ok(())

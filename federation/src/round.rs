@@ -49,20 +49,6 @@ impl RoundState {
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
-
-    /// The states that may follow.
-    #[must_use]
-    pub fn successors(self) -> &'static [Self] {
-        match self {
-            Self::Selecting => &[Self::Sharing, Self::Collecting, Self::Failed, Self::Cancelled],
-            Self::Sharing => &[Self::Collecting, Self::Failed, Self::Cancelled],
-            Self::Collecting => &[Self::Confirming, Self::Aggregating, Self::Failed, Self::Cancelled],
-            Self::Confirming => &[Self::Unmasking, Self::Failed, Self::Cancelled],
-            Self::Unmasking => &[Self::Aggregating, Self::Failed, Self::Cancelled],
-            Self::Aggregating => &[Self::Completed, Self::Failed, Self::Cancelled],
-            Self::Completed | Self::Failed | Self::Cancelled => &[],
-        }
-    }
 }
 
 task_spec::named_enum! {

@@ -13,7 +13,7 @@
 use std::path::Path;
 
 use client_sdk::models::Architecture;
-use task_spec::{Initial, TaskSpec, TensorDeclaration};
+use task_spec::{TaskSpec, TensorDeclaration};
 
 use crate::failure::{Exit, Failure, Outcome};
 
@@ -84,20 +84,13 @@ pub(crate) fn declarations(
 ) -> Result<Vec<TensorDeclaration>, client_sdk::models::ArchitectureError> {
     // The layout is asked too, since it bounds the number of parameters.
     architecture.layout()?;
-    let declare = |tensor: learning::TensorInit| TensorDeclaration {
-        // Ready models draw within bounds that can be told; a tensor without one begins at zero.
-        init: match tensor.bound() {
-            Ok(bound) if bound > 0.0 => Initial::Uniform { bound },
-            _ => Initial::Zeros,
-        },
-        name: tensor.spec.name,
-        shape: tensor.spec.shape,
-    };
-    Ok(architecture.tensors()?.into_iter().map(declare).collect())
+    architecture.tensors()
 }
 
 #[cfg(test)]
 mod tests {
+    use task_spec::Initial;
+
     use super::*;
     use crate::command::task::objections;
 

@@ -189,8 +189,7 @@ impl TaskModel {
         if let Some(adapters) = &self.adapters {
             return adapters.initial(spec.model.seed).map_err(|error| wrong("personalization", error));
         }
-        let inits = learning::initialize::declared(&self.whole, spec.model.bounds());
-        let whole = learning::initialize(Arc::clone(&self.whole), &inits, spec.model.seed)
+        let whole = learning::initialize(Arc::clone(&self.whole), &spec.model.tensors, spec.model.seed)
             .map_err(|error| wrong("model.tensors.init", error))?;
         match &self.partition {
             None => Ok(whole),

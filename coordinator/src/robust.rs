@@ -76,7 +76,7 @@ impl Robust {
         let error = format!(
             "{} needs at least {} groups against the {} that {} attackers can spoil, and {} participants make {groups} groups of \
              {size}",
-            self.spec.rule.name(),
+            self.spec.rule.as_str(),
             self.groups_needed(groups * size),
             self.spec.attackers_among(groups * size),
             self.spec.attackers_among(groups * size),

@@ -10,200 +10,80 @@
 //! The lower road is that of secure aggregation. A round that ended never changes again. A failed round is tried again as
 //! the next attempt of the same number, unless masked inputs may have left their participants: [`Round::is_spent`].
 
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
-
-use serde::{Deserialize, Serialize};
 
 pub use crate::limits::{PhaseLimits, RoundLimits, SecureLimits};
 
 use crate::id::{Attempt, ParticipantId};
 use crate::time::Timestamp;
 
-/// Where a round stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub enum RoundState {
-    /// Waiting for enough eligible participants to check in; then a cohort is drawn.
-    Selecting,
-    /// Secure aggregation: the cohort deals shares of the seeds of its masks.
-    Sharing,
-    /// The cohort trains and uploads masked inputs.
-    Collecting,
-    /// Secure aggregation: the included participants sign whose inputs are included.
-    Confirming,
-    /// Secure aggregation: those who signed answer with the shares that open the sum.
-    Unmasking,
-    /// The included inputs are summed, released and stepped into a new model version.
-    Aggregating,
-    /// A model version was published.
-    Completed,
-    /// Ended without a model version; the round has a [`FailureReason`].
-    Failed,
-    /// Ended by an operator.
-    Cancelled,
+task_spec::named_enum! {
+    /// Where a round stands.
+    #[derive(PartialOrd, Ord)]
+    #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+    pub enum RoundState: "round state" {
+        /// Waiting for enough eligible participants to check in; then a cohort is drawn.
+        Selecting = "SELECTING",
+        /// Secure aggregation: the cohort deals shares of the seeds of its masks.
+        Sharing = "SHARING",
+        /// The cohort trains and uploads masked inputs.
+        Collecting = "COLLECTING",
+        /// Secure aggregation: the included participants sign whose inputs are included.
+        Confirming = "CONFIRMING",
+        /// Secure aggregation: those who signed answer with the shares that open the sum.
+        Unmasking = "UNMASKING",
+        /// The included inputs are summed, released and stepped into a new model version.
+        Aggregating = "AGGREGATING",
+        /// A model version was published.
+        Completed = "COMPLETED",
+        /// Ended without a model version; the round has a [`FailureReason`].
+        Failed = "FAILED",
+        /// Ended by an operator.
+        Cancelled = "CANCELLED",
+    }
 }
 
 impl RoundState {
-    /// Every state, in the order of a round's life.
-    pub const ALL: [Self; 9] = [
-        Self::Selecting,
-        Self::Sharing,
-        Self::Collecting,
-        Self::Confirming,
-        Self::Unmasking,
-        Self::Aggregating,
-        Self::Completed,
-        Self::Failed,
-        Self::Cancelled,
-    ];
-
     /// Whether the round is over.
     #[must_use]
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
-
-    /// The states that may follow.
-    #[must_use]
-    pub fn successors(self) -> &'static [Self] {
-        match self {
-            Self::Selecting => &[Self::Sharing, Self::Collecting, Self::Failed, Self::Cancelled],
-            Self::Sharing => &[Self::Collecting, Self::Failed, Self::Cancelled],
-            Self::Collecting => &[Self::Confirming, Self::Aggregating, Self::Failed, Self::Cancelled],
-            Self::Confirming => &[Self::Unmasking, Self::Failed, Self::Cancelled],
-            Self::Unmasking => &[Self::Aggregating, Self::Failed, Self::Cancelled],
-            Self::Aggregating => &[Self::Completed, Self::Failed, Self::Cancelled],
-            Self::Completed | Self::Failed | Self::Cancelled => &[],
-        }
-    }
-
-    /// The stable name, as in JSON and in rows.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Selecting => "SELECTING",
-            Self::Sharing => "SHARING",
-            Self::Collecting => "COLLECTING",
-            Self::Confirming => "CONFIRMING",
-            Self::Unmasking => "UNMASKING",
-            Self::Aggregating => "AGGREGATING",
-            Self::Completed => "COMPLETED",
-            Self::Failed => "FAILED",
-            Self::Cancelled => "CANCELLED",
-        }
-    }
 }
 
-/// A name that is none of an enum's.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown {what} {got:?}")]
-pub struct UnknownName {
-    /// What was looked for.
-    pub what: &'static str,
-    /// What was given.
-    pub got: String,
-}
-
-macro_rules! names {
-    ($type:ident, $what:literal) => {
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.as_str())
-            }
-        }
-
-        impl FromStr for $type {
-            type Err = UnknownName;
-
-            fn from_str(text: &str) -> Result<Self, Self::Err> {
-                Self::ALL
-                    .into_iter()
-                    .find(|value| value.as_str() == text)
-                    .ok_or_else(|| UnknownName { what: $what, got: text.to_owned() })
-            }
-        }
-    };
-}
-pub(crate) use names;
-
-names!(RoundState, "round state");
-
-/// Why a round failed: a stable code that metrics, the API and tests speak.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub enum FailureReason {
-    /// The selection deadline passed with fewer eligible participants than the minimum.
-    TooFewParticipants,
-    /// The deadline passed with fewer dealers of key shares than the threshold, or than inputs are needed.
-    TooFewShares,
-    /// The collection deadline passed with fewer masked inputs than the minimum.
-    TooFewInputs,
-    /// The deadline passed with fewer signatures on the included set than the threshold.
-    TooFewConfirmations,
-    /// The deadline passed with fewer answers that open the sum than the threshold.
-    TooFewUnmaskShares,
-    /// A participant complained about key shares that do not open; no input was released.
-    BadShares,
-    /// So many answers were wrong that the masks could not be restored.
-    UnmaskingFailed,
-    /// So many of the cohort are lost that the minimum cannot be reached any more.
-    QuorumLost,
-    /// Summing and publishing did not finish by its deadline.
-    AggregationTimedOut,
-    /// The sum of the inputs was not one that honest participants could have made.
-    GarbageSum,
-    /// An input that was accepted is no longer readable.
-    InputLost,
-    /// More participants were sampled than one sum has room for.
-    TooManyParticipants,
-    /// Releasing the sum would have cost more than is left of the privacy budget.
-    BudgetExceeded,
-}
-
-impl FailureReason {
-    /// Every reason.
-    pub const ALL: [Self; 13] = [
-        Self::TooFewParticipants,
-        Self::TooFewShares,
-        Self::TooFewInputs,
-        Self::TooFewConfirmations,
-        Self::TooFewUnmaskShares,
-        Self::BadShares,
-        Self::UnmaskingFailed,
-        Self::QuorumLost,
-        Self::AggregationTimedOut,
-        Self::GarbageSum,
-        Self::InputLost,
-        Self::TooManyParticipants,
-        Self::BudgetExceeded,
-    ];
-
-    /// The stable name, as in JSON and in rows.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::TooFewParticipants => "too_few_participants",
-            Self::TooFewShares => "too_few_shares",
-            Self::TooFewInputs => "too_few_inputs",
-            Self::TooFewConfirmations => "too_few_confirmations",
-            Self::TooFewUnmaskShares => "too_few_unmask_shares",
-            Self::BadShares => "bad_shares",
-            Self::UnmaskingFailed => "unmasking_failed",
-            Self::QuorumLost => "quorum_lost",
-            Self::AggregationTimedOut => "aggregation_timed_out",
-            Self::GarbageSum => "garbage_sum",
-            Self::InputLost => "input_lost",
-            Self::TooManyParticipants => "too_many_participants",
-            Self::BudgetExceeded => "budget_exceeded",
-        }
+task_spec::named_enum! {
+    /// Why a round failed: a stable code that metrics, the API and tests speak.
+    #[derive(PartialOrd, Ord)]
+    #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+    pub enum FailureReason: "failure reason" {
+        /// The selection deadline passed with fewer eligible participants than the minimum.
+        TooFewParticipants = "too_few_participants",
+        /// The deadline passed with fewer dealers of key shares than the threshold, or than inputs are needed.
+        TooFewShares = "too_few_shares",
+        /// The collection deadline passed with fewer masked inputs than the minimum.
+        TooFewInputs = "too_few_inputs",
+        /// The deadline passed with fewer signatures on the included set than the threshold.
+        TooFewConfirmations = "too_few_confirmations",
+        /// The deadline passed with fewer answers that open the sum than the threshold.
+        TooFewUnmaskShares = "too_few_unmask_shares",
+        /// A participant complained about key shares that do not open; no input was released.
+        BadShares = "bad_shares",
+        /// So many answers were wrong that the masks could not be restored.
+        UnmaskingFailed = "unmasking_failed",
+        /// So many of the cohort are lost that the minimum cannot be reached any more.
+        QuorumLost = "quorum_lost",
+        /// Summing and publishing did not finish by its deadline.
+        AggregationTimedOut = "aggregation_timed_out",
+        /// The sum of the inputs was not one that honest participants could have made.
+        GarbageSum = "garbage_sum",
+        /// An input that was accepted is no longer readable.
+        InputLost = "input_lost",
+        /// More participants were sampled than one sum has room for.
+        TooManyParticipants = "too_many_participants",
+        /// Releasing the sum would have cost more than is left of the privacy budget.
+        BudgetExceeded = "budget_exceeded",
     }
 }
-
-names!(FailureReason, "failure reason");
 
 /// One attempt at a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -294,42 +174,31 @@ impl Round {
     }
 }
 
-/// Where one participant of a cohort stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub enum AssignmentState {
-    /// Drawn into the cohort; has not been heard of since.
-    Assigned,
-    /// Has fetched its assignment and is at work.
-    Working,
-    /// Its masked input was accepted and is, or will be, part of the sum.
-    Reported,
-    /// Told the coordinator that it cannot go on.
-    Abandoned,
-    /// An operator said not to wait for it.
-    Excused,
-    /// Its certificate was revoked before it reported.
-    Revoked,
-    /// Had not reported when collection closed.
-    Late,
-    /// The round ended before collection closed.
-    Released,
+task_spec::named_enum! {
+    /// Where one participant of a cohort stands.
+    #[derive(PartialOrd, Ord)]
+    #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+    pub enum AssignmentState: "assignment state" {
+        /// Drawn into the cohort; has not been heard of since.
+        Assigned = "ASSIGNED",
+        /// Has fetched its assignment and is at work.
+        Working = "WORKING",
+        /// Its masked input was accepted and is, or will be, part of the sum.
+        Reported = "REPORTED",
+        /// Told the coordinator that it cannot go on.
+        Abandoned = "ABANDONED",
+        /// An operator said not to wait for it.
+        Excused = "EXCUSED",
+        /// Its certificate was revoked before it reported.
+        Revoked = "REVOKED",
+        /// Had not reported when collection closed.
+        Late = "LATE",
+        /// The round ended before collection closed.
+        Released = "RELEASED",
+    }
 }
 
 impl AssignmentState {
-    /// Every state.
-    pub const ALL: [Self; 8] = [
-        Self::Assigned,
-        Self::Working,
-        Self::Reported,
-        Self::Abandoned,
-        Self::Excused,
-        Self::Revoked,
-        Self::Late,
-        Self::Released,
-    ];
-
     /// Whether the round still waits for this participant.
     #[must_use]
     pub fn is_pending(self) -> bool {
@@ -341,24 +210,7 @@ impl AssignmentState {
     pub fn is_dropped(self) -> bool {
         matches!(self, Self::Abandoned | Self::Excused | Self::Revoked | Self::Late)
     }
-
-    /// The stable name, as in JSON and in rows.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Assigned => "ASSIGNED",
-            Self::Working => "WORKING",
-            Self::Reported => "REPORTED",
-            Self::Abandoned => "ABANDONED",
-            Self::Excused => "EXCUSED",
-            Self::Revoked => "REVOKED",
-            Self::Late => "LATE",
-            Self::Released => "RELEASED",
-        }
-    }
 }
-
-names!(AssignmentState, "assignment state");
 
 /// One participant's place in one attempt of a round.
 #[derive(Clone, Debug, PartialEq, Eq)]

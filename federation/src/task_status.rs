@@ -1,53 +1,30 @@
 //! Where a task stands.
 
-use std::fmt;
-use std::str::FromStr;
-
-use serde::{Deserialize, Serialize};
-
-use crate::round::{UnknownName, names};
-
-/// Where a task stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub enum TaskStatus {
-    /// Rounds run.
-    Active,
-    /// No new round opens; the present one runs on.
-    Paused,
-    /// All rounds are done.
-    Completed,
-    /// Ended by an operator.
-    Cancelled,
-    /// Another round would spend more than the privacy budget: no new round opens. For an operator to look at.
-    BudgetExhausted,
+task_spec::named_enum! {
+    /// Where a task stands.
+    #[derive(PartialOrd, Ord)]
+    #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+    pub enum TaskStatus: "task status" {
+        /// Rounds run.
+        Active = "ACTIVE",
+        /// No new round opens; the present one runs on.
+        Paused = "PAUSED",
+        /// All rounds are done.
+        Completed = "COMPLETED",
+        /// Ended by an operator.
+        Cancelled = "CANCELLED",
+        /// Another round would spend more than the privacy budget: no new round opens. For an operator to look at.
+        BudgetExhausted = "BUDGET_EXHAUSTED",
+    }
 }
 
 impl TaskStatus {
-    /// Every status.
-    pub const ALL: [Self; 5] = [Self::Active, Self::Paused, Self::Completed, Self::Cancelled, Self::BudgetExhausted];
-
     /// Whether the task is over.
     #[must_use]
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Cancelled)
     }
-
-    /// The stable name, as in JSON and in rows.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Active => "ACTIVE",
-            Self::Paused => "PAUSED",
-            Self::Completed => "COMPLETED",
-            Self::Cancelled => "CANCELLED",
-            Self::BudgetExhausted => "BUDGET_EXHAUSTED",
-        }
-    }
 }
-
-names!(TaskStatus, "task status");
 
 #[cfg(test)]
 mod tests {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use federation::advance::{Decision, Tally, advance};
 use federation::id::{Attempt, TaskId};
 use federation::round::{AssignmentState, FailureReason, PhaseLimits, Round, RoundLimits, RoundState, SecureLimits};
+use federation::task_status::TaskStatus;
 use federation::time::{Clock, MockClock, Timestamp};
 use proptest::prelude::*;
 
@@ -32,6 +33,23 @@ fn limits(is_secure: bool) -> RoundLimits {
         sampled: None,
         round_trip_ms: None,
         groups: None,
+    }
+}
+
+/// The states that may follow.
+fn successors(state: RoundState) -> &'static [RoundState] {
+    match state {
+        RoundState::Selecting => {
+            &[RoundState::Sharing, RoundState::Collecting, RoundState::Failed, RoundState::Cancelled]
+        }
+        RoundState::Sharing => &[RoundState::Collecting, RoundState::Failed, RoundState::Cancelled],
+        RoundState::Collecting => {
+            &[RoundState::Confirming, RoundState::Aggregating, RoundState::Failed, RoundState::Cancelled]
+        }
+        RoundState::Confirming => &[RoundState::Unmasking, RoundState::Failed, RoundState::Cancelled],
+        RoundState::Unmasking => &[RoundState::Aggregating, RoundState::Failed, RoundState::Cancelled],
+        RoundState::Aggregating => &[RoundState::Completed, RoundState::Failed, RoundState::Cancelled],
+        RoundState::Completed | RoundState::Failed | RoundState::Cancelled => &[],
     }
 }
 
@@ -93,7 +111,7 @@ fn a_round_that_ended_is_done_and_no_other() {
 fn closing_leads_only_to_a_successor_that_is_no_failure() {
     for_every_case(|round, tally, now, decision| {
         if let Decision::Close(next) = decision {
-            assert!(round.state.successors().contains(&next), "{:?} to {next}: {tally:?} {now}", round.state);
+            assert!(successors(round.state).contains(&next), "{:?} to {next}: {tally:?} {now}", round.state);
             assert!(!matches!(next, RoundState::Failed | RoundState::Cancelled));
         }
     });
@@ -308,7 +326,7 @@ impl Life {
             Decision::Wait(_) | Decision::Done => return,
         };
         assert!(!was_over, "a round that ended never changes again");
-        assert!(self.round.state.successors().contains(&next));
+        assert!(successors(self.round.state).contains(&next));
         self.tally.pending = match (next, self.round.state) {
             (RoundState::Sharing, _) | (RoundState::Collecting, RoundState::Selecting) => self.tally.eligible.min(4),
             (RoundState::Confirming, _) => self.tally.reported,
@@ -376,6 +394,58 @@ fn names_come_back_and_are_unique() {
     }
 }
 
+#[test]
+fn names_in_rows_and_in_json_are_pinned() {
+    fn pinned<T: Copy + serde::Serialize, const N: usize>(
+        all: [T; N],
+        as_str: fn(T) -> &'static str,
+        names: [&str; N],
+    ) {
+        assert_eq!(all.map(as_str), names);
+        assert_eq!(serde_json::to_value(all.to_vec()).unwrap(), serde_json::json!(names.to_vec()));
+    }
+    pinned(
+        RoundState::ALL,
+        RoundState::as_str,
+        [
+            "SELECTING",
+            "SHARING",
+            "COLLECTING",
+            "CONFIRMING",
+            "UNMASKING",
+            "AGGREGATING",
+            "COMPLETED",
+            "FAILED",
+            "CANCELLED",
+        ],
+    );
+    pinned(
+        FailureReason::ALL,
+        FailureReason::as_str,
+        [
+            "too_few_participants",
+            "too_few_shares",
+            "too_few_inputs",
+            "too_few_confirmations",
+            "too_few_unmask_shares",
+            "bad_shares",
+            "unmasking_failed",
+            "quorum_lost",
+            "aggregation_timed_out",
+            "garbage_sum",
+            "input_lost",
+            "too_many_participants",
+            "budget_exceeded",
+        ],
+    );
+    pinned(
+        AssignmentState::ALL,
+        AssignmentState::as_str,
+        ["ASSIGNED", "WORKING", "REPORTED", "ABANDONED", "EXCUSED", "REVOKED", "LATE", "RELEASED"],
+    );
+    pinned(TaskStatus::ALL, TaskStatus::as_str, ["ACTIVE", "PAUSED", "COMPLETED", "CANCELLED", "BUDGET_EXHAUSTED"]);
+}
+
 /// Mermaid text of the states, their successors, and the reasons `advance` gives on the way to FAILED.
 fn diagram() -> String {
     let mut reasons: BTreeMap<RoundState, BTreeSet<FailureReason>> = BTreeMap::new();
@@ -386,7 +456,7 @@ fn diagram() -> String {
     });
     let mut text = String::from("stateDiagram-v2\n    [*] --> SELECTING\n");
     for state in RoundState::ALL {
-        for next in state.successors() {
+        for next in successors(state) {
             text += &format!("    {state} --> {next}");
             if *next == RoundState::Failed {
                 let names: Vec<_> = reasons[&state].iter().map(|reason| reason.as_str()).collect();

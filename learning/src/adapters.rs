@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
-use crate::initialize::{InitError, Initializer, TensorInit, initialize};
+use task_spec::{Initial, TensorDeclaration};
+
+use crate::initialize::{InitError, initialize};
 use crate::parameters::{Layout, LayoutError, Parameters, TensorSpec, WrongLayout};
 use crate::partition::{PatternError, Patterns};
 
@@ -119,14 +121,14 @@ impl Adapters {
 
     /// How they begin: A within ±1/√inputs, as a linear layer does, and B at zero.
     #[must_use]
-    pub fn inits(&self) -> Vec<TensorInit> {
+    pub fn inits(&self) -> Vec<TensorDeclaration> {
         let inits = self.own.tensors().iter().enumerate().map(|(index, spec)| {
             let init = match index % 2 {
                 #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
-                0 => Initializer::Uniform { bound: (1.0 / spec.shape[1] as f64).sqrt() as f32 },
-                _ => Initializer::Zeros,
+                0 => Initial::Uniform { bound: (1.0 / spec.shape[1] as f64).sqrt() as f32 },
+                _ => Initial::Zeros,
             };
-            TensorInit { spec: spec.clone(), init }
+            TensorDeclaration { name: spec.name.clone(), shape: spec.shape.clone(), init }
         });
         inits.collect()
     }
@@ -220,8 +222,8 @@ mod tests {
             adapters.layout().tensors().iter().map(|tensor| (&*tensor.name, &tensor.shape[..])).collect();
         assert_eq!(names, [("fc1.weight.lora_a", &[2, 3][..]), ("fc1.weight.lora_b", &[2, 2][..])]);
         let inits = adapters.inits();
-        assert!(matches!(inits[0].init, Initializer::Uniform { bound } if (bound - 0.577_350_3).abs() < 1e-6));
-        assert_eq!(inits[1].init, Initializer::Zeros);
+        assert!(matches!(inits[0].init, Initial::Uniform { bound } if (bound - 0.577_350_3).abs() < 1e-6));
+        assert_eq!(inits[1].init, Initial::Zeros);
     }
 
     #[test]

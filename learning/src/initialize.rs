@@ -7,36 +7,9 @@ use std::sync::Arc;
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use serde::{Deserialize, Serialize};
+use task_spec::{Initial, TensorDeclaration};
 
-use crate::parameters::{Layout, Parameters, TensorSpec};
-
-/// How a tensor's first values are chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-#[non_exhaustive]
-pub enum Initializer {
-    /// All zeros.
-    Zeros,
-    /// Uniform in `[-bound, bound)`.
-    Uniform {
-        /// Finite, at least 0.
-        bound: f32,
-    },
-    /// Uniform in `±sqrt(6 / fan_in)` (He et al. 2015, for rectified units); `fan_in` is the product of the dimensions
-    /// after the first, so the tensor needs two or more: `[out, in]`, `[out, in, height, width]`.
-    KaimingUniform,
-}
-
-/// One tensor of a model that is described rather than trained.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TensorInit {
-    /// Name and shape.
-    pub spec: TensorSpec,
-    /// First values.
-    pub init: Initializer,
-}
+use crate::parameters::{Layout, Parameters};
 
 /// Why a model cannot be initialized.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -53,26 +26,16 @@ pub enum InitError {
         /// The bound given.
         bound: f32,
     },
-    /// Kaiming needs a fan-in.
-    #[error("tensor {0:?} has fewer than two dimensions; give it `uniform` with a bound, or `zeros`")]
-    NoFanIn(String),
-}
-
-/// Initializers of `layout` as tasks declare them: for each tensor the bound it is drawn within, or nothing, where it is zero.
-/// Fewer bounds than tensors give as few initializers, which [`initialize`] does not take.
-pub fn declared(layout: &Layout, bounds: impl Iterator<Item = Option<f32>>) -> Vec<TensorInit> {
-    let tensors = layout.tensors().iter().cloned().zip(bounds);
-    let init = |bound: Option<f32>| bound.map_or(Initializer::Zeros, |bound| Initializer::Uniform { bound });
-    tensors.map(|(spec, bound)| TensorInit { spec, init: init(bound) }).collect()
 }
 
 /// Draws the first values of `layout`; the same arguments give the same bits on every device.
 ///
 /// # Errors
 /// Any [`InitError`]; `inits` must name the tensors of `layout`, in order.
-pub fn initialize(layout: Arc<Layout>, inits: &[TensorInit], seed: u64) -> Result<Parameters, InitError> {
+pub fn initialize(layout: Arc<Layout>, inits: &[TensorDeclaration], seed: u64) -> Result<Parameters, InitError> {
     let tensors = layout.tensors();
-    let mismatch = tensors.iter().zip(inits).position(|(tensor, init)| *tensor != init.spec);
+    let mismatch =
+        tensors.iter().zip(inits).position(|(tensor, init)| tensor.name != init.name || tensor.shape != init.shape);
     if let Some(index) = mismatch {
         return Err(InitError::Mismatch(index));
     }
@@ -83,7 +46,7 @@ pub fn initialize(layout: Arc<Layout>, inits: &[TensorInit], seed: u64) -> Resul
     key[..8].copy_from_slice(&seed.to_le_bytes());
     let mut parameters = Parameters::zeros(Arc::clone(&layout));
     for (index, init) in inits.iter().enumerate() {
-        let bound = init.bound()?;
+        let bound = bound(init)?;
         let mut rng = ChaCha8Rng::from_seed(key);
         rng.set_stream(index as u64);
         if bound > 0.0 {
@@ -95,26 +58,12 @@ pub fn initialize(layout: Arc<Layout>, inits: &[TensorInit], seed: u64) -> Resul
     Ok(parameters)
 }
 
-impl TensorInit {
-    /// The bound its values are drawn within, 0 for zeros: `Uniform` with this bound draws the same bits.
-    ///
-    /// # Errors
-    /// [`InitError::BadBound`] or [`InitError::NoFanIn`].
-    pub fn bound(&self) -> Result<f32, InitError> {
-        match self.init {
-            Initializer::Zeros => Ok(0.0),
-            Initializer::Uniform { bound } if bound.is_finite() && bound >= 0.0 => Ok(bound),
-            Initializer::Uniform { bound } => Err(InitError::BadBound { tensor: self.spec.name.clone(), bound }),
-            Initializer::KaimingUniform => match self.spec.shape.split_first() {
-                Some((_, inner)) if !inner.is_empty() => {
-                    let fan_in = inner.iter().fold(1_u64, |product, &n| product.saturating_mul(n)).max(1);
-                    #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
-                    let bound = (6.0 / fan_in as f64).sqrt() as f32;
-                    Ok(bound)
-                }
-                _ => Err(InitError::NoFanIn(self.spec.name.clone())),
-            },
-        }
+/// The bound a tensor's values are drawn within, 0 for zeros.
+fn bound(tensor: &TensorDeclaration) -> Result<f32, InitError> {
+    match tensor.init {
+        Initial::Zeros => Ok(0.0),
+        Initial::Uniform { bound } if bound.is_finite() && bound >= 0.0 => Ok(bound),
+        Initial::Uniform { bound } => Err(InitError::BadBound { tensor: tensor.name.clone(), bound }),
     }
 }
 
@@ -127,30 +76,23 @@ fn symmetric_unit(rng: &mut impl Rng) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::parameters::TensorSpec;
 
-    fn tensor(name: &str, shape: &[u64], init: Initializer) -> TensorInit {
-        TensorInit { spec: TensorSpec { name: name.into(), shape: shape.to_vec() }, init }
+    fn tensor(name: &str, shape: &[u64], init: Initial) -> TensorDeclaration {
+        TensorDeclaration { name: name.into(), shape: shape.to_vec(), init }
     }
 
-    #[test]
-    fn what_tasks_declare_is_drawn_within_bounds_or_zero() {
-        let expected = [tensor("a", &[2], Initializer::Uniform { bound: 0.5 }), tensor("b", &[3], Initializer::Zeros)];
-        let layout = layout_of(&expected);
-        assert_eq!(declared(&layout, [Some(0.5), None].into_iter()), expected);
-        let short = declared(&layout, [Some(0.5)].into_iter());
-        assert_eq!(initialize(layout, &short, 1), Err(InitError::Mismatch(1)));
-    }
-
-    fn layout_of(inits: &[TensorInit]) -> Arc<Layout> {
-        Arc::new(Layout::new(inits.iter().map(|init| init.spec.clone()).collect()).unwrap())
+    fn layout_of(inits: &[TensorDeclaration]) -> Arc<Layout> {
+        let spec = |init: &TensorDeclaration| TensorSpec { name: init.name.clone(), shape: init.shape.clone() };
+        Arc::new(Layout::new(inits.iter().map(spec).collect()).unwrap())
     }
 
     #[test]
     fn draws_within_bounds_and_spreads_over_them() {
         let inits = [
-            tensor("w", &[100, 24], Initializer::KaimingUniform),
-            tensor("b", &[1000], Initializer::Uniform { bound: 0.25 }),
-            tensor("z", &[10], Initializer::Zeros),
+            tensor("w", &[100, 24], Initial::Uniform { bound: 0.5 }),
+            tensor("b", &[1000], Initial::Uniform { bound: 0.25 }),
+            tensor("z", &[10], Initial::Zeros),
         ];
         let parameters = initialize(layout_of(&inits), &inits, 7).unwrap();
         for (index, bound) in [(0, 0.5_f32), (1, 0.25)] {
@@ -162,15 +104,11 @@ mod tests {
             assert!((square / (bound * bound / 3.0) - 1.0).abs() < 0.1, "{square}");
         }
         assert_eq!(parameters.tensor(2), [0.0; 10]);
-
-        let mut explicit = inits.clone();
-        explicit[0].init = Initializer::Uniform { bound: inits[0].bound().unwrap() };
-        assert_eq!(initialize(layout_of(&explicit), &explicit, 7).unwrap(), parameters);
     }
 
     #[test]
     fn known_values_of_a_known_seed() {
-        let inits = [tensor("w", &[4], Initializer::Uniform { bound: 1.0 })];
+        let inits = [tensor("w", &[4], Initial::Uniform { bound: 1.0 })];
         let values = initialize(layout_of(&inits), &inits, 42).unwrap().into_values();
         assert_eq!(values.iter().map(|v| v.to_bits()).collect::<Vec<_>>(), KNOWN_BITS);
         let other = initialize(layout_of(&inits), &inits, 43).unwrap().into_values();
@@ -183,7 +121,7 @@ mod tests {
     #[test]
     fn a_tensor_does_not_depend_on_the_ones_before_it() {
         let inits =
-            |first| [tensor("a", &[first], Initializer::Zeros), tensor("b", &[3, 3], Initializer::KaimingUniform)];
+            |first| [tensor("a", &[first], Initial::Zeros), tensor("b", &[3, 3], Initial::Uniform { bound: 1.0 })];
         let draw = |first| initialize(layout_of(&inits(first)), &inits(first), 1).unwrap().tensor(1).to_vec();
         assert_eq!(draw(1), draw(9));
     }
@@ -194,20 +132,11 @@ mod tests {
             let inits = [tensor("w", &[3], init)];
             initialize(layout_of(&inits), &inits, 0).unwrap_err()
         };
-        assert_eq!(draw(Initializer::KaimingUniform), InitError::NoFanIn("w".into()));
-        assert_eq!(draw(Initializer::Uniform { bound: -1.0 }), InitError::BadBound { tensor: "w".into(), bound: -1.0 });
-        assert!(matches!(draw(Initializer::Uniform { bound: f32::NAN }), InitError::BadBound { .. }));
-        let two = [tensor("a", &[1], Initializer::Zeros), tensor("b", &[1], Initializer::Zeros)];
+        assert_eq!(draw(Initial::Uniform { bound: -1.0 }), InitError::BadBound { tensor: "w".into(), bound: -1.0 });
+        assert!(matches!(draw(Initial::Uniform { bound: f32::NAN }), InitError::BadBound { .. }));
+        let two = [tensor("a", &[1], Initial::Zeros), tensor("b", &[1], Initial::Zeros)];
         let swapped = [two[1].clone(), two[0].clone()];
         assert_eq!(initialize(layout_of(&two), &swapped, 0).unwrap_err(), InitError::Mismatch(0));
         assert_eq!(initialize(layout_of(&two), &two[..1], 0).unwrap_err(), InitError::Mismatch(1));
-    }
-
-    #[test]
-    fn reads_as_people_write_it() {
-        let read = |text| serde_json::from_str::<Initializer>(text);
-        assert_eq!(read(r#""kaiming_uniform""#).unwrap(), Initializer::KaimingUniform);
-        assert_eq!(read(r#"{"uniform":{"bound":0.5}}"#).unwrap(), Initializer::Uniform { bound: 0.5 });
-        assert!(read(r#"{"uniform":{"bound":0.5,"seed":1}}"#).is_err());
     }
 }

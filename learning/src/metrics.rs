@@ -7,8 +7,6 @@ use serde::{Deserialize, Serialize};
 
 /// Most metrics a task may have.
 pub const MAX_METRICS: usize = 256;
-/// Longest metric name, in bytes.
-pub const MAX_METRIC_NAME_BYTES: usize = 64;
 
 /// A mean and how many examples it is of; `count` 0 means: not measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -42,61 +40,6 @@ impl MetricValue {
     }
 }
 
-/// Name of a metric: 1 to 64 of `a-z`, `0-9` and `_`, beginning with a letter.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct MetricName(String);
-
-/// A name that is no metric name.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("metric name {0:?} is not 1 to {MAX_METRIC_NAME_BYTES} of a-z, 0-9 and _, beginning with a letter")]
-pub struct BadMetricName(String);
-
-impl MetricName {
-    /// Checks the name.
-    ///
-    /// # Errors
-    /// [`BadMetricName`].
-    pub fn new(name: impl Into<String>) -> Result<Self, BadMetricName> {
-        let name = name.into();
-        let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
-        if name.len() <= MAX_METRIC_NAME_BYTES
-            && name.starts_with(|c: char| c.is_ascii_lowercase())
-            && name.bytes().all(allowed)
-        {
-            Ok(Self(name))
-        } else {
-            Err(BadMetricName(name.chars().take(MAX_METRIC_NAME_BYTES).collect()))
-        }
-    }
-
-    /// The name.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl std::fmt::Display for MetricName {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl TryFrom<String> for MetricName {
-    type Error = BadMetricName;
-
-    fn try_from(name: String) -> Result<Self, BadMetricName> {
-        Self::new(name)
-    }
-}
-
-impl From<MetricName> for String {
-    fn from(name: MetricName) -> Self {
-        name.0
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,16 +54,5 @@ mod tests {
         assert_eq!(a.merge(unmeasured), a);
         assert_eq!(unmeasured.merge(a), a);
         assert_eq!((a.measured(), unmeasured.measured()), (Some(1.0), None));
-    }
-
-    #[test]
-    fn names_are_bounded() {
-        for good in ["loss", "top_5", &"a".repeat(64)] {
-            assert_eq!(MetricName::new(good).unwrap().as_str(), good);
-        }
-        for bad in ["", "Loss", "5_top", "_a", "a b", "ä", &"a".repeat(65)] {
-            assert!(MetricName::new(bad).is_err(), "{bad}");
-        }
-        assert!(serde_json::from_str::<MetricName>(r#""Loss""#).is_err());
     }
 }

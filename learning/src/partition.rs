@@ -4,8 +4,6 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use crate::parameters::{Layout, LayoutError, MAX_NAME_BYTES, Parameters, TensorSpec, WrongLayout};
 
 /// Most patterns a task may name.
@@ -13,8 +11,7 @@ pub const MAX_PATTERNS: usize = 256;
 
 /// Patterns over tensor names: `*` is any run of characters (also none, also dots), `?` is any one character, all else
 /// is itself. Between 1 and [`MAX_PATTERNS`], each 1 to 128 printable ASCII characters.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Vec<String>", into = "Vec<String>")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Patterns(Vec<String>);
 
 /// Why patterns do not part a model in two.
@@ -73,20 +70,6 @@ impl Patterns {
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
         self.0.iter().any(|pattern| glob(pattern.as_bytes(), name.as_bytes()))
-    }
-}
-
-impl TryFrom<Vec<String>> for Patterns {
-    type Error = PatternError;
-
-    fn try_from(patterns: Vec<String>) -> Result<Self, PatternError> {
-        Self::new(patterns)
-    }
-}
-
-impl From<Patterns> for Vec<String> {
-    fn from(patterns: Patterns) -> Self {
-        patterns.0
     }
 }
 
@@ -277,7 +260,5 @@ mod tests {
         assert_eq!(Patterns::new(vec!["a".into(); 257]), Err(PatternError::TooMany(257)));
         assert_eq!(Patterns::new(vec!["a b".into()]), Err(PatternError::Malformed("a b".into())));
         assert_eq!(Patterns::new(vec![String::new()]), Err(PatternError::Malformed(String::new())));
-        assert_eq!(serde_json::from_str::<Patterns>(r#"["fc2.*"]"#).unwrap(), patterns(&["fc2.*"]));
-        assert!(serde_json::from_str::<Patterns>("[]").unwrap_err().to_string().contains("no pattern"));
     }
 }

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use learning::{
-    Codec, ExactSum, Initializer, OptimizerState, QuantizationParams, TensorInit, TensorSpec, Update, checkpoint,
-    initialize, optimizer,
+    Codec, ExactSum, OptimizerState, QuantizationParams, TensorSpec, Update, checkpoint, initialize, optimizer,
 };
 use learning::{Layout, Parameters};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use task_spec::ServerOptimizer;
+use task_spec::{Initial, ServerOptimizer, TensorDeclaration};
 
 /// One value in `[-1, 1)`.
 fn draw(rng: &mut ChaCha8Rng) -> f32 {
@@ -18,12 +17,11 @@ fn draw(rng: &mut ChaCha8Rng) -> f32 {
 
 #[test]
 fn a_round_ends_at_the_weighted_mean_of_the_models() {
-    let tensor = |name: &str, shape: &[u64], init| TensorInit {
-        spec: TensorSpec { name: name.into(), shape: shape.to_vec() },
-        init,
-    };
-    let inits = [tensor("w", &[10, 60], Initializer::KaimingUniform), tensor("b", &[10], Initializer::Zeros)];
-    let layout = Arc::new(Layout::new(inits.iter().map(|i| i.spec.clone()).collect()).unwrap());
+    let tensor = |name: &str, shape: &[u64], init| TensorDeclaration { name: name.into(), shape: shape.to_vec(), init };
+    let uniform = Initial::Uniform { bound: 0.1_f32.sqrt() };
+    let inits = [tensor("w", &[10, 60], uniform), tensor("b", &[10], Initial::Zeros)];
+    let spec = |init: &TensorDeclaration| TensorSpec { name: init.name.clone(), shape: init.shape.clone() };
+    let layout = Arc::new(Layout::new(inits.iter().map(spec).collect()).unwrap());
     let received = initialize(Arc::clone(&layout), &inits, 1).unwrap();
     let codec = Codec::new(QuantizationParams {
         parameters: layout.len(),

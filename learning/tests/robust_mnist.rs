@@ -183,7 +183,7 @@ impl How {
         match self {
             Self::Mean | Self::MeanOfMany => "mean",
             Self::PlainGeometricMedian => "geometric median of all",
-            Self::Robust(rule) | Self::Groups(rule) => rule.name(),
+            Self::Robust(rule) | Self::Groups(rule) => rule.as_str(),
         }
     }
 

@@ -14,6 +14,7 @@ mod gate;
 mod limits;
 mod local;
 mod model;
+mod named;
 mod on_device;
 mod optimizer;
 mod personalization;
@@ -41,6 +42,7 @@ pub use limits::{
 };
 pub use local::{Budget, MAX_ACCUMULATE, Over, Precision, Schedule, Warmup, step_factor};
 pub use model::{Initial, ModelSpec, TensorDeclaration};
+pub use named::UnknownName;
 pub use on_device::{Attribute, Attributes, Criterion, EXAMPLES, MAX_CRITERIA, MAX_TEXTS, eligible};
 pub use optimizer::ServerOptimizer;
 pub use personalization::{AdapterHome, BELOW, PERSONAL_PREFIX, Personalization, below};

@@ -50,13 +50,3 @@ pub enum Initial {
         bound: f32,
     },
 }
-
-impl ModelSpec {
-    /// The bound of each tensor's initial values, in order; nothing where they are zero.
-    pub fn bounds(&self) -> impl Iterator<Item = Option<f32>> {
-        self.tensors.iter().map(|tensor| match tensor.init {
-            Initial::Zeros => None,
-            Initial::Uniform { bound } => Some(bound),
-        })
-    }
-}

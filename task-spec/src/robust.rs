@@ -5,6 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::named_enum;
+
 /// Largest cohort of a task with a robust rule: inputs are kept until the last has come, and compared in pairs.
 pub const MAX_ROBUST_COHORT: u32 = 1024;
 
@@ -27,41 +29,22 @@ pub struct RobustSpec {
     pub group_size: Option<u32>,
 }
 
-/// The rule's name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub enum RobustRule {
-    /// The median of each coordinate (Yin et al. 2018).
-    Median,
-    /// The mean of each coordinate without its f smallest and f largest values (Yin et al. 2018).
-    TrimmedMean,
-    /// The one update that is closest to its neighbours (Blanchard et al. 2017).
-    Krum,
-    /// The mean of the n - f - 2 updates that are (Blanchard et al. 2017; El Mhamdi et al. 2018).
-    MultiKrum,
-    /// The point with the least sum of distances to all updates but the f farthest (Pillutla, Kakade and Harchaoui 2019).
-    GeometricMedian,
-    /// The mean of the updates whose norm is at most `norm_factor` times the median norm: helps against scaled updates alone.
-    NormFilter,
-}
-
-impl RobustRule {
-    /// Every rule.
-    pub const ALL: [Self; 6] =
-        [Self::Median, Self::TrimmedMean, Self::Krum, Self::MultiKrum, Self::GeometricMedian, Self::NormFilter];
-
-    /// Its name in a task file.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Median => "median",
-            Self::TrimmedMean => "trimmed_mean",
-            Self::Krum => "krum",
-            Self::MultiKrum => "multi_krum",
-            Self::GeometricMedian => "geometric_median",
-            Self::NormFilter => "norm_filter",
-        }
+named_enum! {
+    /// The rule's name.
+    #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+    pub enum RobustRule {
+        /// The median of each coordinate (Yin et al. 2018).
+        Median = "median",
+        /// The mean of each coordinate without its f smallest and f largest values (Yin et al. 2018).
+        TrimmedMean = "trimmed_mean",
+        /// The one update that is closest to its neighbours (Blanchard et al. 2017).
+        Krum = "krum",
+        /// The mean of the n - f - 2 updates that are (Blanchard et al. 2017; El Mhamdi et al. 2018).
+        MultiKrum = "multi_krum",
+        /// The point with the least sum of distances to all updates but the f farthest (Pillutla, Kakade and Harchaoui 2019).
+        GeometricMedian = "geometric_median",
+        /// The mean of the updates whose norm is at most `norm_factor` times the median norm: helps against scaled updates alone.
+        NormFilter = "norm_filter",
     }
 }
 

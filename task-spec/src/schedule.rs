@@ -8,35 +8,26 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::named_enum;
+
 /// What the oldest update must still count for. Were it next to nothing, a sum of one fresh update and many old ones would be
 /// the fresh one, and secure aggregation would hide nothing.
 pub const LEAST_WEIGHT: f64 = 0.1;
 /// Most versions that an update may be behind.
 pub const MAX_STALENESS: u32 = 1000;
 
-/// When rounds open and what is trained in them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub enum Mode {
-    /// A cohort is drawn, all of it trains on the same version, and the round waits for it.
-    #[default]
-    Sync,
-    /// Participants train ahead; each period what is ready is aggregated.
-    SemiSync,
-    /// Participants train ahead; as soon as a cohort's worth of updates is ready it is aggregated.
-    Buffered,
-}
-
-impl Mode {
-    /// The stable name, as in a task file.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Sync => "sync",
-            Self::SemiSync => "semi_sync",
-            Self::Buffered => "buffered",
-        }
+named_enum! {
+    /// When rounds open and what is trained in them.
+    #[derive(Default)]
+    #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+    pub enum Mode {
+        /// A cohort is drawn, all of it trains on the same version, and the round waits for it.
+        #[default]
+        Sync = "sync",
+        /// Participants train ahead; each period what is ready is aggregated.
+        SemiSync = "semi_sync",
+        /// Participants train ahead; as soon as a cohort's worth of updates is ready it is aggregated.
+        Buffered = "buffered",
     }
 }
 

@@ -48,12 +48,6 @@ impl Default for SecureAggregationSpec {
 }
 
 impl SecureAggregationSpec {
-    /// Updates in the clear.
-    #[must_use]
-    pub fn disabled() -> Self {
-        Self { enabled: false, ..Self::default() }
-    }
-
     /// γ in millionths, rounded.
     #[must_use]
     pub fn max_corrupt_millionths(&self) -> u32 {

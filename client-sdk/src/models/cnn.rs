@@ -3,8 +3,8 @@
 //! channel and ten classes that is 1,663,370 parameters.
 
 use candle_core::Tensor;
-use learning::TensorInit;
 use serde::{Deserialize, Serialize};
+use task_spec::TensorDeclaration;
 
 use super::layers::{ArchitectureError, MAX_SIZE, affine, check, check_from, uniform};
 
@@ -52,7 +52,7 @@ impl Cnn {
         (self.height / 4) * (self.width / 4) * SECOND_CHANNELS
     }
 
-    pub(super) fn tensors(&self) -> Result<Vec<TensorInit>, ArchitectureError> {
+    pub(super) fn tensors(&self) -> Result<Vec<TensorDeclaration>, ArchitectureError> {
         check_from("cnn", "height", self.height, 4, MAX_SIDE)?;
         check_from("cnn", "width", self.width, 4, MAX_SIDE)?;
         check("cnn", "channels", self.channels, MAX_CHANNELS)?;

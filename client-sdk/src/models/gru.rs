@@ -3,8 +3,8 @@
 
 use candle_core::{D, Tensor};
 use candle_nn::ops::sigmoid;
-use learning::{Initializer, TensorInit};
 use serde::{Deserialize, Serialize};
+use task_spec::{Initial, TensorDeclaration};
 
 use super::layers::{ArchitectureError, MAX_SIZE, affine, check, drawn, uniform};
 
@@ -47,14 +47,14 @@ impl Gru {
         Self { vocabulary, embedding: default_embedding(), hidden: default_hidden(), layers: default_layers() }
     }
 
-    pub(super) fn tensors(&self) -> Result<Vec<TensorInit>, ArchitectureError> {
+    pub(super) fn tensors(&self) -> Result<Vec<TensorDeclaration>, ArchitectureError> {
         check("gru", "vocabulary", self.vocabulary, MAX_SIZE)?;
         check("gru", "embedding", self.embedding, MAX_SIZE)?;
         check("gru", "hidden", self.hidden, MAX_SIZE)?;
         check("gru", "layers", self.layers, MAX_LAYERS)?;
         let (hidden, gates) = (self.hidden, 3 * self.hidden);
         // PyTorch draws embeddings from N(0, 1); this has the same variance.
-        let embedding = Initializer::Uniform { bound: 1.732_050_8 };
+        let embedding = Initial::Uniform { bound: 1.732_050_8 };
         let mut tensors = vec![drawn("embedding.weight", &[self.vocabulary, self.embedding], embedding)];
         for layer in 0..self.layers {
             let inputs = if layer == 0 { self.embedding } else { hidden };

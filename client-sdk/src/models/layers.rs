@@ -1,7 +1,8 @@
 //! What all models are made of: sizes within bounds, tensors with their first values, affine layers.
 
 use candle_core::Tensor;
-use learning::{Initializer, LayoutError, TensorInit, TensorSpec};
+use learning::LayoutError;
+use task_spec::{Initial, TensorDeclaration};
 
 /// Largest value of any one size of a model.
 pub const MAX_SIZE: u32 = 1 << 20;
@@ -50,16 +51,16 @@ pub(super) fn check_from(
 }
 
 /// A tensor drawn uniformly from `±1 / sqrt(fan_in)`.
-pub(super) fn uniform(name: impl Into<String>, shape: &[u32], fan_in: u32) -> TensorInit {
+pub(super) fn uniform(name: impl Into<String>, shape: &[u32], fan_in: u32) -> TensorDeclaration {
     // Division and square root round once each in IEEE 754: every device gets the same bound.
     #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
     let bound = (1.0 / f64::from(fan_in)).sqrt() as f32;
-    drawn(name, shape, Initializer::Uniform { bound })
+    drawn(name, shape, Initial::Uniform { bound })
 }
 
-pub(super) fn drawn(name: impl Into<String>, shape: &[u32], init: Initializer) -> TensorInit {
+pub(super) fn drawn(name: impl Into<String>, shape: &[u32], init: Initial) -> TensorDeclaration {
     let shape = shape.iter().map(|&dimension| u64::from(dimension)).collect();
-    TensorInit { spec: TensorSpec { name: name.into(), shape }, init }
+    TensorDeclaration { name: name.into(), shape, init }
 }
 
 /// `x W^T + b` with PyTorch's `[outputs, inputs]` weights.

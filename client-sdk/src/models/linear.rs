@@ -1,8 +1,8 @@
 //! Softmax regression, the model of the federated Synthetic(α, β) benchmark.
 
 use candle_core::Tensor;
-use learning::{Initializer, TensorInit};
 use serde::{Deserialize, Serialize};
+use task_spec::{Initial, TensorDeclaration};
 
 use super::layers::{ArchitectureError, MAX_SIZE, affine, check, drawn};
 
@@ -17,12 +17,12 @@ pub struct Linear {
 }
 
 impl Linear {
-    pub(super) fn tensors(&self) -> Result<Vec<TensorInit>, ArchitectureError> {
+    pub(super) fn tensors(&self) -> Result<Vec<TensorDeclaration>, ArchitectureError> {
         check("linear", "inputs", self.inputs, MAX_SIZE)?;
         check("linear", "classes", self.classes, MAX_SIZE)?;
         Ok(vec![
-            drawn("fc.weight", &[self.classes, self.inputs], Initializer::Zeros),
-            drawn("fc.bias", &[self.classes], Initializer::Zeros),
+            drawn("fc.weight", &[self.classes, self.inputs], Initial::Zeros),
+            drawn("fc.bias", &[self.classes], Initial::Zeros),
         ])
     }
 

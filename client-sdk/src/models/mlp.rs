@@ -1,8 +1,8 @@
 //! Fully connected layers with ReLU between them; 784-200-10 unless told otherwise.
 
 use candle_core::Tensor;
-use learning::TensorInit;
 use serde::{Deserialize, Serialize};
+use task_spec::TensorDeclaration;
 
 use super::layers::{ArchitectureError, MAX_SIZE, affine, check, uniform};
 
@@ -36,7 +36,7 @@ impl Mlp {
         widths
     }
 
-    pub(super) fn tensors(&self) -> Result<Vec<TensorInit>, ArchitectureError> {
+    pub(super) fn tensors(&self) -> Result<Vec<TensorDeclaration>, ArchitectureError> {
         check("mlp", "inputs", self.inputs, MAX_SIZE)?;
         check("mlp", "classes", self.classes, MAX_SIZE)?;
         if self.hidden.len() > MAX_HIDDEN_LAYERS as usize {

@@ -7,8 +7,9 @@
 use std::sync::Arc;
 
 use candle_core::Tensor;
-use learning::{Layout, Parameters, TensorInit};
+use learning::{Layout, Parameters, TensorSpec};
 use serde::{Deserialize, Serialize};
+use task_spec::TensorDeclaration;
 
 pub mod cnn;
 pub mod gru;
@@ -63,7 +64,7 @@ impl Architecture {
     ///
     /// # Errors
     /// [`ArchitectureError::Size`].
-    pub fn tensors(&self) -> Result<Vec<TensorInit>, ArchitectureError> {
+    pub fn tensors(&self) -> Result<Vec<TensorDeclaration>, ArchitectureError> {
         match self {
             Self::Linear(sizes) => sizes.tensors(),
             Self::Mlp(sizes) => sizes.tensors(),
@@ -77,7 +78,8 @@ impl Architecture {
     /// # Errors
     /// Any [`ArchitectureError`].
     pub fn layout(&self) -> Result<Layout, ArchitectureError> {
-        Ok(Layout::new(self.tensors()?.into_iter().map(|tensor| tensor.spec).collect())?)
+        let spec = |tensor: TensorDeclaration| TensorSpec { name: tensor.name, shape: tensor.shape };
+        Ok(Layout::new(self.tensors()?.into_iter().map(spec).collect())?)
     }
 
     /// A first model, the same bits on every device for the same seed.

@@ -1,6 +1,5 @@
 //! FedPer (Arivazhagan et al. 2019): base layers are shared, personal layers stay, both are trained together.
 
-use learning::initialize::declared;
 use learning::partition::PatternError;
 use learning::{InitError, Layout, Parameters, Partition, Patterns, WrongLayout, initialize};
 use task_spec::ModelSpec;
@@ -47,7 +46,7 @@ impl FedPer {
     /// [`InitError`] for bounds that cannot be drawn from.
     pub fn initial(&self, model: &ModelSpec) -> Result<PersonalTensors, InitError> {
         let whole = self.partition.whole();
-        let parameters = initialize(whole.clone(), &declared(whole, model.bounds()), model.seed)?;
+        let parameters = initialize(whole.clone(), &model.tensors, model.seed)?;
         let (_, personal) = self.partition.split(&parameters).map_err(|_| InitError::Mismatch(0))?;
         Ok(PersonalTensors::new(personal))
     }

@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 
-use learning::{Adapters, InitError, Layout, Parameters, TensorInit, checkpoint, initialize};
+use learning::{Adapters, InitError, Layout, Parameters, checkpoint, initialize};
+use task_spec::TensorDeclaration;
 use wire::Digest;
 
 use super::{Local, LocalError, Method, PersonalTensors, Round};
@@ -55,7 +56,7 @@ pub(super) struct SharedLora {
 /// What shared adapters stand beside.
 pub(super) enum Base {
     /// The task's first values.
-    Drawn { inits: Vec<TensorInit>, seed: u64 },
+    Drawn { inits: Vec<TensorDeclaration>, seed: u64 },
     /// The app's, with this digest.
     Brought(Digest),
 }

@@ -24,7 +24,6 @@ mod tests;
 
 use std::sync::Arc;
 
-use learning::initialize::declared;
 use learning::{Adapters, InitError, Layout, Patterns};
 use task_spec::{AdapterHome, ModelSpec, Personalization};
 use wire::Digest;
@@ -132,7 +131,7 @@ impl Personalizer {
     fn of_adapters(adapters: Adapters, base_sha256: Option<Digest>, model: &ModelSpec) -> Self {
         let base = match base_sha256 {
             Some(digest) => lora::Base::Brought(digest),
-            None => lora::Base::Drawn { inits: declared(adapters.whole(), model.bounds()), seed: model.seed },
+            None => lora::Base::Drawn { inits: model.tensors.clone(), seed: model.seed },
         };
         let shared = Arc::clone(adapters.layout());
         let kept = Arc::clone(&shared);

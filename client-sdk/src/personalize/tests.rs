@@ -322,7 +322,7 @@ fn shared_adapters_are_all_that_is_trained_and_sent() {
     assert_eq!(personalizer.shared().len(), 2 * (2 * 2 + 6 * 2));
     let patterns = Patterns::new(vec!["fc*.weight".into()]).unwrap();
     let adapters = Adapters::new(first.layout(), &patterns, 2, Some(4.0)).unwrap();
-    let base = initialize(Arc::clone(first.layout()), &declared(first.layout(), model.bounds()), model.seed).unwrap();
+    let base = initialize(Arc::clone(first.layout()), &model.tensors, model.seed).unwrap();
     let mut shared = adapters.initial(model.seed).unwrap();
     let [mut trainer, _] = opposites();
     let mut last = 0.0;

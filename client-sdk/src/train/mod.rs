@@ -174,24 +174,6 @@ pub fn evaluate(
     Ok(Evaluation { loss, accuracy, examples: count as u64 })
 }
 
-/// Mean loss of all examples as one batch, and its gradient, flat, in the layout's order.
-///
-/// # Errors
-/// Any [`TrainError`] but those of the configuration.
-pub fn loss_and_gradient(
-    architecture: &Architecture,
-    parameters: &Parameters,
-    examples: Examples<'_>,
-    device: &Device,
-) -> Result<(f64, Vec<f32>), TrainError> {
-    check(architecture, parameters, &examples)?;
-    let all: Vec<usize> = (0..examples.count()).collect();
-    let config = SgdConfig::one_epoch();
-    let mut learner = learner(architecture, parameters, &examples, &config, device, all.len())?;
-    let (score, gradient) = learner.gradient(&examples, &all)?;
-    Ok((score.mean().0, gradient))
-}
-
 fn check(architecture: &Architecture, parameters: &Parameters, examples: &Examples<'_>) -> Result<(), TrainError> {
     if architecture.layout()? != **parameters.layout() {
         return Err(TrainError::OtherModel { kind: architecture.kind() });

@@ -61,6 +61,21 @@ fn start(architecture: &Architecture) -> Parameters {
     parameters
 }
 
+/// Mean loss of all examples as one batch, and its gradient, flat, in the layout's order.
+fn loss_and_gradient(
+    architecture: &Architecture,
+    parameters: &Parameters,
+    examples: Examples<'_>,
+    device: &Device,
+) -> Result<(f64, Vec<f32>), TrainError> {
+    check(architecture, parameters, &examples)?;
+    let all: Vec<usize> = (0..examples.count()).collect();
+    let config = SgdConfig::one_epoch();
+    let mut learner = learner(architecture, parameters, &examples, &config, device, all.len())?;
+    let (score, gradient) = learner.gradient(&examples, &all)?;
+    Ok((score.mean().0, gradient))
+}
+
 #[test]
 fn gradients_are_what_finite_differences_say() {
     for architecture in models() {

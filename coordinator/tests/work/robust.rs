@@ -82,14 +82,14 @@ async fn a_round_releases_what_the_rule_makes_of_its_inputs() {
         let rows: Vec<_> = rows.iter().map(Vec::as_slice).collect();
         let expected = robust::combine(&self::spec(rule), &rows, 2).unwrap();
         for (got, expected) in mean.iter().zip(&expected.values) {
-            assert!((got - expected).abs() < 5e-5, "{}: {got} is not {expected}", rule.name());
+            assert!((got - expected).abs() < 5e-5, "{}: {got} is not {expected}", rule.as_str());
         }
         for (got, expected) in scores.iter().zip(&expected.scores) {
             let got = got.unwrap();
-            assert!((got - expected).abs() < 0.02 * expected.max(1.0), "{}: {got} is not {expected}", rule.name());
+            assert!((got - expected).abs() < 0.02 * expected.max(1.0), "{}: {got} is not {expected}", rule.as_str());
         }
-        assert!(scores[..2].iter().all(|score| score.unwrap() > 5.0), "{}: {scores:?}", rule.name());
-        assert!(mean.iter().all(|value| (0.049..0.061).contains(value)), "{}: {mean:?}", rule.name());
+        assert!(scores[..2].iter().all(|score| score.unwrap() > 5.0), "{}: {scores:?}", rule.as_str());
+        assert!(mean.iter().all(|value| (0.049..0.061).contains(value)), "{}: {mean:?}", rule.as_str());
         assert_eq!(world.versions().await.len(), 2, "the model moved on");
     }
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use client_sdk::journal::MemoryJournal;
 use client_sdk::models::{Architecture, Mlp};
 use client_sdk::train::{self, Device};
@@ -68,14 +68,9 @@ fn owned(rows: Labelled) -> Dataset {
 }
 
 fn task(model: &Architecture) -> Result<serde_json::Value> {
-    let declare = |tensor: learning::TensorInit| {
-        let init = json!({ "uniform": { "bound": tensor.bound()? } });
-        Ok(json!({ "name": tensor.spec.name, "shape": tensor.spec.shape, "init": init }))
-    };
-    let tensors: Result<Vec<_>> = model.tensors()?.into_iter().map(declare).collect();
     Ok(json!({ "spec": {
         "name": "digits",
-        "model": { "architecture": model, "tensors": tensors.context("the model's tensors")?, "seed": SEED },
+        "model": { "architecture": model, "tensors": model.tensors()?, "seed": SEED },
         "training": { "epochs": 2, "batch_size": 10, "learning_rate": 0.1 },
         "rounds": { "count": ROUNDS, "select_max": PARTICIPANTS },
         "selection": { "cohort": { "count": PARTICIPANTS } },

@@ -9,7 +9,6 @@ use learning::partition::Patterns;
 pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Some((patterns, names)) = text.split_once("\n\n") else { return };
-    drop(serde_json::from_str::<Patterns>(patterns));
     let Ok(patterns) = Patterns::new(patterns.lines().map(str::to_owned).collect()) else { return };
     let tensor = |name: &str| TensorSpec { name: name.into(), shape: vec![1 + name.len() as u64 % 3] };
     let Ok(layout) = Layout::new(names.lines().map(tensor).collect()) else { return };

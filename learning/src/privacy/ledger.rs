@@ -217,21 +217,6 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// The same, and it must end with this seal.
-    ///
-    /// # Errors
-    /// [`LedgerError::Head`] and those of [`open`](Self::open).
-    pub fn open_at(
-        mechanism: PrivacyMechanism,
-        budget: Budget,
-        rows: Vec<SealedRow>,
-        sealer: &impl Sealer,
-        head: Seal,
-    ) -> Result<Self, LedgerError> {
-        let ledger = Self::open(mechanism, budget, rows, sealer)?;
-        if ledger.head() == head { Ok(ledger) } else { Err(LedgerError::Head) }
-    }
-
     /// Its rows, oldest first.
     #[must_use]
     pub fn rows(&self) -> &[SealedRow] {

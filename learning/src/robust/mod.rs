@@ -77,7 +77,7 @@ pub const fn check(rule: RobustRule, participants: u32, attackers: u32) -> Resul
     if participants as u64 >= needed {
         return Ok(());
     }
-    Err(TooFewParticipants { rule: rule.name(), attackers, needed, participants })
+    Err(TooFewParticipants { rule: rule.as_str(), attackers, needed, participants })
 }
 
 /// What a distance rule makes of updates with these inner products; nothing for a coordinate-wise rule.

@@ -37,7 +37,7 @@ fn every_rule_says_how_many_it_needs() {
             error.to_string(),
             format!(
                 "{} needs at least {needed} participants against 3 attackers, there are {}",
-                rule.name(),
+                rule.as_str(),
                 needed - 1
             )
         );
@@ -46,7 +46,7 @@ fn every_rule_says_how_many_it_needs() {
         assert!(
             super::combine(&spec(rule), &rows, 3).is_err() && judge(&spec(rule), &Gram::zero(6), 3).is_err(),
             "{}",
-            rule.name()
+            rule.as_str()
         );
     }
     assert_eq!(needs(RobustRule::Krum, u32::MAX), 2 * u64::from(u32::MAX) + 3);
@@ -134,11 +134,11 @@ fn nothing_moves_a_rule_far_up_to_its_breakdown_point_and_everything_beyond() {
         assert_eq!(most, if matches!(rule, RobustRule::Krum | RobustRule::MultiKrum) { 9 } else { 10 });
         for attack in [1e6, -1e6, 1e3] {
             let within = error(rule, &attacked(most as usize, |_| attack), most);
-            assert!(within < 0.6, "{} moved by {within} under {most} attackers at {attack}", rule.name());
+            assert!(within < 0.6, "{} moved by {within} under {most} attackers at {attack}", rule.as_str());
         }
         // A majority that agrees owns the result.
         let beyond = error(rule, &attacked(12, |_| -1e3), most);
-        assert!(beyond > 500.0, "{} stands 12 of 21 at {beyond}?", rule.name());
+        assert!(beyond > 500.0, "{} stands 12 of 21 at {beyond}?", rule.as_str());
     }
     let mean = error(RobustRule::TrimmedMean, &attacked(1, |_| 1e6), 0);
     assert!(mean > 1e4, "one attacker moves a mean");
@@ -149,7 +149,7 @@ fn attackers_that_do_not_agree_are_stood_too() {
     for rule in ALL {
         let most = (0..21).rev().find(|&f| needs(rule, f) <= 21).unwrap();
         let spread = attacked(most as usize, |n| if n % 2 == 0 { 1e3 * (n + 1) as f32 } else { -1e5 });
-        assert!(error(rule, &spread, most) < 0.1, "{}", rule.name());
+        assert!(error(rule, &spread, most) < 0.1, "{}", rule.as_str());
     }
 }
 
@@ -157,8 +157,8 @@ fn attackers_that_do_not_agree_are_stood_too() {
 fn scores_tell_attackers_from_others() {
     for rule in ALL {
         let scores = combine(rule, &attacked(4, |_| -10.0), 4).scores;
-        assert!(scores[..17].iter().all(|&score| score < 3.0), "{}: {scores:?}", rule.name());
-        assert!(scores[17..].iter().all(|&score| score > 20.0), "{}: {scores:?}", rule.name());
+        assert!(scores[..17].iter().all(|&score| score < 3.0), "{}: {scores:?}", rule.as_str());
+        assert!(scores[17..].iter().all(|&score| score > 20.0), "{}: {scores:?}", rule.as_str());
     }
 }
 
@@ -174,7 +174,7 @@ fn sixteen_bits_keep_what_matters_whatever_outliers_do() {
         words.iter().map(|row| row.iter().map(|&word| f32::from(word) * unit as f32).collect()).collect();
     for rule in [RobustRule::Median, RobustRule::TrimmedMean] {
         let (exact, rounded) = (combine(rule, &rows, 4).values, combine(rule, &restored, 4).values);
-        assert!(exact.iter().zip(&rounded).all(|(a, b)| f64::from((a - b).abs()) <= unit), "{}", rule.name());
+        assert!(exact.iter().zip(&rounded).all(|(a, b)| f64::from((a - b).abs()) <= unit), "{}", rule.as_str());
     }
     // With headroom an outlier still shows, and without outliers headroom costs nothing.
     assert!((centre(&slices, 4, 8.0, &mut words) * 32767.0 - 8.0 * 1.05).abs() < 0.1);
@@ -220,13 +220,13 @@ proptest! {
         for rule in ALL {
             let (before, after) = (combine(rule, &rows, 2), combine(rule, &turned, 2));
             for (a, b) in before.values.iter().zip(&after.values) {
-                prop_assert!((a - b).abs() < 1e-4, "{}: {:?} {:?}", rule.name(), before.values, after.values);
+                prop_assert!((a - b).abs() < 1e-4, "{}: {:?} {:?}", rule.as_str(), before.values, after.values);
             }
             let mut scores = before.scores.clone();
             scores.rotate_left(rotation);
             scores.swap(0, 1);
             for (a, b) in scores.iter().zip(&after.scores) {
-                prop_assert!((a - b).abs() <= 1e-3 * a.abs().max(1.0), "{}: {} {}", rule.name(), a, b);
+                prop_assert!((a - b).abs() <= 1e-3 * a.abs().max(1.0), "{}: {} {}", rule.as_str(), a, b);
             }
         }
     }
@@ -240,7 +240,7 @@ proptest! {
         let rows = column(&[honest.clone(), others].concat());
         for rule in [RobustRule::Median, RobustRule::TrimmedMean] {
             let value = combine(rule, &rows, 2).values[0];
-            prop_assert!((low..=high).contains(&value), "{}: {}", rule.name(), value);
+            prop_assert!((low..=high).contains(&value), "{}: {}", rule.as_str(), value);
         }
     }
 }

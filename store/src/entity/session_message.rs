@@ -1,60 +1,26 @@
 //! Messages of secure aggregation: that each counts, once, and its bytes for as long as they are needed.
 
-use std::fmt;
-use std::str::FromStr;
-
 use async_trait::async_trait;
 use bytes::Bytes;
 use federation::id::{Attempt, Digest, ParticipantId};
-use federation::round::UnknownName;
 use federation::time::Timestamp;
 
 use crate::error::Result;
 
-/// Which of its messages a participant sent. Of each kind it has one at most in an attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum MessageKind {
-    /// Answers SHARING.
-    Shares,
-    /// Comes with the input of COLLECTING.
-    Input,
-    /// Instead of an input.
-    Complaint,
-    /// Answers CONFIRMING.
-    Consistency,
-    /// Answers UNMASKING.
-    Unmasking,
-}
-
-impl MessageKind {
-    /// Every kind, in the order of a round's life.
-    pub const ALL: [Self; 5] = [Self::Shares, Self::Input, Self::Complaint, Self::Consistency, Self::Unmasking];
-
-    /// The stable name, as in rows.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Shares => "SHARES",
-            Self::Input => "INPUT",
-            Self::Complaint => "COMPLAINT",
-            Self::Consistency => "CONSISTENCY",
-            Self::Unmasking => "UNMASKING",
-        }
-    }
-}
-
-impl fmt::Display for MessageKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for MessageKind {
-    type Err = UnknownName;
-
-    fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
-        let unknown = || UnknownName { what: "kind of message", got: text.to_owned() };
-        Self::ALL.into_iter().find(|kind| kind.as_str() == text).ok_or_else(unknown)
+task_spec::named_enum! {
+    /// Which of its messages a participant sent. Of each kind it has one at most in an attempt.
+    #[derive(PartialOrd, Ord)]
+    pub enum MessageKind: "kind of message" {
+        /// Answers SHARING.
+        Shares = "SHARES",
+        /// Comes with the input of COLLECTING.
+        Input = "INPUT",
+        /// Instead of an input.
+        Complaint = "COMPLAINT",
+        /// Answers CONFIRMING.
+        Consistency = "CONSISTENCY",
+        /// Answers UNMASKING.
+        Unmasking = "UNMASKING",
     }
 }
 
@@ -116,4 +82,21 @@ pub trait SessionMessages {
     /// What is forgotten is overwritten in the database file, not merely marked as free. The write-ahead log may hold it
     /// until it is used anew, so what must not outlive this call even there has to be stored sealed.
     async fn clear_messages(&mut self, attempt: Attempt, kinds: &[MessageKind]) -> Result<u32>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_rows_are_pinned() {
+        assert_eq!(
+            MessageKind::ALL.map(MessageKind::as_str),
+            ["SHARES", "INPUT", "COMPLAINT", "CONSISTENCY", "UNMASKING"]
+        );
+        for kind in MessageKind::ALL {
+            assert_eq!(kind.to_string().parse(), Ok(kind));
+        }
+        assert_eq!("shares".parse::<MessageKind>().unwrap_err().to_string(), "unknown kind of message \"shares\"");
+    }
 }

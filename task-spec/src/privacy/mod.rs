@@ -8,6 +8,8 @@ pub use check::{NOISE_RANGE, SAMPLING_RATE_MIN};
 
 use serde::{Deserialize, Serialize};
 
+use crate::named_enum;
+
 /// What the participants' updates are hidden behind, and for how long. Without a mechanism nothing is promised.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -62,55 +64,31 @@ pub struct PrivacySpec {
     pub on_budget_end: OnBudgetEnd,
 }
 
-/// How noise gets into what is released.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub enum PrivacyMechanism {
-    /// It does not.
-    #[default]
-    None,
-    /// The coordinator adds it to each round's sum.
-    CentralGaussian,
-    /// Every participant adds a share, so that the coordinator sees no sum without it.
-    DistributedDiscreteGaussian,
-    /// The same with Skellam noise, whose shares may be small.
-    DistributedSkellam,
-    /// The coordinator adds it along a tree over rounds; a participant takes part once.
-    Tree,
-    /// The coordinator adds noise that later noise takes back, along a banded matrix over rounds; a participant takes part so
-    /// often at most, and so many rounds apart at least.
-    BandedMatrix,
-    /// Every participant adds all that its own update needs.
-    Local,
+named_enum! {
+    /// How noise gets into what is released.
+    #[derive(Default)]
+    #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+    pub enum PrivacyMechanism {
+        /// It does not.
+        #[default]
+        None = "none",
+        /// The coordinator adds it to each round's sum.
+        CentralGaussian = "central_gaussian",
+        /// Every participant adds a share, so that the coordinator sees no sum without it.
+        DistributedDiscreteGaussian = "distributed_discrete_gaussian",
+        /// The same with Skellam noise, whose shares may be small.
+        DistributedSkellam = "distributed_skellam",
+        /// The coordinator adds it along a tree over rounds; a participant takes part once.
+        Tree = "tree",
+        /// The coordinator adds noise that later noise takes back, along a banded matrix over rounds; a participant takes part so
+        /// often at most, and so many rounds apart at least.
+        BandedMatrix = "banded_matrix",
+        /// Every participant adds all that its own update needs.
+        Local = "local",
+    }
 }
 
 impl PrivacyMechanism {
-    /// Every mechanism.
-    pub const ALL: [Self; 7] = [
-        Self::None,
-        Self::CentralGaussian,
-        Self::DistributedDiscreteGaussian,
-        Self::DistributedSkellam,
-        Self::Tree,
-        Self::BandedMatrix,
-        Self::Local,
-    ];
-
-    /// Its name in task files and ledgers.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::CentralGaussian => "central_gaussian",
-            Self::DistributedDiscreteGaussian => "distributed_discrete_gaussian",
-            Self::DistributedSkellam => "distributed_skellam",
-            Self::Tree => "tree",
-            Self::BandedMatrix => "banded_matrix",
-            Self::Local => "local",
-        }
-    }
-
     /// Whether its noise is correlated over rounds, so that its promise is for any order of participants and limits how often
     /// each of them takes part.
     #[must_use]

@@ -205,7 +205,7 @@ fn secure_aggregation_is_checked() {
     });
     assert!(
         problems(|t| t.secure_aggregation =
-            SecureAggregationSpec { min_cohort: Some(0), ..SecureAggregationSpec::disabled() })
+            SecureAggregationSpec { enabled: false, min_cohort: Some(0), ..SecureAggregationSpec::default() })
         .is_empty()
     );
 }

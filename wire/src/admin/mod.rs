@@ -45,31 +45,17 @@ pub struct EnrollmentTokenReply {
     pub expires_at: Timestamp,
 }
 
-/// What an operator may do; each role may do what those before it may.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub enum Role {
-    /// Look.
-    Viewer,
-    /// Run tasks and enrol participants.
-    Operator,
-    /// Make and revoke operators' tokens.
-    Admin,
-}
-
-impl Role {
-    /// Every role.
-    pub const ALL: [Self; 3] = [Self::Viewer, Self::Operator, Self::Admin];
-
-    /// The stable name, as in JSON and in rows.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Viewer => "viewer",
-            Self::Operator => "operator",
-            Self::Admin => "admin",
-        }
+task_spec::named_enum! {
+    /// What an operator may do; each role may do what those before it may.
+    #[derive(PartialOrd, Ord)]
+    #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+    pub enum Role {
+        /// Look.
+        Viewer = "viewer",
+        /// Run tasks and enrol participants.
+        Operator = "operator",
+        /// Make and revoke operators' tokens.
+        Admin = "admin",
     }
 }
 
@@ -118,4 +104,15 @@ pub struct OperatorTokenView {
     pub created_at: Timestamp,
     /// When it was revoked.
     pub revoked_at: Option<Timestamp>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roles_are_pinned() {
+        assert_eq!(Role::ALL.map(Role::as_str), ["viewer", "operator", "admin"]);
+        assert_eq!(serde_json::to_value(Role::ALL).unwrap(), serde_json::json!(["viewer", "operator", "admin"]));
+    }
 }

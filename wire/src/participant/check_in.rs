@@ -141,25 +141,14 @@ pub enum CheckInReply {
     },
 }
 
-/// Why a finished update is thrown away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub enum DiscardReason {
-    /// More versions were published since its training began than the task allows.
-    TooStale,
-    /// No round expects it: the coordinator gave no such training, its update is in a sum already, or its task is over.
-    Unknown,
-}
-
-impl DiscardReason {
-    /// The stable name, as in JSON.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::TooStale => "too_stale",
-            Self::Unknown => "unknown",
-        }
+task_spec::named_enum! {
+    /// Why a finished update is thrown away.
+    #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+    pub enum DiscardReason {
+        /// More versions were published since its training began than the task allows.
+        TooStale = "too_stale",
+        /// No round expects it: the coordinator gave no such training, its update is in a sum already, or its task is over.
+        Unknown = "unknown",
     }
 }
 
@@ -177,87 +166,75 @@ pub struct AbandonRequest {
     pub refusal: Option<RefusalCode>,
 }
 
-/// Why a participant gives up its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub enum AbandonReason {
-    /// The app's conditions do not hold any more (power, network, idleness).
-    Conditions,
-    /// Training failed or gave an update that must not be sent.
-    TrainingFailed,
-    /// The assignment asks for something this participant refuses or does not know.
-    Refused,
-    /// The app is going away.
-    ShuttingDown,
-}
-
-impl AbandonReason {
-    /// The stable name, as in JSON.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Conditions => "conditions",
-            Self::TrainingFailed => "training_failed",
-            Self::Refused => "refused",
-            Self::ShuttingDown => "shutting_down",
-        }
+task_spec::named_enum! {
+    /// Why a participant gives up its place.
+    #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+    pub enum AbandonReason {
+        /// The app's conditions do not hold any more (power, network, idleness).
+        Conditions = "conditions",
+        /// Training failed or gave an update that must not be sent.
+        TrainingFailed = "training_failed",
+        /// The assignment asks for something this participant refuses or does not know.
+        Refused = "refused",
+        /// The app is going away.
+        ShuttingDown = "shutting_down",
     }
 }
 
-/// What a participant refuses. The coordinator is told this code and nothing else: the words, which may hold figures of the
-/// participant's own, stay on the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
-#[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub enum RefusalCode {
-    /// The terms are below a floor that its app has set (`client_sdk::SecurityPolicy`).
-    #[error("the task is below what its app demands of secure aggregation")]
-    Policy,
-    /// What the coordinator showed of the session is not as the protocol has it.
-    #[error("what it was shown of the session of secure aggregation is not as it must be")]
-    Protocol,
-    /// It has given an update from this model, or of this round, before.
-    #[error("it has given an update from this model or of this round before, and gives no second one")]
-    Given,
-    /// It has no keys, or no certificate, with which it could take part in this session.
-    #[error("it has no keys or no certificate for this session")]
-    Keys,
-    /// Its own limits of privacy, or a promise that was changed.
-    #[error("its own limits of privacy do not allow it, or the promise is not the one it was given first")]
-    Privacy,
-    /// The model or the update takes more memory than its app allows.
-    #[error("the model or the update is larger than its app allows")]
-    TooLarge,
-    /// The assignment contradicts itself, or asks for what this SDK does not know.
-    #[error("the assignment makes no sense, or asks for what its SDK does not know")]
-    Assignment,
-    /// The model version could not be fetched whole, or is none.
-    #[error("the model did not come as its digest says")]
-    Model,
-    /// Its app's trainer declined.
-    #[error("its app declined to train")]
-    App,
-    /// The coordinator would not take what it sent.
-    #[error("the coordinator did not take what it sent")]
-    NotTaken,
+task_spec::named_enum! {
+    /// What a participant refuses. The coordinator is told this code and nothing else: the words, which may hold figures of the
+    /// participant's own, stay on the device.
+    #[derive(thiserror::Error)]
+    #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+    pub enum RefusalCode {
+        /// The terms are below a floor that its app has set (`client_sdk::SecurityPolicy`).
+        #[error("the task is below what its app demands of secure aggregation")]
+        Policy = "policy",
+        /// What the coordinator showed of the session is not as the protocol has it.
+        #[error("what it was shown of the session of secure aggregation is not as it must be")]
+        Protocol = "protocol",
+        /// It has given an update from this model, or of this round, before.
+        #[error("it has given an update from this model or of this round before, and gives no second one")]
+        Given = "given",
+        /// It has no keys, or no certificate, with which it could take part in this session.
+        #[error("it has no keys or no certificate for this session")]
+        Keys = "keys",
+        /// Its own limits of privacy, or a promise that was changed.
+        #[error("its own limits of privacy do not allow it, or the promise is not the one it was given first")]
+        Privacy = "privacy",
+        /// The model or the update takes more memory than its app allows.
+        #[error("the model or the update is larger than its app allows")]
+        TooLarge = "too_large",
+        /// The assignment contradicts itself, or asks for what this SDK does not know.
+        #[error("the assignment makes no sense, or asks for what its SDK does not know")]
+        Assignment = "assignment",
+        /// The model version could not be fetched whole, or is none.
+        #[error("the model did not come as its digest says")]
+        Model = "model",
+        /// Its app's trainer declined.
+        #[error("its app declined to train")]
+        App = "app",
+        /// The coordinator would not take what it sent.
+        #[error("the coordinator did not take what it sent")]
+        NotTaken = "not_taken",
+    }
 }
 
-impl RefusalCode {
-    /// The stable name, as in JSON.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Policy => "policy",
-            Self::Protocol => "protocol",
-            Self::Given => "given",
-            Self::Keys => "keys",
-            Self::Privacy => "privacy",
-            Self::TooLarge => "too_large",
-            Self::Assignment => "assignment",
-            Self::Model => "model",
-            Self::App => "app",
-            Self::NotTaken => "not_taken",
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_pinned() {
+        fn pinned<T: Copy + Serialize, const N: usize>(all: [T; N], as_str: fn(T) -> &'static str, names: [&str; N]) {
+            assert_eq!(all.map(as_str), names);
+            assert_eq!(serde_json::to_value(all.to_vec()).unwrap(), serde_json::json!(names.to_vec()));
         }
+        pinned(DiscardReason::ALL, DiscardReason::as_str, ["too_stale", "unknown"]);
+        let abandon = ["conditions", "training_failed", "refused", "shutting_down"];
+        pinned(AbandonReason::ALL, AbandonReason::as_str, abandon);
+        let refusals =
+            ["policy", "protocol", "given", "keys", "privacy", "too_large", "assignment", "model", "app", "not_taken"];
+        pinned(RefusalCode::ALL, RefusalCode::as_str, refusals);
     }
 }

@@ -23,10 +23,10 @@ impl FromStr for RobustArg {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (rule, pairs) = named(text, "attackers=0.1");
-        let Some(rule) = RobustRule::ALL.into_iter().find(|known| known.name() == rule) else {
+        let Some(rule) = RobustRule::ALL.into_iter().find(|known| known.as_str() == rule) else {
             return Err(format!(
                 "there is no rule `{rule}`; there are {}",
-                RobustRule::ALL.map(RobustRule::name).join(", ")
+                RobustRule::ALL.map(RobustRule::as_str).join(", ")
             ));
         };
         let mut spec = RobustSpec { rule, attackers: 0.2, norm_factor: None, group_size: None };
@@ -47,7 +47,7 @@ impl RobustArg {
     /// In a line of the demo.
     pub(super) fn words(&self) -> String {
         let RobustSpec { rule, attackers, group_size, .. } = self.0;
-        let rule = rule.name().replace('_', " ");
+        let rule = rule.as_str().replace('_', " ");
         let of = group_size.map_or_else(|| "updates".to_owned(), |size| format!("means of groups of {size}"));
         format!("{rule} of the {of}, against {} % of the participants", 100.0 * attackers)
     }

@@ -1,7 +1,7 @@
-//! A task's first model version from a seed.
+//! Draws a task's initial model version from a seed.
 //!
-//! Every device must be able to repeat it bit for bit, so values are made of random integers and exact or once-rounded
-//! operations only. The draw of a tensor depends on the seed and on its place, not on the tensors before it.
+//! Every device must reproduce it bit for bit, so values come from random integers and operations that are exact or
+//! round once. The values of a tensor depend on the seed and the tensor's index, not on the tensors before it.
 
 use std::sync::Arc;
 
@@ -11,30 +11,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::parameters::{Layout, Parameters, TensorSpec};
 
-/// How a tensor's first values are chosen.
+/// Distribution of a tensor's initial values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Initializer {
-    /// All zeros.
     Zeros,
     /// Uniform in `[-bound, bound)`.
     Uniform {
         /// Finite, at least 0.
         bound: f32,
     },
-    /// Uniform in `±sqrt(6 / fan_in)` (He et al. 2015, for rectified units); `fan_in` is the product of the dimensions
-    /// after the first, so the tensor needs two or more: `[out, in]`, `[out, in, height, width]`.
+    /// Uniform in `±sqrt(6 / fan_in)` (He et al. 2015, for rectified units). `fan_in` is the product of all dimensions
+    /// after the first, so the tensor needs at least two: `[out, in]`, `[out, in, height, width]`.
     KaimingUniform,
 }
 
-/// One tensor of a model that is described rather than trained.
+/// A tensor of a model that is declared by shape and distribution.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TensorInit {
-    /// Name and shape.
     pub spec: TensorSpec,
-    /// First values.
     pub init: Initializer,
 }
 
@@ -42,31 +39,26 @@ pub struct TensorInit {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InitError {
-    /// The list does not name the layout's tensors in the layout's order.
+    /// The initializers do not match the layout's tensors in order; the index is that of the first mismatch.
     #[error("the initializers do not name the model's tensors in the model's order, first at position {0}")]
     Mismatch(usize),
-    /// A bound that is negative, NaN or infinite.
+    /// The bound is negative, NaN or infinite.
     #[error("tensor {tensor:?}: the bound of a uniform initializer must be finite and not negative, not {bound}")]
-    BadBound {
-        /// Its name.
-        tensor: String,
-        /// The bound given.
-        bound: f32,
-    },
-    /// Kaiming needs a fan-in.
+    BadBound { tensor: String, bound: f32 },
+    /// The tensor has fewer than two dimensions, so it has no fan-in.
     #[error("tensor {0:?} has fewer than two dimensions; give it `uniform` with a bound, or `zeros`")]
     NoFanIn(String),
 }
 
-/// Initializers of `layout` as tasks declare them: for each tensor the bound it is drawn within, or nothing, where it is zero.
-/// Fewer bounds than tensors give as few initializers, which [`initialize`] does not take.
+/// The initializers of `layout` as a task declares them: a uniform bound for each tensor, or `None` for zeros. Fewer
+/// bounds than tensors give fewer initializers, which [`initialize`] rejects.
 pub fn declared(layout: &Layout, bounds: impl Iterator<Item = Option<f32>>) -> Vec<TensorInit> {
     let tensors = layout.tensors().iter().cloned().zip(bounds);
     let init = |bound: Option<f32>| bound.map_or(Initializer::Zeros, |bound| Initializer::Uniform { bound });
     tensors.map(|(spec, bound)| TensorInit { spec, init: init(bound) }).collect()
 }
 
-/// Draws the first values of `layout`; the same arguments give the same bits on every device.
+/// Draws the initial values of `layout`; the same arguments give the same bits on every device.
 ///
 /// # Errors
 /// Any [`InitError`]; `inits` must name the tensors of `layout`, in order.
@@ -96,7 +88,7 @@ pub fn initialize(layout: Arc<Layout>, inits: &[TensorInit], seed: u64) -> Resul
 }
 
 impl TensorInit {
-    /// The bound its values are drawn within, 0 for zeros: `Uniform` with this bound draws the same bits.
+    /// The bound of the uniform distribution, 0 for zeros. `Uniform` with this bound draws the same bits.
     ///
     /// # Errors
     /// [`InitError::BadBound`] or [`InitError::NoFanIn`].
@@ -177,7 +169,8 @@ mod tests {
         assert_ne!(values, other);
     }
 
-    /// From an independent ChaCha8 in Python, key of seed 42, stream 0; a change here changes every first model version.
+    /// Computed by an independent ChaCha8 in Python (key of seed 42, stream 0). A change here changes every initial
+    /// model version.
     const KNOWN_BITS: [u32; 4] = [0xbdae_6490, 0xbf50_faa4, 0x3f03_a2de, 0xbf4e_e062];
 
     #[test]

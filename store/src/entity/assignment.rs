@@ -1,4 +1,4 @@
-//! Assignments: who was drawn into a round, and what became of each.
+//! Assignments: the cohort of a round, and the state of each member.
 
 use async_trait::async_trait;
 use federation::advance::Tally;
@@ -9,24 +9,22 @@ use federation::time::Timestamp;
 
 use crate::error::Result;
 
-/// One state that an assignment entered.
+/// A state that an assignment entered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AssignmentChange {
-    /// The state that began.
     pub state: AssignmentState,
-    /// When.
     pub at: Timestamp,
-    /// The participant's own words or a code.
+    /// The participant's reason or a code.
     pub detail: Option<String>,
 }
 
 /// Reads and changes assignments.
 #[async_trait]
 pub trait Assignments {
-    /// Stores a cohort, with the first line of each history, and counts the participations.
+    /// Stores a cohort, with the first history entry of each assignment, and counts the participations.
     ///
     /// # Errors
-    /// `Conflict` if one exists already, or its round or participant does not.
+    /// `Conflict` if an assignment already exists, or its round or participant does not.
     async fn insert_assignments(&mut self, assignments: &[Assignment]) -> Result<()>;
 
     /// One participant's place in an attempt.
@@ -46,16 +44,17 @@ pub trait Assignments {
         limit: u32,
     ) -> Result<Vec<Assignment>>;
 
-    /// The place in which a round still needs this participant; the oldest if there are several. That is: the round is
-    /// SHARING or COLLECTING and the participant has not reported; or the attempt has a session, the participant has
-    /// reported, and it has neither dropped out nor sent its UNMASKING message, which ends what it is asked for.
+    /// The assignment in which a round still needs this participant; the oldest if there are several. That is: the
+    /// round is SHARING or COLLECTING and the participant has not reported; or the attempt has a session, and the
+    /// participant has reported but neither dropped out nor sent its UNMASKING message, the last one required.
     async fn pending_assignment(&mut self, participant: ParticipantId) -> Result<Option<Assignment>>;
 
-    /// Number and attempt of the last COMPLETED round of the task for which this participant is REPORTED: whose sum holds its input.
+    /// Number and attempt of the task's last COMPLETED round for which this participant is REPORTED, so that the sum
+    /// contains its input.
     async fn last_counted(&mut self, task: TaskId, participant: ParticipantId) -> Result<Option<(u32, u32)>>;
 
-    /// Changes the state if it is one of `from` now, and writes history. False if it was not. Whoever drops out that way
-    /// did so in the state that the round is in.
+    /// Changes the state if it is one of `from`, and writes history; returns whether it did. A dropout is recorded with
+    /// the round's current state.
     #[expect(clippy::too_many_arguments, reason = "three name the row, four the change")]
     async fn set_assignment_state(
         &mut self,
@@ -68,8 +67,9 @@ pub trait Assignments {
         detail: Option<&str>,
     ) -> Result<bool>;
 
-    /// Changes the state of everybody who has not reported, and writes history; says how many. Whoever is LATE dropped out
-    /// in COLLECTING, whether the round has left that state already or is about to, or in SHARING if the round is there.
+    /// Changes the state of all participants that have not reported, and writes history; returns their number. A LATE
+    /// participant dropped out in COLLECTING, whether or not the round has left that state, or in SHARING if the round
+    /// is in it.
     async fn set_pending_assignments(
         &mut self,
         key: RoundKey,
@@ -78,14 +78,15 @@ pub trait Assignments {
         at: Timestamp,
     ) -> Result<u32>;
 
-    /// Nobody waits for this participant any more: changes every assignment that it has not reported for to REVOKED, and
-    /// writes history; in every other [`Assignments::pending_assignment`] of it, records that it dropped out in the state
-    /// that the round is in, or in CONFIRMING if that is COLLECTING still: its input is in the sum. Says in which rounds.
+    /// Stops waiting for this participant: changes every assignment that it has not reported for to REVOKED, and writes
+    /// history. In every other [`Assignments::pending_assignment`], where its input is in the sum, records that it
+    /// dropped out in the round's state, or in CONFIRMING if the state is still COLLECTING. Returns the rounds
+    /// concerned.
     async fn revoke_pending(&mut self, participant: ParticipantId, at: Timestamp) -> Result<Vec<RoundKey>>;
 
-    /// Records that everybody `phase` still waits for (see [`Assignments::tally`]), and everybody in one of the `groups` that
-    /// are left out in it, dropped out, unless it did before; says how many. Who has not reported is LATE from then on, and
-    /// history is written; who has stays REPORTED. Who is late with its input is known to take so long at least
+    /// Records that all participants that `phase` still waits for (see [`Assignments::tally`]), and all in the excluded
+    /// `groups`, dropped out, unless they did before; returns their number. Those that have not reported become LATE,
+    /// with history; the others stay REPORTED. A late input takes at least the time waited
     /// ([`Candidate::duration_ms`](federation::cohort::Candidate::duration_ms)).
     async fn drop_missing(
         &mut self,
@@ -106,8 +107,8 @@ pub trait Assignments {
         phase: RoundState,
     ) -> Result<bool>;
 
-    /// The facts about an attempt that rows can tell, all but `eligible`, which is 0: only the caller knows the task's
-    /// requirements. What is waited for depends on the state that the attempt is in:
+    /// The facts about an attempt that rows contain, except `eligible`, which is 0: it depends on the task's
+    /// requirements. Who is waited for depends on the attempt's state:
     ///
     /// | State | `answered` | `pending` |
     /// |---|---|---|
@@ -118,11 +119,11 @@ pub trait Assignments {
     /// | any other | 0 | 0 |
     async fn tally(&mut self, key: RoundKey, attempt: u32) -> Result<Tally>;
 
-    /// The same for each group of a cohort that is divided, in their order: whom the state waits for, who answered, who
-    /// reported, and who sent a COMPLAINT message. Empty for a cohort that is not.
+    /// As [`Self::tally`], for each group of a divided cohort, in order, with the number of COMPLAINT messages. Empty
+    /// for an undivided cohort.
     async fn group_tallies(&mut self, key: RoundKey, attempt: u32) -> Result<Vec<GroupTally>>;
 
-    /// Every state one assignment entered, oldest first.
+    /// The states that an assignment entered, oldest first.
     async fn assignment_history(
         &mut self,
         key: RoundKey,

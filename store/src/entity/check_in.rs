@@ -1,4 +1,4 @@
-//! Check-ins: who is ready to work now.
+//! Check-ins: participants that are ready to work.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -12,56 +12,50 @@ use crate::error::Result;
 /// A participant that is ready to work on a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckIn {
-    /// Who.
     pub participant: ParticipantId,
-    /// For which task.
     pub task: TaskId,
-    /// Training examples it says it has; more than `i64::MAX` counts as `i64::MAX`.
+    /// Reported number of training examples; at most `i64::MAX`.
     pub examples: u64,
-    /// When it said so.
     pub checked_in_at: Timestamp,
-    /// From then on it no longer counts as ready.
+    /// When it stops counting as ready.
     pub expires_at: Timestamp,
-    /// The training loss that it volunteers.
     pub loss: Option<CoarseLoss>,
-    /// Its keys for the next attempt. None: those it gave before stay.
+    /// Its keys for the next attempt. `None` keeps earlier ones.
     pub keys: Option<CheckInKeys>,
-    /// What it says of the training it was given ahead of rounds.
+    /// Its report on the training it was given ahead of rounds.
     pub training: Option<Claim>,
 }
 
-/// Keys that a participant made for one attempt of a round.
+/// A participant's keys for one attempt of a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckInKeys {
-    /// The round's number.
     pub round: u32,
-    /// Its attempt.
     pub attempt: u32,
-    /// The public keys as the participant sent them; at most 4096 bytes.
+    /// The public keys as sent by the participant; at most 4096 bytes.
     pub advertisement: Bytes,
 }
 
 /// Reads and changes check-ins.
 #[async_trait]
 pub trait CheckIns {
-    /// Stores check-ins; a newer one of the same participant and task replaces the older, except that one without keys
-    /// keeps the keys that are there.
+    /// Stores check-ins; a newer one of the same participant and task replaces the older, but keeps its keys if it has
+    /// none itself.
     ///
     /// # Errors
     /// `Conflict` if a participant or task does not exist, or keys are too long.
     async fn upsert_check_ins(&mut self, check_ins: &[CheckIn]) -> Result<()>;
 
-    /// Lets check-ins that are there last longer: those of the same participant and task get this time and end if the end is
-    /// later, and nothing else. One that was removed stays so.
+    /// Extends existing check-ins: those of the same participant and task get this time, and this expiry if it is
+    /// later. Removed ones are not restored.
     ///
     /// # Errors
     /// The database's.
     async fn renew_check_ins(&mut self, check_ins: &[CheckIn]) -> Result<()>;
 
-    /// How many [`CheckIns::candidates`] there are.
+    /// Number of [`CheckIns::candidates`].
     async fn candidate_count(&mut self, task: TaskId, now: Timestamp) -> Result<u32>;
 
-    /// How many [`CheckIns::keyed_candidates`] there are.
+    /// Number of [`CheckIns::keyed_candidates`].
     async fn keyed_candidate_count(
         &mut self,
         task: TaskId,
@@ -70,13 +64,13 @@ pub trait CheckIns {
         now: Timestamp,
     ) -> Result<u32>;
 
-    /// Everybody checked in for the task at `now`, with its history in it, in the order of names. Left out are those
-    /// revoked, and those a round still waits for: see [`Assignments::pending_assignment`].
+    /// The participants checked in for the task at `now`, with their history in it, ordered by name, without those that
+    /// are revoked or that a round still waits for: see [`Assignments::pending_assignment`].
     ///
     /// [`Assignments::pending_assignment`]: super::assignment::Assignments::pending_assignment
     async fn candidates(&mut self, task: TaskId, now: Timestamp) -> Result<Vec<Candidate>>;
 
-    /// Of the [`CheckIns::candidates`] those whose keys are for this attempt, with the keys' advertisements.
+    /// The [`CheckIns::candidates`] with keys for this attempt, and the keys' advertisements.
     async fn keyed_candidates(
         &mut self,
         task: TaskId,
@@ -85,16 +79,16 @@ pub trait CheckIns {
         now: Timestamp,
     ) -> Result<Vec<(Candidate, Bytes)>>;
 
-    /// How many are checked in for the task at `now`, as [`CheckIns::candidates`] has them; with `keys_for`, a round's number
-    /// and attempt, those whose keys are for it.
+    /// Number of participants checked in for the task at `now`, as in [`CheckIns::candidates`]; with `keys_for`, a
+    /// round's number and attempt, only those with keys for it.
     async fn count_checked_in(&mut self, task: TaskId, keys_for: Option<(u32, u32)>, now: Timestamp) -> Result<u32>;
 
-    /// The newest keys that came with a check-in which has not been removed.
+    /// The newest keys of a check-in that has not been removed.
     async fn check_in_keys(&mut self, task: TaskId, participant: ParticipantId) -> Result<Option<CheckInKeys>>;
 
     /// Removes every check-in of these participants.
     async fn remove_check_ins(&mut self, participants: &[ParticipantId]) -> Result<()>;
 
-    /// Removes those that expired by `now`; says how many.
+    /// Removes check-ins that have expired by `now`; returns their number.
     async fn expire_check_ins(&mut self, now: Timestamp) -> Result<u32>;
 }

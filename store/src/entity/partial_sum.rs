@@ -1,20 +1,18 @@
-//! Partial sums: how far the summing of an attempt has come.
+//! Partial sums: the progress of an attempt's summation.
 
 use async_trait::async_trait;
 use federation::id::{Digest, RoundKey};
 
 use crate::error::Result;
 
-/// The sum of all inputs marked as folded.
+/// The sum of all folded inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartialSum {
-    /// The round.
     pub round: RoundKey,
-    /// Its attempt.
     pub attempt: u32,
     /// Address of the sum's blob.
     pub blob: Digest,
-    /// How many inputs it holds.
+    /// Number of inputs in it.
     pub inputs: u32,
 }
 
@@ -24,8 +22,8 @@ pub trait PartialSums {
     /// The partial sum of an attempt.
     async fn partial_sum(&mut self, key: RoundKey, attempt: u32) -> Result<Option<PartialSum>>;
 
-    /// Compare and swap: stores `sum` if the attempt's present one is `expected_previous` (none: there is none). False
-    /// if somebody else was faster.
+    /// Compare and swap: stores `sum` if the attempt's current blob is `expected_previous` (`None`: no sum yet). False
+    /// if another writer was faster.
     async fn put_partial_sum(&mut self, sum: &PartialSum, expected_previous: Option<Digest>) -> Result<bool>;
 
     /// Removes it. False if there was none.

@@ -1,4 +1,4 @@
-//! Messages of secure aggregation: that each counts, once, and its bytes for as long as they are needed.
+//! Secure aggregation messages: each counts once, and its bytes are kept as long as needed.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,14 +11,14 @@ use federation::time::Timestamp;
 
 use crate::error::Result;
 
-/// Which of its messages a participant sent. Of each kind it has one at most in an attempt.
+/// The kind of a message. A participant sends at most one of each kind in an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MessageKind {
     /// Answers SHARING.
     Shares,
-    /// Comes with the input of COLLECTING.
+    /// Accompanies the input of COLLECTING.
     Input,
-    /// Instead of an input.
+    /// Replaces the input.
     Complaint,
     /// Answers CONFIRMING.
     Consistency,
@@ -27,10 +27,10 @@ pub enum MessageKind {
 }
 
 impl MessageKind {
-    /// Every kind, in the order of a round's life.
+    /// All kinds, in protocol order.
     pub const ALL: [Self; 5] = [Self::Shares, Self::Input, Self::Complaint, Self::Consistency, Self::Unmasking];
 
-    /// The stable name, as in rows.
+    /// Stable name, as in rows.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -58,42 +58,37 @@ impl FromStr for MessageKind {
     }
 }
 
-/// A message that was accepted: from its commit on it counts, once.
+/// An accepted message: once committed, it counts exactly once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionMessage {
-    /// The round.
     pub round: RoundKey,
-    /// Its attempt.
     pub attempt: u32,
-    /// Which message.
     pub kind: MessageKind,
-    /// Who sent it.
     pub participant: ParticipantId,
-    /// Of what was sent, which tells a repetition from another message even if `message` is sealed.
+    /// Of the message as sent, to recognize a repetition even if `message` is sealed.
     pub sha256: Digest,
-    /// Size of what was sent.
+    /// Size of the message as sent, in bytes.
     pub bytes: u64,
-    /// When it was accepted.
     pub received_at: Timestamp,
-    /// As it is to be kept. None if it is kept elsewhere, or was cleared.
+    /// The message in its stored form. `None` if it is stored elsewhere, or was cleared.
     pub message: Option<Bytes>,
 }
 
-/// What came of storing a message.
+/// Result of storing a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageInsertion {
     /// It counts from now on.
     Inserted,
-    /// The same had been stored before.
+    /// The same message was stored before.
     Same,
-    /// Another had been stored before, by its digest; that one stays.
+    /// Another message, by its digest, was stored before; that one stays.
     Different,
 }
 
 /// Reads and changes messages of secure aggregation.
 #[async_trait]
 pub trait SessionMessages {
-    /// Stores a message, unless this participant's message of that kind is there already.
+    /// Stores a message, unless this participant's message of that kind is already there.
     ///
     /// # Errors
     /// `Conflict` if the participant has no assignment in that attempt.
@@ -108,15 +103,15 @@ pub trait SessionMessages {
         participant: ParticipantId,
     ) -> Result<Option<SessionMessage>>;
 
-    /// The messages of everybody, in the order of participants' ids: as many bytes as the cohort sent.
+    /// The messages of all participants, in the order of their ids: as many bytes as the cohort sent.
     async fn messages(&mut self, key: RoundKey, attempt: u32, kind: MessageKind) -> Result<Vec<SessionMessage>>;
 
-    /// Who sent a message of this kind, in the order of ids.
+    /// The senders of messages of this kind, in the order of ids.
     async fn message_senders(&mut self, key: RoundKey, attempt: u32, kind: MessageKind) -> Result<Vec<ParticipantId>>;
 
-    /// Forgets what the messages of these kinds said, but not that they were sent; says how many it were.
+    /// Deletes the content of messages of these kinds, but not the record that they were sent; returns their number.
     ///
-    /// What is forgotten is overwritten in the database file, not merely marked as free. The write-ahead log may hold it
-    /// until it is used anew, so what must not outlive this call even there has to be stored sealed.
+    /// Deleted bytes are overwritten in the database file, not merely marked as free. The write-ahead log may contain
+    /// them until it is reused, so anything that must not outlive this call even there has to be stored sealed.
     async fn clear_messages(&mut self, key: RoundKey, attempt: u32, kinds: &[MessageKind]) -> Result<u32>;
 }

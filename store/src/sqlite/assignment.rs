@@ -202,7 +202,7 @@ impl Assignments for SqliteTransaction {
                 let to = AssignmentState::Revoked;
                 self.set_assignment_state(*round, *attempt, participant, &[*state], to, at, None).await?;
             } else if let Some(phase) = self.state_of_round(*round, *attempt).await? {
-                // Its input is in the sum: it is missed from the next phase on.
+                // Its input is in the sum, so it is missed from the next phase on.
                 let phase = phase.max(RoundState::Confirming);
                 self.set_dropped(*round, *attempt, participant, phase).await?;
             }
@@ -235,7 +235,7 @@ impl Assignments for SqliteTransaction {
             .bind(groups.clone()),
         )
         .await?;
-        // They are known to be no faster than this.
+        // A lower bound on their durations.
         self.change(
             query(
                 "UPDATE participation
@@ -355,7 +355,7 @@ impl Assignments for SqliteTransaction {
     }
 
     async fn last_counted(&mut self, task: TaskId, participant: ParticipantId) -> Result<Option<(u32, u32)>> {
-        // From the last round backwards, and no further than to the first that is found.
+        // Searches backwards and stops at the first match.
         let row = self
             .find(
                 query(
@@ -408,7 +408,7 @@ impl SqliteTransaction {
     }
 }
 
-/// The message that a phase is there for.
+/// The kind of message that answers a phase.
 fn answer_to(phase: RoundState) -> Option<MessageKind> {
     match phase {
         RoundState::Sharing => Some(MessageKind::Shares),
@@ -418,7 +418,7 @@ fn answer_to(phase: RoundState) -> Option<MessageKind> {
     }
 }
 
-/// The columns of an assignment, as the statements of `insert_assignments` number them.
+/// The columns of an assignment, as numbered in the statements of `insert_assignments`.
 fn as_json(assignment: &Assignment) -> impl serde::Serialize {
     (
         assignment.round.task.0.simple().to_string(),

@@ -107,7 +107,7 @@ impl SessionMessages for SqliteTransaction {
 }
 
 impl SqliteTransaction {
-    /// How many messages of this kind were sent.
+    /// Number of messages of this kind that were sent.
     pub(super) async fn count_messages(&mut self, key: RoundKey, attempt: u32, kind: MessageKind) -> Result<u32> {
         let row = self
             .find(

@@ -1,4 +1,4 @@
-//! The life of a round, defined once.
+//! The states of a round.
 //!
 //! ```text
 //! SELECTING ──────────────► COLLECTING ─────────────────────────────► AGGREGATING ──► COMPLETED
@@ -7,8 +7,8 @@
 //! every state that has not ended ──► FAILED(reason) | CANCELLED
 //! ```
 //!
-//! The lower road is that of secure aggregation. A round that ended never changes again. A failed round is tried again as
-//! the next attempt of the same number, unless masked inputs may have left their participants: [`Round::is_spent`].
+//! The lower path is that of secure aggregation. A round that has ended never changes again. A failed round is retried
+//! as the next attempt of the same number, unless masked inputs may have left their participants: [`Round::is_spent`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,7 +21,6 @@ pub use crate::limits::{PhaseLimits, RoundLimits, SecureLimits};
 use crate::id::{ParticipantId, RoundKey};
 use crate::time::Timestamp;
 
-/// Where a round stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -34,9 +33,9 @@ pub enum RoundState {
     Collecting,
     /// Secure aggregation: the included participants sign whose inputs are included.
     Confirming,
-    /// Secure aggregation: those who signed answer with the shares that open the sum.
+    /// Secure aggregation: the participants that signed send the shares that open the sum.
     Unmasking,
-    /// The included inputs are summed, released and stepped into a new model version.
+    /// The included inputs are summed and released, and applied to the model.
     Aggregating,
     /// A model version was published.
     Completed,
@@ -47,7 +46,7 @@ pub enum RoundState {
 }
 
 impl RoundState {
-    /// Every state, in the order of a round's life.
+    /// All states, in the order of a round.
     pub const ALL: [Self; 9] = [
         Self::Selecting,
         Self::Sharing,
@@ -60,13 +59,12 @@ impl RoundState {
         Self::Cancelled,
     ];
 
-    /// Whether the round is over.
     #[must_use]
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
 
-    /// The states that may follow.
+    /// The possible next states.
     #[must_use]
     pub fn successors(self) -> &'static [Self] {
         match self {
@@ -80,7 +78,7 @@ impl RoundState {
         }
     }
 
-    /// The stable name, as in JSON and in rows.
+    /// Stable name, as in JSON and in rows.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -97,13 +95,12 @@ impl RoundState {
     }
 }
 
-/// A name that is none of an enum's.
+/// A name that no variant has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown {what} {got:?}")]
 pub struct UnknownName {
-    /// What was looked for.
+    /// Kind of name that was expected.
     pub what: &'static str,
-    /// What was given.
     pub got: String,
 }
 
@@ -131,14 +128,14 @@ pub(crate) use names;
 
 names!(RoundState, "round state");
 
-/// Why a round failed: a stable code that metrics, the API and tests speak.
+/// Reasons a round failed, as stable codes for metrics, the API and tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum FailureReason {
     /// The selection deadline passed with fewer eligible participants than the minimum.
     TooFewParticipants,
-    /// The deadline passed with fewer dealers of key shares than the threshold, or than inputs are needed.
+    /// The deadline passed with fewer dealers of key shares than the threshold, or than the required inputs.
     TooFewShares,
     /// The collection deadline passed with fewer masked inputs than the minimum.
     TooFewInputs,
@@ -150,22 +147,21 @@ pub enum FailureReason {
     BadShares,
     /// So many answers were wrong that the masks could not be restored.
     UnmaskingFailed,
-    /// So many of the cohort are lost that the minimum cannot be reached any more.
+    /// Too many members of the cohort are lost to reach the minimum.
     QuorumLost,
     /// Summing and publishing did not finish by its deadline.
     AggregationTimedOut,
-    /// The sum of the inputs was not one that honest participants could have made.
+    /// Honest participants cannot have produced the sum of the inputs.
     GarbageSum,
-    /// An input that was accepted is no longer readable.
+    /// An accepted input is no longer readable.
     InputLost,
-    /// More participants were sampled than one sum has room for.
+    /// More participants were sampled than a sum has headroom for.
     TooManyParticipants,
-    /// Releasing the sum would have cost more than is left of the privacy budget.
+    /// Releasing the sum would exceed the privacy budget.
     BudgetExceeded,
 }
 
 impl FailureReason {
-    /// Every reason.
     pub const ALL: [Self; 13] = [
         Self::TooFewParticipants,
         Self::TooFewShares,
@@ -182,7 +178,7 @@ impl FailureReason {
         Self::BudgetExceeded,
     ];
 
-    /// The stable name, as in JSON and in rows.
+    /// Stable name, as in JSON and in rows.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -208,31 +204,27 @@ names!(FailureReason, "failure reason");
 /// One attempt at a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Round {
-    /// Task and number.
     pub key: RoundKey,
     /// Counts from 1.
     pub attempt: u32,
-    /// Where it stands.
     pub state: RoundState,
-    /// The model version the cohort starts from.
     pub base_version: u32,
     /// Fixed when the round opened.
     pub limits: RoundLimits,
-    /// How many participants were assigned; 0 while selecting.
+    /// Number of participants assigned; 0 while selecting.
     pub cohort: u32,
-    /// When the present state began (the end, for a terminal state).
+    /// Start of the current state (the end of the round, for a terminal state).
     pub state_since: Timestamp,
-    /// When the round opened.
     pub opened_at: Timestamp,
-    /// Why it failed; only with [`RoundState::Failed`].
+    /// Set only with [`RoundState::Failed`].
     pub failure: Option<FailureReason>,
 }
 
 impl Round {
-    /// How long the present phase may take; none once the round has ended.
+    /// Duration limit of the current phase; `None` once the round has ended.
     #[must_use]
     pub fn phase_duration(&self) -> Option<Duration> {
-        // A round without limits for a phase of secure aggregation is never in that phase; if it were, it would be over at once.
+        // A round without secure aggregation limits never enters these phases; if it did, they would end at once.
         let secure = |pick: fn(&SecureLimits) -> u64| self.limits.secure.as_ref().map_or(0, pick);
         let millis = match self.state {
             RoundState::Selecting => self.limits.select.deadline_ms,
@@ -246,8 +238,7 @@ impl Round {
         Some(Duration::from_millis(millis))
     }
 
-    /// The phase in which a participant whose input was accepted will be missed if it is not heard of again; none if nothing
-    /// more is asked of it.
+    /// The next phase that needs an answer from a participant whose input was accepted; `None` if there is none.
     #[must_use]
     pub fn missed_in(&self) -> Option<RoundState> {
         self.limits.secure.as_ref()?;
@@ -258,15 +249,15 @@ impl Round {
         }
     }
 
-    /// Without how many answers a phase of secure aggregation cannot close; none without secure aggregation. Nobody sends an
-    /// input who has not dealt: with fewer dealers than inputs are needed the round would fail a phase later, and be spent.
+    /// Number of answers that a secure aggregation phase requires to close; `None` without secure aggregation. Only
+    /// dealers send an input: with fewer dealers than required inputs, the round would fail a phase later and be spent.
     #[must_use]
     pub fn answers_needed(&self) -> Option<u32> {
         let threshold = self.limits.secure.as_ref()?.threshold;
         Some(if self.state == RoundState::Sharing { threshold.max(self.limits.collect.min) } else { threshold })
     }
 
-    /// Whether updates, or masked inputs, may have left their participants.
+    /// Whether updates or masked inputs may have left their participants.
     #[must_use]
     pub fn may_have_inputs(&self) -> bool {
         matches!(
@@ -276,40 +267,40 @@ impl Round {
     }
 
     /// Whether masked inputs may have left their participants. If such a round ends without a sum, its number is never
-    /// tried again: another attempt would release the same updates a second time, for another set of participants, and the
-    /// difference of two such sums is a single update. The next round trains afresh.
+    /// retried: another attempt would release the same updates again, for another set of participants, and the
+    /// difference of two such sums is a single update. The next round trains anew.
     #[must_use]
     pub fn is_spent(&self) -> bool {
         self.limits.secure.is_some() && self.may_have_inputs()
     }
 
-    /// Whether it waits for participants to come, or has failed because too few came.
+    /// Whether it waits for participants, or failed because there were too few.
     #[must_use]
     pub fn lacks_participants(&self) -> bool {
         self.state == RoundState::Selecting || self.failure == Some(FailureReason::TooFewParticipants)
     }
 
-    /// When the present phase must end; none once the round has ended.
+    /// Deadline of the current phase; `None` once the round has ended.
     #[must_use]
     pub fn deadline_at(&self) -> Option<Timestamp> {
         self.phase_duration().map(|duration| self.state_since.plus(duration))
     }
 }
 
-/// Where one participant of a cohort stands.
+/// State of one member of a cohort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum AssignmentState {
-    /// Drawn into the cohort; has not been heard of since.
+    /// Drawn into the cohort; not heard from since.
     Assigned,
-    /// Has fetched its assignment and is at work.
+    /// Has fetched its assignment and is working.
     Working,
     /// Its masked input was accepted and is, or will be, part of the sum.
     Reported,
-    /// Told the coordinator that it cannot go on.
+    /// Reported that it cannot continue.
     Abandoned,
-    /// An operator said not to wait for it.
+    /// An operator decided not to wait for it.
     Excused,
     /// Its certificate was revoked before it reported.
     Revoked,
@@ -320,7 +311,6 @@ pub enum AssignmentState {
 }
 
 impl AssignmentState {
-    /// Every state.
     pub const ALL: [Self; 8] = [
         Self::Assigned,
         Self::Working,
@@ -338,13 +328,13 @@ impl AssignmentState {
         matches!(self, Self::Assigned | Self::Working)
     }
 
-    /// Whether the participant dropped out, whoever's fault it was.
+    /// Whether the participant dropped out, for whatever reason.
     #[must_use]
     pub fn is_dropped(self) -> bool {
         matches!(self, Self::Abandoned | Self::Excused | Self::Revoked | Self::Late)
     }
 
-    /// The stable name, as in JSON and in rows.
+    /// Stable name, as in JSON and in rows.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -362,26 +352,20 @@ impl AssignmentState {
 
 names!(AssignmentState, "assignment state");
 
-/// One participant's place in one attempt of a round.
+/// One participant's place in an attempt at a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment {
-    /// The round.
     pub round: RoundKey,
-    /// Its attempt.
     pub attempt: u32,
-    /// Who.
     pub participant: ParticipantId,
-    /// Where it stands.
     pub state: AssignmentState,
-    /// Since when.
     pub state_since: Timestamp,
-    /// A participant's own words or a code, for [`AssignmentState::Abandoned`]; at most 200 bytes.
+    /// The participant's reason or a code, for [`AssignmentState::Abandoned`]; at most 200 bytes.
     pub detail: Option<String>,
-    /// The phase in which it stopped answering, if it did. A participant whose input was accepted stays
-    /// [`AssignmentState::Reported`] when it is missed in a later phase.
+    /// The phase in which it stopped answering, if any. A participant whose input was accepted stays
+    /// [`AssignmentState::Reported`] when a later phase misses it.
     pub dropped_in: Option<RoundState>,
-    /// When it was drawn.
     pub assigned_at: Timestamp,
-    /// The group it was drawn into, counted from 0, where the cohort is divided.
+    /// The group it was drawn into, from 0, if the cohort is divided.
     pub group: Option<u32>,
 }

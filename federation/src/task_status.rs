@@ -1,4 +1,4 @@
-//! Where a task stands.
+//! The status of a task.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,34 +7,31 @@ use serde::{Deserialize, Serialize};
 
 use crate::round::{UnknownName, names};
 
-/// Where a task stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum TaskStatus {
     /// Rounds run.
     Active,
-    /// No new round opens; the present one runs on.
+    /// No new round opens; the current one continues.
     Paused,
     /// All rounds are done.
     Completed,
     /// Ended by an operator.
     Cancelled,
-    /// Another round would spend more than the privacy budget: no new round opens. For an operator to look at.
+    /// Another round would exceed the privacy budget, so none opens. An operator must decide.
     BudgetExhausted,
 }
 
 impl TaskStatus {
-    /// Every status.
     pub const ALL: [Self; 5] = [Self::Active, Self::Paused, Self::Completed, Self::Cancelled, Self::BudgetExhausted];
 
-    /// Whether the task is over.
     #[must_use]
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Cancelled)
     }
 
-    /// The stable name, as in JSON and in rows.
+    /// Stable name, as in JSON and in rows.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

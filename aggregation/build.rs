@@ -1,5 +1,5 @@
-//! Compiles the CUDA kernels as C++ for the processor when the tests' feature `host-cuda-test` asks for it; otherwise it
-//! does nothing, and no C++ compiler is needed.
+//! Compiles the CUDA kernels as C++ for the processor if the test feature `host-cuda-test` is on; otherwise does
+//! nothing and needs no C++ compiler.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

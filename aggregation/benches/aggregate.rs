@@ -1,12 +1,11 @@
-//! How fast this machine sums and unmasks, beside the limits that it shows in the same run: OpenSSL's bare keystream (where
-//! the program `openssl` is present), the `chacha20` crate, and a plain `u32` addition over memory.
+//! Throughput of summing and unmasking on this machine, next to reference limits measured in the same run: OpenSSL's
+//! keystream alone (if the program `openssl` is present), the `chacha20` crate, and a plain `u32` addition over memory.
 //!
-//! `cargo bench -p aggregation --bench aggregate`, or of it only `-- masks`, `threads`, `additions` or `memory`.
+//! `cargo bench -p aggregation --bench aggregate`, optionally with `-- masks`, `threads`, `additions` or `memory`.
 //!
-//! Words count as 4 bytes, packed or not. What one thread does is measured in the time that the thread had a core (on
-//! Linux; OpenSSL measures itself so too), summed over repetitions in turns with the limit, so that other work of the
-//! machine spoils neither. Several threads are measured by the clock, the best of many repetitions: those figures want a
-//! quiet machine.
+//! A word counts as 4 bytes, packed or not. Single-thread figures use the thread's CPU time (on Linux; OpenSSL does the
+//! same), summed over repetitions that alternate with the reference, so that other load affects neither. Multi-thread
+//! figures use the wall clock and the best of many repetitions, so they need a quiet machine.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 use std::hint::black_box;
@@ -22,7 +21,7 @@ use secure_agg::packing;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// Words of the vectors that are to come from memory: 256 MiB of sum.
+/// Length, in words, of vectors that exceed all caches: a sum of 256 MiB.
 const LARGE: usize = 1 << 26;
 
 fn main() -> Outcome<()> {
@@ -45,7 +44,7 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// Prints a figure and what share of its limit it is; returns it.
+/// Prints a figure and its ratio to the limit, and returns the figure.
 fn figure(what: &str, bytes: usize, seconds: f64, limit: Option<(f64, &str)>) -> f64 {
     let rate = bytes as f64 / seconds / 1e9;
     match limit {
@@ -99,7 +98,7 @@ fn threads(cores: usize) -> Outcome<()> {
     Ok(())
 }
 
-/// Seconds that this thread has had a core, as Linux counts them; elsewhere, seconds.
+/// CPU time of this thread in seconds, on Linux; elsewhere, wall time.
 fn on_core() -> f64 {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
     let nanoseconds = told.as_deref().and_then(|told| told.split(' ').next()?.parse::<f64>().ok());
@@ -113,7 +112,7 @@ fn by_the_clock() -> f64 {
     START.get_or_init(Instant::now).elapsed().as_secs_f64()
 }
 
-/// Calls for about so many seconds, and at least three times.
+/// Repeats `call` for about this many seconds, at least three times.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures")]
 fn in_turns(seconds: u64, mut call: impl FnMut() -> Outcome<()>) -> Outcome<()> {
     let start = Instant::now();
@@ -125,10 +124,10 @@ fn in_turns(seconds: u64, mut call: impl FnMut() -> Outcome<()>) -> Outcome<()> 
     Ok(())
 }
 
-/// Bytes of one measurement of the crate.
+/// Bytes per measurement of the crate.
 const KEYSTREAM: usize = 1 << 26;
 
-/// Seconds that the `chacha20` crate takes for [`KEYSTREAM`] bytes, 16 KiB at a time and nothing done with them.
+/// Seconds that the `chacha20` crate takes to generate [`KEYSTREAM`] bytes, 16 KiB at a time.
 fn crate_keystream() -> f64 {
     let mut keystream = [0u8; 16 << 10];
     let mut cipher = chacha20::ChaCha20::new(&[7; 32].into(), &[0; 12].into());
@@ -139,7 +138,7 @@ fn crate_keystream() -> f64 {
     on_core() - before
 }
 
-/// A sum to unmask, again and again.
+/// A sum that is unmasked repeatedly.
 struct Masks {
     device: CpuAggregator,
     shape: Shape,
@@ -157,7 +156,7 @@ impl Masks {
         Ok(Self { device: CpuAggregator::with_kernel(kernel, threads)?, shape, plan })
     }
 
-    /// Seconds of one unmasking; the sum itself is made before.
+    /// Seconds of one unmasking, without building the sum.
     fn seconds(&self, clock: fn() -> f64) -> Outcome<f64> {
         let sum = self.device.begin(self.shape)?;
         let before = clock();
@@ -197,7 +196,7 @@ fn additions(cores: usize) -> Outcome<()> {
     Ok(())
 }
 
-/// Times `call` and the plain addition in turns, so that what else the machine does slows both, and prints the best of each.
+/// Alternates `call` and the plain addition, so that other load slows both, and prints the best time of each.
 fn beside_plain(
     what: &str,
     threads: usize,
@@ -215,7 +214,7 @@ fn beside_plain(
         call()?;
         ours.push(clock() - before);
     }
-    // A time on a core is only brought up to date now and then: its mean counts.
+    // CPU time is updated only now and then, so its mean counts.
     let figure_of = |times: &[f64]| match threads {
         1 => times.iter().sum::<f64>() / times.len() as f64,
         _ => times.iter().copied().fold(f64::MAX, f64::min),
@@ -225,7 +224,7 @@ fn beside_plain(
     Ok(())
 }
 
-/// What a compiler makes of the plainest loop.
+/// The plainest loop, as the compiler optimizes it.
 fn plain_add(sum: &mut [u32], words: &[u32], threads: usize) {
     let add = |sum: &mut [u32], words: &[u32]| {
         for (sum, word) in sum.iter_mut().zip(words) {
@@ -243,7 +242,7 @@ fn plain_add(sum: &mut [u32], words: &[u32], threads: usize) {
     });
 }
 
-/// Peak memory of 500 inputs of a million words, each a stream that is made up as it is read.
+/// Peak memory of 500 inputs of a million words, each a stream that is generated while it is read.
 fn memory() -> Outcome<()> {
     println!("\nmemory: 500 inputs of 10^6 words");
     let (words, inputs) = (1_000_000, 500u64);
@@ -271,9 +270,9 @@ fn memory() -> Outcome<()> {
     Ok(())
 }
 
-/// Sets the peak that Linux reports back to what is used now.
+/// Resets the peak memory that Linux reports to the current value.
 fn reset_peak() {
-    // Where this is not Linux or not allowed, the peak of the whole run is compared, which can only be worse.
+    // Elsewhere, or without permission, the peak of the whole run is compared, which can only be higher.
     drop(std::fs::write("/proc/self/clear_refs", "5"));
 }
 

@@ -1,8 +1,8 @@
-//! How fast each device of this build that is present takes masks off a sum and computes robust statistics, the way to it
-//! and back included.
+//! Throughput of every device of this build that is present, for unmasking and for robust statistics, transfers
+//! included.
 //!
 //! `cargo bench -p aggregation --bench devices --features cuda,wgpu`. On a GPU the largest case is a round of 1,000
-//! participants, 10^7 words and a complete mask graph in which 50 dropped out: 950 self masks and 50 × 950 pair masks.
+//! participants, 10^7 words and a complete mask graph with 50 dropouts: 950 self masks and 50 × 950 pair masks.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 
@@ -17,7 +17,7 @@ use secure_agg::mask::{MaskPlan, MaskSeed, Plane, Sign};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// Words and masks of what a processor does in seconds, and a GPU.
+/// Words and masks that take a processor or a GPU seconds.
 const SOFTWARE: &[(usize, usize)] = &[(100_000, 100), (1_000_000, 100)];
 const GPU: &[(usize, usize)] = &[(100_000, 1000), (1_000_000, 1000), (10_000_000, 1000), (10_000_000, 950 + 50 * 950)];
 
@@ -34,7 +34,7 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// 100 vectors, whose answers must be the processor's.
+/// 100 vectors; the results must equal the processor's.
 fn robust(device: &dyn Aggregator, processor: &Arc<dyn Aggregator>) -> Outcome<()> {
     for words in [100_000, 1_000_000] {
         let word = |number: i32| i16::try_from(number.wrapping_mul(0x09e3_779b) >> 16);
@@ -59,7 +59,7 @@ fn robust(device: &dyn Aggregator, processor: &Arc<dyn Aggregator>) -> Outcome<(
 
 type Gpu = (Arc<dyn Aggregator>, &'static [(usize, usize)]);
 
-/// Every device that is present and no processor's own.
+/// Every device that is present, except the processor.
 fn gpus() -> Outcome<Vec<Gpu>> {
     #[cfg_attr(
         not(any(feature = "cuda", feature = "wgpu")),

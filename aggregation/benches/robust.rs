@@ -1,8 +1,8 @@
-//! How fast robust statistics are beside numpy on the same cores, where a `python3` with numpy is in the path; it says so
-//! where none is.
+//! Throughput of robust statistics next to numpy on the same cores, if `python3` with numpy is in the path; otherwise
+//! prints a notice.
 //!
 //! `PATH=venv/bin:$PATH cargo bench -p aggregation --bench robust`. 100 vectors of 10^6 words; figures are the best of
-//! several repetitions, of one thread in the time it had a core. Goals: the median in a fifth of `numpy.median`'s time, the
+//! several repetitions, single-thread ones in CPU time. Goals: the median in a fifth of `numpy.median`'s time, the
 //! products at 0.8 of the speed of `X @ X.T`.
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 #![expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
@@ -67,7 +67,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Any words will do: none of the code branches on them.
+/// Arbitrary words: no code branches on them.
 fn vector(seed: u64) -> Vec<i16> {
     let mut state = seed;
     let mut word = || {
@@ -90,13 +90,13 @@ fn seconds<T>(threads: usize, work: impl Fn() -> Result<T, AggregationError>) ->
     Ok(best)
 }
 
-/// Seconds that this thread has had a core, as Linux counts them.
+/// CPU time of this thread in seconds, on Linux.
 fn on_core() -> Option<f64> {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     Some(told.split(' ').next()?.parse::<f64>().ok()? / 1e9)
 }
 
-/// Seconds of the median and of the product, with as many threads.
+/// Seconds of the median and of the product with this many threads.
 fn numpy(threads: usize) -> Result<(f64, f64), String> {
     let limit = threads.to_string();
     let limits = [("OPENBLAS_NUM_THREADS", &*limit), ("OMP_NUM_THREADS", &*limit), ("MKL_NUM_THREADS", &*limit)];

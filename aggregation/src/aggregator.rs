@@ -1,4 +1,4 @@
-//! What a device does: sums that run, end and say who unmasked them.
+//! The interface of devices: running sums, their end, and a report of which device unmasked them.
 
 use std::io::{Read, Write};
 
@@ -9,95 +9,96 @@ use crate::robust::RobustStatistics;
 use crate::shape::Shape;
 use crate::work::{Effort, Stopwatch, Work};
 
-/// A device that sums and unmasks, and computes what robust rules need. Shared by all rounds; every call may come from any
+/// A device that sums, unmasks and computes robust statistics. Shared by all rounds; every call may come from any
 /// thread.
 pub trait Aggregator: RobustStatistics {
-    /// What it is, for operators: for example `cpu (avx512, 16 threads)`.
+    /// Description for operators, for example `cpu (avx512, 16 threads)`.
     fn name(&self) -> &str;
 
-    /// A sum of nothing. Takes memory for about `shape.words()` words, and no more however many inputs are added.
+    /// Starts an empty sum. Allocates about `shape.words()` words, however many inputs are added.
     ///
     /// # Errors
-    /// [`AggregationError::OutOfMemory`] when there is no room for the sum.
+    /// [`AggregationError::OutOfMemory`] if the sum does not fit into memory.
     fn begin(&self, shape: Shape) -> Result<Box<dyn Accumulator>, AggregationError>;
 
-    /// Applies every mask of the plan to a slice of a sum that is kept elsewhere, and reduces it: `sum` holds the words from
-    /// `offset` on, a multiple of [`Shape::SLICE_START`], and `out` takes as many. Masked sums are best kept in main memory,
-    /// where a device that is lost does not lose them.
+    /// Applies every mask of the plan to a slice of a sum stored elsewhere, and reduces it: `sum` holds the words from
+    /// `offset` on, a multiple of [`Shape::SLICE_START`], and `out` takes as many. Keep masked sums in main memory,
+    /// where they survive the loss of a device.
     ///
     /// # Errors
-    /// [`AggregationError::Slice`] or [`AggregationError::Length`] for what does not fit;
-    /// [`AggregationError::Device`] or [`AggregationError::OutOfMemory`] when the device fails: `out` then holds anything.
+    /// [`AggregationError::Slice`] or [`AggregationError::Length`] if slices do not fit; [`AggregationError::Device`]
+    /// or [`AggregationError::OutOfMemory`] if the device fails: the content of `out` is then undefined.
     fn unmask_slice(&self, plan: &MaskPlan, offset: u64, sum: &[u32], out: &mut [u32]) -> Result<(), AggregationError>;
 }
 
-/// One running sum. A partial sum is itself a vector like an input, so sums of several replicas add up.
+/// One running sum. A partial sum is a vector like an input, so the sums of several replicas add up.
 ///
-/// Additions are all or nothing. What is refused for its length or padding leaves the sum as it was, with one exception:
-/// when a *stream* fails after words of it were added, the accumulator is *torn*. It then refuses every further call with
-/// [`AggregationError::Torn`], so a half-added input can never reach a result; start again from the last stored partial sum.
+/// Additions are all or nothing: an input that is rejected for its length or padding leaves the sum unchanged. The
+/// exception is a *stream* that fails after some of its words were added: it leaves the accumulator *torn*, and every
+/// further call returns [`AggregationError::Torn`], so that a partially added input cannot reach a result. Start again
+/// from the last stored partial sum.
 pub trait Accumulator: Send {
-    /// What is being summed.
     fn shape(&self) -> Shape;
 
-    /// Which device adds, and how long it has been at it.
+    /// The device that adds, and its working time so far.
     fn summing(&self) -> Effort;
 
-    /// Adds a vector in its wire form (see [`secure_agg::packing`]), held in memory.
+    /// Adds a packed vector (see [`secure_agg::packing`]) in memory.
     ///
     /// # Errors
-    /// [`AggregationError::Packing`] for another length or set padding bits: the sum is unchanged.
+    /// [`AggregationError::Packing`] if the length is wrong or padding bits are set; the sum is unchanged.
     fn add_packed(&mut self, packed: &[u8]) -> Result<(), AggregationError>;
 
-    /// Adds a vector in its wire form that is read through a small fixed buffer.
+    /// Adds a packed vector that is read through a small fixed buffer.
     ///
-    /// `length` is the number of bytes that the owner of the stream promises, and the stream must end right after them.
-    /// A reader that checks a digest as it goes may report a mismatch as its last read's error: the accumulator is torn.
+    /// `length` is the number of bytes promised for the stream, which must end right after them. A reader that verifies
+    /// a digest may report a mismatch as the error of its last read; the accumulator is then torn.
     ///
     /// # Errors
-    /// [`AggregationError::Packing`] when `length` does not fit the shape: nothing was read, the sum is unchanged.
-    /// [`AggregationError::Packing`] or [`AggregationError::Read`] when the stream breaks that promise, sets padding bits
-    /// or fails: the accumulator is torn.
+    /// [`AggregationError::Packing`] if `length` does not fit the shape: nothing was read, the sum is unchanged.
+    /// [`AggregationError::Packing`] or [`AggregationError::Read`] if the stream is shorter or longer, sets padding
+    /// bits or fails: the accumulator is torn.
     fn add_stream(&mut self, packed: &mut dyn Read, length: u64) -> Result<(), AggregationError>;
 
-    /// Adds words: another replica's partial sum, or an input that is not packed. They need not be reduced.
+    /// Adds unpacked words: another replica's partial sum, or an input. They need not be reduced.
     ///
     /// # Errors
-    /// [`AggregationError::Length`] when there are not exactly `shape().words()`: the sum is unchanged.
+    /// [`AggregationError::Length`] unless there are exactly `shape().words()`; the sum is unchanged.
     fn merge(&mut self, words: &[u32]) -> Result<(), AggregationError>;
 
-    /// The sum so far, reduced, masks and all.
+    /// The sum so far, reduced and still masked.
     ///
     /// # Errors
-    /// [`AggregationError::OutOfMemory`] when there is no room for a copy.
+    /// [`AggregationError::OutOfMemory`] if a copy does not fit into memory.
     fn partial(&mut self) -> Result<Vec<u32>, AggregationError>;
 
-    /// Writes the sum so far in its wire form: what [`add_packed`](Self::add_packed) and
-    /// [`add_stream`](Self::add_stream) of another accumulator take.
+    /// Writes the sum so far in packed form, as input for [`add_packed`](Self::add_packed) and
+    /// [`add_stream`](Self::add_stream) of another accumulator.
     ///
     /// # Errors
-    /// [`AggregationError::Write`] when `out` fails.
+    /// [`AggregationError::Write`] if `out` fails.
     fn write_partial(&mut self, out: &mut dyn Write) -> Result<(), AggregationError>;
 
-    /// Ends the sum: applies every mask of the plan and reduces. With an empty plan (no secure aggregation) it only reduces.
+    /// Ends the sum: applies every mask of the plan and reduces. With an empty plan (no secure aggregation) it only
+    /// reduces.
     ///
     /// # Errors
-    /// [`AggregationError::Plan`] when the plan is for vectors of another length or modulus.
+    /// [`AggregationError::Plan`] if the plan is for vectors of another length or modulus.
     fn unmask(self: Box<Self>, plan: &MaskPlan) -> Result<Vec<u32>, AggregationError>;
 
-    /// Ends the sum like [`unmask`](Self::unmask), and tells whether the device did it.
+    /// Ends the sum like [`unmask`](Self::unmask), and reports whether another device had to take over.
     ///
     /// # Errors
-    /// As [`unmask`](Self::unmask).
+    /// As for [`unmask`](Self::unmask).
     fn finish(self: Box<Self>, plan: &MaskPlan) -> Result<Finished, AggregationError> {
         self.finish_measured(plan).map(|(finished, _)| finished)
     }
 
-    /// Ends the sum like [`finish`](Self::finish), and tells besides which devices did the work and what it took. That part
-    /// may be printed and stored; the sum may not.
+    /// Ends the sum like [`finish`](Self::finish), and also reports which devices did the work and how long they took.
+    /// That part may be printed and stored; the sum may not.
     ///
     /// # Errors
-    /// As [`unmask`](Self::unmask).
+    /// As for [`unmask`](Self::unmask).
     fn finish_measured(self: Box<Self>, plan: &MaskPlan) -> Result<(Finished, Work), AggregationError> {
         let summing = self.summing();
         let (device, watch) = (summing.device.clone(), Stopwatch::start());
@@ -107,20 +108,20 @@ pub trait Accumulator: Send {
     }
 }
 
-/// A sum that has ended. It may be one that nobody is to see without noise: it is neither printed nor copied.
+/// A completed sum. It may have to stay secret until noise is added, so it can be neither printed nor copied.
 pub struct Finished {
     /// The sum, unmasked and reduced.
     pub words: Vec<u32>,
-    /// What became of the device, when it was not the one that unmasked: an event worth counting.
+    /// Present if the chosen device failed and another one unmasked: an event worth counting.
     pub fallback: Option<FallbackEvent>,
 }
 
-/// A device failed, and another one did its work.
+/// A device failed and another one took over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FallbackEvent {
     /// The device that failed.
     pub device: String,
-    /// What happened to it.
+    /// The failure, for operators.
     pub reason: String,
     /// The device that took over.
     pub taken_over_by: String,

@@ -1,7 +1,7 @@
-//! Which device sums: what the operator asked for, what exists here, what was taken and why the others were not.
+//! Device selection: the operator's choice, the devices present, the one selected, and why the others were not.
 //!
-//! A device is trusted only after its self-test. One that was asked for by name and is missing or fails is an error at
-//! start; `auto` takes the best that passes, and the CPU is always there.
+//! A device is trusted only after its self-test. If a device was chosen by name and is missing or fails, start-up
+//! fails; `auto` takes the best device that passes, and the CPU is always available.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,47 +15,39 @@ use crate::fallback::Fallback;
 use crate::panic::said;
 use crate::{AggregationError, Aggregator, self_test};
 
-/// What the operator asked for: `auto`, `cuda`, `cuda:N`, `wgpu`, `wgpu:NAME` or `cpu`.
+/// The operator's choice: `auto`, `cuda`, `cuda:N`, `wgpu`, `wgpu:NAME` or `cpu`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum DeviceChoice {
     /// The best device that passes its self-test: NVIDIA's GPUs, then other GPUs, then the processor.
     #[default]
     Auto,
-    /// NVIDIA's GPUs: the one with this number, or all of them with each vector shared out.
+    /// NVIDIA GPUs: the one with this number, or all of them with each vector divided among them.
     Cuda(Option<usize>),
-    /// A GPU through Vulkan, Metal or Direct3D: the first whose name contains this, or the best that is no software.
+    /// A GPU through Vulkan, Metal or Direct3D: the first whose name contains this text, or the best that is not a
+    /// software renderer.
     Wgpu(Option<String>),
-    /// The processor.
     Cpu,
 }
 
-/// Why a device's name is not a choice here.
+/// Reasons a name is not a valid choice of device.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum DeviceChoiceError {
     /// The device is known, but this program was built without it.
     #[error("device \"{name}\" needs a program built with the feature \"{feature}\"; this one offers {}", offered())]
     NotBuiltIn {
-        /// What was asked for.
         name: String,
-        /// The cargo feature that would bring it.
+        /// The cargo feature that provides it.
         feature: &'static str,
     },
-    /// A GPU's number is none.
+    /// The GPU's number is invalid.
     #[error("\"{name}\" names no GPU: cuda:0 is the first")]
-    Number {
-        /// What was asked for.
-        name: String,
-    },
-    /// No such device.
+    Number { name: String },
     #[error("there is no device \"{name}\"; this program offers {}", offered())]
-    Unknown {
-        /// What was asked for.
-        name: String,
-    },
+    Unknown { name: String },
 }
 
-/// What this build can be asked for.
+/// The choices that this build offers.
 const fn offered() -> &'static str {
     match (cfg!(feature = "cuda"), cfg!(feature = "wgpu")) {
         (false, false) => "auto and cpu",
@@ -100,29 +92,26 @@ impl fmt::Display for DeviceChoice {
     }
 }
 
-/// One line of the table of devices.
+/// One row of the device table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceReport {
-    /// The device, as an operator would ask for it, or in full where it exists.
+    /// The device as an operator would choose it; its full name if it is present.
     pub device: String,
-    /// What became of it.
     pub verdict: Verdict,
 }
 
-/// What became of a device when one was chosen.
+/// Result of the selection for a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// It sums.
     Chosen,
-    /// It does not, for this reason.
+    /// Not chosen, for this reason.
     NotChosen(String),
 }
 
-/// The device that sums, and the table that says why.
+/// The selected device, and the table that explains the selection.
 pub struct Selected {
-    /// What sums.
     pub aggregator: Arc<dyn Aggregator>,
-    /// Every known device, the chosen one first.
+    /// All known devices, the chosen one first.
     pub report: Vec<DeviceReport>,
 }
 
@@ -132,12 +121,12 @@ impl fmt::Debug for Selected {
     }
 }
 
-/// Chooses a device, tests it and logs the choice. A GPU comes with the processor behind it (see [`crate::fallback`]).
+/// Selects a device, tests it and logs the result. A GPU has the processor as fallback (see [`crate::fallback`]).
 ///
-/// `threads` is how many threads the CPU may use, 0 for as many as there are cores.
+/// `threads` is the number of CPU threads, 0 for one per core.
 ///
 /// # Errors
-/// [`AggregationError::Device`] when no device that may be chosen is present and passes its self-test.
+/// [`AggregationError::Device`] if no eligible device is present and passes its self-test.
 pub fn select(choice: DeviceChoice, threads: usize) -> Result<Selected, AggregationError> {
     let cpu = Arc::new(CpuAggregator::new(threads)?);
     let selected = select_from(&choice, cpu, gpus(&choice))?;
@@ -152,7 +141,7 @@ pub fn select(choice: DeviceChoice, threads: usize) -> Result<Selected, Aggregat
 
 type Open = Box<dyn FnOnce() -> Result<Arc<dyn Aggregator>, AggregationError>>;
 
-/// A GPU that may be chosen, or why it is none.
+/// A GPU that may be selected, or the reason it cannot be.
 struct Candidate {
     device: String,
     open: Result<Open, String>,
@@ -164,7 +153,7 @@ impl Candidate {
     }
 }
 
-/// What there is to choose from, the best first. Drivers are only woken when they may be used.
+/// The candidates, best first. Drivers are loaded only if the choice allows them.
 fn gpus(choice: &DeviceChoice) -> Vec<Candidate> {
     let not_asked = |device| vec![Candidate::absent(device, format!("not looked for: \"{choice}\" was asked for"))];
     let mut all = match choice {
@@ -222,7 +211,8 @@ fn wgpu(name: Option<&str>) -> Vec<Candidate> {
     adapters.into_iter().map(candidate).collect()
 }
 
-/// The first candidate that opens and passes its self-test, with `cpu` behind it; else `cpu`, if it may be chosen.
+/// The first candidate that opens and passes its self-test, with `cpu` as fallback; otherwise `cpu`, if the choice
+/// allows it.
 fn select_from(
     choice: &DeviceChoice,
     cpu: Arc<CpuAggregator>,
@@ -259,7 +249,7 @@ fn select_from(
     Ok(Selected { aggregator, report })
 }
 
-/// Opens and tests a device; a driver's wrapper that panics has failed.
+/// Opens and tests a device; a panic in a driver's wrapper counts as a failure.
 fn tested(open: Open) -> Result<Arc<dyn Aggregator>, String> {
     let attempt = catch_unwind(AssertUnwindSafe(|| {
         let aggregator = open()?;
@@ -274,7 +264,7 @@ fn tested(open: Open) -> Result<Arc<dyn Aggregator>, String> {
     }
 }
 
-/// The device that was asked for by name is not to be had, and why.
+/// The error for a device that was chosen by name but is not available.
 fn none_of(choice: &DeviceChoice, others: &[DeviceReport]) -> AggregationError {
     let kind = if matches!(choice, DeviceChoice::Wgpu(_)) { "wgpu" } else { "cuda" };
     let reasons = others.iter().filter(|line| line.device.starts_with(kind)).map(|line| match &line.verdict {
@@ -292,7 +282,7 @@ mod tests {
     use crate::{Accumulator, Shape};
     use secure_agg::mask::MaskPlan;
 
-    /// The processor under another name, which may answer wrongly.
+    /// The processor under another name; optionally answers incorrectly.
     struct Gpu(&'static str, bool, CpuAggregator);
 
     robust_from!(Gpu, 2);

@@ -1,8 +1,9 @@
-//! A device with the processor behind it: when the device fails in the middle of a round, the round ends with the same bits.
+//! A device with the processor as fallback: if the device fails in the middle of a round, the round completes with the
+//! same bits.
 //!
-//! Inputs are added in main memory as they arrive, which keeps up with any network; the device only unmasks, and gets one
-//! sum and the seeds for it. So a lost device has nothing that is needed, and memory does not depend on the number of
-//! inputs. Every answer is compared with the definition in three places before it is believed.
+//! Inputs are added in main memory as they arrive, which keeps up with any network. The device only unmasks: it
+//! receives one sum and the seeds. So losing the device loses no data, and memory does not depend on the number of
+//! inputs. Every answer is checked against the definition in three places before it is used.
 
 use std::any::Any;
 use std::io::{Read, Write};
@@ -25,7 +26,6 @@ pub struct Fallback {
 }
 
 impl Fallback {
-    /// `device` with `cpu` behind it.
     #[must_use]
     pub fn new(device: Arc<dyn Aggregator>, cpu: Arc<CpuAggregator>) -> Self {
         Self { device, cpu }
@@ -47,7 +47,7 @@ impl Aggregator for Fallback {
     }
 }
 
-/// The device's answer is compared with the processor's in some columns, or for some vectors, before it is believed.
+/// Checks the device's answer against the processor's in some columns, or for some vectors, before it is used.
 impl RobustStatistics for Fallback {
     fn median(&self, inputs: Inputs<'_>) -> Result<Vec<i32>, AggregationError> {
         self.robust(
@@ -94,7 +94,7 @@ impl Fallback {
         work(&*self.cpu)
     }
 
-    /// Whether the answers for the first, the middle and the last columns are the processor's.
+    /// Whether the answers for the first, the middle and the last columns equal the processor's.
     fn same_columns(
         &self,
         inputs: Inputs<'_>,
@@ -165,8 +165,8 @@ impl Accumulator for FallbackSum {
     }
 }
 
-/// Unmasks the words `slice.1` that lie at `slice.0`, and says who did it in the end. An error is the caller's or the
-/// processor's, never the device's.
+/// Unmasks the words `slice.1` at offset `slice.0`, and reports which device did it. An error comes from the caller or
+/// the processor, never from the device.
 fn unmask_slice(
     device: &dyn Aggregator,
     cpu: &CpuAggregator,
@@ -176,12 +176,12 @@ fn unmask_slice(
 ) -> Result<(Option<FallbackEvent>, String), AggregationError> {
     let (offset, sum) = slice;
     Shape::check_slice(plan, offset, sum.len(), out.len())?;
-    // Without masks there is nothing that a device could do faster than the way to it and back.
+    // Without masks, no device is faster than the transfers to and from it.
     if plan.is_empty() {
         cpu.unmask_slice(plan, offset, sum, out)?;
         return Ok((None, cpu.name().to_owned()));
     }
-    // A driver's wrapper may panic where it should fail. What it was given is either only read or written anew below.
+    // A driver's wrapper may panic instead of failing. Its inputs are read-only or written anew below.
     let attempt = catch_unwind(AssertUnwindSafe(|| device.unmask_slice(plan, offset, sum, out)));
     let reason = match attempt {
         Ok(Ok(())) if is_right(plan, offset, sum, out) => return Ok((None, device.name().to_owned())),
@@ -193,7 +193,7 @@ fn unmask_slice(
     Ok((Some(event), finished_by))
 }
 
-/// Why an answer is none, or not believed.
+/// The reason an answer is missing or not trusted.
 fn failure<T>(outcome: Result<Result<T, AggregationError>, Box<dyn Any + Send>>) -> String {
     match outcome {
         Ok(Ok(_)) => "it gave a wrong answer".to_owned(),
@@ -210,11 +210,11 @@ fn told(device: &dyn Aggregator, cpu: &CpuAggregator, reason: String) -> Fallbac
     FallbackEvent { device, reason, taken_over_by }
 }
 
-/// Words at each of the places that are compared with the definition.
+/// Number of words compared with the definition at each place.
 const SAMPLE: usize = 16;
 
-/// Whether the first, the middle and the last words are those of the definition. A device that stopped half-way, or never
-/// began, does not pass.
+/// Whether the first, the middle and the last words match the definition. Catches a device that stopped halfway or
+/// never started.
 fn is_right(plan: &MaskPlan, offset: u64, sum: &[u32], out: &[u32]) -> bool {
     let sample = SAMPLE.min(sum.len());
     [0, sum.len() / 2, sum.len()].into_iter().all(|place| {
@@ -243,7 +243,7 @@ mod tests {
         None,
     }
 
-    /// A device that fails as it is told.
+    /// A device that fails on request.
     struct Injected(Fault, CpuAggregator);
 
     robust_from!(Injected, 1);

@@ -1,9 +1,9 @@
-//! Bulk integers: sums masked vectors as they arrive and takes the masks off the sum.
+//! Bulk integer arithmetic: sums masked vectors as they arrive and removes the masks from the sum.
 //!
-//! Words are integers modulo 2^b, so neither order nor device can change an answer: replicas with different hardware may
-//! share one round, and a device that is lost can be replaced in the middle without a trace in the result. The mask
-//! definition is `secure-agg`'s; this crate only makes it fast. It is the one place, beside the C interface of the SDK,
-//! where `unsafe` is allowed, and it knows nothing of tasks, rounds, privacy, files or networks.
+//! Words are integers modulo 2^b, so neither order nor device can change an answer: replicas with different hardware
+//! may share a round, and a lost device can be replaced in the middle without changing the result. `secure-agg` defines
+//! the masks; this crate only computes them fast. Apart from the SDK's C interface, it is the only crate where `unsafe`
+//! is allowed. It does not depend on tasks, rounds, privacy, files or networks.
 //!
 //! ```
 //! use aggregation::{Aggregator, Shape, cpu::CpuAggregator};

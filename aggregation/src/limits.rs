@@ -1,8 +1,8 @@
-//! What may be asked of a device.
+//! Limits of all devices.
 
-/// Longest vector, in words: a sum of 4 GiB.
+/// Maximum length of a vector, in words: a sum of 4 GiB.
 pub(crate) const MAX_WORDS: usize = 1 << 30;
-/// Slices of a vector that are unmasked on their own start at multiples of so many words.
+/// Slices of a vector that are unmasked separately start at multiples of this many words.
 pub(crate) const SLICE_START: u64 = 1 << 16;
-/// Most vectors that robust statistics take: their Gram matrix takes 128 MiB.
+/// Maximum number of vectors for robust statistics: their Gram matrix takes 128 MiB.
 pub(crate) const MAX_VECTORS: usize = 4096;

@@ -1,12 +1,12 @@
-//! What robust rules need of many vectors: coordinate-wise medians and trimmed means, and all inner products.
+//! Robust statistics of many vectors: coordinate-wise medians and trimmed means, and all inner products.
 //!
-//! The vectors are centred words of a modulus of 2^16, that is `i16`, and every answer is an integer, so devices must agree
-//! bit for bit here too. Divisions that may leave a remainder are the caller's.
+//! The vectors are centred words of a modulus of 2^16, that is `i16`, and every result is an integer, so devices must
+//! agree bit for bit. Divisions that may leave a remainder are left to the caller.
 
 use crate::AggregationError;
 use crate::limits;
 
-/// Vectors of one length, one per participant, in the clear.
+/// Vectors of equal length, one per participant, in the clear.
 #[derive(Clone, Copy)]
 pub struct Inputs<'a> {
     vectors: &'a [&'a [i16]],
@@ -14,10 +14,10 @@ pub struct Inputs<'a> {
 }
 
 impl<'a> Inputs<'a> {
-    /// Most vectors: their Gram matrix takes 128 MiB.
+    /// Maximum number of vectors: their Gram matrix takes 128 MiB.
     pub const MAX_VECTORS: usize = limits::MAX_VECTORS;
 
-    /// At least one vector, at most [`MAX_VECTORS`](Self::MAX_VECTORS), each with the same number of words and at least one.
+    /// 1 to [`MAX_VECTORS`](Self::MAX_VECTORS) vectors of equal length, at least one word each.
     ///
     /// # Errors
     /// [`AggregationError::Vectors`] for too few or too many, [`AggregationError::Length`] for unequal lengths,
@@ -36,7 +36,6 @@ impl<'a> Inputs<'a> {
         }
     }
 
-    /// The vectors.
     #[must_use]
     pub const fn vectors(&self) -> &'a [&'a [i16]] {
         self.vectors
@@ -48,10 +47,10 @@ impl<'a> Inputs<'a> {
         self.words
     }
 
-    /// Whether `trim` smallest and as many largest values can be left out.
+    /// Checks that `trim` smallest and as many largest values can be trimmed.
     ///
     /// # Errors
-    /// [`AggregationError::Trim`] when nothing would be left.
+    /// [`AggregationError::Trim`] if no values would be left.
     pub const fn check_trim(&self, trim: usize) -> Result<(), AggregationError> {
         let vectors = self.vectors.len();
         if trim >= vectors.div_ceil(2) {
@@ -61,30 +60,30 @@ impl<'a> Inputs<'a> {
     }
 }
 
-/// A device that computes robust statistics; every [`Aggregator`](crate::Aggregator) does.
+/// A device that computes robust statistics; every [`Aggregator`](crate::Aggregator) is one.
 pub trait RobustStatistics: Send + Sync {
     /// Twice the median of each coordinate: twice the middle value, or the sum of the two middle values.
     ///
     /// # Errors
-    /// [`AggregationError::Device`] or [`AggregationError::OutOfMemory`] when the device fails.
+    /// [`AggregationError::Device`] or [`AggregationError::OutOfMemory`] if the device fails.
     fn median(&self, inputs: Inputs<'_>) -> Result<Vec<i32>, AggregationError>;
 
-    /// The mean of each coordinate without its `trim` smallest and its `trim` largest values, times how many are left:
-    /// `inputs.vectors().len() - 2 * trim`. With `trim` 0, the sum.
+    /// The mean of each coordinate without its `trim` smallest and its `trim` largest values, times the number of
+    /// remaining values, `inputs.vectors().len() - 2 * trim`. With `trim` 0, the sum.
     ///
     /// # Errors
-    /// [`AggregationError::Trim`] when nothing would be left; otherwise as [`median`](Self::median).
+    /// [`AggregationError::Trim`] if no values would be left; otherwise as for [`median`](Self::median).
     fn trimmed_mean(&self, inputs: Inputs<'_>, trim: usize) -> Result<Vec<i32>, AggregationError>;
 
-    /// The inner products of all pairs: entry `i * n + j` is that of vectors `i` and `j`. The squared distance of two vectors
-    /// (Krum; Blanchard et al. 2017) is `g[i,i] - 2 g[i,j] + g[j,j]`.
+    /// The inner products of all pairs: entry `i * n + j` is that of vectors `i` and `j`. The squared distance of two
+    /// vectors (Krum; Blanchard et al. 2017) is `g[i,i] - 2 g[i,j] + g[j,j]`.
     ///
     /// # Errors
-    /// As [`median`](Self::median).
+    /// As for [`median`](Self::median).
     fn gram(&self, inputs: Inputs<'_>) -> Result<Vec<i64>, AggregationError>;
 }
 
-/// Copies what lies above the diagonal of a square below it.
+/// Copies the upper triangle of a square matrix to the lower one.
 pub(crate) fn mirror(products: &mut [i64], vectors: usize) {
     for i in 1..vectors {
         for j in 0..i {
@@ -93,7 +92,7 @@ pub(crate) fn mirror(products: &mut [i64], vectors: usize) {
     }
 }
 
-/// Has robust statistics come from a field of the type.
+/// Implements robust statistics by delegation to a field.
 #[cfg(any(test, feature = "cuda", feature = "wgpu", feature = "host-cuda-test"))]
 macro_rules! robust_from {
     ($device:ty, $field:tt) => {

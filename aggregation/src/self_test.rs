@@ -1,4 +1,5 @@
-//! What a device must answer before it is trusted with a round: known answers, then a comparison with the definition.
+//! The self-test that a device must pass before it is trusted with a round: known answers, then a comparison with the
+//! definition.
 
 use secure_agg::mask::{self, MaskPlan, MaskSeed, Plane, Sign};
 use secure_agg::packing;
@@ -30,7 +31,7 @@ const ZERO_KEY_BLOCK_0: [u32; 16] = [
 /// Runs the test; takes milliseconds.
 ///
 /// # Errors
-/// [`AggregationError::Device`] when an answer is wrong, or the device's own error.
+/// [`AggregationError::Device`] if an answer is wrong; errors of the device.
 pub(crate) fn run(device: &dyn Aggregator) -> Result<(), AggregationError> {
     known_answer(device)?;
     for (words, bits, masks) in [(1, 16, 1), (4097, 20, 3), (40_000, 32, 5)] {
@@ -47,7 +48,7 @@ fn known_answer(device: &dyn Aggregator) -> Result<(), AggregationError> {
     expect_equal(device, "the RFC 8439 block", &words, &ZERO_KEY_BLOCK_0)
 }
 
-/// Two packed inputs and some masks, against plain arithmetic and the portable expansion.
+/// Two packed inputs and some masks, compared with plain arithmetic and the portable expansion.
 fn comparison(device: &dyn Aggregator, words: usize, bits: u8, masks: u8) -> Result<(), AggregationError> {
     let shape = Shape::new(words, bits)?;
     let mut plan = plan_for(device, shape)?;
@@ -55,7 +56,7 @@ fn comparison(device: &dyn Aggregator, words: usize, bits: u8, masks: u8) -> Res
         let sign = if number % 2 == 0 { Sign::Subtract } else { Sign::Add };
         plan.push(MaskSeed::new(&mut [number; 32]), sign);
     }
-    // Any words will do as inputs; those of the definition are at hand.
+    // Any words serve as inputs; those of the definition are at hand.
     let mut input = vec![0; words];
     mask::apply(&plan, 0, &mut input).map_err(|error| fault(device, &error.to_string()))?;
     let packed = packing::pack(&input, shape.modulus());
@@ -71,7 +72,7 @@ fn comparison(device: &dyn Aggregator, words: usize, bits: u8, masks: u8) -> Res
     expect_equal(device, "the comparison of a kept sum with the definition", &slice, &expected)
 }
 
-/// Order statistics and inner products of a few vectors, against the processor's plainest loops.
+/// Order statistics and inner products of a few vectors, compared with the processor's portable loops.
 fn robust_statistics(device: &dyn Aggregator) -> Result<(), AggregationError> {
     let cpu = CpuAggregator::with_kernel(Kernel::Portable, 1)?;
     let vector = |seed: i16| (0..301).map(|i: i16| i.wrapping_mul(seed).wrapping_mul(7919)).collect::<Vec<i16>>();

@@ -1,4 +1,4 @@
-//! What is summed: how many words, modulo what.
+//! The shape of a sum: number of words and modulus.
 
 use secure_agg::mask::MaskPlan;
 use secure_agg::modular::Modulus;
@@ -7,7 +7,7 @@ use secure_agg::packing;
 use crate::AggregationError;
 use crate::limits;
 
-/// The length and the modulus of the vectors of one sum.
+/// The length and modulus of the vectors of one sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     words: usize,
@@ -15,7 +15,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Longest vector: 2^30 words, a sum of 4 GiB.
+    /// Maximum length of a vector: 2^30 words, a sum of 4 GiB.
     pub const MAX_WORDS: usize = limits::MAX_WORDS;
 
     /// Vectors of `words` words (1 to [`MAX_WORDS`](Self::MAX_WORDS)) modulo 2^`modulus_bits` (16 to 32).
@@ -41,20 +41,20 @@ impl Shape {
         self.modulus
     }
 
-    /// Bytes of a vector in its wire form.
+    /// Packed length of a vector, in bytes.
     #[must_use]
     pub const fn packed_len(self) -> usize {
         packing::packed_len(self.words, self.modulus)
     }
 
-    /// Slices of a vector that are unmasked on their own start at multiples of 2^16 words.
+    /// Slices of a vector that are unmasked separately start at multiples of 2^16 words.
     pub const SLICE_START: u64 = limits::SLICE_START;
 
-    /// Whether `len` words from `offset` on are a slice of the vector of `plan`, with as much room for the result.
+    /// Checks that `len` words from `offset` on are a slice of the plan's vector, with as much room for the result.
     ///
     /// # Errors
-    /// [`AggregationError::Slice`] when they are not, or `offset` is no multiple of [`SLICE_START`](Self::SLICE_START);
-    /// [`AggregationError::Length`] when the room for the result has another length.
+    /// [`AggregationError::Slice`] if they are not, or if `offset` is not a multiple of
+    /// [`SLICE_START`](Self::SLICE_START); [`AggregationError::Length`] if the room for the result has another length.
     pub fn check_slice(plan: &MaskPlan, offset: u64, len: usize, room: usize) -> Result<(), AggregationError> {
         if room != len {
             return Err(AggregationError::Length { expected: len, got: room });
@@ -66,10 +66,10 @@ impl Shape {
         Ok(())
     }
 
-    /// Whether `plan` is for vectors of this shape.
+    /// Checks that `plan` is for vectors of this shape.
     ///
     /// # Errors
-    /// [`AggregationError::Plan`] when it is not.
+    /// [`AggregationError::Plan`] if it is not.
     pub fn check_plan(self, plan: &MaskPlan) -> Result<(), AggregationError> {
         if plan.words() == self.words as u64 && plan.modulus() == self.modulus {
             return Ok(());
@@ -83,7 +83,7 @@ impl Shape {
     }
 }
 
-/// An empty vector with room for a sum.
+/// An empty vector with the capacity of a sum.
 pub(crate) fn room_for(shape: Shape) -> Result<Vec<u32>, AggregationError> {
     let mut words = Vec::new();
     let bytes = shape.words().saturating_mul(size_of::<u32>());

@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, Read};
 
-/// Reads until `buffer` is full or the stream ends; how many bytes that were.
+/// Reads until `buffer` is full or the stream ends, and returns the number of bytes.
 pub(crate) fn read_full(stream: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {

@@ -1,5 +1,5 @@
-//! What a sum cost: which device did it, for how long, and how much keystream was generated. For operators, never a basis
-//! for a decision: this is the one module of the crate's devices that reads a clock, and only to measure.
+//! The cost of a sum: which device did the work, how long it took, and how much keystream it generated. For operators,
+//! never a basis for decisions. The only module of the devices that reads a clock, and only to measure.
 
 use std::time::{Duration, Instant};
 
@@ -8,22 +8,21 @@ use secure_agg::mask::MaskPlan;
 /// A part of the work on a sum.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Effort {
-    /// The device, as [`Aggregator::name`](crate::Aggregator::name) says it.
+    /// As in [`Aggregator::name`](crate::Aggregator::name).
     pub device: String,
-    /// How long it was at work. Waiting for a stream's bytes is not in it.
+    /// Working time, without waiting for a stream's bytes.
     pub took: Duration,
 }
 
-/// The work on a sum, from its first input to its end. It says nothing of what was summed.
+/// The work on a sum, from its first input to its end. Reveals nothing about the values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Work {
-    /// Adding: inputs and partial sums of this accumulator. What another accumulator did for a partial sum is in that one's
+    /// Additions by this accumulator. Work on a merged partial sum is reported by its own accumulator's
     /// [`summing`](crate::Accumulator::summing).
     pub summing: Effort,
-    /// Taking the masks off, the way to the device and back and the attempts of a device that failed included. The device is
-    /// the one whose answer counts.
+    /// Unmasking, including transfers and attempts of a device that failed. `device` is the one whose answer was used.
     pub unmasking: Effort,
-    /// Bytes of keystream that were generated for the answer: those of the mask plan, 0 when there were no masks.
+    /// Bytes of keystream generated for the answer: those of the mask plan, 0 without masks.
     pub keystream_bytes: u64,
 }
 
@@ -34,7 +33,7 @@ impl Work {
     }
 }
 
-/// Measures one piece of work.
+/// Measures the duration of some work.
 pub(crate) struct Stopwatch(Instant);
 
 impl Stopwatch {

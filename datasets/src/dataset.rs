@@ -1,7 +1,7 @@
 //! Examples in memory: labelled vectors, and sequences of characters.
 //!
-//! Plain flat vectors, so that any learning library can take them. `Debug` prints shapes only: a participant's data has
-//! no place in a log.
+//! Flat vectors, so that any learning library can use them. `Debug` prints shapes only: a participant's data does not
+//! belong in a log.
 
 use std::fmt;
 
@@ -19,17 +19,15 @@ pub struct Labelled {
     pub labels: Vec<u32>,
     /// Features of one example.
     pub width: usize,
-    /// Number of classes, whether or not each occurs here.
+    /// Number of classes, including those without an example.
     pub classes: usize,
 }
 
 impl Labelled {
-    /// Number of examples.
     pub fn len(&self) -> usize {
         self.labels.len()
     }
 
-    /// Whether there are no examples.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
     }
@@ -37,7 +35,7 @@ impl Labelled {
     /// The examples at `indices`, in that order; an index may repeat.
     ///
     /// # Panics
-    /// When an index is not below [`Self::len`].
+    /// If an index is not below [`Self::len`].
     #[must_use]
     pub fn subset(&self, indices: &[usize]) -> Self {
         Self {
@@ -48,10 +46,10 @@ impl Labelled {
         }
     }
 
-    /// All examples of `parts`, in order.
+    /// Concatenates `parts`.
     ///
     /// # Errors
-    /// [`DataError::Incompatible`] without parts, or when widths or numbers of classes differ.
+    /// [`DataError::Incompatible`] if there are no parts, or if widths or numbers of classes differ.
     pub fn concat(parts: &[Self]) -> Result<Self, DataError> {
         let first = parts.first().ok_or_else(|| DataError::Incompatible("there are none".into()))?;
         if let Some(odd) = parts.iter().find(|p| (p.width, p.classes) != (first.width, first.classes)) {
@@ -93,12 +91,10 @@ pub struct Text {
 }
 
 impl Text {
-    /// Number of sequences.
     pub fn len(&self) -> usize {
         self.inputs.len() / self.length
     }
 
-    /// Whether there are no sequences.
     pub fn is_empty(&self) -> bool {
         self.inputs.is_empty()
     }
@@ -106,7 +102,7 @@ impl Text {
     /// The sequences at `indices`, in that order; an index may repeat.
     ///
     /// # Panics
-    /// When an index is not below [`Self::len`].
+    /// If an index is not below [`Self::len`].
     #[must_use]
     pub fn subset(&self, indices: &[usize]) -> Self {
         Self {
@@ -117,10 +113,10 @@ impl Text {
         }
     }
 
-    /// All sequences of `parts`, in order.
+    /// Concatenates `parts`.
     ///
     /// # Errors
-    /// [`DataError::Incompatible`] without parts, or when lengths or vocabularies differ.
+    /// [`DataError::Incompatible`] if there are no parts, or if lengths or vocabularies differ.
     pub fn concat(parts: &[Self]) -> Result<Self, DataError> {
         let first = parts.first().ok_or_else(|| DataError::Incompatible("there are none".into()))?;
         if let Some(odd) = parts.iter().find(|p| (p.length, p.vocabulary) != (first.length, first.vocabulary)) {
@@ -134,8 +130,8 @@ impl Text {
         })
     }
 
-    /// Holds out the last `held_out_fraction` (clamped to 0..=1) of the sequences: `(train, held_out)`. Text is never
-    /// split at random, since neighbouring sequences tell each other's story.
+    /// Holds out the last `held_out_fraction` (clamped to 0..=1) of the sequences: `(train, held_out)`. The split is
+    /// not random, since neighbouring sequences would leak into each other's set.
     #[must_use]
     pub fn split(mut self, held_out_fraction: f64) -> (Self, Self) {
         let kept = (self.len() - held_out_count(self.len(), held_out_fraction)) * self.length;
@@ -149,12 +145,11 @@ impl Text {
     }
 }
 
-/// Either kind of data, for code that passes it on without looking.
+/// Either kind of data.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Dataset {
     /// Vectors with a class each.
     Labelled(Labelled),
-    /// Sequences of characters.
     Text(Text),
 }
 
@@ -167,7 +162,6 @@ impl Dataset {
         }
     }
 
-    /// Whether there are no examples.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -175,7 +169,7 @@ impl Dataset {
     /// The examples at `indices`, in that order; an index may repeat.
     ///
     /// # Panics
-    /// When an index is not below [`Self::len`].
+    /// If an index is not below [`Self::len`].
     #[must_use]
     pub fn subset(&self, indices: &[usize]) -> Self {
         match self {
@@ -184,10 +178,10 @@ impl Dataset {
         }
     }
 
-    /// All examples of `parts`, in order.
+    /// Concatenates `parts`.
     ///
     /// # Errors
-    /// [`DataError::Incompatible`] without parts, or when kinds or shapes differ.
+    /// [`DataError::Incompatible`] if there are no parts, or if kinds or shapes differ.
     pub fn concat(parts: &[Self]) -> Result<Self, DataError> {
         let (mut labelled, mut text) = (Vec::new(), Vec::new());
         for part in parts {
@@ -204,7 +198,7 @@ impl Dataset {
     }
 
     /// Holds out `held_out_fraction` (clamped to 0..=1) of the examples: `(train, held_out)`. Vectors are chosen at
-    /// random from `seed`; of text the last sequences are held out, whatever the seed.
+    /// random from `seed`; for text, the last sequences are held out whatever the seed.
     #[must_use]
     pub fn split(self, held_out_fraction: f64, seed: u64) -> (Self, Self) {
         match self {
@@ -242,7 +236,7 @@ fn rows<T: Copy>(values: &[T], width: usize, indices: &[usize]) -> Vec<T> {
     chosen
 }
 
-/// How many of `count` to hold out: the rounded share, but neither none nor all if the fraction is neither.
+/// Number of examples to hold out: the rounded share, but neither none nor all if the fraction is neither.
 fn held_out_count(count: usize, fraction: f64) -> usize {
     let share = whole((count as f64 * fraction).round(), count);
     if count >= 2 && fraction > 0.0 && fraction < 1.0 { share.clamp(1, count - 1) } else { share }

@@ -1,8 +1,8 @@
-//! Data dealt out to participants, with a common test set.
+//! Data distributed to participants, with a common test set.
 
 use crate::{DataError, Dataset, Labelled, Partition};
 
-/// What every participant holds, and the test set nobody trains on.
+/// Every participant's data, and a test set that nobody trains on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Federated {
     /// Each participant's own data, never empty.
@@ -11,15 +11,15 @@ pub struct Federated {
     pub test: Dataset,
     /// A name for each participant (a number, a speaker), as many as `shards`.
     pub names: Vec<String>,
-    /// One line on what this is, for people.
+    /// A one-line description for people.
     pub description: String,
 }
 
 impl Federated {
-    /// Deals `train` out to `participants`.
+    /// Distributes `train` to `participants`.
     ///
     /// # Errors
-    /// As [`Partition::partition`], and [`DataError::Incompatible`] when `test` has another shape than `train`.
+    /// As for [`Partition::partition`], and [`DataError::Incompatible`] if `test` has another shape than `train`.
     pub fn partitioned(
         train: &Labelled,
         test: Labelled,
@@ -41,7 +41,7 @@ impl Federated {
     }
 }
 
-/// Names for participants that have none of their own.
+/// Numbers as names.
 pub(crate) fn numbered(participants: usize) -> Vec<String> {
     (0..participants).map(|index| format!("participant-{index}")).collect()
 }

@@ -1,8 +1,8 @@
 //! MNIST in its IDX files (<http://yann.lecun.com/exdb/mnist/>): four big-endian header words for images, two for
 //! labels, then one byte per pixel or label.
 //!
-//! A header is a claim by a file somebody downloaded: it is bounded before anything is read, and memory grows only with
-//! bytes that are really there, also inside gzip.
+//! Headers are untrusted: they are bounded before anything is read, and memory grows only with bytes that are actually
+//! present, also inside gzip.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -12,19 +12,18 @@ use flate2::bufread::MultiGzDecoder;
 
 use crate::{DataError, Labelled};
 
-/// Most images or labels in a file.
+/// Maximum number of images or labels in a file.
 pub const MAX_ITEMS: u32 = 1_000_000;
-/// Most rows, and most columns, of an image.
+/// Maximum number of rows and of columns of an image.
 pub const MAX_SIDE: u32 = 4096;
-/// Most bytes of content in a file: MNIST has 47 million, EMNIST 639 million.
+/// Maximum content of a file in bytes: MNIST has 47 million, EMNIST 639 million.
 pub const MAX_CONTENT_BYTES: u64 = 1 << 30;
-/// Digits.
 pub const CLASSES: usize = 10;
 /// Mean of MNIST's training pixels on a scale of 0 to 1.
 pub const PIXEL_MEAN: f32 = 0.1307;
 /// Standard deviation of MNIST's training pixels on that scale.
 pub const PIXEL_DEVIATION: f32 = 0.3081;
-/// Share of the images that becomes the test set where only one of MNIST's two sets is present.
+/// Share of the images that becomes the test set if only one of MNIST's two sets is present.
 pub const HELD_OUT: f64 = 0.15;
 
 const IMAGES_MAGIC: u32 = 0x0803;
@@ -32,12 +31,12 @@ const LABELS_MAGIC: u32 = 0x0801;
 
 /// Reads MNIST (or a set in its format, such as Fashion-MNIST) from `dir`: `(train, test)`.
 ///
-/// Reads `train-images-idx3-ubyte`, `train-labels-idx1-ubyte` and the same with `t10k`, plain or with `.gz`. With only
-/// one of the two sets, [`HELD_OUT`] of it, chosen by `seed`, is the test set. Pixels come row by row, as
-/// `(x / 255 - 0.1307) / 0.3081`.
+/// Reads `train-images-idx3-ubyte`, `train-labels-idx1-ubyte` and the same with `t10k`, plain or with `.gz`. If only
+/// one of the two sets is present, [`HELD_OUT`] of it, chosen by `seed`, is the test set. Pixels are in row order,
+/// normalized as `(x / 255 - 0.1307) / 0.3081`.
 ///
 /// # Errors
-/// [`DataError`] says which file was absent, unreadable or damaged, and how.
+/// [`DataError`] names the file that is missing, unreadable or damaged.
 pub fn load_mnist(dir: &Path, seed: u64) -> Result<(Labelled, Labelled), DataError> {
     if !dir.is_dir() {
         let expected = "MNIST's IDX files, such as t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz";
@@ -56,7 +55,7 @@ pub fn load_mnist(dir: &Path, seed: u64) -> Result<(Labelled, Labelled), DataErr
     }
 }
 
-/// Reads one set, or nothing when neither of its files is there; half a set is an error.
+/// Reads one set; `None` if neither of its files is present. Half a set is an error.
 fn load_set(dir: &Path, set: &str) -> Result<Option<Labelled>, DataError> {
     let (images_name, labels_name) = (images_name(set), format!("{set}-labels-idx1-ubyte"));
     let missing = |name: &str| DataError::MissingFile { folder: dir.to_owned(), looked_for: variants(name) };
@@ -66,7 +65,7 @@ fn load_set(dir: &Path, set: &str) -> Result<Option<Labelled>, DataError> {
         (None, Some(_)) => return Err(missing(&images_name)),
         (Some(images), Some(labels)) => (images, labels),
     };
-    // Labels first: they are small, and a wrong one is found before much is read.
+    // Labels first: they are small, so an error is found before much is read.
     let labels = read_labels(&labels_path)?;
     let (pixels, width) = read_images(&images_path)?;
     let images = pixels.len() / width;
@@ -81,7 +80,7 @@ fn images_name(set: &str) -> String {
     format!("{set}-images-idx3-ubyte")
 }
 
-/// The names under which a file may lie in the folder.
+/// The accepted names of a file.
 fn variants(name: &str) -> Vec<String> {
     vec![name.to_owned(), format!("{name}.gz")]
 }
@@ -102,7 +101,7 @@ fn read_labels(path: &Path) -> Result<Vec<u32>, DataError> {
     }
 }
 
-/// All pixels, and how many make an image (at least 1).
+/// All pixels, and the number of pixels per image (at least 1).
 fn read_images(path: &Path) -> Result<(Vec<u8>, usize), DataError> {
     let mut input = Input::open(path)?;
     input.magic("images", IMAGES_MAGIC)?;
@@ -111,7 +110,7 @@ fn read_images(path: &Path) -> Result<(Vec<u8>, usize), DataError> {
     Ok((pixels, rows as usize * columns as usize))
 }
 
-/// An open file, decompressed where it is compressed.
+/// An open file, decompressed if necessary.
 struct Input {
     path: PathBuf,
     reader: Box<dyn Read>,
@@ -120,7 +119,7 @@ struct Input {
 }
 
 impl Input {
-    /// Looks at the content, not at the name, to see whether it is compressed.
+    /// Detects compression by content, not by name.
     fn open(path: &Path) -> Result<Self, DataError> {
         let failed = |source| DataError::Read { path: path.to_owned(), source };
         let mut file = BufReader::new(File::open(path).map_err(failed)?);
@@ -173,13 +172,13 @@ impl Input {
         }
     }
 
-    /// Reads `most` bytes, or fewer at the end of the file, growing the buffer only as they come.
+    /// Reads `most` bytes, or fewer at the end of the file; the buffer grows only with bytes that are present.
     fn read_up_to(&mut self, most: u64) -> Result<Vec<u8>, DataError> {
         let mut bytes = Vec::new();
         let path = || self.path.clone();
         match self.reader.by_ref().take(most).read_to_end(&mut bytes) {
             Ok(_) => Ok(bytes),
-            // How the decompressor says that its input is damaged or cut off.
+            // The decompressor's errors for damaged or truncated input.
             Err(source)
                 if matches!(
                     source.kind(),

@@ -1,8 +1,8 @@
 //! Synthetic, IDX and text data, and ways to partition it among participants.
 //!
-//! The command line, the simulation, the examples and the tests need somebody's data to train on; this crate reads or
-//! generates it and deals it out. It knows files and numbers only: no rounds, no devices, no network. Everything random
-//! comes from a seed, so several processes with one seed agree on who holds which example without talking.
+//! This crate reads or generates the data for the command line, the simulation, the examples and the tests, and
+//! partitions it. It knows nothing of rounds, devices or the network. All randomness comes from a seed, so several
+//! processes with the same seed agree on the partition without communicating.
 //!
 //! ```
 //! # fn main() -> Result<(), datasets::DataError> {

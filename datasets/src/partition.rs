@@ -1,4 +1,4 @@
-//! Who gets which example: even, skewed by label, or a few labels each.
+//! Partitions of examples: even, skewed by label, or a few labels per participant.
 //!
 //! A partition is a pure function of the labels, the number of participants and a seed. Every index goes to exactly one
 //! participant, and every participant gets at least one.
@@ -16,28 +16,28 @@ use rand_distr::{Distribution, Gamma};
 use crate::DataError;
 use crate::random::{Purpose, stream, whole};
 
-/// Largest Dirichlet concentration; it is even to one part in ten thousand by then.
+/// Largest Dirichlet concentration, at which the partition is even to one part in ten thousand.
 pub const MAX_ALPHA: f64 = 1e9;
-/// How often a Dirichlet partition is drawn anew before the poorest are topped up instead.
+/// Number of Dirichlet draws before the smallest parts are topped up instead.
 const MAX_DRAWS: usize = 100;
 
-/// How labelled examples are dealt out. Written `iid`, `dirichlet:ALPHA` or `shards:K`.
+/// A partition of labelled examples. Written `iid`, `dirichlet:ALPHA` or `shards:K`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Partition {
     /// Shuffled, then cut into equal parts (sizes differ by at most one).
     Iid,
-    /// Each class is divided among the participants in proportions drawn from a symmetric Dirichlet distribution
-    /// (Hsu et al. 2019; Li et al., *Federated Learning on Non-IID Data Silos*, 2022). Drawn anew until everybody has
-    /// `examples / (10 · participants)` examples (no fewer than 1, no more than 10 are asked for); after a hundred
-    /// draws the poorest are topped up from the richest.
+    /// Each class is divided among the participants in proportions drawn from a symmetric Dirichlet distribution (Hsu
+    /// et al. 2019; Li et al., *Federated Learning on Non-IID Data Silos*, 2022). The draw is repeated until every
+    /// participant has `examples / (10 · participants)` examples (at least 1 and at most 10 are required); after a
+    /// hundred draws the smallest parts are topped up from the largest.
     Dirichlet {
         /// Concentration, above 0 and at most [`MAX_ALPHA`]: small is skewed, large is even.
         alpha: f64,
     },
-    /// Sorted by label, cut into `participants · per_participant` equal shards, dealt at random (McMahan et al. 2017,
-    /// §3, with two each).
+    /// Sorted by label, cut into `participants · per_participant` equal shards, assigned at random (McMahan et al.
+    /// 2017, §3, with two each).
     Shards {
-        /// Shards each participant gets, at least 1.
+        /// At least 1.
         per_participant: usize,
     },
 }
@@ -46,9 +46,9 @@ impl Partition {
     /// The indices into `labels` of each participant, ascending.
     ///
     /// # Errors
-    /// [`DataError::NoParticipants`]; [`DataError::LabelOutOfRange`] for a label that is not below `classes`;
-    /// [`DataError::BadAlpha`]; [`DataError::NoShards`]; [`DataError::TooFewExamples`] when there are not as many
-    /// examples as participants (or shards).
+    /// [`DataError::NoParticipants`]; [`DataError::LabelOutOfRange`] if a label is not below `classes`;
+    /// [`DataError::BadAlpha`]; [`DataError::NoShards`]; [`DataError::TooFewExamples`] if there are fewer examples than
+    /// participants (or shards).
     pub fn partition(
         &self,
         labels: &[u32],
@@ -80,7 +80,7 @@ impl Partition {
 
     fn check(&self) -> Result<(), DataError> {
         match *self {
-            // Written so that NaN is refused as well.
+            // Negated so that NaN is rejected as well.
             Self::Dirichlet { alpha } if !(alpha > 0.0 && alpha <= MAX_ALPHA) => Err(DataError::BadAlpha(alpha)),
             Self::Shards { per_participant: 0 } => Err(DataError::NoShards),
             _ => Ok(()),
@@ -155,7 +155,7 @@ fn dirichlet(
     parts
 }
 
-/// One draw: each class shuffled and cut at its own random proportions.
+/// One draw: shuffles each class and cuts it at its own random proportions.
 fn draw(by_class: &[Vec<usize>], alpha: f64, participants: usize, rng: &mut impl Rng) -> Vec<Vec<usize>> {
     let mut parts = vec![Vec::new(); participants];
     for class in by_class {
@@ -168,7 +168,7 @@ fn draw(by_class: &[Vec<usize>], alpha: f64, participants: usize, rng: &mut impl
             part.extend_from_slice(&members[start..end]);
             start = end;
         }
-        // Rounding may leave the sum of shares a hair below one.
+        // Rounding may leave the sum of shares slightly below one.
         parts[participants - 1].extend_from_slice(&members[start..]);
     }
     parts
@@ -182,14 +182,14 @@ fn proportions(alpha: f64, participants: usize, rng: &mut impl Rng) -> Vec<f64> 
     if sum > 0.0 {
         shares.iter_mut().for_each(|share| *share /= sum);
     } else {
-        // Every variate of a tiny alpha may underflow; in that limit one participant gets all.
+        // Every variate of a tiny alpha may underflow; in that limit one participant gets everything.
         shares[0] = 1.0;
         shares.shuffle(rng);
     }
     shares
 }
 
-/// Moves examples one by one from whoever has most until everybody has `minimum`, which must not exceed the mean.
+/// Moves examples one by one from the largest part until every part has `minimum`, which must not exceed the mean.
 fn top_up(parts: &mut [Vec<usize>], minimum: usize) {
     let mut richest: BinaryHeap<_> = parts.iter().enumerate().map(|(i, part)| (part.len(), Reverse(i))).collect();
     for poor in 0..parts.len() {

@@ -1,12 +1,12 @@
 //! Independent streams of randomness from one seed.
 //!
-//! Each purpose and each participant draws from a stream of its own, so that what one of them draws never shifts what
-//! another gets, and a process may generate a single participant's data alone.
+//! Each purpose and each participant draws from its own stream, so that draws do not affect each other, and a process
+//! can generate a single participant's data.
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-/// What a stream is for; distinct names give unrelated streams.
+/// The purpose of a stream; distinct purposes give independent streams.
 #[derive(Clone, Copy)]
 pub(crate) enum Purpose {
     Partition,
@@ -28,7 +28,7 @@ pub(crate) fn stream(seed: u64, purpose: Purpose, index: u64) -> ChaCha8Rng {
     ChaCha8Rng::from_seed(key)
 }
 
-/// `real` cut down to a whole number: negative and NaN give 0, anything above `most` gives `most`.
+/// `real` truncated to a whole number: negative numbers and NaN give 0, larger ones `most`.
 pub(crate) fn whole(real: f64, most: usize) -> usize {
     #[expect(
         clippy::cast_possible_truncation,

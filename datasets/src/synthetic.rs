@@ -1,15 +1,15 @@
-//! Synthetic(α, β): a classification task whose heterogeneity is two numbers.
+//! Synthetic(α, β): a classification task whose heterogeneity is set by two numbers.
 //!
 //! Shamir, Srebro and Zhang (2014), as made federated by Li et al., *Federated Optimization in Heterogeneous Networks*
-//! (FedProx, 2020), §5.1. Participant k draws a model `W_k, b_k ~ N(u_k, 1)` with `u_k ~ N(0, α)`, and inputs
-//! `x_k ~ N(v_k, Σ)` with `v_k ~ N(B_k, 1)` element by element, `B_k ~ N(0, β)` and `Σ` diagonal with `Σ_jj = j^-1.2`.
-//! The label is `argmax softmax(W_k x + b_k)`. Second arguments of `N` are variances; `u_k` and `B_k` are single
-//! numbers, as in the authors' code. β is how far the participants' inputs lie apart. α moves the models' parameters;
-//! but one `u_k` for all classes shifts all logits alike, so α does not change the labels. Even α = β = 0 is not IID:
-//! each participant still draws its own `W_k`, `b_k` and `v_k`.
+//! (FedProx, 2020), §5.1. Participant k draws a model `W_k, b_k ~ N(u_k, 1)` with `u_k ~ N(0, α)`, and inputs `x_k ~
+//! N(v_k, Σ)` with `v_k ~ N(B_k, 1)` element by element, `B_k ~ N(0, β)` and `Σ` diagonal with `Σ_jj = j^-1.2`. The
+//! label is `argmax softmax(W_k x + b_k)`. Second arguments of `N` are variances; `u_k` and `B_k` are single numbers,
+//! as in the authors' code. β controls how far apart the participants' inputs lie. α moves the models' parameters; but
+//! one `u_k` for all classes shifts all logits alike, so α does not change the labels. Even α = β = 0 is not IID: each
+//! participant still draws its own `W_k`, `b_k` and `v_k`.
 //!
-//! Sizes are lognormal(4, 2) + 50, cut at [`MAX_EXAMPLES`] (about one in eighty is) so that a demonstration stays
-//! quick.
+//! Sizes are lognormal(4, 2) + 50, capped at [`MAX_EXAMPLES`] (which affects about one in eighty) so that a
+//! demonstration stays quick.
 
 use rand::Rng;
 use rand_distr::{Distribution, LogNormal, Normal, StandardNormal};
@@ -20,7 +20,6 @@ use crate::{DataError, Dataset, Federated, Labelled};
 
 /// Features of an example.
 pub const FEATURES: usize = 60;
-/// Number of classes.
 pub const CLASSES: usize = 10;
 /// Fewest examples one participant draws.
 pub const MIN_EXAMPLES: usize = 50;
@@ -31,7 +30,7 @@ pub const HELD_OUT: f64 = 0.2;
 /// Largest α and β, so that every feature is a finite `f32`.
 pub const MAX_SPREAD: f64 = 1e6;
 
-/// Generates the data of `participants`; the test set is the union of what is held out of each.
+/// Generates the data of `participants`; the test set is the union of everybody's held-out examples.
 ///
 /// # Errors
 /// [`DataError::NoParticipants`]; [`DataError::BadSpread`] for an α or β that is not in 0..=[`MAX_SPREAD`].
@@ -54,8 +53,7 @@ pub fn generate(participants: usize, alpha: f64, beta: f64, seed: u64) -> Result
     })
 }
 
-/// Generates the data of one participant alone, `(own, held_out)`: the same that [`generate`] gives it among any number
-/// of others.
+/// Generates the data of one participant, `(own, held_out)`: the same as [`generate`] with any number of participants.
 ///
 /// # Errors
 /// [`DataError::BadSpread`] for an α or β that is not in 0..=[`MAX_SPREAD`].
@@ -82,7 +80,6 @@ pub fn shard(participant: usize, alpha: f64, beta: f64, seed: u64) -> Result<(La
     Ok(data.split(HELD_OUT, seed))
 }
 
-/// How many examples a participant has.
 fn size(rng: &mut impl Rng) -> usize {
     let extra = LogNormal::new(4.0, 2.0).expect("a standard deviation of 2 is finite").sample(rng);
     MIN_EXAMPLES + whole(extra, MAX_EXAMPLES - MIN_EXAMPLES)
@@ -90,7 +87,7 @@ fn size(rng: &mut impl Rng) -> usize {
 
 /// One participant's distribution of examples.
 struct Source {
-    /// One row of [`FEATURES`] for each class.
+    /// One row of [`FEATURES`] weights per class.
     weights: Vec<[f64; FEATURES]>,
     biases: [f64; CLASSES],
     /// Mean and standard deviation of each feature.
@@ -117,8 +114,8 @@ impl Source {
         self.inputs.iter().map(|feature| feature.sample(rng) as f32).collect()
     }
 
-    /// The class of largest logit, which is also the one of largest softmax. Computed from the stored single-precision
-    /// features, so that the labels are exactly right for them.
+    /// The class with the largest logit, which also has the largest softmax. Computed from the stored single-precision
+    /// features, so that the labels match them exactly.
     fn label(&self, input: &[f32]) -> u32 {
         let logits = self.weights.iter().zip(self.biases).map(|(row, bias)| {
             let product: f64 = row.iter().zip(input).map(|(weight, &x)| weight * f64::from(x)).sum();

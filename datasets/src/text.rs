@@ -1,8 +1,8 @@
-//! Plays as federated data: one participant per speaker, who predict the next character of what they say.
+//! Plays as federated data: one participant per speaker, who predicts the next character of the speaker's lines.
 //!
 //! The format is that of the file known as tiny-shakespeare: a line `SPEAKER:` after a blank line (or at the top), then
-//! the lines that are said, up to the next speaker. This is the natural non-IID case: everybody has their own words and
-//! their own amount of them (McMahan et al. 2017, §3; LEAF, Caldas et al. 2018).
+//! the spoken lines, up to the next speaker. This is a naturally non-IID case: speakers differ in vocabulary and in
+//! amount of text (McMahan et al. 2017, §3; LEAF, Caldas et al. 2018).
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -11,23 +11,23 @@ use std::path::Path;
 
 use crate::{DataError, Dataset, Federated, Text};
 
-/// Most bytes of a text.
+/// Maximum size of a text, in bytes.
 pub const MAX_BYTES: u64 = 64 << 20;
-/// Longest sequence, in characters.
+/// Maximum length of a sequence, in characters.
 pub const MAX_LENGTH: usize = 4096;
-/// Share of each speaker's sequences, the last ones, that goes to the test set.
+/// Share of each speaker's sequences, taken from the end, that goes to the test set.
 pub const HELD_OUT: f64 = 0.2;
 /// Name of the file in its folder.
 pub const FILE_NAME: &str = "input.txt";
 
-/// Reads [`FILE_NAME`] in `dir` and gives the `participants` speakers with most text a shard each, most text first.
+/// Reads [`FILE_NAME`] in `dir` and gives the `participants` speakers with the most text a shard each, most text first.
 ///
-/// Characters are numbered in the order of their code points, over the whole file. What a speaker says is one stream,
-/// cut every `length` characters (a remainder is left out); the targets are the same stream one character later. The
-/// last [`HELD_OUT`] of each speaker's sequences are the test set.
+/// Characters are numbered in code point order over the whole file. A speaker's text is one stream, cut every `length`
+/// characters (a remainder is dropped); the targets are the same stream one character later. The last [`HELD_OUT`] of
+/// each speaker's sequences are the test set.
 ///
 /// # Errors
-/// [`DataError`] says which file was absent or unreadable, or why it cannot be dealt out like this.
+/// [`DataError`] names the file that is missing or unreadable, or the reason it cannot be partitioned.
 pub fn load(dir: &Path, participants: usize, length: usize) -> Result<Federated, DataError> {
     if participants == 0 {
         return Err(DataError::NoParticipants);
@@ -40,14 +40,14 @@ pub fn load(dir: &Path, participants: usize, length: usize) -> Result<Federated,
     if speakers.is_empty() {
         return Err(DataError::NoSpeakers { path: dir.join(FILE_NAME) });
     }
-    // Two sequences, and the character that follows the last: something to train on and something to test.
+    // Two sequences and the character after the last: one to train on and one to test.
     let needed = 2 * length + 1;
     speakers.retain(|speaker| speaker.characters >= needed);
     let found = speakers.len();
     if found < participants {
         return Err(DataError::TooFewSpeakers { asked: participants, found, needed });
     }
-    // A stable sort: equals stay in the order in which they first speak.
+    // A stable sort: ties stay in the order of first appearance.
     speakers.sort_by_key(|speaker| std::cmp::Reverse(speaker.characters));
     speakers.truncate(participants);
 
@@ -65,7 +65,7 @@ pub fn load(dir: &Path, participants: usize, length: usize) -> Result<Federated,
     })
 }
 
-/// The whole text, with line feeds alone as line ends.
+/// The whole text, with line ends normalized to line feeds.
 fn read(dir: &Path) -> Result<String, DataError> {
     if !dir.is_dir() {
         let expected = "a text of speeches, input.txt";
@@ -85,7 +85,7 @@ fn read(dir: &Path) -> Result<String, DataError> {
     Ok(text.replace("\r\n", "\n"))
 }
 
-/// Somebody in the play, and everything they say, each line with its line feed.
+/// A speaker and everything they say, each line with its line feed.
 struct Speaker<'a> {
     name: &'a str,
     says: String,
@@ -93,7 +93,7 @@ struct Speaker<'a> {
     characters: usize,
 }
 
-/// Everybody who speaks, in the order of their first words. What stands before the first speaker is left out.
+/// All speakers, in the order of first appearance. Text before the first speaker is dropped.
 fn speakers(play: &str) -> Vec<Speaker<'_>> {
     let mut speakers: Vec<Speaker<'_>> = Vec::new();
     let mut places = HashMap::new();
@@ -124,7 +124,7 @@ struct Alphabet {
 }
 
 impl Alphabet {
-    /// Of a play in which somebody speaks: it has a line feed, which a last line may lack but is given.
+    /// Requires a play with a speaker, which has a line feed at least.
     fn of(play: &str) -> Self {
         let characters: BTreeSet<char> = play.chars().collect();
         Self { numbers: characters.into_iter().zip(0..).collect() }

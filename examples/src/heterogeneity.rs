@@ -1,7 +1,7 @@
-//! Local solvers on data that differ: the experiment of FedProx (Li et al. 2020, §5.2) and one of SCAFFOLD's.
+//! Local solvers on heterogeneous data: the experiment of FedProx (Li et al. 2020, §5.2) and one of SCAFFOLD's.
 //!
-//! Training is the SDK's own, updates pass through the SDK's pipeline, and what the coordinator does to a sum is done here by the
-//! same functions; only the network between them is left out. Everything follows from the seed.
+//! Training is the SDK's own, updates pass through the SDK's pipeline, and sums are processed by the coordinator's
+//! functions; only the network is left out. All results follow from the seed.
 
 use anyhow::{Context as _, Result};
 use client_sdk::learning::contribution::{Scaffold, scaffold};
@@ -20,44 +20,42 @@ use rand_chacha::ChaCha20Rng;
 use task_spec::ServerOptimizer;
 use task_spec::{Budget, TrainingPlan};
 
-/// Participants of the federation.
+/// Number of participants.
 pub const DEVICES: u32 = 30;
-/// Of a round, where not all take part.
+/// Cohort size, unless everybody takes part.
 pub const COHORT: usize = 10;
-/// Stragglers among them.
+/// Number of stragglers in a cohort.
 pub const STRAGGLERS: usize = 9;
-/// Farther than any coordinate moves in a round here, so that nothing is clipped.
+/// Larger than any change of a coordinate in a round here, so that nothing is clipped.
 const CLIP_RANGE: f32 = 8.0;
-/// More examples than these do not weigh more: the sum has room for every device with so many.
+/// Cap on weights; the sum has headroom for every device at the cap.
 const MAX_WEIGHT: u32 = 5000;
 
-/// How participants' work is combined.
+/// The local solver, or the rule that combines updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Solver {
-    /// The mean of those who did everything.
+    /// FedAvg without the stragglers.
     FedAvg,
-    /// FedAvg that keeps what stragglers have.
+    /// FedAvg with the stragglers' partial work.
     Partial,
-    /// The same, with every local model held to the received one by μ = 1.
+    /// As `Partial`, with a proximal term of μ = 1.
     FedProx,
-    /// FedAvg of what stragglers have, by the length of their steps.
+    /// The stragglers' partial work, normalized by their steps.
     FedNova,
-    /// Control variates; everybody counts alike.
+    /// Control variates; unweighted.
     Scaffold,
-    /// FedAvg in which everybody counts alike: what SCAFFOLD is compared with.
+    /// Unweighted FedAvg, the baseline for SCAFFOLD.
     Plain,
 }
 
-/// One experiment.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// More examples than these are not taken of a device.
+    /// Cap on the number of examples of a device.
     pub most_examples: usize,
-    /// Passes over the data of whoever is no straggler.
+    /// Local epochs of a participant that is not a straggler.
     pub epochs: u32,
-    /// Rounds.
     pub rounds: u32,
-    /// Devices of a round: [`COHORT`] with [`STRAGGLERS`] among them, or all, and none of them slow.
+    /// Whether all devices take part, without stragglers; otherwise [`COHORT`] devices with [`STRAGGLERS`] stragglers.
     pub everybody: bool,
 }
 
@@ -71,10 +69,10 @@ pub struct Federation {
 }
 
 impl Federation {
-    /// The data of a seed.
+    /// The data for a seed.
     ///
     /// # Errors
-    /// None for the seeds there are.
+    /// None in practice.
     pub fn new(most_examples: usize, seed: u64) -> Result<Self> {
         let architecture = Architecture::Linear(Linear { inputs: 60, classes: 10 });
         let (mut devices, mut examples, mut data) = (Vec::new(), Vec::new(), Vec::new());
@@ -104,7 +102,7 @@ impl Federation {
         Ok(sum / weight)
     }
 
-    /// The training loss after each round, the first model's before it.
+    /// The training loss before the first round and after each round.
     ///
     /// # Errors
     /// If training diverges.
@@ -133,7 +131,7 @@ impl Federation {
         Ok(losses)
     }
 
-    /// Who takes part in a round and how many epochs each has time for: the same for every solver.
+    /// The participants of a round and the epochs each has time for: the same for every solver.
     fn drawn(&self, round: u32, setting: Setting) -> Vec<(usize, u32)> {
         let mut all: Vec<usize> = (0..self.devices.len()).collect();
         if setting.everybody {
@@ -148,7 +146,7 @@ impl Federation {
         all.into_iter().enumerate().map(|(place, device)| (device, epochs(place))).collect()
     }
 
-    /// What a device sends.
+    /// The upload of a device.
     fn work(&mut self, server: &Server, round: u32, device: usize, epochs: u32, own: &[f32]) -> Result<MaskedInput> {
         let batches = u32::try_from(self.examples[device].div_ceil(10))?;
         let plan =
@@ -183,7 +181,7 @@ impl Federation {
     }
 }
 
-/// What the coordinator does.
+/// The coordinator's part.
 struct Server {
     model: Parameters,
     control: Vec<f32>,
@@ -212,7 +210,7 @@ impl Server {
             metrics: usize::from(solver == Solver::FedNova),
         };
         let codec = UpdateCodec::new(None, &sent, params)?;
-        // About what a device of the median size takes in a round.
+        // About the steps that a device of median size takes in a round.
         let reference = 0.01 * f64::from(setting.epochs) * 10.0;
         let scaffold = (solver == Solver::Scaffold).then(|| Scaffold::new(reference, &params)).transpose()?;
         let nova = (solver == Solver::FedNova).then(|| FedNova::new(reference, &params)).transpose()?;
@@ -231,7 +229,7 @@ impl Server {
         }
     }
 
-    /// Sums what came as integers, and steps the model.
+    /// Sums the inputs as integers and takes a step.
     fn step(&mut self, inputs: &[MaskedInput]) -> Result<()> {
         let mut words = vec![0_u32; self.codec.len()];
         for input in inputs {
@@ -252,7 +250,7 @@ impl Server {
     }
 }
 
-/// The first round after which the loss is at most this.
+/// The first round after which the loss is at most `loss`.
 #[must_use]
 pub fn rounds_to(losses: &[f64], loss: f64) -> Option<usize> {
     losses.iter().position(|&found| found <= loss)

@@ -1,7 +1,7 @@
-//! What the examples share: a coordinator in this process, in memory, on a loopback port, and its operator.
+//! Shared by the examples: an in-process coordinator, in memory, on a loopback port, and its operator.
 //!
-//! A real coordinator is `tributary serve`; a real operator uses `tributary task create` and its siblings. Here both are a
-//! few lines, so that each example is one file that runs by itself.
+//! In production the coordinator is `tributary serve`, and the operator uses `tributary task create` and related
+//! commands. Here both take a few lines, so that each example is one self-contained file.
 
 pub mod heterogeneity;
 
@@ -27,12 +27,12 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Starts a coordinator that forgets everything at the end.
+    /// Starts a coordinator that stores nothing on disk.
     ///
     /// # Errors
-    /// Whatever keeps it from starting.
+    /// If it cannot start.
     pub async fn start() -> Result<Self> {
-        // reqwest takes the process's TLS provider; a second example in one process would find it installed.
+        // reqwest uses the process's TLS provider; a second example in one process finds it installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut config = Config::default();
         config.http.listen.set_port(0);
@@ -47,13 +47,12 @@ impl Lab {
         Ok(Self { running, client, token })
     }
 
-    /// Where it listens.
     #[must_use]
     pub fn url(&self) -> &str {
         self.running.url()
     }
 
-    /// What participants must trust.
+    /// Certificate authority that participants must trust.
     #[must_use]
     pub fn ca_pem(&self) -> &str {
         self.running.ca_pem()
@@ -62,7 +61,7 @@ impl Lab {
     /// Sends a request as the operator.
     ///
     /// # Errors
-    /// A connection that fails, or a problem the coordinator tells.
+    /// If the connection fails or the coordinator answers with a problem.
     pub async fn send(
         &self,
         method: Method,
@@ -88,7 +87,7 @@ impl Lab {
     /// `GET` of JSON.
     ///
     /// # Errors
-    /// As [`Self::send`].
+    /// As for [`Self::send`].
     pub async fn get(&self, path: &str) -> Result<Value> {
         Ok(self.send(Method::GET, path, &[], None).await?.json().await?)
     }
@@ -96,15 +95,15 @@ impl Lab {
     /// `POST` of JSON.
     ///
     /// # Errors
-    /// As [`Self::send`].
+    /// As for [`Self::send`].
     pub async fn post(&self, path: &str, body: &Value) -> Result<Value> {
         Ok(self.send(Method::POST, path, &[], Some(body)).await?.json().await?)
     }
 
-    /// A one-time token for one participant.
+    /// Creates a one-time token for one participant.
     ///
     /// # Errors
-    /// As [`Self::send`].
+    /// As for [`Self::send`].
     pub async fn enrollment_token(&self, name: &str) -> Result<String> {
         let reply = self.post("/v1/enrollment-tokens", &json!({ "name": name })).await?;
         Ok(reply["token"].as_str().context("a token")?.to_owned())
@@ -113,7 +112,7 @@ impl Lab {
     /// Waits until a round is over, and returns it.
     ///
     /// # Errors
-    /// As [`Self::send`], and for a round that made no model.
+    /// As for [`Self::send`], and if the round published no model.
     pub async fn round(&self, task: &str, number: u32) -> Result<Value> {
         let mut state = String::new();
         loop {
@@ -122,16 +121,16 @@ impl Lab {
             match round["state"].as_str().context("a state")? {
                 "COMPLETED" => return Ok(round),
                 "FAILED" | "CANCELLED" => anyhow::bail!("round {number} made no model: {round}"),
-                // Asked again, the coordinator answers when the state is another one.
+                // Long polling: the coordinator answers when the state has changed.
                 other => state = format!("&after_state={other}"),
             }
         }
     }
 
-    /// The values of a published model, after its digest was checked.
+    /// The values of a published model, after verifying its digest.
     ///
     /// # Errors
-    /// As [`Self::send`], and for bytes that are no model.
+    /// As for [`Self::send`], and if the bytes are not a model.
     pub async fn model(&self, task: &str, version: u32) -> Result<learning::Parameters> {
         let path = format!("/v1/tasks/{task}/models/{version}/parameters");
         let bytes = self.send(Method::GET, &path, &[], None).await?.bytes().await?;
@@ -141,11 +140,11 @@ impl Lab {
         Ok(learning::checkpoint::read(&bytes, &layout.into())?)
     }
 
-    /// Creates a task that is an analysis, with a participant for each table, and waits for its result. `tell` hears of every
+    /// Creates an analytics task with a participant per table, and waits for its result. `tell` is called after every
     /// round.
     ///
     /// # Errors
-    /// As [`Self::send`], and whatever goes wrong with a participant.
+    /// As for [`Self::send`], and errors of participants.
     pub async fn analyze(
         &self,
         name: &str,
@@ -154,7 +153,7 @@ impl Lab {
         mut tell: impl FnMut(u32, &Value),
     ) -> Result<AnalyticsState> {
         let cohort = tables.len();
-        // The largest cohort decides how fine the grids of the sums can be.
+        // The largest cohort determines the resolution of the sums' grids.
         let analysis = Analysis::new(serde_json::from_value(analytics.clone())?, 32, u32::try_from(cohort)?)?;
         let rounds = analysis.rounds();
         let task = json!({ "spec": {
@@ -172,7 +171,7 @@ impl Lab {
                 .enrollment_token(self.enrollment_token(&format!("{name}-{index}")).await?)
                 .task(name)
                 .journal(MemoryJournal::new())
-                // So that few will do; an app should not take part with fewer than ten.
+                // So that few participants suffice; an app should require at least ten.
                 .secure_aggregation(SecurityPolicy::lowest())
                 .trainer(TableTrainer::new(table))
                 .build()?;
@@ -222,7 +221,7 @@ pub fn rows(table: &Table, from: usize, to: usize) -> Result<Table> {
     Ok(part)
 }
 
-/// The folder with MNIST's `t10k-*` files: `$TRIBUTARY_DATA_DIR`, or where this project's machines have it.
+/// The folder with MNIST's `t10k-*` files: `$TRIBUTARY_DATA_DIR`, or its default place on this project's machines.
 #[must_use]
 #[expect(clippy::disallowed_methods, reason = "the folder may be named in the environment")]
 pub fn mnist_folder() -> Option<PathBuf> {
@@ -232,7 +231,7 @@ pub fn mnist_folder() -> Option<PathBuf> {
     folders.into_iter().find(|folder| folder.join("t10k-images-idx3-ubyte.gz").is_file())
 }
 
-/// What an example tells.
+/// Prints a line of the example's output.
 #[expect(clippy::print_stdout, reason = "an example tells what it found")]
 pub fn say(words: &str) {
     println!("{words}");

@@ -1,7 +1,7 @@
-//! The one rule that moves a round: from its state, a count of facts and the time, what happens next.
+//! The rule that advances a round: given its state, counted facts and the time, it decides what happens next.
 //!
-//! It is a pure function. Whoever holds the round's lease calls it, does what it says and stores the outcome by compare
-//! and swap; asking twice gives the same answer.
+//! It is a pure function. The holder of the round's lease calls it, executes the decision and stores the outcome by
+//! compare and swap; repeated calls give the same answer.
 
 use crate::round::{FailureReason, Round, RoundState};
 use crate::time::Timestamp;
@@ -9,35 +9,33 @@ use crate::time::Timestamp;
 /// The facts about a round that the decision needs, counted in one transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Eligible participants checked in now; counted only while selecting.
+    /// Number of eligible participants checked in; counted only while selecting.
     pub eligible: u32,
-    /// Participants that the present phase still waits for. While selecting: those whose finished updates are to be in the
-    /// round and who have not given keys for it yet, where the round is to take all there are.
+    /// Number of participants that the current phase still waits for. While selecting for a round that takes all
+    /// finished updates: participants with an update that have not sent keys yet.
     pub pending: u32,
-    /// Messages of the present phase of secure aggregation: dealers, signatures or answers. 0 in other phases.
+    /// Number of messages in the current secure aggregation phase: dealers, signatures or answers. 0 in other phases.
     pub answered: u32,
-    /// Masked inputs accepted.
+    /// Number of masked inputs accepted.
     pub reported: u32,
     /// Whether the round's model version is stored.
     pub published: bool,
 }
 
-/// What happens next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Nothing before this time, unless the tally changes.
     Wait(Timestamp),
-    /// The clock jumped back behind the phase's start: start the phase's time anew, or its deadline would never come.
+    /// The clock jumped back behind the phase's start: restart the phase's time, or its deadline would never come.
     Rebase,
-    /// The phase has what it needs; go to the state given, which is no failure.
+    /// The phase is complete; go to the given state, which is not a failure.
     Close(RoundState),
     /// The round cannot succeed any more.
     Abort(FailureReason),
-    /// The round has ended already.
     Done,
 }
 
-/// Decides what happens to `round` now.
+/// Decides what happens to `round` at `now`.
 #[must_use]
 pub fn advance(round: &Round, tally: &Tally, now: Timestamp) -> Decision {
     let Some(deadline) = round.deadline_at() else {
@@ -73,7 +71,7 @@ fn selecting(round: &Round, tally: &Tally, late: bool) -> Option<Decision> {
     if round.limits.sampled.is_some_and(|sampled| sampled > limits.max) {
         return Some(Decision::Abort(FailureReason::TooManyParticipants));
     }
-    // Whoever was sampled is waited for: who answers first must not decide who takes part.
+    // Waits for everybody sampled: response time must not decide who takes part.
     let wanted = round.limits.sampled.unwrap_or(limits.min);
     if (tally.eligible >= wanted && tally.pending == 0) || (late && tally.eligible >= limits.min) {
         let is_secure = round.limits.secure.is_some();
@@ -95,7 +93,7 @@ fn collecting(round: &Round, tally: &Tally, late: bool) -> Option<Decision> {
     late.then_some(Decision::Abort(FailureReason::TooFewInputs))
 }
 
-/// A phase of secure aggregation: everybody's answer is wanted, [`Round::answers_needed`] of them are needed.
+/// A phase of secure aggregation: waits for all answers, and needs [`Round::answers_needed`] of them.
 fn answering(round: &Round, tally: &Tally, late: bool, next: RoundState, too_few: FailureReason) -> Option<Decision> {
     let needed = round.answers_needed().unwrap_or(u32::MAX);
     if tally.answered >= needed && (tally.pending == 0 || late) {

@@ -1,37 +1,34 @@
-//! Whether a published model version is kept.
+//! Decides whether a published model version is kept.
 //!
-//! What a round reports of the received model is about the version it started from. So a version is judged one round after it
-//! was published, by the next cohort; if it fell too far below the last one that was kept, that one is published again in
-//! place of what the round would have made of the bad one.
+//! A round's metrics of the received model concern the version it started from. So a version is judged one round after
+//! its publication, by the next cohort. If it is too much worse than the last version that was kept, that version is
+//! published again instead of the round's result.
 
 use task_spec::{Better, GateSpec};
 
-/// What a cohort found of the version it started from.
+/// A cohort's measurement of its base version.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
-    /// The version.
     pub version: u32,
-    /// The metric's mean.
     pub value: f64,
 }
 
-/// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Verdict {
-    /// The version stays, and the round goes on from it.
+    /// The version is kept, and the round continues from it.
     Keep,
-    /// It does not.
+    /// The version is rejected.
     RollBack {
         /// The version to publish again.
         to: u32,
-        /// By how much the metric got worse since.
+        /// By how much the metric worsened.
         fell: f64,
     },
 }
 
-/// Judges the version that `present` is about by all that was measured before, oldest first. A version is held against
-/// the last one that was kept. What is measured right after a roll back is of a version that was good once: it is kept
-/// whatever it is now, since then the data have changed and not the model.
+/// Judges the version of `present`, given all earlier measurements, oldest first. A version is compared with the last
+/// one that was kept. The measurement right after a rollback concerns a version that was good before, so it is kept
+/// whatever the value: the data have changed, not the model.
 #[must_use]
 pub fn judge(gate: &GateSpec, past: &[Measured], present: Measured) -> Verdict {
     let mut kept: Option<Measured> = None;

@@ -1,7 +1,7 @@
-//! Rounds whose cohort is divided into groups, each with a session of secure aggregation of its own.
+//! Rounds whose cohort is divided into groups, each with its own secure aggregation session.
 //!
-//! All groups go through the phases together. A group that cannot go on is left out, and the round goes on with the others
-//! while there are enough of them for the task's robust rule.
+//! All groups go through the phases together. A group that cannot continue is excluded, and the round continues while
+//! enough groups for the task's robust rule remain.
 
 pub use crate::limits::GroupLimits;
 
@@ -11,23 +11,22 @@ use crate::round::{FailureReason, Round, RoundState};
 /// The facts about one group that the decision needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupTally {
-    /// As of a round; `eligible` and `published` are of no matter.
+    /// As for a round, but `eligible` and `published` are unused.
     pub tally: Tally,
-    /// How many of it complained about what another of it dealt.
+    /// Number of complaints in the group.
     pub complaints: u32,
 }
 
-/// What happens next to a round, and to which of its groups.
+/// The decision for a round and its groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Of the round.
     pub decision: Decision,
-    /// Groups, counted from 0, that cannot leave the present phase any more, and why.
+    /// Numbers of the groups, from 0, that cannot leave the current phase, with the reason.
     pub lost: Vec<(u32, FailureReason)>,
 }
 
-/// Decides what happens to `round` now: [`advance`] for a round without groups; else the same for each group, and then for
-/// all of them together. `groups` are in the order of their numbers.
+/// Decides what happens to `round` at `now`: [`advance`] for a round without groups; otherwise for each group, and then
+/// for all of them together. `groups` are in the order of their numbers.
 #[must_use]
 pub fn advance_groups(round: &Round, tally: &Tally, groups: &[GroupTally], now: crate::time::Timestamp) -> Verdict {
     let in_session = matches!(
@@ -37,7 +36,7 @@ pub fn advance_groups(round: &Round, tally: &Tally, groups: &[GroupTally], now: 
     let Some(limits) = round.limits.groups.filter(|_| in_session) else {
         return Verdict { decision: advance(round, tally, now), lost: Vec::new() };
     };
-    // What lost groups have sent is in no sum.
+    // Messages of lost groups are in no sum.
     let healthy = groups.iter().filter(|facts| facts.complaints == 0);
     let reported: u32 = healthy.map(|facts| facts.tally.reported).sum();
     let group = of_group(round, &limits, reported);
@@ -52,7 +51,7 @@ pub fn advance_groups(round: &Round, tally: &Tally, groups: &[GroupTally], now: 
         alive.map(|(facts, _)| count(&facts.tally)).sum()
     };
     let (inputs, coming) = match round.state {
-        // Whoever deals may send one.
+        // Dealers may send an input.
         RoundState::Sharing => (of_left(|tally| tally.answered), of_left(|tally| tally.pending)),
         RoundState::Collecting => (of_left(|tally| tally.reported), of_left(|tally| tally.pending)),
         _ => (of_left(|tally| tally.reported), 0),
@@ -67,21 +66,21 @@ pub fn advance_groups(round: &Round, tally: &Tally, groups: &[GroupTally], now: 
         let is_sharing = round.state == RoundState::Sharing;
         Decision::Abort(if is_sharing { FailureReason::TooFewShares } else { FailureReason::TooFewInputs })
     } else {
-        // Those that are not lost agree on what comes next.
+        // The remaining groups agree on the next state.
         decisions.into_iter().find(|decision| matches!(decision, Decision::Close(_))).unwrap_or(Decision::Done)
     };
     Verdict { decision, lost }
 }
 
-/// Whether a round can do with the groups that are left and the inputs they hold: groups enough for its rule, and as many inputs
-/// as the task wants in a sum. In whichever phase the others were lost.
+/// Whether the remaining groups and their inputs suffice for the round: enough groups for its rule, and as many inputs
+/// as the task requires in a sum. Applies in every phase.
 #[must_use]
 pub fn is_enough(round: &Round, groups: u32, inputs: u32) -> bool {
     groups >= round.limits.groups.map_or(1, |limits| limits.needed) && inputs >= round.limits.collect.min
 }
 
-/// The round as one of its groups sees it. Once as many inputs are in as the task wants, no group that has enough waits for
-/// more.
+/// The round from one group's point of view. Once there are as many inputs as the task wants, no group with enough
+/// inputs waits for more.
 fn of_group(round: &Round, limits: &GroupLimits, reported: u32) -> Round {
     let mut group = round.clone();
     let is_full = reported >= round.limits.collect.max;

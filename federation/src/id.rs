@@ -1,4 +1,4 @@
-//! One type per kind of id, so that a participant's id can never be passed where a task's is meant.
+//! One type per kind of id, so that a participant's id cannot be passed as a task's.
 
 use std::fmt;
 use std::str::FromStr;
@@ -34,7 +34,7 @@ macro_rules! id {
 }
 
 id! {
-    /// A task: one model that is trained over many rounds.
+    /// A task: one model, trained over many rounds.
     TaskId
 }
 id! {
@@ -42,16 +42,15 @@ id! {
     ParticipantId
 }
 id! {
-    /// An operator's token or an enrolment token (the row, never the secret).
+    /// An operator token or enrolment token (the row, never the secret).
     TokenId
 }
 
 /// A round of a task, across its attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RoundKey {
-    /// The task.
     pub task: TaskId,
-    /// Counts from 1; round `n` makes model version `n`.
+    /// From 1; round `n` publishes model version `n`.
     pub number: u32,
 }
 

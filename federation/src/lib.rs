@@ -1,9 +1,10 @@
 //! Rounds, cohorts and model versions, and the rules by which a round advances.
 //!
-//! This crate is the heart of the system and knows nothing of its body: no sockets, no rows, no bytes of messages, no
-//! values of parameters. Time and randomness come in as arguments, so every rule can be tested without waiting.
+//! This crate contains the rules only: no sockets, no rows, no message bytes, no parameter values. Time and randomness
+//! are arguments, so every rule can be tested without waiting.
 //!
-//! It is an API boundary: `store` keeps these types, `wire` shows them, `coordinator` asks [`advance::advance`] what to do.
+//! It is an API boundary: `store` stores these types, `wire` shows them, and `coordinator` asks [`advance::advance`]
+//! what to do.
 
 pub mod advance;
 pub mod cohort;

@@ -1,23 +1,22 @@
-//! What each phase of a round needs and how long it may take.
+//! Requirements and deadlines of the phases of a round.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use task_spec::TaskSpec;
 
-/// What one phase needs and how long it may take.
+/// Requirements and deadline of one phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseLimits {
-    /// With fewer than this at the deadline the round fails.
+    /// With fewer participants at the deadline, the round fails.
     pub min: u32,
-    /// With this many the phase closes before its deadline.
+    /// With this many participants, the phase closes before its deadline.
     pub max: u32,
     /// From the phase's start.
     pub deadline_ms: u64,
 }
 
 impl PhaseLimits {
-    /// The deadline as a duration.
     #[must_use]
     pub fn deadline(&self) -> Duration {
         Duration::from_millis(self.deadline_ms)
@@ -33,27 +32,25 @@ pub struct RoundLimits {
     pub collect: PhaseLimits,
     /// Time for summing and publishing.
     pub aggregate_deadline_ms: u64,
-    /// How many participants can be in the cohort, where the task samples; each of them is waited for until the selection's
-    /// deadline. Those who were drawn when the round opened; or, where [`TaskSpec::sampling_amplifies`], all from whom it will be
-    /// drawn when the selection closes.
+    /// If the task samples: the number of participants that can be in the cohort, all of which are waited for until the
+    /// selection's deadline. These were drawn when the round opened; or, with [`TaskSpec::sampling_amplifies`], they
+    /// are the population to draw from when the selection closes.
     ///
     /// [`TaskSpec::sampling_amplifies`]: task_spec::TaskSpec::sampling_amplifies
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampled: Option<u32>,
-    /// What most of the cohort's lines take for a round trip, in milliseconds, where that has moved the deadlines of its phases:
-    /// [`crate::line`].
+    /// Round-trip time of most of the cohort, in milliseconds, if it extended the deadlines of phases: [`crate::line`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_trip_ms: Option<u32>,
-    /// The phases of secure aggregation, where the task has it.
+    /// Limits of the secure aggregation phases, if the task has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secure: Option<SecureLimits>,
-    /// How the cohort is divided, where each group has a session of its own.
+    /// The division of the cohort, if each group has its own session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<GroupLimits>,
 }
 
 impl RoundLimits {
-    /// What each phase of a round of the task needs.
     #[must_use]
     pub fn of(task: &TaskSpec) -> Self {
         let rounds = &task.rounds;
@@ -82,29 +79,29 @@ impl RoundLimits {
     }
 }
 
-/// What the phases of secure aggregation need and how long they may take.
+/// Limits of the secure aggregation phases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecureLimits {
-    /// t: dealers, signatures and answers without which nothing is opened. It follows from the cohort's size, so it is 0
+    /// t: the number of dealers, signatures and answers required to open anything. Depends on the cohort size, so 0
     /// until the cohort is drawn.
     pub threshold: u32,
     /// Time for dealing key shares.
     pub share_deadline_ms: u64,
     /// Time for signing the included set.
     pub confirm_deadline_ms: u64,
-    /// Time for answering with the shares that open the sum.
+    /// Time for sending the shares that open the sum.
     pub unmask_deadline_ms: u64,
 }
 
-/// How a round's cohort is divided.
+/// The division of a round's cohort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupLimits {
-    /// s: participants in each group.
+    /// s: participants per group.
     pub size: u32,
-    /// How many groups there are; 0 until the cohort is drawn.
+    /// Number of groups; 0 until the cohort is drawn.
     pub count: u32,
-    /// Groups without which the rule has too few; 0 until the cohort is drawn.
+    /// Number of groups that the rule requires; 0 until the cohort is drawn.
     pub needed: u32,
-    /// Inputs without which nothing of a group is opened; 0 until the cohort is drawn.
+    /// Number of inputs required to open a group's sum; 0 until the cohort is drawn.
     pub collect_min: u32,
 }

@@ -1,31 +1,32 @@
-//! What a slow line adds to the time that a phase needs.
+//! Extension of deadlines for slow connections.
 //!
-//! A participant that has measured how long a request and its answer take on its line tells it with its check-ins, coarsely and
-//! only where it is worth telling. When a cohort is drawn, the deadlines of its phases move by what most of its lines need:
-//! [`RoundLimits::for_lines`]. What participants say is not proven, so no deadline more than doubles, and few who lie in a large
-//! cohort move nothing.
+//! A participant that has measured its round-trip time reports it with its check-ins, coarsely and only if it is
+//! significant. When a cohort is drawn, the deadlines of its phases are extended by what most of its members need:
+//! [`RoundLimits::for_lines`]. The reports are unverified, so no deadline more than doubles, and a few false ones in a
+//! large cohort have no effect.
 
 use std::time::Duration;
 
 use crate::quantile::quantile;
 use crate::round::RoundLimits;
 
-/// Round trips are told in multiples of this, rounded up.
+/// Reported round-trip times are multiples of this, rounded up.
 const STEP_MS: u32 = 250;
-/// The longest that is told or counted.
+/// Longest round-trip time that is reported or counted.
 const MOST_MS: u32 = 30_000;
-/// Round trips by which a deadline moves: to hear that the phase has begun, to fetch what it is about, and to answer.
+/// Number of round trips by which a deadline is extended: to learn that the phase has begun, to fetch its data, and to
+/// answer.
 const ROUND_TRIPS: u64 = 3;
 
-/// A round trip as it is told, in milliseconds; none if it is too short to make a difference.
+/// A round-trip time as reported, in milliseconds; `None` if too short to matter.
 #[must_use]
 pub fn told(round_trip: Duration) -> Option<u32> {
     let millis = u32::try_from(round_trip.as_millis()).unwrap_or(u32::MAX).min(MOST_MS);
     (millis >= STEP_MS).then(|| millis.next_multiple_of(STEP_MS))
 }
 
-/// What nine of ten of a cohort's lines do not exceed, in milliseconds, of what its members told; 0 for each that told nothing.
-/// Of fewer than ten that is the slowest.
+/// 90th percentile of a cohort's reported round-trip times, in milliseconds, with 0 for members that report none. For
+/// fewer than ten members, the maximum.
 #[must_use]
 pub fn of_cohort(mut told: Vec<u32>) -> u32 {
     told.sort_unstable();
@@ -33,8 +34,8 @@ pub fn of_cohort(mut told: Vec<u32>) -> u32 {
 }
 
 impl RoundLimits {
-    /// The same for a cohort whose lines take so long for a round trip, in milliseconds: each phase that waits for members has
-    /// as much more time as they need to hear of it, fetch and answer, and at most twice what the task says.
+    /// The limits for a cohort with this round-trip time, in milliseconds: each phase that waits for members is
+    /// extended by the time to learn of it, fetch and answer, to at most twice the task's deadline.
     #[must_use]
     pub fn for_lines(mut self, round_trip_ms: u32) -> Self {
         self.round_trip_ms = (round_trip_ms > 0).then_some(round_trip_ms);

@@ -1,6 +1,7 @@
-//! Quantiles of a list by nearest rank: always one of its values.
+//! Quantiles by nearest rank: always a value of the list.
 
-/// The smallest value of a sorted list that at least this part of the list, 0 to 1, is not above; none of an empty one.
+/// The smallest value of a sorted list that at least this share of the list, 0 to 1, does not exceed; `None` for an
+/// empty list.
 #[must_use]
 #[expect(
     clippy::cast_possible_truncation,

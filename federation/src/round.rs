@@ -1,4 +1,4 @@
-//! The life of a round, defined once.
+//! The states of a round.
 //!
 //! ```text
 //! SELECTING ──────────────► COLLECTING ─────────────────────────────► AGGREGATING ──► COMPLETED
@@ -7,8 +7,8 @@
 //! every state that has not ended ──► FAILED(reason) | CANCELLED
 //! ```
 //!
-//! The lower road is that of secure aggregation. A round that ended never changes again. A failed round is tried again as
-//! the next attempt of the same number, unless masked inputs may have left their participants: [`Round::is_spent`].
+//! The lower path is that of secure aggregation. A round that has ended never changes again. A failed round is retried
+//! as the next attempt of the same number, unless masked inputs may have left their participants: [`Round::is_spent`].
 
 use std::time::Duration;
 
@@ -92,25 +92,23 @@ pub struct Round {
     pub key: Attempt,
     /// Where it stands.
     pub state: RoundState,
-    /// The model version the cohort starts from.
     pub base_version: u32,
     /// Fixed when the round opened.
     pub limits: RoundLimits,
-    /// How many participants were assigned; 0 while selecting.
+    /// Number of participants assigned; 0 while selecting.
     pub cohort: u32,
-    /// When the present state began (the end, for a terminal state).
+    /// Start of the current state (the end of the round, for a terminal state).
     pub state_since: Timestamp,
-    /// When the round opened.
     pub opened_at: Timestamp,
-    /// Why it failed; only with [`RoundState::Failed`].
+    /// Set only with [`RoundState::Failed`].
     pub failure: Option<FailureReason>,
 }
 
 impl Round {
-    /// How long the present phase may take; none once the round has ended.
+    /// Duration limit of the current phase; `None` once the round has ended.
     #[must_use]
     pub fn phase_duration(&self) -> Option<Duration> {
-        // A round without limits for a phase of secure aggregation is never in that phase; if it were, it would be over at once.
+        // A round without secure aggregation limits never enters these phases; if it did, they would end at once.
         let secure = |pick: fn(&SecureLimits) -> u64| self.limits.secure.as_ref().map_or(0, pick);
         let millis = match self.state {
             RoundState::Selecting => self.limits.select.deadline_ms,
@@ -124,8 +122,7 @@ impl Round {
         Some(Duration::from_millis(millis))
     }
 
-    /// The phase in which a participant whose input was accepted will be missed if it is not heard of again; none if nothing
-    /// more is asked of it.
+    /// The next phase that needs an answer from a participant whose input was accepted; `None` if there is none.
     #[must_use]
     pub fn missed_in(&self) -> Option<RoundState> {
         self.limits.secure.as_ref()?;
@@ -136,15 +133,15 @@ impl Round {
         }
     }
 
-    /// Without how many answers a phase of secure aggregation cannot close; none without secure aggregation. Nobody sends an
-    /// input who has not dealt: with fewer dealers than inputs are needed the round would fail a phase later, and be spent.
+    /// Number of answers that a secure aggregation phase requires to close; `None` without secure aggregation. Only
+    /// dealers send an input: with fewer dealers than required inputs, the round would fail a phase later and be spent.
     #[must_use]
     pub fn answers_needed(&self) -> Option<u32> {
         let threshold = self.limits.secure.as_ref()?.threshold;
         Some(if self.state == RoundState::Sharing { threshold.max(self.limits.collect.min) } else { threshold })
     }
 
-    /// Whether updates, or masked inputs, may have left their participants.
+    /// Whether updates or masked inputs may have left their participants.
     #[must_use]
     pub fn may_have_inputs(&self) -> bool {
         matches!(
@@ -154,20 +151,20 @@ impl Round {
     }
 
     /// Whether masked inputs may have left their participants. If such a round ends without a sum, its number is never
-    /// tried again: another attempt would release the same updates a second time, for another set of participants, and the
-    /// difference of two such sums is a single update. The next round trains afresh.
+    /// retried: another attempt would release the same updates again, for another set of participants, and the
+    /// difference of two such sums is a single update. The next round trains anew.
     #[must_use]
     pub fn is_spent(&self) -> bool {
         self.limits.secure.is_some() && self.may_have_inputs()
     }
 
-    /// Whether it waits for participants to come, or has failed because too few came.
+    /// Whether it waits for participants, or failed because there were too few.
     #[must_use]
     pub fn lacks_participants(&self) -> bool {
         self.state == RoundState::Selecting || self.failure == Some(FailureReason::TooFewParticipants)
     }
 
-    /// When the present phase must end; none once the round has ended.
+    /// Deadline of the current phase; `None` once the round has ended.
     #[must_use]
     pub fn deadline_at(&self) -> Option<Timestamp> {
         self.phase_duration().map(|duration| self.state_since.plus(duration))
@@ -205,7 +202,7 @@ impl AssignmentState {
         matches!(self, Self::Assigned | Self::Working)
     }
 
-    /// Whether the participant dropped out, whoever's fault it was.
+    /// Whether the participant dropped out, for whatever reason.
     #[must_use]
     pub fn is_dropped(self) -> bool {
         matches!(self, Self::Abandoned | Self::Excused | Self::Revoked | Self::Late)
@@ -219,17 +216,14 @@ pub struct Assignment {
     pub attempt: Attempt,
     /// Who.
     pub participant: ParticipantId,
-    /// Where it stands.
     pub state: AssignmentState,
-    /// Since when.
     pub state_since: Timestamp,
-    /// A participant's own words or a code, for [`AssignmentState::Abandoned`]; at most 200 bytes.
+    /// The participant's reason or a code, for [`AssignmentState::Abandoned`]; at most 200 bytes.
     pub detail: Option<String>,
-    /// The phase in which it stopped answering, if it did. A participant whose input was accepted stays
-    /// [`AssignmentState::Reported`] when it is missed in a later phase.
+    /// The phase in which it stopped answering, if any. A participant whose input was accepted stays
+    /// [`AssignmentState::Reported`] when a later phase misses it.
     pub dropped_in: Option<RoundState>,
-    /// When it was drawn.
     pub assigned_at: Timestamp,
-    /// The group it was drawn into, counted from 0, where the cohort is divided.
+    /// The group it was drawn into, from 0, if the cohort is divided.
     pub group: Option<u32>,
 }

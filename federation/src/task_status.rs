@@ -1,4 +1,4 @@
-//! Where a task stands.
+//! The status of a task.
 
 task_spec::named_enum! {
     /// Where a task stands.

@@ -1,4 +1,4 @@
-//! Time as a value. Nothing in the pure crates reads a clock; whoever needs the time is given a [`Clock`].
+//! Time as a value. Pure crates never read a clock; code that needs the time takes a [`Clock`].
 
 use std::fmt;
 use std::time::Duration;
@@ -13,20 +13,20 @@ use serde::{Deserialize, Serialize};
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// `self + duration`, saturating at the end of time.
+    /// `self + duration`, saturating.
     #[must_use]
     pub fn plus(self, duration: Duration) -> Self {
         Self(self.0.saturating_add(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)))
     }
 
-    /// How long ago `earlier` was; zero if it lies in the future.
+    /// Time since `earlier`; zero if that lies in the future.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 }
 
-/// For people: the second in UTC, as RFC 3339 writes it (2026-11-23T01:05:04Z).
+/// UTC with second precision, in RFC 3339 format (2026-11-23T01:05:04Z).
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.0.div_euclid(1000);
@@ -44,7 +44,7 @@ const DAY_S: i64 = 24 * 3600;
 fn date(day: i64) -> (i64, i64, i64) {
     /// Days of 400 years, after which the calendar repeats.
     const ERA: i64 = 146_097;
-    // Years begin in March here, so that the leap day is their last.
+    // Years begin in March here, so that the leap day comes last.
     let day = day + 719_468;
     let of_era = day.rem_euclid(ERA);
     let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -55,31 +55,29 @@ fn date(day: i64) -> (i64, i64, i64) {
     (year, month, of_year - (153 * from_march + 2) / 5 + 1)
 }
 
-/// Where the time comes from.
+/// A source of time.
 pub trait Clock: Send + Sync {
-    /// The time now. It may jump, either way: rules must survive that.
+    /// The current time. It may jump either way; rules must tolerate that.
     fn now(&self) -> Timestamp;
 }
 
-/// A clock that stands still until a test moves it.
+/// A clock that only moves when a test moves it.
 #[cfg(any(test, feature = "test-util"))]
 #[derive(Debug)]
 pub struct MockClock(std::sync::atomic::AtomicI64);
 
 #[cfg(any(test, feature = "test-util"))]
 impl MockClock {
-    /// Starts at `now`.
     #[must_use]
     pub fn new(now: Timestamp) -> Self {
         Self(std::sync::atomic::AtomicI64::new(now.0))
     }
 
-    /// Moves on by `duration`.
     pub fn advance(&self, duration: Duration) {
         self.set(self.now().plus(duration));
     }
 
-    /// Jumps, also backwards.
+    /// Jumps, possibly backwards.
     pub fn set(&self, now: Timestamp) {
         self.0.store(now.0, std::sync::atomic::Ordering::SeqCst);
     }
@@ -107,7 +105,7 @@ mod tests {
         ] {
             assert_eq!(Timestamp(at).to_string(), told);
         }
-        // The ends of time are far outside of every calendar; they are printed all the same.
+        // The extremes are outside of every calendar but must still print.
         assert!(Timestamp(i64::MAX).to_string().ends_with('Z') && Timestamp(i64::MIN).to_string().ends_with('Z'));
     }
 }

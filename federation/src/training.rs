@@ -1,64 +1,61 @@
-//! Training ahead of rounds: who was told to train from which version, and what may be made of what it says.
+//! Training ahead of rounds: which version each participant was told to train from, and how its reports are judged.
 //!
-//! The coordinator remembers the version that it told a participant to train from; a participant claims nothing but that it
-//! has finished this very training. So nobody can make its update look fresher than it is.
+//! The coordinator remembers the version that it told a participant to train from; the participant only claims to have
+//! finished that training. So nobody can make an update look fresher than it is.
 
 use task_spec::{Ahead, Staleness};
 
 use crate::id::ParticipantId;
 use crate::time::Timestamp;
 
-/// The training a participant was given last, in one task.
+/// The last training given to a participant in one task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Training {
-    /// Who.
     pub participant: ParticipantId,
-    /// Counts the trainings it was given in this task, from 1.
+    /// Number of this training among those given to it in this task, from 1.
     pub serial: u32,
     /// The model version it starts from.
     pub base_version: u32,
-    /// When it was given.
     pub granted_at: Timestamp,
-    /// From then on nobody counts on it any more.
+    /// When the training stops counting.
     pub expires_at: Timestamp,
-    /// Its update is in a sum: it makes no second one.
+    /// Its update is in a sum and will not be used again.
     pub is_over: bool,
 }
 
-/// What a participant says of a training with its check-in.
+/// A participant's report on a training, sent with its check-in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Which.
+    /// Serial number of the training.
     pub serial: u32,
-    /// True: it holds the finished update. False: it has none, and will have none.
+    /// True if it holds the finished update; false if it has none and will have none.
     pub is_ready: bool,
 }
 
-/// Where a participant stands.
+/// State of a participant in a task that trains ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Nothing is expected of it: it may be told to train.
+    /// May be told to train.
     Free,
-    /// It trains.
     Training,
-    /// It has given up a training from the newest version: it is told to train again once there is a newer one, or the time for
-    /// that training is over, as one that fails in a round is drawn again in the next.
+    /// It gave up a training from the newest version. It is told to train again when there is a newer version or that
+    /// training has expired, just as a participant that fails in a round may be drawn again in the next.
     Resting,
     /// It holds an update that may be aggregated.
     Ready {
-        /// Versions published since its training began.
+        /// Number of versions published since its training began.
         staleness: u32,
     },
     /// It holds an update that is too old.
     Stale {
-        /// Versions published since its training began.
+        /// Number of versions published since its training began.
         staleness: u32,
     },
-    /// It claims an update that nobody knows of, or that is in a sum already.
+    /// It claims an update that is unknown, or already in a sum.
     Unknown,
 }
 
-/// Judges what a participant says, given the training it was given last and the newest `version`.
+/// Judges a participant's claim, given its last training and the newest `version`.
 #[must_use]
 pub fn standing(
     training: Option<&Training>,
@@ -79,7 +76,7 @@ pub fn standing(
                 (true, false) if staleness == 0 && now < training.expires_at => Standing::Resting,
                 (true, false) => Standing::Free,
                 (false, true) => Standing::Unknown,
-                // A participant that is told to train and was restarted says nothing; it is told again.
+                // A participant that restarted during a training reports nothing, so it is told again.
                 (false, false) if now < training.expires_at && staleness <= bound.max => Standing::Training,
                 (false, false) => Standing::Free,
             }
@@ -92,7 +89,6 @@ pub fn standing(
 /// Whether the next round opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opening {
-    /// Now.
     Now,
     /// Not before this time.
     At(Timestamp),
@@ -100,13 +96,13 @@ pub enum Opening {
     WhenReady,
 }
 
-/// Whether a round opens, given how many updates are `ready`, how many it takes, and when the last round opened (or the
-/// task was created).
+/// Whether a round opens, given the number of `ready` updates, the minimum it needs, and when the last round opened (or
+/// the task was created).
 #[must_use]
 pub fn opening(ahead: &Ahead, ready: u32, min: u32, last_opened: Timestamp, now: Timestamp) -> Opening {
     let opens_at = ahead.period.map(|period| last_opened.plus(period));
     match opens_at {
-        // If the last one opened in the future, the clock was set back: that is no reason to wait.
+        // If the last round opened in the future, the clock was set back, which is no reason to wait.
         Some(opens_at) if last_opened <= now && now < opens_at => Opening::At(opens_at),
         _ if ready < min.max(1) => Opening::WhenReady,
         _ => Opening::Now,

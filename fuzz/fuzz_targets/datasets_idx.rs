@@ -1,4 +1,4 @@
-//! libFuzzer's way into `datasets_idx`.
+//! libFuzzer entry point of `datasets_idx`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz::targets::idx::run(data));

@@ -1,4 +1,4 @@
-//! libFuzzer's way into `learning_checkpoint`.
+//! libFuzzer entry point of `learning_checkpoint`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz::targets::checkpoint::run(data));

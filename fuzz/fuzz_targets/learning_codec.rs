@@ -1,4 +1,4 @@
-//! libFuzzer's way into `learning_codec`.
+//! libFuzzer entry point of `learning_codec`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz::targets::codec::run(data));

@@ -1,4 +1,4 @@
-//! libFuzzer's way into `learning_sum`.
+//! libFuzzer entry point of `learning_sum`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz::targets::sum::run(data));

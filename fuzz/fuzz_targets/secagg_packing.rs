@@ -1,4 +1,4 @@
-//! libFuzzer's way into `secagg_packing`.
+//! libFuzzer entry point of `secagg_packing`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz::targets::packing::run(data));

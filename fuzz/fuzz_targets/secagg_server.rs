@@ -1,4 +1,4 @@
-//! libFuzzer's way into `secagg_server`.
+//! libFuzzer entry point of `secagg_server`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz::targets::server::run(data));

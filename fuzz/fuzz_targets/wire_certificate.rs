@@ -1,4 +1,4 @@
-//! libFuzzer's way into `wire_certificate`.
+//! libFuzzer entry point of `wire_certificate`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz::targets::certificate::run(data));

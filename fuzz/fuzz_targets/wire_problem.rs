@@ -1,4 +1,4 @@
-//! libFuzzer's way into `wire_problem`.
+//! libFuzzer entry point of `wire_problem`.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| fuzz::targets::wire_problem::run(data));

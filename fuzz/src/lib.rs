@@ -1,22 +1,20 @@
-//! What is fuzzed, for two drivers: `drive` (stable, plain mutation, in CI) and libFuzzer (`fuzz_targets/`, by coverage).
+//! Fuzz targets for two drivers: `drive` (stable, plain mutation, in CI) and libFuzzer (`fuzz_targets/`,
+//! coverage-guided).
 //!
-//! A target takes any bytes and panics where something promised does not hold: that nothing panics, that what decodes is the one
-//! encoding of it, that what a phase admits can be closed with, that no sum is opened wrongly.
+//! A target takes arbitrary bytes and panics if an invariant fails: that nothing panics, that decoding is canonical,
+//! that a phase can be closed with whatever it admits, that no sum is opened incorrectly.
 
 pub mod mutate;
 pub mod targets;
 
-/// One target.
 pub struct Target {
     /// Also the name of its corpus.
     pub name: &'static str,
-    /// Takes one input.
     pub run: fn(&[u8]),
-    /// Inputs to begin with, made from honest sessions and samples.
+    /// Initial inputs, made from honest sessions and samples.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
-/// All targets.
 pub const TARGETS: &[Target] = &[
     Target { name: "secagg_message", run: targets::messages::run, seeds: targets::messages::seeds },
     Target { name: "secagg_restore", run: targets::restore::run, seeds: targets::restore::seeds },
@@ -34,7 +32,6 @@ pub const TARGETS: &[Target] = &[
     Target { name: "datasets_idx", run: targets::idx::run, seeds: targets::idx::seeds },
 ];
 
-/// The target of this name.
 #[must_use]
 pub fn target(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)

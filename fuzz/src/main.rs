@@ -1,6 +1,6 @@
-//! `drive TARGET SECONDS [SEED]`: replays the target's corpus, then tries changed inputs for so long. On a panic it stores the input
-//! under `artifacts/TARGET/` and ends with 1. `drive TARGET FILE` runs one input, `drive list` names the targets, `drive seed TARGET`
-//! writes the first inputs of a corpus.
+//! `drive TARGET SECONDS [SEED]` replays the target's corpus, then tries mutated inputs for that long. On a panic it
+//! stores the input under `artifacts/TARGET/` and exits with 1. `drive TARGET FILE` runs one input, `drive list` lists
+//! the targets, and `drive seed TARGET` writes a corpus's initial inputs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -65,7 +65,7 @@ fn corpus(target: &Target) -> Vec<Vec<u8>> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder("corpus", target))
         .map(|entries| entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect())
         .unwrap_or_default();
-    // In one order, so that a run is a function of its seed.
+    // Sorted, so that a run is a function of its seed.
     files.sort();
     files.iter().map(|file| std::fs::read(file).expect("the corpus can be read")).collect()
 }
@@ -97,7 +97,7 @@ fn drive(target: &Target, time: Duration, seed: u64) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Whether the target takes the input; stores it where not.
+/// Whether the target accepts the input without a panic; stores it otherwise.
 fn survives(target: &Target, input: &[u8]) -> bool {
     if catch_unwind(AssertUnwindSafe(|| (target.run)(input))).is_ok() {
         return true;

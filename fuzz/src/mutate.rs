@@ -1,16 +1,15 @@
-//! Changes to an input: what a bent cable, an old version and an attacker do. A pure function of the generator.
+//! Mutations of an input: transmission errors, other versions and attacks. A pure function of the generator.
 
-/// SplitMix64: small, and good enough to pick changes with.
+/// SplitMix64: small, and good enough to choose mutations.
 pub struct Dice(u64);
 
 impl Dice {
-    /// From a seed and a name, so that targets differ.
+    /// Seeded with a number and a name, so that targets differ.
     #[must_use]
     pub fn new(seed: u64, name: &str) -> Self {
         Self(name.bytes().fold(seed, |state, byte| (state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)))
     }
 
-    /// The next number.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -25,10 +24,10 @@ impl Dice {
     }
 }
 
-/// Longest input that is made.
+/// Maximum length of a generated input.
 const LONGEST: usize = 1 << 16;
 
-/// Numbers that sit on edges.
+/// Boundary values.
 const EDGES: [u64; 16] = [
     0,
     1,
@@ -48,7 +47,7 @@ const EDGES: [u64; 16] = [
     u64::MAX,
 ];
 
-/// One to eight changes to `input`; `other` is a further input to borrow from.
+/// Applies one to eight mutations to `input`; `other` is another input to splice from.
 #[must_use]
 pub fn mutate(input: &[u8], other: &[u8], dice: &mut Dice) -> Vec<u8> {
     let mut bytes = input.to_vec();

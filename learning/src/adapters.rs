@@ -1,7 +1,8 @@
-//! Low-rank adapters (LoRA, Hu et al. 2021): beside a matrix W that is left as it is, two thin ones that are trained.
+//! Low-rank adapters (LoRA, Hu et al. 2021): each frozen matrix W gets two thin matrices that are trained in its place.
 //!
-//! A layer computes with W + (α / r) B A, where A is r × inputs and B outputs × r. B begins at zero, so that training begins
-//! with W. Only the two are trained, sent and summed or kept: here is which they are, how they begin, and their arithmetic.
+//! A layer computes with W + (α / r) B A, where A is r × inputs and B is outputs × r. B starts at zero, so training
+//! starts from W. Only A and B are trained; the task decides whether they are aggregated or stay local. This module
+//! selects the matrices, initializes their adapters and does the arithmetic.
 
 use std::sync::Arc;
 
@@ -11,68 +12,64 @@ use crate::initialize::{InitError, initialize};
 use crate::parameters::{Layout, LayoutError, Parameters, TensorSpec, WrongLayout};
 use crate::partition::{PatternError, Patterns};
 
-/// Adapters of a model with matrices in the order of its layout, for each A and then B.
+/// The adapters of one model: for each adapted matrix, in layout order, A and then B.
 #[derive(Clone, Debug)]
 pub struct Adapters {
     whole: Arc<Layout>,
     own: Arc<Layout>,
     layers: Vec<Layer>,
     rank: usize,
-    /// α / r.
     scale: f32,
 }
 
-/// Keeps the draw of adapters apart from that of the model with the same seed.
+/// Domain separator: adapters and model are drawn from the same seed but get independent values.
 const ADAPTERS: u64 = u64::from_le_bytes(*b"adapters");
 
 #[derive(Clone, Copy, Debug)]
 struct Layer {
-    /// Its matrix, in the whole model.
+    /// Index of the adapted matrix in the whole model.
     index: usize,
     outputs: usize,
     inputs: usize,
 }
 
-/// Why a model cannot have such adapters.
+/// Reasons a model cannot have the requested adapters.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdapterError {
-    /// The patterns name no layers, or everything.
+    /// The patterns match no tensor, or every tensor.
     #[error(transparent)]
     Patterns(#[from] PatternError),
-    /// A pattern that names tensors, but none that an adapter can stand beside.
-    #[error("pattern {0:?} matches no linear layer: adapters stand beside matrices, tensors of two dimensions")]
+    /// The pattern matches tensors, but no matrix.
+    #[error("pattern {0:?} matches no linear layer: adapters attach to matrices, which are tensors of two dimensions")]
     NoMatrix(String),
-    /// Thin matrices that are not thin.
+    /// The rank exceeds the shorter side of a matrix.
     #[error(
-        "rank {rank} is above {most}, the shorter side of {tensor:?} of {outputs} by {inputs}; an adapter has at most that"
+        "rank {rank} is above {most}, the shorter side of {tensor:?} of {outputs} by {inputs}; a larger rank saves nothing"
     )]
     Rank {
         /// The rank asked for.
         rank: u32,
-        /// The matrix.
         tensor: String,
-        /// Its rows.
         outputs: u64,
-        /// Its columns.
         inputs: u64,
-        /// The smaller of the two.
+        /// The smaller of `outputs` and `inputs`.
         most: u64,
     },
-    /// A rank of nothing.
+    /// The rank is 0.
     #[error("the rank must be at least 1")]
     NoRank,
-    /// The adapters are no model.
+    /// The adapters do not form a valid layout.
     #[error(transparent)]
     Layout(#[from] LayoutError),
 }
 
 impl Adapters {
-    /// Beside the matrices of `whole` whose names match; tensors of other shapes that match as well are left alone. `alpha` is
-    /// `rank` where nothing is said.
+    /// Adapts every matrix of `whole` whose name matches; matching tensors of other shapes are ignored. `alpha`
+    /// defaults to `rank`.
     ///
     /// # Errors
-    /// [`AdapterError`]: patterns that match no matrix, or that match every tensor, and ranks above a matrix's shorter side.
+    /// [`AdapterError`]: the patterns match no matrix or every tensor, or the rank exceeds a matrix's shorter side.
     pub fn new(whole: &Arc<Layout>, patterns: &Patterns, rank: u32, alpha: Option<f64>) -> Result<Self, AdapterError> {
         let matching = whole.partition(patterns)?;
         let is_matrix = |tensor: &TensorSpec| tensor.shape.len() == 2;
@@ -107,19 +104,19 @@ impl Adapters {
         Ok(Self { whole: Arc::clone(whole), own, layers, rank: rank as usize, scale })
     }
 
-    /// Of the whole model.
+    /// Layout of the whole model.
     #[must_use]
     pub fn whole(&self) -> &Arc<Layout> {
         &self.whole
     }
 
-    /// Of the adapters alone: `NAME.lora_a` and `NAME.lora_b` for each matrix.
+    /// Layout of the adapters alone: `NAME.lora_a` and `NAME.lora_b` for each adapted matrix.
     #[must_use]
     pub fn layout(&self) -> &Arc<Layout> {
         &self.own
     }
 
-    /// How they begin: A within ±1/√inputs, as a linear layer does, and B at zero.
+    /// Initial distributions: A is uniform within ±1/√inputs, as in a linear layer, and B is zero.
     #[must_use]
     pub fn inits(&self) -> Vec<TensorDeclaration> {
         let inits = self.own.tensors().iter().enumerate().map(|(index, spec)| {
@@ -133,18 +130,18 @@ impl Adapters {
         inits.collect()
     }
 
-    /// The first ones that a task's seed draws; other bits than those of the task's model.
+    /// The initial adapters for a task's seed. They share no random bits with the task's model.
     ///
     /// # Errors
-    /// None but for a layout that is none.
+    /// [`InitError`], which a layout that [`Adapters::new`] accepted never causes.
     pub fn initial(&self, seed: u64) -> Result<Parameters, InitError> {
         initialize(Arc::clone(&self.own), &self.inits(), seed ^ ADAPTERS)
     }
 
-    /// W + (α / r) B A for every matrix with an adapter, and everything else as in `base`.
+    /// The model with adapters applied: W + (α / r) B A for each adapted matrix, and `base` everywhere else.
     ///
     /// # Errors
-    /// [`WrongLayout`] if either is another model\'s.
+    /// [`WrongLayout`] if either argument belongs to another model.
     pub fn merge(&self, base: &Parameters, adapters: &Parameters) -> Result<Parameters, WrongLayout> {
         self.check(adapters)?;
         if **base.layout() != *self.whole {
@@ -164,10 +161,11 @@ impl Adapters {
         Ok(merged)
     }
 
-    /// The gradient of the adapters, flat, from that of the merged model: (α / r) Bᵀ G for A and (α / r) G Aᵀ for B.
+    /// The flat gradient of the adapters, given the gradient G of the merged model: (α / r) Bᵀ G for A and (α / r) G Aᵀ
+    /// for B.
     ///
     /// # Errors
-    /// [`WrongLayout`] if either is another model\'s.
+    /// [`WrongLayout`] if either argument belongs to another model.
     pub fn gradient(&self, merged: &[f32], adapters: &Parameters) -> Result<Vec<f32>, WrongLayout> {
         self.check(adapters)?;
         if merged.len() != self.whole.len() {

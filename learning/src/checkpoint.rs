@@ -1,7 +1,8 @@
-//! Parameters as bytes: the safetensors format, `F32` only, so that other tools can read a published model.
+//! Model parameters as safetensors bytes, `F32` only, so that other tools can read a published model.
 //!
-//! The same parameters always give the same bytes (tensors in the layout's order, no metadata), because a model version
-//! is known by its digest. What is read is checked against what is expected before anything of its size is allocated.
+//! A model version is identified by its digest, so equal parameters always give equal bytes: tensors in layout order,
+//! no metadata. The reader checks the header against the expected layout before it allocates anything of the claimed
+//! size.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,63 +12,51 @@ use safetensors::{Dtype, SafeTensorError, SafeTensors};
 
 use crate::parameters::{Layout, LayoutError, Parameters, TensorSpec, first_not_finite};
 
-/// Longest header that is read: more than [`MAX_TENSORS`](crate::parameters::MAX_TENSORS) of the longest names take.
+/// Longest header the reader accepts, in bytes: [`MAX_TENSORS`](crate::parameters::MAX_TENSORS) of the longest names
+/// fit.
 pub const MAX_HEADER_BYTES: u64 = 4 << 20;
 
-/// Why bytes are not the expected model.
+/// Reasons bytes are rejected as the expected model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckpointError {
-    /// Not safetensors, cut off, or with something appended.
+    /// Not safetensors, truncated, or followed by extra bytes.
     #[error("not a whole safetensors file: {0}")]
     Malformed(String),
     /// A header above [`MAX_HEADER_BYTES`].
     #[error("the safetensors header claims {0} bytes; at most {MAX_HEADER_BYTES} are read")]
     HeaderTooLong(u64),
-    /// A tensor of another element type.
+    /// A tensor has another element type than `F32`.
     #[error("tensor {tensor:?} holds {dtype}; only F32 is possible")]
-    Dtype {
-        /// Its name.
-        tensor: String,
-        /// Its element type.
-        dtype: String,
-    },
-    /// The tensors are no model of ours.
+    Dtype { tensor: String, dtype: String },
+    /// The tensors do not form a valid layout.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// The expected model has a tensor that is not there.
+    /// The file lacks a tensor of the expected model.
     #[error("tensor {0:?} is missing")]
     Missing(String),
-    /// There is a tensor that the expected model does not have.
+    /// The file has a tensor that the expected model does not have.
     #[error("tensor {0:?} does not belong to the model")]
     Unexpected(String),
-    /// A tensor of another shape.
+    /// A tensor has another shape.
     #[error("tensor {tensor:?} has shape {got:?} where the model has {expected:?}")]
-    Shape {
-        /// Its name.
-        tensor: String,
-        /// The model's.
-        expected: Vec<u64>,
-        /// The file's.
-        got: Vec<u64>,
-    },
-    /// Bytes that hold the expected values and yet are not the bytes that [`write`] makes of them.
-    #[error("the file holds the model, but not in the one form that a published model has")]
+    Shape { tensor: String, expected: Vec<u64>, got: Vec<u64> },
+    /// The values are right, but [`write`] would encode them as other bytes.
+    #[error("the file holds the model, but not in the canonical form of a published model")]
     OtherForm,
-    /// A value that no training can start from.
+    /// A tensor holds a NaN or an infinity.
     #[error("tensor {tensor:?} has a NaN or infinity at position {index}")]
     NotFinite {
-        /// Its name.
         tensor: String,
         /// Position within the tensor, row-major.
         index: usize,
     },
 }
 
-/// Writes parameters as safetensors; byte for byte a function of layout and values.
+/// Writes parameters as safetensors; equal layouts and values give equal bytes.
 ///
 /// # Errors
-/// [`CheckpointError::NotFinite`]: a model with such a value would be refused by everyone who reads it.
+/// [`CheckpointError::NotFinite`]: every reader would reject the model.
 pub fn write(parameters: &Parameters) -> Result<Vec<u8>, CheckpointError> {
     write_file(None, &items(parameters))
 }
@@ -83,15 +72,15 @@ fn items(parameters: &Parameters) -> Vec<Item<'_>> {
         .collect()
 }
 
-/// Reads the tensors' names and shapes, in the order of their data, without looking at a value.
+/// Reads the names and shapes of the tensors, in the order of their data, without reading values.
 ///
 /// # Errors
-/// Any [`CheckpointError`] but those about an expected model.
+/// Any [`CheckpointError`] except those that concern an expected model.
 pub fn read_layout(bytes: &[u8]) -> Result<Layout, CheckpointError> {
     layout_of(&File::parse(bytes)?.metadata)
 }
 
-/// Reads a model whose tensors are known. The file may hold them in any order; it must hold these and no others.
+/// Reads a model of a known layout. The file may hold the tensors in any order but must hold exactly these.
 ///
 /// # Errors
 /// Any [`CheckpointError`].
@@ -111,29 +100,28 @@ pub fn read(bytes: &[u8], expected: &Arc<Layout>) -> Result<Parameters, Checkpoi
     Ok(parameters)
 }
 
-/// Reads a published model: the very bytes that [`write`] makes of it, so that one model has one digest, whoever wants it to have
-/// two.
+/// Reads a published model. Only the bytes that [`write`] produces are accepted, so that no model has two digests.
 ///
 /// # Errors
-/// As [`read`], and [`CheckpointError::OtherForm`].
+/// As for [`read`], and [`CheckpointError::OtherForm`].
 pub fn read_published(bytes: &[u8], expected: &Arc<Layout>) -> Result<Parameters, CheckpointError> {
     let parameters = read(bytes, expected)?;
     let header = padded_header(None, &items(&parameters))?;
     let length = (header.len() as u64).to_le_bytes();
-    // With this header the data are the values, one behind the other in the order of the layout: what was read.
+    // With this header the data are the values in layout order, which is how they were read.
     let is_as_written = bytes.strip_prefix(&length).is_some_and(|rest| rest.starts_with(&header));
     if is_as_written { Ok(parameters) } else { Err(CheckpointError::OtherForm) }
 }
 
-/// One tensor to write.
+/// A tensor to be written.
 pub(crate) struct Item<'a> {
     pub(crate) name: String,
     pub(crate) shape: &'a [u64],
-    /// As many as the shape says.
+    /// Values, row-major; as many as the shape implies.
     pub(crate) values: &'a [f32],
 }
 
-/// Writes tensors in this order. The metadata has at most one entry, or its order would not be fixed.
+/// Writes tensors in the given order. `metadata` has at most one entry: the order of several would not be fixed.
 pub(crate) fn write_file(
     metadata: Option<HashMap<String, String>>,
     items: &[Item<'_>],
@@ -175,7 +163,7 @@ fn header(metadata: Option<HashMap<String, String>>, items: &[Item<'_>]) -> Resu
     serde_json::to_vec(&metadata).map_err(|error| malformed(&error))
 }
 
-/// A file whose header is checked: offsets lie within the data and fit the shapes.
+/// A file with a checked header: offsets lie within the data and match the shapes.
 pub(crate) struct File<'a> {
     metadata: Metadata,
     data: &'a [u8],
@@ -193,17 +181,17 @@ impl<'a> File<'a> {
         Ok(Self { metadata, data: bytes.get(8 + header..).unwrap_or_default() })
     }
 
-    /// An entry of the metadata.
+    /// The value of a metadata entry.
     pub(crate) fn note(&self, key: &str) -> Option<&str> {
         self.metadata.metadata().as_ref()?.get(key).map(String::as_str)
     }
 
-    /// The tensors' names, in the order of their data.
+    /// Tensor names, in the order of their data.
     pub(crate) fn names(&self) -> Vec<String> {
         self.metadata.offset_keys()
     }
 
-    /// Checks that there is such a tensor of `F32`.
+    /// Checks that the file has an `F32` tensor of this name and shape.
     pub(crate) fn expect(&self, name: &str, shape: &[u64]) -> Result<(), CheckpointError> {
         let info = self.metadata.info(name).ok_or_else(|| CheckpointError::Missing(name.to_owned()))?;
         check_dtype(name, info)?;
@@ -214,7 +202,7 @@ impl<'a> File<'a> {
         Ok(())
     }
 
-    /// Reads the values of a tensor that is as expected.
+    /// Reads the values of a tensor that [`Self::expect`] has checked.
     pub(crate) fn fill(&self, name: &str, values: &mut [f32]) -> Result<(), CheckpointError> {
         let info = self.metadata.info(name).ok_or_else(|| CheckpointError::Missing(name.to_owned()))?;
         let bytes = self.data.get(info.data_offsets.0..info.data_offsets.1).unwrap_or_default();
@@ -263,7 +251,7 @@ mod tests {
         Arc::new(Layout::new(tensors.iter().map(spec).collect()).unwrap())
     }
 
-    /// `z` before `a`: the layout's order is neither the alphabet's nor a hash table's.
+    /// `z` before `a`: layout order is neither alphabetical nor hash order.
     fn model() -> Parameters {
         let layout = layout(&[("z.weight", &[2, 2]), ("a\"\\", &[1]), ("m", &[])]);
         Parameters::new(layout, vec![1.0, -0.0, 3.5, f32::MIN_POSITIVE, 5.0, -6.0]).unwrap()

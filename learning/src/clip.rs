@@ -1,38 +1,35 @@
 //! L2 clipping of an update to a bound that the task fixes.
 //!
-//! Client half: scale the whole update so that its norm is at most the bound. Server half: nothing but the same bound,
-//! which it puts into the task; there is no state to carry from round to round.
+//! The client scales the whole update so that its norm is at most the bound. The server only puts the bound into the
+//! task; there is no state between rounds.
 
 use crate::vectorized::vectorized;
 
-/// A fixed norm bound.
+/// A fixed bound on the L2 norm; finite and above 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FixedClip {
     bound: f32,
 }
 
-/// A bound that is no norm.
+/// A bound that is not finite and above 0.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error("the clipping norm must be finite and above 0, not {0}")]
 pub struct BadClipNorm(pub f32);
 
 impl FixedClip {
-    /// Checks the bound.
-    ///
     /// # Errors
-    /// [`BadClipNorm`] unless it is finite and above 0.
+    /// [`BadClipNorm`] unless the bound is finite and above 0.
     pub fn new(bound: f32) -> Result<Self, BadClipNorm> {
         if bound.is_finite() && bound > 0.0 { Ok(Self { bound }) } else { Err(BadClipNorm(bound)) }
     }
 
-    /// The bound.
     #[must_use]
     pub fn bound(self) -> f32 {
         self.bound
     }
 
-    /// What to multiply an update of this norm by: 1 within the bound, `bound / norm` beyond. The norm of the product
-    /// exceeds the bound by roundings of `f64` at most.
+    /// Factor that clips an update of this norm: 1 within the bound, `bound / norm` beyond. The product exceeds the
+    /// bound by `f64` rounding at most.
     #[must_use]
     pub fn factor(self, norm: f64) -> f64 {
         let bound = f64::from(self.bound);
@@ -40,10 +37,10 @@ impl FixedClip {
     }
 }
 
-/// Independent partial sums: fast, and one fixed order of additions on every device.
+/// Independent partial sums: fast, and the order of additions is the same on every device.
 const LANES: usize = 8;
 
-/// The L2 norm. It is finite exactly when every value is: no square of an `f32` overflows an `f64`.
+/// The L2 norm, computed in `f64`. Finite exactly when every value is: the square of an `f32` cannot overflow an `f64`.
 #[must_use]
 pub fn norm(values: &[f32]) -> f64 {
     let (chunks, rest) = values.as_chunks::<LANES>();

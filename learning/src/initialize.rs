@@ -1,7 +1,7 @@
-//! A task's first model version from a seed.
+//! Draws a task's initial model version from a seed.
 //!
-//! Every device must be able to repeat it bit for bit, so values are made of random integers and exact or once-rounded
-//! operations only. The draw of a tensor depends on the seed and on its place, not on the tensors before it.
+//! Every device must reproduce it bit for bit, so values come from random integers and operations that are exact or
+//! round once. The values of a tensor depend on the seed and the tensor's index, not on the tensors before it.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::parameters::{Layout, Parameters};
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InitError {
-    /// The list does not name the layout's tensors in the layout's order.
+    /// The initializers do not match the layout's tensors in order; the index is that of the first mismatch.
     #[error("the initializers do not name the model's tensors in the model's order, first at position {0}")]
     Mismatch(usize),
-    /// A bound that is negative, NaN or infinite.
+    /// The bound is negative, NaN or infinite.
     #[error("tensor {tensor:?}: the bound of a uniform initializer must be finite and not negative, not {bound}")]
     BadBound {
         /// Its name.
@@ -28,7 +28,7 @@ pub enum InitError {
     },
 }
 
-/// Draws the first values of `layout`; the same arguments give the same bits on every device.
+/// Draws the initial values of `layout`; the same arguments give the same bits on every device.
 ///
 /// # Errors
 /// Any [`InitError`]; `inits` must name the tensors of `layout`, in order.
@@ -115,7 +115,8 @@ mod tests {
         assert_ne!(values, other);
     }
 
-    /// From an independent ChaCha8 in Python, key of seed 42, stream 0; a change here changes every first model version.
+    /// Computed by an independent ChaCha8 in Python (key of seed 42, stream 0). A change here changes every initial
+    /// model version.
     const KNOWN_BITS: [u32; 4] = [0xbdae_6490, 0xbf50_faa4, 0x3f03_a2de, 0xbf4e_e062];
 
     #[test]

@@ -1,10 +1,11 @@
-//! Clip, quantize, sum privately, optimize: the arithmetic both sides must agree on. Pure.
+//! The arithmetic of a round that client and coordinator must agree on: clip, quantize, sum privately, optimize. Pure.
 //!
-//! A device turns what it trained into an [`Update`] and the [`Codec`] turns that into integers; the coordinator adds
-//! integers, releases the sum, decodes the mean and steps the server optimizer. Both sides run this code, so it must give
-//! the same bits everywhere: only `+ - * /` and `sqrt` of IEEE 754, in a fixed order, `exp` and its kin from `libm` where
-//! privacy needs them (loss distributions alone, which nobody has to agree on, use an FFT), and every random draw comes from a
-//! generator the caller passes in. No I/O, no clock, no devices; masks, participants and rounds are unknown here.
+//! A device turns its training result into an [`Update`], which the [`Codec`] turns into integers. The coordinator adds
+//! the integers, releases the sum, decodes the mean and takes a step of the server optimizer. Both sides run this code,
+//! so results must be bit-identical everywhere: only IEEE 754 `+ - * /` and `sqrt`, in a fixed order; `exp` and similar
+//! functions of `libm` where privacy needs them; and every random draw from a generator that the caller passes in. Only
+//! privacy loss distributions use an FFT, because no two parties need to agree on them. There is no I/O, no clock and
+//! no device access here, and no notion of masks, participants or rounds.
 
 pub mod adapters;
 pub mod analytics;

@@ -1,25 +1,25 @@
-//! Weighted means that can be merged: loss, accuracy and the like, one value per participant, one per round.
+//! Weighted means that can be merged: loss, accuracy and the like, one value per participant and one per round.
 //!
-//! What a round publishes comes out of the exact integer sum (`quantize`); [`MetricValue::merge`] serves those who hold
-//! plain values, as an evaluation over several batches or shards.
+//! A round's published metrics come from the exact integer sum (`quantize`). [`MetricValue::merge`] is for plain
+//! values, such as an evaluation over several batches or shards.
 
 use serde::{Deserialize, Serialize};
 
-/// Most metrics a task may have.
+/// Maximum number of metrics of a task.
 pub const MAX_METRICS: usize = 256;
 
-/// A mean and how many examples it is of; `count` 0 means: not measured.
+/// A mean and the number of examples behind it; `count` 0 means not measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MetricValue {
-    /// The mean; of no meaning when `count` is 0.
+    /// The mean; meaningless when `count` is 0.
     pub value: f64,
-    /// Examples it was measured on.
+    /// Number of examples measured.
     pub count: u64,
 }
 
 impl MetricValue {
-    /// The mean over both sets of examples. Floating point: exact to a rounding, so not bit for bit associative.
+    /// The mean over both sets of examples. Floating point, so not associative bit for bit.
     #[must_use]
     pub fn merge(self, other: Self) -> Self {
         if self.count == 0 {
@@ -33,7 +33,7 @@ impl MetricValue {
         Self { value: self.value + (other.value - self.value) * share, count }
     }
 
-    /// The value, or nothing if it was not measured.
+    /// The value, or `None` if it was not measured.
     #[must_use]
     pub fn measured(self) -> Option<f64> {
         (self.count > 0).then_some(self.value)

@@ -1,7 +1,7 @@
 //! Names, shapes and offsets of a model's tensors in one flat vector of `f32`.
 //!
-//! A [`Layout`] is validated once, when a task is created or a model is read; whoever holds one may trust its numbers.
-//! Values are always in the layout's order, row-major, so a flat index means the same on every device.
+//! A [`Layout`] is validated once, when a task is created or a model is read; code that takes one may trust its
+//! numbers. Values are always in layout order, row-major, so a flat index means the same on every device.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::vectorized::vectorized;
 
-/// Most tensors a model may have.
+/// Maximum number of tensors in a model.
 pub const MAX_TENSORS: usize = 4096;
-/// Most parameters a model may have (1 GiB of `f32`).
+/// Maximum number of parameters in a model (1 GiB of `f32`).
 pub const MAX_PARAMETERS: u64 = 1 << 28;
-/// Longest tensor name, in bytes.
+/// Maximum length of a tensor name, in bytes.
 pub const MAX_NAME_BYTES: usize = 128;
-/// Most dimensions a tensor may have.
+/// Maximum number of dimensions of a tensor.
 pub const MAX_DIMENSIONS: usize = 8;
 
 /// Name and shape of one tensor.
@@ -29,11 +29,11 @@ pub struct TensorSpec {
     pub shape: Vec<u64>,
 }
 
-/// Why a list of tensors is not a model.
+/// Reasons a list of tensors is not a valid model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LayoutError {
-    /// No tensors, or tensors without a single element.
+    /// No tensors, or no elements.
     #[error("the model has no parameters; name at least one tensor with at least one element")]
     Empty,
     /// More tensors than [`MAX_TENSORS`].
@@ -45,19 +45,19 @@ pub enum LayoutError {
     /// A name that is empty, too long or not printable ASCII.
     #[error("tensor name {0:?} is not 1 to {MAX_NAME_BYTES} printable ASCII characters without blanks")]
     BadName(String),
-    /// Two tensors of one name.
+    /// Two tensors have the same name.
     #[error("tensor name {0:?} occurs twice")]
     DuplicateName(String),
-    /// A zero dimension or too many of them.
+    /// A dimension is zero, or there are too many.
     #[error("tensor {0:?} must have at most {MAX_DIMENSIONS} dimensions, each at least 1")]
     BadShape(String),
 }
 
-/// A model's tensors with the place of each in the flat vector.
+/// A model's tensors and the position of each in the flat vector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     tensors: Vec<TensorSpec>,
-    /// `offsets[i]..offsets[i + 1]` is tensor `i`; one longer than `tensors`.
+    /// Tensor `i` occupies `offsets[i]..offsets[i + 1]`; one entry longer than `tensors`.
     offsets: Vec<usize>,
 }
 
@@ -95,26 +95,26 @@ impl Layout {
                 .and_then(|elements| total.checked_add(elements))
                 .filter(|&total| total <= MAX_PARAMETERS)
                 .ok_or(LayoutError::TooManyParameters)?;
-            // At most 2^28, which fits everywhere.
+            // At most 2^28, which fits any `usize`.
             offsets.push(usize::try_from(total).map_err(|_| LayoutError::TooManyParameters)?);
         }
         Ok(Self { tensors, offsets })
     }
 
-    /// The tensors, in order.
+    /// The tensors, in layout order.
     #[must_use]
     pub fn tensors(&self) -> &[TensorSpec] {
         &self.tensors
     }
 
-    /// Parameters in all; at least 1.
+    /// Number of parameters; at least 1.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a layout is never empty")]
     pub fn len(&self) -> usize {
         self.offsets.last().copied().unwrap_or_default()
     }
 
-    /// Where tensor `index` lies in the flat vector.
+    /// Position of tensor `index` in the flat vector.
     ///
     /// # Panics
     /// If there is no such tensor.
@@ -123,42 +123,42 @@ impl Layout {
         self.offsets[index]..self.offsets[index + 1]
     }
 
-    /// Index of the tensor of this name.
+    /// Index of the tensor with this name.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<usize> {
         self.tensors.iter().position(|tensor| tensor.name == name)
     }
 }
 
-/// A layout with a value for each parameter.
+/// A layout and one value per parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameters {
     layout: Arc<Layout>,
     values: Vec<f32>,
 }
 
-/// A flat vector whose length is not the layout's.
+/// The length of a flat vector does not match the layout.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("got {got} parameters where the layout has {expected}")]
 pub struct WrongLength {
-    /// What the layout has.
+    /// Length of the layout.
     pub expected: usize,
-    /// What was given.
+    /// Length of the vector.
     pub got: usize,
 }
 
-/// Parameters of another model than the one asked for.
+/// Parameters of another model than expected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("these parameters belong to a model with other tensors")]
 pub struct WrongLayout;
 
-/// Values that are looked at together.
+/// Number of values checked at once.
 const FINITE_BLOCK: usize = 256;
 
-/// Index of the first value that is NaN or infinite.
+/// Index of the first NaN or infinity.
 #[must_use]
 pub fn first_not_finite(values: &[f32]) -> Option<usize> {
-    // Whole blocks without a branch, which is several times as fast; the first bad one is then searched.
+    // Whole blocks are checked without a branch, which is several times faster; only a bad block is searched.
     let good = vectorized(
         #[inline(always)]
         || {
@@ -171,8 +171,6 @@ pub fn first_not_finite(values: &[f32]) -> Option<usize> {
 }
 
 impl Parameters {
-    /// Joins values to their layout.
-    ///
     /// # Errors
     /// [`WrongLength`].
     pub fn new(layout: Arc<Layout>, values: Vec<f32>) -> Result<Self, WrongLength> {
@@ -182,20 +180,18 @@ impl Parameters {
         Ok(Self { layout, values })
     }
 
-    /// All zeros.
     #[must_use]
     pub fn zeros(layout: Arc<Layout>) -> Self {
         let values = vec![0.0; layout.len()];
         Self { layout, values }
     }
 
-    /// Names and shapes.
     #[must_use]
     pub fn layout(&self) -> &Arc<Layout> {
         &self.layout
     }
 
-    /// All values, flat.
+    /// All values, in layout order.
     #[must_use]
     pub fn values(&self) -> &[f32] {
         &self.values
@@ -206,7 +202,6 @@ impl Parameters {
         &mut self.values
     }
 
-    /// The values alone.
     #[must_use]
     pub fn into_values(self) -> Vec<f32> {
         self.values

@@ -1,12 +1,12 @@
-//! Which tensors stay at home (FedPer, Arivazhagan et al. 2019) and which are shared, by patterns over their names.
+//! Splits a model into local tensors (FedPer, Arivazhagan et al. 2019) and shared ones, by patterns over tensor names.
 //!
-//! Clients hold the whole model; only the shared part has a place in an update, because its layout has no room for more.
+//! Clients hold the whole model. The layout of an update contains only the shared tensors.
 
 use std::sync::Arc;
 
 use crate::parameters::{Layout, LayoutError, MAX_NAME_BYTES, Parameters, TensorSpec, WrongLayout};
 
-/// Most patterns a task may name.
+/// Maximum number of patterns of a task.
 pub const MAX_PATTERNS: usize = 256;
 
 /// Patterns over tensor names: `*` is any run of characters (also none, also dots), `?` is any one character, all else
@@ -14,34 +14,31 @@ pub const MAX_PATTERNS: usize = 256;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Patterns(Vec<String>);
 
-/// Why patterns do not part a model in two.
+/// Reasons patterns do not split a model in two.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PatternError {
-    /// An empty list.
     #[error("no pattern is given; name at least one, or leave the setting out to share every tensor")]
     Empty,
-    /// More than [`MAX_PATTERNS`].
     #[error("{0} patterns are given; at most {MAX_PATTERNS} are possible")]
     TooMany(usize),
-    /// A pattern that no tensor name could match.
+    /// No tensor name can match the pattern.
     #[error("pattern {0:?} is not 1 to {MAX_NAME_BYTES} printable ASCII characters without blanks")]
     Malformed(String),
-    /// A pattern without effect, most likely a slip of the pen.
+    /// A pattern matches no tensor; most likely a typo.
     #[error("pattern {pattern:?} matches no tensor; the model has {tensors}")]
     MatchesNone {
-        /// The pattern.
         pattern: String,
-        /// The first tensors' names, to choose from.
+        /// The names of the first tensors, as a suggestion.
         tensors: String,
     },
-    /// Nothing would be left to learn together.
+    /// Every tensor would be local.
     #[error("the patterns match every tensor; at least one must be shared")]
     MatchesAll,
 }
 
 impl Patterns {
-    /// Checks number and form.
+    /// Checks the number of patterns and their form.
     ///
     /// # Errors
     /// [`PatternError::Empty`], [`PatternError::TooMany`] or [`PatternError::Malformed`].
@@ -66,7 +63,7 @@ impl Patterns {
         &self.0
     }
 
-    /// Whether any pattern matches this name.
+    /// Whether any pattern matches the name.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
         self.0.iter().any(|pattern| glob(pattern.as_bytes(), name.as_bytes()))
@@ -100,21 +97,22 @@ fn glob(pattern: &[u8], name: &[u8]) -> bool {
     pattern[p..].iter().all(|&c| c == b'*')
 }
 
-/// A model's tensors parted in two, each part in the model's order.
+/// A model split into shared and local tensors, each part in layout order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
     whole: Arc<Layout>,
     shared: Arc<Layout>,
     personal: Arc<Layout>,
-    /// One per tensor of `whole`.
+    /// One entry per tensor of `whole`.
     is_personal: Vec<bool>,
 }
 
 impl Layout {
-    /// Parts the model: tensors whose names match stay at home, the others are shared.
+    /// Splits the model: tensors whose names match are local, all others are shared.
     ///
     /// # Errors
-    /// [`PatternError::MatchesNone`] if one pattern matches nothing, [`PatternError::MatchesAll`] if no tensor is left.
+    /// [`PatternError::MatchesNone`] if a pattern matches no tensor, [`PatternError::MatchesAll`] if no tensor is left
+    /// to share.
     pub fn partition(&self, personal: &Patterns) -> Result<Partition, PatternError> {
         let names = || self.tensors().iter().map(|tensor| tensor.name.as_str());
         for pattern in personal.as_slice() {
@@ -129,7 +127,7 @@ impl Layout {
             let chosen = self.tensors().iter().zip(&is_personal).filter(|&(_, &is)| is == wanted);
             Layout::new(chosen.map(|(tensor, _)| tensor.clone()).collect::<Vec<TensorSpec>>()).map(Arc::new)
         };
-        // Part of a valid layout is valid unless it is empty, and every pattern matched something.
+        // Part of a valid layout is valid unless empty, and every pattern matched some tensor.
         let shared = part(false).map_err(|_| PatternError::MatchesAll)?;
         let personal = part(true).map_err(|_| PatternError::Empty)?;
         Ok(Partition { whole: Arc::new(self.clone()), shared, personal, is_personal })
@@ -137,28 +135,27 @@ impl Layout {
 }
 
 impl Partition {
-    /// The whole model.
     #[must_use]
     pub fn whole(&self) -> &Arc<Layout> {
         &self.whole
     }
 
-    /// What is sent, summed and published.
+    /// The tensors that are sent, summed and published.
     #[must_use]
     pub fn shared(&self) -> &Arc<Layout> {
         &self.shared
     }
 
-    /// What never leaves the participant.
+    /// The tensors that never leave the participant.
     #[must_use]
     pub fn personal(&self) -> &Arc<Layout> {
         &self.personal
     }
 
-    /// Parts the whole model's values into shared and personal.
+    /// Splits the whole model's values into shared and local ones.
     ///
     /// # Errors
-    /// [`WrongLayout`] if these are another model's.
+    /// [`WrongLayout`] if the values belong to another model.
     pub fn split(&self, whole: &Parameters) -> Result<(Parameters, Parameters), WrongLayout> {
         if **whole.layout() != *self.whole {
             return Err(WrongLayout);
@@ -173,10 +170,10 @@ impl Partition {
         Ok((fill(&self.shared, shared)?, fill(&self.personal, personal)?))
     }
 
-    /// Puts the two parts together again.
+    /// Reassembles the whole model from its two parts.
     ///
     /// # Errors
-    /// [`WrongLayout`] if either is not this partition's part.
+    /// [`WrongLayout`] if either is not a part of this partition.
     pub fn join(&self, shared: &Parameters, personal: &Parameters) -> Result<Parameters, WrongLayout> {
         if **shared.layout() != *self.shared || **personal.layout() != *self.personal {
             return Err(WrongLayout);

@@ -1,29 +1,29 @@
-//! FedProx's adaptive μ: hold local models closer while the loss rises, looser while it falls (Li et al. 2020, "Federated
-//! optimization in heterogeneous networks", §5.3.2).
+//! FedProx's adaptive μ: the proximal term grows while the loss rises and shrinks while it falls (Li et al. 2020,
+//! "Federated optimization in heterogeneous networks", §5.3.2).
 //!
-//! The rule is a function of the losses that the rounds so far have published, so there is no state to keep and a round that is
-//! taken up again gets the same μ.
+//! μ is a function of the losses of all completed rounds. There is no state to keep, and a resumed round gets the same
+//! μ.
 
-/// Adapts μ from round to round.
+/// The adaptation rule for μ.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdaptiveMu {
     /// μ of the first two rounds; at least 0.
     pub start: f64,
-    /// How much μ rises or falls at once; the paper's is 0.1.
+    /// Change of μ at each adaptation; 0.1 in the paper.
     pub step: f64,
-    /// So many falls of the loss in a row lower μ; the paper's is 5.
+    /// Number of consecutive rounds with a falling loss after which μ shrinks; 5 in the paper.
     pub patience: u32,
 }
 
 impl AdaptiveMu {
-    /// With the paper's step and patience.
+    /// The rule with the paper's `step` and `patience`.
     #[must_use]
     pub fn new(start: f64) -> Self {
         Self { start, step: 0.1, patience: 5 }
     }
 
-    /// μ for the next round, given the loss of each round so far, the oldest first. A loss that is no number counts as risen
-    /// and is not compared with.
+    /// μ for the next round, given the loss of each completed round, oldest first. A NaN counts as a rise and is
+    /// skipped in later comparisons.
     #[must_use]
     pub fn after(&self, losses: impl IntoIterator<Item = f64>) -> f64 {
         let (mut mu, mut falls) = (self.start, 0);

@@ -1,13 +1,13 @@
-//! Floats to integer words and back: encode one update, decode the sum of many.
+//! Quantization to integer words and back: encodes one update, decodes the sum of many.
 //!
-//! Everything a participant sends is a vector of integers modulo 2^b, so that sums are exact, masks hide all of it and
-//! no order of arrival can change a bit. [`Codec::new`] proves that no sum of a full cohort wraps around.
+//! Everything a participant sends is a vector of integers modulo 2^b, so sums are exact, masks hide all of it, and the
+//! order of arrival cannot change a bit. [`Codec::new`] proves that the sum over a full cohort does not wrap.
 //!
 //! Layout of an encoded update: one word per parameter (weight times value), one word for the weight, then the limbs of
-//! each metric. With `b` bits, cohort `n`, weight cap `W` and per-coordinate clip `C`:
-//! `B = floor((2^(b-1) - 1) / (n W))`, scale `s = B / C`, and the word of value `v` of a participant of weight `w` is
-//! `w s v`, clamped to `±w B` and rounded stochastically (down, plus one with the probability of the fraction), so its
-//! expectation is exact. Weighing before rounding keeps the error below one unit whatever the weight.
+//! each metric. With `b` bits, cohort `n`, weight cap `W` and per-coordinate clip `C`: `B = floor((2^(b-1) - 1) / (n
+//! W))`, scale `s = B / C`, and a participant of weight `w` encodes value `v` as `w s v`, clamped to `±w B` and rounded
+//! stochastically (down, plus one with the probability of the fraction), so its expectation is exact. Multiplying by
+//! the weight before rounding keeps the error below one unit for any weight.
 
 mod decode;
 mod error;
@@ -33,7 +33,7 @@ use crate::vectorized::vectorized;
 use limbs::Limbs;
 pub(crate) use words::{half, lift, to_word};
 
-/// What both sides agree on before a round; part of the task.
+/// Quantization terms that both sides agree on before a round; part of the task.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QuantizationParams {
@@ -41,39 +41,39 @@ pub struct QuantizationParams {
     pub parameters: usize,
     /// `b`: words are integers modulo 2^b; 16 to 32.
     pub modulus_bits: u8,
-    /// `C`: coordinates of an update beyond `±C` are clamped; finite, above 0.
+    /// `C`: coordinates are clamped to `±C`; finite, above 0.
     pub clip_range: f32,
-    /// Bound on the L2 norm of an update; absent: none.
+    /// Bound on the L2 norm of an update, if any.
     #[serde(default)]
     pub clip_norm: Option<f32>,
-    /// `W`: more examples than these do not weigh more; 1 makes the mean unweighted.
+    /// `W`: cap on an update's weight, in examples; 1 makes the mean unweighted.
     pub max_weight: u32,
-    /// `n`: most updates one sum may hold, 1 to [`MAX_COHORT`].
+    /// `n`: maximum number of updates in one sum, 1 to [`MAX_COHORT`].
     pub max_cohort: u32,
-    /// How many metrics every update carries, at most [`MAX_METRICS`].
+    /// Number of metrics in every update, at most [`MAX_METRICS`].
     pub metrics: usize,
 }
 
-/// One update as words below 2^b; private to its participant until it is masked or, without masks, until it is sent.
+/// An encoded update: words below 2^b. Private to its participant until masked or, without masks, until sent.
 #[derive(Clone, PartialEq, Eq)]
 pub struct QuantizedUpdate {
-    /// As many as [`Codec::len`].
+    /// [`Codec::len`] words.
     pub words: Vec<u32>,
 }
 
-/// Sizes only: an update in a log would be a leak.
+/// Shows the length only: an update in a log would be a leak.
 impl std::fmt::Debug for QuantizedUpdate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("QuantizedUpdate").field("words", &self.words.len()).finish_non_exhaustive()
     }
 }
 
-/// Parameters that are proven to leave headroom, and what follows from them.
+/// Parameters with proven headroom, and the constants derived from them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Codec {
     params: QuantizationParams,
     clip: Option<FixedClip>,
-    /// `B`.
+    /// `B`, see [`Codec::levels`].
     levels: u32,
     limbs: Limbs,
 }
@@ -119,14 +119,14 @@ impl Codec {
         &self.params
     }
 
-    /// Words of an encoded update: parameters, weight, metrics.
+    /// Number of words in an encoded update: parameters, weight, metrics.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "an encoded update is never empty")]
     pub fn len(&self) -> usize {
         self.params.parameters + 1 + self.params.metrics * self.limbs.per_metric()
     }
 
-    /// `B`: levels on each side of zero for weight 1; at least [`MIN_LEVELS`].
+    /// `B`: levels on each side of zero at weight 1; at least [`MIN_LEVELS`].
     #[must_use]
     pub fn levels(&self) -> u32 {
         self.levels
@@ -136,13 +136,13 @@ impl Codec {
         self.limbs
     }
 
-    /// `s = B / C`: units per 1.0, for weight 1.
+    /// `s = B / C`: units per 1.0 at weight 1.
     #[must_use]
     pub fn scale(&self) -> f64 {
         f64::from(self.levels) / f64::from(self.params.clip_range)
     }
 
-    /// Largest magnitude that a word of one encoded update can have, read as a signed number.
+    /// Largest magnitude of a word of one encoded update, read as a signed number.
     #[must_use]
     pub fn input_bound(&self) -> u64 {
         // The weight itself is at most W, and B is at least 1.
@@ -150,11 +150,11 @@ impl Codec {
         if self.params.metrics == 0 { values } else { values.max(self.limbs.largest()) }
     }
 
-    /// Clips, weighs and rounds one update, in this order. `rng` decides the rounding, nothing else;
-    /// where no seed has to be repeated it should be cryptographic, since rounding is part of what hides a value.
+    /// Clips, weights and rounds an update, in this order. `rng` decides the rounding only. Unless a seed has to be
+    /// repeated, use a cryptographic generator: rounding is part of what hides a value.
     ///
     /// # Errors
-    /// Any [`EncodeError`]: a local matter of the participant, nothing may be sent.
+    /// Any [`EncodeError`]. The participant keeps the error to itself and sends nothing.
     pub fn encode(&self, update: &Update, rng: &mut impl Rng) -> Result<QuantizedUpdate, EncodeError> {
         let expected = self.params.parameters;
         if update.delta.len() != expected {
@@ -189,9 +189,9 @@ impl Codec {
         Ok(QuantizedUpdate { words })
     }
 
-    /// Clamp, weigh, round: `x = factor * w * s * v` within `±w B`, as fixed point with 32 fractional bits; adding 32
-    /// random bits and dropping the fraction rounds up with exactly the fraction's probability. The random bits are drawn
-    /// from the first: eight of them say whether the fraction overflows but once in 256 times.
+    /// Clamps, weights and rounds: `x = factor * w * s * v` within `±w B`, as fixed point with 32 fractional bits.
+    /// Adding 32 random bits and dropping the fraction rounds up with exactly the probability of the fraction. Random
+    /// bits are drawn lazily: the first eight decide whether the fraction overflows except once in 256 times.
     fn round(&self, delta: &[f32], factor: f64, weight: u32, words: &mut [u32], rng: &mut impl Rng) {
         // w B <= W B <= 2^31 - 1, exact; the fixed point value stays below 2^63.
         let limit = f64::from(weight) * f64::from(self.levels);
@@ -205,7 +205,7 @@ impl Codec {
                 #[inline(always)]
                 || {
                     for ((sum, &value), &noise) in sums.iter_mut().zip(values).zip(&*noise) {
-                        // Not `clamp`, whose check of its bounds would stay in the loop.
+                        // Not `clamp`: the check of its bounds would stay in the loop.
                         let exact = (f64::from(value) * scale).min(limit).max(-limit);
                         *sum = fixed(exact).wrapping_add(u64::from(noise) << 24);
                     }
@@ -236,27 +236,27 @@ impl Codec {
     }
 }
 
-/// Values whose random bits are drawn at once.
+/// Number of values whose random bits are drawn at once.
 const BLOCK: usize = 1024;
-/// Values among which one that is not rounded yet is looked for at once.
+/// Number of values searched at once for one that is not rounded yet.
 const LINE: usize = 32;
 
-/// The integer of fixed point.
+/// The integer part of a fixed-point number.
 #[inline(always)]
 fn rounded(sum: u64, mask: u32) -> u32 {
     to_word((sum >> 32).cast_signed(), mask)
 }
 
-/// Whether the random bits that were not drawn yet could carry into the integer.
+/// Whether the random bits not drawn yet could carry into the integer part.
 #[inline(always)]
 fn is_unsure(sum: u64) -> bool {
     (sum >> 24) & 0xff == 0xff
 }
 
-/// A number below 2^31 as fixed point, the nearest with 32 fractional bits, in two's complement.
+/// Converts a number below 2^31 to fixed point with 32 fractional bits, to nearest, in two's complement.
 ///
-/// In steps that every processor has for several numbers at once, which a conversion to 64 bits is not: 1.5 * 2^52 added to
-/// a number below 2^51 leaves the nearest integer in the sum's low bits.
+/// Processors lack a vector instruction for the conversion to 64 bits, so it is composed of steps that they have:
+/// adding 1.5 * 2^52 to a number below 2^51 leaves the nearest integer in the low bits of the sum.
 #[inline(always)]
 fn fixed(value: f64) -> u64 {
     const SHIFT: f64 = 6_755_399_441_055_744.0;

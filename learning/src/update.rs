@@ -1,5 +1,5 @@
-//! What one participant's training yields, in the clear. It stays on the device: only the [`Codec`](crate::Codec)'s
-//! integers leave it.
+//! The plaintext result of a participant's training. It stays on the device; only the integers of a
+//! [`Codec`](crate::Codec) leave it.
 
 use crate::metrics::MetricValue;
 use crate::parameters::{Parameters, WrongLayout};
@@ -7,19 +7,20 @@ use crate::parameters::{Parameters, WrongLayout};
 /// A participant's contribution to one round.
 #[derive(Clone, PartialEq)]
 pub struct Update {
-    /// Trained minus received parameters, over the shared layout.
+    /// Trained minus received parameters, in the shared layout.
     pub delta: Vec<f32>,
-    /// Examples it was trained on; at least 1, capped by the task when weighed.
+    /// Number of training examples; at least 1. The task caps it when it weights the update.
     pub examples: u64,
-    /// In the order of the task's metrics; `count` 0 where one was not measured.
+    /// In the order of the task's metrics; `count` is 0 for a metric that was not measured.
     pub metrics: Vec<MetricValue>,
 }
 
 impl Update {
-    /// What training changed: `trained - received`, one rounding each. Both are the shared part of the model.
+    /// The change made by training, `trained - received`, rounded once per value. Both are the shared part of the
+    /// model.
     ///
     /// # Errors
-    /// [`WrongLayout`] if the two do not have the same tensors.
+    /// [`WrongLayout`] if their tensors differ.
     pub fn between(
         received: &Parameters,
         trained: &Parameters,
@@ -34,7 +35,7 @@ impl Update {
     }
 }
 
-/// Sizes only: an update in a log would be a leak.
+/// Shows sizes only: an update in a log would be a leak.
 impl std::fmt::Debug for Update {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Update")

@@ -1,4 +1,4 @@
-//! Passes over many numbers, compiled for the instructions that the processor has.
+//! Loops over many numbers, compiled for the instruction set of the processor at run time.
 
 use pulp::{Arch, Simd, WithSimd};
 
@@ -13,10 +13,10 @@ impl<R, F: FnMut() -> R> WithSimd for Pass<F> {
     }
 }
 
-/// Runs a pass, which must be `#[inline(always)]`.
+/// Runs a loop, which must be `#[inline(always)]`.
 ///
-/// [`Arch::dispatch`] takes a closure as a function that is called once. Where the closure could be called again, that function is
-/// a wrapper which need not be inlined, and then all of it is compiled for the oldest processor.
+/// [`Arch::dispatch`] takes a closure as a function that is called once. A closure that could be called again would be
+/// wrapped in a function that need not be inlined, and everything would be compiled for the oldest processor.
 #[inline(always)]
 pub(crate) fn vectorized<R>(pass: impl FnMut() -> R) -> R {
     Arch::new().dispatch(Pass(pass))

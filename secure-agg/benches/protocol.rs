@@ -1,8 +1,9 @@
-//! What a session costs: one participant by part, the coordinator by part, and bytes by phase, in CPU time of one core.
+//! The cost of a session: one participant and the coordinator, each by part, in CPU time of one core, and bytes by
+//! phase.
 //!
-//! `cargo bench -p secure-agg --bench protocol [-- N…]` runs a whole cohort of each size N (10 and 100 by default; 1000 takes
-//! minutes, since every participant is computed). A tenth of the cohort drops out after dealing shares. Bare keystream and bare
-//! key agreement are measured in the same run, for comparison.
+//! `cargo bench -p secure-agg --bench protocol [-- N…]` runs a whole cohort of each size N (10 and 100 by default; 1000
+//! takes minutes, since every participant is computed). A tenth of the cohort drops out after dealing shares. Keystream
+//! and key agreement alone are measured in the same run, for comparison.
 #![expect(
     clippy::disallowed_methods,
     clippy::print_stdout,
@@ -61,13 +62,13 @@ fn session_config(n: u16) -> SessionConfig {
     SessionConfig { model: shape, max_dropout: 300_000, min_cohort: n, ..config(n, 1000) }
 }
 
-/// CPU time of this thread where the system tells; it counts in ticks of some milliseconds.
+/// CPU time of this thread, if the system reports it; its resolution is a few milliseconds.
 fn on_cpu() -> Option<Duration> {
     let line = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     line.split(' ').next()?.parse().ok().map(Duration::from_nanos)
 }
 
-/// What `work` took: CPU time where it is long enough to be counted, else wall time.
+/// Duration of `work`: CPU time if long enough to be measured, otherwise wall time.
 fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let (cpu, started) = (on_cpu(), Instant::now());
     let result = work();
@@ -76,7 +77,7 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     (result, cpu.filter(|_| wall > Duration::from_millis(40)).unwrap_or(wall))
 }
 
-/// The fastest of many that do equal work, which a neighbour on the same machine disturbs least.
+/// The fastest of several equal runs, which other load on the machine disturbs least.
 fn fastest(times: Vec<Duration>) -> Duration {
     times.into_iter().min().unwrap_or_default()
 }
@@ -89,7 +90,7 @@ fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// What everything is compared with.
+/// The costs that others are compared with.
 struct Primitives {
     agreement: Duration,
     verification: Duration,
@@ -257,7 +258,7 @@ fn inputs(
     uploads
 }
 
-/// Applies `masks` masks to `words` words: how long, and how many times the bare keystream that is.
+/// Applies `masks` masks to `words` words and prints the time, and its ratio to keystream generation alone.
 fn expansion(masks: usize, words: usize, primitives: &Primitives) -> (f64, Duration) {
     let mut plan = MaskPlan::new(Plane::Model, words as u64, Modulus::new(32).unwrap()).unwrap();
     let mut rng = rng(3);

@@ -1,8 +1,8 @@
 //! Bounded binary encoding: two header bytes, then a `tls_codec` structure (RFC 8446 §3 presentation language).
 //!
-//! A message has exactly one form. Its length is compared with the kind's bound before anything is read; vectors are read
-//! from the slice, so nothing is allocated beyond the bytes that are there; leftover bytes and second encodings of the same
-//! value are errors.
+//! Each message has exactly one encoding. Its length is compared with the kind's bound before anything is read; vectors
+//! are read from the slice, so no more is allocated than there are bytes; leftover bytes and second encodings of the
+//! same value are errors.
 
 use thiserror::Error;
 use tls_codec::{DeserializeBytes, Serialize};
@@ -11,32 +11,25 @@ use zeroize::Zeroizing;
 /// First byte of every message: the version of the encoding.
 pub const VERSION: u8 = 1;
 
-/// Why bytes are not a message.
+/// Reasons bytes are not a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum DecodeError {
-    /// Longer than any message of this kind.
+    /// The message exceeds the bound of its kind.
     #[error("a message of this kind has at most {limit} bytes, {got} were given")]
-    TooLong {
-        /// Most bytes of this kind.
-        limit: usize,
-        /// What was given.
-        got: usize,
-    },
+    TooLong { limit: usize, got: usize },
     /// The header names another version or kind.
     #[error("expected version {VERSION} and kind {kind}")]
     Header {
         /// The kind that was expected.
         kind: u8,
     },
-    /// Not the one encoding of a structure of this kind: cut short, leftover bytes, or a second spelling.
+    /// Not the canonical encoding of this kind: truncated, followed by extra bytes, or a second encoding of the same
+    /// value.
     #[error("the bytes are not the encoding of such a message")]
     Malformed,
     /// A field lies outside its bounds.
     #[error("{field} is out of bounds")]
-    Bounds {
-        /// The field.
-        field: &'static str,
-    },
+    Bounds { field: &'static str },
 }
 
 /// A structure with a kind, a bound and one encoding.
@@ -46,7 +39,7 @@ pub trait Message: Serialize + DeserializeBytes + Sized {
     /// Most bytes of an encoding, header included.
     const MAX_BYTES: usize;
 
-    /// Checks what the structure alone cannot say: counts, lengths, ranges that need no session to judge.
+    /// Checks counts, lengths and ranges that the structure does not enforce and that need no session.
     ///
     /// # Errors
     /// [`DecodeError::Bounds`] naming the field.
@@ -55,7 +48,7 @@ pub trait Message: Serialize + DeserializeBytes + Sized {
     /// The encoding.
     ///
     /// # Panics
-    /// When a vector is longer than its length field can say, which [`check`](Self::check) excludes.
+    /// If a vector exceeds its length field, which [`check`](Self::check) rules out.
     fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(2 + self.tls_serialized_len());
         bytes.extend([VERSION, Self::KIND]);
@@ -63,10 +56,10 @@ pub trait Message: Serialize + DeserializeBytes + Sized {
         bytes
     }
 
-    /// Reads one message that takes all of `bytes`.
+    /// Decodes one message that takes all of `bytes`.
     ///
     /// # Errors
-    /// [`DecodeError`], see its variants.
+    /// [`DecodeError`].
     fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         if bytes.len() > Self::MAX_BYTES {
             return Err(DecodeError::TooLong { limit: Self::MAX_BYTES, got: bytes.len() });
@@ -77,7 +70,7 @@ pub trait Message: Serialize + DeserializeBytes + Sized {
         };
         let message = Self::tls_deserialize_exact_bytes(body).map_err(|_| DecodeError::Malformed)?;
         message.check()?;
-        // A vector's last element may overrun the length before it; only one spelling of a value is accepted.
+        // A vector's last element may overrun the length before it; only one encoding of a value is accepted.
         if message.tls_serialized_len() == body.len() && Zeroizing::new(message.encode())[2..] == *body {
             Ok(message)
         } else {
@@ -86,7 +79,7 @@ pub trait Message: Serialize + DeserializeBytes + Sized {
     }
 }
 
-/// `Err` naming the field unless `holds`.
+/// `Err` with the field's name unless `holds`.
 pub(crate) fn bound(holds: bool, field: &'static str) -> Result<(), DecodeError> {
     if holds { Ok(()) } else { Err(DecodeError::Bounds { field }) }
 }

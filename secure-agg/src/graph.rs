@@ -1,5 +1,6 @@
-//! Who masks with whom. Every participant draws its own out-neighbours after it has seen the signed roster, so a server
-//! cannot surround one with its own; an edge exists where either end drew the other (specification §2.3).
+//! The mask graph. Every participant draws its own out-neighbours after it has seen the signed roster, so a server
+//! cannot surround a participant with accomplices; two participants share an edge if either drew the other
+//! (specification §2.3).
 
 use crate::CryptoRng;
 use crate::participants::{Index, IndexSet};
@@ -15,7 +16,7 @@ pub(crate) fn draw_out(universe: u16, me: Index, degree: u16, rng: &mut dyn Cryp
     out
 }
 
-/// A uniform number below `bound`, which is at least 1: random words beyond the last whole multiple are drawn again.
+/// A uniform number below `bound`, which is at least 1: by rejection of random words beyond the last whole multiple.
 fn below(bound: usize, rng: &mut dyn CryptoRng) -> usize {
     let bound = bound as u64;
     let last = u64::MAX - u64::MAX % bound;
@@ -27,12 +28,12 @@ fn below(bound: usize, rng: &mut dyn CryptoRng) -> usize {
     }
 }
 
-/// Those of `among` that `me` shares a mask with: its own list and everybody whose list names it.
+/// The members of `among` that share a mask with `me`: its own list, and everybody whose list names it.
 pub(crate) fn neighbours(out: &IndexSet, incoming: &IndexSet, among: &IndexSet) -> IndexSet {
     out.union(incoming).intersection(among)
 }
 
-/// Everybody whose out list names `me`. `outs` are the lists by position, absent for those who dealt none.
+/// Everybody whose out list names `me`. `outs` are the lists by position, `None` for participants who dealt no shares.
 pub(crate) fn incoming(outs: &[Option<IndexSet>], me: Index) -> IndexSet {
     let universe = u16::try_from(outs.len()).unwrap_or(0);
     let names_me = |list: &Option<IndexSet>| list.as_ref().is_some_and(|list| list.contains(me));

@@ -1,10 +1,13 @@
-//! Masks and secrets: the secure aggregation protocol `fl-secagg/1`, both sides, without I/O, clock or ambient randomness.
+//! Masks and secrets: the secure aggregation protocol `fl-secagg/1`, both sides, without I/O, clock or ambient
+//! randomness.
 //!
-//! A cohort of n participants sums its vectors so that the coordinator learns the sum and nothing else about any one of them,
-//! even if it lies and up to γn participants collude with it. `README.md` tells the protocol; [`client`] and [`server`] are its
-//! two sides, [`messages`] what they say, [`params`] the numbers, [`mask`] what hides a vector.
+//! A cohort of n participants sums its vectors such that the coordinator learns the sum and nothing else about any
+//! participant, even if it lies and up to γn participants collude with it. `README.md` describes the protocol;
+//! [`client`] and [`server`] are its two sides, [`messages`] its messages, [`params`] its parameters and [`mask`] its
+//! masks.
 //!
-//! This crate knows no model, no transport, no storage and no certificate: a participant is an opaque id and an Ed25519 key.
+//! This crate knows no model, no transport, no storage and no certificate: a participant is an opaque id and an Ed25519
+//! key.
 //!
 //! A whole session of three, without drop-outs, transport or journal:
 //!
@@ -61,7 +64,8 @@
 //! let (mut waiting, mut admitted, mut sum) = (Vec::new(), Vec::new(), vec![0; 2]);
 //! for ((number, client), signer) in (1u16..).zip(dealing).zip(&signers) {
 //!     let sealed = |dealer: u16| dealt[usize::from(dealer) - 1].message().body.sealed_for(number).copied();
-//!     let Received::Ready(client) = client.receive(&server.delivery(number, sealed).unwrap())? else { unreachable!() };
+//!     let Received::Ready(client) = client.receive(&server.delivery(number, sealed).unwrap())? else { unreachable!()
+//! };
 //!     let step = client.mask(vec![u32::from(number), 100], Vec::new(), signer)?;
 //!     modular::add_assign(&mut sum, &packing::unpack(&step.send.body, 2, model.modulus()?)?);
 //!     admitted.push(server.admit(step.send.message)?);

@@ -1,4 +1,4 @@
-//! How a seed becomes a mask: the definition that every participant and every device must reproduce bit for bit.
+//! Expansion of a seed to a mask, which every participant and every device must reproduce bit for bit.
 //!
 //! Word `i` of the mask of a key on a plane is (`fl-secagg/1`, specification §3; block function: RFC 8439 §2.3)
 //!
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Each word is a function of its index alone, so any slice of a vector can be unmasked anywhere, in any order. A
-//! [`MaskPlan`] lists the masks that go onto a vector or come off a sum; this module applies it with the portable cipher,
-//! which is what phones run and what faster devices are compared with. No device knowledge belongs here.
+//! [`MaskPlan`] lists the masks to add to a vector or to remove from a sum; this module applies it with the portable
+//! cipher, which phones run and which faster devices are tested against. No device-specific code belongs here.
 
 use chacha20::ChaCha20;
 use chacha20::cipher::{KeyIvInit, StreamCipher, StreamCipherSeek};
@@ -21,7 +21,7 @@ use crate::modular::{self, Modulus};
 pub const WORDS_PER_NONCE: u64 = 1 << 24;
 /// Words of one ChaCha20 block.
 pub const WORDS_PER_BLOCK: u64 = 16;
-/// Longest vector of a plan, in words (16 GiB of keystream a mask).
+/// Maximum length of a plan's vector, in words (16 GiB of keystream per mask).
 pub const MAX_WORDS: u64 = 1 << 32;
 
 /// The ChaCha20 key of one mask: a pair key or a self key of one session. Erased when dropped.
@@ -44,19 +44,16 @@ impl MaskSeed {
     }
 }
 
-/// Whether a mask is added to the vector or taken off it.
+/// Whether a mask is added or subtracted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Sign {
-    /// `vector += mask`
     Add,
-    /// `vector -= mask`
     Subtract,
 }
 
-/// Which of a session's vectors a mask is for; the same key gives independent masks on different planes.
+/// The vector of a session that a mask is for; the same key gives independent masks on different planes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Plane {
-    /// The model update.
     Model,
     /// Scalars and metrics.
     Scalars,
@@ -76,15 +73,12 @@ impl Plane {
     }
 }
 
-/// Why a plan cannot be made or applied.
+/// Reasons a plan cannot be built or applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum MaskError {
     /// The vector is longer than [`MAX_WORDS`].
     #[error("a mask plan covers at most {MAX_WORDS} words, {words} were asked for")]
-    TooLong {
-        /// What was asked for.
-        words: u64,
-    },
+    TooLong { words: u64 },
     /// The slice does not lie inside the vector of the plan.
     #[error("words {offset}..+{len} lie outside the plan's vector of {words} words")]
     OutOfRange {
@@ -97,9 +91,9 @@ pub enum MaskError {
     },
 }
 
-/// The masks to apply to one vector of a session: on a client its own masks, on a server those left in the sum.
+/// The masks to apply to one vector of a session: on a client its own masks, on a server those that remain in the sum.
 ///
-/// An empty plan is the road without secure aggregation: applying it only reduces. Like the seeds it holds, a plan can be
+/// Without secure aggregation the plan is empty: applying it only reduces. Like the seeds it holds, a plan can be
 /// neither copied nor printed, and is erased when dropped.
 pub struct MaskPlan {
     plane: Plane,
@@ -133,13 +127,12 @@ impl MaskPlan {
         self.signs.push(sign);
     }
 
-    /// The plane all masks are for.
     #[must_use]
     pub const fn plane(&self) -> Plane {
         self.plane
     }
 
-    /// Words of the vector.
+    /// Length of the vector, in words.
     #[must_use]
     pub const fn words(&self) -> u64 {
         self.words
@@ -151,19 +144,18 @@ impl MaskPlan {
         self.modulus
     }
 
-    /// How many masks there are.
+    /// Number of masks.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.seeds.len()
     }
 
-    /// Whether there is no mask.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.seeds.is_empty()
     }
 
-    /// Bytes of keystream that applying the plan to its whole vector generates.
+    /// Bytes of keystream needed to apply the plan to its whole vector.
     #[must_use]
     pub fn keystream_bytes(&self) -> u128 {
         4 * u128::from(self.words) * self.seeds.len() as u128
@@ -178,7 +170,7 @@ impl MaskPlan {
 /// Applies every mask of the plan to the words `offset..offset + words.len()` of its vector, then reduces them.
 ///
 /// # Errors
-/// [`MaskError::OutOfRange`] when the slice does not lie inside the plan's vector; `words` is unchanged then.
+/// [`MaskError::OutOfRange`] if the slice does not lie inside the plan's vector; `words` is then unchanged.
 pub fn apply(plan: &MaskPlan, offset: u64, words: &mut [u32]) -> Result<(), MaskError> {
     let end = offset.checked_add(words.len() as u64);
     if end.is_none_or(|end| end > plan.words) {
@@ -198,10 +190,10 @@ pub fn apply(plan: &MaskPlan, offset: u64, words: &mut [u32]) -> Result<(), Mask
     Ok(())
 }
 
-/// Bytes of keystream that are made at a time.
+/// Bytes of keystream generated at a time.
 const KEYSTREAM: usize = 4096;
 
-/// Adds one mask's words from index `offset` on to `words`, modulo 2^32, or subtracts them.
+/// Adds or subtracts one mask's words from index `offset` on, modulo 2^32.
 fn expand_onto(
     seed: &MaskSeed,
     sign: Sign,

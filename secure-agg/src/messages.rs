@@ -1,4 +1,5 @@
-//! Every message, in protocol order. What a participant sends is signed; what the coordinator sends is checked by content.
+//! Every message, in protocol order. Messages of participants are signed; messages of the coordinator are checked by
+//! content.
 //!
 //! | # | direction | message | kind |
 //! |---|---|---|---|

@@ -1,16 +1,15 @@
-//! Integers modulo 2^b, held in `u32` words: the numbers that masked vectors are made of.
+//! Integers modulo 2^b, held in `u32` words: the elements of masked vectors.
 //!
-//! Sums are taken in wrapping `u32` arithmetic and reduced once at the end. That is exact, because 2^b divides 2^32, and
-//! it is why neither the order of the inputs nor the device that adds them can change a result. Nothing here knows what
-//! a word means: how floats become words is the business of the caller.
+//! Sums are taken in wrapping `u32` arithmetic and reduced once at the end. That is exact, because 2^b divides 2^32,
+//! and it is why neither the order of the inputs nor the device that adds them can change a result. This module does
+//! not interpret words; the caller maps floats to words.
 
 use thiserror::Error;
 
-/// The number of bits asked for is outside [`Modulus::MIN_BITS`]`..=`[`Modulus::MAX_BITS`].
+/// The number of bits is outside [`Modulus::MIN_BITS`]`..=`[`Modulus::MAX_BITS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("a modulus of 2^{bits} is not supported: the number of bits must be between 16 and 32")]
 pub struct InvalidModulus {
-    /// What was asked for.
     pub bits: u8,
 }
 
@@ -70,7 +69,7 @@ impl Modulus {
         i64::from((word << unused).cast_signed() >> unused)
     }
 
-    /// `value` mod 2^b: the inverse of [`centre`](Self::centre) on its range.
+    /// `value` mod 2^b; inverse of [`centre`](Self::centre) on its range.
     #[must_use]
     pub fn wrap(self, value: i64) -> u32 {
         let bytes = value.to_le_bytes();
@@ -81,7 +80,7 @@ impl Modulus {
 /// `sum[i] += words[i]` modulo 2^32.
 ///
 /// # Panics
-/// When the lengths differ, which is a fault of the caller.
+/// If the lengths differ.
 pub fn add_assign(sum: &mut [u32], words: &[u32]) {
     assert_eq!(sum.len(), words.len(), "vectors that are added have the same length");
     for (sum, word) in sum.iter_mut().zip(words) {

@@ -1,22 +1,22 @@
-//! The wire form of a vector of words modulo 2^b: b bits a word, no gaps, least significant bit first.
+//! The wire form of a vector of words modulo 2^b: b bits per word, no gaps, least significant bit first.
 //!
 //! Bit `k` of word `i` is bit `(i·b + k) mod 8` of byte `(i·b + k) div 8`, so b = 32 is plain little-endian `u32`, and
-//! every eighth word starts on a byte. The bits left over in the last byte are zero: each vector has exactly one form,
-//! so equal vectors have equal digests. Lengths are compared before anything is allocated.
+//! every eighth word starts on a byte. The bits left over in the last byte are zero: each vector has exactly one
+//! encoding, so equal vectors have equal digests. Lengths are compared before anything is allocated.
 
 use thiserror::Error;
 
 use crate::modular::Modulus;
 
-/// Why bytes are not the packed form of a vector.
+/// Reasons bytes are not a packed vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum PackingError {
     /// There are too few or too many bytes.
     #[error("a packed vector of {expected} bytes was expected, {got} bytes were given")]
     Length {
-        /// What the shape requires, in bytes.
+        /// Length that the shape requires, in bytes.
         expected: usize,
-        /// What was given, in bytes; where the input is a stream, what had been given when it was refused.
+        /// Length in bytes; for a stream, the number received when it was rejected.
         got: usize,
     },
     /// The unused bits of the last byte are not all zero.
@@ -24,7 +24,7 @@ pub enum PackingError {
     Padding,
 }
 
-/// Bytes that `words` words of `modulus` take when packed. Saturates at `usize::MAX`, a length no input has.
+/// Packed length of `words` words of `modulus`, in bytes. Saturates at `usize::MAX`, a length no input has.
 #[must_use]
 pub const fn packed_len(words: usize, modulus: Modulus) -> usize {
     let bits = modulus.bits() as usize;
@@ -37,7 +37,7 @@ pub const fn packed_len(words: usize, modulus: Modulus) -> usize {
 pub fn pack(words: &[u32], modulus: Modulus) -> Vec<u8> {
     let mut packed = Vec::with_capacity(packed_len(words.len(), modulus));
     if modulus.bits() == 32 {
-        // Nothing to shift: words are packed as they are.
+        // Words need no shifting.
         packed.extend(words.iter().flat_map(|word| word.to_le_bytes()));
         return packed;
     }
@@ -59,7 +59,7 @@ pub fn pack(words: &[u32], modulus: Modulus) -> Vec<u8> {
 /// Unpacks exactly `words` words, each below 2^b.
 ///
 /// # Errors
-/// [`PackingError`] when `packed` is not exactly [`packed_len`] bytes, or its unused bits are not zero.
+/// [`PackingError`] if `packed` is not exactly [`packed_len`] bytes, or its unused bits are not zero.
 pub fn unpack(packed: &[u8], words: usize, modulus: Modulus) -> Result<Vec<u32>, PackingError> {
     check(packed, words, modulus)?;
     let mut unpacked = Vec::with_capacity(words);
@@ -72,7 +72,7 @@ pub fn unpack(packed: &[u8], words: usize, modulus: Modulus) -> Result<Vec<u32>,
 /// Whether `packed` has the length and the zero padding that `words` words of `modulus` require. Reads one byte.
 ///
 /// # Errors
-/// [`PackingError`] saying which of the two does not hold.
+/// [`PackingError`] for the first of the two that fails.
 pub fn check(packed: &[u8], words: usize, modulus: Modulus) -> Result<(), PackingError> {
     let expected = packed_len(words, modulus);
     if packed.len() != expected {
@@ -84,7 +84,7 @@ pub fn check(packed: &[u8], words: usize, modulus: Modulus) -> Result<(), Packin
 /// Whether the unused bits of the last byte of `words` packed words are zero; `last` is `None` for an empty vector.
 ///
 /// # Errors
-/// [`PackingError::Padding`] when they are not.
+/// [`PackingError::Padding`] if they are not.
 pub fn check_padding(last: Option<u8>, words: usize, modulus: Modulus) -> Result<(), PackingError> {
     let used = (words % 8) * usize::from(modulus.bits()) % 8;
     match last {
@@ -93,10 +93,10 @@ pub fn check_padding(last: Option<u8>, words: usize, modulus: Modulus) -> Result
     }
 }
 
-/// Words that are handed over at once.
+/// Number of words passed on at once.
 const SLICE: usize = 256;
 
-/// Unpacks a vector that arrives in pieces of any size, holding fewer than 32 bits between them.
+/// Unpacks a vector that arrives in pieces of any size; buffers fewer than 32 bits between pieces.
 #[derive(Debug)]
 pub struct Unpacker {
     modulus: Modulus,
@@ -113,11 +113,11 @@ impl Unpacker {
         Self { modulus, expected: packed_len(words, modulus), taken: 0, pending: 0, held: 0 }
     }
 
-    /// Takes the next bytes and hands every word they complete to `sink`, in order.
+    /// Consumes the next bytes and passes every completed word to `sink`, in order.
     ///
     /// # Errors
-    /// [`PackingError::Length`] when more bytes come than the vector has (nothing of `bytes` is taken then), and
-    /// [`PackingError::Padding`] when the last byte has arrived with unused bits set.
+    /// [`PackingError::Length`] if the vector has fewer bytes (`bytes` is then ignored), and [`PackingError::Padding`]
+    /// if the last byte has unused bits set.
     pub fn push(&mut self, bytes: &[u8], mut sink: impl FnMut(u32)) -> Result<(), PackingError> {
         if bytes.len() > self.expected - self.taken {
             let got = self.taken.saturating_add(bytes.len());
@@ -127,7 +127,7 @@ impl Unpacker {
         let kept = u64::from(self.modulus.max_word());
         let (mut fours, rest) = bytes.as_chunks::<4>();
         if bits == 32 && self.held == 0 {
-            // Nothing to shift: words are packed as they are.
+            // Words need no shifting.
             fours.iter().for_each(|four| sink(u32::from_le_bytes(*four)));
             fours = &[];
         }
@@ -153,15 +153,15 @@ impl Unpacker {
         if self.taken == self.expected && self.pending != 0 { Err(PackingError::Padding) } else { Ok(()) }
     }
 
-    /// Takes the next bytes like [`Self::push`], and hands their words over in slices, in order.
+    /// As [`Self::push`], but passes the words in slices.
     ///
     /// # Errors
-    /// As [`Self::push`].
+    /// As for [`Self::push`].
     pub fn push_slices(&mut self, bytes: &[u8], mut sink: impl FnMut(&[u32])) -> Result<(), PackingError> {
         let (mut words, mut held) = ([0; SLICE], 0);
         let mut bytes = bytes;
         if self.modulus.bits() == 32 && self.held == 0 && bytes.len() <= self.expected - self.taken {
-            // Nothing to shift: words are packed as they are, and no bits are left over.
+            // Words need no shifting, and no bits are left over.
             let (fours, rest) = bytes.as_chunks::<4>();
             for fours in fours.chunks(SLICE) {
                 words.iter_mut().zip(fours).for_each(|(word, four)| *word = u32::from_le_bytes(*four));
@@ -182,10 +182,10 @@ impl Unpacker {
         pushed
     }
 
-    /// Ends the vector.
+    /// Completes the vector.
     ///
     /// # Errors
-    /// [`PackingError::Length`] when bytes are missing.
+    /// [`PackingError::Length`] if bytes are missing.
     pub const fn finish(self) -> Result<(), PackingError> {
         if self.taken == self.expected {
             Ok(())

@@ -1,6 +1,6 @@
-//! The numbers of a session, validated once: what a task may ask for, and what follows from it for n participants.
+//! The parameters of a session: what a task may configure, and what follows for n participants. Validated once.
 //!
-//! Everything is an integer, fractions in millionths, so the coordinator and every participant compute the same values; a
+//! All are integers, with fractions in millionths, so the coordinator and every participant compute the same values. A
 //! participant recomputes all of them and refuses to take part below its own [`Policy`].
 
 mod degree;
@@ -14,124 +14,101 @@ use crate::mask::MAX_WORDS;
 use crate::modular::Modulus;
 use crate::participants::MAX_COHORT;
 
-/// Fewest participants any session may have: with two, each would learn the other's input from the sum.
+/// Minimum size of any session: with two participants, each would learn the other's input from the sum.
 pub const MIN_COHORT: u16 = 3;
-/// One, in the millionths that fractions are counted in.
+/// 1, in millionths.
 pub const MILLION: u32 = 1_000_000;
-/// Up to this many participants everybody masks with everybody (specification §2.3).
+/// Maximum number of participants with a complete mask graph (specification §2.3).
 pub const COMPLETE_MASKS_MAX: u16 = 128;
 
-/// One vector of every input: how many words, modulo what, and how large each may be.
+/// Shape of a vector: number of words, modulus, and bound on each word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, TlsSize, TlsSerialize, TlsDeserializeBytes)]
 pub struct VectorShape {
-    /// Words; 0 where the session has no such vector.
+    /// Number of words; 0 if the session has no such vector.
     pub words: u64,
     /// b, in 16..=32: words are modulo 2^b.
     pub modulus_bits: u8,
-    /// Largest magnitude of one input's word, read as a signed number: weight cap times quantized clip range.
+    /// Largest magnitude of a word of one input, read as a signed number: weight cap times quantized clip range.
     pub input_bound: u64,
-    /// What is kept free for noise in the sum, in units of a word: `z·σ·sqrt(n)`, 0 without noise. Where participants add it,
-    /// one of their words may be larger than an input by as much.
+    /// Headroom for noise in the sum, in units of a word: `z·σ·sqrt(n)`, 0 without noise. If participants add the
+    /// noise, a word of an input may exceed its bound by as much.
     pub noise_margin: u64,
 }
 
-/// What a task asks of its sessions. The digest of it is part of the session id.
+/// The session settings of a task. Their digest is part of the session id.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, TlsSize, TlsSerialize, TlsDeserializeBytes)]
 pub struct SessionConfig {
-    /// The combination of primitives; [`SUITE_CHACHA20`] is the only one of this version.
+    /// The combination of primitives; this version has only [`SUITE_CHACHA20`].
     pub suite: u8,
-    /// Fewest participants whose keys a session starts with, at least [`MIN_COHORT`].
+    /// Fewest participants with which a session starts, at least [`MIN_COHORT`].
     pub min_cohort: u16,
-    /// Most participants of a session, at most [`MAX_COHORT`].
+    /// Maximum number of participants in a session, at most [`MAX_COHORT`].
     pub max_cohort: u16,
     /// γ in millionths: the fraction of the cohort that may collude with the coordinator.
     pub max_corrupt: u32,
     /// δ in millionths: the fraction of the cohort that may drop out.
     pub max_dropout: u32,
-    /// Fewest inputs a released sum may have, beside the threshold: what the privacy mechanism counts on. 0 for none.
+    /// Fewest inputs in a released sum, in addition to the threshold, as the privacy mechanism requires; 0 for none.
     pub min_included: u16,
     /// The model update, with its weight.
     pub model: VectorShape,
-    /// Scalars and metrics.
     pub scalars: VectorShape,
-    /// Digest of what this crate does not know: quantization scale, clip norm, privacy mechanism and budget.
+    /// Digest of settings that this crate does not know: quantization scale, clip norm, privacy mechanism and budget.
     pub application: Digest,
 }
 
-/// The floors of one participant. It leaves a session whose configuration is below any of them.
+/// The minimum requirements of one participant. It leaves a session whose configuration is below any of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
-    /// Fewest participants.
     pub min_cohort: u16,
-    /// Fraction of colluding participants, in millionths, that the session must withstand.
+    /// Fraction of colluding participants, in millionths, that the session must tolerate.
     pub min_tolerated_corrupt: u32,
-    /// How many colluding participants the session must withstand, whoever comes: floor(γn) of the smallest cohort it may have.
+    /// Number of colluding participants that the session must tolerate at any size: floor(γn) of its smallest cohort.
     pub min_tolerated_colluders: u16,
     /// Fewest inputs in a released sum.
     pub min_included: u16,
 }
 
-/// Why a configuration cannot work, with what would.
+/// Reasons a configuration is invalid, with a value that would work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum InvalidConfig {
-    /// Not a suite of this version.
+    /// This version does not have the suite.
     #[error("suite {suite} is unknown: only suite {SUITE_CHACHA20} exists")]
-    Suite {
-        /// What was asked for.
-        suite: u8,
-    },
+    Suite { suite: u8 },
     /// The cohort's bounds are out of order or out of range.
     #[error("a cohort of {min}..={max} was asked for: {MIN_COHORT} ≤ minimum ≤ maximum ≤ {MAX_COHORT} is required")]
-    Cohort {
-        /// The minimum asked for.
-        min: u16,
-        /// The maximum asked for.
-        max: u16,
-    },
+    Cohort { min: u16, max: u16 },
     /// γ is more than half of the cohort.
     #[error("max_corrupt must be at most 500000 millionths, {millionths} were asked for")]
-    Corrupt {
-        /// What was asked for.
-        millionths: u32,
-    },
-    /// With this γ so many dropouts would leave fewer than the threshold.
+    Corrupt { millionths: u32 },
+    /// With this γ, so many dropouts would leave fewer participants than the threshold.
     #[error(
         "max_dropout of {millionths} millionths leaves {left} of {cohort} participants, below the threshold of {threshold}: at most {largest} millionths would work"
     )]
     Dropout {
-        /// What was asked for.
         millionths: u32,
-        /// The size of cohort at which it fails.
+        /// The cohort size at which it fails.
         cohort: u16,
-        /// Who would be left.
         left: u16,
-        /// Who is needed.
         threshold: u16,
-        /// The largest δ that works for every size of cohort of this configuration.
+        /// The largest δ that works for every cohort size of this configuration.
         largest: u32,
     },
-    /// More inputs are required than can be left.
+    /// More inputs are required than may remain.
     #[error("min_included of {min_included} cannot be reached: with the allowed dropouts {left} of {cohort} are left")]
     Included {
-        /// What was asked for.
         min_included: u16,
         /// The smallest cohort.
         cohort: u16,
-        /// Who would be left of it.
+        /// Survivors of that cohort.
         left: u16,
     },
     /// The model has no words, or a vector is longer than a mask plan.
     #[error("a vector of {words} words was asked for: the model needs at least one, none may exceed {MAX_WORDS}")]
-    Words {
-        /// What was asked for.
-        words: u64,
-    },
-    /// Not a modulus of this version.
+    Words { words: u64 },
+    /// This version does not have the modulus.
     #[error("a modulus of 2^{bits} is not supported: the number of bits must be between 16 and 32")]
-    Modulus {
-        /// What was asked for.
-        bits: u8,
-    },
+    Modulus { bits: u8 },
     /// The sum of a full cohort could wrap.
     #[error(
         "{cohort} inputs of magnitude up to {input_bound} plus {noise_margin} for noise do not fit modulo 2^{bits}: at most {largest} per input would"
@@ -139,18 +116,16 @@ pub enum InvalidConfig {
     Headroom {
         /// The largest cohort.
         cohort: u16,
-        /// Largest magnitude asked for.
         input_bound: u64,
-        /// Kept free for noise.
+        /// Headroom for noise.
         noise_margin: u64,
-        /// b.
         bits: u8,
-        /// The largest bound per input that works, 0 if none does.
+        /// The largest bound per input that works, or 0.
         largest: u64,
     },
 }
 
-/// What follows for a session of n participants. Fields are read-only by being handed out by [`SessionConfig::params`] alone.
+/// The derived parameters of a session of n participants. Only [`SessionConfig::params`] creates them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Params {
     participants: u16,
@@ -161,10 +136,10 @@ pub struct Params {
 }
 
 impl SessionConfig {
-    /// Checks everything that does not depend on who comes.
+    /// Checks everything that does not depend on the number of participants.
     ///
     /// # Errors
-    /// [`InvalidConfig`], with the largest value that would work where there is one.
+    /// [`InvalidConfig`], with the largest value that would work, if any.
     pub fn validate(&self) -> Result<(), InvalidConfig> {
         if self.suite != SUITE_CHACHA20 {
             return Err(InvalidConfig::Suite { suite: self.suite });
@@ -184,10 +159,10 @@ impl SessionConfig {
         self.scalars.validate(self.max_cohort)
     }
 
-    /// t, k_m, t_m and the survivors needed for `participants`, who number at least the minimum.
+    /// t, k_m, t_m and the required survivors for `participants`, which is at least the minimum.
     ///
     /// # Errors
-    /// [`InvalidConfig`] when the configuration is invalid or `participants` is outside its cohort bounds.
+    /// [`InvalidConfig`] if the configuration is invalid or `participants` is outside its cohort bounds.
     pub fn params(&self, participants: u16) -> Result<Params, InvalidConfig> {
         self.validate()?;
         if participants < self.min_cohort || participants > self.max_cohort {
@@ -196,7 +171,8 @@ impl SessionConfig {
         let threshold = self.threshold(participants);
         let corrupt = fraction_of(self.max_corrupt, participants);
         let dropouts = fraction_of(self.max_dropout, participants);
-        // A graph that is too small or too lossy for a sparse solution is complete; the threshold alone then guards it.
+        // If the cohort is too small or too lossy for a sparse graph, the graph is complete and only the threshold
+        // protects it.
         let complete = (participants - 1, threshold - 1);
         let (out_degree, min_out) = if participants <= COMPLETE_MASKS_MAX {
             complete
@@ -218,7 +194,7 @@ impl SessionConfig {
             .finish()
     }
 
-    /// floor((n + floor(γn))/2) + 1: holders of both kinds of share of one participant number at least 2t > n + floor(γn).
+    /// floor((n + floor(γn))/2) + 1: two sets of t holders each have more than floor(γn) members in common.
     fn threshold(&self, participants: u16) -> u16 {
         (participants + fraction_of(self.max_corrupt, participants)) / 2 + 1
     }
@@ -244,13 +220,11 @@ impl SessionConfig {
 }
 
 impl VectorShape {
-    /// A session without this vector.
+    /// A vector that the session does not have.
     pub const NONE: Self = Self { words: 0, modulus_bits: Modulus::MAX_BITS, input_bound: 0, noise_margin: 0 };
 
-    /// The modulus.
-    ///
     /// # Errors
-    /// [`InvalidConfig::Modulus`] when b is not in 16..=32.
+    /// [`InvalidConfig::Modulus`] if b is not in 16..=32.
     pub const fn modulus(&self) -> Result<Modulus, InvalidConfig> {
         match Modulus::new(self.modulus_bits) {
             Ok(modulus) => Ok(modulus),
@@ -258,7 +232,7 @@ impl VectorShape {
         }
     }
 
-    /// n·bound + margin ≤ 2^(b-1) - 1: the sum of a full cohort never wraps.
+    /// Checks that n·bound + margin ≤ 2^(b-1) - 1, so that the sum of a full cohort cannot wrap.
     fn validate(&self, cohort: u16) -> Result<(), InvalidConfig> {
         let modulus = self.modulus()?;
         if self.words > MAX_WORDS {
@@ -287,31 +261,32 @@ impl Params {
         self.participants
     }
 
-    /// t: shares that restore a seed, signatures that agree on survivors, participants each phase needs.
+    /// t: the number of shares that restore a seed, of signatures that agree on the survivors, and of participants in
+    /// each phase.
     #[must_use]
     pub const fn threshold(&self) -> u16 {
         self.threshold
     }
 
-    /// k_m: how many mask neighbours each participant draws.
+    /// k_m: the number of mask neighbours that each participant draws.
     #[must_use]
     pub const fn out_degree(&self) -> u16 {
         self.out_degree
     }
 
-    /// t_m: how many of its own drawn neighbours must still be there before a participant goes on.
+    /// t_m: the number of its own drawn neighbours that a participant requires to remain.
     #[must_use]
     pub const fn min_out(&self) -> u16 {
         self.min_out
     }
 
-    /// Fewest inputs in the sum: the threshold, or more where the privacy mechanism needs more.
+    /// Fewest inputs in the sum: the threshold, or more if the privacy mechanism needs more.
     #[must_use]
     pub const fn min_survivors(&self) -> u16 {
         self.min_survivors
     }
 
-    /// Whether everybody masks with everybody.
+    /// Whether the mask graph is complete.
     #[must_use]
     pub const fn masks_are_complete(&self) -> bool {
         self.out_degree == self.participants - 1

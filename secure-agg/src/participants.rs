@@ -1,4 +1,4 @@
-//! Who is who in a session: positions in the roster, and sets of them in their one encoding.
+//! Participants of a session: their positions in the roster, and sets of positions in canonical encoding.
 
 use tls_codec::{DeserializeBytes, Error, Serialize, Size, TlsByteVecU8};
 
@@ -7,11 +7,12 @@ use crate::crypto::transcript::{Digest, Transcript};
 /// A participant's position in the roster, from 1 to n.
 pub type Index = u16;
 
-/// Most participants of one session; larger cohorts are several sessions.
+/// Maximum number of participants in a session; larger cohorts are split into several sessions.
 pub const MAX_COHORT: u16 = 1024;
 
-/// A set of positions in a roster of n. On the wire `u16be(n)`, then a bitmap of ceil(n/8) bytes behind a one-byte length:
-/// position i is bit (i - 1) mod 8, lowest first, of byte (i - 1) div 8; unused bits are zero. So each set has one encoding.
+/// A set of positions in a roster of n. Encoded as `u16be(n)`, then a bitmap of ceil(n/8) bytes with a one-byte length
+/// prefix: position i is bit (i - 1) mod 8, lowest first, of byte (i - 1) div 8; unused bits are zero. So each set has
+/// one encoding.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct IndexSet {
     universe: u16,
@@ -25,13 +26,13 @@ impl IndexSet {
         Self { universe, bits: vec![0; usize::from(universe).div_ceil(8)] }
     }
 
-    /// Everybody.
+    /// The set of all positions.
     #[must_use]
     pub fn full(universe: u16) -> Self {
         Self::of(universe, 1..=universe)
     }
 
-    /// The set of `members`; positions outside 1..=universe are not in it.
+    /// The set of `members`; positions outside 1..=universe are ignored.
     #[must_use]
     pub fn of(universe: u16, members: impl IntoIterator<Item = Index>) -> Self {
         let mut set = Self::empty(universe);
@@ -41,13 +42,13 @@ impl IndexSet {
         set
     }
 
-    /// n: how many positions there are.
+    /// n: the number of positions.
     #[must_use]
     pub const fn universe(&self) -> u16 {
         self.universe
     }
 
-    /// Adds a position; false where it was in already, or is not in 1..=n.
+    /// Adds a position; false if it was already present or is not in 1..=n.
     pub fn insert(&mut self, index: Index) -> bool {
         if index == 0 || index > self.universe || self.contains(index) {
             return false;
@@ -56,27 +57,25 @@ impl IndexSet {
         true
     }
 
-    /// Takes a position out.
+    /// Removes a position.
     pub fn remove(&mut self, index: Index) {
         if self.contains(index) {
             self.bits[usize::from(index - 1) / 8] &= !(1 << ((index - 1) % 8));
         }
     }
 
-    /// Whether the position is in.
     #[must_use]
     pub fn contains(&self, index: Index) -> bool {
         index != 0 && self.bits.get(usize::from(index - 1) / 8).is_some_and(|byte| byte >> ((index - 1) % 8) & 1 == 1)
     }
 
-    /// How many positions are in.
+    /// Number of members.
     #[must_use]
     pub fn len(&self) -> u16 {
         // At most 1024 bits.
         self.bits.iter().map(|byte| u16::try_from(byte.count_ones()).unwrap_or(0)).sum()
     }
 
-    /// Whether nobody is in.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bits.iter().all(|byte| *byte == 0)
@@ -87,32 +86,30 @@ impl IndexSet {
         (1..=self.universe).filter(|index| self.contains(*index))
     }
 
-    /// Whether everybody in here is in `other`, a set of the same roster.
+    /// Whether every member is in `other`, a set of the same roster.
     #[must_use]
     pub fn is_subset(&self, other: &Self) -> bool {
         self.universe == other.universe && self.bits.iter().zip(&other.bits).all(|(own, other)| own & !other == 0)
     }
 
-    /// Those in both.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         let others = other.bits.iter().copied().chain(std::iter::repeat(0));
         Self { universe: self.universe, bits: self.bits.iter().zip(others).map(|(own, other)| own & other).collect() }
     }
 
-    /// Those in either.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         Self::of(self.universe, (1..=self.universe).filter(|index| self.contains(*index) || other.contains(*index)))
     }
 
-    /// Those in here and not in `other`.
+    /// Members that are not in `other`.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         Self::of(self.universe, self.iter().filter(|index| !other.contains(*index)))
     }
 
-    /// `SHA-256(u32be(n) || bitmap)`: what signatures call H(U).
+    /// `SHA-256(u32be(n) || bitmap)`: H(U) in signed texts.
     #[must_use]
     pub fn digest(&self) -> Digest {
         Transcript::bare().u32(self.universe.into()).raw(&self.bits).finish()

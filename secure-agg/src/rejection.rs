@@ -1,7 +1,8 @@
-//! Why a message is refused, why a participant leaves, why a session ends: stable codes for logs, metrics and peers.
+//! Rejections, refusals and aborts, with stable codes for logs, metrics and peers.
 //!
-//! [`Rejection`] is told to the sender of one message and changes nothing. [`Refusal`] is a participant's decision to take no
-//! further part, since going on could expose its input or waste everybody's work. [`Abort`] ends the session for all.
+//! A [`Rejection`] is reported to the sender of one message and changes nothing. A [`Refusal`] is a participant's
+//! decision to leave, because going on could expose its input or waste everybody's work. An [`Abort`] ends the session
+//! for all.
 
 use thiserror::Error;
 
@@ -14,94 +15,83 @@ use crate::participants::Index;
 /// The phase of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PhaseName {
-    /// R0: keys are collected.
+    /// R0: collects keys.
     Advertise,
-    /// R1: shares are collected.
+    /// R1: collects shares.
     Share,
-    /// R2: masked inputs are collected.
+    /// R2: collects masked inputs.
     Mask,
-    /// R3: signatures on the survivors are collected.
+    /// R3: collects signatures on the survivors.
     Consistency,
-    /// R4: shares that open the sum are collected.
+    /// R4: collects the shares that open the sum.
     Unmask,
 }
 
-/// Why the coordinator does not take a message.
+/// Reasons the coordinator rejects a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Rejection {
-    /// The bytes are no message of the kind.
+    /// The bytes are not a message of this kind.
     #[error("not a message: {0}")]
     Malformed(#[from] DecodeError),
-    /// Keys for another task, round or attempt.
+    /// The keys are for another task, round or attempt.
     #[error("the keys are for another task, round or attempt")]
     WrongRound,
-    /// A message of another session.
+    /// The message belongs to another session.
     #[error("the message belongs to another session")]
     WrongSession,
     /// The certificate does not bind a key to the client id.
     #[error("the certificate does not speak for this client id")]
     Certificate,
-    /// The signature is not the sender's.
+    /// The signature does not verify against the sender's key.
     #[error("the signature does not verify")]
     Signature,
-    /// A public key no session may contain.
+    /// The public key is unusable.
     #[error("unusable public key: {0}")]
     PublicKey(#[from] BadPublicKey),
     /// The sender is not in the roster, or dropped out in an earlier phase.
     #[error("participant {sender} is not expected in this phase")]
-    NotExpected {
-        /// Who sent.
-        sender: Index,
-    },
-    /// Not one ciphertext for every other participant.
-    #[error("{expected} sealed shares were expected, {got} came")]
+    NotExpected { sender: Index },
+    /// The number of ciphertexts is not one per other participant.
+    #[error("expected {expected} sealed shares, got {got}")]
     SealedCount {
         /// n - 1.
         expected: u16,
-        /// What came.
         got: usize,
     },
-    /// The out list is not k_m others of this roster.
+    /// The out list does not name k_m others of this roster.
     #[error("the out list must name {expected} others of the roster")]
-    OutList {
-        /// k_m.
-        expected: u16,
-    },
+    OutList { expected: u16 },
     /// The upload has the wrong length.
-    #[error("a masked input has {expected} bytes in this session, {got} came")]
+    #[error("a masked input has {expected} bytes in this session, not {got}")]
     InputBytes {
-        /// What the session's shapes require.
+        /// Length that the session's shapes require.
         expected: u64,
-        /// What the message says.
+        /// Length in the message.
         got: u64,
     },
     /// The input was masked for other dealers than this session's, or with other neighbours than its sender drew.
     #[error("the input was masked for other dealers or neighbours than those of this session")]
     OtherMasks,
-    /// The accused dealt nothing, or is the sender.
-    #[error("participant {accused} dealt nothing that could be complained about")]
-    Accused {
-        /// The accused.
-        accused: Index,
-    },
-    /// Not one share for every dealer.
-    #[error("{expected} shares were expected, {got} came")]
+    /// The accused dealt no shares, or is the sender.
+    #[error("participant {accused} dealt no shares to complain about")]
+    Accused { accused: Index },
+    /// The number of shares is not one per dealer.
+    #[error("expected {expected} shares, got {got}")]
     ShareCount {
         /// |U2|.
         expected: u16,
-        /// What came.
         got: usize,
     },
-    /// A share is not four field elements in their one encoding.
+    /// A share is not four field elements in canonical encoding.
     #[error("a share is not in its canonical encoding")]
     ShareEncoding,
-    /// The sender already said something else in this phase.
+    /// The sender already sent a different message in this phase.
     #[error("a different message of this sender was already accepted in this phase")]
     Conflict,
 }
 
 impl Rejection {
-    /// The stable code.
+    /// Stable code for logs, metrics and peers.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
@@ -124,45 +114,39 @@ impl Rejection {
     }
 }
 
-/// Why a participant takes no further part in a session.
+/// Reasons a participant leaves a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Refusal {
-    /// The bytes are no message of the kind.
+    /// The bytes are not a message of this kind.
     #[error("not a message: {0}")]
     Malformed(#[from] DecodeError),
-    /// The snapshot is not of a state that answers this.
+    /// The snapshot is of a state that does not expect this message.
     #[error("the session is not at this point")]
     OutOfOrder,
-    /// The configuration cannot work.
+    /// The configuration is invalid.
     #[error("the configuration is invalid: {0}")]
     Config(#[from] InvalidConfig),
-    /// The configuration is below the participant's own floors.
+    /// The configuration is below the participant's own requirements.
     #[error("{limit} is {offered}, and this participant takes part from {floor} on")]
     BelowPolicy {
-        /// Which floor.
         limit: &'static str,
-        /// What the session has; fractions in millionths.
+        /// The session's value; fractions in millionths.
         offered: u32,
-        /// What it must have at least.
+        /// The participant's minimum.
         floor: u32,
     },
-    /// The coordinator shows another configuration, round or model than this participant accepted.
+    /// The coordinator announced another configuration, round or model than this participant accepted.
     #[error("the session has another {what} than this participant accepted")]
-    Different {
-        /// What differs.
-        what: &'static str,
-    },
-    /// The coordinator's threshold or graph parameter is not the one that follows from the configuration.
+    Different { what: &'static str },
+    /// The coordinator's parameter does not follow from the configuration.
     #[error("{name} must be {expected}, the coordinator says {got}")]
     Parameter {
         /// `t`, `k_m` or `t_m`.
         name: &'static str,
-        /// What this participant computed.
         expected: u16,
-        /// What the coordinator says.
         got: u16,
     },
-    /// The roster does not hold this participant's advertisement exactly once, word for word.
+    /// The roster does not contain this participant's advertisement exactly once, byte for byte.
     #[error("the roster does not hold this participant's own advertisement exactly once")]
     OwnEntry,
     /// The roster is not strictly ascending by client id.
@@ -183,7 +167,7 @@ pub enum Refusal {
         /// Position of the entry.
         entry: Index,
     },
-    /// A signature is not its sender's.
+    /// A signature does not verify.
     #[error("the signature of participant {signer} does not verify")]
     Signature {
         /// Position of the signer.
@@ -194,41 +178,23 @@ pub enum Refusal {
     PublicKey {
         /// Position of the entry.
         entry: Index,
-        /// Why.
         reason: BadPublicKey,
     },
-    /// A message of another session.
+    /// The message belongs to another session.
     #[error("the message belongs to another session")]
     WrongSession,
-    /// A message for another participant, or one that leaves this participant out.
-    #[error("this participant is left out")]
+    /// The message is for another participant, or excludes this one.
+    #[error("the message excludes this participant")]
     LeftOut,
-    /// Sets that do not nest, or a list that does not match them.
-    #[error("{what} is inconsistent with what was said before")]
-    Inconsistent {
-        /// What.
-        what: &'static str,
-    },
+    /// Sets do not nest, or a list does not match them.
+    #[error("{what} is inconsistent with earlier messages")]
+    Inconsistent { what: &'static str },
     /// Fewer participants than needed.
-    #[error("{what}: {needed} are needed, there are {got}")]
-    TooFew {
-        /// What of.
-        what: &'static str,
-        /// How many are needed.
-        needed: u16,
-        /// How many there are.
-        got: u16,
-    },
+    #[error("{what}: {needed} are needed, but there are {got}")]
+    TooFew { what: &'static str, needed: u16, got: u16 },
     /// The caller's input does not have the session's shape.
     #[error("the input has {got} {what}, the session has {expected}")]
-    InputShape {
-        /// Which vector.
-        what: &'static str,
-        /// Words in the session.
-        expected: u64,
-        /// Words of the input.
-        got: usize,
-    },
+    InputShape { what: &'static str, expected: u64, got: usize },
     /// A word of the caller's input is larger than the session allows.
     #[error("word {position} of the input exceeds the bound of {bound}")]
     InputBound {
@@ -240,19 +206,16 @@ pub enum Refusal {
     /// A second attempt would release the same update twice.
     #[error("this round's masked input was already sent; another attempt needs fresh noise and a second charge")]
     SecondRelease,
-    /// The attempt is not later than the one before.
+    /// The attempt number does not increase.
     #[error("attempt {attempt} is not later than the one before")]
-    StaleAttempt {
-        /// What was asked for.
-        attempt: u32,
-    },
-    /// The signer failed; the last snapshot is still good.
+    StaleAttempt { attempt: u32 },
+    /// The signer failed; the last snapshot remains valid.
     #[error(transparent)]
     Signer(#[from] SignerFault),
 }
 
 impl Refusal {
-    /// The stable code.
+    /// Stable code for logs, metrics and peers.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {
@@ -281,37 +244,25 @@ impl Refusal {
     }
 }
 
-/// Why a session ends without a sum.
+/// Reasons a session ends without a sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Abort {
-    /// The configuration cannot work for those who came.
+    /// The configuration is invalid for this number of participants.
     #[error("the configuration is invalid: {0}")]
     Config(#[from] InvalidConfig),
-    /// A phase closed with too few.
-    #[error("phase {phase:?} closed with {got} participants, {needed} are needed")]
-    TooFew {
-        /// Which phase.
-        phase: PhaseName,
-        /// How many are needed.
-        needed: u16,
-        /// How many there were.
-        got: u16,
-    },
-    /// More came than a session takes: close with at most so many.
-    #[error("{got} participants came, a session takes at most {limit}")]
-    TooMany {
-        /// The most.
-        limit: u16,
-        /// How many came.
-        got: usize,
-    },
+    /// A phase closed with too few participants.
+    #[error("phase {phase:?} closed with {got} participants, but {needed} are needed")]
+    TooFew { phase: PhaseName, needed: u16, got: u16 },
+    /// More participants than a session allows: close with at most `limit`.
+    #[error("{got} participants advertised keys; a session takes at most {limit}")]
+    TooMany { limit: u16, got: usize },
     /// Two participants advertised one key.
     #[error("entries {first} and {second} of the roster share a key")]
     RepeatedKey {
         /// Position of the one.
         first: Index,
-        /// Position of the one to leave out: who advertised the other's signing key, or the later of two with one agreement key. Those
-        /// are secret until the roster is out, so both come from one hand.
+        /// The entry to leave out: the one that advertised the other's signing key, or the later of two with the same
+        /// agreement key. Agreement keys are secret until the roster is published, so one party made both.
         second: Index,
     },
     /// A complaint was upheld or refuted before any input was unmasked; the next attempt has fresh keys.
@@ -321,37 +272,28 @@ pub enum Abort {
         reporter: Index,
         /// Who was accused.
         accused: Index,
-        /// Who is at fault, as far as the coordinator can tell.
+        /// The party at fault, as far as the coordinator can tell.
         blamed: Index,
     },
-    /// So few of the neighbours that a survivor drew are in the sum that nobody would agree to open it.
-    #[error("of the neighbours that participant {participant} drew {got} are in the sum, {needed} are needed")]
+    /// A survivor has so few drawn neighbours in the sum that nobody would agree to open it.
+    #[error("participant {participant} has {got} drawn neighbours in the sum, but {needed} are needed")]
     Isolated {
-        /// The survivor.
         participant: Index,
         /// t_m.
         needed: u16,
-        /// How many are left.
+        /// Drawn neighbours in the sum.
         got: u16,
     },
-    /// The shares of a dealer do not open to what it committed to, whoever of its holders is left out.
-    #[error("the shares of dealer {dealer} do not open to its commitment, and no correction makes them")]
-    InconsistentShares {
-        /// The dealer.
-        dealer: Index,
-    },
-    /// A mask key could not be used, which an admitted roster excludes.
+    /// The shares of a dealer do not open to its commitment, whichever holders are left out.
+    #[error("the shares of dealer {dealer} do not open to its commitment, even with error correction")]
+    InconsistentShares { dealer: Index },
+    /// A mask key is unusable, which an admitted roster rules out.
     #[error("the pair key of participants {first} and {second} is unusable")]
-    PairKey {
-        /// The one.
-        first: Index,
-        /// The other.
-        second: Index,
-    },
+    PairKey { first: Index, second: Index },
 }
 
 impl Abort {
-    /// The stable code.
+    /// Stable code for logs, metrics and peers.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {

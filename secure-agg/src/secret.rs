@@ -1,7 +1,7 @@
 //! A value that must not be printed, copied, compared in variable time or left in memory.
 //!
-//! The only way to the bytes is [`Secret::expose`], so `grep expose` lists every place where a secret is used. Lending a
-//! secret to code that copies it is the one mistake this type cannot prevent.
+//! The only way to the bytes is [`Secret::expose`], so `grep expose` lists every place where a secret is used. The type
+//! cannot prevent code that borrows a secret from copying it.
 
 use subtle::{Choice, ConstantTimeEq};
 use zeroize::Zeroize;
@@ -39,12 +39,11 @@ impl<const N: usize> Secret<[u8; N]> {
         secret
     }
 
-    /// A second owner of the same bytes, each erased on its own. Rare on purpose.
+    /// A second owner of the same bytes, erased independently. Use sparingly.
     pub(crate) const fn duplicate(&self) -> Self {
         Self(self.0)
     }
 
-    /// Fresh random bytes.
     pub(crate) fn random(rng: &mut dyn crate::CryptoRng) -> Self {
         let mut secret = Self([0; N]);
         rng.fill_bytes(&mut secret.0);

@@ -1,12 +1,12 @@
-//! Proof that a session was never opened and never will be, so that its participants may give an input anew.
+//! Proof that a session was never opened and never will be, so that its participants may contribute their input again.
 //!
-//! Opening takes the answers of t distinct members (README, "What is promised"). Whoever leaves a session without having answered
-//! destroys what it could answer with, and only then signs that it did: an [`AbortStatement`]. Of a such statements at least a − n_c are
-//! true, so at most n − (a − n_c) members can ever answer. With a ≥ t these are fewer than t: n + n_c − t < t, since 2t > n + n_c. So t
-//! statements by distinct members of one roster, shown to somebody who accepted that very roster (an [`Unopened`]), prove
-//! it, under the assumption everything else rests on: at most floor(γn) of that roster collude.
+//! Opening takes the answers of t distinct members (README, "What is promised"). A member that leaves a session without
+//! having answered destroys its means to answer, and only then signs an [`AbortStatement`]. Of a such statements at
+//! least a − n_c are true, so at most n − (a − n_c) members can ever answer. With a ≥ t these are fewer than t: n + n_c
+//! − t < t, since 2t > n + n_c. So t statements by distinct members of one roster, shown to somebody who accepted that
+//! roster (an [`Unopened`]), prove it under the protocol's general assumption: at most floor(γn) of the roster collude.
 //!
-//! No statement is taken back, and each is good for its own session alone.
+//! Statements cannot be revoked, and each is valid for its own session only.
 
 use thiserror::Error;
 use tls_codec::{TlsDeserializeBytes, TlsSerialize, TlsSize, TlsVecU32};
@@ -21,15 +21,13 @@ use crate::server::Facts;
 
 const COHORT: usize = MAX_COHORT as usize;
 
-/// From whoever leaves a session for good: it has revealed no share in it, holds none any more, and never will.
+/// Sent by a member that leaves a session for good: it has revealed no share, holds none any more, and never will.
 pub type AbortStatement = Signed<AbortStatementBody>;
 
-/// What [`AbortStatement`] says.
+/// The signed part of an [`AbortStatement`].
 #[derive(Debug, Clone, PartialEq, Eq, TlsSize, TlsSerialize, TlsDeserializeBytes)]
 pub struct AbortStatementBody {
-    /// The session.
     pub sid: Sid,
-    /// Who left.
     pub sender: Index,
 }
 
@@ -57,7 +55,8 @@ impl InSession for AbortStatementBody {
     }
 }
 
-/// What a participant can say of a session that it has dealt in and not answered, once it has left it. Nothing in here is secret.
+/// The data for an [`AbortStatement`]: available while a participant has dealt shares but not answered. Nothing in here
+/// is secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Departure {
     pub(crate) sid: Sid,
@@ -65,31 +64,30 @@ pub struct Departure {
 }
 
 impl Departure {
-    /// Says it. Call this with the state of the session about to be overwritten, and send the statement only once it is: the statement
-    /// must not leave as long as anything could still answer.
+    /// Signs the statement. Call this while the session's state is about to be overwritten, and send the statement only
+    /// afterwards: it must not leave while an answer is still possible.
     ///
     /// # Errors
-    /// [`SignerFault`] when the signer cannot sign.
+    /// [`SignerFault`] if the signer cannot sign.
     pub fn state(self, signer: &dyn Signer) -> Result<AbortStatement, SignerFault> {
         Signed::sign(AbortStatementBody { sid: self.sid, sender: self.me }, signer)
     }
 }
 
-/// To whoever gave an input in a session: enough [`AbortStatement`]s, with the roster that the session's id stands for.
+/// Shown to a participant that contributed an input to a session: enough [`AbortStatement`]s, and the roster that the
+/// session id covers.
 #[derive(Debug, Clone, PartialEq, Eq, TlsSize, TlsSerialize, TlsDeserializeBytes)]
 pub struct Unopened {
-    /// As it was shown to everybody in the session.
+    /// The roster as published in the session.
     pub roster: Roster,
     /// Strictly ascending by sender.
     pub statements: TlsVecU32<Statement>,
 }
 
-/// One [`AbortStatement`] without the session, which is the roster's.
+/// An [`AbortStatement`] without the session, which follows from the roster.
 #[derive(Debug, Clone, PartialEq, Eq, TlsSize, TlsSerialize, TlsDeserializeBytes)]
 pub struct Statement {
-    /// Who left.
     pub sender: Index,
-    /// The statement's signature.
     pub signature: Signature,
 }
 
@@ -103,44 +101,43 @@ impl Message for Unopened {
     }
 }
 
-/// Why it is not proven that a session was never opened.
+/// Reasons it is not proven that a session was never opened.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Unproven {
-    /// The roster makes no session.
+    /// The roster does not form a valid session.
     #[error(transparent)]
     Config(#[from] InvalidConfig),
-    /// A certificate in the roster names no key.
+    /// A certificate in the roster binds no key.
     #[error("the certificate of entry {entry} binds no key")]
     Certificate {
         /// Its position in the roster, from 1.
         entry: usize,
     },
-    /// The statements are about another session than the one that was taken part in.
+    /// The statements are about another session than the participant's.
     #[error("the statements are about another session")]
     Session,
-    /// One that its sender did not sign, or one sender twice.
-    #[error("statement {position} is not its sender's, or out of order")]
+    /// A statement is not signed by its sender, or repeats a sender.
+    #[error("statement {position} is not signed by its sender, or out of order")]
     Statement {
         /// Its position among the statements, from 0.
         position: usize,
     },
     /// Too few members have left.
-    #[error("{got} members have left without an answer; from {needed} on nobody can open the sum")]
+    #[error("{got} members have left without an answer; only with {needed} can nobody open the sum")]
     TooFew {
-        /// t.
         needed: u16,
-        /// How many statements there are.
+        /// Number of statements.
         got: u16,
     },
 }
 
-/// A session that ended without a sum, as its roster tells.
+/// A session that ended without a sum, identified by its roster.
 #[derive(Debug)]
 pub struct Ended(Facts);
 
 impl Ended {
-    /// Computes the session. `verifier` says which key a certificate of the roster binds; whether the certificate still holds is no
-    /// matter, since the roster was accepted when it did.
+    /// Computes the session. `verifier` returns the key that a certificate of the roster binds. Whether the certificate
+    /// is still valid does not matter, since it was when the roster was accepted.
     ///
     /// # Errors
     /// [`Unproven::Certificate`], [`Unproven::Config`].
@@ -153,19 +150,18 @@ impl Ended {
         Ok(Self(Facts::new(roster, identities)?))
     }
 
-    /// The session's id.
     #[must_use]
     pub const fn sid(&self) -> &Sid {
         &self.0.sid
     }
 
-    /// How many statements prove that no sum of it is ever opened: t.
+    /// t: the number of statements that prove that no sum is ever opened.
     #[must_use]
     pub const fn needed(&self) -> u16 {
         self.0.params.threshold()
     }
 
-    /// Whether a statement is a member's, about this session.
+    /// Checks that a statement is signed by a member and about this session.
     ///
     /// # Errors
     /// [`Rejection::WrongSession`], [`Rejection::NotExpected`], [`Rejection::Signature`].
@@ -175,7 +171,7 @@ impl Ended {
 }
 
 impl Unopened {
-    /// Of statements that [`Ended::admit`] let in; those of one sender count once.
+    /// Collects statements that [`Ended::admit`] accepted; several of one sender count once.
     #[must_use]
     pub fn of(roster: Roster, statements: impl IntoIterator<Item = AbortStatement>) -> Self {
         let of = |Signed { body, signature }: AbortStatement| Statement { sender: body.sender, signature };
@@ -185,7 +181,7 @@ impl Unopened {
         Self { roster, statements: statements.into() }
     }
 
-    /// Whether this proves that the session with this id, whose roster the caller accepted, was never opened and never will be.
+    /// Proves that the session with this id, whose roster the caller accepted, was never opened and never will be.
     ///
     /// # Errors
     /// [`Unproven`].

@@ -12,10 +12,10 @@ use crate::params::{InvalidConfig, SessionConfig};
 /// Bytes of a chunk; the last one of a body may be shorter.
 pub const CHUNK_BYTES: usize = 16 << 20;
 
-/// How long the body of a session is: packed model, then packed scalars, each starting on a byte.
+/// Length of a session's body in bytes: packed model, then packed scalars, each starting on a byte.
 ///
 /// # Errors
-/// [`InvalidConfig`] when a modulus is not supported.
+/// [`InvalidConfig`] if a modulus is not supported.
 pub fn body_bytes(config: &SessionConfig) -> Result<u64, InvalidConfig> {
     let bytes = |words: u64, modulus| packed_len(usize::try_from(words).unwrap_or(usize::MAX), modulus) as u64;
     let model = bytes(config.model.words, config.model.modulus()?);
@@ -35,7 +35,7 @@ pub fn root(bytes: u64, chunks: &[Digest]) -> Digest {
     chunks.iter().fold(Transcript::labelled("masked-input").u64(bytes), |tree, chunk| tree.raw(chunk)).finish()
 }
 
-/// Digests a body that arrives in pieces of any size.
+/// Computes the digest of a body that arrives in pieces of any size.
 pub struct BodyDigest {
     chunk: Context,
     in_chunk: usize,
@@ -64,7 +64,7 @@ impl BodyDigest {
         }
     }
 
-    /// The digest of all that was pushed.
+    /// The digest of all pushed bytes.
     #[must_use]
     pub fn finish(mut self) -> Digest {
         if self.in_chunk > 0 {

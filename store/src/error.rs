@@ -1,53 +1,54 @@
-//! What can go wrong with stored state, in the few kinds that a caller treats differently.
+//! Errors of the store, by how a caller handles them.
 
 use std::error::Error;
 use std::io;
 
 use federation::id::Digest;
 
-/// Shorthand used by every trait of this crate.
+/// Result type of this crate.
 pub type Result<T> = std::result::Result<T, StoreError>;
 
-/// Why a transaction or a blob operation did not succeed.
+/// Reasons a transaction or a blob operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// A rule of the schema refused the change: a name or key that exists already, a reference to a row that does not.
+    /// The change violates a constraint of the schema: a name or key that already exists, or a reference to a missing
+    /// row.
     #[error("the change contradicts what is stored: {0}")]
     Conflict(String),
-    /// Somebody else holds the database; the same call may succeed later. `transact` has already tried several times.
+    /// Another writer holds the database; the same call may succeed later. `transact` has already retried several
+    /// times.
     #[error("the database is busy, try again")]
     Busy,
-    /// The disk, or the room that the database may take, is full. Nothing of the operation was kept.
+    /// The disk, or the database's size limit, is full. The operation left nothing behind.
     #[error("no space left for stored state: make room, then try again")]
     Full,
-    /// The process, or the system, has as many files open as it may. The same call may succeed when others are done.
+    /// The process or the system has reached its limit of open files. The same call may succeed later.
     #[error("too many files are open, try again")]
     TooManyFiles,
-    /// The disk, or the file, can be read and not written. Nothing of the operation was kept.
-    #[error("stored state can be read and not written: mount its disk for writing, or give its files to this user")]
+    /// The disk or the file is read-only. The operation left nothing behind.
+    #[error("stored state is read-only: mount its disk for writing, or give its files to this user")]
     ReadOnly,
-    /// A row or a blob is not what was once written.
+    /// A row or a blob is not as it was written.
     #[error("stored state is damaged: {0}")]
     Corrupt(String),
     /// No blob has this digest. If a row refers to it, it was lost.
     #[error("blob {0} is not stored")]
     MissingBlob(Digest),
-    /// The database's schema is not one that this program can run on.
+    /// The database's schema does not fit this program.
     #[error("{0}")]
     Schema(String),
-    /// Anything unexpected; for the log, not for a peer.
+    /// An unexpected failure; for the log, not for a peer.
     #[error("unexpected failure of the store")]
     Fault(#[source] Box<dyn Error + Send + Sync>),
 }
 
 impl StoreError {
-    /// Wraps what nobody expected.
     pub fn fault(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Fault(source.into())
     }
 }
 
-/// `ENFILE` and `EMFILE`, the same numbers on every Unix; `io::ErrorKind` has no name for them.
+/// `ENFILE` and `EMFILE`, the same numbers on every Unix; `io::ErrorKind` does not name them.
 const TOO_MANY_FILES: [i32; 2] = [23, 24];
 
 impl From<io::Error> for StoreError {

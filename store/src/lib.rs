@@ -1,11 +1,11 @@
 //! Durable state: rows and blobs.
 //!
-//! Everything the coordinator must not forget is here, behind [`Store`]: rows, changed in named transactions by the traits
-//! of [`entity`]; blobs, immutable and addressed by their digest; and [`Wake`], which says that rows may have changed.
-//! Blobs come first and rows second: the row is the truth, a blob without a row is garbage.
+//! Everything the coordinator must not lose is behind [`Store`]: rows, changed in named transactions by the traits of
+//! [`entity`]; blobs, immutable and addressed by their digest; and [`Wake`], which signals that rows may have changed.
+//! A blob is written before its row: the row is the truth, a blob without a row is garbage.
 //!
-//! This is the only crate that speaks SQL. It does not know what a blob or a body means, nor any rule by which rounds
-//! advance: `federation` decides, `coordinator` asks it, and this crate keeps the outcome by compare and swap.
+//! This is the only crate that uses SQL. It does not interpret blobs or bodies, and has no rules by which rounds
+//! advance: `federation` decides, `coordinator` asks it, and this crate stores the outcome by compare and swap.
 
 mod blob;
 #[cfg(feature = "conformance")]
@@ -31,32 +31,30 @@ use crate::transaction::{Backend, Mode};
 pub use crate::transaction::{Transaction, TransactionFuture};
 pub use crate::wake::{Wake, WakeEvent, WakeSubscription};
 
-/// Where rows are kept.
+/// The location of rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Database {
-    /// A SQLite file; made if it is missing, with its folder.
+    /// A SQLite file, created with its folder if missing.
     SqliteFile(PathBuf),
-    /// A SQLite database in memory, gone with the last clone of the store.
+    /// A SQLite database in memory, dropped with the last clone of the store.
     SqliteMemory,
 }
 
-/// Where blobs are kept.
+/// The location of blobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Blobs {
-    /// A folder; made if it is missing.
+    /// A folder, created if missing.
     Disk(PathBuf),
-    /// Memory, gone with the last clone of the store.
+    /// Memory, dropped with the last clone of the store.
     Memory,
 }
 
-/// What [`Store::open`] needs to know.
+/// Configuration of [`Store::open`].
 #[derive(Clone)]
 pub struct StoreConfig {
-    /// Where rows are kept.
     pub database: Database,
-    /// Where blobs are kept.
     pub blobs: Blobs,
-    /// Tells the age of blobs; rows get their times from the caller.
+    /// Determines the age of blobs; callers provide the times of rows.
     pub clock: Arc<dyn Clock>,
 }
 
@@ -69,11 +67,11 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens rows and blobs, makes what is missing, and migrates the database to the newest schema.
+    /// Opens rows and blobs, creates what is missing, and migrates the database to the newest schema.
     ///
     /// # Errors
-    /// `Schema` if the database has a newer schema than this program knows; `Full`; `Busy`; `Corrupt` if the file is not
-    /// a database; `Fault` if a place cannot be reached.
+    /// `Schema` if the database has a newer schema than this program knows; `Full`; `Busy`; `Corrupt` if the file is
+    /// not a database; `Fault` if a location cannot be reached.
     pub async fn open(config: StoreConfig) -> Result<Self> {
         let rows = match config.database {
             Database::SqliteFile(path) => SqliteBackend::open_file(&path).await?,
@@ -88,13 +86,13 @@ impl Store {
 
     /// Runs `body` in a transaction that may change rows: `store.transact("name", |tx| Box::pin(async move { … }))`.
     ///
-    /// If `body` returns `Ok`, its changes are durable when this returns; otherwise, or if this future is dropped before it
-    /// commits, none of them is kept; if it is dropped while it commits, all or none. When another writer is in the way,
-    /// `body` runs again, so it must have no effect outside of `tx`. It holds the only write lock: do not wait for anything
-    /// else inside, and never start a transaction in a transaction.
+    /// If `body` returns `Ok`, its changes are durable when this returns; otherwise, or if this future is dropped
+    /// before it commits, none of them is kept; if it is dropped while it commits, all or none. If another writer
+    /// interferes, `body` runs again, so it must have no effect outside of `tx`. It holds the only write lock: do not
+    /// wait for anything else inside, and never nest transactions.
     ///
     /// # Errors
-    /// What `body` returns; [`StoreError::Busy`] when every try met another writer; what committing may meet.
+    /// Those of `body`; [`StoreError::Busy`] if every attempt met another writer; those of the commit.
     pub async fn transact<'env, T, E, F>(&self, name: &'static str, body: F) -> std::result::Result<T, E>
     where
         F: for<'t> FnMut(&'t mut (dyn Transaction + 'env)) -> TransactionFuture<'t, T, E>,
@@ -103,10 +101,10 @@ impl Store {
         transaction::run(&*self.rows, name, Mode::Write, body).await
     }
 
-    /// Runs `body` on one consistent state of the rows, beside whatever is being written. Changes are refused.
+    /// Runs `body` on one consistent state of the rows, concurrently with writers. Changes are rejected.
     ///
     /// # Errors
-    /// What `body` returns; [`StoreError::Busy`].
+    /// Those of `body`; [`StoreError::Busy`].
     pub async fn read<'env, T, E, F>(&self, name: &'static str, body: F) -> std::result::Result<T, E>
     where
         F: for<'t> FnMut(&'t mut (dyn Transaction + 'env)) -> TransactionFuture<'t, T, E>,
@@ -115,16 +113,16 @@ impl Store {
         transaction::run(&*self.rows, name, Mode::Read, body).await
     }
 
-    /// Makes an end of rows that were deleted, but for what the medium keeps: everything in the log of writes goes to the database,
-    /// where what is deleted is overwritten, and the log is cut to nothing. Does nothing where there is no such log.
+    /// Erases deleted rows, as far as the medium allows: flushes the write-ahead log to the database, where deleted
+    /// data are overwritten, and truncates the log. Does nothing if there is no log.
     ///
     /// # Errors
-    /// `Busy` if somebody still reads an earlier state after a moment: try again. What the disk may meet.
+    /// `Busy` if an earlier state is still being read after a moment: try again. Errors of the disk.
     pub async fn empty_log(&self) -> Result<()> {
         self.rows.empty_log().await
     }
 
-    /// Reads every page of the database that is in use, in the time that takes.
+    /// Reads every used page of the database, which may take long.
     ///
     /// # Errors
     /// `Corrupt` if it is malformed.
@@ -132,13 +130,12 @@ impl Store {
         self.rows.check().await
     }
 
-    /// The blobs.
     #[must_use]
     pub fn blobs(&self) -> &Arc<dyn BlobStore> {
         &self.blobs
     }
 
-    /// Where to say, and to hear, that rows may have changed.
+    /// Publishes and receives notifications that rows may have changed.
     #[must_use]
     pub fn wake(&self) -> &Wake {
         &self.wake

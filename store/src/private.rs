@@ -1,22 +1,22 @@
-//! Files and folders for their owner's eyes alone, whatever the umask permits.
+//! Files and folders that only their owner can access, whatever the umask.
 //!
-//! On systems without Unix permissions these do what the plain functions do.
+//! On systems without Unix permissions these equal the plain functions.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::path::Path;
 
-/// Permissions of a file that is its owner's alone.
+/// Permissions of an owner-only file.
 #[cfg(unix)]
 const FILE: u32 = 0o600;
-/// Permissions of a folder that is its owner's alone.
+/// Permissions of an owner-only folder.
 #[cfg(unix)]
 const FOLDER: u32 = 0o700;
 
-/// Makes the folder, and those above it that are missing, for its owner alone. One that is there is left as it is.
+/// Creates the folder and missing parents for the owner only. Existing ones are unchanged.
 ///
 /// # Errors
-/// What the disk says.
+/// Those of the disk.
 pub fn make_folder(path: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -25,7 +25,7 @@ pub fn make_folder(path: &Path) -> io::Result<()> {
     if path.as_os_str().is_empty() { Ok(()) } else { builder.create(path) }
 }
 
-/// Options with which a file that is made is its owner's alone.
+/// Options that create files for the owner only.
 #[must_use]
 pub fn options() -> OpenOptions {
     #[cfg_attr(not(unix), expect(unused_mut, reason = "there is nothing to set"))]
@@ -35,10 +35,10 @@ pub fn options() -> OpenOptions {
     options
 }
 
-/// Takes a file or folder that is there from everybody but its owner; says whether anybody else had any right to it.
+/// Removes all permissions except the owner's from an existing file or folder; returns whether there were any.
 ///
 /// # Errors
-/// It is somebody else's, and others may use it.
+/// It belongs to another user, and others may access it.
 pub fn tighten(path: &Path) -> io::Result<bool> {
     #[cfg(unix)]
     {
@@ -67,10 +67,10 @@ pub fn tighten(path: &Path) -> io::Result<bool> {
     std::fs::metadata(path).map(|_| false)
 }
 
-/// The same for what may not be there.
+/// The same for a file that may be missing.
 ///
 /// # Errors
-/// As [`tighten`].
+/// As for [`tighten`].
 pub fn tighten_if_there(path: &Path) -> io::Result<bool> {
     match tighten(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),

@@ -1,25 +1,23 @@
-//! Which steps a database has to take so that this program can run on it, and when to refuse.
+//! The migrations that a database needs for this program, and when to refuse it.
 
 use crate::error::{Result, StoreError};
 
-/// One step, up and down.
+/// A migration, up and down.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Migration {
-    /// Counts from 1.
     pub(crate) version: u32,
-    /// The file's name without number and ending.
+    /// File name without number and extension.
     pub(crate) name: &'static str,
     /// Takes the step.
     pub(crate) up: &'static str,
-    /// Takes it back.
     #[cfg_attr(not(feature = "conformance"), expect(dead_code, reason = "only tests go down by themselves"))]
     pub(crate) down: &'static str,
 }
 
-/// The steps missing from a database whose newest step is `found` (0: it is empty).
+/// The migrations missing from a database at version `found` (0: empty).
 ///
 /// # Errors
-/// `Schema` if it has steps that `known` lacks.
+/// `Schema` if it has migrations that `known` lacks.
 pub(crate) fn missing(known: &'static [Migration], found: u32) -> Result<&'static [Migration]> {
     known.get(found as usize..).ok_or_else(|| {
         StoreError::Schema(format!(

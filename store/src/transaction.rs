@@ -1,4 +1,4 @@
-//! Transactions: named, all or nothing, tried again when another writer was in the way.
+//! Transactions: named, all or nothing, retried after interference by another writer.
 
 use std::pin::Pin;
 
@@ -27,10 +27,10 @@ use crate::entity::training::Trainings;
 use crate::entity::unopened::Unopened;
 use crate::error::{Result, StoreError};
 
-/// How often a transaction is tried before the caller hears [`StoreError::Busy`].
+/// Number of attempts before the caller gets [`StoreError::Busy`].
 const MAX_ATTEMPTS: u32 = 5;
 
-/// What may be asked and changed within a transaction: the traits of every entity.
+/// The queries and changes possible within a transaction: the traits of all entities.
 pub trait Transaction:
     Tasks
     + Participants
@@ -67,18 +67,18 @@ pub(crate) enum Mode {
     Write,
 }
 
-/// A database that transactions run on.
+/// A database backend.
 #[async_trait]
 pub(crate) trait Backend: Send + Sync {
     /// Waits for a connection and begins.
     async fn begin(&self, mode: Mode) -> Result<Box<dyn OpenTransaction>>;
 
-    /// Moves everything from the log of writes to the database, and cuts the log to nothing.
+    /// Flushes the write-ahead log to the database and truncates it.
     async fn empty_log(&self) -> Result<()>;
-    /// Reads all of the database; an error if it is not what a database is.
+    /// Reads the whole database and fails if it is malformed.
     async fn check(&self) -> Result<()>;
 
-    /// Lets the database grow to so many pages and no further, as if the disk were full.
+    /// Limits the database to this many pages, as if the disk were full.
     #[cfg(feature = "conformance")]
     async fn limit_pages(&self, pages: u32) -> Result<()>;
 
@@ -91,20 +91,19 @@ pub(crate) trait Backend: Send + Sync {
     async fn migrate_schema(&self) -> Result<()>;
 }
 
-/// A transaction that has begun. Dropped without a commit it leaves nothing.
+/// A transaction in progress. Dropping it without a commit undoes it.
 #[async_trait]
 pub(crate) trait OpenTransaction: Transaction {
-    /// Whether another writer was in the way, so that the whole transaction is to be tried again.
+    /// Whether another writer interfered, so that the whole transaction must be retried.
     fn must_retry(&self) -> bool;
 
     /// Makes every change durable.
     async fn commit(self: Box<Self>) -> Result<()>;
 
-    /// Undoes every change.
     async fn rollback(self: Box<Self>) -> Result<()>;
 }
 
-/// Runs `body` in a transaction that commits if it returns `Ok`.
+/// Runs `body` in a transaction, and commits if it returns `Ok`.
 pub(crate) async fn run<'env, T, E, F>(
     backend: &dyn Backend,
     name: &'static str,
@@ -151,7 +150,7 @@ where
     let result = body(&mut *transaction).await;
     if transaction.must_retry() || result.is_err() {
         let again = transaction.must_retry();
-        // What failed already is what the caller must hear; a connection that cannot roll back is not used again.
+        // The caller must get the original error; a connection that fails to roll back is not used again.
         if let Err(error) = transaction.rollback().await {
             tracing::warn!(%error, "could not roll a transaction back");
         }
@@ -170,7 +169,7 @@ mod tests {
     use super::*;
     use crate::sqlite::SqliteBackend;
 
-    /// A database that is busy the first few times.
+    /// A database that is busy for the first few calls.
     struct Flaky {
         database: SqliteBackend,
         busy: AtomicU32,

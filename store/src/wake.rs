@@ -1,14 +1,14 @@
-//! "There is something to look at": spares waiting tasks the time until their next poll.
+//! Notifications that rows may have changed, which save waiting tasks the time until their next poll.
 //!
-//! An event is a hint and never a fact. It may be lost, it may come twice, and nothing may depend on it: whoever waits
-//! also polls, and whoever wakes reads the rows. Publishing never blocks.
+//! An event is a hint, not a fact. It may be lost or repeated, and nothing may depend on it: waiting tasks also poll,
+//! and read the rows when woken. Publishing never blocks.
 
 use std::sync::Arc;
 
 use federation::id::{ParticipantId, RoundKey, TaskId};
 use tokio::sync::broadcast;
 
-/// Events kept for a slow subscriber before it loses the oldest.
+/// Number of events kept for a slow subscriber before it loses the oldest.
 const CAPACITY: usize = 1024;
 
 /// What may have changed.
@@ -18,21 +18,19 @@ pub enum WakeEvent {
     Work,
     /// These participants may have an assignment.
     Assigned(Arc<[ParticipantId]>),
-    /// This round changed.
     Round(RoundKey),
-    /// This task changed.
     Task(TaskId),
-    /// A round of this task opened that takes only participants who made keys for it.
+    /// A round of this task opened that only takes participants with keys for it.
     Opened(TaskId),
     /// The subscriber was too slow and lost events: anything may have changed.
     Lost,
 }
 
-/// Where events are published. Clones share their subscribers.
+/// The publisher of events. Clones share their subscribers.
 #[derive(Clone, Debug)]
 pub struct Wake(broadcast::Sender<WakeEvent>);
 
-/// One subscriber's end.
+/// A subscriber.
 #[derive(Debug)]
 pub struct WakeSubscription(broadcast::Receiver<WakeEvent>);
 
@@ -41,13 +39,13 @@ impl Wake {
         Self(broadcast::Sender::new(CAPACITY))
     }
 
-    /// Tells every subscriber. Call it after the commit, or they look too early.
+    /// Notifies every subscriber. Call it after the commit, or they read too early.
     pub fn publish(&self, event: WakeEvent) {
-        // Without a subscriber there is nobody to tell.
+        // Fails only without subscribers.
         let _ = self.0.send(event);
     }
 
-    /// Receives what is published from now on.
+    /// Receives events published from now on.
     #[must_use]
     pub fn subscribe(&self) -> WakeSubscription {
         WakeSubscription(self.0.subscribe())
@@ -55,7 +53,7 @@ impl Wake {
 }
 
 impl WakeSubscription {
-    /// The next event; none once the store is gone. Safe to cancel.
+    /// The next event; `None` once the store is gone. Cancel safe.
     pub async fn next(&mut self) -> Option<WakeEvent> {
         match self.0.recv().await {
             Ok(event) => Some(event),

@@ -9,21 +9,20 @@ use crate::{GateSpec, RobustSpec, ServerOptimizer};
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AggregationSpec {
-    /// The server optimizer.
     pub optimizer: ServerOptimizer,
-    /// Updates are sums modulo 2^bits, 16 to 32.
+    /// Modulus of the sum, in bits: 16 to 32.
     pub modulus_bits: u8,
-    /// Each coordinate of an update is clipped to ± this.
+    /// Coordinates of an update are clipped to ± this.
     pub clip_range: f32,
-    /// The whole update is scaled down to this L2 norm.
+    /// Bound on the L2 norm of an update, which is scaled down to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clip_norm: Option<f32>,
-    /// An update weighs as many as its training examples, at most this.
+    /// Cap on the weight of an update, which is its number of training examples.
     pub max_weight: u32,
-    /// Combines updates so that a few hostile ones cannot steer the model. Left out: their weighted mean.
+    /// A rule that limits the influence of hostile updates. Default: the weighted mean.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub robust: Option<RobustSpec>,
-    /// Refuses a version that made a metric fall too far, and rolls back. Left out: every version stays.
+    /// Rejects a version that worsened a metric too far, and rolls back. Default: every version is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<GateSpec>,
 }

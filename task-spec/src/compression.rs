@@ -1,60 +1,59 @@
-//! `[compression]` of a task: in which form updates are uploaded.
+//! `[compression]` of a task: the codec of uploads.
 //!
-//! Whether a codec fits the model and leaves headroom is `learning`'s to say (`learning::CodecSpec` means the same); here is
-//! what it asks of the rest of the task.
+//! `learning` checks whether a codec fits the model and leaves headroom. This module checks what it requires of the
+//! rest of the task.
 
 use serde::{Deserialize, Serialize};
 
-/// Names under which a round's metrics hold what its codec did to the updates; a task with a codec has no metric of its own
-/// that begins like them.
+/// Names of a round's metrics about its codec; a task with a codec must not have metrics with the same prefix.
 pub const CODEC_METRICS: [&str; 2] = ["codec.norm", "codec.added_error"];
 
-/// The codec of every upload. Left out: one word per parameter.
+/// The codec of uploads. Default: one word per parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "codec", rename_all = "snake_case", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Compression {
-    /// A randomised rotation, then few bits for each coordinate, or for a random part of them. Needs
+    /// A randomised rotation, then few bits for each coordinate, or for a random sample of them. Needs
     /// `aggregation.clip_norm`, from which its range follows.
     Rotated {
-        /// Bits of one participant's coordinate, 1 to 16. Default: 2.
+        /// Bits per coordinate, 1 to 16. Default: 2.
         #[serde(default = "two")]
         bits: u8,
-        /// Part of the rotated coordinates that is sent, above 0, at most 1. Default: 1.
+        /// Share of the rotated coordinates that is sent, above 0, at most 1. Default: 1.
         #[serde(default = "whole")]
         keep: f64,
     },
-    /// `k` coordinates, drawn anew in each round by a seed that the whole cohort shares.
+    /// `k` coordinates, drawn anew in each round from a seed that the whole cohort shares.
     RandomK {
-        /// Coordinates, 1 to the model's.
+        /// Number of coordinates, at most the model's.
         k: u64,
-        /// Bits of one participant's coordinate, 1 to 16. Default: 12.
+        /// Bits per coordinate, 1 to 16. Default: 12.
         #[serde(default = "twelve")]
         bits: u8,
-        /// Whether participants keep what they did not send and bring it along next time. Default: no.
+        /// Whether participants keep what they did not send and add it to the next update. Default: no.
         #[serde(default)]
         error_feedback: bool,
     },
     /// Each matrix as its product with a random basis that the whole cohort shares.
     LowRank {
-        /// Vectors of the basis, 1 to 128.
+        /// Number of basis vectors, 1 to 128.
         rank: u32,
-        /// Bits of one participant's coordinate, 1 to 16. Default: 12.
+        /// Bits per coordinate, 1 to 16. Default: 12.
         #[serde(default = "twelve")]
         bits: u8,
-        /// Whether participants keep what they did not send and bring it along next time. Default: no.
+        /// Whether participants keep what they did not send and add it to the next update. Default: no.
         #[serde(default)]
         error_feedback: bool,
     },
-    /// The `k` coordinates that changed most. Not for secure aggregation.
+    /// The `k` coordinates of largest magnitude. Not for secure aggregation.
     TopK {
-        /// Coordinates, 1 to the model's.
+        /// Number of coordinates, at most the model's.
         k: u64,
-        /// Whether participants keep what they did not send and bring it along next time. Default: yes.
+        /// Whether participants keep what they did not send and add it to the next update. Default: yes.
         #[serde(default = "yes")]
         error_feedback: bool,
     },
-    /// Every coordinate in 8 bits, with a scale for each tensor. Not for secure aggregation.
+    /// 8 bits per coordinate, and one scale per tensor. Not for secure aggregation.
     Int8 {},
 }
 
@@ -75,10 +74,9 @@ fn yes() -> bool {
 }
 
 impl Compression {
-    /// The names of all of them.
     pub const NAMES: [&str; 5] = ["rotated", "random_k", "low_rank", "top_k", "int8"];
 
-    /// Its name in a task file.
+    /// Name in a task file.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -90,7 +88,7 @@ impl Compression {
         }
     }
 
-    /// Whether uploads can be added without being looked at: what masks need.
+    /// Whether uploads can be added without expansion, as masks require.
     #[must_use]
     pub fn is_summable(&self) -> bool {
         !matches!(self, Self::TopK { .. } | Self::Int8 {})

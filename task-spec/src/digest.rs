@@ -1,4 +1,4 @@
-//! The name of a file by what is in it.
+//! Digests of files.
 
 use std::fmt;
 use std::str::FromStr;

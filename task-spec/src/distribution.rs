@@ -1,17 +1,18 @@
-//! How a metric is distributed over participants, told by points that are means of zeros and ones: under secure aggregation
-//! nobody sees any single participant's value, and the sum tells nobody's place among the others.
+//! Distributions of a metric over participants, transmitted as means of indicator values: under secure aggregation
+//! nobody sees a single participant's value, and the sum does not reveal a participant's rank.
 
 use crate::{BELOW, PERSONAL_PREFIX, TaskSpec};
 
-/// `NAME.quantiles` is how the metric `NAME`, a part of one such as an accuracy, is distributed over participants;
-/// `NAME.quantiles.S` the same in steps of S hundredths. It travels as `NAME.below.S`, `NAME.below.2S`, …
+/// `NAME.quantiles` is the distribution of metric `NAME`, which lies in 0 to 1, such as an accuracy; `NAME.quantiles.S`
+/// has steps of S hundredths. Transmitted as `NAME.below.S`, `NAME.below.2S`, …
 pub const QUANTILES: &str = ".quantiles";
-/// Hundredths from one point to the next where nothing is said.
+/// Default step, in hundredths.
 pub const STEP: u8 = 5;
-/// The metric whose distribution every round of a task with personalization reports: of the model as it came, and of the own one.
+/// Metric whose distribution is reported by every round of a task with personalization: of the received model and of
+/// the personalized one.
 const ACCURACY: &str = "accuracy";
 
-/// The metric that `name` is the distribution of, and the hundredths between points; nothing if it is another's name.
+/// The metric whose distribution `name` is, and the step in hundredths; `None` for any other name.
 pub(crate) fn distribution(name: &str) -> Option<(&str, Option<u8>)> {
     let (metric, step) = name.rsplit_once(QUANTILES)?;
     let step = match step {
@@ -22,8 +23,8 @@ pub(crate) fn distribution(name: &str) -> Option<(&str, Option<u8>)> {
 }
 
 impl TaskSpec {
-    /// The names of the means that participants report, in the order they travel: the task's metrics, with the points of
-    /// distributions in place of these. With personalization those of the accuracies come along.
+    /// Names of the means that participants report, in order: the task's metrics, with distributions replaced by their
+    /// points. With personalization, includes those of the accuracies.
     #[must_use]
     pub fn travelling_metrics(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
@@ -52,13 +53,13 @@ impl TaskSpec {
         is_personal && !self.privacy.is_private() && self.analytics.is_none()
     }
 
-    /// Whether the task itself says how.
+    /// Whether the task declares the distribution itself.
     fn is_distributed(&self, metric: &str) -> bool {
         self.metrics.iter().any(|name| distribution(name).is_some_and(|(own, _)| own == metric))
     }
 }
 
-/// Every point of a distribution but the ends, which say nothing.
+/// The points of a distribution, without its trivial ends.
 fn grid(metric: &str, step: u8) -> impl Iterator<Item = String> {
     (1..100 / step).map(move |point| format!("{metric}{BELOW}{}", point * step))
 }

@@ -1,23 +1,24 @@
-//! q-FFL in a task: participants whom the model serves badly count for more. The arithmetic is `learning`'s.
+//! q-FFL in a task: participants with a high loss count for more. The arithmetic is in `learning`.
 
 use serde::{Deserialize, Serialize};
 
-/// Weighs participants by their loss of the received model instead of by their examples (Li et al. 2020, q-FFL).
+/// Weights participants by their loss of the received model instead of by their number of examples (Li et al. 2020,
+/// q-FFL).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Fairness {
-    /// 0: everybody counts alike; the larger, the more the worst served count. At most 10.
+    /// 0 weights all participants alike; a larger q favours those with a high loss. At most 10.
     pub q: f64,
-    /// Losses above this count as this; best a little above the loss of the first round.
+    /// Cap on losses; ideally slightly above the first round's loss.
     pub loss_cap: f64,
-    /// L: how fast the loss may bend. Default: 1 over the learning rate.
+    /// L: the Lipschitz constant of the gradient. Default: 1 over the learning rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lipschitz: Option<f64>,
 }
 
 impl Fairness {
-    /// L, given the learning rate of the plan.
+    /// L, or its default for this learning rate.
     #[must_use]
     pub fn lipschitz(&self, learning_rate: f64) -> f64 {
         self.lipschitz.unwrap_or(1.0 / learning_rate)

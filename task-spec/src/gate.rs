@@ -1,22 +1,22 @@
-//! `[aggregation] gate`: refuses a model version that made a metric fall too far.
+//! `[aggregation] gate`: rejects a model version that worsened a metric too far.
 
 use serde::{Deserialize, Serialize};
 
-/// How far a metric may fall from one model version to the next.
+/// How far a metric may worsen from one model version to the next.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GateSpec {
     /// One of the task's metrics, measured on the received model: `accuracy` or `loss`, not `train_loss`.
     pub metric: String,
-    /// The most that it may get worse by, in its own unit; above 0. Cohorts differ, so leave room for that.
+    /// Maximum change for the worse, in the metric's unit; above 0. Leave room for differences between cohorts.
     pub max_fall: f64,
-    /// Which way is better. Default: higher.
+    /// The better direction. Default: higher.
     #[serde(default)]
     pub better: Better,
 }
 
-/// Which way a metric is better.
+/// The better direction of a metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

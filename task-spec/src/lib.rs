@@ -1,7 +1,7 @@
-//! What a task says: the words an operator writes, that every crate speaks.
+//! The task specification: the vocabulary of operators and of all crates.
 //!
-//! A [`TaskSpec`] is read from TOML or JSON, checked once by [`TaskSpec::check`] and stored as it was written. The types are
-//! plain: what a word does is said where it is done, in `learning`, `federation` and `secure-agg`.
+//! A [`TaskSpec`] is read from TOML or JSON, validated once by [`TaskSpec::check`] and stored as written. The types are
+//! plain data; `learning`, `federation` and `secure-agg` implement them.
 
 mod aggregation;
 mod analytics;

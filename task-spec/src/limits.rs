@@ -1,19 +1,20 @@
 //! Limits that hold for every task.
 
-/// Largest cohort a round may have.
+/// Maximum cohort of a round.
 pub const MAX_COHORT: u32 = 65_536;
-/// Longest deadline of a phase: 30 days.
+/// Maximum deadline of a phase: 30 days.
 pub const MAX_DEADLINE_MS: u64 = 30 * 24 * 3600 * 1000;
-/// Largest cohort of a session of secure aggregation.
+/// Maximum cohort of a secure aggregation session.
 pub const MAX_SECURE_COHORT: u32 = 1024;
-/// Smallest cohort of a session of secure aggregation: of two, each would learn the other's update from the sum.
+/// Minimum cohort of a secure aggregation session: with two participants, each would learn the other's update from the
+/// sum.
 pub const MIN_SECURE_COHORT: u32 = 3;
-/// Fewest participants of a session of secure aggregation that apps take part in, and with which sessions start, unless they or
-/// the task say otherwise: with the usual γ of 0.1 the smallest cohort in which one participant may collude with the coordinator.
+/// Default minimum cohort of secure aggregation sessions, for starting one and for taking part: with the usual γ of
+/// 0.1, the smallest cohort in which one participant may collude with the coordinator.
 pub const USUAL_SECURE_COHORT: u32 = 10;
-/// Most metrics a task may name.
+/// Maximum number of metrics of a task.
 pub const MAX_METRICS: usize = 16;
-/// The metric that strategies which follow the loss are about: the mean training loss of a participation.
+/// The metric used by strategies that follow the loss: the mean training loss of a participation.
 pub const TRAINING_LOSS: &str = "train_loss";
 
 /// Whether `text` is 1 to 64 letters, digits, `-`, `_` or `.`.

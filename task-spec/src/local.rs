@@ -1,40 +1,39 @@
-//! How local training proceeds step by step: rates over time, clipping, budgets, precision.
+//! The course of local training: learning rates over time, clipping, budgets, precision.
 //!
-//! All of it is a participant's own affair: it changes which update a device yields, and nothing of how updates are summed.
+//! These settings affect only how a device computes its update, not how updates are summed.
 
 use serde::{Deserialize, Serialize};
 
-/// Most mini-batches in a step.
+/// Maximum number of mini-batches per step.
 pub const MAX_ACCUMULATE: u32 = 1024;
-/// Least part of the learning rate that a schedule leaves: a rate of nothing would train nothing.
+/// Lower bound on a schedule's factor, so that training never stops.
 const LEAST_FACTOR: f64 = 1e-6;
 
-/// What a schedule counts.
+/// The time unit of a schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Over {
-    /// Rounds of the task, by their number: t is 0 in round 1.
+    /// Rounds of the task, by number: t is 0 in round 1.
     #[default]
     Rounds,
     /// Steps of one participation: t is 0 at the first step of each round.
     Steps,
 }
 
-/// What the learning rate is multiplied by as time t goes on. Left out: 1.
+/// Factor on the learning rate as a function of time t. Default: 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Schedule {
-    /// 1, always.
+    /// Always 1.
     Constant {},
-    /// `factor^(t / every)`, rounded down: a stair.
+    /// `factor^(t / every)`, rounded down: a step function.
     Step {
-        /// Length of a stair, at least 1.
+        /// Length of a step, at least 1.
         every: u32,
         /// Above 0, at most 1.
         factor: f64,
-        /// What t counts.
         #[serde(default)]
         over: Over,
     },
@@ -42,7 +41,6 @@ pub enum Schedule {
     Exponential {
         /// Above 0, at most 1.
         factor: f64,
-        /// What t counts.
         #[serde(default)]
         over: Over,
     },
@@ -53,7 +51,6 @@ pub enum Schedule {
         /// Above 0, at most 1. Default: 0.01.
         #[serde(default = "hundredth")]
         floor: f64,
-        /// What t counts.
         #[serde(default)]
         over: Over,
     },
@@ -64,7 +61,7 @@ fn hundredth() -> f64 {
 }
 
 impl Schedule {
-    /// What it counts; nothing where it is constant.
+    /// The time unit; `None` for a constant schedule.
     #[must_use]
     pub fn over(&self) -> Option<Over> {
         match *self {
@@ -90,14 +87,14 @@ impl Schedule {
     }
 }
 
-/// A learning rate that rises in even stairs: `(t + 1) / (length + 1)` of it, times the schedule's factor, while t < `length`.
+/// A learning rate that starts low and rises linearly: `(t + 1) / (length + 1)` times the schedule's factor while t <
+/// `length`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Warmup {
     /// At least 1.
     pub length: u32,
-    /// What t counts.
     #[serde(default)]
     pub over: Over,
 }
@@ -110,21 +107,22 @@ impl Warmup {
     }
 }
 
-/// When a device stops and sends what it has: after so many steps or so much time, whichever is first. It takes one step at least.
+/// When a device stops early and sends its update: after this many steps or this much time, whichever comes first, but
+/// at least one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Budget {
-    /// Steps of the local optimizer.
+    /// Maximum number of local optimizer steps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<u32>,
-    /// Milliseconds of training, by the device's own clock.
+    /// Maximum training time in milliseconds, by the device's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time_ms: Option<u64>,
 }
 
 impl Budget {
-    /// Whatever either of the two allows.
+    /// The lower of each limit.
     #[must_use]
     pub fn tighter(self, other: Self) -> Self {
         fn least<T: Ord>(one: Option<T>, other: Option<T>) -> Option<T> {
@@ -137,8 +135,8 @@ impl Budget {
     }
 }
 
-/// Numbers that forward and backward passes are computed in, where the device has them. Parameters and steps are 32-bit
-/// numbers whatever this says, and so are passes on the CPU, which gains nothing from shorter ones.
+/// Number format of forward and backward passes, if the device supports it. Parameters and optimizer steps always use
+/// 32 bits, and so do passes on the CPU, which would gain nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -146,21 +144,20 @@ pub enum Precision {
     /// 32 bits.
     #[default]
     F32,
-    /// 16 bits with the range of 32.
+    /// 16 bits with the exponent range of 32-bit floats.
     Bf16,
-    /// 16 bits with a small range: the loss is scaled up by as much as the gradients allow.
+    /// 16 bits with a small exponent range: the loss is scaled up as far as the gradients allow.
     F16,
 }
 
 impl Precision {
-    /// Whether it is the usual one.
     #[must_use]
     pub fn is_full(&self) -> bool {
         *self == Self::F32
     }
 }
 
-/// The factor of whatever counts steps, at one of them.
+/// Combined factor of a schedule and a warm-up that count steps, at a given step.
 #[must_use]
 pub fn step_factor(schedule: Option<&Schedule>, warmup: Option<&Warmup>, step: u32) -> f64 {
     let schedule = schedule.filter(|schedule| schedule.over() == Some(Over::Steps));
@@ -190,7 +187,7 @@ mod tests {
         for (got, expected) in cosine.iter().zip(expected) {
             assert!((got - expected).abs() < 1e-12, "{cosine:?}");
         }
-        // A rate never ends at nothing.
+        // The factor never reaches 0.
         assert_eq!(factors(Schedule::Exponential { factor: 1e-9, over }, &[5, u32::MAX]), [LEAST_FACTOR; 2]);
         let warmup = Warmup { length: 3, over };
         assert_eq!([0, 1, 2, 3, 4].map(|t| warmup.factor(t)), [0.25, 0.5, 0.75, 1.0, 1.0]);

@@ -1,20 +1,22 @@
-//! `[model]` of a task: its tensors, and which of them stay on the device.
+//! `[model]` of a task: its tensors, and which of them stay local.
 
 use serde::{Deserialize, Serialize};
 
-/// The model: its tensors, and which of them stay at home.
+/// The model: its tensors, and which of them stay local.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ModelSpec {
-    /// For participants whose SDK brings the model, for example `{ kind = "mlp", … }`; the coordinator does not read it.
+    /// Describes the model to participants whose SDK provides it, for example `{ kind = "mlp", … }`; the coordinator
+    /// ignores it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub architecture: Option<serde_json::Value>,
-    /// Every tensor, in the order of the flat vector. May be left out in a task file whose architecture `tributary` knows.
+    /// All tensors, in the order of the flat vector. May be omitted in a task file if `tributary` knows the
+    /// architecture.
     #[serde(default)]
     pub tensors: Vec<TensorDeclaration>,
-    /// Patterns (`fc2.*`) of tensors that each participant keeps to itself.
+    /// Patterns (`fc2.*`) of the tensors that stay local to each participant.
     #[serde(default)]
     pub personal: Vec<String>,
     /// Seed of the initial values.
@@ -22,7 +24,7 @@ pub struct ModelSpec {
     pub seed: u64,
 }
 
-/// One tensor and how it starts.
+/// One tensor and its initial values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -31,7 +33,6 @@ pub struct TensorDeclaration {
     pub name: String,
     /// Dimensions, outermost first.
     pub shape: Vec<u64>,
-    /// Initial values.
     #[serde(default)]
     pub init: Initial,
 }
@@ -41,7 +42,6 @@ pub struct TensorDeclaration {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Initial {
-    /// All zero.
     #[default]
     Zeros,
     /// Uniform in (-bound, bound).

@@ -1,30 +1,29 @@
-//! What a device decides about itself: a task's criteria over attributes that never leave it.
+//! On-device eligibility: a task's criteria over attributes that never leave the device.
 //!
-//! The coordinator sends the criteria, the device compares them with what its app says of it and answers yes or no. Why stays
-//! there; of a no the coordinator learns that at least one criterion does not hold, of a yes that all do. So criteria are no
-//! place for what nobody should learn even so.
+//! The coordinator sends the criteria; the device compares them with its attributes and answers yes or no without a
+//! reason. From a no the coordinator learns that at least one criterion fails, from a yes that all hold. So criteria
+//! must not cover anything that even this would reveal.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The attribute that every participant knows of itself: how many training examples it has.
+/// The attribute known for every participant: its number of training examples.
 pub const EXAMPLES: &str = "examples";
 
-/// Most criteria of a task.
+/// Maximum number of criteria of a task.
 pub const MAX_CRITERIA: usize = 16;
-/// Most texts that one criterion lists.
+/// Maximum number of texts in a criterion.
 pub const MAX_TEXTS: usize = 64;
 
-/// What an app says of its device; it stays there.
+/// A device's attributes, as set by its app; they stay on the device.
 pub type Attributes = BTreeMap<String, Attribute>;
 
-/// The value of an attribute. It cannot be serialized, so that it cannot leave the device.
+/// The value of an attribute. Not serializable, so that it cannot leave the device.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Attribute {
-    /// A number; one that is not finite meets no criterion.
+    /// A number; if not finite, no criterion holds.
     Number(f64),
-    /// A text.
     Text(String),
 }
 
@@ -40,26 +39,27 @@ impl From<&str> for Attribute {
     }
 }
 
-/// `{ attribute = "language", one_of = ["de", "fr"] }` or `{ attribute = "memory_gb", at_least = 4 }`: about one attribute.
+/// A criterion on one attribute: `{ attribute = "language", one_of = ["de", "fr"] }` or `{ attribute = "memory_gb",
+/// at_least = 4 }`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Criterion {
-    /// Of which. `examples` is known to every participant: its training examples.
+    /// Name of the attribute. Every participant has `examples`, its number of training examples.
     pub attribute: String,
-    /// It is a number and not below.
+    /// Holds for numbers that are not below.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_least: Option<f64>,
-    /// It is a number and not above.
+    /// Holds for numbers that are not above.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_most: Option<f64>,
-    /// It is one of these texts.
+    /// Holds for these texts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub one_of: Vec<String>,
 }
 
 impl Criterion {
-    /// Whether it holds. One about an attribute that the app does not tell, or of the other kind, does not.
+    /// Whether the criterion holds. False if the attribute is missing or of the other kind.
     #[must_use]
     pub fn holds(&self, attributes: &Attributes) -> bool {
         match attributes.get(&self.attribute) {
@@ -75,10 +75,10 @@ impl Criterion {
         }
     }
 
-    /// What is wrong with it, and what would be right.
+    /// Validates the criterion.
     ///
     /// # Errors
-    /// The first problem.
+    /// The first problem, and what would be right.
     pub fn check(&self) -> Result<(), &'static str> {
         let numbers = || self.at_least.into_iter().chain(self.at_most);
         if !(1..=64).contains(&self.attribute.len()) {
@@ -101,7 +101,7 @@ impl Criterion {
     }
 }
 
-/// Whether all of them hold.
+/// Whether all criteria hold.
 #[must_use]
 pub fn eligible(criteria: &[Criterion], attributes: &Attributes) -> bool {
     criteria.iter().all(|criterion| criterion.holds(attributes))

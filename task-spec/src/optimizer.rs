@@ -1,13 +1,13 @@
-//! The server optimizer as a task names it. What it does to a model is `learning`'s; this is its name and its numbers.
+//! The server optimizer of a task: its name and hyperparameters. `learning` implements it.
 
 use serde::{Deserialize, Serialize};
 
-/// How the mean update steps the model. What is left out is the paper's value where it has one.
+/// The rule that applies the mean update to the model. Omitted values default to the paper's, if it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "name", rename_all = "snake_case", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum ServerOptimizer {
-    /// McMahan et al. 2017: add the mean update, times a learning rate.
+    /// McMahan et al. 2017: adds the mean update times the learning rate.
     FedAvg {
         /// Usually 1.
         #[serde(default = "one")]
@@ -18,11 +18,11 @@ pub enum ServerOptimizer {
         /// Above 0.
         #[serde(default = "one")]
         learning_rate: f64,
-        /// β, 0 to below 1: the steps add up to 1 / (1 - β) of one.
+        /// β, 0 to below 1: repeated steps accumulate to 1 / (1 - β) of one.
         #[serde(default = "momentum")]
         momentum: f64,
     },
-    /// Reddi et al. 2021: steps shrink where means have been large.
+    /// Reddi et al. 2021: steps shrink where accumulated means are large.
     FedAdagrad {
         /// η, above 0.
         #[serde(default = "adagrad_rate")]
@@ -30,11 +30,11 @@ pub enum ServerOptimizer {
         /// β₁, 0 to below 1.
         #[serde(default)]
         beta1: f64,
-        /// τ, how adaptive: small is more.
+        /// τ: smaller is more adaptive.
         #[serde(default = "tau")]
         tau: f64,
     },
-    /// Reddi et al. 2021: steps of about one size in every coordinate; no bias correction.
+    /// Reddi et al. 2021: steps of similar size in every coordinate; no bias correction.
     FedAdam {
         /// η, above 0.
         #[serde(default = "adam_rate")]
@@ -45,11 +45,11 @@ pub enum ServerOptimizer {
         /// β₂, 0 to below 1.
         #[serde(default = "beta2")]
         beta2: f64,
-        /// τ, how adaptive: small is more.
+        /// τ: smaller is more adaptive.
         #[serde(default = "tau")]
         tau: f64,
     },
-    /// Reddi et al. 2021: as `fed_adam`, and slow to forget a large mean.
+    /// Reddi et al. 2021: as `fed_adam`, but forgets large means slowly.
     FedYogi {
         /// η, above 0.
         #[serde(default = "adam_rate")]
@@ -60,7 +60,7 @@ pub enum ServerOptimizer {
         /// β₂, 0 to below 1.
         #[serde(default = "beta2")]
         beta2: f64,
-        /// τ, how adaptive: small is more.
+        /// τ: smaller is more adaptive.
         #[serde(default = "tau")]
         tau: f64,
     },
@@ -97,10 +97,9 @@ fn tau() -> f64 {
 }
 
 impl ServerOptimizer {
-    /// The names of all of them.
     pub const NAMES: [&str; 5] = ["fed_avg", "fed_avg_m", "fed_adagrad", "fed_adam", "fed_yogi"];
 
-    /// Its name in a task file.
+    /// Name in a task file.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -112,13 +111,13 @@ impl ServerOptimizer {
         }
     }
 
-    /// Whether a step leaves a state that the next one needs.
+    /// Whether a step produces state that the next one needs.
     #[must_use]
     pub fn remembers(&self) -> bool {
         !matches!(self, Self::FedAvg { .. })
     }
 
-    /// The numbers with which no model learns: each with its key and what it must be.
+    /// Invalid hyperparameters: each with its key and the rule it breaks.
     #[must_use]
     pub fn problems(&self) -> Vec<(&'static str, String)> {
         let (rate, decays, tau) = match *self {

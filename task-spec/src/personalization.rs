@@ -1,106 +1,112 @@
-//! `[personalization]` of a task: how each participant comes by a model of its own beside what is learned together.
+//! `[personalization]` of a task: how each participant obtains a personalized model in addition to the shared one.
 //!
-//! What a method computes is the client SDK's; here are its name and its numbers, and what it asks of the rest of the task.
+//! The client SDK implements the methods. This module has their names and parameters, and what they require of the rest
+//! of the task.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Digest;
 
-/// Metrics of the participant's own model, as the round leaves it on the device, begin with this.
+/// Prefix of metrics of the personalized model, measured on the device at the end of the round.
 pub const PERSONAL_PREFIX: &str = "personal_";
-/// `NAME.below.P` is the part of the participants whose metric `NAME` is below P hundredths.
+/// `NAME.below.P` is the share of participants whose metric `NAME` is below P hundredths.
 pub const BELOW: &str = ".below.";
 
-/// How a participant comes by a model of its own. Without it, `model.personal` alone means `fed_per`.
+/// The method that gives a participant a personalized model. Default: `fed_per` if `model.personal` is set, otherwise
+/// none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "method", rename_all = "snake_case", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Personalization {
-    /// Arivazhagan et al. 2019: the tensors of `model.personal` stay at home, all are trained together.
+    /// Arivazhagan et al. 2019: the tensors of `model.personal` stay local; all tensors are trained jointly.
     FedPer {},
-    /// Collins et al. 2021: first the tensors of `model.personal` are trained, then the others, as `[training]` says.
+    /// Collins et al. 2021: trains the tensors of `model.personal` first, then the others according to `[training]`.
     FedRep {
-        /// Passes over the data that only the personal tensors are trained in, 1 to 10000.
+        /// Passes over the data that train only the personal tensors, 1 to 10000.
         #[serde(default = "one")]
         head_epochs: u32,
     },
-    /// Li et al. 2021: normalisation stays at home. `model.personal` names its tensors, which have one dimension.
+    /// Li et al. 2021: normalisation layers stay local. `model.personal` names their tensors, which have one dimension.
     FedBn {},
-    /// A copy of each received model, trained further at home.
+    /// A copy of each received model is fine-tuned locally.
     FineTune {
-        /// Passes over the data, 1 to 10000. Without this and `learning_rate` the update's own training is what tunes.
+        /// Passes over the data, 1 to 10000. Without this and `learning_rate`, the training of the update is the
+        /// fine-tuning.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         epochs: Option<u32>,
-        /// Instead of `training.learning_rate`.
+        /// Overrides `training.learning_rate`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         learning_rate: Option<f64>,
     },
-    /// Li et al. 2021: a model of one's own that minimises the own loss plus λ/2 times its squared distance to the received one.
+    /// Li et al. 2021: the personalized model minimises the local loss plus λ/2 times the squared distance to the
+    /// received model.
     Ditto {
-        /// λ, above 0: the larger, the more alike all models are.
+        /// λ, above 0: a larger value keeps models more alike.
         lambda: f64,
-        /// Passes over the data for the own model, 1 to 10000. Default: as `[training]` says.
+        /// Passes over the data for the personalized model, 1 to 10000. Default: as in `[training]`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         epochs: Option<u32>,
     },
-    /// Dinh et al. 2020: the shared model follows the Moreau envelopes of the participants' losses.
+    /// Dinh et al. 2020: the shared model minimises the Moreau envelopes of the participants' losses.
     #[serde(rename = "pfedme")]
     PFedMe {
-        /// λ, above 0: how strongly the own model is held to the shared one.
+        /// λ, above 0: how strongly the personalized model is pulled to the shared one.
         lambda: f64,
-        /// R: steps of the shared model in a round, 1 to 10000.
+        /// R: steps of the shared model per round, 1 to 10000.
         #[serde(default = "twenty")]
         local_rounds: u32,
-        /// K: steps of the own model in each of them, 1 to 10000, at `training.learning_rate`.
+        /// K: steps of the personalized model in each of them, 1 to 10000, at `training.learning_rate`.
         #[serde(default = "five")]
         steps: u32,
-        /// η: of the shared model; η λ is at most 1.
+        /// η, the rate of the shared model; η λ is at most 1.
         rate: f64,
     },
-    /// Deng et al. 2020: the own model is α times a local one plus 1 - α times the shared one.
+    /// Deng et al. 2020: the personalized model is α times a local one plus 1 - α times the shared one.
     Apfl {
         /// α in the first round, 0.05 to 0.95.
         #[serde(default = "half")]
         alpha: f64,
-        /// How fast α adapts, at least 0; 0: it stays.
+        /// Adaptation rate of α, at least 0; 0 keeps α fixed.
         #[serde(default = "tenth")]
         alpha_rate: f64,
     },
-    /// Zhang et al. 2015, elastic averaging: the own model and the shared one each move α of their distance towards the other.
+    /// Zhang et al. 2015, elastic averaging: the personalized model and the shared one each move α of their distance
+    /// towards the other.
     Elastic {
-        /// α, above 0, at most 1: the smaller, the farther the own model may go.
+        /// α, above 0, at most 1: a smaller value lets the personalized model move farther away.
         alpha: f64,
     },
-    /// Hu et al. 2021: low-rank adapters beside linear layers, in place of all their weights.
+    /// Hu et al. 2021: trains low-rank adapters of linear layers instead of their weights.
     Lora {
-        /// Patterns (`fc*.weight`) of the matrices that have one.
+        /// Patterns (`fc*.weight`) of the matrices with an adapter.
         layers: Vec<String>,
         /// r: 1 to the shorter side of each of these matrices.
         rank: u32,
-        /// α: adapters count α / r. Default: r.
+        /// α: adapters are scaled by α / r. Default: r.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         alpha: Option<f64>,
-        /// Whether they stay at home, or are what is learned together.
+        /// Whether adapters stay local or are aggregated.
         #[serde(default)]
         adapters: AdapterHome,
-        /// Passes over the data for adapters that stay at home, 1 to 10000. Default: as `[training]` says.
+        /// Passes over the data for local adapters, 1 to 10000. Default: as in `[training]`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         epochs: Option<u32>,
-        /// SHA-256 of the safetensors file that shared adapters stand beside; apps bring it. Default: what `model.seed` draws.
+        /// SHA-256 of the safetensors file of the base model of shared adapters, which apps provide. Default: the model
+        /// drawn from `model.seed`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         base_sha256: Option<Digest>,
     },
 }
 
-/// Where adapters are.
+/// Whether adapters are local or shared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum AdapterHome {
-    /// In each participant's journal, beside the received model, which is learned as without them.
+    /// Adapters stay in each participant's journal; the received model is trained as without them.
     #[default]
     Personal,
-    /// They are what is sent, summed and published; what they stand beside never changes and never travels.
+    /// Adapters are sent, summed and published; the base model never changes and is never sent.
     Shared,
 }
 
@@ -125,7 +131,7 @@ fn tenth() -> f64 {
 }
 
 impl Personalization {
-    /// The stable name, as in a task file.
+    /// Stable name, as in a task file.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -141,13 +147,14 @@ impl Personalization {
         }
     }
 
-    /// Whether some tensors stay at home and the others are shared; else the own model is a whole one beside the shared one.
+    /// Whether the model is split into local and shared tensors; otherwise the personalized model is complete and
+    /// separate from the shared one.
     #[must_use]
     pub fn parts_the_model(&self) -> bool {
         matches!(self, Self::FedPer {} | Self::FedRep { .. } | Self::FedBn {})
     }
 
-    /// Whether what is shared is adapters in place of the model's tensors.
+    /// Whether adapters are aggregated instead of the model's tensors.
     #[must_use]
     pub fn shares_adapters(&self) -> bool {
         matches!(self, Self::Lora { adapters: AdapterHome::Shared, .. })
@@ -165,8 +172,9 @@ impl Personalization {
         )
     }
 
-    /// What participants agree on: the name, a zero, and the numbers in the order above as 64-bit floats, largest byte first;
-    /// -1 for what was left out. With adapters follow, each with its length as u32, the patterns of layers and the base's digest.
+    /// The bytes that participants agree on: the name, a zero, and the numbers in declaration order as big-endian
+    /// 64-bit floats, -1 for an omitted one. Adapters add the patterns of layers and the base's digest, each with its
+    /// length as u32.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let numbers = match *self {
@@ -183,7 +191,7 @@ impl Personalization {
             Self::Elastic { alpha } => vec![alpha],
             Self::Lora { rank, alpha, adapters, epochs, .. } => vec![
                 f64::from(rank),
-                // What is left out means this.
+                // The default.
                 alpha.unwrap_or(f64::from(rank)),
                 if adapters == AdapterHome::Shared { 1.0 } else { 0.0 },
                 epochs.map_or(-1.0, f64::from),
@@ -202,7 +210,7 @@ impl Personalization {
         bytes
     }
 
-    /// Whether a tensor may stay at home.
+    /// Checks that a tensor may stay local.
     ///
     /// # Errors
     /// What is wrong and what would be right.
@@ -218,7 +226,8 @@ impl Personalization {
     }
 }
 
-/// The metric that `name` counts the participants below a bound of, and the bound in hundredths; nothing if it is another's name.
+/// The metric for which `name` counts the participants below a bound, and the bound in hundredths; `None` for any other
+/// name.
 #[must_use]
 pub fn below(name: &str) -> Option<(&str, Option<u8>)> {
     let (metric, bound) = name.rsplit_once(BELOW)?;

@@ -1,15 +1,15 @@
-//! What is wrong with a task: everything at once, each with what would be right.
+//! Problems of a task specification: all of them at once, each with what would be right.
 
 use serde::{Deserialize, Serialize};
 
-/// What the deployment imposes on every task.
+/// Constraints that the deployment imposes on every task.
 #[derive(Clone, Copy, Debug)]
 pub struct Deployment {
-    /// The longest a participant may be away between two polls.
+    /// Maximum time between two polls of a participant.
     pub poll_interval_ms: u64,
 }
 
-/// One thing that is wrong with a task.
+/// One problem of a task specification.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("{field}: {problem}")]
 pub struct SpecError {
@@ -19,7 +19,7 @@ pub struct SpecError {
     pub problem: String,
 }
 
-/// What was found so far.
+/// The problems found so far.
 #[derive(Default)]
 pub(crate) struct Checks(Vec<SpecError>);
 

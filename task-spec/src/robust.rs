@@ -1,7 +1,7 @@
-//! `[aggregation] robust`: how updates are combined where some of them may be hostile.
+//! `[aggregation] robust`: how updates are combined if some of them may be hostile.
 //!
-//! How the rules work and how many participants each needs is `learning`'s (`learning::robust`); here is what they ask of the
-//! rest of the task.
+//! `learning::robust` implements the rules and knows how many participants each needs. This module checks what they
+//! require of the rest of the task.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,21 +10,21 @@ use crate::named_enum;
 /// Largest cohort of a task with a robust rule: inputs are kept until the last has come, and compared in pairs.
 pub const MAX_ROBUST_COHORT: u32 = 1024;
 
-/// A robust rule and what it is to stand. Everybody has the same say under it, whatever its examples: the weight that a
-/// participant claims could be the attack.
+/// A robust rule and the attackers it must tolerate. All updates have equal weight, whatever their number of examples,
+/// since an attacker could claim any weight.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RobustSpec {
-    /// Which.
     pub rule: RobustRule,
-    /// f/n: the part of the participants that may be hostile, above 0 and below 0.5. At least one is always stood.
+    /// f/n: the share of participants that may be hostile, above 0 and below 0.5. At least one attacker is always
+    /// tolerated.
     pub attackers: f64,
-    /// For `norm_filter`: how many times the median norm an update may have, at least 1. Default: 2.
+    /// For `norm_filter`: maximum ratio of an update's norm to the median norm, at least 1. Default: 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub norm_factor: Option<f64>,
-    /// s: under secure aggregation, the cohort is divided at random into groups of this many. Each group's sum is opened,
-    /// and the rule looks at the groups' means.
+    /// s: with secure aggregation, the cohort is divided at random into groups of this size. Each group's sum is
+    /// opened, and the rule works on the groups' means.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group_size: Option<u32>,
 }
@@ -49,21 +49,21 @@ named_enum! {
 }
 
 impl RobustSpec {
-    /// f: how many of so many participants may be hostile; at least one.
+    /// f: the number of hostile participants to tolerate among this many; at least one.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a cohort")]
     pub fn attackers_among(&self, participants: u32) -> u32 {
-        // Not fewer because only the binary form of a decimal fraction lies below a whole number.
+        // Corrects for decimal fractions whose binary form is slightly below a whole number.
         ((f64::from(participants) * self.attackers + 1e-9).floor() as u32).max(1)
     }
 
-    /// (1 - f)^s: the part of groups of `size` that are free of attackers, where these are spread by chance.
+    /// (1 - f)^s: the expected share of groups of `size` without attackers, if these are spread at random.
     #[must_use]
     pub fn clean_groups(&self, size: u32) -> f64 {
         (1.0 - self.attackers).powi(i32::try_from(size).unwrap_or(i32::MAX))
     }
 
-    /// Of `norm_filter`.
+    /// Of `norm_filter`; 2 by default.
     #[must_use]
     pub fn norm_factor(&self) -> f64 {
         self.norm_factor.unwrap_or(2.0)

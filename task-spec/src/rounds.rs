@@ -1,29 +1,29 @@
-//! `[rounds]` of a task, and how many participants a round has.
+//! `[rounds]` of a task, and the size of a round.
 
 use serde::{Deserialize, Serialize};
 
-/// How many rounds, and the limits of each phase. What is left out is derived from the cohort.
+/// The number of rounds, and the limits of each phase. Omitted values are derived from the cohort.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RoundsSpec {
-    /// The task is complete after so many rounds.
+    /// Number of rounds after which the task is complete.
     pub count: u32,
-    /// The task is paused after so many failed attempts at one round; 0 to keep trying.
+    /// Number of failed attempts at one round after which the task is paused; 0 for no limit.
     pub max_attempts: u32,
-    /// Eligible participants needed before a cohort is drawn. Default: the cohort's count, or 2 for a fraction.
+    /// Eligible participants required before a cohort is drawn. Default: the cohort's count, or 2 for a fraction.
     pub select_min: Option<u32>,
-    /// Largest cohort, over-selection included.
+    /// Maximum cohort, over-selection included.
     pub select_max: u32,
     /// How long to wait for participants.
     pub select_deadline_ms: u64,
-    /// Masked inputs without which the round fails. Default: half of the smallest target.
+    /// Fewest masked inputs for a successful round. Default: half of the smallest target.
     pub collect_min: Option<u32>,
-    /// Masked inputs with which collection closes early. Default: the target, over-selection not counted.
+    /// Number of masked inputs at which collection closes early. Default: the target without over-selection.
     pub collect_max: Option<u32>,
-    /// How long participants may train and upload.
+    /// Time for participants to train and upload.
     pub collect_deadline_ms: u64,
-    /// How long summing and publishing may take.
+    /// Time to sum and publish.
     pub aggregate_deadline_ms: u64,
 }
 

@@ -1,8 +1,9 @@
-//! `[schedule]` of a task: when rounds open, and whether participants train inside them or ahead of them.
+//! `[schedule]` of a task: when rounds open, and whether participants train within them or ahead of them (asynchronous
+//! rounds).
 //!
-//! Ahead means: a participant trains on the newest version when it is told to, keeps the update, and a *round* is a buffer of
-//! finished updates (FedBuff, Nguyen et al. 2022) that are aggregated by the very same phases. What an update that started
-//! from an older version counts for is [`Staleness::weight`].
+//! Training ahead: a participant trains on the newest version when told to and keeps the update, and a *round* is a
+//! buffer of finished updates (FedBuff, Nguyen et al. 2022), which passes through the same phases.
+//! [`Staleness::weight`] discounts an update that started from an older version.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::named_enum;
 /// What the oldest update must still count for. Were it next to nothing, a sum of one fresh update and many old ones would be
 /// the fresh one, and secure aggregation would hide nothing.
 pub const LEAST_WEIGHT: f64 = 0.1;
-/// Most versions that an update may be behind.
+/// Maximum staleness, in versions.
 pub const MAX_STALENESS: u32 = 1000;
 
 named_enum! {
@@ -31,48 +32,47 @@ named_enum! {
     }
 }
 
-/// `[schedule]` as an operator writes it. All but the mode is for tasks whose participants train ahead.
+/// `[schedule]` as the operator writes it. Everything except the mode is for tasks whose participants train ahead.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ScheduleSpec {
-    /// When rounds open.
     pub mode: Mode,
-    /// `semi_sync`: from the opening of one round to that of the next.
+    /// `semi_sync`: time between the openings of consecutive rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub period_ms: Option<u64>,
-    /// Participants that train or wait with a finished update at the same time, at most. Default: twice those a round opens
-    /// with.
+    /// Maximum number of participants that train, or wait with a finished update, at the same time. Default: twice the
+    /// number with which a round opens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<u32>,
-    /// Versions that may have been published since an update's training began; an older update is thrown away. Default: 10.
+    /// Maximum number of versions published since an update's training began; older updates are discarded. Default: 10.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_staleness: Option<u32>,
-    /// a: an update that is s versions behind counts for 1/(1 + a s)^p. Default: 1.
+    /// a: an update that is s versions behind has weight 1/(1 + a s)^p. Default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub staleness_a: Option<f64>,
-    /// p, likewise. Default: 0.5.
+    /// p, see `staleness_a`. Default: 0.5.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub staleness_p: Option<f64>,
-    /// How long a participant may train; then its place among those who do is given to another. Default: ten minutes.
+    /// Maximum training time, after which another participant may train instead. Default: ten minutes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub training_deadline_ms: Option<u64>,
 }
 
-/// `[schedule]` of a task whose participants train ahead, with what was left out filled in.
+/// `[schedule]` of a task whose participants train ahead, with defaults filled in.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ahead {
-    /// From one opening to the next; none where a full buffer is what opens a round.
+    /// Time between openings; `None` if a full buffer opens a round.
     pub period: Option<Duration>,
-    /// Participants that train or wait with a finished update at the same time, at most.
+    /// Maximum number of participants that train, or wait with a finished update, at the same time.
     pub concurrency: u32,
-    /// How old an update may be and what it counts for then.
+    /// Maximum age of an update, and its weight by age.
     pub staleness: Staleness,
-    /// How long one training may take.
+    /// Maximum duration of one training.
     pub training_deadline: Duration,
 }
 
-/// How old an update may be, and what it counts for then.
+/// Maximum age of an update, and its weight by age.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -81,18 +81,18 @@ pub struct Staleness {
     pub a: f64,
     /// p, at least 0.
     pub p: f64,
-    /// Versions that it may be behind.
+    /// Maximum staleness, in versions.
     pub max: u32,
 }
 
 impl Staleness {
-    /// What an update counts for that is `staleness` versions behind: 1/(1 + a s)^p, above 0 and at most 1.
+    /// Weight of an update that is `staleness` versions behind: 1/(1 + a s)^p, above 0 and at most 1.
     #[must_use]
     pub fn weight(&self, staleness: u32) -> f64 {
         (1.0 + self.a * f64::from(staleness)).powf(-self.p)
     }
 
-    /// Whether the numbers are some by which weights are at least [`LEAST_WEIGHT`] and at most 1.
+    /// Whether all weights are at least [`LEAST_WEIGHT`] and at most 1.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         (0.0..=1000.0).contains(&self.a)
@@ -101,7 +101,7 @@ impl Staleness {
             && self.weight(self.max) >= LEAST_WEIGHT
     }
 
-    /// What participants agree on: a and p as 64-bit floats and the bound as 32-bit integer, largest byte first.
+    /// The bytes that participants agree on: a and p as 64-bit floats and the maximum as 32-bit integer, big-endian.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; 20] {
         let mut bytes = [0; 20];
@@ -113,7 +113,6 @@ impl Staleness {
 }
 
 impl ScheduleSpec {
-    /// Whether nothing at all was written.
     pub(crate) fn is_silent(&self) -> bool {
         *self == Self::default()
     }

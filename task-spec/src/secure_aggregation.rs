@@ -2,32 +2,33 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Secure aggregation: on unless it is switched off. The coordinator derives the thresholds from these numbers and the
-/// cohort's size; every participant does the same and refuses to take part under weaker ones.
+/// Secure aggregation; on by default. The coordinator derives the thresholds from these numbers and the cohort size;
+/// every participant recomputes them and refuses weaker ones.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SecureAggregationSpec {
-    /// False: the operator of the coordinator can read every update.
+    /// If false, the operator of the coordinator can read every update.
     pub enabled: bool,
-    /// Fewest participants a session starts with, 3 to 1024; see [`TaskSpec::session_min`](crate::TaskSpec::session_min).
+    /// Fewest participants with which a session starts, 3 to 1024; see
+    /// [`TaskSpec::session_min`](crate::TaskSpec::session_min).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_cohort: Option<u32>,
-    /// γ: the part of the cohort that may collude with the coordinator without learning more than the sum, 0 to 0.5.
+    /// γ: the share of the cohort that may collude with the coordinator without learning more than the sum, 0 to 0.5.
     pub max_corrupt_fraction: f64,
-    /// δ: the part of the cohort that may drop out without costing the round, below 1.
+    /// δ: the share of the cohort that may drop out without failing the round, below 1.
     pub max_dropout_fraction: f64,
-    /// Instead of `aggregation.modulus_bits`.
+    /// Overrides `aggregation.modulus_bits`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub modulus_bits: Option<u8>,
-    /// Instead of `aggregation.clip_range`.
+    /// Overrides `aggregation.clip_range`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clip_range: Option<f32>,
-    /// How long participants may take to deal key shares.
+    /// Time for participants to deal key shares.
     pub share_deadline_ms: u64,
-    /// How long the included participants may take to sign whose inputs are included.
+    /// Time for the included participants to sign the set of included inputs.
     pub confirm_deadline_ms: u64,
-    /// How long those who signed may take to answer with the shares that open the sum.
+    /// Time for the participants that signed to send the shares that open the sum.
     pub unmask_deadline_ms: u64,
 }
 

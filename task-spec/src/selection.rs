@@ -1,4 +1,4 @@
-//! `[selection]` of a task: how many participants a round has, who may be among them, and how they are chosen.
+//! `[selection]` of a task: how many participants a round has, who is eligible, and how they are chosen.
 
 use std::collections::BTreeMap;
 
@@ -6,27 +6,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Criterion, EXAMPLES};
 
-/// Who takes part in a round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SelectionSpec {
-    /// How many inputs a round aims at.
+    /// Target number of inputs per round.
     pub cohort: Cohort,
-    /// Additional participants to draw, as a part of the target, against dropouts: 0.2 draws 12 for a target of 10.
+    /// Additional participants to draw, relative to the target, to compensate for dropouts: 0.2 draws 12 for a target
+    /// of 10.
     pub over_selection: f64,
-    /// How they are chosen.
+    /// How participants are chosen among those eligible.
     pub strategy: Strategy,
-    /// What they must fulfil.
+    /// Requirements for eligibility.
     pub require: Requirements,
-    /// What a device decides about itself: it answers yes or no, and why stays there.
+    /// Criteria that a device checks itself: it answers yes or no, without a reason.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub on_device: Vec<Criterion>,
-    /// Makes the draw repeatable, for experiments; without it the draw is random.
+    /// Makes the draw repeatable, for experiments. Default: a random draw.
     pub seed: Option<u64>,
-    /// Asks participants to tell their last training loss, coarsely, in 32 levels, with each check-in: what
-    /// a strategy that follows the loss needs and secure aggregation hides. Without secure aggregation such a strategy asks
-    /// for it by itself.
+    /// Asks participants to report their last training loss at each check-in, quantized to 32 levels. Strategies that
+    /// follow the loss need it, and secure aggregation hides it. Without secure aggregation such a strategy implies it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub report_utility: bool,
 }
@@ -45,8 +44,8 @@ impl Default for SelectionSpec {
     }
 }
 
-/// How participants are chosen among those eligible: `"uniform"`, `"round_robin"`, `{ stratified = { label = "region" } }`,
-/// `{ power_of_choice = { candidates = 30 } }`, `{ oort = {} }`.
+/// How participants are chosen among those eligible: `"uniform"`, `"round_robin"`, `{ stratified = { label = "region" }
+/// }`, `{ power_of_choice = { candidates = 30 } }`, `{ oort = {} }`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -54,31 +53,31 @@ pub enum Strategy {
     /// Every subset is equally likely.
     #[default]
     Uniform,
-    /// Whoever waited longest.
+    /// The participants that have waited longest.
     RoundRobin,
-    /// A share for each value of a label.
+    /// A quota for each value of a label.
     Stratified(Stratified),
-    /// Of a random few, those with the highest loss.
+    /// Among a random sample, the participants with the highest loss.
     PowerOfChoice(PowerOfChoice),
-    /// Those whose data still teaches the model and who are fast.
+    /// The participants whose data still improves the model and that are fast.
     Oort(Oort),
 }
 
 impl Strategy {
-    /// Whether it needs to know participants' losses.
+    /// Whether it needs participants' losses.
     #[must_use]
     pub fn follows_the_loss(&self) -> bool {
         matches!(self, Self::PowerOfChoice(_) | Self::Oort(_))
     }
 
-    /// Whether a draw by it may count as random sampling that amplifies privacy: only if it depends on nothing that
-    /// participants did or are.
+    /// Whether its draw may count as random sampling that amplifies privacy: only if it does not depend on
+    /// participants' behaviour or properties.
     #[must_use]
     pub fn allows_amplification(&self) -> bool {
         matches!(self, Self::Uniform)
     }
 
-    /// The stable name, as in a task file.
+    /// Stable name, as in a task file.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -91,19 +90,19 @@ impl Strategy {
     }
 }
 
-/// How many participants a round aims at.
+/// Target size of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Cohort {
     /// So many.
     Count(u32),
-    /// This part of the eligible participants that are checked in, in (0, 1].
+    /// Share of the eligible participants that are checked in, in (0, 1].
     Fraction(f64),
 }
 
 impl Cohort {
-    /// How many inputs the round aims at, given how many are eligible; at least 1 if anybody is.
+    /// Target number of inputs, given the number of eligible participants; at least 1 if there are any.
     #[must_use]
     pub fn target(&self, eligible: u32) -> u32 {
         match *self {
@@ -113,32 +112,33 @@ impl Cohort {
     }
 }
 
-/// Rounds a number of participants up, but not when only the binary form of a decimal fraction lifts it above a whole
+/// Rounds a number of participants up, except if only the binary form of a decimal fraction puts it above a whole
 /// number, as in 0.07 * 100.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, which is meant")]
 pub(crate) fn round_up(participants: f64) -> u32 {
     (participants - 1e-9).ceil() as u32
 }
 
-/// What a participant must fulfil to be drawn.
+/// Requirements for a participant to be drawn.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Requirements {
-    /// Labels it must carry, each with this value.
+    /// Labels that it must carry, with these values.
     pub labels: BTreeMap<String, String>,
-    /// Training examples it must offer, at least. Asked as a criterion ([`Self::on_device`]) of whoever does not say how many it has.
+    /// Minimum number of training examples. Participants that do not report theirs are asked with a criterion
+    /// ([`Self::on_device`]).
     pub min_examples: u64,
-    /// Time between the starts of two participations, in milliseconds.
+    /// Minimum time between the starts of two participations, in milliseconds.
     pub min_gap_ms: u64,
-    /// Rounds to sit out after taking part.
+    /// Rounds to skip after taking part.
     pub min_gap_rounds: u32,
-    /// Most rounds of this task it may take part in; 0 for no cap.
+    /// Maximum number of rounds of this task to take part in; 0 for no limit.
     pub max_participations: u32,
 }
 
 impl Requirements {
-    /// What a device is asked that does not say how many examples it has; none if any number will do.
+    /// The criterion for devices that do not report their number of examples; `None` if any number suffices.
     #[must_use]
     pub fn on_device(&self) -> Option<Criterion> {
         #[expect(clippy::cast_precision_loss, reason = "a limit; exact up to 2^53")]
@@ -147,27 +147,26 @@ impl Requirements {
     }
 }
 
-/// Cho, Wang and Joshi 2020 ("Client Selection in Federated Learning"), the variant π_rpow-d that needs no extra exchange:
-/// `candidates` are drawn with a probability in proportion to their training examples, and of those the ones with the
-/// highest last known loss are taken. A loss that nobody knows counts as the highest, so everybody is tried once; who does not say
-/// how many examples it has, as before its first loss, counts as the mean of those who do.
+/// Cho, Wang and Joshi 2020 ("Client Selection in Federated Learning"), the variant π_rpow-d that needs no extra
+/// exchange: draws `candidates` with probability proportional to their training examples, and takes those with the
+/// highest last known loss. An unknown loss counts as the highest, so everybody is tried once. A participant that does
+/// not report its number of examples, as before its first loss, counts as the mean of those that do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PowerOfChoice {
-    /// d: how many are drawn first, at least the cohort. The more, the stronger the preference for high losses.
+    /// d: size of the first draw, at least the cohort. A larger value prefers high losses more strongly.
     pub candidates: u32,
 }
 
-/// Candidates with the same value of a label make a stratum (those without the label, one more). Each stratum has a quota;
-/// within it every subset is equally likely.
+/// Candidates with the same value of a label form a stratum (those without the label, another). Each stratum has a
+/// quota; within it every subset is equally likely.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Stratified {
     /// Name of the label, as given at enrolment.
     pub label: String,
-    /// How the cohort is divided.
     #[serde(default)]
     pub quotas: Quotas,
 }
@@ -177,47 +176,49 @@ pub struct Stratified {
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Quotas {
-    /// As the eligible candidates are, to within one participant (largest remainders).
+    /// In proportion to the eligible candidates, to within one participant (largest remainders).
     #[default]
     Proportional,
-    /// The same for each stratum, as long as it has candidates left.
+    /// The same for each stratum, as long as it has candidates.
     Equal,
 }
 
 /// Guided participant selection (Lai, Zhu, Madhyastha and Chowdhury, OSDI 2021, algorithm 1).
 ///
-/// Part of the cohort explores: participants that were never drawn. The rest exploits: of those known, the ones with the
-/// highest utility, with chance among them. Utility is statistical, |B|·sqrt(mean loss²), clipped against outliers and
-/// scaled to [0, 1], plus a bonus for a participation long ago, all times (T/t)^α for a participant that takes t, more than
-/// the preferred duration T.
+/// Part of the cohort explores: participants that were never drawn. The rest exploits: a random choice among the known
+/// participants with the highest utility. Utility is statistical, |B|·sqrt(mean loss²), clipped against outliers and
+/// scaled to [0, 1], plus a bonus for a participation long ago, all times (T/t)^α for a participant whose duration t
+/// exceeds the preferred duration T.
 ///
-/// Where this departs from the paper: a participant volunteers one coarse mean loss, so |B| times that stands for the root
-/// mean square; T is a percentile of known durations, as in the authors' code, so it needs no unit; and participants that
-/// were drawn often enough are passed over only while there are others, so that a small federation does not run dry; before
-/// them, those that were drawn and told no loss: they failed, or have nothing to go by.
+/// Differences from the paper: a participant reports one coarse mean loss, so |B| times that replaces the root mean
+/// square; T is a percentile of known durations, as in the authors' code, so it needs no unit; and participants that
+/// were drawn often enough are skipped only while others are available, so that a small federation does not run dry.
+/// Participants that were drawn but reported no loss, because they failed or have none, are taken before those.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Oort {
-    /// ε of the first round: the part of the cohort that explores, in [0, 1].
+    /// ε of the first round: the share of the cohort that explores, in [0, 1].
     pub exploration: f64,
-    /// ε is multiplied with this each round, in (0, 1].
+    /// ε is multiplied by this each round, in (0, 1].
     pub exploration_decay: f64,
-    /// ε does not fall below this, in [0, `exploration`].
+    /// Lower bound on ε, in [0, `exploration`].
     pub exploration_min: f64,
-    /// α: how hard slow participants are held back; 0 not at all.
+    /// α: penalty for slow participants; 0 for none.
     pub alpha: f64,
-    /// W, in rounds: T is relaxed when the last W rounds gained less than the W before.
+    /// W, in rounds: T is relaxed if the last W rounds gained less than the W before.
     pub pacer_window: u32,
-    /// T of the first round, as a percentile of the durations of those eligible, 1 to 100; at 100 nobody is too slow.
+    /// T of the first round, as a percentile of the durations of eligible participants, 1 to 100; at 100 nobody is too
+    /// slow.
     pub pacer_start: u32,
     /// Percentile points by which T is relaxed each time.
     pub pacer_step: u32,
-    /// Utilities are clipped to this quantile of all of them, in (0, 1].
+    /// Utilities are clipped to this quantile of all utilities, in (0, 1].
     pub clip_quantile: f64,
-    /// Chance decides among those with at least this part of the utility that just makes the cohort, in (0, 1].
+    /// The draw is random among participants with at least this share of the utility at the cohort's boundary, in (0,
+    /// 1].
     pub cutoff: f64,
-    /// Participations after which a participant is passed over while others are there; 0 for no such limit.
+    /// Number of participations after which a participant is skipped while others are available; 0 for no limit.
     pub blacklist_after: u32,
 }
 

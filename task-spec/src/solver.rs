@@ -1,30 +1,33 @@
-//! `training.solver`: what keeps participants together that take unequal steps on unlike data. The arithmetic is `learning`'s.
+//! `training.solver`: corrections for participants that take unequal numbers of steps on different data. The arithmetic
+//! is in `learning`.
 
 use serde::{Deserialize, Serialize};
 
-/// How local work enters the model where "mean of the differences" is not what is wanted.
+/// Alternatives to the mean of model differences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "name", rename_all = "snake_case", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Solver {
-    /// Wang et al. 2020: updates are divided by how far their steps go, and the mean is multiplied by the mean of that.
+    /// Wang et al. 2020: divides updates by the distance their steps cover, and multiplies the mean by the mean
+    /// distance.
     FedNova {
-        /// Steps that an update is of as it is. Default: `training.steps`.
+        /// Reference number of steps, for which an update is unchanged. Default: `training.steps`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         steps: Option<u32>,
     },
-    /// Karimireddy et al. 2020: every gradient is corrected by control variates, which are learnt through the same sum.
+    /// Karimireddy et al. 2020: corrects every gradient by control variates, which are learned through the same sum.
     Scaffold {
-        /// N: how many participants there are to learn from, drawn or not. It weighs a round's change of the control variate.
+        /// N: the number of participants, drawn or not. It scales a round's change of the control variate.
         population: u32,
-        /// Steps whose length is the unit of control variates: about a usual plan's. Default: `training.steps`.
+        /// Steps whose length is the unit of control variates: about those of a typical plan. Default:
+        /// `training.steps`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         steps: Option<u32>,
     },
 }
 
 impl Solver {
-    /// The stable name, as in a task file.
+    /// Stable name, as in a task file.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -33,7 +36,7 @@ impl Solver {
         }
     }
 
-    /// What it refers to.
+    /// The reference number of steps.
     #[must_use]
     pub fn steps(&self) -> Option<u32> {
         match *self {
@@ -41,24 +44,24 @@ impl Solver {
         }
     }
 
-    /// Metrics of an update beside the task's own.
+    /// Number of metrics in an update in addition to the task's.
     #[must_use]
     pub fn extra_metrics(&self) -> usize {
         match self {
-            // How far its steps went.
+            // The distance that its steps covered.
             Self::FedNova { .. } => 1,
             Self::Scaffold { .. } => 0,
         }
     }
 
-    /// Whether a control variate is published, sent and summed beside the model, and participants keep one.
+    /// Whether a control variate is published, sent and summed with the model, and participants store one.
     #[must_use]
     pub fn has_control(&self) -> bool {
         matches!(self, Self::Scaffold { .. })
     }
 
-    /// What participants agree on: the name, a zero, the steps, and the population (0 where it has none), as 32-bit numbers,
-    /// largest byte first.
+    /// The bytes that participants agree on: the name, a zero, the steps and the population (0 if it has none), as
+    /// big-endian 32-bit numbers.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let population = match *self {
@@ -73,16 +76,17 @@ impl Solver {
     }
 }
 
-/// FedProx's rule for μ (Li et al. 2020, §5.3.2): up while a loss rises, down while it falls. `training.proximal_mu` is where it begins.
+/// FedProx's adaptation of μ (Li et al. 2020, §5.3.2): up while a loss rises, down while it falls. Starts at
+/// `training.proximal_mu`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AdaptiveMu {
-    /// The metric that is followed: a loss, of which less is better.
+    /// The metric to follow: a loss, where lower is better.
     pub metric: String,
-    /// How much μ rises or falls at once.
+    /// Change of μ at each adaptation.
     pub step: f64,
-    /// So many falls of the loss in a row lower μ.
+    /// Number of consecutive falls of the loss after which μ shrinks.
     pub patience: u32,
 }
 

@@ -1,4 +1,4 @@
-//! A task, and what follows from it alone.
+//! A task specification, and everything that follows from it alone.
 
 use std::time::Duration;
 
@@ -11,32 +11,28 @@ use crate::{
     SelectionSpec, Staleness, TrainingPlan, USUAL_SECURE_COHORT,
 };
 
-/// A task as an operator writes it.
+/// A task as the operator writes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TaskSpec {
-    /// What people call it: 1 to 64 letters, digits, `-`, `_`, `.`; unique among tasks that are not over.
+    /// Display name: 1 to 64 letters, digits, `-`, `_`, `.`; unique among tasks that are not over.
     pub name: String,
-    /// For people.
     #[serde(default)]
     pub description: String,
-    /// What is trained.
     #[serde(default)]
     pub model: ModelSpec,
-    /// What is computed instead of a trained model: statistics, clusters or trees.
+    /// The analysis to compute instead of training a model: statistics, clusters or trees.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub analytics: Option<Analytics>,
-    /// How participants train.
     #[serde(default)]
     pub training: TrainingPlan,
-    /// How many rounds and how long each may take.
+    /// Number of rounds, and the limits of each phase.
     #[serde(default)]
     pub rounds: RoundsSpec,
-    /// When rounds open, and whether participants train in them or ahead of them.
+    /// When rounds open, and whether participants train within them or ahead of them.
     #[serde(default, skip_serializing_if = "ScheduleSpec::is_silent")]
     pub schedule: ScheduleSpec,
-    /// Who takes part.
     #[serde(default)]
     pub selection: SelectionSpec,
     /// How updates become a new model version.
@@ -45,16 +41,16 @@ pub struct TaskSpec {
     /// Whether and how updates are hidden from the coordinator.
     #[serde(default)]
     pub secure_aggregation: SecureAggregationSpec,
-    /// In which form updates are uploaded. Default: a word per parameter.
+    /// The codec of uploads. Default: one word per parameter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compression: Option<Compression>,
-    /// How each participant comes by a model of its own. Without it, tensors of `model.personal` just stay at home.
+    /// How each participant obtains a personalized model. Default: tensors of `model.personal` stay local.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub personalization: Option<Personalization>,
-    /// What the published models must not tell about a participant.
+    /// The privacy guarantee of the published models.
     #[serde(default, skip_serializing_if = "PrivacySpec::is_silent")]
     pub privacy: PrivacySpec,
-    /// Names of the weighted means that participants report, in the order they travel.
+    /// Names of the weighted means that participants report, in order.
     #[serde(default = "default_metrics")]
     pub metrics: Vec<String>,
 }
@@ -64,69 +60,69 @@ fn default_metrics() -> Vec<String> {
     ["loss", "accuracy", "train_loss"].map(str::to_owned).to_vec()
 }
 
-/// How a cohort is drawn from those eligible.
+/// Size of a draw from the eligible participants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draw {
     /// Participants to assign, over-selection included.
     pub cohort: u32,
-    /// Masked inputs with which collection closes early.
+    /// Number of masked inputs at which collection closes early.
     pub collect_max: u32,
 }
 
 impl TaskSpec {
-    /// Whether participants tell their last training loss, coarsely, with each check-in.
+    /// Whether participants report their last training loss, quantized, at each check-in.
     #[must_use]
     pub fn reports_utility(&self) -> bool {
         let selection = &self.selection;
         selection.report_utility || (selection.strategy.follows_the_loss() && !self.secure_aggregation.enabled)
     }
 
-    /// b: updates are sums modulo 2^b.
+    /// b: sums are modulo 2^b.
     #[must_use]
     pub fn modulus_bits(&self) -> u8 {
         let own = self.secure_aggregation.enabled.then_some(self.secure_aggregation.modulus_bits).flatten();
         own.unwrap_or(self.aggregation.modulus_bits)
     }
 
-    /// Each coordinate of an update is clipped to ± this.
+    /// Coordinates of an update are clipped to ± this.
     #[must_use]
     pub fn clip_range(&self) -> f32 {
         let own = self.secure_aggregation.enabled.then_some(self.secure_aggregation.clip_range).flatten();
         own.unwrap_or(self.aggregation.clip_range)
     }
 
-    /// How many to draw and how many inputs to aim at, given how many are eligible.
+    /// Number of participants to draw and target number of inputs, given the number of eligible participants.
     #[must_use]
     pub fn draw(&self, eligible: u32) -> Draw {
         let target = self.selection.cohort.target(eligible).min(self.rounds.select_max);
         let wanted = round_up(f64::from(target) * (1.0 + self.selection.over_selection));
         let cohort = wanted.max(target).min(self.rounds.select_max).min(eligible);
-        // Whole groups.
+        // A whole number of groups.
         let cohort = self.group_size().map_or(cohort, |size| cohort - cohort % size);
         Draw { cohort, collect_max: self.rounds.collect_max.unwrap_or(target) }
     }
 
-    /// s: how many participants share a session of secure aggregation, where the cohort is divided into groups.
+    /// s: size of the groups that share a secure aggregation session, if the cohort is divided.
     #[must_use]
     pub fn group_size(&self) -> Option<u32> {
         let size = self.aggregation.robust.as_ref().and_then(|robust| robust.group_size);
         size.filter(|size| self.secure_aggregation.enabled && *size > 0)
     }
 
-    /// Fewest participants that a session of secure aggregation starts with: what `secure_aggregation.min_cohort` says. Without it
-    /// [`USUAL_SECURE_COHORT`] where every cohort that is drawn has so many, and 3 where not: then a member that turns out to be none
-    /// may be missing from the roster.
+    /// Fewest participants with which a secure aggregation session starts: `secure_aggregation.min_cohort`. The default
+    /// is [`USUAL_SECURE_COHORT`] if every cohort has at least that many, and 3 otherwise; a member that fails to
+    /// advertise may then be missing from the roster.
     #[must_use]
     pub fn session_min(&self) -> u32 {
         if let Some(least) = self.group_size().or(self.secure_aggregation.min_cohort) {
             return least;
         }
-        // How many a sample has depends on chance.
+        // The size of a sample depends on chance.
         let is_usual = self.privacy.sampling.is_none() && self.draw(self.select_min()).cohort >= USUAL_SECURE_COHORT;
         if is_usual { USUAL_SECURE_COHORT } else { MIN_SECURE_COHORT }
     }
 
-    /// Eligible participants without which no cohort is drawn.
+    /// Eligible participants required before a cohort is drawn.
     #[must_use]
     pub fn select_min(&self) -> u32 {
         self.rounds.select_min.unwrap_or(match self.selection.cohort {
@@ -136,19 +132,19 @@ impl TaskSpec {
         })
     }
 
-    /// Masked inputs without which a round fails.
+    /// Fewest masked inputs for a successful round.
     #[must_use]
     pub fn collect_min(&self) -> u32 {
         self.rounds.collect_min.unwrap_or(self.smallest_target().div_ceil(2))
     }
 
-    /// Masked inputs with which collection closes early, before a cohort is drawn.
+    /// Number of masked inputs at which collection closes early, before a cohort is drawn.
     #[must_use]
     pub fn collect_max(&self) -> u32 {
         self.rounds.collect_max.unwrap_or(self.rounds.select_max)
     }
 
-    /// How many must be eligible for a fraction of them to make a cohort of secure aggregation.
+    /// Number of eligible participants of which a fraction makes a cohort of secure aggregation.
     fn smallest_drawing(&self) -> u32 {
         let wanted = self.secure_aggregation.min_cohort.unwrap_or(MIN_SECURE_COHORT).min(MAX_SECURE_COHORT);
         (wanted..=self.rounds.select_max.max(wanted))
@@ -156,12 +152,12 @@ impl TaskSpec {
             .unwrap_or(wanted)
     }
 
-    /// Inputs a round aims at when it opens with as few participants as it may.
+    /// Target number of inputs of a round that opens with as few participants as possible.
     fn smallest_target(&self) -> u32 {
         self.selection.cohort.target(self.select_min())
     }
 
-    /// How participants train ahead of rounds; none if they train in them.
+    /// Parameters of training ahead of rounds; `None` if participants train within them.
     #[must_use]
     pub fn ahead(&self) -> Option<Ahead> {
         let schedule = &self.schedule;
@@ -180,21 +176,21 @@ impl TaskSpec {
         Some(Ahead { period, concurrency, staleness, training_deadline })
     }
 
-    /// Whether the published figure gains anything from sampling: only where nothing about the draw can keep its release
-    /// from being made, and whether somebody was drawn shows in nothing but its update. A session of secure aggregation needs so many
-    /// participants, and noise that participants add tells how many they were.
+    /// Whether the published figure may use amplification by sampling: only if the draw cannot prevent a release, and
+    /// being drawn shows in nothing but the update. A secure aggregation session needs a minimum number of
+    /// participants, and noise added by participants reveals how many there were.
     #[must_use]
     pub fn sampling_amplifies(&self) -> bool {
         let by_coordinator = self.privacy.mechanism == PrivacyMechanism::CentralGaussian;
         by_coordinator && self.privacy.sampling.is_some() && !self.secure_aggregation.enabled
     }
 
-    /// Whether updates of one participant must be so many rounds apart that two attempts at one round are too close: no number is
-    /// tried again then that somebody may have sent an update for.
+    /// Whether participations must be so far apart that two attempts at the same round number would be too close; a
+    /// number for which an update may have been sent is then not retried.
     #[must_use]
     pub fn keeps_updates_apart(&self) -> bool {
         let privacy = &self.privacy;
-        // Who takes part once is drawn once.
+        // A participant of a single round is drawn once.
         let is_once = privacy.participations == Some(1);
         privacy.mechanism == PrivacyMechanism::BandedMatrix
             && !is_once

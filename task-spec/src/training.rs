@@ -1,19 +1,19 @@
-//! `[training]` of a task: how a participant trains.
+//! `[training]` of a task: local training.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{AdaptiveMu, Budget, Fairness, Over, Precision, Schedule, Solver, Warmup, step_factor};
 
-/// How a participant trains. The SDK's own trainer follows it; an app's trainer is shown it.
+/// The local training plan. The SDK's own trainer follows it; an app's trainer receives it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TrainingPlan {
     /// Passes over the local data; ignored if `steps` is given.
     pub epochs: u32,
-    /// Steps, instead of epochs.
+    /// Number of steps; overrides `epochs`.
     pub steps: Option<u32>,
-    /// Examples in a mini-batch.
+    /// Mini-batch size, in examples.
     pub batch_size: u32,
     /// Of the local optimizer.
     pub learning_rate: f64,
@@ -21,33 +21,33 @@ pub struct TrainingPlan {
     pub momentum: f64,
     /// L2 penalty.
     pub weight_decay: f64,
-    /// FedProx μ: how strongly the local model is held to the received one.
+    /// FedProx μ: strength of the proximal term towards the received model.
     pub proximal_mu: f64,
-    /// Weighs updates by loss. Default: by examples.
+    /// Weights updates by loss. Default: by number of examples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fairness: Option<Fairness>,
-    /// What keeps participants together that take unequal steps on unlike data. Default: nothing, FedAvg.
+    /// Correction for unequal steps on different data. Default: none (FedAvg).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub solver: Option<Solver>,
-    /// Adapts `proximal_mu` from round to round. Participants are told the μ of the round.
+    /// Adapts `proximal_mu` from round to round. Participants receive the μ of the round.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub adaptive_mu: Option<AdaptiveMu>,
-    /// Mini-batches whose gradients are averaged into one step, 1 to 1024.
+    /// Number of mini-batches whose gradients are averaged into one step, 1 to 1024.
     #[serde(skip_serializing_if = "is_one")]
     pub accumulate: u32,
-    /// The gradient of each step is scaled down to this L2 norm, before everything that is added to it.
+    /// L2 norm to which the gradient of each step is clipped, before other terms are added.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gradient_clip: Option<f64>,
-    /// How the learning rate changes. Default: it does not.
+    /// Change of the learning rate over time. Default: constant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule: Option<Schedule>,
-    /// How the learning rate begins. Default: as it goes on.
+    /// Initial rise of the learning rate. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warmup: Option<Warmup>,
-    /// When a device stops before it has done everything. Default: it does not.
+    /// Limits at which a device stops early. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
-    /// Numbers to compute with, where the device has them.
+    /// Number format of passes, if the device supports it.
     #[serde(skip_serializing_if = "Precision::is_full")]
     pub precision: Precision,
 }
@@ -81,7 +81,7 @@ impl Default for TrainingPlan {
 }
 
 impl TrainingPlan {
-    /// The solver with everything that follows from the rest of the plan.
+    /// The solver with defaults from the rest of the plan.
     #[must_use]
     pub fn solver(&self) -> Option<Solver> {
         let known = |steps: Option<u32>| steps.or(self.steps);
@@ -93,7 +93,7 @@ impl TrainingPlan {
 }
 
 impl TrainingPlan {
-    /// The plan of one round: what counts rounds has been multiplied into the learning rate.
+    /// The plan of one round, with factors that count rounds multiplied into the learning rate.
     #[must_use]
     pub fn in_round(&self, round: u32) -> Self {
         let t = round.saturating_sub(1);
@@ -107,7 +107,7 @@ impl TrainingPlan {
         plan
     }
 
-    /// What the learning rate is multiplied by at a step of one participation, the first being 0; what counts rounds is not in it.
+    /// Factor on the learning rate at a step of one participation, from 0, without factors that count rounds.
     #[must_use]
     pub fn step_factor(&self, step: u32) -> f64 {
         step_factor(self.schedule.as_ref(), self.warmup.as_ref(), step)

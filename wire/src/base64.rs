@@ -1,11 +1,11 @@
-//! Bytes within JSON.
+//! Bytes in JSON and headers, as base64.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Bytes that are standard base64 with padding in JSON.
+/// Standard base64 with padding in JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(value_type = String))]
 pub struct Base64(pub Vec<u8>);
@@ -23,13 +23,11 @@ impl<'de> Deserialize<'de> for Base64 {
     }
 }
 
-/// For headers.
 #[must_use]
 pub fn encode(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// For headers.
 #[must_use]
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text).ok()

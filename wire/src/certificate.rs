@@ -1,8 +1,8 @@
-//! What a participant's certificate says, and how any participant checks another's.
+//! Contents of a participant's certificate, and how participants verify each other's.
 //!
-//! An authority writes the participant's id into the certificate as a URI. Whose word a participant takes for who holds which
-//! key is its app's choice ([`Issuers`]), never the coordinator's. Revocation cannot be seen here: the coordinator keeps
-//! revoked participants out of cohorts.
+//! An authority writes the participant's id into the certificate as a URI. The participant's app chooses the trusted
+//! authorities ([`Issuers`]), never the coordinator. Revocation is not visible here: the coordinator keeps revoked
+//! participants out of cohorts.
 
 use std::time::Duration;
 
@@ -14,74 +14,71 @@ use x509_parser::oid_registry::{OID_PKCS1_SHA1WITHRSA, OID_SHA1_WITH_RSA, OID_SI
 use x509_parser::pem::parse_x509_pem;
 use x509_parser::prelude::{AlgorithmIdentifier, FromDer as _, GeneralName, X509Certificate};
 
-/// What the URI in a participant's certificate begins with; the id follows.
+/// Prefix of the URI in a participant's certificate; the id follows.
 pub const PARTICIPANT_URN: &str = "urn:tributary:participant:";
 
-/// How far apart the clocks may be of whoever issues a certificate and of whoever looks at it: it is taken so much before it
-/// begins.
+/// Tolerated clock difference between issuer and verifier: a certificate is accepted this long before it begins.
 pub const SKEW: Duration = Duration::from_secs(3600);
 
-/// Most certificates in a chain, and most bytes of it, that are looked at.
+/// Maximum number of certificates in a chain, and maximum size in bytes.
 const MAX_CHAIN: usize = 8;
 const MAX_CHAIN_BYTES: usize = 64 << 10;
 
-/// A chain of certificates that cannot be used.
+/// A certificate chain that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the certificate chain cannot be used: {0}")]
 pub struct BadChain(&'static str);
 
-/// Why a certificate is not taken as a participant's, and what would be right.
+/// Reasons a certificate is not accepted as a participant's, and what would be right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
-    /// Not one certificate.
+    /// The bytes are not a single certificate.
     #[error("it cannot be read as one X.509 certificate")]
     Unreadable,
-    /// More bytes than a session of secure aggregation carries.
+    /// The certificate exceeds the size that a secure aggregation session carries.
     #[error(
         "it has {0} bytes, and sessions of secure aggregation carry at most {MAX_CERTIFICATE_BYTES} bytes of each member's"
     )]
     TooLarge(usize),
-    /// None of the authorities whose word is taken has signed it.
+    /// None of the trusted authorities has signed it.
     #[error("none of the authorities that certify members has signed it itself")]
     Issuer,
-    /// An authority's.
+    /// It is an authority's certificate.
     #[error("it is an authority's own, and a participant's must not be (basic constraints)")]
     Authority,
-    /// It names none, or several.
+    /// It names no participant, or several.
     #[error(
         "it must have one URI {PARTICIPANT_URN}ID among its subject alternative names, with a UUID as ID, and has {0}"
     )]
     Names(usize),
-    /// Another kind of key.
+    /// The key is not Ed25519.
     #[error("its key must be Ed25519, with which participants sign what they say in secure aggregation")]
     KeyType,
-    /// It says what it may be used for, and leaves clients out.
+    /// Its extended key usage excludes clients.
     #[error("its extended key usage must name clientAuth, or be left out")]
     Usage,
 }
 
-/// A participant's certificate (DER) as an authority signed it.
+/// The contents of a participant's certificate (DER), as signed by an authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// Whom it names.
     pub participant: ParticipantId,
-    /// Its Ed25519 key.
     pub key: IdentityKey,
-    /// From when on it holds.
+    /// Start of validity.
     pub begins_at: Timestamp,
-    /// Until when it holds.
+    /// End of validity.
     pub expires_at: Timestamp,
 }
 
 impl Holder {
-    /// Whether it holds at this moment: not after its end, and from [`SKEW`] before it begins.
+    /// Whether it is valid at `now`: from [`SKEW`] before it begins to its end.
     #[must_use]
     pub fn holds_at(&self, now: Timestamp) -> bool {
         self.begins_at <= now.plus(SKEW) && now < self.expires_at
     }
 }
 
-/// Reads what a certificate says; none if it is not a participant's. Whether to believe it is another question.
+/// Reads a certificate without verifying it; `None` if it is not a participant's.
 #[must_use]
 pub fn holder(certificate: &[u8]) -> Option<Holder> {
     read(&parse(certificate).ok()?).ok()
@@ -120,7 +117,7 @@ fn read(certificate: &X509Certificate<'_>) -> Result<Holder, Unfit> {
     Ok(Holder { participant, key, begins_at, expires_at })
 }
 
-/// The certificates of a chain in PEM, as DER, leaf first.
+/// Splits a PEM chain into DER certificates, leaf first.
 ///
 /// # Errors
 /// [`BadChain`].
@@ -141,19 +138,19 @@ pub fn chain_der(pem: &str) -> Result<Vec<Vec<u8>>, BadChain> {
     if chain.is_empty() { Err(BadChain("it is empty")) } else { Ok(chain) }
 }
 
-/// The authorities whose word is taken for who holds which key: the certificates (DER) that sign participants' own, not
-/// others above them. Without any, nobody's word is taken.
+/// The trusted authorities: the certificates (DER) that directly sign participants' certificates, not their parents.
+/// Without any, no certificate is accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Issuers(Vec<Vec<u8>>);
 
 impl Issuers {
-    /// The authorities with these certificates (DER). One that is no authority's certificate signs for nobody.
+    /// From certificates (DER). One that is not an authority's certificate accepts nothing.
     #[must_use]
     pub fn new(certificates: Vec<Vec<u8>>) -> Self {
         Self(certificates)
     }
 
-    /// The same, from at most 8 certificates in PEM.
+    /// From at most 8 certificates in PEM.
     ///
     /// # Errors
     /// [`BadChain`].
@@ -161,7 +158,8 @@ impl Issuers {
         chain_der(pem).map(Self)
     }
 
-    /// What a participant's certificate (DER) says, if one of these signed it. Whether it holds yet or still is not looked at.
+    /// Reads a participant's certificate (DER) if one of these authorities signed it. Does not check its validity
+    /// period.
     ///
     /// # Errors
     /// [`Unfit`].
@@ -176,7 +174,7 @@ impl Issuers {
         read(&parsed)
     }
 
-    /// The same, if nobody asks why not.
+    /// As [`Self::read`], without the reason.
     #[must_use]
     pub fn holder(&self, certificate: &[u8]) -> Option<Holder> {
         self.read(certificate).ok()
@@ -193,12 +191,13 @@ fn has_signed(issuer: &[u8], certificate: &X509Certificate<'_>) -> bool {
         && certificate.verify_signature(Some(issuer.public_key())).is_ok()
 }
 
-/// Collisions of SHA-1 can be made. Of what the check below can verify, these two use it; TLS handshakes refuse them, too.
+/// SHA-1 collisions are practical. Of the algorithms that the check below accepts, these two use it; TLS handshakes
+/// reject them too.
 fn is_over_sha1(algorithm: &AlgorithmIdentifier<'_>) -> bool {
     [OID_PKCS1_SHA1WITHRSA, OID_SHA1_WITH_RSA].contains(&algorithm.algorithm)
 }
 
-/// Takes the word of authorities for who holds which key, at one moment.
+/// Verifies certificates against trusted authorities at a given time.
 ///
 /// A client id is the 16 bytes of a [`ParticipantId`], a certificate its DER.
 pub struct Authority {
@@ -207,13 +206,12 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// The one authority with this certificate (DER).
+    /// Trusts one authority, given its certificate (DER).
     #[must_use]
     pub fn new(issuer: Vec<u8>, now: Timestamp) -> Self {
         Self::any_of(Issuers(vec![issuer]), now)
     }
 
-    /// Any of these.
     #[must_use]
     pub fn any_of(issuers: Issuers, now: Timestamp) -> Self {
         Self { issuers, now }
@@ -224,7 +222,8 @@ impl Authority {
     }
 }
 
-/// Reads which key a certificate binds, and believes it: for rosters that were accepted while their certificates held.
+/// Reads the key that a certificate binds, without verification: for rosters that were accepted while their
+/// certificates were valid.
 pub struct Recorded;
 
 impl IdentityVerifier for Recorded {

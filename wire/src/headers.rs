@@ -1,22 +1,22 @@
 //! Headers and media types.
 
-/// Version of this contract that the sender speaks; a request without it is taken as version 1.
+/// Version of this contract that the sender uses; a request without it counts as version 1.
 pub const PROTOCOL: &str = "tributary-protocol";
-/// The only version so far.
+/// The only version.
 pub const PROTOCOL_VERSION: u32 = 1;
-/// The attempt of the round a masked input is meant for; required on uploads.
+/// The attempt of the round that a masked input is for; required on uploads.
 pub const ATTEMPT: &str = "tributary-attempt";
 /// SHA-256 of an upload's body, 64 hexadecimal digits; required on uploads.
 pub const CONTENT_SHA256: &str = "tributary-content-sha256";
 /// `secure_agg::messages::MaskedInput` in base64: the participant's signature on the body of a masked input; required on
 /// uploads of rounds with secure aggregation.
 pub const SIGNED_INPUT: &str = "tributary-signed-input";
-/// Makes a repeated `POST` return the first one's answer; 1 to 64 printable ASCII characters.
+/// Makes a repeated `POST` return the first answer; 1 to 64 printable ASCII characters.
 pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
-/// A masked input: words of the task's modulus, packed without gaps, little end first.
+/// A masked input: words of the task's modulus, packed without gaps, least significant bit first.
 pub const MEDIA_MASKED_INPUT: &str = "application/vnd.tributary.masked-input";
-/// A message of secure aggregation, in its own encoding.
+/// A secure aggregation message in its own encoding.
 pub const MEDIA_SECURE_AGG: &str = "application/vnd.tributary.secure-agg";
 /// A model version.
 pub const MEDIA_SAFETENSORS: &str = "application/vnd.safetensors";

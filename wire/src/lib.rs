@@ -1,8 +1,8 @@
 //! The HTTP contract: routes, bodies, media types, headers and problem types.
 //!
-//! The coordinator and the SDK are released separately; this crate is all they share. It holds shapes, never rules, and
-//! knows neither how requests are served nor how they are sent. Fields may be added to bodies, never renamed or removed:
-//! `tests/compat.rs` reads a sample of every body ever shipped.
+//! Coordinator and SDK are released separately; this crate is all they share. It contains types but no rules, and
+//! neither serves nor sends requests. Fields may be added to bodies, but never renamed or removed: `tests/compat.rs`
+//! reads a sample of every body ever shipped.
 
 pub mod admin;
 pub mod base64;

@@ -1,16 +1,16 @@
-//! Problem details (RFC 9457): the types of error a peer is told, as stable URIs.
+//! Problem details (RFC 9457): the error types that peers receive, as stable URIs.
 //!
-//! `title` and `status` belong to the type; `detail` says what was wrong this time and what would be right. A
-//! [`ProblemType::Internal`] never carries a detail: what went wrong inside is in the coordinator's log, under `instance`.
+//! `title` and `status` belong to the type; `detail` says what was wrong in this case and what would be right. A
+//! [`ProblemType::Internal`] never carries a detail: the cause is in the coordinator's log, under `instance`.
 
 use serde::{Deserialize, Serialize};
 
-/// What every problem type's URI begins with.
+/// Prefix of every problem type's URI.
 pub const URI_PREFIX: &str = "urn:tributary:problem:";
 
 macro_rules! problem_types {
     ($($(#[$doc:meta])* $variant:ident => $code:literal, $status:literal, $title:literal;)*) => {
-        /// The kinds of problem. New ones may be added: a peer treats one it does not know by its HTTP status.
+        /// The problem types. New ones may be added: a peer handles an unknown one by its HTTP status.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum ProblemType {
@@ -18,22 +18,20 @@ macro_rules! problem_types {
         }
 
         impl ProblemType {
-            /// Every kind.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// The stable code, the last part of the URI.
+            /// Stable code, the last part of the URI.
             #[must_use]
             pub fn code(self) -> &'static str {
                 match self { $(Self::$variant => $code,)* }
             }
 
-            /// The HTTP status it is sent with.
             #[must_use]
             pub fn status(self) -> u16 {
                 match self { $(Self::$variant => $status,)* }
             }
 
-            /// What it is, in a few words that never change.
+            /// Short description that never changes.
             #[must_use]
             pub fn title(self) -> &'static str {
                 match self { $(Self::$variant => $title,)* }
@@ -43,61 +41,61 @@ macro_rules! problem_types {
 }
 
 problem_types! {
-    /// The body or a parameter could not be read.
+    /// The body or a parameter could not be parsed.
     MalformedRequest => "malformed-request", 400, "The request could not be read";
-    /// A task specification that cannot work; `errors` names every field.
+    /// The task specification is invalid; `errors` names every field.
     InvalidTask => "invalid-task", 422, "The task cannot work as written";
-    /// A body, header or path with a value that is out of bounds.
+    /// A value in the body, a header or the path is out of bounds.
     InvalidValue => "invalid-value", 422, "A value is out of bounds";
-    /// No bearer token or client certificate, or one that is not known.
+    /// The bearer token or client certificate is missing or unknown.
     Unauthenticated => "unauthenticated", 401, "Who you are could not be established";
-    /// The token's role does not allow it, or the resource belongs to another participant.
+    /// The token's role is insufficient, or the resource belongs to another participant.
     Forbidden => "forbidden", 403, "This is not yours to do";
     /// The certificate was revoked.
     CertificateRevoked => "certificate-revoked", 403, "The participant's certificate was revoked";
-    /// The certificate is past its end; renew it earlier next time, or enrol anew.
+    /// The certificate has expired; renew earlier, or enrol again.
     CertificateExpired => "certificate-expired", 403, "The participant's certificate has expired";
     /// The enrolment token is unknown, used or expired.
     EnrollmentRefused => "enrollment-refused", 403, "The enrolment token cannot be used";
-    /// A signing request, where somebody else gives participants their certificates and none is signed.
+    /// A signing request, but an external authority certifies participants and this coordinator signs none.
     CertifiedElsewhere => "certified-elsewhere", 403, "Participants' certificates are issued elsewhere";
-    /// No such task, round, model, participant or path.
+    /// There is no such task, round, model, participant or path.
     NotFound => "not-found", 404, "There is no such thing here";
-    /// The path exists, the method does not.
+    /// The path does not support the method.
     MethodNotAllowed => "method-not-allowed", 405, "The path does not take this method";
-    /// A name is taken, or an idempotency key came with another body.
+    /// A name is taken, or an idempotency key was used with another body.
     Conflict => "conflict", 409, "It contradicts what is stored";
-    /// The round is not in the phase that takes this, any more or yet.
+    /// The round is not in the phase that accepts this, or no longer.
     PhaseClosed => "phase-closed", 409, "The round is in another phase";
-    /// The participant was not drawn into this round (or attempt), or has given up its place.
+    /// The participant is not in this round's or attempt's cohort, or has given up its place.
     NotAssigned => "not-assigned", 403, "The participant has no place in this round";
-    /// A masked input is stored already, and these are other bytes.
+    /// A different masked input is already stored.
     DifferentInput => "different-input", 409, "Another masked input of this participant is stored";
-    /// A message of secure aggregation is stored already, and these are other bytes.
+    /// A different secure aggregation message is already stored.
     DifferentMessage => "different-message", 409, "Another message of this participant is stored";
-    /// A message of secure aggregation that does not hold; the detail begins with the protocol's own code.
+    /// A secure aggregation message is invalid; the detail begins with the protocol's own code.
     SessionRejected => "session-rejected", 422, "The protocol does not admit this message";
-    /// The task is over or in a status that does not allow it.
+    /// The task's status does not allow it.
     TaskStatus => "task-status", 409, "The task's status does not allow it";
-    /// The body has another length than the task's masked inputs have.
+    /// The body does not have the length of the task's masked inputs.
     WrongLength => "wrong-length", 422, "The masked input has the wrong length";
-    /// The body is not what its digest says.
+    /// The body does not match its digest.
     DigestMismatch => "digest-mismatch", 422, "The body does not match its digest";
-    /// Larger than the route takes.
+    /// The body exceeds the route's limit.
     TooLarge => "too-large", 413, "The body is too large";
-    /// Took longer than the route gives.
+    /// The request exceeded the route's time limit.
     TooSlow => "too-slow", 408, "The request took too long";
-    /// More requests than one peer may make; `Retry-After` says when to come back.
+    /// The peer exceeded its rate limit; `Retry-After` says when to try again.
     RateLimited => "rate-limited", 429, "Too many requests";
-    /// The media type is not what the route takes.
+    /// The route does not accept this media type.
     UnsupportedMediaType => "unsupported-media-type", 415, "The body's media type is not taken here";
-    /// A range outside the resource.
+    /// The range lies outside the resource.
     RangeNotSatisfiable => "range-not-satisfiable", 416, "The range lies outside";
-    /// The contract's version is not spoken here.
+    /// This version of the contract is not supported.
     UnsupportedProtocol => "unsupported-protocol", 400, "This protocol version is not spoken here";
-    /// Shutting down, or storage is away or full; nothing was lost, try again later.
+    /// Shutting down, or storage is unavailable or full; nothing was lost, try again later.
     Unavailable => "unavailable", 503, "Not able to serve this now";
-    /// Our fault.
+    /// A fault of the coordinator.
     Internal => "internal", 500, "Something went wrong inside the coordinator";
 }
 
@@ -108,7 +106,7 @@ impl ProblemType {
         format!("{URI_PREFIX}{}", self.code())
     }
 
-    /// The kind a URI names.
+    /// The type that a URI names.
     #[must_use]
     pub fn from_uri(uri: &str) -> Option<Self> {
         let code = uri.strip_prefix(URI_PREFIX)?;
@@ -116,7 +114,7 @@ impl ProblemType {
     }
 }
 
-/// A problem as it travels.
+/// A problem body.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Problem {
@@ -125,20 +123,19 @@ pub struct Problem {
     pub kind: String,
     /// [`ProblemType::title`].
     pub title: String,
-    /// The HTTP status.
     pub status: u16,
-    /// What was wrong this time and what would be right.
+    /// What was wrong in this case and what would be right.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// The request's id, to be found in the coordinator's log.
+    /// Id of the request, as in the coordinator's log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
-    /// Every wrong field, for [`ProblemType::InvalidTask`].
+    /// Every invalid field, for [`ProblemType::InvalidTask`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldError>,
 }
 
-/// One wrong field of a body.
+/// One invalid field of a body.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FieldError {
@@ -149,7 +146,6 @@ pub struct FieldError {
 }
 
 impl Problem {
-    /// A problem of this kind.
     #[must_use]
     pub fn new(kind: ProblemType, detail: impl Into<String>) -> Self {
         Self {
@@ -162,7 +158,7 @@ impl Problem {
         }
     }
 
-    /// Its kind, if this version of the contract knows it.
+    /// The type, if this version of the contract knows it.
     #[must_use]
     pub fn problem_type(&self) -> Option<ProblemType> {
         ProblemType::from_uri(&self.kind)

@@ -1,4 +1,4 @@
-//! Every path and method, once: the coordinator's router and the SDK's transport both read them here.
+//! Every path and method: the only definition, used by the coordinator's router and the SDK's transport.
 
 use federation::id::{Attempt, ParticipantId, TaskId};
 
@@ -10,56 +10,57 @@ pub const ENROLL: &str = "/v1/enroll";
 pub const RENEW: &str = "/v1/renew";
 /// `POST`: long-poll for work. [`crate::participant::CheckInRequest`].
 pub const CHECK_IN: &str = "/v1/check-in";
-/// `PUT`: a masked input. Answers with a [`crate::participant::Receipt`].
+/// `PUT`: a masked input. The answer is a [`crate::participant::Receipt`].
 pub const MASKED_INPUT: &str = "/v1/tasks/{task}/rounds/{round}/masked-inputs/{participant}";
-/// `GET`, the cohort's: who takes part in a session; `?attempt=`. Immutable.
+/// `GET`, by the cohort: the participants of a session; `?attempt=`. Immutable.
 pub const ROSTER: &str = "/v1/tasks/{task}/rounds/{round}/roster";
-/// `PUT`: what a participant deals to the others. `GET`, the cohort's: the same, as the dealer signed it; `?attempt=`.
+/// `PUT`: a participant's shares for the others. `GET`, by the cohort: the same, as signed by the dealer; `?attempt=`.
 pub const KEY_SHARES: &str = "/v1/tasks/{task}/rounds/{round}/key-shares/{participant}";
-/// `GET`: what the others dealt to a participant; `?attempt=&wait_ms=`, 204 if it is not time yet.
+/// `GET`: the shares dealt to a participant; `?attempt=&wait_ms=`, 204 if not available yet.
 pub const DELIVERY: &str = "/v1/tasks/{task}/rounds/{round}/deliveries/{participant}";
-/// `PUT`: that a dealer's shares do not open.
+/// `PUT`: a complaint that a dealer's shares do not open.
 pub const COMPLAINT: &str = "/v1/tasks/{task}/rounds/{round}/complaints/{participant}";
-/// `GET`, the cohort's: whose inputs are included; `?attempt=&wait_ms=`, 204 if it is not time yet.
+/// `GET`, by the cohort: the included inputs; `?attempt=&wait_ms=`, 204 if not available yet.
 pub const SURVIVORS: &str = "/v1/tasks/{task}/rounds/{round}/survivors";
-/// `PUT`: a participant's signature on the included set.
+/// `PUT`: a participant's signature on the set of included inputs.
 pub const CONSISTENCY: &str = "/v1/tasks/{task}/rounds/{round}/consistency/{participant}";
-/// `GET`, the cohort's: everybody's signatures on the included set; `?attempt=&wait_ms=`, 204 if it is not time yet.
+/// `GET`, by the cohort: all signatures on the set of included inputs; `?attempt=&wait_ms=`, 204 if not available yet.
 pub const AGREEMENT: &str = "/v1/tasks/{task}/rounds/{round}/agreement";
-/// `PUT`: a participant's answer, which opens the sum together with those of others.
+/// `PUT`: a participant's shares that open the sum together with those of others.
 pub const UNMASK_SHARES: &str = "/v1/tasks/{task}/rounds/{round}/unmask-shares/{participant}";
-/// `PUT`: that a participant has left a session for good and never answered in it; counts after the round, too.
+/// `PUT`: a statement that a participant has left a session for good without answering; accepted after the round too.
 pub const ABORT_STATEMENT: &str = "/v1/tasks/{task}/rounds/{round}/abort-statements/{participant}";
-/// `GET`, the cohort's: enough of these, with the roster, that a session was never opened; `?attempt=`, 204 as long as they are not.
+/// `GET`, by the cohort: enough of these statements, with the roster, to prove that a session was never opened;
+/// `?attempt=`, 204 until there are enough.
 pub const ABORT_STATEMENTS: &str = "/v1/tasks/{task}/rounds/{round}/abort-statements";
-/// `POST`: this participant cannot go on. [`crate::participant::AbandonRequest`].
+/// `POST`: this participant gives up its place. [`crate::participant::AbandonRequest`].
 pub const ABANDON: &str = "/v1/tasks/{task}/rounds/{round}/assignments/{participant}/abandon";
-/// `GET`, participants and viewers: a model version as safetensors; `ETag`, `Range`.
+/// `GET`, by participants and viewers: a model version as safetensors; `ETag`, `Range`.
 pub const MODEL_PARAMETERS: &str = "/v1/tasks/{task}/models/{version}/parameters";
 
 /// `GET`: tasks, newest first. `POST`: a new task, [`crate::admin::CreateTask`].
 pub const TASKS: &str = "/v1/tasks";
 /// `GET`: one task.
 pub const TASK: &str = "/v1/tasks/{task}";
-/// `POST`: open no further rounds.
+/// `POST`: stop opening rounds.
 pub const TASK_PAUSE: &str = "/v1/tasks/{task}/pause";
-/// `POST`: go on.
+/// `POST`: resume a paused task.
 pub const TASK_RESUME: &str = "/v1/tasks/{task}/resume";
-/// `POST`: end the task and its present round.
+/// `POST`: end the task and its current round.
 pub const TASK_CANCEL: &str = "/v1/tasks/{task}/cancel";
-/// `POST`: no round number up to one that participants have seen is used again.
+/// `POST`: skip all round numbers that participants have seen.
 pub const TASK_REBASE: &str = "/v1/tasks/{task}/rebase";
 /// `GET`: rounds, newest first.
 pub const ROUNDS: &str = "/v1/tasks/{task}/rounds";
 /// `GET`: one round (its latest attempt, or `?attempt=`); `?after_state=…&wait_ms=…` waits for a change.
 pub const ROUND: &str = "/v1/tasks/{task}/rounds/{round}";
-/// `GET`: who was drawn and how far each got.
+/// `GET`: the cohort of a round and the state of each participant.
 pub const ASSIGNMENTS: &str = "/v1/tasks/{task}/rounds/{round}/assignments";
-/// `POST`: do not wait for this participant in this round.
+/// `POST`: stop waiting for this participant in this round.
 pub const EXCUSE: &str = "/v1/tasks/{task}/rounds/{round}/assignments/{participant}/excuse";
-/// `GET`: what the task has told about its participants at most: the ledger.
+/// `GET`: the task's privacy ledger, an upper bound on what was revealed.
 pub const TASK_PRIVACY: &str = "/v1/tasks/{task}/privacy";
-/// `GET`: what all private tasks together have told about a participant of each at most.
+/// `GET`: an upper bound on what all private tasks together have revealed about a participant of each.
 pub const PRIVACY: &str = "/v1/privacy";
 /// `GET`: model versions, newest first.
 pub const MODELS: &str = "/v1/tasks/{task}/models";
@@ -69,7 +70,7 @@ pub const MODEL: &str = "/v1/tasks/{task}/models/{version}";
 pub const PARTICIPANTS: &str = "/v1/participants";
 /// `GET`: one participant.
 pub const PARTICIPANT: &str = "/v1/participants/{participant}";
-/// `POST`: refuse its certificate from now on.
+/// `POST`: reject its certificate from now on.
 pub const PARTICIPANT_REVOKE: &str = "/v1/participants/{participant}/revoke";
 /// `POST`: a one-time token for one participant. [`crate::admin::CreateEnrollmentToken`].
 pub const ENROLLMENT_TOKENS: &str = "/v1/enrollment-tokens";
@@ -78,19 +79,19 @@ pub const OPERATOR_TOKENS: &str = "/v1/operator-tokens";
 /// `POST`: revoke an operator token.
 pub const OPERATOR_TOKEN_REVOKE: &str = "/v1/operator-tokens/{token}/revoke";
 
-/// `GET`: the process is up.
+/// `GET`: liveness.
 pub const HEALTHZ: &str = "/healthz";
-/// `GET`: the process can serve.
+/// `GET`: readiness.
 pub const READYZ: &str = "/readyz";
-/// `GET`: Prometheus.
+/// `GET`: metrics for Prometheus.
 pub const METRICS: &str = "/metrics";
 /// `GET`: this contract as OpenAPI.
 pub const OPENAPI: &str = "/openapi.json";
 
-/// Fills in the braces of a template, in order.
+/// Fills in the placeholders of a template, in order.
 ///
 /// # Panics
-/// If there are more braces than values: templates and callers are both in our hands.
+/// If there are more placeholders than values; all templates and callers are our own.
 #[must_use]
 pub fn fill(template: &str, values: &[&dyn std::fmt::Display]) -> String {
     let mut path = String::with_capacity(template.len() + 64);
@@ -112,7 +113,7 @@ pub fn masked_input(task: TaskId, round: u32, participant: ParticipantId) -> Str
     fill(MASKED_INPUT, &[&task, &round, &participant])
 }
 
-/// Path, with its query, of what the coordinator announces in a session.
+/// Path and query of an announcement of the coordinator in a session.
 #[must_use]
 pub fn announcement(
     what: Announcement,
@@ -129,7 +130,7 @@ pub fn announcement(
     format!("{path}?attempt={attempt}&wait_ms={wait_ms}")
 }
 
-/// Path of what a participant says in a session; the attempt goes into [`crate::headers::ATTEMPT`].
+/// Path of a participant's message in a session; the attempt goes into [`crate::headers::ATTEMPT`].
 #[must_use]
 pub fn answer(what: Answer, task: TaskId, round: u32, participant: ParticipantId) -> String {
     let template = match what {
@@ -141,19 +142,19 @@ pub fn answer(what: Answer, task: TaskId, round: u32, participant: ParticipantId
     fill(template, &[&task, &round, &participant])
 }
 
-/// Path, with its query, of what a dealer dealt, as it signed it.
+/// Path and query of a dealer's signed shares.
 #[must_use]
 pub fn evidence(Attempt { task, round, attempt }: Attempt, dealer: ParticipantId) -> String {
     format!("{}?attempt={attempt}", fill(KEY_SHARES, &[&task, &round, &dealer]))
 }
 
-/// Path of what a participant says when it has left a session for good; the attempt goes into [`crate::headers::ATTEMPT`].
+/// Path of a participant's abort statement; the attempt goes into [`crate::headers::ATTEMPT`].
 #[must_use]
 pub fn abort_statement(task: TaskId, round: u32, participant: ParticipantId) -> String {
     fill(ABORT_STATEMENT, &[&task, &round, &participant])
 }
 
-/// Path, with its query, of what everybody in a session said who has left it.
+/// Path and query of a session's abort statements.
 #[must_use]
 pub fn abort_statements(Attempt { task, round, attempt }: Attempt) -> String {
     format!("{}?attempt={attempt}", fill(ABORT_STATEMENTS, &[&task, &round]))

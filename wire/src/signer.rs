@@ -1,37 +1,37 @@
-//! What a coordinator asks of an authority elsewhere that certifies its participants (`[identity.signer]`): an HTTPS hook that the
-//! organisation runs.
+//! The contract with an external authority that certifies a coordinator's participants (`[identity.signer]`): an HTTPS
+//! hook that the organisation runs.
 //!
-//! The coordinator POSTs [`SignRequest`] and takes [`SignReply`] with status 200. Status 403 says that this participant is
-//! not to be certified; any other that it should be asked again later. The certificate must be for the request's key, carry
-//! [`crate::certificate::PARTICIPANT_URN`] and the id as a URI, and end within the lifetime.
+//! The coordinator POSTs a [`SignRequest`] and expects a [`SignReply`] with status 200. Status 403 means that this
+//! participant must not be certified; after any other status the coordinator asks again later. The certificate must be
+//! for the request's key, carry [`crate::certificate::PARTICIPANT_URN`] and the id as a URI, and expire within the
+//! lifetime.
 //!
-//! A signer that signs whatever a coordinator sends lets that coordinator invent participants. `evidence` is what it can decide
-//! by: the participant's app makes it over the very signing request, and the coordinator passes it on as it is.
+//! A signer that signs every request lets the coordinator invent participants. `evidence` is the basis for a decision:
+//! the participant's app creates it for this signing request, and the coordinator forwards it unchanged.
 
 use federation::id::ParticipantId;
 use serde::{Deserialize, Serialize};
 
-/// Most bytes of evidence.
+/// Maximum size of the evidence, in bytes.
 pub const EVIDENCE_MAX_BYTES: usize = 16 << 10;
 
-/// Asks for a participant's certificate.
+/// Requests a participant's certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SignRequest {
-    /// Whom the certificate is to name.
+    /// The participant that the certificate must name.
     pub participant: ParticipantId,
-    /// PKCS #10 signing request in PEM, for an Ed25519 key that its sender has; its subject says nothing.
+    /// PKCS #10 signing request in PEM, for an Ed25519 key that its sender holds; its subject is ignored.
     pub csr_pem: String,
-    /// Longest that the certificate may be good for, in seconds from now.
+    /// Maximum validity of the certificate, in seconds from now.
     pub lifetime_s: u64,
-    /// What the participant's app made for the signer, if anything.
+    /// Evidence from the participant's app, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<String>,
 }
 
-/// The certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignReply {
-    /// The participant's certificate in PEM; up to seven other certificates may follow, and say nothing.
+    /// The participant's certificate in PEM; up to seven other certificates may follow and are ignored.
     pub certificate_pem: String,
 }

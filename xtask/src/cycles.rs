@@ -1,16 +1,18 @@
-//! Circles of imports between the modules of one crate, and parts of a crate that may not reach each other.
+//! Import cycles between the modules of one crate, and parts of a crate that must not reach each other.
 //!
-//! A node is a module (a file, or an inline `mod`). There is an edge from module `a` to module `b` when code of `a` names an
-//! item that `b` *defines*, by `use` or by path, in code, in a macro's tokens or in an attribute (`#[serde(with = "…")]`). A
-//! cycle is a strongly connected component of more than one module.
+//! A node is a module (a file, or an inline `mod`). There is an edge from module `a` to module `b` when code of `a`
+//! names an item that `b` *defines*, by `use` or by path, in code, in a macro's tokens or in an attribute
+//! (`#[serde(with = "…")]`). A cycle is a strongly connected component of more than one module.
 //!
 //! What counts:
-//! - A re-export is an address, not a use. A name is followed through every `use` to the module that defines it, so
-//!   `use super::Thing` is an edge to `child` where the parent says `pub use child::Thing`, and the parent's `pub use` is no edge.
-//! - Parents and children are nodes like any other. A child that uses its parent's helper while the parent calls the child *is*
-//!   a cycle: what both need belongs in a module below both. `mod child;` itself is no edge.
+//! - A re-export is not a use. A name is followed through every `use` to the module that defines it, so `use
+//!   super::Thing` is an edge to `child` where the parent says `pub use child::Thing`, and the parent's `pub use` is no
+//!   edge.
+//! - Parents and children are nodes like any other. A child that uses its parent's helper while the parent calls the
+//!   child *is* a cycle: move the shared helper to a module below both. `mod child;` itself is no edge.
 //! - Code for tests (`#[test]`, `#[cfg(test)]`) does not count.
-//! - A method is found by its receiver's type, which only the compiler knows: calling one is no edge. Naming the type is.
+//! - A method is found by its receiver's type, which only the compiler knows: calling one is no edge. Naming the type
+//!   is.
 
 mod graph;
 mod names;
@@ -23,7 +25,7 @@ use anyhow::{Context as _, anyhow};
 use cargo_metadata::{MetadataCommand, Package, TargetKind};
 use graph::Graph;
 
-/// Prints every import of the crate `name` that is part of a cycle.
+/// Prints every import of crate `name` that is part of a cycle.
 pub(crate) fn run(name: &str) -> anyhow::Result<()> {
     let metadata = MetadataCommand::new().no_deps().exec().context("cargo metadata")?;
     let package = metadata.workspace_packages().into_iter().find(|package| package.name.as_str() == name);
@@ -43,8 +45,8 @@ pub(crate) fn of_package(package: &Package) -> anyhow::Result<Vec<Graph>> {
     shipped.map(|target| graph(target.src_path.as_std_path(), &|file| fs::read_to_string(file).ok())).collect()
 }
 
-/// The graph of the modules of the crate whose root file is `root`; `read` returns the text of a file, or nothing where there is
-/// no such file. An error if a file does not parse, or the file of a `mod` is not there.
+/// The module graph of the crate whose root file is `root`. `read` returns the text of a file, or `None` if there is no
+/// such file. Fails if a file does not parse or the file of a `mod` is missing.
 fn graph(root: &Path, read: &dyn Fn(&Path) -> Option<String>) -> anyhow::Result<Graph> {
     let modules = source::modules(root, read)?;
     let edges = names::edges(&modules);

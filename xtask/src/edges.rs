@@ -1,18 +1,17 @@
-//! Who may depend on whom: the table of the design as data. A new edge is a reviewed line here, not an accident.
+//! The allowed dependencies between crates, as data: every new edge is a reviewed line here.
 
-/// What a crate may use.
+/// The allowed dependencies of a crate.
 pub(crate) struct Allowed {
-    /// The crate.
     pub(crate) package: &'static str,
-    /// Crates of ours it may depend on.
+    /// Workspace crates that it may depend on.
     pub(crate) ours: &'static [&'static str],
-    /// Crates of others it may never reach directly.
+    /// External crates that it must not depend on directly.
     pub(crate) never: &'static [&'static str],
 }
 
 const IO: &[&str] = &["tokio", "axum", "hyper", "reqwest", "rusqlite", "sqlx", "rustls"];
 
-/// The table, one line for each member of the workspace.
+/// One row per workspace member.
 pub(crate) const TABLE: &[Allowed] = &[
     Allowed {
         package: "secure-agg",
@@ -75,7 +74,7 @@ pub(crate) const TABLE: &[Allowed] = &[
     },
     Allowed {
         package: "tributary",
-        // `secure-agg` for tests alone, which forge its messages.
+        // `secure-agg` for tests only, which forge its messages.
         ours: &[
             "client-sdk",
             "coordinator",

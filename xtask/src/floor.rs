@@ -1,4 +1,4 @@
-//! Holds the demo's last event against a floor, so that CI fails when learning does.
+//! Checks the demo's last event against a minimum accuracy, so that CI fails when learning breaks.
 
 use std::io::BufRead as _;
 

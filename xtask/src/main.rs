@@ -1,4 +1,4 @@
-//! `cargo xtask`: chores that have logic. `tidy` is the house rules as a test.
+//! `cargo xtask`: maintenance commands. `tidy` checks the rules of the repository.
 #![expect(clippy::print_stdout, reason = "a chore speaks to the person who runs it")]
 
 mod cycles;
@@ -11,16 +11,16 @@ use clap::Parser;
 #[derive(Parser)]
 #[command(about = "Chores of the Tributary workspace")]
 enum Chore {
-    /// Check dependency edges, cycles of modules, file lengths, module docs, migrations and unowned notes.
+    /// Check dependency edges, module cycles, file lengths, module docs, migrations and unowned notes.
     Tidy,
-    /// List the imports of a crate that are part of a cycle of modules.
+    /// List the imports of a crate that are part of a module cycle.
     Cycles {
-        /// The name of the crate.
+        /// Name of the crate.
         package: String,
     },
-    /// Read a demo's JSON events from standard input and hold its accuracy against a floor.
+    /// Read a demo's JSON events from standard input and check its final accuracy.
     Floor {
-        /// The least accuracy, from 0 to 1.
+        /// Minimum accuracy, from 0 to 1.
         accuracy: f64,
     },
 }

@@ -1,4 +1,4 @@
-//! The house rules as a test: dependency edges, no cycles between modules, deliberate faults for tests alone, file lengths,
+//! The repository's rules as a test: dependency edges, no module cycles, deliberate faults in tests only, file lengths,
 //! module docs, paired migrations, unowned notes.
 
 use std::fs;
@@ -10,26 +10,26 @@ use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 use crate::cycles;
 use crate::edges::{Allowed, TABLE};
 
-/// Above this a file is two files.
+/// Maximum number of lines of a source file.
 const LINES_MAX: usize = 500;
-/// The same for a file of tests.
+/// Maximum number of lines of a test file.
 const TEST_LINES_MAX: usize = 800;
-/// Files above [`LINES_MAX`] that nobody has split yet. This list only shrinks.
+/// Files above [`LINES_MAX`] that are still to be split. This list only shrinks.
 const LONG: &[&str] = &[];
-/// Crates with cycles between their modules that nobody has cut yet. This list only shrinks.
+/// Crates with module cycles that are still to be cut. This list only shrinks.
 const CYCLIC: &[&str] = &[];
-/// Parts of a crate of which neither reaches the other: (crate, part, part).
+/// Parts of a crate that must not reach each other: (crate, part, part).
 const APART: &[(&str, &str, &str)] = &[("coordinator", "http", "work")];
-/// The crates whose line in [`APART`] is not true yet. This list only shrinks.
+/// Crates that still violate their row in [`APART`]. This list only shrinks.
 const NOT_APART: &[&str] = &[];
 
 /// One TLS stack (rustls with ring) and nothing that builds OpenSSL.
 const BANNED: &[&str] = &["aws-lc-rs", "aws-lc-sys", "openssl", "openssl-sys", "native-tls"];
 
-/// With this feature a build can break its promise of privacy on purpose. Only tests may turn it on.
+/// A feature that lets a build break its privacy guarantee on purpose. Only tests may enable it.
 const FAULTY: &str = "deliberate-faults";
 
-/// Checks everything and lists all that is wrong.
+/// Runs all checks and lists every violation.
 pub(crate) fn run() -> anyhow::Result<()> {
     let metadata = MetadataCommand::new().no_deps().exec().context("cargo metadata")?;
     let root = metadata.workspace_root.as_std_path();
@@ -74,7 +74,7 @@ fn check_edges(package: &Package, allowed: &Allowed, wrong: &mut Vec<String>) {
     }
 }
 
-/// No feature and no dependency but a test's has the deliberate faults: nothing that is shipped can be built with them by
+/// No feature and no dependency except a test's enables the deliberate faults, so no shipped build can contain them by
 /// accident.
 fn check_faulty(package: &Package, wrong: &mut Vec<String>) {
     let is_faulty = |feature: &String| feature == FAULTY || feature.ends_with(&format!("/{FAULTY}"));
@@ -87,7 +87,7 @@ fn check_faulty(package: &Package, wrong: &mut Vec<String>) {
     }
 }
 
-/// No module uses itself by way of others, and parts that are to be apart do not reach each other.
+/// No module depends on itself through others, and separated parts do not reach each other.
 fn check_modules(package: &Package, root: &Path, wrong: &mut Vec<String>) -> anyhow::Result<()> {
     let name = package.name.as_str();
     let (mut cyclic, mut joined) = (Vec::new(), Vec::new());
@@ -103,7 +103,7 @@ fn check_modules(package: &Package, root: &Path, wrong: &mut Vec<String>) -> any
     Ok(())
 }
 
-/// What is `found` is wrong unless it is `listed` as an exception; an exception without need, which `needless` says, is too.
+/// Reports `found` unless `listed` as an exception; reports an unnecessary exception as `needless`.
 fn except(listed: bool, found: Vec<String>, needless: &str, wrong: &mut Vec<String>) {
     match (listed, found.is_empty()) {
         (true, true) => wrong.push(format!("{needless} (xtask/src/tidy.rs)")),
@@ -112,7 +112,7 @@ fn except(listed: bool, found: Vec<String>, needless: &str, wrong: &mut Vec<Stri
     }
 }
 
-/// Second TLS and crypto stacks slip in through features that sound right; the lock file tells.
+/// Second TLS and crypto stacks arrive through innocent-looking features; the lock file reveals them.
 fn check_banned(root: &Path, wrong: &mut Vec<String>) -> anyhow::Result<()> {
     let lock = fs::read_to_string(root.join("Cargo.lock")).context("Cargo.lock")?;
     for name in BANNED {
@@ -123,7 +123,7 @@ fn check_banned(root: &Path, wrong: &mut Vec<String>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The files git knows, so that build output and scratch files do not count.
+/// The files tracked by git, so that build output and scratch files do not count.
 fn tracked_files(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let output = std::process::Command::new("git").args(["ls-files", "-z"]).current_dir(root).output()?;
     if !output.status.success() {
@@ -162,7 +162,7 @@ fn check_length(file: &Path, lines: usize, wrong: &mut Vec<String>) {
     except(LONG.contains(&name.as_str()), long.into_iter().collect(), &needless, wrong);
 }
 
-/// Every step up has its step down, in every database's folder, under the same names.
+/// Every `up` migration has its `down`, with the same names for every database.
 fn check_migrations(root: &Path, files: &[PathBuf], wrong: &mut Vec<String>) {
     let sql =
         files.iter().filter(|file| file.starts_with("migrations") && file.extension().is_some_and(|ext| ext == "sql"));

@@ -1,5 +1,5 @@
-//! Bad input: what must be refused and what a refusal leaves behind, and what looks odd and has a correct result. Each case
-//! panics when the device does otherwise.
+//! Bad input: what must be rejected and what a rejection leaves behind; and unusual input with a correct result. Each
+//! case panics if the device behaves otherwise.
 
 use std::io::{self, Read};
 use std::sync::Barrier;
@@ -15,7 +15,7 @@ use crate::{Accumulator, AggregationError, Aggregator, Shape};
 const WORDS: usize = 70_003;
 const BITS: u8 = 20;
 
-/// A sum with one input, that input's words (reduced), and another input in its wire form.
+/// A sum with one input, that input's words (reduced), and another packed input.
 fn started(device: &dyn Aggregator) -> (Box<dyn Accumulator>, Vec<u32>, Vec<u8>) {
     let mut numbers = Numbers::new(7);
     let modulus = Modulus::new(BITS).expect("the case is in range");
@@ -30,7 +30,7 @@ fn unchanged(sum: &mut dyn Accumulator, words: &[u32], case: &str) {
     assert!(sum.partial().expect("a refused input does not tear the sum") == words, "{case}: the sum is unchanged");
 }
 
-/// A length that does not match: refused, and the sum is as it was.
+/// A wrong length is rejected, and the sum is unchanged.
 pub fn another_length(device: &dyn Aggregator) {
     let (mut sum, words, packed) = started(device);
     for packed in [&packed[..packed.len() - 1], &[&packed[..], &[0]].concat(), &[]] {
@@ -48,7 +48,7 @@ pub fn another_length(device: &dyn Aggregator) {
     }
 }
 
-/// Bits that are set where the wire form has none.
+/// Padding bits that are set.
 pub fn padding(device: &dyn Aggregator) {
     let (mut sum, words, mut packed) = started(device);
     *packed.last_mut().expect("the input is not empty") |= 0x80;
@@ -67,7 +67,8 @@ pub fn a_plan_for_another_vector(device: &dyn Aggregator) {
     }
 }
 
-/// b below 16 or above 32, no words, too many: no device is even asked. Within the limits every device begins.
+/// b below 16 or above 32, no words, or too many: rejected before any device is involved. Within the limits every
+/// device starts.
 pub fn out_of_range(device: &dyn Aggregator) {
     for bits in [0, 1, 15, 33, 64, 255] {
         assert!(matches!(Shape::new(10, bits), Err(AggregationError::Modulus(_))), "b = {bits}");
@@ -80,7 +81,7 @@ pub fn out_of_range(device: &dyn Aggregator) {
     }
 }
 
-/// An empty list of seeds is no error: the sum of the inputs comes out, reduced.
+/// A plan without masks is valid: the result is the sum of the inputs, reduced.
 pub fn no_seeds(device: &dyn Aggregator) {
     let (mut sum, words, packed) = started(device);
     sum.add_packed(&packed).expect("a good input is added");
@@ -99,7 +100,7 @@ pub fn no_seeds(device: &dyn Aggregator) {
     assert!(slice == words, "{}: a slice and no seeds", device.name());
 }
 
-/// Slices that lie outside, start at odd places, or have no room of their length.
+/// Slices that lie outside, start at invalid offsets, or have no room of their length.
 pub fn another_slice(device: &dyn Aggregator) {
     let modulus = Modulus::new(BITS).expect("the case is in range");
     let plan = MaskPlan::new(Plane::Model, WORDS as u64, modulus).expect("the case is in range");
@@ -111,7 +112,7 @@ pub fn another_slice(device: &dyn Aggregator) {
     assert!(matches!(outcome, Err(AggregationError::Length { expected: 2, got: 1 })), "{outcome:?}");
 }
 
-/// A stream that breaks its promise tears the sum, and a torn sum gives nothing away.
+/// A stream of the wrong length tears the sum, and a torn sum reveals nothing.
 pub fn broken_streams(device: &dyn Aggregator) {
     let (_, _, packed) = started(device);
     let length = packed.len() as u64;
@@ -148,7 +149,7 @@ impl Read for Broken {
     }
 }
 
-/// A sum of nothing is zero; with masks it is the masks.
+/// An empty sum is zero; with masks it equals the masks.
 pub fn no_inputs(device: &dyn Aggregator) {
     let mut numbers = Numbers::new(3);
     let shape = Shape::new(100, 20).expect("the case is in range");
@@ -160,7 +161,7 @@ pub fn no_inputs(device: &dyn Aggregator) {
     assert_eq!(begin(device, 100, 20).unmask(&masks).expect("zero inputs are no error"), expected);
 }
 
-/// Two rounds on one device do not mix.
+/// Two rounds on one device do not interfere.
 pub fn two_rounds_at_once(device: &dyn Aggregator) {
     let together = Barrier::new(2);
     let round = |seed: u64| {

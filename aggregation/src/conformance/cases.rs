@@ -1,11 +1,11 @@
-//! What must be summed and unmasked, and the plain arithmetic it is compared with.
+//! Test cases of sums and masks, and the plain arithmetic to compare with.
 
 use secure_agg::mask::{self, MaskPlan, MaskSeed, Plane, Sign, WORDS_PER_NONCE};
 use secure_agg::packing;
 
 use crate::{Accumulator, Aggregator, Shape, self_test};
 
-/// SplitMix64: reproducible test data, nothing more.
+/// SplitMix64: reproducible test data.
 pub(super) struct Numbers(u64);
 
 impl Numbers {
@@ -50,10 +50,10 @@ pub(super) fn known_answers(device: &dyn Aggregator) {
     self_test::run(device).expect("the device passes its self-test");
 }
 
-/// Lengths around the sizes at which implementations cut: a word, a block, a cipher's tile, a cache block, a piece.
+/// Lengths around the sizes at which implementations split: a word, a block, a cipher's tile, a cache block, a piece.
 const LENGTHS: [usize; 16] = [1, 7, 8, 9, 15, 16, 17, 127, 128, 255, 257, 4095, 8193, 65_535, 65_544, 150_001];
 
-/// Random inputs by all three ways in, random masks.
+/// Random inputs in all three forms, random masks.
 pub(super) fn random_sums(device: &dyn Aggregator) {
     let mut numbers = Numbers::new(1);
     let widths = (16u8..=32).cycle();
@@ -94,7 +94,7 @@ pub(super) fn many_masks(device: &dyn Aggregator) {
     sum.merge(&expected).expect("the length fits");
     mask::apply(&plan, 0, &mut expected).expect("the plan is for this vector");
     assert!(sum.unmask(&plan).expect("the plan is for this sum") == expected, "{}: 100 masks", device.name());
-    // More than a device takes at a time.
+    // More masks than a device takes at a time.
     let shape = Shape::new(40, 17).expect("the case is in range");
     let plan = self::plan(shape, Plane::HomomorphicKey, 70_000, &mut numbers);
     let mut expected = vec![0; 40];
@@ -103,7 +103,7 @@ pub(super) fn many_masks(device: &dyn Aggregator) {
     assert!(got == expected, "{}: 70,000 masks", device.name());
 }
 
-/// A reader that gives a few bytes at a time.
+/// A reader that returns a few bytes at a time.
 pub(super) struct Dribble<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) most: usize,
@@ -130,7 +130,7 @@ pub(super) fn chunk_boundary(device: &dyn Aggregator) {
     assert!(got[start..] == expected, "{}: the words around 2^24", device.name());
 }
 
-/// However inputs are spread over accumulators, and whichever way their partial sums travel, the sum is the same.
+/// The sum does not depend on how inputs are spread over accumulators or how partial sums are merged.
 pub(super) fn splits(device: &dyn Aggregator) {
     let mut numbers = Numbers::new(4);
     let (words, bits) = (1001, 21);
@@ -163,7 +163,7 @@ pub(super) fn splits(device: &dyn Aggregator) {
     }
 }
 
-/// A sum that is kept elsewhere, unmasked a slice at a time, from either side of a nonce's end too.
+/// A sum stored elsewhere, unmasked slice by slice, on both sides of a nonce boundary too.
 pub(super) fn slices(device: &dyn Aggregator) {
     let mut numbers = Numbers::new(9);
     let mut cases = vec![(0, 1000, 2), (3, 65_536, 5), (255, 70_001, 3), (256, 17, 40), (2, 200_000, 0)];

@@ -1,4 +1,4 @@
-//! A device made of two, for tests: every call goes to both, and every buffer is compared after every call.
+//! A test device made of two: every call goes to both, and every buffer is compared after every call.
 
 use std::io::{Read, Write};
 
@@ -10,7 +10,7 @@ use crate::{Accumulator, AggregationError, Aggregator, Effort, Shape};
 /// Runs two devices side by side.
 ///
 /// # Panics
-/// Every call does when the two differ.
+/// Every call, if the two differ.
 pub struct Lockstep<A, B> {
     name: String,
     left: A,
@@ -18,7 +18,6 @@ pub struct Lockstep<A, B> {
 }
 
 impl<A: Aggregator, B: Aggregator> Lockstep<A, B> {
-    /// Couples two devices.
     pub fn new(left: A, right: B) -> Self {
         Self { name: format!("lockstep of {} and {}", left.name(), right.name()), left, right }
     }
@@ -98,7 +97,7 @@ impl Pair {
     }
 }
 
-/// Both outcomes are alike; errors are compared by what they say.
+/// Checks that two outcomes are equal; errors are compared by their text.
 fn agree<T>(name: &str, call: &str, left: &Result<T, AggregationError>, right: &Result<T, AggregationError>) {
     let said = |outcome: &Result<T, AggregationError>| outcome.as_ref().err().map(ToString::to_string);
     assert_eq!(said(left), said(right), "{name}: {call}");
@@ -128,7 +127,8 @@ impl Accumulator for Pair {
     }
 
     fn add_stream(&mut self, packed: &mut dyn Read, length: u64) -> Result<(), AggregationError> {
-        // A stream can be read once: the left reads it and keeps what it saw for the right, ending with the same error.
+        // A stream can be read only once: the left device reads it, and a recording of it is replayed to the right one,
+        // ending with the same error.
         let mut seen = Recorder { stream: packed, bytes: Vec::new(), failure: None };
         let left = self.left.add_stream(&mut seen, length);
         let mut replay = Replay { bytes: &seen.bytes, failure: seen.failure };

@@ -1,7 +1,7 @@
-//! The suite that every device must pass: for all inputs, exactly the answer of plain arithmetic, of sorting and of the portable
-//! mask expansion. It asserts equality, since integers leave nothing to tolerate.
+//! The conformance suite for devices: for all inputs, the exact results of plain arithmetic, of sorting and of the
+//! portable mask expansion. It asserts equality, since integers allow no tolerance.
 //!
-//! A device's test calls [`run`]; a failure panics and says which case it was.
+//! A device's test calls [`run`]; a failure panics with the name of the case.
 
 pub mod bad_input;
 mod cases;
@@ -15,7 +15,7 @@ use crate::Aggregator;
 /// Runs every case.
 ///
 /// # Panics
-/// When an answer is wrong or an operation fails that must not, or the other way round.
+/// If a result is wrong, if an operation fails that must not, or the reverse.
 pub fn run(device: &dyn Aggregator) {
     cases::known_answers(device);
     cases::random_sums(device);

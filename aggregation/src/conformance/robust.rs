@@ -6,7 +6,7 @@ use super::cases::Numbers;
 use crate::robust::Inputs;
 use crate::{AggregationError, Aggregator};
 
-/// Vectors of all values, of few values (many ties), of small ones, of the extremes alone, of the smallest alone.
+/// Vectors of arbitrary values, of few values (many ties), of small ones, of the extremes only, of the minimum only.
 const KINDS: usize = 5;
 
 fn vectors(numbers: &mut Numbers, count: usize, words: usize, kind: usize) -> Vec<Vec<i16>> {
@@ -24,7 +24,6 @@ fn vectors(numbers: &mut Numbers, count: usize, words: usize, kind: usize) -> Ve
     (0..count).map(|_| (0..words).map(|_| value()).collect()).collect()
 }
 
-/// Each column, sorted.
 fn columns(vectors: &[&[i16]]) -> Vec<Vec<i64>> {
     let column = |at: usize| {
         let mut values: Vec<i64> = vectors.iter().map(|vector| vector[at].into()).collect();
@@ -55,7 +54,7 @@ fn compare(device: &dyn Aggregator, vectors: &[Vec<i16>], case: &str) {
     assert!(device.gram(inputs).expect("products") == gram(&vectors), "{name}: products of {case}");
 }
 
-/// Lengths around the sizes at which implementations cut: a pair, a tile, a panel.
+/// Lengths around the sizes at which implementations split: a pair, a tile, a panel.
 pub(super) fn random_vectors(device: &dyn Aggregator) {
     let mut numbers = Numbers::new(11);
     let lengths = [1, 2, 63, 64, 65, 1023, 2047, 2048, 2049, 4100];
@@ -67,7 +66,7 @@ pub(super) fn random_vectors(device: &dyn Aggregator) {
     }
 }
 
-/// More than whose products a device holds in one piece of memory, or multiplies in one launch.
+/// More vectors than a device can multiply in one piece of memory or one launch.
 pub(super) fn many_vectors(device: &dyn Aggregator) {
     let vectors = vectors(&mut Numbers::new(12), 803, 5, 0);
     compare(device, &vectors, "803 vectors of 5 words");
@@ -78,7 +77,7 @@ pub(super) fn many_vectors(device: &dyn Aggregator) {
     assert_eq!(device.median(inputs).expect("a median"), [-65536, 65534], "{}", device.name());
 }
 
-/// More than go to a device at a time.
+/// More columns than a device takes at a time.
 pub(super) fn many_columns(device: &dyn Aggregator) {
     for (count, words) in [(6, 150_001), (1, 400_003)] {
         let vectors = vectors(&mut Numbers::new(13), count, words, 0);
@@ -96,7 +95,7 @@ pub(super) fn refusals(device: &dyn Aggregator) {
     }
 }
 
-/// Two rules on one device do not mix.
+/// Two rules on one device do not interfere.
 pub(super) fn two_at_once(device: &dyn Aggregator) {
     let rule = |seed: u64| {
         let vectors = vectors(&mut Numbers::new(seed), 9, 30_000, 0);

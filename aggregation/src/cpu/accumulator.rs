@@ -17,11 +17,11 @@ use crate::stream::read_full;
 use crate::work::Stopwatch;
 use crate::{Accumulator, AggregationError, Effort, Shape};
 
-/// Words that one thread adds at a time, and that a stream's buffer holds: a multiple of 8, so every piece of a packed
-/// vector starts on a byte.
+/// Number of words that a thread adds at a time, and capacity of a stream's buffer: a multiple of 8, so that every
+/// piece of a packed vector starts on a byte.
 const PIECE: usize = 1 << 16;
 
-/// The sum, kept modulo 2^32 until someone asks for it.
+/// The sum, unreduced modulo 2^32 until it is read.
 pub(crate) struct CpuAccumulator {
     shape: Shape,
     device: Arc<str>,
@@ -48,18 +48,18 @@ impl CpuAccumulator {
         if self.torn { Err(AggregationError::Torn) } else { Ok(()) }
     }
 
-    /// The sum, not reduced, unless it is torn.
+    /// The unreduced sum, unless it is torn.
     pub(crate) fn words(&self) -> Result<&[u32], AggregationError> {
         self.refuse_if_torn()?;
         Ok(&self.sum)
     }
 
-    /// Runs `work` on consecutive pieces of the sum, with the index of each piece, on all threads.
+    /// Runs `work` on consecutive pieces of the sum, with their indices, on all threads.
     fn for_each_piece(&mut self, words: usize, work: impl Fn(usize, &mut [u32]) + Send + Sync) {
         for_each_piece(self.pool.as_deref(), &mut self.sum, words, work);
     }
 
-    /// Adds everything `stream` gives; an error leaves the sum half-way.
+    /// Adds the whole `stream`; an error leaves the sum incomplete.
     fn add_whole_stream(&mut self, stream: &mut dyn Read) -> Result<(), AggregationError> {
         let modulus = self.shape.modulus();
         let expected = self.shape.packed_len();
@@ -135,7 +135,7 @@ impl Accumulator for CpuAccumulator {
             let got = usize::try_from(length).unwrap_or(usize::MAX);
             return Err(PackingError::Length { expected, got }.into());
         }
-        // Torn until proven whole, so that a reader that panics leaves no usable half-sum either.
+        // Torn until the stream has ended, so that a reader that panics leaves no usable partial sum either.
         self.torn = true;
         self.add_whole_stream(packed)?;
         self.torn = false;

@@ -16,12 +16,12 @@ type Tile = [Row; BLOCK_WORDS];
 const TILE_WORDS: usize = BLOCK_WORDS * LANES;
 const TILES: usize = BATCH / TILE_WORDS;
 
-/// Whether this processor has what the functions of this module require.
+/// Whether this processor has the instructions that this module requires.
 pub(super) fn is_available() -> bool {
     is_x86_feature_detected!("avx2")
 }
 
-/// Applies all masks to at most [`BATCH`] words of one nonce that start on a block, and reduces them.
+/// Applies all masks to at most [`BATCH`] words within one nonce, starting on a block, and reduces them.
 #[target_feature(enable = "avx2")]
 pub(super) fn apply_masks(plan: &MaskPlan, offset: u64, words: &mut [u32]) {
     let mut masks: [Tile; TILES] = [[[0; LANES]; BLOCK_WORDS]; TILES];
@@ -43,7 +43,7 @@ pub(super) fn apply_masks(plan: &MaskPlan, offset: u64, words: &mut [u32]) {
     }
 }
 
-/// Adds one mask to consecutive tiles, or subtracts it.
+/// Adds or subtracts one mask over consecutive tiles.
 #[target_feature(enable = "avx2")]
 fn expand<const NEGATIVE: bool>(state: &[u32; BLOCK_WORDS], tiles: &mut [Tile]) {
     let mut initial = [_mm256_setzero_si256(); BLOCK_WORDS];
@@ -52,7 +52,7 @@ fn expand<const NEGATIVE: bool>(state: &[u32; BLOCK_WORDS], tiles: &mut [Tile]) 
     }
     initial[12] = _mm256_add_epi32(initial[12], _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0));
     let next_tile = _mm256_set1_epi32(8);
-    // Rotations by whole bytes are one shuffle.
+    // Rotations by whole bytes take a single shuffle.
     let by_16 = _mm256_broadcastsi128_si256(_mm_set_epi8(13, 12, 15, 14, 9, 8, 11, 10, 5, 4, 7, 6, 1, 0, 3, 2));
     let by_8 = _mm256_broadcastsi128_si256(_mm_set_epi8(14, 13, 12, 15, 10, 9, 8, 11, 6, 5, 4, 7, 2, 1, 0, 3));
     for tile in tiles {
@@ -88,7 +88,7 @@ fn rotate<const LEFT: i32, const RIGHT: i32>(vector: __m256i) -> __m256i {
     _mm256_or_si256(_mm256_slli_epi32::<LEFT>(vector), _mm256_srli_epi32::<RIGHT>(vector))
 }
 
-/// Turns a tile of rows (word `w` of every block) into a tile of blocks of sixteen words, each two rows long.
+/// Transposes a tile of rows (word `w` of every block) into blocks of sixteen words, each two rows long.
 #[target_feature(enable = "avx2")]
 fn transpose(tile: &mut Tile) {
     let zero = _mm256_setzero_si256();

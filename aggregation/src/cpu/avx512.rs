@@ -13,7 +13,7 @@ use super::chacha::{BLOCK_WORDS, DOUBLE_ROUNDS, double_round, initial_state};
 use super::select;
 use super::unpack;
 
-/// Blocks that go side by side: the 32-bit lanes of a vector.
+/// Number of blocks processed in parallel: the 32-bit lanes of a vector.
 const LANES: usize = 16;
 type Row = [u32; LANES];
 /// Sixteen blocks: row `w` is word `w` of each.
@@ -21,7 +21,7 @@ type Tile = [Row; BLOCK_WORDS];
 const TILE_WORDS: usize = BLOCK_WORDS * LANES;
 const TILES: usize = BATCH / TILE_WORDS;
 
-/// Whether this processor has what the functions of this module require.
+/// Whether this processor has the instructions that this module requires.
 pub(super) fn is_available() -> bool {
     super::avx2::is_available()
         && is_x86_feature_detected!("avx512f")
@@ -29,7 +29,7 @@ pub(super) fn is_available() -> bool {
         && is_x86_feature_detected!("avx512vl")
 }
 
-/// Applies all masks to at most [`BATCH`] words of one nonce that start on a block, and reduces them.
+/// Applies all masks to at most [`BATCH`] words within one nonce, starting on a block, and reduces them.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 pub(super) fn apply_masks(plan: &MaskPlan, offset: u64, words: &mut [u32]) {
     let mut masks: [Tile; TILES] = [[[0; LANES]; BLOCK_WORDS]; TILES];
@@ -51,7 +51,7 @@ pub(super) fn apply_masks(plan: &MaskPlan, offset: u64, words: &mut [u32]) {
     }
 }
 
-/// Adds one mask to consecutive tiles, or subtracts it.
+/// Adds or subtracts one mask over consecutive tiles.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 fn expand<const NEGATIVE: bool>(state: &[u32; BLOCK_WORDS], tiles: &mut [Tile]) {
     let mut initial = [_mm512_setzero_si512(); BLOCK_WORDS];
@@ -88,7 +88,7 @@ fn expand<const NEGATIVE: bool>(state: &[u32; BLOCK_WORDS], tiles: &mut [Tile]) 
     initial.zeroize();
 }
 
-/// Turns a tile of rows (word `w` of every block) into a tile of blocks.
+/// Transposes a tile of rows (word `w` of every block) into blocks.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 fn transpose(tile: &mut Tile) {
     let zero = _mm512_setzero_si512();
@@ -104,7 +104,7 @@ fn transpose(tile: &mut Tile) {
         fours[4 * i + 2] = _mm512_unpacklo_epi64(pairs[4 * i + 1], pairs[4 * i + 3]);
         fours[4 * i + 3] = _mm512_unpackhi_epi64(pairs[4 * i + 1], pairs[4 * i + 3]);
     }
-    // Quarter k of fours[4·j + c] holds words 4·j..4·j+4 of block 4·k + c; what is left is a 4×4 transpose of quarters.
+    // Quarter k of fours[4·j + c] holds words 4·j..4·j+4 of block 4·k + c; a 4×4 transpose of quarters remains.
     for c in 0..4 {
         let low_even = _mm512_shuffle_i32x4::<0x88>(fours[c], fours[4 + c]);
         let low_odd = _mm512_shuffle_i32x4::<0xdd>(fours[c], fours[4 + c]);

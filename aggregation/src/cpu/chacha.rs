@@ -1,4 +1,4 @@
-//! What the vector kernels share: the state that a mask starts from, and the double round.
+//! The common part of the vector kernels: the initial state of a mask, and the double round.
 
 use secure_agg::mask::{self, MaskSeed, Plane, WORDS_PER_BLOCK, WORDS_PER_NONCE};
 
@@ -25,7 +25,7 @@ pub(super) fn initial_state(seed: &MaskSeed, plane: Plane, index: u64) -> [u32; 
     state
 }
 
-/// One double round over an array of sixteen vectors, with the vector operations of the place that expands it.
+/// One double round over an array of sixteen vectors, with the vector operations in scope at the call.
 macro_rules! double_round {
     ($state:ident, $quarter:ident) => {
         $quarter!($state, 0, 4, 8, 12);

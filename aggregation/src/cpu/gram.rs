@@ -1,12 +1,12 @@
-//! Inner products of `i16` vectors, exact, in multiplications of 16 bits.
+//! Exact inner products of `i16` vectors by 16-bit multiplications.
 //!
-//! A product of two words has up to 31 bits, and there is no fast way to add many of those. So the words of one side are
-//! taken as 256·h + l with h and l of 8 bits: their products with a word have 23 bits, 256 of which fit a 32-bit lane.
-//! A panel of columns is cut that way once for all pairs. Where all words are small anyway, h is left out.
+//! A product of two words has up to 31 bits, and there is no fast way to add many of those. So the words of one side
+//! are taken as 256·h + l with h and l of 8 bits: their products with a word have 23 bits, 256 of which fit a 32-bit
+//! lane. A panel of columns is split that way once for all pairs. If all words are small, h is omitted.
 
-/// Columns of a panel: 4 KiB a vector, so that a panel of a hundred vectors stays in a second-level cache.
+/// Columns of a panel: 4 KiB per vector, so that a panel of a hundred vectors stays in a second-level cache.
 pub(super) const PANEL: usize = 2048;
-/// Vectors that are multiplied with as many others at a time.
+/// Number of rows that are multiplied with as many others at a time.
 pub(super) const SIDE: usize = 4;
 /// One vector's words of a panel.
 pub(super) type Row = [i16; PANEL];
@@ -14,10 +14,10 @@ pub(super) type Row = [i16; PANEL];
 /// The inner products of [`SIDE`] rows with [`SIDE`] others.
 pub(super) type Products = [[i64; SIDE]; SIDE];
 
-/// By plain loops. The products of `left` and `right` words must have at most 23 bits.
+/// Portable implementation. The products of `left` and `right` words must have at most 23 bits.
 #[inline(always)]
 pub(super) fn products(left: &[Row], right: &[Row]) -> Products {
-    /// Columns whose products surely fit a 32-bit sum.
+    /// Number of columns whose products fit a 32-bit sum.
     const PART: usize = 256;
     let mut products = [[0; SIDE]; SIDE];
     for (row, left) in products.iter_mut().zip(left) {

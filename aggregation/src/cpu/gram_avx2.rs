@@ -6,10 +6,10 @@ use super::gram::{Products, Row, SIDE};
 
 /// Words of a vector.
 const LANES: usize = 16;
-/// Rows that are multiplied with [`SIDE`] others at a time: there are 16 registers, 8 of which are sums then.
+/// Number of rows multiplied with [`SIDE`] others at a time: of the 16 registers, 8 then hold sums.
 const ROWS: usize = 2;
 
-/// See [`super::gram::products`]. A lane gets 128 sums of two products, which must stay below 2^31.
+/// See [`super::gram::products`]. A lane accumulates 128 sums of two products, which must stay below 2^31.
 #[target_feature(enable = "avx2")]
 pub(super) fn products(left: &[Row], right: &[Row]) -> Products {
     let right = &right[..SIDE];

@@ -7,12 +7,12 @@ use super::gram::{Products, Row, SIDE};
 /// Words of a vector.
 const LANES: usize = 32;
 
-/// Whether this processor has what the functions of this module require.
+/// Whether this processor has the instructions that this module requires.
 pub(super) fn is_available() -> bool {
     super::avx512::is_available() && is_x86_feature_detected!("avx512vnni")
 }
 
-/// See [`super::gram::products`]. A lane gets 64 sums of two products, which must stay below 2^31.
+/// See [`super::gram::products`]. A lane accumulates 64 sums of two products, which must stay below 2^31.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni")]
 pub(super) fn products(left: &[Row], right: &[Row]) -> Products {
     let (left, right) = (&left[..SIDE], &right[..SIDE]);
@@ -26,7 +26,7 @@ pub(super) fn products(left: &[Row], right: &[Row]) -> Products {
             }
         }
     }
-    // No closures: what they call would not be inlined, and that costs as much as the products of a panel.
+    // No closures: functions called from them would not be inlined, which costs as much as the products of a panel.
     let mut products = [[0; SIDE]; SIDE];
     for (products, sums) in products.iter_mut().zip(sums) {
         for (product, sum) in products.iter_mut().zip(sums) {

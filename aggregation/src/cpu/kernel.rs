@@ -1,4 +1,4 @@
-//! Which instructions do the work; chosen once, at run time.
+//! Selection of the instruction set at run time.
 
 use std::fmt;
 
@@ -12,25 +12,22 @@ use super::neon;
 use super::{avx2, avx512, gram_avx2, gram_avx512, unpack_avx2};
 use super::{gram, select, unpack};
 
-/// A way to do the inner loops. All of them give the same bits.
+/// Implementations of the inner loops. All give the same bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kernel {
-    /// 512-bit vectors.
     #[cfg(target_arch = "x86_64")]
     Avx512,
-    /// 256-bit vectors.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// 128-bit vectors of ARM for masks; the compiler makes the like of the other loops there.
+    /// 128-bit vectors of ARM for masks; the compiler vectorizes the other loops there.
     #[cfg(target_arch = "aarch64")]
     Neon,
-    /// No processor-specific code of ours; the `chacha20` crate, which it runs on, has its own.
+    /// No processor-specific code of ours; the underlying `chacha20` crate has its own.
     Portable,
 }
 
 impl Kernel {
-    /// The fastest first.
     #[cfg(target_arch = "x86_64")]
     const ALL: [Self; 3] = [Self::Avx512, Self::Avx2, Self::Portable];
     #[cfg(target_arch = "aarch64")]
@@ -78,21 +75,21 @@ impl fmt::Display for Kernel {
     }
 }
 
-/// A kernel that this processor was found to have: the proof that its instructions may be executed.
+/// A kernel whose instructions this processor is known to have: the proof that they may be executed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Present(Kernel);
 
 impl Present {
-    /// `None` when this processor lacks the instructions.
+    /// `None` if this processor lacks the instructions.
     pub(super) fn check(kernel: Kernel) -> Option<Self> {
         kernel.is_available().then_some(Self(kernel))
     }
 
-    /// Applies all masks of `plan` to at most [`BATCH`] words, which lie at `offset` of its vector, a multiple of `BATCH`,
-    /// and reduces them.
+    /// Applies all masks of `plan` to at most [`BATCH`] words, which lie at `offset` of its vector, a multiple of
+    /// `BATCH`, and reduces them.
     ///
     /// # Panics
-    /// When they lie outside, which is a fault of the caller.
+    /// If they lie outside.
     pub(super) fn apply_masks(self, plan: &MaskPlan, offset: u64, words: &mut [u32]) {
         assert!(words.len() <= BATCH && offset.is_multiple_of(BATCH as u64), "one batch at a time");
         #[cfg_attr(
@@ -113,7 +110,7 @@ impl Present {
         }
     }
 
-    /// Adds a packed vector that the caller has checked: exactly `sum.len()` words.
+    /// Adds a packed vector of exactly `sum.len()` words, which the caller has checked.
     pub(super) fn add_packed(self, sum: &mut [u32], packed: &[u8], modulus: Modulus) {
         #[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "the instructions are found at run time"))]
         match self.0 {
@@ -126,7 +123,7 @@ impl Present {
         }
     }
 
-    /// Adds as many words.
+    /// Adds as many words as `sum` has.
     pub(super) fn add_words(self, sum: &mut [u32], words: &[u32]) {
         #[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "the instructions are found at run time"))]
         match self.0 {
@@ -143,9 +140,8 @@ impl Present {
     }
 }
 
-/// What robust statistics need: the portable loops, compiled for the instructions at hand.
+/// Robust statistics: the portable loops, compiled for the available instructions.
 impl Present {
-    /// See [`select::median`].
     pub(super) fn median(self, tiles: &[select::Row], vectors: usize, out: &mut [i32]) {
         #[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "the instructions are found at run time"))]
         match self.0 {
@@ -161,7 +157,6 @@ impl Present {
         }
     }
 
-    /// See [`select::trimmed_sum`].
     pub(super) fn trimmed_sum(self, tiles: &[select::Row], vectors: usize, trim: usize, out: &mut [i32]) {
         #[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "the instructions are found at run time"))]
         match self.0 {
@@ -177,7 +172,6 @@ impl Present {
         }
     }
 
-    /// See [`gram::products`].
     pub(super) fn products(self, left: &[gram::Row], right: &[gram::Row]) -> gram::Products {
         #[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "the instructions are found at run time"))]
         match self.0 {
@@ -200,7 +194,7 @@ mod tests {
 
     use super::*;
 
-    /// Miri runs it too, with whichever instructions it is told to offer, but takes its time: it gets one case.
+    /// Also run by Miri, with whichever instructions it is configured to offer; one case, since it is slow.
     #[test]
     fn all_kernels_expand_the_words_of_the_definition() {
         let mut plan = MaskPlan::new(Plane::Scalars, 4 * WORDS_PER_NONCE, Modulus::WORD).unwrap();
@@ -224,7 +218,7 @@ mod tests {
         }
     }
 
-    /// For Miri too: the instructions of robust statistics, on one panel and two tiles.
+    /// Also for Miri: the instructions of robust statistics, on one panel and two tiles.
     #[test]
     fn all_kernels_find_the_order_and_the_products_that_plain_loops_find() {
         let word = |i: usize| i16::try_from(i * 7919 % 65_536).map_or_else(|_| i16::MIN, |word| word - 77);

@@ -1,7 +1,7 @@
-//! The processor: always there, the reference for every other device, and fast where the processor has wide vectors.
+//! The processor: always available, the reference for every other device, and fast with wide vector instructions.
 //!
-//! A vector is cut into blocks that fit a core's cache, and each block goes through all masks before the next, so memory
-//! is passed over once however many masks there are. Threads share nothing but the pool they come from.
+//! A vector is cut into blocks that fit a core's cache, and each block passes through all masks before the next, so
+//! memory is traversed once whatever the number of masks. Threads share only their pool.
 
 mod accumulator;
 #[cfg(target_arch = "x86_64")]
@@ -38,28 +38,28 @@ pub use self::kernel::Kernel;
 use self::kernel::Present;
 use crate::{Accumulator, AggregationError, Aggregator, Shape};
 
-/// Sums and unmasks on threads of its own.
+/// Sums and unmasks on its own threads.
 #[derive(Debug)]
 pub struct CpuAggregator {
     name: Arc<str>,
     kernel: Present,
-    /// `None`: everything runs on the caller's thread.
+    /// `None` to run on the caller's thread.
     pool: Option<Arc<ThreadPool>>,
 }
 
 impl CpuAggregator {
-    /// With the fastest kernel of this processor and `threads` threads; 0 takes as many as there are cores.
+    /// Uses the fastest kernel of this processor and `threads` threads, 0 for one per core.
     ///
     /// # Errors
-    /// [`AggregationError::Device`] when the threads cannot be started.
+    /// [`AggregationError::Device`] if the threads cannot be started.
     pub fn new(threads: usize) -> Result<Self, AggregationError> {
         Self::with_kernel(Kernel::fastest(), threads)
     }
 
-    /// With a kernel of the caller's choice, for comparisons. One that this processor lacks is an error.
+    /// Uses a given kernel, for comparisons.
     ///
     /// # Errors
-    /// [`AggregationError::Device`] when the kernel is not one of [`Kernel::available`] or the threads cannot be started.
+    /// [`AggregationError::Device`] if the kernel is not one of [`Kernel::available`] or the threads cannot be started.
     pub fn with_kernel(kernel: Kernel, threads: usize) -> Result<Self, AggregationError> {
         let threads = if threads == 0 { thread::available_parallelism().map_or(1, usize::from) } else { threads };
         let name = format!("cpu ({kernel}, {threads} thread{})", if threads == 1 { "" } else { "s" });
@@ -77,7 +77,7 @@ impl CpuAggregator {
         Ok(Self { name: name.into(), kernel, pool })
     }
 
-    /// A sum of nothing whose words the caller may look at.
+    /// Starts an empty sum whose words are accessible to this crate.
     pub(crate) fn begin_here(&self, shape: Shape) -> Result<CpuAccumulator, AggregationError> {
         CpuAccumulator::new(shape, Arc::clone(&self.name), self.kernel, self.pool.clone())
     }

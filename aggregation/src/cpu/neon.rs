@@ -15,12 +15,12 @@ type Tile = [Row; BLOCK_WORDS];
 const TILE_WORDS: usize = BLOCK_WORDS * LANES;
 const TILES: usize = BATCH / TILE_WORDS;
 
-/// Whether this processor has what the functions of this module require.
+/// Whether this processor has the instructions that this module requires.
 pub(super) fn is_available() -> bool {
     is_aarch64_feature_detected!("neon")
 }
 
-/// Applies all masks to at most [`BATCH`] words of one nonce that start on a block, and reduces them.
+/// Applies all masks to at most [`BATCH`] words within one nonce, starting on a block, and reduces them.
 #[target_feature(enable = "neon")]
 pub(super) fn apply_masks(plan: &MaskPlan, offset: u64, words: &mut [u32]) {
     let mut masks: [Tile; TILES] = [[[0; LANES]; BLOCK_WORDS]; TILES];
@@ -42,7 +42,7 @@ pub(super) fn apply_masks(plan: &MaskPlan, offset: u64, words: &mut [u32]) {
     }
 }
 
-/// Adds one mask to consecutive tiles, or subtracts it.
+/// Adds or subtracts one mask over consecutive tiles.
 #[target_feature(enable = "neon")]
 fn expand<const NEGATIVE: bool>(state: &[u32; BLOCK_WORDS], tiles: &mut [Tile]) {
     let mut initial = [vdupq_n_u32(0); BLOCK_WORDS];
@@ -51,7 +51,7 @@ fn expand<const NEGATIVE: bool>(state: &[u32; BLOCK_WORDS], tiles: &mut [Tile]) 
     }
     initial[12] = vaddq_u32(initial[12], load(&[0, 1, 2, 3]));
     let next_tile = vdupq_n_u32(4);
-    // A rotation by 8 bits is a shuffle of bytes.
+    // A rotation by 8 bits is a byte shuffle.
     let by_8 = vreinterpretq_u8_u32(load(&[0x0201_0003, 0x0605_0407, 0x0a09_080b, 0x0e0d_0c0f]));
     for tile in tiles {
         let mut x = initial;
@@ -91,7 +91,7 @@ fn rotate<const LEFT: i32, const RIGHT: i32>(vector: uint32x4_t) -> uint32x4_t {
     vsriq_n_u32::<RIGHT>(vshlq_n_u32::<LEFT>(vector), vector)
 }
 
-/// Turns a tile of rows (word `w` of every block) into a tile of blocks.
+/// Transposes a tile of rows (word `w` of every block) into blocks.
 #[target_feature(enable = "neon")]
 fn transpose(tile: &mut Tile) {
     let mut blocks = [vdupq_n_u32(0); BLOCK_WORDS];

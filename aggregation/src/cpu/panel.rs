@@ -1,4 +1,4 @@
-//! Some columns of all vectors, cut for [`gram`](super::gram) once for all pairs.
+//! Some columns of all vectors, split for [`gram`](super::gram) once for all pairs.
 
 use std::ops::Range;
 
@@ -6,7 +6,8 @@ use super::gram::{PANEL, Row, SIDE};
 use super::kernel::Present;
 use crate::robust::Inputs;
 
-/// Words up to here are multiplied whole: 128 sums of two products, the most that a lane gets of a panel, stay below 2^31.
+/// Largest word that is multiplied whole: 128 sums of two products, the most that a lane accumulates in a panel, stay
+/// below 2^31.
 const SMALL: i16 = 1 << 11;
 
 /// Some columns of all vectors, ready to be multiplied. Rows beyond the vectors and words beyond the columns are zero.
@@ -24,7 +25,7 @@ impl Panel {
         Self { words: rows(), low: rows(), high: rows(), small: true, vectors }
     }
 
-    /// Takes at most [`PANEL`] columns.
+    /// Loads at most [`PANEL`] columns.
     pub(super) fn load(&mut self, inputs: Inputs<'_>, columns: Range<usize>) {
         let mut extremes = (0, 0);
         for (row, vector) in self.words.iter_mut().zip(inputs.vectors()) {
@@ -41,14 +42,16 @@ impl Panel {
         }
         for ((words, low), high) in self.words.iter().zip(&mut self.low).zip(&mut self.high) {
             for ((word, low), high) in words.iter().zip(low).zip(high) {
-                // Rounded, so that l lies in -128..128; h·256 does not fit where it is 128, so l is taken from the word's bits.
+                // Rounded, so that l lies in -128..128; h·256 does not fit if h is 128, so l is taken from the word's
+                // bits.
                 *high = i16::try_from((i32::from(*word) + 128) >> 8).expect("16 bits less 8");
                 *low = (*word << 8) >> 8;
             }
         }
     }
 
-    /// Adds the products of all pairs `i <= j` of the panel to entry `i * vectors + j`; what lies below the diagonal is undefined.
+    /// Adds the products of all pairs `i <= j` of the panel to entry `i * vectors + j`; entries below the diagonal are
+    /// undefined.
     pub(super) fn add_products(&self, kernel: Present, sums: &mut [i64]) {
         let left = |plane: &'_ [Row], at: usize, weight: i64, sums: &mut [i64]| {
             for other in (at..self.words.len()).step_by(SIDE) {

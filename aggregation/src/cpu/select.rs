@@ -13,7 +13,7 @@ pub(super) const LANES: usize = 64;
 /// One vector's values in the columns of a tile.
 pub(super) type Row = [i16; LANES];
 
-/// Copies columns into tiles, one after the other, each with a row per vector. What a last tile has beyond them is zero.
+/// Copies columns into consecutive tiles, each with one row per vector. Unused columns of the last tile are zero.
 pub(super) fn load(inputs: Inputs<'_>, columns: Range<usize>, tiles: &mut Vec<Row>) {
     let vectors = inputs.vectors();
     tiles.clear();
@@ -37,13 +37,13 @@ pub(super) fn median(tiles: &[Row], vectors: usize, out: &mut [i32]) {
     }
 }
 
-/// The sum of every column of the tiles without its `trim` smallest and largest values.
+/// The trimmed sum of every column of the tiles, without its `trim` smallest and largest values.
 #[inline(always)]
 pub(super) fn trimmed_sum(tiles: &[Row], vectors: usize, trim: usize, out: &mut [i32]) {
     let cut = i32::try_from(trim).expect("there are at most 4096 vectors");
     for (rows, out) in tiles.chunks(vectors).zip(out.chunks_mut(LANES)) {
         let (low, high) = (kth(rows, trim), kth(rows, vectors - 1 - trim));
-        // What is cut off counts as the value at the cut, and is taken off again: ties need no care.
+        // Trimmed values count as the value at the cut, which is then subtracted as often: ties need no special case.
         let mut sum = [0i32; LANES];
         for row in rows {
             for lane in 0..LANES {
@@ -56,13 +56,13 @@ pub(super) fn trimmed_sum(tiles: &[Row], vectors: usize, trim: usize, out: &mut 
     }
 }
 
-/// The value of each column that `k` others come before.
+/// The value of rank `k`, from 0, in each column.
 #[inline(always)]
 fn kth(rows: &[Row], k: usize) -> Row {
     let k = count(k);
     let mut found = [i16::MIN; LANES];
     for bit in (0..16).rev() {
-        // From the smallest value up: the sign's bit counts downwards.
+        // Starts from the smallest value: the sign bit counts downwards.
         let step = if bit == 15 { i16::MIN } else { 1 << bit };
         let mut tried = found;
         tried.iter_mut().for_each(|value| *value ^= step);
@@ -74,7 +74,7 @@ fn kth(rows: &[Row], k: usize) -> Row {
     found
 }
 
-/// How many values of each column lie below `limit`.
+/// The number of values below `limit` in each column.
 #[inline(always)]
 fn count_below(rows: &[Row], limit: &Row) -> Row {
     let mut below = [0i16; LANES];
@@ -86,7 +86,7 @@ fn count_below(rows: &[Row], limit: &Row) -> Row {
     below
 }
 
-/// The value of each column that `k` others come before, when `low` is the one before it.
+/// The value of rank `k` in each column, if `low` has the rank before it.
 #[inline(always)]
 fn next(rows: &[Row], low: &Row, k: usize) -> Row {
     let k = count(k);

@@ -1,20 +1,20 @@
-//! Adds a packed vector to a sum without unpacking it first.
+//! Adds a packed vector directly to a sum.
 //!
-//! Eight words of b bits are b bytes. With b a constant, the byte and the shift of each of the eight are constants too, and
-//! the compiler makes straight-line (where it can, vector) code of a group.
+//! Eight words of b bits are b bytes. With b a constant, the byte and the shift of each of the eight are constants too,
+//! and the compiler generates straight-line (if possible, vector) code for a group.
 
 use secure_agg::modular::Modulus;
 use secure_agg::packing::{self, Unpacker};
 
-/// Words of a group, which takes as many bytes as a word has bits.
+/// Number of words in a group, which takes as many bytes as a word has bits.
 const GROUP: usize = 8;
-/// Bytes that a group may read beyond its own: its last word is loaded as 8 bytes.
+/// Bytes that a group may read beyond its own, because its last word is loaded as 8 bytes.
 const OVERREAD: usize = 8;
 
-/// `sum[i] += word i of packed`, where `packed` is the wire form of exactly `sum.len()` words.
+/// `sum[i] += word i of packed`, where `packed` holds exactly `sum.len()` words.
 ///
 /// # Panics
-/// When it is not, which is a fault of the caller.
+/// If it does not.
 #[inline(always)]
 pub(super) fn add(sum: &mut [u32], packed: &[u8], modulus: Modulus) {
     match modulus.bits() {
@@ -38,7 +38,7 @@ pub(super) fn add(sum: &mut [u32], packed: &[u8], modulus: Modulus) {
     }
 }
 
-/// `sum[i] += words[i]`, for slices of one length.
+/// `sum[i] += words[i]`, for slices of equal length.
 #[inline(always)]
 pub(super) fn add_words(sum: &mut [u32], words: &[u32]) {
     assert_eq!(sum.len(), words.len(), "the caller checks the length");
@@ -81,7 +81,7 @@ fn word_at<const BITS: usize>(bytes: &[u8], lane: usize) -> u32 {
     ((u64::from_le_bytes(eight) >> (lane * BITS % 8)) & ((1 << BITS) - 1)) as u32
 }
 
-/// The last words, whose loads would go past the end.
+/// Adds the last words, whose loads would pass the end.
 #[inline(never)]
 pub(super) fn add_rest(sum: &mut [u32], packed: &[u8], modulus: Modulus) {
     let mut unpacker = Unpacker::new(sum.len(), modulus);
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn every_width_and_every_tail_adds_what_unpacking_gives() {
-        // An interpreter takes its time: a few widths, odd and even, and lengths with and without a tail are enough for it.
+        // Miri is slow: a few widths, odd and even, and lengths with and without a tail suffice for it.
         let (widths, lengths) = if cfg!(miri) { (5, 19) } else { (1, 1) };
         for bits in (16..=32).step_by(widths) {
             let modulus = Modulus::new(bits).unwrap();

@@ -1,7 +1,7 @@
-//! Adds a packed vector with 256-bit vectors: eight words, which are as many bytes as a word has bits, at a time.
+//! Adds a packed vector with 256-bit vectors, eight words at a time, which take as many bytes as a word has bits.
 //!
-//! Each half of a vector takes four words from sixteen bytes. A word lies in at most five bytes, so it is put together from
-//! two shuffles of four bytes each, shifted right and left by where in its first byte the word begins.
+//! Each half of a vector takes four words from sixteen bytes. A word spans at most five bytes, so it is assembled from
+//! two shuffles of four bytes each, shifted right and left by its bit offset in the first byte.
 
 use std::arch::x86_64::*;
 
@@ -13,13 +13,13 @@ use super::unpack;
 const GROUP: usize = 8;
 /// Bytes of one load.
 const LOAD: usize = 16;
-/// A shuffle's index for a zero byte.
+/// Shuffle index that gives a zero byte.
 const ZERO: u8 = 0x80;
 
 /// See [`unpack::add`].
 ///
 /// # Panics
-/// When `packed` is not the wire form of exactly `sum.len()` words.
+/// Unless `packed` holds exactly `sum.len()` words.
 #[target_feature(enable = "avx2")]
 pub(super) fn add(sum: &mut [u32], packed: &[u8], modulus: Modulus) {
     if modulus == Modulus::WORD {
@@ -27,7 +27,7 @@ pub(super) fn add(sum: &mut [u32], packed: &[u8], modulus: Modulus) {
     }
     let bits = usize::from(modulus.bits());
     let middle = bits / 2;
-    // As many groups as have all of their second load inside.
+    // Number of groups whose second load lies entirely inside.
     let whole = (packed.len() + bits).saturating_sub(middle + LOAD) / bits;
     let whole = whole.min(sum.len() / GROUP);
     let (groups, rest) = sum.split_at_mut(whole * GROUP);
@@ -47,15 +47,15 @@ pub(super) fn add(sum: &mut [u32], packed: &[u8], modulus: Modulus) {
     unpack::add_rest(rest, &packed[whole * bits..], modulus);
 }
 
-/// Where the eight words of a group lie in its two loads.
+/// Positions of a group's eight words in its two loads.
 struct Layout {
-    /// For each byte of each word, the byte that its low part comes from.
+    /// For each byte of each word, the source of its low part.
     first: [u8; 32],
     /// The four bytes after those.
     second: [u8; 32],
-    /// How far the low part moves right.
+    /// Right shift of the low part.
     right: [u32; GROUP],
-    /// How far the high part moves left; a shift by 32 gives zero.
+    /// Left shift of the high part; a shift by 32 gives zero.
     left: [u32; GROUP],
 }
 
@@ -127,7 +127,7 @@ mod tests {
             println!("skipped: this processor has no AVX2");
             return;
         }
-        // An interpreter takes its time: a few widths, odd and even, and lengths with and without a tail are enough for it.
+        // Miri is slow: a few widths, odd and even, and lengths with and without a tail suffice for it.
         let (widths, lengths) = if cfg!(miri) { (5, 19) } else { (1, 1) };
         for bits in (16..=32).step_by(widths) {
             let modulus = Modulus::new(bits).unwrap();

@@ -1,8 +1,8 @@
 //! The kernels and the memory of one NVIDIA GPU.
 //!
-//! Kernels run in one stream, in the order of the calls; what goes to the device and comes from it has a stream for each
-//! way, so that it is hidden behind the kernels. Each stream waits for what another has to do first with the same memory:
-//! cudarc keeps account of that. Device memory is taken and freed in the stream of the way there.
+//! Kernels run in one stream, in the order of the calls; transfers to and from the device have a stream each, so that
+//! they overlap with kernels. cudarc tracks memory so that each stream waits for the work of others on the same memory.
+//! Device memory is allocated and freed in the upload stream.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,36 +20,34 @@ use crate::gpu::{Gpu, GpuError, LONGEST_PIECE, Launch, Limits, Products, Rows, S
 
 /// The kernels as portable code that the driver compiles for the GPU it finds: see `regenerate.py`.
 const PTX: &str = include_str!("kernels.sm_75.ptx");
-/// The oldest GPUs that can run them.
+/// Lowest compute capability that can run them.
 const CAPABILITY: (i32, i32) = (7, 5);
 /// Threads of a block, as in `kernels.cu`.
 const BLOCK: u32 = 256;
-/// Threads that a multiprocessor holds at 64 registers each.
+/// Threads resident on a multiprocessor at 64 registers each.
 const RESIDENT: usize = 1024;
-/// Bytes of keystream that a multiprocessor makes in 40 ms for each kHz of its clock: 64 lanes of 644 instructions per block
-/// of 64 bytes (`check_ptx.py` prints the count), which is 6 bytes per clock.
+/// Bytes of keystream that a multiprocessor generates in 40 ms per kHz of its clock: 64 lanes of 644 instructions per
+/// block of 64 bytes (`check_ptx.py` prints the count), which is 6 bytes per clock.
 const BYTES_PER_KHZ: u64 = 240;
 
-/// Packed inputs that are kept until later ones are on their way.
+/// Number of packed inputs that are kept until later ones are uploaded.
 const INPUTS: usize = 2;
 
-/// One GPU, opened.
 pub(super) struct CudaGpu {
     context: Arc<CudaContext>,
-    /// Of the kernels.
     stream: Arc<CudaStream>,
-    /// Of what goes to the device.
+    /// Stream for uploads.
     upward: Arc<CudaStream>,
     uploads: Mutex<Staging>,
     downloads: Mutex<Staging>,
-    /// The last packed inputs: freeing one at once would hold up the next until the kernel that reads it is done.
+    /// The last packed inputs: freeing one at once would delay the next until the kernel that reads it is done.
     inputs: Mutex<VecDeque<CudaSlice<u32>>>,
     unmask: CudaFunction,
     add_packed: CudaFunction,
     trimmed_sum: CudaFunction,
     gram: CudaFunction,
     limits: Limits,
-    /// About how many launches nobody has waited for yet.
+    /// Approximate number of launches not yet waited for.
     queued: AtomicU32,
 }
 
@@ -61,8 +59,8 @@ pub(super) struct Seeds {
 
 impl Drop for Seeds {
     fn drop(&mut self) {
-        // Queued behind the kernels that read the seeds, and before the memory is freed. A GPU that refuses this is lost,
-        // and with it its memory.
+        // Queued after the kernels that read the seeds and before the memory is freed. A GPU that rejects this is lost,
+        // and its memory with it.
         let _ = self.stream.memset_zeros(&mut self.records);
     }
 }
@@ -74,7 +72,7 @@ impl From<DriverError> for GpuError {
 }
 
 impl CudaGpu {
-    /// The driver's library must be present.
+    /// Requires the driver's library.
     pub(super) fn open(ordinal: usize) -> Result<Self, GpuError> {
         let context = CudaContext::new(ordinal)?;
         let capability = context.compute_capability()?;
@@ -108,23 +106,23 @@ impl CudaGpu {
         })
     }
 
-    /// Waits until everything that was queued is done. What failed in it fails here.
+    /// Waits until all queued work is done, and returns its errors.
     fn settle(&self) -> Result<(), GpuError> {
         let queued = self.queued.load(Ordering::Relaxed);
         let done = self.stream.record_event(None)?;
         wait(self.patience(), || Ok(done.try_is_complete()?))?;
         let less = |now: u32| Some(now.saturating_sub(queued));
-        // Another thread may have taken the same launches off: the number is only ever a measure of patience.
+        // Another thread may have subtracted the same launches: the number only estimates a timeout.
         let _ = self.queued.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         Ok(())
     }
 
-    /// How long everything that is queued may take.
+    /// Timeout for all queued work.
     fn patience(&self) -> Duration {
         PATIENCE + PATIENCE_PER_LAUNCH.saturating_mul(self.queued.load(Ordering::Relaxed))
     }
 
-    /// As the driver calls it.
+    /// The driver's name for the GPU.
     pub(super) fn name(&self) -> String {
         self.context.name().unwrap_or_else(|_| "a GPU without a name".to_owned())
     }
@@ -180,7 +178,7 @@ impl Gpu for CudaGpu {
         Ok(())
     }
 
-    /// The seeds travel through page-locked memory of our own, so that the driver makes no copy of them to send.
+    /// Copies the seeds through our own page-locked memory, so that the driver makes no copy of them.
     fn load(&self, seeds: &SeedList) -> Result<Seeds, GpuError> {
         let words = SEED_WORDS * seeds.records().len();
         let records = self.stream.alloc_zeros(words)?;
@@ -199,7 +197,7 @@ impl Gpu for CudaGpu {
         if sent.is_ok()
             && let Err(error) = self.settle()
         {
-            // Freeing or wiping it would wait for a GPU that may never be done with it.
+            // Freeing or wiping it would wait for a GPU that may never finish with it.
             std::mem::forget(staging);
             return Err(error);
         }
@@ -259,14 +257,14 @@ impl Gpu for CudaGpu {
         Ok(())
     }
 
-    /// Waits for the kernels first: what goes wrong with them is told here, and they may take their time.
+    /// Waits for the kernels first, which may take long, and returns their errors.
     fn read(&self, memory: &mut Self::Memory, into: &mut [u32]) -> Result<(), GpuError> {
         self.settle()?;
         locked(&self.downloads).download(memory, into, self.patience())
     }
 }
 
-/// A panic while it was locked left nothing half-done: what a buffer is busy with is known before it is used.
+/// Ignores poisoning: a panic left nothing half-done, since a buffer's state is checked before use.
 fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,5 @@
-//! The text of the CUDA kernels, compiled as C++ and run by the processor: a device like any other for the tests, so that
-//! what a GPU would execute is compared bit for bit where there is none. It shows the arithmetic, the indices and the
-//! splits; it cannot show races or timing.
+//! The source of the CUDA kernels, compiled as C++ and run by the processor: a test device that compares a GPU's
+//! computation bit for bit without a GPU. It verifies arithmetic, indices and splits; it cannot reveal races or timing.
 
 use crate::gpu::{
     Gpu, GpuAggregator, GpuError, Launch, Limits, Products, Rows, SHORTEST_PIECE, SeedList, SeedRecord, fill_with_bytes,
@@ -42,11 +41,11 @@ unsafe extern "C" {
     fn host_add_packed(grid_x: u32, block: u32, sum: *mut u32, at: u64, packed: *const u32, len: u64, bits: u32);
 }
 
-/// Runs the CUDA kernels' text on the processor, slowly.
+/// Runs the CUDA kernels' source on the processor, slowly.
 pub struct HostCudaAggregator(GpuAggregator<HostGpu>);
 
 impl HostCudaAggregator {
-    /// As many devices as asked for, each of which runs out of memory beyond `memory_words` words (0: never).
+    /// This many devices, each of which runs out of memory beyond `memory_words` words (0: never).
     #[must_use]
     pub fn new(devices: usize, memory_words: usize) -> Self {
         let gpus = (0..devices).map(|_| HostGpu { memory_words }).collect();
@@ -78,7 +77,7 @@ impl Gpu for HostGpu {
     type Memory = Vec<u32>;
     type Seeds = Vec<SeedRecord>;
 
-    /// Small numbers, so that the tests see split seeds, several pieces and several launches.
+    /// Small limits, so that tests cover split seeds, several pieces and several launches.
     fn limits(&self) -> Limits {
         Limits { piece_words: 16 * SHORTEST_PIECE, threads: 24, launch_bytes: 1 << 20 }
     }
@@ -90,7 +89,7 @@ impl Gpu for HostGpu {
         Ok(vec![0; words])
     }
 
-    /// In odd pieces, for the tests' sake.
+    /// Writes odd-sized pieces, for the tests.
     fn write(
         &self,
         memory: &mut Self::Memory,
@@ -195,7 +194,7 @@ impl Gpu for HostGpu {
     }
 }
 
-/// Blocks of threads for as many threads.
+/// Number of blocks for this many threads.
 fn grid(threads: usize) -> u32 {
     u32::try_from(threads.div_ceil(BLOCK as usize)).expect("a piece has at most 2^24 words")
 }

@@ -1,7 +1,7 @@
 //! NVIDIA GPUs through the CUDA driver, and the kernels' text compiled for the processor.
 //!
-//! Nothing of NVIDIA's is linked and nothing is compiled at build time: the kernels are committed as PTX, and the driver's
-//! library is looked for when a device is asked for. Where there is none, that is a reason, not a failure.
+//! No NVIDIA library is linked and nothing is compiled at build time: the kernels are committed as PTX, and the
+//! driver's library is loaded when a device is requested. Without it, the device is reported as unavailable.
 
 #[cfg(feature = "cuda")]
 mod gpu;
@@ -27,10 +27,10 @@ mod present {
     use crate::robust::robust_from;
     use crate::{Accumulator, AggregationError, Aggregator, Shape};
 
-    /// How many GPUs the driver offers, at least one; or why there is none. The driver heeds `CUDA_VISIBLE_DEVICES`.
+    /// Number of GPUs that the driver offers, at least 1. The driver respects `CUDA_VISIBLE_DEVICES`.
     ///
     /// # Errors
-    /// The reason, in words for an operator.
+    /// The reason there is none, for operators.
     pub fn count() -> Result<usize, String> {
         // SAFETY: the library is the NVIDIA driver's, whose initialisers ask nothing of those who load it.
         #[expect(unsafe_code, reason = "loading a library runs its code")]
@@ -46,19 +46,19 @@ mod present {
         }
     }
 
-    /// A driver that lacks a function this program calls makes the library that calls it panic.
+    /// Catches the panic of the binding library if the driver lacks a function.
     fn guarded<T>(call: impl FnOnce() -> T + std::panic::UnwindSafe) -> Result<T, String> {
         catch_unwind(call).map_err(|_| "the NVIDIA driver is too old, or broken".to_owned())
     }
 
-    /// Sums and unmasks on one GPU, or on several that share each vector.
+    /// Sums and unmasks on one GPU, or on several with each vector divided among them.
     pub struct CudaAggregator(GpuAggregator<CudaGpu>);
 
     impl CudaAggregator {
         /// Opens the GPU with this number, or all of them.
         ///
         /// # Errors
-        /// [`AggregationError::Device`] when there is none, or it cannot run the kernels.
+        /// [`AggregationError::Device`] if there is none, or if it cannot run the kernels.
         pub fn open(ordinal: Option<usize>) -> Result<Self, AggregationError> {
             let asked = ordinal.map_or_else(|| "cuda".to_owned(), |ordinal| format!("cuda:{ordinal}"));
             let failed = |reason| GpuError::Failed(reason).of(&asked, 0);

@@ -1,19 +1,19 @@
-//! How long to wait for a GPU.
+//! Timeouts for a GPU.
 
 use std::thread::sleep;
 use std::time::Duration;
 
 use crate::gpu::GpuError;
 
-/// How long to wait for a GPU that has nothing queued by us, and how much longer for each launch, which takes about 50 ms:
-/// others may use it too. One that takes longer is taken for hung.
+/// Timeout for a GPU on which we have queued nothing, plus the time for each launch, which takes about 50 ms: others
+/// may use the GPU too. A GPU that takes longer is considered hung.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) const PATIENCE_PER_LAUNCH: Duration = Duration::from_secs(1);
 
-/// Between two looks at whether it is done: nothing beside what is waited for, and no core is kept busy by waiting.
+/// Polling interval: negligible next to the work, and long enough to leave the core idle.
 const PAUSE: Duration = Duration::from_micros(100);
 
-/// Looks again and again until something is done.
+/// Polls until the work is done.
 pub(super) fn wait(patience: Duration, done: impl Fn() -> Result<bool, GpuError>) -> Result<(), GpuError> {
     let mut waited = Duration::ZERO;
     while !done()? {

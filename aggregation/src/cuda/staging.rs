@@ -1,7 +1,7 @@
-//! Page-locked memory in pairs: one buffer travels while the other is filled or emptied.
+//! Page-locked memory in pairs of buffers: one is transferred while the other is filled or emptied.
 //!
-//! Memory that is not page-locked would go through a buffer of the driver's first, which nobody can wipe and which the
-//! caller has to wait for.
+//! Pageable memory would be copied through a buffer of the driver first, which we could not wipe and which the caller
+//! would have to wait for.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use zeroize::Zeroize;
 use super::patience::{PATIENCE, wait};
 use crate::gpu::GpuError;
 
-/// Words of a buffer, 4 MiB: long enough that starting a copy costs nothing beside it.
+/// Size of a buffer in words, 4 MiB: long enough that the cost of starting a copy is negligible.
 pub(super) const BUFFER: usize = 1 << 20;
 
-/// A pair of buffers for one direction, and the stream that their copies go through.
+/// A pair of buffers for one direction, and the stream of their copies.
 pub(super) struct Staging {
     stream: Arc<CudaStream>,
     buffers: [Buffer; 2],
@@ -24,9 +24,9 @@ pub(super) struct Staging {
 }
 
 struct Buffer {
-    /// `None` once a copy has been given up: the device may still write to it or read it, so it is never freed.
+    /// `None` once a copy has been given up: the device may still access the memory, so it is never freed.
     words: Option<PinnedHostSlice<u32>>,
-    /// The end of the copy that is under way.
+    /// Signals the end of the copy in progress.
     busy: Option<CudaEvent>,
 }
 
@@ -40,7 +40,7 @@ impl Buffer {
         Ok(Self { words: Some(words), busy: None })
     }
 
-    /// The memory, once the copy that was under way is done.
+    /// The memory, once the copy in progress is done.
     fn settled(&mut self, patience: Duration) -> Result<&mut PinnedHostSlice<u32>, GpuError> {
         if let Some(busy) = self.busy.take()
             && let Err(error) = wait(patience, || Ok(busy.try_is_complete()?))
@@ -51,7 +51,7 @@ impl Buffer {
         self.words.as_mut().ok_or_else(|| GpuError::Failed("an earlier copy never ended".to_owned()))
     }
 
-    /// A copy from or to the buffer was started. The buffer is given up when its end cannot be known.
+    /// Records that a copy from or to the buffer was started. The buffer is given up if its end cannot be known.
     fn started(&mut self, stream: &CudaStream) -> Result<(), GpuError> {
         match stream.record_event(None) {
             Ok(event) => self.busy = Some(event),
@@ -65,7 +65,7 @@ impl Buffer {
 }
 
 impl Drop for Buffer {
-    /// What travelled is erased. A device that is lost may end no copy: then nothing is, but the memory stays ours.
+    /// Erases what was transferred. A lost device may never end a copy; the memory is then kept without being erased.
     fn drop(&mut self) {
         if let Ok(words) = self.settled(PATIENCE)
             && let Ok(words) = words.as_mut_slice()
@@ -80,7 +80,7 @@ impl Staging {
         Ok(Self { stream, buffers: [Buffer::new(context)?, Buffer::new(context)?], next: 0 })
     }
 
-    /// Copies `words` words to the start of `memory`. Returns when the last piece is on its way.
+    /// Copies `words` words to the start of `memory`. Returns when the last piece has been queued.
     pub(super) fn upload(
         &mut self,
         memory: &mut CudaSlice<u32>,
@@ -95,14 +95,14 @@ impl Staging {
             self.next = 1 - self.next;
             let place = &mut buffer.settled(patience)?.as_mut_slice()?[..end - at];
             fill(at, place);
-            // The copy reads `place` later: nothing else touches it before the event says that it has.
+            // The copy reads `place` later: nothing else accesses it until the event signals.
             self.stream.memcpy_htod(&*place, &mut target)?;
             buffer.started(&self.stream)?;
         }
         Ok(())
     }
 
-    /// Copies the start of `memory` out, waits for it, and erases what travelled.
+    /// Copies the start of `memory` out, waits for it, and erases the transfer buffer.
     pub(super) fn download(
         &mut self,
         memory: &CudaSlice<u32>,
@@ -123,14 +123,14 @@ impl Staging {
         Ok(())
     }
 
-    /// Starts the copy of some words into the next buffer, and says which that is.
+    /// Starts the copy of some words into the next buffer, and returns its index.
     fn fetch(&mut self, memory: &CudaSlice<u32>, words: Range<usize>, patience: Duration) -> Result<usize, GpuError> {
         let here = self.next;
         self.next = 1 - here;
         let source = memory.try_slice(words.clone()).ok_or_else(beyond)?;
         let buffer = &mut self.buffers[here];
         let place = &mut buffer.settled(patience)?.as_mut_slice()?[..words.len()];
-        // The copy writes `place` later: nothing else touches it before the event says that it has.
+        // The copy writes `place` later: nothing else accesses it until the event signals.
         self.stream.memcpy_dtoh(&source, place)?;
         buffer.started(&self.stream)?;
         Ok(here)

@@ -14,8 +14,8 @@ use crate::stream::read_full;
 use crate::work::Stopwatch;
 use crate::{Accumulator, AggregationError, Effort, Shape};
 
-/// Words that go to a device at a time. It divides every piece, and every multiple of it is a whole number of words in
-/// every packed form.
+/// Number of words sent to a device at a time. It divides every piece, and any multiple of it is a whole number of
+/// words in packed form.
 const STEP: usize = 1 << 16;
 
 /// The sum in pieces: piece `i` lies on device `i` modulo the number of devices.
@@ -42,8 +42,7 @@ impl<G: Gpu> GpuAccumulator<G> {
         if self.torn { Err(AggregationError::Torn) } else { Ok(()) }
     }
 
-    /// Runs `work`, and unless it succeeds refuses everything from then on: nobody knows what a device has done before it
-    /// failed.
+    /// Runs `work`; if it fails, the sum becomes torn, since a failed device leaves it in an unknown state.
     fn whole_or_torn<T>(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<T, AggregationError>,
@@ -58,7 +57,7 @@ impl<G: Gpu> GpuAccumulator<G> {
         error.of(&self.name, 4 * self.shape.words())
     }
 
-    /// Adds the packed words that start at word `at`: at most [`STEP`], and `at` a multiple of it.
+    /// Adds the packed words that start at word `at`: at most [`STEP`] words, with `at` a multiple of it.
     fn add_step(&mut self, at: usize, packed: &[u8], words: usize, modulus: Modulus) -> Result<(), AggregationError> {
         let watch = Stopwatch::start();
         let (index, within) = (at / self.piece, at % self.piece);
@@ -120,7 +119,7 @@ impl<G: Gpu> Accumulator for GpuAccumulator<G> {
         self.shape
     }
 
-    /// The device adds on after its part was handed over; what is left of that counts as unmasking.
+    /// The device may still add after its part was handed over; the rest of that time counts as unmasking.
     fn summing(&self) -> Effort {
         Effort { device: (*self.name).to_owned(), took: self.adding }
     }

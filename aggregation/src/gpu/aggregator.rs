@@ -1,4 +1,4 @@
-//! One or several like devices as one [`Aggregator`]: the pieces of a vector are dealt to them in turn.
+//! One or several equal devices as one [`Aggregator`]: the pieces of a vector are dealt to them in turn.
 
 use std::sync::Arc;
 
@@ -22,13 +22,13 @@ impl<G: Gpu> GpuAggregator<G> {
         Self { name: name.into(), gpus: gpus.into() }
     }
 
-    /// Words of the pieces of a vector: short enough for every device, and for all of them to have a share.
+    /// Piece length in words: short enough for every device, and for each of them to get a share.
     fn piece_words(&self, words: usize) -> usize {
         let most = self.gpus.iter().map(|gpu| gpu.limits().piece_words).min().unwrap_or(LONGEST_PIECE);
         words.div_ceil(self.gpus.len()).next_power_of_two().clamp(SHORTEST_PIECE, most.max(SHORTEST_PIECE))
     }
 
-    /// As many consecutive pieces as there are devices, all under way before the first is waited for.
+    /// Processes as many consecutive pieces as there are devices, all started before the first is waited for.
     fn unmask_pieces(&self, plan: &MaskPlan, offset: u64, sum: &[u32], piece: usize, out: &mut [u32]) -> Outcome {
         let mut held = Vec::with_capacity(self.gpus.len());
         for (index, (gpu, words)) in self.gpus.iter().zip(sum.chunks(piece)).enumerate() {
@@ -62,14 +62,15 @@ impl<G: Gpu> Aggregator for GpuAggregator<G> {
         Ok(Box::new(GpuAccumulator::new(shape, Arc::clone(&self.name), Arc::clone(&self.gpus), piece)?))
     }
 
-    /// Takes device memory for one piece per device. When there is none, the pieces are halved until there is.
+    /// Allocates device memory for one piece per device; if that fails, halves the pieces until it succeeds.
     fn unmask_slice(&self, plan: &MaskPlan, offset: u64, sum: &[u32], out: &mut [u32]) -> Result<(), AggregationError> {
         Shape::check_slice(plan, offset, sum.len(), out.len())?;
         let mut piece = self.piece_words(sum.len());
         let mut done = 0;
         while done < sum.len() {
             let end = sum.len().min(done + piece * self.gpus.len());
-            // A piece that starts at a multiple of its own length lies within one nonce; at other places it is shorter.
+            // A piece that starts at a multiple of its own length lies within one nonce; at other offsets it is
+            // shorter.
             let here = offset + done as u64;
             let (part, end) = if here.is_multiple_of(piece as u64) {
                 (piece, end)

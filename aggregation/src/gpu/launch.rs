@@ -1,18 +1,19 @@
-//! How the masks of one piece of a vector are cut into launches.
+//! Splits the masks of a piece of a vector into launches.
 
 use std::ops::Range;
 
 use secure_agg::mask::{self, Plane, WORDS_PER_NONCE};
 
-/// What a device can hold and how its work is to be cut.
+/// Capacity of a device, and how to split its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limits {
-    /// Most words in one buffer: a power of two from [`SHORTEST_PIECE`](super::SHORTEST_PIECE) to [`LONGEST_PIECE`](super::LONGEST_PIECE).
+    /// Maximum number of words in a buffer: a power of two from [`SHORTEST_PIECE`](super::SHORTEST_PIECE) to
+    /// [`LONGEST_PIECE`](super::LONGEST_PIECE).
     pub(crate) piece_words: usize,
-    /// Threads that run at once. Fewer blocks than that leave parts of the device idle.
+    /// Number of threads that run at once. Fewer would leave parts of the device idle.
     pub(crate) threads: usize,
-    /// Bytes of keystream of one launch: what the device makes in at most 50 ms, so that watchdogs and other users of the
-    /// device get their turn.
+    /// Bytes of keystream per launch: what the device generates in at most 50 ms, so that watchdogs and other users of
+    /// the device are not blocked.
     pub(crate) launch_bytes: u64,
 }
 
@@ -25,29 +26,28 @@ pub(crate) struct Launch {
     pub(crate) first_block: u32,
     /// The first two words of the nonce; the third is zero.
     pub(crate) nonce: [u32; 2],
-    /// Which seeds.
     pub(crate) seeds: Range<u32>,
-    /// Parts into which the seeds are split, for more threads than the piece has blocks.
+    /// Number of parts into which the seeds are split, to use more threads than the piece has blocks.
     pub(crate) parts: u32,
 }
 
-/// Seeds that a part should have at least, so that its atomic additions stay few beside its arithmetic.
+/// Least number of seeds per part, so that atomic additions stay few compared to the arithmetic.
 const SEEDS_OF_A_PART: usize = 4;
-/// Rounds of resident threads that a launch should fill: the last, incomplete one then wastes little.
+/// Number of times that a launch should fill all resident threads, so that the last, incomplete wave wastes little.
 const WAVES: usize = 16;
-/// Words of a ChaCha20 block: what one thread owns.
+/// Words of a ChaCha20 block, the share of a thread.
 const BLOCK_WORDS: usize = 16;
-/// Most parts: the limit of a launch's second dimension everywhere.
+/// Maximum number of parts: the limit of a launch's second dimension on every device.
 const MOST_PARTS: usize = 65_535;
 
 impl Launch {
-    /// The blocks of the piece: one thread each in every part.
+    /// Number of blocks in the piece, with one thread each per part.
     pub(crate) const fn blocks(&self) -> usize {
         self.words.div_ceil(BLOCK_WORDS)
     }
 
-    /// Everything that applies `seeds` masks to the `words` words at `offset` of a vector on `plane`. The piece lies within
-    /// one nonce and starts on a block.
+    /// All launches that apply `seeds` masks to the `words` words at `offset` of a vector on `plane`. The piece lies
+    /// within one nonce and starts on a block.
     pub(crate) fn all(plane: Plane, offset: u64, words: usize, seeds: usize, limits: Limits) -> Vec<Self> {
         debug_assert!(offset % WORDS_PER_NONCE + words as u64 <= WORDS_PER_NONCE, "a piece has one nonce");
         debug_assert!(offset.is_multiple_of(BLOCK_WORDS as u64), "a piece starts on a block");
@@ -57,7 +57,7 @@ impl Launch {
         let first_block = small(usize::try_from(offset % WORDS_PER_NONCE / BLOCK_WORDS as u64).unwrap_or(usize::MAX));
         let blocks = words.div_ceil(BLOCK_WORDS);
         let most = usize::try_from(limits.launch_bytes / (64 * blocks as u64)).unwrap_or(usize::MAX).max(1);
-        // Even launches: none is left with a handful of seeds.
+        // Launches of equal size, so that none is left with a handful of seeds.
         let each = seeds.div_ceil(seeds.div_ceil(most).max(1)).max(1);
         (0..seeds)
             .step_by(each)

@@ -1,8 +1,9 @@
-//! What all GPUs have in common: a sum in pieces of device memory, masks as lists of seeds, and work cut into launches.
+//! The common part of all GPUs: a sum in pieces of device memory, masks as lists of seeds, and work split into
+//! launches.
 //!
-//! A maker's interface is reduced to the few operations of [`Gpu`]; everything that decides *what* is computed lives here
-//! once, and is tested through each of them. Device memory holds sums, inputs on their way and seeds; seeds are wiped
-//! after use, which every [`Gpu`] promises.
+//! The interface of each vendor is reduced to the few operations of [`Gpu`]; everything that decides *what* is computed
+//! lives here once, and is tested through each of them. Device memory holds sums, inputs in transit and seeds; every
+//! [`Gpu`] wipes seeds after use.
 
 mod accumulator;
 mod aggregator;
@@ -19,18 +20,18 @@ pub(crate) use self::launch::{Launch, Limits};
 pub(crate) use self::rows::{Products, Rows};
 use crate::AggregationError;
 
-/// Longest piece of a vector: the words that share a nonce, 64 MiB. Pieces are powers of two no longer than this, so none
-/// straddles two nonces and each starts on a word of its packed form.
+/// Maximum length of a piece: the words that share a nonce, 64 MiB. Pieces are powers of two no longer than this, so
+/// none straddles two nonces and each starts on a word of its packed form.
 pub(crate) const LONGEST_PIECE: usize = 1 << 24;
-/// Shortest piece (256 KiB), unless the vector is shorter. A device with less memory than that is of no use.
+/// Minimum length of a piece (256 KiB), unless the vector is shorter. A device with less memory is useless.
 pub(crate) const SHORTEST_PIECE: usize = 1 << 16;
-/// Seeds that are on a device at a time: 3 MiB.
+/// Maximum number of seeds on a device at a time: 3 MiB.
 pub(crate) const SEEDS_AT_ONCE: usize = 1 << 16;
 
-/// Why a device did not do what it was told.
+/// Reasons a device operation failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum GpuError {
-    /// There is no device memory; a smaller piece may find some.
+    /// Not enough device memory; a smaller piece may fit.
     #[error("out of device memory")]
     OutOfMemory,
     /// Anything else; the device may be lost.
@@ -39,7 +40,7 @@ pub(crate) enum GpuError {
 }
 
 impl GpuError {
-    /// As the user of the device `name` sees it; `bytes` were to be held.
+    /// Converts to an error for the user of device `name`; `bytes` could not be allocated.
     pub(crate) fn of(self, name: &str, bytes: usize) -> AggregationError {
         match self {
             Self::OutOfMemory => AggregationError::OutOfMemory { bytes },
@@ -73,14 +74,14 @@ impl SeedRecord {
     }
 }
 
-/// Seeds of a plan on their way to a device; erased when dropped.
+/// Seeds of a plan in transit to a device; erased when dropped.
 pub(crate) struct SeedList(Vec<SeedRecord>);
 
 impl SeedList {
     /// The masks of `plan` from number `first` on, at most [`SEEDS_AT_ONCE`].
     pub(crate) fn of(plan: &MaskPlan, first: usize) -> Self {
         let left = plan.len().saturating_sub(first).min(SEEDS_AT_ONCE);
-        // Room for all, so that no growth leaves keys in freed memory.
+        // Allocated once, so that growth leaves no keys in freed memory.
         let mut list = Self(Vec::with_capacity(left));
         for (seed, sign) in plan.masks().skip(first).take(left) {
             let mut record = SeedRecord { key: [0; 8], factor: 1, unused: [0; 3] };
@@ -108,14 +109,15 @@ impl Drop for SeedList {
     }
 }
 
-/// One device. Calls may come from any thread and concern one buffer each; a device does them in the order of the calls.
+/// One device. Calls may come from any thread and concern one buffer each; a device executes them in the order of the
+/// calls.
 ///
-/// Lengths are checked by the callers in this module. `apply` may return before the work is done; `read` waits for it, and
-/// reports what went wrong with it.
+/// Callers in this module check lengths. `apply` may return before the work is done; `read` waits for it and returns
+/// its errors.
 pub(crate) trait Gpu: Send + Sync + 'static {
     /// Words of a sum in device memory.
     type Memory: Send;
-    /// Seeds in device memory. Dropping them wipes that memory, after the work that was queued before.
+    /// Seeds in device memory. Dropping them wipes that memory, after the work queued before.
     type Seeds;
 
     fn limits(&self) -> Limits;
@@ -123,8 +125,8 @@ pub(crate) trait Gpu: Send + Sync + 'static {
     /// `words` zeros, at most `limits().piece_words`.
     fn zeros(&self, words: usize) -> Result<Self::Memory, GpuError>;
 
-    /// Replaces the first `words` words. `fill` puts them into place, a piece after the other: it is told which word of the
-    /// memory is the first of each, and writes every word of it.
+    /// Replaces the first `words` words. `fill` is called for consecutive pieces, with the index of the first word of
+    /// each, and writes every word of the piece.
     fn write(
         &self,
         memory: &mut Self::Memory,
@@ -148,17 +150,18 @@ pub(crate) trait Gpu: Send + Sync + 'static {
     /// Applies some of the seeds to the first `launch.words` words.
     fn apply(&self, memory: &mut Self::Memory, seeds: &Self::Seeds, launch: &Launch) -> Result<(), GpuError>;
 
-    /// Writes the sum of each column without its `trim` smallest and largest words, as `i32`: two words for each of a row.
+    /// Writes the trimmed sum of each column, without its `trim` smallest and largest words, as `i32`: two words per
+    /// word of a row.
     fn trimmed_sum(&self, rows: &Self::Memory, shape: Rows, trim: u32, out: &mut Self::Memory) -> Result<(), GpuError>;
 
-    /// Adds inner products to sums of two words each, the low half first.
+    /// Adds inner products to sums of two words each, low half first.
     fn gram(&self, rows: &Self::Memory, products: &Products, sums: &mut Self::Memory) -> Result<(), GpuError>;
 
     /// Copies the first `into.len()` words out.
     fn read(&self, memory: &mut Self::Memory, into: &mut [u32]) -> Result<(), GpuError>;
 }
 
-/// Puts the bytes from 4 * `at` on into `place`, as words; zeros follow the last.
+/// Writes the bytes from 4 * `at` on into `place` as words, padded with zeros.
 #[cfg(any(feature = "cuda", feature = "host-cuda-test"))]
 pub(crate) fn fill_with_bytes(bytes: &[u8], at: usize, place: &mut [u32]) {
     let bytes = &bytes[bytes.len().min(4 * at)..];
@@ -171,7 +174,7 @@ pub(crate) fn fill_with_bytes(bytes: &[u8], at: usize, place: &mut [u32]) {
     }
 }
 
-/// The wire form of b = 32.
+/// The packed form for b = 32.
 pub(crate) fn bytes_of(words: &[u32], bytes: &mut Vec<u8>) {
     bytes.clear();
     bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));

@@ -1,6 +1,7 @@
-//! Robust statistics on one or several like devices: columns are dealt to them in turn, as rows of two words in each `u32`.
+//! Robust statistics on one or several equal devices: groups of columns are dealt to them in turn, as rows with two
+//! words in each `u32`.
 //!
-//! Two groups of columns are under way on each device, so that the way there of one is hidden behind the other.
+//! Two groups of columns are in progress on each device, so that the upload of one overlaps with the other's kernels.
 
 use std::ops::Range;
 
@@ -10,21 +11,21 @@ use super::{Gpu, GpuError};
 use crate::AggregationError;
 use crate::robust::{Inputs, RobustStatistics, mirror};
 
-/// Groups of columns that are under way on a device.
+/// Groups of columns in progress on a device.
 const UNDER_WAY: usize = 2;
-/// Fewest columns that are tried when device memory is short.
+/// Smallest group that is tried if device memory is short.
 const FEWEST_COLUMNS: usize = 16;
-/// Most columns of a group, so that a thread for two of them each is no more threads than a launch has anywhere.
+/// Maximum number of columns in a group: with one thread per two columns, within the launch limit of every device.
 const MOST_COLUMNS: usize = 1 << 22;
-/// Most parts: the limit of a launch's second dimension everywhere.
+/// Maximum number of parts: the limit of a launch's second dimension on every device.
 const MOST_PARTS: u32 = 65_535;
-/// Bytes of keystream that cost as much as a byte of a row whose column is searched bit by bit, about.
+/// Approximate cost of searching a byte of a row bit by bit, in bytes of keystream.
 const SEARCH_COST: u64 = 4;
-/// Products of words that cost as much as a byte of keystream, about.
+/// Approximate number of products of words that cost as much as a byte of keystream.
 const PRODUCTS_OF_A_BYTE: u64 = 2;
 
 impl<G: Gpu> RobustStatistics for GpuAggregator<G> {
-    /// What is left without the smaller half and the larger half: the middle value, or the two in the middle.
+    /// Trims the smaller half and the larger half, which leaves the middle value or the two in the middle.
     fn median(&self, inputs: Inputs<'_>) -> Result<Vec<i32>, AggregationError> {
         let vectors = inputs.vectors().len();
         let mut medians = self.trimmed_mean(inputs, (vectors - 1) / 2)?;
@@ -50,7 +51,7 @@ impl<G: Gpu> RobustStatistics for GpuAggregator<G> {
     fn gram(&self, inputs: Inputs<'_>) -> Result<Vec<i64>, AggregationError> {
         let vectors = inputs.vectors().len();
         let mut products = vec![0; vectors * vectors];
-        // Sums of the products of so many vectors with all fit one piece of memory.
+        // The number of vectors whose products with all vectors fit one piece of memory.
         let piece = self.gpus.iter().map(|gpu| gpu.limits().piece_words).min().unwrap_or(0);
         let tile = TILE as usize;
         let band = (piece / (2 * vectors) / tile * tile).max(tile);
@@ -76,7 +77,7 @@ impl<G: Gpu> RobustStatistics for GpuAggregator<G> {
 }
 
 impl<G: Gpu> GpuAggregator<G> {
-    /// Columns of a group: they fit one piece of memory, and a search through them one launch.
+    /// Number of columns in a group: they fit one piece of memory, and a search through them fits one launch.
     fn columns(&self, inputs: Inputs<'_>) -> usize {
         let vectors = inputs.vectors().len();
         let fitting = |gpu: &G| {
@@ -89,8 +90,8 @@ impl<G: Gpu> GpuAggregator<G> {
         (most / FEWEST_COLUMNS * FEWEST_COLUMNS).clamp(FEWEST_COLUMNS, share)
     }
 
-    /// Runs `work` on groups of columns, as many as may be under way. When there is no memory for them they get fewer
-    /// columns; whatever a failed attempt leaves must count for nothing.
+    /// Runs `work` on groups of columns, as many in progress as allowed. If memory runs out, retries with fewer
+    /// columns; a failed attempt must leave no effect.
     fn by_columns(
         &self,
         inputs: Inputs<'_>,
@@ -112,7 +113,7 @@ impl<G: Gpu> GpuAggregator<G> {
         Ok(())
     }
 
-    /// The columns of a group, in memory of their own.
+    /// The columns of a group, in their own memory.
     fn loaded(gpu: &G, inputs: Inputs<'_>, columns: &Range<usize>) -> Result<(Rows, G::Memory), GpuError> {
         let rows = Rows::new(inputs, columns);
         let mut memory = gpu.zeros(rows.words())?;
@@ -138,7 +139,7 @@ impl<G: Gpu> GpuAggregator<G> {
         Ok(sums)
     }
 
-    /// Nothing is added before there is memory for all groups.
+    /// Adds nothing until there is memory for all groups.
     fn add_products(
         &self,
         inputs: Inputs<'_>,
@@ -155,7 +156,7 @@ impl<G: Gpu> GpuAggregator<G> {
             let gpu = &self.gpus[device];
             for (number, sums) in sums[device].iter_mut().enumerate() {
                 for products in products(*rows, number * band, band, gpu.limits().launch_bytes) {
-                    // Whatever went wrong, a second attempt would add some of it twice.
+                    // Whatever the failure, a retry would add some products twice.
                     gpu.gram(memory, &products, sums).map_err(|error| GpuError::Failed(error.to_string()))?;
                 }
             }
@@ -164,7 +165,8 @@ impl<G: Gpu> GpuAggregator<G> {
     }
 }
 
-/// The launches that multiply `band` vectors from `first` on, a multiple of [`TILE`], with all from their tile on.
+/// The launches that multiply `band` vectors from `first` on, a multiple of [`TILE`], with all vectors from their tile
+/// on.
 fn products(rows: Rows, first: usize, band: usize, launch_bytes: u64) -> Vec<Products> {
     let first_row = small(first);
     let end = rows.vectors.min(small(first + band)).div_ceil(TILE);
@@ -177,7 +179,7 @@ fn products(rows: Rows, first: usize, band: usize, launch_bytes: u64) -> Vec<Pro
         .collect()
 }
 
-/// Puts the rows' words from number `at` on into `place`.
+/// Writes the rows' words from index `at` on into `place`.
 fn fill_rows(inputs: Inputs<'_>, columns: &Range<usize>, mut at: usize, mut place: &mut [u32]) {
     let width = columns.len().div_ceil(2);
     while !place.is_empty() {

@@ -1,19 +1,19 @@
-//! Columns of many vectors as a device holds them, and the launches that multiply them.
+//! Columns of many vectors in device memory, and the launches that multiply them.
 
 use std::ops::Range;
 
 use crate::robust::Inputs;
 
-/// Vectors that a thread multiplies with as many others, as in the kernels.
+/// Number of vectors that a thread multiplies with as many others, as in the kernels.
 pub(super) const TILE: u32 = 4;
 
-/// `u32` of each row that a thread should take, so that its additions to memory stay few beside its products.
+/// Number of `u32` of each row per thread, so that additions to memory stay few compared to products.
 const WORDS_OF_A_THREAD: usize = 64;
 
 /// Some columns of all vectors in device memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rows {
-    /// How many vectors, and rows.
+    /// Number of vectors, one per row.
     pub(crate) vectors: u32,
     /// `u32` of a row: half as many as columns.
     pub(crate) width: u32,
@@ -38,11 +38,10 @@ impl Rows {
 /// One launch of the kernel of inner products.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Products {
-    /// What is multiplied.
     pub(crate) rows: Rows,
-    /// The tiles of vectors that are multiplied with all from their own on.
+    /// The tiles of vectors that are multiplied with all from their own tile on.
     pub(crate) tiles: Range<u32>,
-    /// The vector whose products stand first in the sums.
+    /// The vector whose products come first in the sums.
     pub(crate) first_row: u32,
 }
 
@@ -57,7 +56,7 @@ impl Products {
         (self.rows.width as usize).div_ceil(WORDS_OF_A_THREAD)
     }
 
-    /// Words of the sums that the launch may touch.
+    /// Number of words of the sums that the launch may touch.
     pub(crate) fn words(&self) -> usize {
         let end = self.rows.vectors.min(TILE * self.tiles.end);
         2 * (end - self.first_row) as usize * self.rows.vectors as usize

@@ -11,12 +11,11 @@ use zeroize::{Zeroize, Zeroizing};
 use super::queue::Line;
 use crate::gpu::{Gpu, GpuError, LONGEST_PIECE, Launch, Limits, Products, Rows, SEED_WORDS, SHORTEST_PIECE, SeedList};
 
-/// Threads of a workgroup, as in `kernels.wgsl`.
+/// Workgroup size, as in `kernels.wgsl`.
 const WORKGROUP: usize = 64;
-/// Words that are written at a time.
+/// Number of words written at a time.
 const WRITTEN: usize = 1 << 20;
 
-/// One adapter, opened.
 pub(super) struct WgpuGpu {
     line: Arc<Line>,
     unmask: ComputePipeline,
@@ -27,7 +26,7 @@ pub(super) struct WgpuGpu {
     limits: Limits,
 }
 
-/// Words in a buffer, and what was last asked of them.
+/// Words in a buffer, and the last submission that uses them.
 pub(super) struct Memory {
     words: Buffer,
     last: Option<SubmissionIndex>,
@@ -47,16 +46,16 @@ pub(super) struct Seeds {
 
 impl Drop for Seeds {
     fn drop(&mut self) {
-        // The queue is in order: the kernels that read the seeds come first. A device that refuses this is lost, and with
-        // it its memory.
+        // The queue is ordered: the kernels that read the seeds come first. A device that rejects this is lost, and its
+        // memory with it.
         drop(self.line.submit(|encoder| encoder.clear_buffer(&self.records, 0, None)));
     }
 }
 
-/// What a kernel is told, in its order.
+/// A kernel's parameters, in its order.
 type Told = [u32; 8];
 
-/// What the kernels of sums are told.
+/// Parameters of the summing kernels.
 #[derive(Default)]
 struct Params {
     len: u32,
@@ -138,7 +137,7 @@ impl WgpuGpu {
             pass.set_bind_group(0, &bound, &[]);
             pass.dispatch_workgroups(groups, parts, 1);
         })?;
-        // One launch runs while the next is prepared, and no more than that are ever queued.
+        // One launch runs while the next is prepared; no more are ever queued.
         match memory.last.replace(submission) {
             Some(before) => self.line.wait(before),
             None => Ok(()),
@@ -193,7 +192,7 @@ impl Gpu for WgpuGpu {
         self.run(&self.add_packed, params.told(), &input, memory, words, 1)
     }
 
-    /// The seeds travel through a buffer of our own, so that no copy of them is left anywhere.
+    /// Copies the seeds through our own buffer, so that no other copy of them remains.
     fn load(&self, seeds: &SeedList) -> Result<Seeds, GpuError> {
         let mut words = Zeroizing::new(Vec::with_capacity(SEED_WORDS * seeds.records().len()));
         for record in seeds.records() {
@@ -262,7 +261,7 @@ fn too_long() -> GpuError {
     GpuError::Failed("a piece is longer than a device's index".to_owned())
 }
 
-/// There is no asking a device how fast it is, so launches are cut by its kind: about 50 ms on a slow one of each.
+/// A device does not report its speed, so launches are sized by its kind: about 50 ms on a slow one of each.
 fn limits(limits: &::wgpu::Limits, kind: DeviceType) -> Limits {
     let bytes = limits.max_buffer_size.min(limits.max_storage_buffer_binding_size);
     let words = usize::try_from(bytes / 4).unwrap_or(usize::MAX).clamp(SHORTEST_PIECE, LONGEST_PIECE);
@@ -283,7 +282,7 @@ mod tests {
     use super::*;
     use crate::wgpu::adapters;
 
-    /// What a kernel sees of the seeds' buffer, while they are held and after.
+    /// What a kernel sees of the seeds' buffer, while in use and after.
     #[test]
     fn seeds_are_wiped_from_device_memory() {
         let Some(found) = adapters().pop() else {
@@ -327,7 +326,7 @@ mod tests {
             gpu.load(&list).map(drop),
         ];
         assert!(outcomes.iter().all(|outcome| matches!(outcome, Err(GpuError::Failed(_)))), "{outcomes:?}");
-        // The driver tells of the loss when it is next listened to.
+        // The driver reports the loss at the next poll.
         gpu.line.device.poll(::wgpu::PollType::Poll).unwrap();
         for outcome in [gpu.zeros(100).map(drop), gpu.write(&mut memory, 100, |_, place| place.fill(1))] {
             let reason = outcome.unwrap_err().to_string();

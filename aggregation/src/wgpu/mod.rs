@@ -1,8 +1,8 @@
-//! GPUs of any maker through Vulkan, Metal or Direct3D 12.
+//! GPUs of any vendor through Vulkan, Metal or Direct3D 12.
 //!
-//! Nothing is linked: without a driver there are no adapters, and that is all. A software rasteriser such as Mesa's
-//! llvmpipe is an adapter too. It is slower than the processor's own code and is only taken when it is asked for by name,
-//! which is how tests run the kernels where there is no GPU.
+//! Nothing is linked: without a driver there are no adapters. A software rasteriser such as Mesa's llvmpipe is an
+//! adapter too; it is slower than the processor's own code and only used if chosen by name, which is how tests run the
+//! kernels without a GPU.
 
 mod gpu;
 mod queue;
@@ -40,19 +40,19 @@ pub fn adapters() -> Vec<Found> {
 }
 
 impl Found {
-    /// The adapter's name as its driver gives it.
+    /// The driver's name for the adapter.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.info.name
     }
 
-    /// Whether it is the processor that would do the work.
+    /// Whether it renders in software.
     #[must_use]
     pub fn is_software(&self) -> bool {
         self.info.device_type == DeviceType::Cpu
     }
 
-    /// Whether an operator who asks for `name` means this adapter: its name contains it, whatever the case.
+    /// Whether an operator's `name` selects this adapter: its name contains it, ignoring case.
     #[must_use]
     pub fn answers_to(&self, name: &str) -> bool {
         self.info.name.to_lowercase().contains(&name.to_lowercase())
@@ -61,7 +61,7 @@ impl Found {
     /// Opens the adapter.
     ///
     /// # Errors
-    /// [`AggregationError::Device`] when its driver refuses, or cannot run the kernels.
+    /// [`AggregationError::Device`] if its driver fails, or cannot run the kernels.
     pub fn open(self) -> Result<WgpuAggregator, AggregationError> {
         let name = format!("wgpu ({}, {})", self.info.name, self.info.backend);
         match WgpuGpu::open(&self.adapter, &self.info) {

@@ -1,4 +1,4 @@
-//! Talking to one device: every call either succeeds or says why not. The interface's own way is to panic.
+//! Calls to one device: each either succeeds or returns an error. The underlying interface panics by default.
 
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, OnceLock};
@@ -11,15 +11,15 @@ use ::wgpu::{
 
 use crate::gpu::GpuError;
 
-/// Longest wait for one piece of work, which takes milliseconds on a GPU and a second on a software rasteriser. A device
-/// that takes longer is taken for dead.
+/// Maximum wait for one piece of work, which takes milliseconds on a GPU and a second on a software rasteriser. A
+/// device that takes longer is considered lost.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A device and its queue.
 pub(super) struct Line {
     pub(super) device: Device,
     pub(super) queue: Queue,
-    /// Why the device is no more.
+    /// The reason the device was lost, if it was.
     lost: Arc<OnceLock<String>>,
 }
 
@@ -28,16 +28,16 @@ impl Line {
         let lost = Arc::new(OnceLock::new());
         let note = Arc::clone(&lost);
         device.set_device_lost_callback(move |reason, message| {
-            // The first loss is the one that counts.
+            // Only the first loss is recorded.
             drop(note.set(format!("the device is lost ({reason:?}): {message}")));
         });
-        // Errors that no `checked` saw: the next call that waits fails of itself.
+        // Errors outside `checked`: the next call that waits will fail anyway.
         device.on_uncaptured_error(Arc::new(|error| tracing::error!(%error, "an error of a wgpu device")));
         Self { device, queue, lost }
     }
 
-    /// Runs `work` and reports the first error that the device had in it. A device that was lost takes calls in silence,
-    /// so that is looked at too.
+    /// Runs `work` and returns the first error that the device reported meanwhile. A lost device accepts calls
+    /// silently, so its loss is checked too.
     pub(super) fn checked<T>(&self, work: impl FnOnce() -> T) -> Result<T, GpuError> {
         let filters = [ErrorFilter::Internal, ErrorFilter::Validation, ErrorFilter::OutOfMemory];
         let scopes = filters.map(|filter| self.device.push_error_scope(filter));
@@ -70,7 +70,7 @@ impl Line {
         Ok(buffer)
     }
 
-    /// Hands over what `record` records.
+    /// Submits the commands that `record` records.
     pub(super) fn submit(&self, record: impl FnOnce(&mut CommandEncoder)) -> Result<SubmissionIndex, GpuError> {
         self.checked(|| {
             let mut encoder = self.device.create_command_encoder(&Default::default());
@@ -88,7 +88,7 @@ impl Line {
         }
     }
 
-    /// Maps the whole of `buffer` once `submission` is done, and lets `work` see it.
+    /// Maps the whole of `buffer` once `submission` is done, and passes it to `work`.
     pub(super) fn mapped<T>(
         &self,
         buffer: &Buffer,
@@ -103,22 +103,23 @@ impl Line {
         outcome
     }
 
-    /// Asks for the whole of `buffer`; the driver tells when it is the processor's.
+    /// Requests mapping of the whole of `buffer`; the receiver is told when it is mapped.
     fn asked(&self, buffer: &Buffer, mode: MapMode) -> Result<Receiver<Result<(), BufferAsyncError>>, GpuError> {
         let (tell, told) = mpsc::channel();
         self.checked(|| {
             buffer.map_async(mode, .., move |outcome| {
-                // Nobody listens any more when the wait has failed.
+                // The receiver is gone if the wait has failed.
                 drop(tell.send(outcome));
             });
         })?;
         Ok(told)
     }
 
-    /// Waits until `submission` is done and the buffer that was asked for after it is the processor's.
+    /// Waits until `submission` is done and the buffer requested after it is mapped.
     ///
-    /// The two are not one: every thread that waits or submits takes the tidings for all buffers off the driver, and hands
-    /// them on one by one. Those for this buffer may still be in another thread's hands when the wait here is over.
+    /// The two are not the same: every thread that waits or submits receives the driver's notifications for all buffers
+    /// and forwards them one by one. The one for this buffer may still be in another thread's hands when the wait here
+    /// is over.
     fn given_back(
         &self,
         told: &Receiver<Result<(), BufferAsyncError>>,
@@ -133,7 +134,7 @@ impl Line {
     }
 }
 
-/// Writes to the mapped buffer, as long as `bytes`, and unmaps it.
+/// Writes `bytes` to the mapped buffer of that length, and unmaps it.
 fn put(buffer: &Buffer, bytes: &[u8]) -> Result<(), GpuError> {
     match buffer.get_mapped_range_mut(..) {
         Ok(mut view) => view.copy_from_slice(bytes),
@@ -150,7 +151,7 @@ mod tests {
     use super::*;
     use crate::wgpu::adapters;
 
-    /// Another thread takes the tidings for two buffers off the driver and is held up at the first.
+    /// Another thread receives the notifications for two buffers and is delayed at the first.
     #[test]
     fn memory_comes_back_even_when_another_thread_brings_it() {
         let Some(found) = adapters().pop() else {

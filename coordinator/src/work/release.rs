@@ -181,12 +181,8 @@ pub(super) async fn store_combined(
     env.fail_point.reached("release_sum: after the rows")?;
     destroy_keys_of_an_end(env, attempt).await;
     if stored {
-<<<<<<< HEAD
         let Attempt { task, round, attempt } = attempt;
-        let rule = robust.spec.rule.name();
-=======
-        let (task, round, rule) = (key.task, key.number, robust.spec.rule.as_str());
->>>>>>> box-shrink
+        let rule = robust.spec.rule.as_str();
         tracing::info!(%task, round, attempt, participants, left_out, rule, "inputs combined and released");
     }
     Ok(())

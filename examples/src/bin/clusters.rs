@@ -1,7 +1,7 @@
-//! Ten shops find out which kinds of customers there are, and no shop shows a customer.
+//! Ten shops find clusters of customers without revealing any customer.
 //!
-//! Federated k-means: first a sketch of where everybody's rows are, then Lloyd's algorithm, all by secure sums. Run it with
-//! `cargo run -p examples --bin clusters`.
+//! Federated k-means: first a sketch of all rows, then Lloyd's algorithm, all by secure sums. Run it with `cargo run -p
+//! examples --bin clusters`.
 
 use anyhow::{Result, ensure};
 use examples::{Lab, normal, pooled, rows, say};
@@ -10,7 +10,7 @@ use serde_json::json;
 
 const SHOPS: usize = 10;
 const CUSTOMERS: usize = 2000;
-/// Visits in a month and what is spent at each.
+/// Visits per month and amount spent per visit.
 const KINDS: [[f64; 2]; 5] = [[2.0, 90.0], [4.0, 20.0], [12.0, 35.0], [20.0, 12.0], [25.0, 60.0]];
 
 /// Sorted by kind: no shop sees customers of all kinds.

@@ -1,4 +1,4 @@
-//! Prints what local solvers make of data and devices that differ; `cargo run --release -p examples --bin heterogeneity`.
+//! Compares local solvers on heterogeneous data and devices; `cargo run --release -p examples --bin heterogeneity`.
 //!
 //! Synthetic(1, 1), 30 devices, 20 local epochs in batches of 10 at learning rate 0.01, five seeds.
 

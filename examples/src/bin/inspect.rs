@@ -1,4 +1,4 @@
-//! The REST API from outside: create a task, watch a round, look at who took part, download what was learned.
+//! The REST API from outside: create a task, watch a round, list its participants, download the model.
 //!
 //! Run it with `cargo run -p examples --bin inspect`. `GET /openapi.json` describes every route.
 
@@ -10,7 +10,7 @@ use examples::{Lab, say};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
-/// Pulls the model half the way towards one number.
+/// Moves the model halfway towards a number.
 struct Pull(f32);
 
 impl Trainer for Pull {
@@ -39,7 +39,7 @@ async fn main() -> Result<()> {
             .ca_pem(lab.ca_pem())
             .enrollment_token(lab.enrollment_token(&format!("site-{index}")).await?)
             .journal(MemoryJournal::new())
-            // Three are fewer than an app should take part with.
+            // Fewer participants than an app should require.
             .secure_aggregation(SecurityPolicy::lowest())
             .trainer(Pull(number))
             .build()?;
@@ -62,12 +62,12 @@ async fn main() -> Result<()> {
     let model = lab.model("mean", 3).await?;
     say(&format!("model version 3: {:?}", model.values()));
     lab.stop().await;
-    // Three times half the way from 0 to 0.25.
+    // Three times halfway from 0 to 0.25.
     ensure!(model.values().iter().all(|value| (value - 0.218_75).abs() < 1e-3), "that is not where they pulled it");
     Ok(())
 }
 
-/// A repeated request with the same key makes one task.
+/// Repeating a request with the same idempotency key creates one task.
 async fn create(lab: &Lab) -> Result<()> {
     let spec = json!({ "spec": {
         "name": "mean",
@@ -84,7 +84,7 @@ async fn create(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Model versions never change: an ETag saves the second download, a range goes on with a broken one.
+/// Model versions never change: an ETag avoids the second download, and a range request resumes an interrupted one.
 async fn download(lab: &Lab) -> Result<()> {
     let path = "/v1/tasks/mean/models/3/parameters";
     let whole = lab.send(Method::GET, path, &[], None).await?;

@@ -1,7 +1,7 @@
-//! Ten participants learn to read digits, each from its own skewed share of MNIST, with the SDK's ready training.
+//! Ten participants learn to read digits, each from its own skewed share of MNIST, with the SDK's built-in trainer.
 //!
-//! Run it with `cargo run --release -p examples --bin mnist`. It needs the IDX files in `TRIBUTARY_DATA_DIR`
-//! (`../shared/data/mnist10k` is looked at as well) and says so loudly if they are not there.
+//! Run it with `cargo run --release -p examples --bin mnist`. It needs the IDX files in `TRIBUTARY_DATA_DIR` (or
+//! `../shared/data/mnist10k`) and fails with a message if they are missing.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 const PARTICIPANTS: usize = 10;
 const ROUNDS: u32 = 5;
 const SEED: u64 = 42;
-/// Accuracy below which something is broken; 94.3 % was measured.
+/// Minimum accuracy; 94.3 % was measured.
 const FLOOR: f64 = 0.92;
 
 #[tokio::main]
@@ -62,7 +62,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// The rows as the SDK's trainer takes them.
+/// Converts the rows for the SDK's trainer.
 fn owned(rows: Labelled) -> Dataset {
     Dataset::Labelled { features: rows.features, labels: rows.labels, width: rows.width }
 }

@@ -1,7 +1,7 @@
-//! An app with a model of its own: five participants fit one line without showing each other a single point.
+//! An app with its own model: five participants fit one line without revealing any point.
 //!
-//! Each participant sees another stretch of the x axis, so none could find the line by itself as well as they do together.
-//! Run it with `cargo run -p examples --bin quickstart`.
+//! Each participant sees a different part of the x axis, so none could fit the line as well alone. Run it with `cargo
+//! run -p examples --bin quickstart`.
 
 use anyhow::{Result, ensure};
 use client_sdk::journal::MemoryJournal;
@@ -46,7 +46,7 @@ impl Trainer for Line {
     }
 }
 
-/// Points on the line between `from` and `from + 1`, a little off it in turns.
+/// Points near the line between `from` and `from + 1`, alternately above and below it.
 fn points(from: f32) -> Vec<(f32, f32)> {
     let xs = (0_u16..20).map(|step| from + f32::from(step) / 20.0);
     xs.enumerate().map(|(i, x)| (x, SLOPE * x + OFFSET + if i % 2 == 0 { 0.1 } else { -0.1 })).collect()
@@ -75,7 +75,7 @@ async fn main() -> Result<()> {
             .enrollment_token(token)
             .task("line")
             .journal(MemoryJournal::new())
-            // Five are fewer than an app should take part with.
+            // Fewer participants than an app should require.
             .secure_aggregation(SecurityPolicy::lowest())
             .trainer(Line { points: points(from) })
             .build()?;

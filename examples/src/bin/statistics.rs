@@ -1,7 +1,8 @@
-//! Ten clinics learn how old their patients are and which blood groups they have; none of them shows a patient, or a count.
+//! Ten clinics compute age and blood group statistics of their patients without revealing any patient or any clinic's
+//! counts.
 //!
-//! Mean, spread, histogram and median of everybody's rows come out of the same secure sum that trains models, to the last
-//! digit as if all rows lay in one table. Run it with `cargo run -p examples --bin statistics`.
+//! Mean, variance, histogram and median over all rows come from the same secure sum that trains models, and equal those
+//! of a single table to the last digit. Run it with `cargo run -p examples --bin statistics`.
 
 use anyhow::{Result, ensure};
 use examples::{Lab, normal, pooled, rows, say, unit};
@@ -12,7 +13,7 @@ const CLINICS: usize = 10;
 const PATIENTS: usize = 3000;
 const GROUPS: [&str; 4] = ["0", "A", "B", "AB"];
 
-/// Age and blood group of every patient; clinics see patients of different ages.
+/// Age and blood group of every patient; clinics differ in their patients' ages.
 fn patients() -> Result<Table> {
     let mut seed = 1;
     let row = |patient: usize| {

@@ -1,8 +1,8 @@
-//! Ten participants grow boosted trees together that read digits, by secure sums of histograms.
+//! Ten participants train boosted trees to classify digits, by secure sums of histograms.
 //!
-//! Digits are shrunk to 7 by 7 pixels. Beside the federation, the same trees are grown where all digits are in one place: the
-//! federation may be one point worse at most. Run it with `cargo run --release -p examples --bin trees`. It takes MNIST from
-//! `TRIBUTARY_DATA_DIR` or `../shared/data/mnist10k`, and without it digits of its own making.
+//! Digits are shrunk to 7 by 7 pixels. The same trees are also trained on pooled data: the federation may be at most
+//! one point worse. Run it with `cargo run --release -p examples --bin trees`. It takes MNIST from `TRIBUTARY_DATA_DIR`
+//! or `../shared/data/mnist10k`, or generates its own digits.
 
 use anyhow::{Result, ensure};
 use datasets::{Labelled, idx};
@@ -28,7 +28,7 @@ fn shrunk(digits: &Labelled) -> Result<Table> {
     Ok(Table::new(SIDE * SIDE, values)?.with_targets(targets)?)
 }
 
-/// Ten patterns and a lot of noise.
+/// Ten patterns with much noise.
 fn made_up(digits: usize, seed: u64) -> Result<Table> {
     let (mut patterns, mut noise) = (1, seed);
     let pattern: Vec<f64> = (0..10 * SIDE * SIDE).map(|_| normal(&mut patterns)).collect();

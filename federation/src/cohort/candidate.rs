@@ -1,4 +1,4 @@
-//! A participant that may be drawn, and what a selector sees of it.
+//! A participant that may be drawn, and the data that selectors see.
 
 use std::collections::BTreeMap;
 
@@ -10,27 +10,26 @@ use super::CoarseLoss;
 use crate::id::ParticipantId;
 use crate::time::Timestamp;
 
-/// A participant that is checked in, with its history in the task.
+/// A checked-in participant with its history in the task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Who.
     pub participant: ParticipantId,
     /// Given at enrolment.
     pub labels: BTreeMap<String, String>,
-    /// Training examples it says it has; 0 if it does not say, and then it was asked whether it has enough.
+    /// Reported number of training examples; 0 if not reported, in which case it was asked whether it has enough.
     pub examples: u64,
-    /// Assignments it has had in this task.
+    /// Number of assignments in this task.
     pub participations: u32,
-    /// The last of them: round number and when it was drawn.
+    /// The last assignment: round number and time of the draw.
     pub last: Option<(u32, Timestamp)>,
-    /// The training loss it volunteered last, if it volunteers any.
+    /// The last training loss it reported, if any.
     pub loss: Option<CoarseLoss>,
-    /// How long its last participation took, from the draw to its input, in milliseconds; or at least, if the round did not
-    /// wait for it.
+    /// Duration of its last participation, from the draw to its input, in milliseconds; a lower bound if the round did
+    /// not wait for it.
     pub duration_ms: Option<u64>,
 }
 
-/// Why a participant is not drawn.
+/// Reasons a participant is not eligible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -39,14 +38,14 @@ pub enum Ineligible {
     Labels,
     /// Too few training examples.
     TooFewExamples,
-    /// Took part too recently.
+    /// It took part too recently.
     TooSoon,
-    /// Has had its share of rounds.
+    /// It has reached its limit of participations.
     ParticipationCap,
 }
 
 impl Candidate {
-    /// Whether it may be drawn for round `number` now.
+    /// Checks whether it may be drawn for round `number` at `now`.
     ///
     /// # Errors
     /// The first requirement it does not meet.
@@ -63,28 +62,28 @@ impl Candidate {
         let Some((last_number, last_at)) = self.last else {
             return Ok(());
         };
-        // A failed attempt at this very round is no reason to sit it out: where it is, no number is tried again that updates were
-        // sent for.
+        // A failed attempt at the same round does not count: where it would, no number is retried for which updates
+        // were sent.
         let sits_out = number > last_number && number - last_number <= require.min_gap_rounds;
-        // A clock that was set back must not lock a participant out until it has caught up.
+        // A clock that was set back must not exclude a participant until it has caught up.
         let rests = last_at <= now && now.since(last_at).as_millis() < u128::from(require.min_gap_ms);
         if sits_out || rests { Err(Ineligible::TooSoon) } else { Ok(()) }
     }
 }
 
-/// What earlier rounds of the task tell a selector.
+/// Results of earlier rounds of the task.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
-    /// The number of the round that is drawn.
+    /// Number of the round to draw.
     pub round: u32,
-    /// What each completed round gained, oldest first: its mean training loss times the examples it was taken over. Finite
-    /// and not negative; rounds that reported no loss are left out.
+    /// Utility gained by each completed round, oldest first: its mean training loss times the number of examples.
+    /// Finite and not negative; rounds without a loss are omitted.
     pub utilities: Vec<f64>,
 }
 
-/// A way to choose among eligible candidates: one file and one variant of [`task_spec::Strategy`] each.
+/// A selection strategy: one file and one variant of [`task_spec::Strategy`] each.
 pub trait Selector: Send + Sync {
-    /// Chooses `count` of `candidates`, or all of them if there are fewer; never one twice. `candidates` are ordered by name.
+    /// Chooses `count` distinct candidates, or all if there are fewer. `candidates` are ordered by name.
     fn select(
         &self,
         candidates: &[Candidate],

@@ -1,11 +1,12 @@
-//! A training loss that says little: five bits.
+//! A training loss quantized to five bits.
 
 use serde::{Deserialize, Serialize};
 
 /// A participant's training loss in half octaves: level `l` stands for 2^((l - 20) / 2), from about 0.001 to about 45.
 ///
-/// Selectors that follow the loss need one number per participant, which secure aggregation hides on purpose. A participant
-/// that is asked for it (`selection.report_utility`) tells this much and no more: 32 levels, each a factor of √2 wide.
+/// Selectors that follow the loss need one number per participant, which secure aggregation hides on purpose. A
+/// participant that is asked for it (`selection.report_utility`) reports only this: one of 32 levels, each a factor of
+/// √2 wide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u8", into = "u8")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -21,7 +22,7 @@ impl CoarseLoss {
     const TOP: u8 = 31;
     const ONE: u8 = 20;
 
-    /// The nearest level; nothing for what is no loss: negative, infinite or not a number.
+    /// The nearest level; `None` for a negative, infinite or NaN loss.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to 0..=31 before")]
     pub fn of(loss: f64) -> Option<Self> {
@@ -32,7 +33,7 @@ impl CoarseLoss {
         Some(Self(level.clamp(0.0, f64::from(Self::TOP)) as u8))
     }
 
-    /// The loss that the level stands for.
+    /// The loss that the level represents.
     #[must_use]
     pub fn value(self) -> f64 {
         ((f64::from(self.0) - f64::from(Self::ONE)) / 2.0).exp2()

@@ -1,13 +1,13 @@
-//! Who may join a round and who is drawn.
+//! Eligibility and selection of participants.
 //!
-//! [`Requirements`](task_spec::Requirements) says who is eligible, [`Cohort`](task_spec::Cohort) how many are wanted, a [`Selector`] which ones. A selector sees
-//! candidates in the order of their names, what earlier rounds left ([`History`]) and a random generator, so the same
-//! participants, past and seed draw the same cohort, whatever ids they were given. It keeps no state of its own: a draw that
-//! a crash interrupts is made again.
+//! [`Requirements`](task_spec::Requirements) defines who is eligible, [`Cohort`](task_spec::Cohort) how many are
+//! wanted, and a [`Selector`] chooses them. A selector sees candidates in the order of their names, the results of
+//! earlier rounds ([`History`]) and a random generator, so the same participants, history and seed give the same
+//! cohort, whatever their ids. It has no state: a draw interrupted by a crash is repeated.
 //!
-//! Whether a device may work at all (power, network, idleness) is not asked here: it answers that itself and simply does
-//! not check in. What a task wants of devices ([`Criterion`](task_spec::Criterion)) they decide themselves. The coordinator learns yes or no and never
-//! why.
+//! Whether a device may work at all (power, network, idleness) is the device's decision: it simply does not check in.
+//! Devices also evaluate a task's criteria ([`Criterion`](task_spec::Criterion)) themselves; the coordinator learns yes
+//! or no without a reason.
 
 mod candidate;
 mod coarse_loss;
@@ -25,7 +25,7 @@ pub use coarse_loss::{BadLevel, CoarseLoss};
 pub use round_robin::RoundRobin;
 pub use uniform::Uniform;
 
-/// Whoever chooses by a task's strategy.
+/// The selector of a strategy.
 #[must_use]
 pub fn selector(strategy: &Strategy) -> &dyn Selector {
     match strategy {

@@ -1,4 +1,4 @@
-//! Oort: those whose data still teaches the model, as long as they are fast enough.
+//! Oort: prefers participants whose data still improves the model and that are fast enough.
 
 use rand::Rng;
 use rand::seq::SliceRandom as _;
@@ -24,10 +24,10 @@ impl Selector for Oort {
         let (known, unknown): (Vec<&Candidate>, Vec<_>) = fresh.into_iter().partition(|one| one.loss.is_some());
         let wanted = explorers(self, count, history.round);
         let (silent, untried): (Vec<_>, Vec<_>) = unknown.into_iter().partition(|one| one.participations > 0);
-        // Whichever side has too few leaves its places to the other.
+        // If one side has too few participants, the other takes its places.
         let exploring = wanted.max(count.saturating_sub(known.len())).min(untried.len());
-        // An explorer's place that nobody untried takes is for somebody whose loss is not known any more: it would never be told
-        // again.
+        // Places that no untried participant takes go to participants without a current loss, which would otherwise
+        // never report one again.
         let retrying = wanted.min(count).saturating_sub(exploring).min(silent.len());
         let exploiting = (count - exploring - retrying).min(known.len());
         let mut chosen = explore(self, &untried, preferred, exploring, rng);
@@ -38,7 +38,7 @@ impl Selector for Oort {
     }
 }
 
-/// Places for participants that were never drawn.
+/// Number of places for participants that were never drawn.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -50,8 +50,8 @@ fn explorers(oort: &Oort, count: usize, round: u32) -> usize {
     (count as f64 * decayed.max(oort.exploration_min)).round() as usize
 }
 
-/// T in milliseconds; nothing if no duration is too long. The percentile follows from the past alone, so it needs no
-/// state: for each whole window behind the first it is relaxed if that window gained less than the one before.
+/// T in milliseconds; `None` if no duration is too long. The percentile follows from history alone, without state: for
+/// each full window after the first, it is relaxed if that window gained less than the one before.
 fn preferred_duration(oort: &Oort, candidates: &[Candidate], utilities: &[f64]) -> Option<u64> {
     let windows: Vec<f64> =
         utilities.chunks_exact(oort.pacer_window.max(1) as usize).map(|window| window.iter().sum()).collect();
@@ -66,7 +66,7 @@ fn preferred_duration(oort: &Oort, candidates: &[Candidate], utilities: &[f64]) 
     Some(durations[(durations.len() - 1).min(durations.len() * percentile as usize / 100)])
 }
 
-/// (T/t)^α for a participant that takes longer than T, otherwise 1.
+/// (T/t)^α for a participant slower than T, otherwise 1.
 #[expect(clippy::cast_precision_loss, reason = "a ratio of durations")]
 fn speed(oort: &Oort, candidate: &Candidate, preferred: Option<u64>) -> f64 {
     match (candidate.duration_ms, preferred) {
@@ -75,7 +75,8 @@ fn speed(oort: &Oort, candidate: &Candidate, preferred: Option<u64>) -> f64 {
     }
 }
 
-/// Those drawn before that told no loss are likely to fail again: the oftener, the less they are tried.
+/// Participants drawn before without reporting a loss are likely to fail again: the more often they were drawn, the
+/// less they are tried.
 fn explore(
     oort: &Oort,
     unknown: &[&Candidate],
@@ -121,7 +122,7 @@ fn utilities(oort: &Oort, known: &[&Candidate], preferred: Option<u64>, round: u
         .zip(statistical)
         .map(|(one, utility)| {
             let last = one.last.map_or(1.0, |(round, _)| f64::from(round.max(1)));
-            // Long ago: the loss that is known may not be true any more.
+            // A long time ago: the known loss may be outdated.
             let stale = (0.1 * now.ln() / last).sqrt();
             (utility.min(top) / scale + stale) * speed(oort, one, preferred)
         })
@@ -133,7 +134,7 @@ fn statistical_utility(candidate: &Candidate) -> f64 {
     candidate.loss.map_or(0.0, |loss| candidate.examples.max(1) as f64 * loss.value())
 }
 
-/// Of those drawn often already, the ones drawn least; chance decides between equals.
+/// Among participants drawn often, those drawn least; ties are broken at random.
 fn least_drawn(mut spent: Vec<&Candidate>, count: usize, mut rng: &mut dyn Rng) -> Vec<ParticipantId> {
     spent.shuffle(&mut rng);
     spent.sort_by_key(|candidate| candidate.participations);

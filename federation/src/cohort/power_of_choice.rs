@@ -1,4 +1,4 @@
-//! Power-of-choice: of a random few, those with the highest loss.
+//! Power-of-choice: among a random sample, the participants with the highest loss.
 
 use rand::Rng;
 use rand::seq::SliceRandom as _;
@@ -15,14 +15,14 @@ impl Selector for PowerOfChoice {
         let weights: Vec<_> = candidates.iter().map(weight).collect();
         let first = weighted::sample(&weights, count.max(self.candidates as usize), rng);
         let mut first: Vec<_> = first.into_iter().map(|position| &candidates[position]).collect();
-        // Chance decides between equal losses, not the draw before, which favours those with many examples.
+        // Ties in the loss are broken at random, not by the first draw, which favours participants with many examples.
         first.shuffle(&mut rng);
         first.sort_by_key(|candidate| (candidate.loss.is_some(), candidate.loss.map(highest_first)));
         first.iter().take(count).map(|candidate| candidate.participant).collect()
     }
 }
 
-/// Of those who say how many they have; 1 if nobody does.
+/// Mean over the participants that report it; 1 if none does.
 #[expect(clippy::cast_precision_loss, reason = "a weight")]
 fn mean_examples(candidates: &[Candidate]) -> f64 {
     let told = || candidates.iter().map(|candidate| candidate.examples).filter(|examples| *examples > 0);

@@ -1,4 +1,4 @@
-//! Without replacement: whoever waited longest comes first.
+//! Sampling without replacement: the participants that have waited longest come first.
 
 use rand::Rng;
 use rand::seq::SliceRandom as _;
@@ -6,10 +6,10 @@ use rand::seq::SliceRandom as _;
 use super::{Candidate, History, Selector};
 use crate::id::ParticipantId;
 
-/// Those that were never drawn come first, then those whose last round is longest ago, of the same round those drawn less
-/// often; chance decides between equals. While the same participants stay checked in, everybody is drawn once per cycle.
-/// Counting from the last round and not by the number of participations keeps a newcomer from being drawn again and again
-/// until it has caught up. Who is drawn together in the first cycle tends to meet again in the next.
+/// Participants that were never drawn come first, then those with the oldest last round, then those drawn least; ties
+/// are broken at random. While the same participants stay checked in, each is drawn once per cycle. Ordering by last
+/// round instead of by number of participations keeps a newcomer from being drawn repeatedly until it has caught up.
+/// Participants drawn together in the first cycle tend to meet again in the next.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RoundRobin;
 
@@ -17,7 +17,7 @@ impl Selector for RoundRobin {
     fn select(&self, candidates: &[Candidate], _: &History, count: usize, mut rng: &mut dyn Rng) -> Vec<ParticipantId> {
         let mut order: Vec<_> = candidates.iter().collect();
         order.shuffle(&mut rng);
-        // A stable sort: the shuffled order stays among those of the same round.
+        // The sort is stable: ties keep the shuffled order.
         order.sort_by_key(|candidate| (candidate.last.map(|(round, _)| round), candidate.participations));
         order.iter().take(count).map(|candidate| candidate.participant).collect()
     }

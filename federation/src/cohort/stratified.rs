@@ -1,4 +1,4 @@
-//! Stratified: each value of a label has its share of the cohort.
+//! Stratified: each value of a label has a quota of the cohort.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ impl Selector for Stratified {
             let value = candidate.labels.get(&self.label).map(String::as_str);
             strata.entry(value).or_default().push(candidate.participant);
         }
-        // Chance, not the alphabet, says which stratum has the participant that cannot be divided.
+        // Random, not alphabetical, order decides which stratum gets an indivisible place.
         let mut strata: Vec<_> = strata.into_values().collect();
         strata.shuffle(&mut rng);
         let sizes: Vec<_> = strata.iter().map(Vec::len).collect();
@@ -29,8 +29,8 @@ impl Selector for Stratified {
     }
 }
 
-/// Hamilton's method: the whole part of each share, then one more for the largest remainders. `count` is at most the sum of
-/// `sizes`, so no quota is above its size.
+/// Hamilton's method: the integer part of each share, then one more for the largest remainders. `count` is at most the
+/// sum of `sizes`, so no quota is above its size.
 fn proportional(sizes: &[usize], count: usize) -> Vec<usize> {
     let all: usize = sizes.iter().sum::<usize>().max(1);
     let mut quotas: Vec<_> = sizes.iter().map(|size| size * count / all).collect();
@@ -43,7 +43,7 @@ fn proportional(sizes: &[usize], count: usize) -> Vec<usize> {
     quotas
 }
 
-/// One for each stratum in turn while it has any left. `count` is at most the sum of `sizes`.
+/// One place for each stratum in turn while it has candidates. `count` is at most the sum of `sizes`.
 fn equal(sizes: &[usize], count: usize) -> Vec<usize> {
     let mut quotas = vec![0; sizes.len()];
     let mut left = count;

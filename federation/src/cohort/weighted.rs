@@ -2,9 +2,9 @@
 
 use rand::{Rng, RngExt as _};
 
-/// Draws `count` different positions of `weights`, or all: each next one with a probability in proportion to its weight
-/// among those left (Efraimidis and Spirakis 2006, algorithm A, as exponential races). Weights are finite and not negative;
-/// one of zero is drawn only when no others are left.
+/// Draws `count` different positions of `weights`, or all: each with a probability proportional to its weight among the
+/// remaining ones (Efraimidis and Spirakis 2006, algorithm A, as exponential races). Weights are finite and not
+/// negative; a position of weight zero is drawn only if no others are left.
 pub(super) fn sample(weights: &[f64], count: usize, rng: &mut dyn Rng) -> Vec<usize> {
     let mut races: Vec<_> = weights
         .iter()
@@ -15,7 +15,7 @@ pub(super) fn sample(weights: &[f64], count: usize, rng: &mut dyn Rng) -> Vec<us
             (if weight > 0.0 { arrival / weight } else { f64::INFINITY }, arrival, position)
         })
         .collect();
-    // The plain arrival decides between weights of zero.
+    // The arrival time breaks ties between weights of zero.
     races.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
     races.iter().take(count).map(|&(_, _, position)| position).collect()
 }

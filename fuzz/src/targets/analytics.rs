@@ -1,10 +1,10 @@
-//! States of analyses from anywhere. What is read is written and read again the same, and neither a participant nor the
-//! coordinator falls over at it: rows can be added up, the sum opened, and the next state published.
+//! Untrusted analytics states. A state that is read round-trips, and neither participant nor coordinator panics on it:
+//! rows can be added, the sum opened and the next state published.
 
 use learning::ExactSum;
 use learning::analytics::{Analysis, AnalyticsSpec, Table};
 
-/// One of each kind, as small as can be.
+/// One analysis of each kind, as small as possible.
 fn analyses() -> Vec<Analysis> {
     let columns = r#"[{"name":"x","low":-1,"high":1,"repeat":2}]"#;
     let class = r#"{"type":"class","classes":3}"#;
@@ -38,7 +38,6 @@ fn next(analysis: &Analysis, state: &learning::analytics::AnalyticsState) -> Opt
     Some(advanced.state.to_bytes().expect("a state can be written"))
 }
 
-/// One input.
 pub fn run(data: &[u8]) {
     for analysis in analyses() {
         let Ok(state) = analysis.read(data) else { continue };

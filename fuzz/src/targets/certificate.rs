@@ -1,24 +1,23 @@
-//! Certificates and chains as a peer shows them. Nothing but an authority's own signature makes one believed.
+//! Untrusted certificates and chains. A certificate is accepted only with an authority's own signature.
 
 use secure_agg::IdentityVerifier as _;
 use wire::Timestamp;
 use wire::certificate::{Authority, chain_der, holder};
 
-/// An authority and a participant of it, made once with `rcgen`; kept in the corpus.
+/// An authority and a participant, created once with `rcgen`; kept in the corpus.
 const ISSUER: &[u8] = include_bytes!("../../corpus/wire_certificate/issuer.der");
 const LEAF: &[u8] = include_bytes!("../../corpus/wire_certificate/leaf.der");
 
-/// One input.
 pub fn run(data: &[u8]) {
     drop(holder(data));
     let at = |now| Authority::new(ISSUER.to_vec(), Timestamp(now));
-    // The leaf's id is 16 bytes of two; any believed certificate must be the leaf's own signed content.
+    // The leaf's id is 16 bytes of value 2; any accepted certificate must be the leaf's own signed content.
     for now in [0, 1_800_000_000_000, i64::MAX] {
         if at(now).verify(&[2; 16], data).is_ok() {
             assert!(holder(data) == holder(LEAF), "an authority's word was forged");
         }
     }
-    // A hostile certificate in the place of the issuer.
+    // A hostile certificate as the issuer.
     let _ = Authority::new(data.to_vec(), Timestamp(1_800_000_000_000)).verify(&[2; 16], LEAF);
     if let Ok(text) = std::str::from_utf8(data)
         && let Ok(chain) = chain_der(text)

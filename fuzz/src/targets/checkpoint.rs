@@ -1,5 +1,4 @@
-//! Models, and what server optimizers remember, as files from anywhere. What is read is written to the same values, and read
-//! once more.
+//! Untrusted model and optimizer state files. A file that is read is written to the same values, and can be read again.
 
 use std::sync::Arc;
 
@@ -22,7 +21,6 @@ fn optimizers() -> [ServerOptimizer; 3] {
     ]
 }
 
-/// One input.
 pub fn run(data: &[u8]) {
     let expected = known();
     if let Ok(parameters) = read(data, &expected) {
@@ -38,13 +36,13 @@ pub fn run(data: &[u8]) {
         }
     }
     if let Ok(layout) = read_layout(data) {
-        // A file that says what it holds is at least as long as that.
+        // A file is at least as long as its claimed content.
         assert!(layout.len() <= data.len());
         drop(read(data, &Arc::new(layout)));
     }
 }
 
-/// A model of the known layout, one of another, and two states.
+/// A model of the known layout, one of another layout, and two states.
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut parameters = Parameters::zeros(known());
     for (value, number) in parameters.values_mut().iter_mut().zip(1u8..) {

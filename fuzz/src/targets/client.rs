@@ -1,5 +1,5 @@
-//! What a dishonest coordinator says to a participant in each of its states. The first byte says in which, and whether the signatures
-//! in the message are made good first, as those of colluders would be.
+//! Messages of a dishonest coordinator to a participant in each of its states. The first byte selects the state, and
+//! whether the signatures in the message are recomputed, as colluders could.
 
 use secure_agg::client::{Client, Received};
 use secure_agg::codec::Message;
@@ -17,7 +17,6 @@ const AGREEMENT: u8 = 4;
 const SPARSE_SURVIVORS: u8 = 5;
 const RESIGN: u8 = 0x80;
 
-/// One input.
 pub fn run(data: &[u8]) {
     let Some((which, data)) = data.split_first() else { return };
     let resign = which & RESIGN != 0;
@@ -77,7 +76,7 @@ fn delivery(data: &[u8]) {
             assert_eq!(Client::restore(step.persist.expose()).unwrap().resend(), step.send.message.encode());
         }
         Ok(Received::Doubt(doubt)) => {
-            // Whoever it is, an honest dealer's evidence never makes the participant reveal a key.
+            // An honest dealer's evidence never makes the participant reveal a key.
             let dealer = doubt.dealer();
             assert!(doubt.complain(&session.dealt[&dealer], &session.members[0].signer).is_err());
         }
@@ -149,7 +148,7 @@ fn agreement(data: &[u8], resign: bool) {
     }
 }
 
-/// The honest message of each state, plain and to be signed anew.
+/// The honest message of each state, unchanged and to be signed again.
 pub fn seeds() -> Vec<Vec<u8>> {
     let session = five();
     let messages: [(u8, Vec<u8>); 6] = [

@@ -1,6 +1,7 @@
-//! Compressed uploads, as somebody else sends them: what is admitted expands, adds up and decodes to numbers in range.
+//! Untrusted compressed uploads: an admitted upload expands, sums and decodes to numbers in range.
 //!
-//! The first byte chooses the codec; the rest is an upload that the coordinator expands, or the words of a summable one.
+//! The first byte selects the codec; the rest is an upload that the coordinator expands, or the words of a summable
+//! one.
 
 use task_spec::Compression;
 use learning::compress::{CompactUpdate, Residual, UpdateCodec, Upload};
@@ -34,7 +35,6 @@ fn codec(spec: &Compression) -> UpdateCodec {
     UpdateCodec::new(Some(spec), &layout.expect("three tensors"), params).expect("parameters that leave headroom")
 }
 
-/// One input.
 pub fn run(data: &[u8]) {
     let Some((&chosen, bytes)) = data.split_first() else { return };
     let codec = codec(&SPECS[usize::from(chosen) % SPECS.len()]);
@@ -44,7 +44,7 @@ pub fn run(data: &[u8]) {
     }
     let words = if codec.is_summable() { summable(&codec, bytes) } else { expanded(&codec, bytes) };
     let Some(words) = words else { return };
-    // Of all that may have been sent the sum is somebody's update, or is refused whole.
+    // The sum of a single upload decodes to an update, or is rejected as a whole.
     let sum = ExactSum::new(words, codec.modulus_bits(), 1).expect("words below the modulus").release_without_noise();
     let decoded = codec.decode(&sum, &SEED).expect("what is admitted decodes");
     assert!(decoded.mean.delta.iter().all(|value| value.is_finite()), "{decoded:?}");

@@ -1,4 +1,4 @@
-//! Data sets as somebody downloaded them: IDX files, plain or compressed.
+//! Untrusted data set files: IDX, plain or compressed.
 
 use std::path::Path;
 

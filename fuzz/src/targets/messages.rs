@@ -1,4 +1,5 @@
-//! Every decoder of the protocol's messages; the second byte says which. What decodes is the one encoding of what it decodes to.
+//! Every message decoder of the protocol; the second byte selects it. Decoding is canonical: encoding again gives the
+//! same bytes.
 
 use secure_agg::codec::Message;
 use secure_agg::messages::{
@@ -7,7 +8,6 @@ use secure_agg::messages::{
 
 use super::session::five;
 
-/// One input.
 pub fn run(data: &[u8]) {
     again::<Advertise>(data);
     again::<Roster>(data);

@@ -1,4 +1,4 @@
-//! The wire form of a vector, whole and in pieces, and what inspects an update without masks.
+//! The packed form of a vector, whole and in pieces, and the inspection of an update without masks.
 
 use learning::quantize::{Codec, QuantizationParams};
 use secure_agg::modular::Modulus;

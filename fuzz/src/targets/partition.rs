@@ -1,11 +1,12 @@
-//! Patterns that part a model in what is shared and what stays at home.
+//! Patterns that split a model into shared and local tensors.
 
 use std::sync::Arc;
 
 use learning::parameters::{Layout, TensorSpec};
 use learning::partition::Patterns;
 
-/// One input: patterns and tensor names, a line each, parted by an empty line; a shape in the names' last characters.
+/// One input: patterns and tensor names, one per line, separated by an empty line; the last characters of a name give
+/// its shape.
 pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Some((patterns, names)) = text.split_once("\n\n") else { return };

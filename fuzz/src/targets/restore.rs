@@ -1,4 +1,5 @@
-//! What comes back from a disk: participants' snapshots and the coordinator's phases. What loads can go on, and is stored again as it was.
+//! Stored bytes: participants' snapshots and the coordinator's phases. Whatever loads can continue, and is stored again
+//! unchanged.
 
 use secure_agg::client::Client;
 use secure_agg::codec::Message as _;
@@ -6,7 +7,7 @@ use secure_agg::server::Phase;
 
 use super::session::five;
 
-/// One input: the first byte says which of the two it is.
+/// One input: the first byte selects one of the two.
 pub fn run(data: &[u8]) {
     let Some((which, data)) = data.split_first() else { return };
     if which % 2 == 0 {
@@ -23,7 +24,7 @@ fn client(data: &[u8]) {
     let Ok(client) = Client::restore(data) else { return };
     assert!(!client.resend().is_empty() && !client.round().task_id.is_empty());
     let (session, signer) = (five(), &five().members[0].signer);
-    // A state from somebody else's bytes may refuse the next message or take it; it must not fall over.
+    // A state from untrusted bytes may refuse or accept the next message, but must not panic.
     match client {
         Client::ShareKeys(state) => {
             let (roster, mut rng) = (&session.roster, super::support::rng(1));

@@ -1,5 +1,6 @@
-//! What a dishonest participant says to the coordinator in each phase. The first byte says in which, and whether the message is signed
-//! anew by whom it names. What is admitted can be closed with; what opens is the sum of the survivors and nothing else.
+//! Messages of a dishonest participant to the coordinator in each phase. The first byte selects the phase, and whether
+//! the message is signed again by its sender. A phase can be closed with what it admits; whatever opens is the sum of
+//! the survivors.
 
 use secure_agg::MemorySigner;
 use secure_agg::Signer as _;
@@ -16,7 +17,6 @@ use super::support::unmasked_sum;
 const COMPLAINT: u8 = 5;
 const RESIGN: u8 = 0x80;
 
-/// One input.
 pub fn run(data: &[u8]) {
     let Some((which, data)) = data.split_first() else { return };
     let (session, resign) = (five(), which & RESIGN != 0);
@@ -41,7 +41,8 @@ pub fn run(data: &[u8]) {
                     Err(Abort::RepeatedKey { first, second }) if keys.iter().any(|key| known.contains(key)) => {
                         assert!(second == place && first != place, "nobody gets another thrown out");
                     }
-                    // Another's agreement key, which nobody has before the roster is out; the corpus does.
+                    // Another participant's agreement key is secret until the roster is published, but the corpus
+                    // contains it.
                     Err(Abort::RepeatedKey { first, second }) => assert!(first == place || second == place),
                     Err(other) => panic!("one participant alone ended the session: {other}"),
                 }
@@ -97,13 +98,13 @@ fn unmask(session: &Session, phase: CollectUnmasking, answer: Unmasking) {
     let sender = admitted.message().body.sender;
     let others = session.answers.iter().filter(|one| one.body.sender != sender);
     let all = [admitted].into_iter().chain(others.cloned().map(Admitted::from_store)).collect();
-    // Four answers for t = 3: one bad share is beyond correction, and then there is no sum rather than a wrong one.
+    // Four answers for t = 3: one bad share cannot be corrected, so there is no sum rather than a wrong one.
     if let Ok(unmasked) = phase.close(all) {
         assert_eq!(unmasked_sum(&session.world.config, &unmasked, &session.uploads), session.sum);
     }
 }
 
-/// Where an id stands in the roster; members are in that order.
+/// An id's position in the roster, whose members are in that order.
 fn place(session: &Session, id: &[u8]) -> u16 {
     let position = session.members.iter().position(|member| member.id == id).expect("a member");
     u16::try_from(position + 1).expect("a few members")
@@ -121,7 +122,7 @@ fn signed<B: InSession, E>(session: &Session, message: Result<Signed<B>, E>, res
     }
 }
 
-/// The honest message of each phase, plain and to be signed anew.
+/// The honest message of each phase, unchanged and to be signed again.
 pub fn seeds() -> Vec<Vec<u8>> {
     let session = five();
     let messages: [Vec<u8>; 6] = [

@@ -1,4 +1,4 @@
-//! One honest session, kept at every step: what the stateful targets start from. Made once, from a fixed seed.
+//! One honest session, recorded at every step, from which the stateful targets start. Created once, from a fixed seed.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -13,11 +13,11 @@ use secure_agg::server::{Admitted, Enrolled, Phase};
 
 use super::support::{Dealt, Member, World, cohort, config, delivery, open_round, plain_sum, resigned, wire};
 
-/// Everything that was said and kept in a session, whose participant 5 was lost after it sent its input.
+/// All messages and snapshots of a session whose participant 5 dropped out after sending its input.
 pub(crate) struct Session {
     pub(crate) world: World,
     pub(crate) members: Vec<Member>,
-    /// What participant 1 kept: waiting for the roster, its shares, the survivors, the agreement, and at the end.
+    /// Snapshots of participant 1: waiting for the roster, its shares, the survivors and the agreement, and at the end.
     pub(crate) kept: Vec<Vec<u8>>,
     /// The coordinator's phases, R0 to R4.
     pub(crate) phases: Vec<Vec<u8>>,
@@ -37,13 +37,13 @@ pub(crate) struct Session {
     pub(crate) sum: [Vec<u32>; 2],
 }
 
-/// A session of five, where everybody masks with everybody.
+/// A session of five with a complete mask graph.
 pub(crate) fn five() -> &'static Session {
     static SESSION: OnceLock<Session> = OnceLock::new();
     SESSION.get_or_init(|| session(5, config(5, 4)))
 }
 
-/// A session of 130, who draw their neighbours.
+/// A session of 130 participants, which draw their neighbours.
 pub(crate) fn sparse() -> &'static Session {
     static SESSION: OnceLock<Session> = OnceLock::new();
     SESSION.get_or_init(|| session(130, SessionConfig { max_dropout: 150_000, min_cohort: 130, ..config(130, 2) }))

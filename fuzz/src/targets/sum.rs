@@ -1,4 +1,4 @@
-//! Released sums, as they are stored and as a codec decodes them: within what the participants can have produced, or not at all.
+//! Released sums in stored form and their decoding: within what the participants can have produced, or rejected.
 
 use learning::privacy::{ExactSum, NoisedSum};
 use learning::quantize::{Codec, QuantizationParams};
@@ -16,7 +16,6 @@ fn codec() -> Codec {
     Codec::new(params).expect("parameters that leave headroom")
 }
 
-/// One input.
 pub fn run(data: &[u8]) {
     let Ok(sum) = NoisedSum::from_bytes(data) else { return };
     assert_eq!(sum.to_bytes(), data, "a sum has one form");
@@ -27,7 +26,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// A sum of two plain updates, and one of nothing.
+/// A sum of two plain updates, and an empty one.
 pub fn seeds() -> Vec<Vec<u8>> {
     let codec = codec();
     let mut words = vec![0; codec.len()];

@@ -1,4 +1,4 @@
-//! Every body of the HTTP contract. What is read can be written, and read again the same.
+//! Every body of the HTTP contract round-trips.
 
 use secure_agg::params::SessionConfig;
 use serde::Serialize;
@@ -35,13 +35,13 @@ bodies![
     inspect::ParticipantView,
 ];
 
-/// One input: every body's reader sees it.
+/// One input, given to the reader of every body.
 pub fn run(data: &[u8]) {
     READERS.iter().for_each(|read| read(data));
     if let Ok(terms) = serde_json::from_slice::<participant::SessionTerms>(data) {
         let config = SessionConfig::from(&terms);
         assert_eq!(participant::SessionTerms::from(&config), terms);
-        // Whatever a coordinator proposes is judged without falling over.
+        // Any proposed configuration is judged without a panic.
         if config.validate().is_ok() {
             assert!(config.params(config.min_cohort).is_ok() && config.params(config.max_cohort).is_ok());
         }
@@ -59,7 +59,7 @@ fn again<T: DeserializeOwned + Serialize>(data: &[u8]) {
     }
 }
 
-/// The sample of every body ever shipped.
+/// A sample of every body ever shipped.
 pub fn seeds() -> Vec<Vec<u8>> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../wire/tests/compat/v1");
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();

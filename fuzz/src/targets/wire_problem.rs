@@ -1,9 +1,8 @@
-//! Problems as a peer may send them, base64, and the ids and digests that stand in paths and headers.
+//! Untrusted problem bodies, base64, and the ids and digests in paths and headers.
 
 use wire::problem::{Problem, ProblemType};
 use wire::{Digest, ParticipantId, TaskId, base64};
 
-/// One input.
 pub fn run(data: &[u8]) {
     if let Ok(problem) = serde_json::from_slice::<Problem>(data) {
         let written = serde_json::to_vec(&problem).unwrap();

@@ -1,4 +1,4 @@
-//! A space cut in two again and again: the skeleton of decision trees and of the seeding of clusters.
+//! A binary space partition: the structure of decision trees and of the k-means seeding.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,17 +8,16 @@ use super::error::{AnalyticsError, sound};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Next {
-    /// To another cut, always one behind this in the list.
+    /// Index of another cut, always after this one in the list.
     Cut(u32),
-    /// To a leaf.
     Leaf(u32),
 }
 
-/// One cut: rows below the threshold go one way, the others the other.
+/// One cut: rows below the threshold go one way, all others the other.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cut {
-    /// Which column it looks at, from 0.
+    /// Index of the column it tests, from 0.
     pub column: u32,
     /// In the column's own units.
     pub threshold: f64,
@@ -28,7 +27,7 @@ pub struct Cut {
     pub above: Next,
 }
 
-/// All cuts, the first the root; without any there is one leaf, number 0.
+/// All cuts, the root first. Without cuts there is a single leaf, number 0.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Branching {
@@ -42,13 +41,13 @@ impl Branching {
         &self.cuts
     }
 
-    /// Leaves are numbered from 0, without gaps.
+    /// Number of leaves; they are numbered from 0 without gaps.
     #[must_use]
     pub fn leaves(&self) -> usize {
         self.cuts.len() + 1
     }
 
-    /// The leaf a row falls into. Columns that a row does not have count as 0.
+    /// The leaf of a row. Columns missing from the row count as 0.
     #[must_use]
     pub fn leaf_of(&self, row: &[f64]) -> usize {
         let mut at = self.cuts.first();
@@ -62,7 +61,8 @@ impl Branching {
         0
     }
 
-    /// Cuts a leaf: what is below the threshold keeps its number, the rest becomes a new leaf, whose number is returned.
+    /// Cuts a leaf. The side below the threshold keeps the leaf's number; the other side becomes a new leaf, whose
+    /// number is returned.
     pub(super) fn cut(&mut self, leaf: u32, column: u32, threshold: f64) -> u32 {
         let small = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
         let (index, fresh) = (small(self.cuts.len()), small(self.leaves()));
@@ -77,7 +77,7 @@ impl Branching {
         fresh
     }
 
-    /// Checks what was read: every cut and every leaf is reached exactly once, and a walk ends.
+    /// Validates a deserialized partition: every cut and leaf is reached exactly once, and every walk ends.
     pub(super) fn check(&self, columns: usize, most_leaves: usize) -> Result<(), AnalyticsError> {
         sound(self.leaves() <= most_leaves, "a tree has too many leaves")?;
         let mut cuts = vec![false; self.cuts.len()];

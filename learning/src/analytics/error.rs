@@ -1,10 +1,10 @@
-//! What can be wrong with an analysis, its data, its state or a sum.
+//! Errors of an analysis, its data, its state and its sums.
 
-/// Why an analysis cannot be, or cannot go on.
+/// Reasons an analysis cannot be set up or cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnalyticsError {
-    /// The specification asks for what cannot be; refused when a task is created.
+    /// The specification is invalid; rejected when a task is created.
     #[error("{field}: {problem}")]
     Spec {
         /// Dotted path below the analysis.
@@ -12,47 +12,40 @@ pub enum AnalyticsError {
         /// What is wrong and what would be right.
         problem: String,
     },
-    /// Words that describe no analysis.
+    /// The text does not describe an analysis.
     #[error("{0}")]
     Words(String),
-    /// A value that is no number: a local matter of the participant.
+    /// A value is NaN or infinite; concerns only the participant that holds it.
     #[error("row {row}, column {column} is NaN or infinite; leave such rows out or give them a value")]
     NotFinite {
         /// From 0.
         row: usize,
-        /// From 0; the target is the column behind the last.
+        /// From 0; the target is the column after the last.
         column: usize,
     },
-    /// Rows of another width than the analysis has, or targets that do not fit the rows.
+    /// Rows have another width than the analysis, or targets do not match the rows.
     #[error("{what}: got {got} where {expected} are needed")]
-    Shape {
-        /// What was counted.
-        what: &'static str,
-        /// How many there should be.
-        expected: usize,
-        /// How many there are.
-        got: usize,
-    },
-    /// A target that is none of the classes.
+    Shape { what: &'static str, expected: usize, got: usize },
+    /// A target is not a class.
     #[error("the target of row {row} is {value}, which is none of the classes 0 to {last}")]
     Class {
         /// From 0.
         row: usize,
-        /// As it came, for people.
+        /// The target as given, for the message.
         value: String,
         /// The largest class.
         last: u32,
     },
-    /// Nothing to contribute.
+    /// The table is empty.
     #[error("the table has no rows")]
     NoRows,
-    /// Bytes that are no state of this analysis.
+    /// The bytes are not a state of this analysis.
     #[error("these bytes are no state of this analysis: {0}")]
     State(String),
-    /// A sum that honest participants cannot have produced.
-    #[error("these participants cannot have made this sum: {0}")]
+    /// Honest participants cannot have produced this sum.
+    #[error("these participants cannot have produced this sum: {0}")]
     Sum(String),
-    /// There is no further round.
+    /// The analysis has completed all rounds.
     #[error("the analysis is complete after {0} rounds")]
     Done(u32),
 }
@@ -67,12 +60,12 @@ impl AnalyticsError {
     }
 }
 
-/// `Ok` where `holds`, else what is wrong with `field`.
+/// `Ok` if `holds`, else an [`AnalyticsError::Spec`] about `field`.
 pub(super) fn require(holds: bool, field: &str, problem: impl FnOnce() -> String) -> Result<(), AnalyticsError> {
     if holds { Ok(()) } else { Err(AnalyticsError::spec(field, problem())) }
 }
 
-/// `Ok` where `holds`, else what is wrong with a state.
+/// `Ok` if `holds`, else an [`AnalyticsError::State`].
 pub(super) fn sound(holds: bool, problem: &str) -> Result<(), AnalyticsError> {
     if holds { Ok(()) } else { Err(AnalyticsError::state(problem)) }
 }

@@ -1,12 +1,12 @@
-//! What a federation computes besides gradients: statistics, clusters and trees.
+//! Federated analytics: statistics, clusters and trees.
 //!
-//! Each kind of analysis is three things: a state, which is published as a model version; a pure function from state and
-//! local rows to a vector of integers, run on the device; and a pure function from state and the *sum* of everybody's
-//! vectors to the next state, run by the coordinator. It never needs more than that sum, so an analysis takes the road of any
-//! update: it is masked, added modulo 2^b and released like one. Declared bounds prove that no sum can wrap
-//! ([`SumCodec`]); counts are exact, and so is every sum of numbers on its declared grid.
+//! Each kind of analysis has three parts: a state, published as a model version; a pure function that maps the state
+//! and a participant's local rows to a vector of integers, run on the device; and a pure function that maps the state
+//! and the *sum* of all vectors to the next state, run by the coordinator. Only the sum is needed, so a contribution is
+//! masked, added modulo 2^b and released like any update. Declared bounds prove that no sum can wrap ([`SumCodec`]).
+//! Counts are exact, and so is every sum of numbers on its declared grid.
 //!
-//! What it must not do: look at a participant's rows for anything but that vector, or take a range from data.
+//! An analysis must not use a participant's rows for anything but that vector, nor derive a range from data.
 
 mod branching;
 mod error;
@@ -38,21 +38,20 @@ use procedure::{Procedure, Terms};
 use statistics::Statistics;
 use trees::Trees;
 
-/// An analysis as an operator writes it, for example `{ kind = "k_means", clusters = 10, … }`.
+/// An analysis as the operator writes it, for example `{ kind = "k_means", clusters = 10, … }`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum AnalyticsSpec {
     /// Count, mean, variance, histograms, quantiles and categories.
     Statistics(StatisticsSpec),
-    /// Clusters.
     KMeans(KMeansSpec),
     /// Gradient-boosted trees or a random forest.
     Trees(TreesSpec),
 }
 
 impl AnalyticsSpec {
-    /// Reads what a task says, which participants are told in the very words of its file.
+    /// Parses the analysis of a task. Participants get the text of the task file verbatim.
     ///
     /// # Errors
     /// [`AnalyticsError::Words`].
@@ -61,16 +60,13 @@ impl AnalyticsSpec {
     }
 }
 
-/// What is known so far; after the last round, the result. Published as JSON.
+/// The state of an analysis; after the last round, its result. Published as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum AnalyticsState {
-    /// Of [`AnalyticsSpec::Statistics`].
     Statistics(StatisticsState),
-    /// Of [`AnalyticsSpec::KMeans`].
     KMeans(KMeansState),
-    /// Of [`AnalyticsSpec::Trees`].
     Trees(TreesState),
 }
 
@@ -81,7 +77,7 @@ enum Kind {
     Trees(Box<Trees>),
 }
 
-/// A checked analysis: both sides of it.
+/// A validated analysis: the code of both sides.
 #[derive(Clone, Debug)]
 pub struct Analysis {
     kind: Kind,
@@ -99,7 +95,7 @@ macro_rules! with_procedure {
     };
 }
 
-/// Runs `$body` with the procedure and its state, or says that the state is another's.
+/// Runs `$body` with the procedure and its state, or reports that the state belongs to another analysis.
 macro_rules! with_state {
     ($kind:expr, $state:expr, ($procedure:ident, $own:ident, $wrap:ident) => $body:expr) => {
         match ($kind, $state) {
@@ -121,7 +117,7 @@ macro_rules! with_state {
 }
 
 impl Analysis {
-    /// Checks a specification and proves that the sums of a cohort of at most `max_cohort` fit words modulo
+    /// Validates a specification and proves that the sums of a cohort of at most `max_cohort` fit words modulo
     /// 2^`modulus_bits`.
     ///
     /// # Errors
@@ -138,13 +134,13 @@ impl Analysis {
         Ok(Self { kind, codec })
     }
 
-    /// How a contribution becomes words.
+    /// The encoding of a contribution as words.
     #[must_use]
     pub fn codec(&self) -> &SumCodec {
         &self.codec
     }
 
-    /// Rounds until the result: as many as the task must have.
+    /// Number of rounds until the result; the task must have exactly as many.
     #[must_use]
     pub fn rounds(&self) -> u32 {
         with_procedure!(&self.kind, procedure => procedure.rounds())
@@ -163,7 +159,7 @@ impl Analysis {
     /// Reads a published state.
     ///
     /// # Errors
-    /// [`AnalyticsError::State`]; more than [`MAX_STATE_BYTES`] are not even looked at.
+    /// [`AnalyticsError::State`], in particular for more than [`MAX_STATE_BYTES`] bytes.
     pub fn read(&self, bytes: &[u8]) -> Result<AnalyticsState, AnalyticsError> {
         if bytes.len() > MAX_STATE_BYTES {
             let problem = format!("{} bytes; at most {MAX_STATE_BYTES} are possible", bytes.len());
@@ -174,7 +170,8 @@ impl Analysis {
         Ok(state)
     }
 
-    /// The same for what a coordinator published: the very bytes of [`AnalyticsState::to_bytes`], so that one state has one digest.
+    /// As [`Self::read`], but accepts only the exact bytes of [`AnalyticsState::to_bytes`], so that a state has one
+    /// digest.
     ///
     /// # Errors
     /// [`AnalyticsError::State`].
@@ -187,10 +184,10 @@ impl Analysis {
         }
     }
 
-    /// What a participant adds: to be encoded with [`Self::codec`] and sent like any update.
+    /// A participant's contribution, to be encoded with [`Self::codec`] and sent like any update.
     ///
     /// # Errors
-    /// What is wrong with the table, a local matter; [`AnalyticsError::Done`]; [`AnalyticsError::State`].
+    /// An unsuitable table, which concerns only the participant; [`AnalyticsError::Done`]; [`AnalyticsError::State`].
     pub fn contribution(&self, state: &AnalyticsState, table: &Table) -> Result<Vec<i64>, AnalyticsError> {
         let mut values = vec![0; self.codec.values()];
         with_state!(&self.kind, state, (procedure, own, _wrap) => {
@@ -201,10 +198,10 @@ impl Analysis {
         Ok(values)
     }
 
-    /// The next state, from the released sum of the contributions. A pure function: every replica gets the same bytes.
+    /// The next state, given the released sum of all contributions. Pure: every replica gets the same bytes.
     ///
     /// # Errors
-    /// [`AnalyticsError::Sum`] where honest participants cannot have made this sum; [`AnalyticsError::Done`];
+    /// [`AnalyticsError::Sum`] if honest participants cannot have produced the sum; [`AnalyticsError::Done`];
     /// [`AnalyticsError::State`].
     pub fn advance(&self, state: &AnalyticsState, sum: &NoisedSum) -> Result<Advanced<AnalyticsState>, AnalyticsError> {
         let values = self.codec.decode(sum)?;
@@ -223,10 +220,10 @@ impl Analysis {
 }
 
 impl AnalyticsState {
-    /// For publication: JSON, to the last bit of every number.
+    /// The published form: JSON that preserves every bit of every number.
     ///
     /// # Errors
-    /// [`AnalyticsError::State`] where it cannot be written or would be too large to be read.
+    /// [`AnalyticsError::State`] if the state cannot be serialized or is too large to be read back.
     pub fn to_bytes(&self) -> Result<Vec<u8>, AnalyticsError> {
         let bytes = serde_json::to_vec(self).map_err(|error| AnalyticsError::State(error.to_string()))?;
         if bytes.len() > MAX_STATE_BYTES {

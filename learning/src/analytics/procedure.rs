@@ -1,46 +1,43 @@
-//! What every kind of analysis is.
+//! The interface of all kinds of analysis.
 
 use super::error::AnalyticsError;
 use super::sum_codec::Field;
 use super::table::Table;
 use crate::metrics::MetricValue;
 
-/// Largest state, as bytes.
+/// Maximum size of a state, in bytes.
 pub const MAX_STATE_BYTES: usize = 1 << 26;
 
-/// A state and what the round showed on its way there.
+/// A state and the metrics of the round that led to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Advanced<S> {
-    /// The next state.
     pub state: S,
-    /// For the round's report.
     pub metrics: Vec<(String, MetricValue)>,
 }
 
-/// The sum's terms: they decide how fine its grids can be.
+/// Properties of the sum that limit the resolution of its grids.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
     pub(super) modulus_bits: u8,
     pub(super) max_cohort: u32,
 }
 
-/// What every kind of analysis is.
+/// A kind of analysis.
 pub(super) trait Procedure {
     type State: Clone;
 
-    /// What one contribution holds; the same in every round.
+    /// The fields of a contribution; the same in every round.
     fn fields(&self) -> Vec<Field>;
-    /// Rounds until the result.
     fn rounds(&self) -> u32;
-    /// Rounds that a state has behind it.
+    /// Number of rounds that a state has completed.
     fn done(&self, state: &Self::State) -> u32;
-    /// Before the first round.
+    /// The state before the first round.
     fn initial(&self) -> Self::State;
-    /// Whether a state that was read is one of this analysis.
+    /// Validates a deserialized state of this analysis.
     fn check(&self, state: &Self::State) -> Result<(), AnalyticsError>;
-    /// Adds up a participant's rows; `out` is zero.
+    /// Adds a participant's rows to `out`, which starts at zero.
     fn contribution(&self, state: &Self::State, table: &Table, out: &mut [i64]) -> Result<(), AnalyticsError>;
-    /// From the sum to the next state.
+    /// The next state, given the sum.
     fn advance(
         &self,
         state: &Self::State,

@@ -1,8 +1,9 @@
-//! Count, mean, variance, histogram and quantiles of everybody's rows, and nobody's own.
+//! Count, mean, variance, histogram and quantiles over all participants' rows, without revealing any single one.
 //!
-//! Every value is first put on a grid of 2^30 parts of its declared range; from there on everything is an integer, so a
-//! federation computes exactly what one table with all rows would. Moments and histograms come from the first round; a
-//! quantile is narrowed down 64-fold in each round, by counting the rows in 64 parts of the interval it lies in.
+//! Every value is first mapped to a grid of 2^30 steps over its declared range; everything after that is integer
+//! arithmetic, so a federation computes exactly what a single table with all rows would. Moments and histograms are
+//! complete after the first round. Each round narrows a quantile's interval 64-fold by counting the rows in each of its
+//! 64 parts.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,28 +13,27 @@ use super::sum_codec::Field;
 use super::table::{MAX_COLUMNS, Range, Table, check_name, check_rows, power};
 use crate::metrics::MetricValue;
 
-/// Most categories of a column and most edges of a histogram.
+/// Maximum number of categories of a column, and of edges of a histogram.
 pub const MAX_CELLS: usize = 4096;
-/// Most quantiles of one column.
+/// Maximum number of quantiles per column.
 pub const MAX_QUANTILES: usize = 64;
 
-/// Bits of the grid.
+/// Grid resolution, in bits.
 const GRID: u32 = 30;
-/// A round narrows a quantile down by so many bits.
+/// Bits by which a round narrows a quantile's interval.
 const STEP: u32 = 6;
 const PARTS: usize = 1 << STEP;
-/// Rounds after which a quantile is one point of the grid.
+/// Number of rounds after which a quantile is a single grid point.
 const MAX_ROUNDS: u32 = GRID / STEP;
 
-/// What to compute.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StatisticsSpec {
-    /// Most rows of one participant that count; of more, evenly chosen ones do.
+    /// Cap on the rows a participant contributes; of more, evenly spaced ones are used.
     pub max_rows: u32,
-    /// In the order of the tables' columns.
+    /// In the order of the table's columns.
     pub columns: Vec<StatisticSpec>,
-    /// Rounds that narrow quantiles down: their error is at most the range divided by 2 * 64^rounds. 1 to 5.
+    /// Rounds that narrow quantiles: the error is at most the range divided by 2 * 64^rounds. 1 to 5.
     #[serde(default = "three")]
     pub quantile_rounds: u32,
 }
@@ -42,99 +42,95 @@ fn three() -> u32 {
     3
 }
 
-/// One column.
+/// The statistics of one column.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum StatisticSpec {
-    /// Numbers: count, mean and variance, and on demand histogram and quantiles.
+    /// Numbers: count, mean and variance, and optionally a histogram and quantiles.
     Real {
-        /// For people.
+        /// Label for people to read.
         name: String,
-        /// Least value that counts; smaller ones count as this.
+        /// Lower end of the range; smaller values are clipped to it.
         low: f64,
-        /// Largest value that counts.
+        /// Upper end of the range; larger values are clipped to it.
         high: f64,
-        /// Edges of a histogram, ascending: `n` edges make `n + 1` counts, the first of values below the first edge.
+        /// Edges of a histogram, ascending: `n` edges give `n + 1` counts, the first for values below the first edge.
         #[serde(default)]
         edges: Vec<f64>,
         /// Quantiles, each above 0 and below 1.
         #[serde(default)]
         quantiles: Vec<f64>,
     },
-    /// Categories 0, 1, 2…: how many rows have each.
+    /// Categories 0, 1, 2…: the number of rows in each.
     Category {
-        /// For people.
+        /// Label for people to read.
         name: String,
-        /// How many categories there are.
         categories: u32,
     },
 }
 
-/// What is known so far; after the last round, the result.
+/// The statistics known so far; after the last round, the result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StatisticsState {
-    /// Rounds done.
+    /// Number of completed rounds.
     pub round: u32,
-    /// Rows in the first round.
+    /// Number of rows in the first round.
     pub rows: u64,
-    /// Participants of the first round.
+    /// Number of participants in the first round.
     pub participants: u32,
     /// In the order of the specification.
     pub columns: Vec<ColumnStatistics>,
 }
 
-/// What is known of a column.
+/// Statistics of one column.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ColumnStatistics {
-    /// Of numbers.
     Real {
-        /// Its name.
         name: String,
         /// Mean of the clipped values.
         mean: Option<f64>,
-        /// Mean squared distance of the clipped values from their mean (divided by the rows, not one less).
+        /// Mean squared distance of the clipped values from their mean (divided by the number of rows, not by one
+        /// less).
         variance: Option<f64>,
-        /// Rows below the range, which count as its low end.
+        /// Rows below the range, clipped to its lower end.
         below: u64,
-        /// Rows above the range, which count as its high end.
+        /// Rows above the range, clipped to its upper end.
         above: u64,
-        /// One more than the edges.
+        /// Counts, one more than the edges.
         histogram: Vec<u64>,
         /// In the order of the specification.
         quantiles: Vec<Quantile>,
     },
-    /// Of categories.
     Category {
-        /// Its name.
         name: String,
-        /// Rows of each category.
+        /// Number of rows in each category.
         counts: Vec<u64>,
-        /// Rows of none of them.
+        /// Number of rows in no category.
         other: u64,
     },
 }
 
-/// A quantile and how closely it is known.
+/// A quantile and its current interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quantile {
-    /// Which one.
+    /// Above 0 and below 1.
     pub of: f64,
-    /// The middle of the interval it lies in: the least value that at least this part of the rows do not exceed.
+    /// Middle of the interval. The quantile is the least value that at least this share of the rows does not exceed.
     pub value: f64,
-    /// Where the interval begins, as a part of 2^30 of the range.
+    /// Start of the interval, in 2^-30 of the range.
     start: u32,
-    /// The interval is 2^bits parts wide.
+    /// The interval is 2^bits grid steps wide.
     bits: u32,
 }
 
-/// The procedure of a checked specification.
+/// The procedure of a validated specification.
 #[derive(Clone, Debug)]
 pub(super) struct Statistics {
     spec: StatisticsSpec,
-    /// None for a column of categories.
+    /// `None` for a column of categories.
     ranges: Vec<Option<Range>>,
 }
 
@@ -152,7 +148,7 @@ impl Statistics {
         Ok(Self { spec, ranges })
     }
 
-    /// Counts for each column, one after the other, for one row; `out` is one column's part of the contribution.
+    /// Adds one row's counts for one column; `out` is that column's part of the contribution.
     fn moments(range: Range, edges: &[f64], value: f64, out: &mut [i64]) {
         let grid = range.grid(value, GRID);
         let square = grid * grid;
@@ -166,7 +162,7 @@ impl Statistics {
         }
     }
 
-    /// Where each column's part begins, and what lies within.
+    /// The offset of each column's part of the contribution, and its specification.
     fn parts(&self) -> impl Iterator<Item = (usize, &StatisticSpec)> {
         self.spec.columns.iter().scan(1, |offset, column| {
             let start = *offset;
@@ -178,7 +174,7 @@ impl Statistics {
 
 /// Sum, squares in two halves, below, above.
 const MOMENTS: usize = 5;
-/// Rows below the interval, then its parts.
+/// Rows below the interval, then the rows in each of its parts.
 const QUANTILE: usize = 1 + PARTS;
 
 impl StatisticSpec {
@@ -213,7 +209,7 @@ impl StatisticSpec {
         }
     }
 
-    /// Values before those for quantiles.
+    /// Offset of the first quantile value in a contribution.
     fn first_values(&self) -> usize {
         match self {
             Self::Real { edges, .. } if edges.is_empty() => MOMENTS,
@@ -381,12 +377,12 @@ fn per_participant(rows: u64, participants: u32) -> MetricValue {
     MetricValue { value: rows as f64 / f64::from(participants.max(1)), count: u64::from(participants) }
 }
 
-/// A count of rows is not negative.
+/// Checks that a count of rows is not negative.
 fn count(value: i64) -> Result<u64, AnalyticsError> {
     u64::try_from(value).map_err(|_| AnalyticsError::Sum(format!("a count is {value}")))
 }
 
-/// The category of a value; the last cell for a value that is none.
+/// Index of a value's category; the last cell counts values without one.
 fn category(value: f64, categories: u32) -> usize {
     if value >= 0.0 && value < f64::from(categories) && value.fract() == 0.0 {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an integer below the categories")]
@@ -396,7 +392,7 @@ fn category(value: f64, categories: u32) -> usize {
     categories as usize
 }
 
-/// Counts one value for every quantile of its column.
+/// Counts a value for every quantile of its column.
 fn count_parts(range: Range, value: f64, quantiles: &[Quantile], out: &mut [i64]) {
     if quantiles.is_empty() {
         return;
@@ -413,7 +409,7 @@ fn count_parts(range: Range, value: f64, quantiles: &[Quantile], out: &mut [i64]
     }
 }
 
-/// Mean and variance of the values on the grid, with one rounding at the end: `n Σu² - (Σu)²` is exact and never negative.
+/// Mean and variance of the values on the grid, rounded once at the end: `n Σu² - (Σu)²` is exact and never negative.
 fn moments(range: Range, sums: &[i64], rows: u64) -> (Option<f64>, Option<f64>) {
     let (n, sum) = (i128::from(rows), i128::from(sums[0]));
     let squares = (i128::from(sums[1]) << GRID) + i128::from(sums[2]);
@@ -426,12 +422,13 @@ fn moments(range: Range, sums: &[i64], rows: u64) -> (Option<f64>, Option<f64>) 
 }
 
 impl Quantile {
-    /// Moves into the part that holds the quantile. Where rows came or went since the last round, the nearest part.
+    /// Narrows the interval to the part that holds the quantile. If rows joined or left since the last round, takes the
+    /// nearest part.
     fn narrow(&mut self, range: Range, cells: &[i64], rows: u64) {
         if rows == 0 || self.bits == 0 {
             return;
         }
-        // The least rank whose share is at least the quantile; counts are far below 2^53.
+        // The least rank whose share reaches the quantile; counts are far below 2^53.
         let rank = (self.of * rows as f64).ceil().max(1.0);
         let mut seen = cells[0] as f64;
         let parts = &cells[1..];

@@ -1,7 +1,7 @@
-//! Integers with declared bounds as words modulo 2^b, so that the sum over a cohort comes back exactly.
+//! Encodes bounded integers as words modulo 2^b, so that their sum over a cohort is recovered exactly.
 //!
-//! A value whose bound times the cohort fits one word is one word. A larger one is cut into digits of base 2^D, lowest
-//! first, the top one signed; digits add without carry and are put together after the sum. Nothing is rounded and nothing
+//! A value whose bound times the cohort fits a word takes one word. A larger value is cut into base-2^D digits, lowest
+//! first, the top one signed; digits add without carry and are recombined after the sum. Nothing is rounded and nothing
 //! can wrap: [`SumCodec::new`] proves it.
 
 use std::sync::Arc;
@@ -10,45 +10,43 @@ use super::error::AnalyticsError;
 use crate::privacy::NoisedSum;
 use crate::quantize::{MAX_COHORT, half, lift, to_word};
 
-/// Most words a contribution may have (64 MiB of them).
+/// Maximum number of words in a contribution (64 MiB).
 pub const MAX_SUM_WORDS: usize = 1 << 24;
-/// Sums stay below this magnitude.
+/// Bound on the magnitude of every sum.
 const MAX_SUM: u64 = 1 << 62;
-/// Fewest bits of a digit: below it, a number would take more words than it is worth.
+/// Fewest bits of a digit: smaller ones would take more words than a number is worth.
 const LEAST_DIGIT_BITS: u32 = 4;
 
-/// Several values of one bound.
+/// Several values with the same bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// How many values.
     pub len: usize,
-    /// Largest magnitude that one participant's value can have.
+    /// Largest magnitude of one participant's value.
     pub bound: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Placed {
     field: Field,
-    /// Words per value.
     digits: u32,
 }
 
-/// How the values of a contribution become words; cheap to clone.
+/// The encoding of a contribution as words; cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SumCodec {
     fields: Arc<[Placed]>,
     modulus_bits: u8,
     max_cohort: u32,
-    /// Largest magnitude a word of one contribution may have.
+    /// Largest magnitude of a word of one contribution.
     room: u32,
-    /// `D`.
+    /// `D`, the bits of a digit.
     digit_bits: u32,
     values: usize,
     words: usize,
 }
 
 impl SumCodec {
-    /// Places the fields one after the other.
+    /// Assigns a position to each field.
     ///
     /// # Errors
     /// [`AnalyticsError::Spec`] with the task's field and what would fit.
@@ -90,32 +88,31 @@ impl SumCodec {
         Ok(Self { fields: placed.into(), modulus_bits, max_cohort, room, digit_bits, values, words })
     }
 
-    /// Words of a contribution.
+    /// Number of words in a contribution.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "a contribution is never empty")]
     pub fn len(&self) -> usize {
         self.words
     }
 
-    /// Values of a contribution, before they are words.
+    /// Number of values in a contribution, before encoding.
     #[must_use]
     pub fn values(&self) -> usize {
         self.values
     }
 
-    /// Bits of the modulus.
     #[must_use]
     pub fn modulus_bits(&self) -> u8 {
         self.modulus_bits
     }
 
-    /// Most contributions one sum may hold.
+    /// Maximum number of contributions in one sum.
     #[must_use]
     pub fn max_cohort(&self) -> u32 {
         self.max_cohort
     }
 
-    /// Largest magnitude that a word of one contribution can have, read as a signed number.
+    /// Largest magnitude of a word of one contribution, read as a signed number.
     #[must_use]
     pub fn input_bound(&self) -> u64 {
         self.fields.iter().map(|placed| self.word_bound(*placed)).max().unwrap_or_default()
@@ -128,11 +125,11 @@ impl SumCodec {
         }
     }
 
-    /// The words of one contribution.
+    /// Encodes a contribution.
     ///
     /// # Errors
-    /// [`AnalyticsError::Shape`], or [`AnalyticsError::Sum`] where a value is beyond its field's bound: a local matter of the
-    /// participant, nothing may be sent.
+    /// [`AnalyticsError::Shape`], or [`AnalyticsError::Sum`] if a value exceeds its field's bound. The participant
+    /// keeps the error to itself and sends nothing.
     pub fn encode(&self, values: &[i64]) -> Result<Vec<u32>, AnalyticsError> {
         if values.len() != self.values {
             return Err(AnalyticsError::Shape { what: "values", expected: self.values, got: values.len() });
@@ -163,7 +160,7 @@ impl SumCodec {
     /// The summed values.
     ///
     /// # Errors
-    /// [`AnalyticsError::Sum`]: a sum of another kind, or beyond what its participants can have contributed.
+    /// [`AnalyticsError::Sum`]: the sum has another form, or exceeds what its participants can have contributed.
     pub fn decode(&self, sum: &NoisedSum) -> Result<Vec<i64>, AnalyticsError> {
         let garbage = |problem: String| Err(AnalyticsError::Sum(problem));
         let participants = sum.participants();
@@ -194,7 +191,7 @@ impl SumCodec {
         Ok(values)
     }
 
-    /// Ready for the first word of a contribution that came in the clear.
+    /// An inspector for one contribution sent in the clear.
     #[must_use]
     pub fn inspector(&self) -> SumInspector {
         SumInspector { codec: self.clone(), seen: 0, field: 0, left: 0, wrong: None }
@@ -214,39 +211,34 @@ fn top(bound: u64, digits: u32, digit_bits: u32) -> u64 {
     bound.checked_shr(digit_bits * (digits - 1)).unwrap_or_default() + 1
 }
 
-/// Looks at a contribution in the clear, word by word: added to others, could it wrap their sum?
+/// Checks a contribution sent in the clear word by word, so that it cannot wrap the sum.
 #[derive(Clone, Debug)]
 pub struct SumInspector {
     codec: SumCodec,
     seen: usize,
     field: usize,
-    /// Words of the field before this one's end.
+    /// Words left in the current field.
     left: usize,
     wrong: Option<usize>,
 }
 
-/// A contribution that no honest participant makes.
+/// Reasons a contribution cannot come from an honest participant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImplausibleContribution {
-    /// Cut off, or with something appended.
+    /// Truncated, or followed by extra words.
     #[error("it has {got} words instead of {expected}")]
-    Length {
-        /// The codec's.
-        expected: usize,
-        /// What came.
-        got: usize,
-    },
-    /// A word too large for its field.
+    Length { expected: usize, got: usize },
+    /// A word exceeds its field's bound.
     #[error("word {index} is beyond what one participant can contribute")]
     OutOfRange {
-        /// The first such word.
+        /// Index of the first such word.
         index: usize,
     },
 }
 
 impl SumInspector {
-    /// Looks at the next word, which must be below 2^b.
+    /// Checks the next word, which must be below 2^b.
     pub fn push(&mut self, word: u32) {
         let index = self.seen;
         self.seen += 1;
@@ -261,7 +253,7 @@ impl SumInspector {
         self.left -= 1;
         let placed = self.codec.fields[self.field - 1];
         let size = lift(word, self.codec.modulus_bits);
-        // Words of a value lie together, the top one, which alone is signed, last.
+        // The words of a value are adjacent; the last one is the top digit, the only signed one.
         let last = self.left.is_multiple_of(placed.digits as usize);
         let bound = match placed.digits {
             1 => placed.field.bound,
@@ -273,10 +265,8 @@ impl SumInspector {
         }
     }
 
-    /// Judges what has come.
-    ///
     /// # Errors
-    /// Any [`ImplausibleContribution`].
+    /// The first [`ImplausibleContribution`] found.
     pub fn finish(self) -> Result<(), ImplausibleContribution> {
         if self.seen != self.codec.words {
             return Err(ImplausibleContribution::Length { expected: self.codec.words, got: self.seen });
@@ -285,8 +275,8 @@ impl SumInspector {
     }
 }
 
-/// The finest grid of at most `most` bits on which `values` values up to 1 of each of a whole cohort still sum within one
-/// word; where that would be coarser than `least`, `least`, which then takes more words.
+/// The finest grid, of at most `most` bits, on which `values` values of up to 1 from each member of a full cohort sum
+/// within one word; at least `least` bits, even if values then take more words.
 pub(super) fn grid_bits(values: u32, modulus_bits: u8, max_cohort: u32, least: u32, most: u32) -> u32 {
     let total = u64::from(values) * u64::from(max_cohort);
     let room = if (16..=32).contains(&modulus_bits) { u64::from(half(modulus_bits)) } else { 0 };
@@ -322,7 +312,7 @@ mod tests {
         ) {
             let fields: Vec<_> = bounds.iter().map(|&bound| Field { len: 2, bound }).collect();
             let codec = SumCodec::new(&fields, bits, cohort).unwrap();
-            // Half of them as large as can be.
+            // Half of the values at their bound.
             let mut state = seed | 1;
             let mut value = |bound: u64| {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -1,21 +1,21 @@
-//! A participant's rows, and the declared ranges that turn their values into integers.
+//! A participant's rows, and the declared ranges that map their values to integers.
 //!
-//! Ranges are part of the task, not of the data: a range taken from the data would tell its largest value.
+//! Ranges belong to the task, not to the data: a range derived from data would reveal its largest value.
 
 use serde::{Deserialize, Serialize};
 
 use super::error::{AnalyticsError, require};
 
-/// Most columns a table may have.
+/// Maximum number of columns in a table.
 pub const MAX_COLUMNS: usize = 4096;
-/// Most rows of one participant that can count.
+/// Maximum number of rows a participant can contribute.
 pub const MAX_ROWS: u32 = 1 << 24;
-/// Ends of a range lie within ±this, so that squares of values stay finite.
+/// The ends of a range lie within ±this, so that squares of values stay finite.
 const MAX_END: f64 = 1e100;
-/// Longest name of a column, in bytes.
+/// Maximum length of a column name, in bytes.
 const MAX_NAME_BYTES: usize = 64;
 
-/// Rows of finite numbers, and a target for each row where the analysis predicts one. Stays on the device.
+/// Rows of finite numbers, with a target for each row if the analysis predicts one. Stays on the device.
 #[derive(Clone, PartialEq)]
 pub struct Table {
     width: usize,
@@ -23,7 +23,7 @@ pub struct Table {
     targets: Vec<f64>,
 }
 
-/// Sizes only: rows in a log would be a leak.
+/// Shows sizes only: rows in a log would be a leak.
 impl std::fmt::Debug for Table {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Table").field("rows", &self.rows()).field("columns", &self.width).finish_non_exhaustive()
@@ -31,7 +31,7 @@ impl std::fmt::Debug for Table {
 }
 
 impl Table {
-    /// `values` row by row, `width` of them in each.
+    /// A table of `values`, row by row, with `width` values in each row.
     ///
     /// # Errors
     /// [`AnalyticsError::Shape`] or [`AnalyticsError::NotFinite`].
@@ -53,7 +53,7 @@ impl Table {
         Ok(Self { width, values, targets: Vec::new() })
     }
 
-    /// The same rows with what is to be predicted: a number, or the class as 0, 1, 2…
+    /// Adds the targets to predict: numbers, or classes as 0, 1, 2…
     ///
     /// # Errors
     /// [`AnalyticsError::Shape`] or [`AnalyticsError::NotFinite`].
@@ -68,13 +68,12 @@ impl Table {
         Ok(self)
     }
 
-    /// Rows.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.values.len() / self.width
     }
 
-    /// Columns, the target not counted.
+    /// Number of columns, without the target.
     #[must_use]
     pub fn width(&self) -> usize {
         self.width
@@ -89,13 +88,13 @@ impl Table {
         &self.values[row * self.width..(row + 1) * self.width]
     }
 
-    /// A target for each row, or nothing.
+    /// One target per row, or empty.
     #[must_use]
     pub fn targets(&self) -> &[f64] {
         &self.targets
     }
 
-    /// The rows that count where no more than `most` may: all, or as many at equal distances. The same in every round.
+    /// The rows that count under a cap of `most`: all of them, or `most` evenly spaced ones. The same in every round.
     pub(super) fn counted(&self, most: u32) -> impl Iterator<Item = usize> + use<> {
         let (rows, most) = (self.rows() as u128, u128::from(most));
         let count = rows.min(most);
@@ -103,7 +102,7 @@ impl Table {
         (0..count).map(move |i| usize::try_from(i * rows / count).unwrap_or_default())
     }
 
-    /// Refuses a table that has nothing for an analysis of `width` columns.
+    /// Rejects a table that an analysis of `width` columns cannot use.
     pub(super) fn check(&self, width: usize) -> Result<(), AnalyticsError> {
         if self.width != width {
             return Err(AnalyticsError::Shape { what: "columns", expected: width, got: self.width });
@@ -116,13 +115,13 @@ impl Table {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ColumnSpec {
-    /// For people.
+    /// Label for people to read.
     pub name: String,
-    /// Least value that counts; smaller ones count as this.
+    /// Lower end of the range; smaller values are clipped to it.
     pub low: f64,
-    /// Largest value that counts; above `low`.
+    /// Upper end of the range, above `low`; larger values are clipped to it.
     pub high: f64,
-    /// How many columns in a row this describes.
+    /// Number of consecutive columns that this describes.
     #[serde(default = "one")]
     pub repeat: u32,
 }
@@ -131,7 +130,7 @@ fn one() -> u32 {
     1
 }
 
-/// The ranges of all columns, checked.
+/// The validated ranges of all columns.
 pub(super) fn ranges(field: &str, columns: &[ColumnSpec]) -> Result<Vec<Range>, AnalyticsError> {
     let total = columns.iter().fold(0_usize, |sum, column| sum.saturating_add(column.repeat as usize));
     require((1..=MAX_COLUMNS).contains(&total), field, || {
@@ -152,12 +151,11 @@ pub(super) fn check_name(field: &str, name: &str) -> Result<(), AnalyticsError> 
     require(good, field, || format!("a name is 1 to {MAX_NAME_BYTES} bytes without control characters, not {name:?}"))
 }
 
-/// Rows count at least once and at most [`MAX_ROWS`].
+/// Checks the row cap: 1 to [`MAX_ROWS`].
 pub(super) fn check_rows(max_rows: u32) -> Result<(), AnalyticsError> {
     require((1..=MAX_ROWS).contains(&max_rows), "max_rows", || format!("is {max_rows}; it must be 1 to {MAX_ROWS}"))
 }
 
-/// A declared range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Range {
     pub(super) low: f64,
@@ -175,7 +173,6 @@ impl Range {
         Ok(Self { low, high })
     }
 
-    /// How far it reaches.
     pub(super) fn width(self) -> f64 {
         self.high - self.low
     }
@@ -185,12 +182,12 @@ impl Range {
         ((value - self.low) / self.width()).clamp(0.0, 1.0)
     }
 
-    /// The nearest of the 2^bits + 1 points of a grid over the range; clipped.
+    /// The nearest of the 2^bits + 1 grid points over the range; clipped.
     pub(super) fn grid(self, value: f64, bits: u32) -> i64 {
         round(self.unit(value) * power(bits))
     }
 
-    /// The value at so many of 2^bits parts of the range.
+    /// The value at `points` of the range's 2^bits grid steps.
     pub(super) fn at(self, points: f64, bits: u32) -> f64 {
         self.low + points / power(bits) * self.width()
     }
@@ -201,7 +198,7 @@ pub(super) fn power(bits: u32) -> f64 {
     (1_u64 << bits) as f64
 }
 
-/// To the nearest integer; values beyond 64 bits end at the last.
+/// To the nearest integer; saturates.
 pub(super) fn round(value: f64) -> i64 {
     #[expect(clippy::cast_possible_truncation, reason = "rounded, and saturating where too large")]
     let rounded = value.round() as i64;

@@ -1,112 +1,88 @@
-//! Why a codec cannot be, or an upload is none.
+//! Errors of update codecs and uploads.
 
 use crate::parameters::WrongLength;
 use crate::quantize::HeadroomError;
 
-/// Most vectors of a basis: making it takes `p rank^2` operations.
+/// Maximum number of vectors in a basis, which takes `p rank^2` operations to compute.
 pub const MAX_RANK: u32 = 128;
 
-/// A codec that does not fit its task; refused when the task is created.
+/// Reasons a codec does not fit its task; rejected when the task is created.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
-    /// What holds for the plain codec as well.
+    /// A reason that also applies to the plain codec.
     #[error(transparent)]
     Headroom(#[from] HeadroomError),
-    /// Parameters of another model.
+    /// The layout and the parameters differ in length.
     #[error(transparent)]
     WrongLength(#[from] WrongLength),
-    /// No coordinates, or more than there are.
+    /// k is 0 or exceeds the number of parameters.
     #[error("k must be 1 to {parameters}, the parameters of the model, not {k}")]
-    K {
-        /// As asked for.
-        k: u64,
-        /// Of the shared layout.
-        parameters: usize,
-    },
-    /// No part of a whole.
+    K { k: u64, parameters: usize },
+    /// The share is not above 0 and at most 1.
     #[error("keep must be above 0 and at most 1, not {0}")]
     Keep(f64),
-    /// Levels that no lane holds.
+    /// No lane holds this many bits.
     #[error("bits must be 1 to 16, not {0}")]
     Bits(u8),
-    /// A basis of nothing, or one that takes too long to make.
+    /// The rank is 0, or the basis would take too long to compute.
     #[error("rank must be 1 to {MAX_RANK}, not {0}")]
     Rank(u32),
-    /// A basis that is no smaller than any matrix.
+    /// No matrix would become smaller.
     #[error(
         "rank {rank} is not below the longer side of any matrix of the model, the largest of which is {largest}: nothing \
          would be saved"
     )]
     RankTooLarge {
-        /// As asked for.
         rank: u32,
-        /// Longest side of a matrix of the model; 0 if it has none.
+        /// Longest side of any matrix of the model; 0 if it has none.
         largest: u64,
     },
-    /// Rotation needs to know how long updates are.
+    /// The rotated codec has no bound on the length of updates.
     #[error("the rotated codec needs clip_norm, the bound on an update's L2 norm: its range follows from it")]
     NoClipNorm,
-    /// Not one coordinate of a full cohort fits into a word.
+    /// A word cannot hold one coordinate of a full cohort.
     #[error(
         "{max_cohort} updates of {bits} bits per coordinate leave no headroom in a word of 32 bits: at most {best_bits} bits \
          would do"
     )]
     NoHeadroom {
-        /// As asked for.
         bits: u8,
-        /// As asked for.
         max_cohort: u32,
-        /// Most bits that would do.
+        /// Largest `bits` that would fit.
         best_bits: u8,
     },
 }
 
-/// Why bytes are not an upload of a codec. The participant that sent them is told.
+/// Reasons bytes are rejected as an upload. Reported to the participant that sent them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UploadError {
-    /// Uploads of this codec are words, to be added as they are.
+    /// Uploads of this codec are words, which need no expansion.
     #[error("uploads of this task are words already")]
     Summable,
-    /// Too few or too many bytes.
+    /// The number of bytes is wrong.
     #[error("an upload of this task has {expected} bytes, this one has {got}")]
-    Length {
-        /// The codec's.
-        expected: usize,
-        /// What came.
-        got: usize,
-    },
-    /// Another version of the format.
+    Length { expected: usize, got: usize },
+    /// The format version is unknown.
     #[error("the upload is of version {0} of its format, version {known} is known", known = super::upload::VERSION)]
     Version(u8),
-    /// A weight that nobody has.
+    /// The weight is 0 or above the cap.
     #[error("its weight is {weight}; an update weighs 1 to {most}")]
-    Weight {
-        /// What the upload says.
-        weight: u32,
-        /// The cap.
-        most: u32,
-    },
-    /// A metric or the measured distortion that is no number or out of bounds.
+    Weight { weight: u32, most: u32 },
+    /// A metric or the measured distortion is not finite or out of bounds.
     #[error("no single participant can have measured metric {index}")]
     Metric {
-        /// Its index; the codec's own follow the task's.
+        /// The codec's own metrics follow the task's.
         index: usize,
     },
-    /// A scale that is no finite number, or below 0.
+    /// A scale is negative or not finite.
     #[error("scale {index} is not a finite number of at least 0")]
-    Scale {
-        /// Its index.
-        index: usize,
-    },
-    /// A value out of the symmetric range.
+    Scale { index: usize },
+    /// A value is outside the symmetric range.
     #[error("value {index} is -128; values are -127 to 127")]
-    Value {
-        /// Its index.
-        index: usize,
-    },
-    /// Positions that are not as many ascending ones within the model.
+    Value { index: usize },
+    /// The positions are not strictly ascending, or exceed the model.
     #[error("the positions are not {0} ascending ones within the model")]
     Positions(usize),
 }

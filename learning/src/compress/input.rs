@@ -1,4 +1,4 @@
-//! What goes into a codec and what comes out of a sum.
+//! Inputs of encoders and results of decoders.
 
 use super::residual::Residual;
 use crate::clip;
@@ -7,30 +7,29 @@ use crate::parameters::{WrongLength, first_not_finite};
 use crate::quantize::{EncodeError, MeanUpdate, QuantizationParams};
 use crate::update::Update;
 
-/// What the codec did to the updates of a round, as its participants measured it; means in which each counts alike.
+/// The distortion by the codec in one round, as its participants measured it; unweighted means over participants.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Distortion {
-    /// L2 norm of what was to be sent: the clipped update and what earlier rounds left.
+    /// L2 norm of the encoder's input: the clipped update plus the residual.
     pub norm: f64,
-    /// L2 norm of the difference between that and what a decoder of this one update gets, over `norm`. Of an unbiased
-    /// codec the mean of n updates has less of it.
+    /// L2 norm of the difference between that input and the decoding of this update alone, divided by `norm`. If the
+    /// codec is unbiased, the mean of n updates has a smaller error.
     pub added_error: f64,
 }
 
-/// A round's mean and what its codec added.
+/// The mean of a round and the distortion by its codec.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decoded {
-    /// What the server optimizer steps by.
+    /// Input of the server optimizer.
     pub mean: MeanUpdate,
-    /// None without compression.
+    /// `None` without compression.
     pub distortion: Option<Distortion>,
 }
 
-/// A checked update as codecs take it.
+/// A validated update, ready to encode.
 pub(super) struct Input<'a> {
-    /// The clipped delta and the residual.
+    /// The clipped delta plus the residual.
     pub(super) values: Vec<f64>,
-    /// Within the cap.
     pub(super) weight: u32,
     pub(super) metrics: &'a [MetricValue],
 }
@@ -69,7 +68,7 @@ impl<'a> Input<'a> {
         Ok(Self { values, weight, metrics: &update.metrics })
     }
 
-    /// What a decoder that gets `sent` is off by.
+    /// The distortion if the decoder gets `sent`.
     pub(super) fn distortion(&self, sent: &[f64]) -> Distortion {
         let norm = self.values.iter().fold(0.0, |sum, value| sum + value * value).sqrt();
         let error = self.values.iter().zip(sent).fold(0.0, |sum, (value, sent)| sum + (value - sent).powi(2)).sqrt();

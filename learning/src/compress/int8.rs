@@ -1,7 +1,7 @@
-//! Every coordinate in 8 bits, with one scale per tensor: a quarter of the bytes, and hardly any error.
+//! 8 bits per coordinate and one scale per tensor: a quarter of the bytes, with little error.
 //!
-//! Scales depend on what one update holds, so updates do not add up before they are expanded, and masks would hide what is
-//! needed for that. Rounding is stochastic: the mean is unbiased.
+//! Scales depend on the update, so updates must be expanded before they can be added, and masks would hide the scales.
+//! Rounding is stochastic, so the mean is unbiased.
 
 use rand::Rng;
 
@@ -35,7 +35,7 @@ impl Int8 {
         starts.zip(self.ends.iter().copied()).map(|(start, end)| start..end)
     }
 
-    /// Appends scales and values; returns what was sent.
+    /// Appends scales and values; returns the values as decoded.
     pub(super) fn encode(&self, values: &[f64], range: f64, out: &mut Vec<u8>, rng: &mut impl Rng) -> Vec<f64> {
         let scales: Vec<f32> = self.tensors().map(|tensor| scale_of(values[tensor].iter().copied(), range)).collect();
         scales.iter().for_each(|scale| out.extend_from_slice(&scale.to_le_bytes()));
@@ -66,7 +66,7 @@ impl Int8 {
     }
 }
 
-/// Up with the probability of the fraction, to 2^-32.
+/// Rounds up with the probability of the fraction, to 2^-32.
 #[expect(clippy::cast_possible_truncation, reason = "clamped to 127 before")]
 fn stochastic_level(value: f64, scale: f64, noise: u32) -> i8 {
     if scale > 0.0 {

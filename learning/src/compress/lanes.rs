@@ -1,9 +1,10 @@
-//! Several small integers in one word, so that sums of a whole cohort stay apart without a bit to spare.
+//! Packs several small integers into a word, such that their sums over a full cohort do not overlap and no bit is
+//! wasted.
 //!
-//! With `b` bits a coordinate in `±c` becomes a digit of `0..=q`, `q = 2^b - 1`. The digits of a cohort of `n` add up to at most
-//! `n q`, so in base `R = n q + 1` no digit of a sum carries into the next. A word holds `k` digits less a constant that
-//! centres it: of the `k` and moduli 2^16 to 2^32 that leave headroom the one with the fewest bits per coordinate is taken. A
-//! modulus bounds nothing but the word: that of one coordinate may be as small as `log2 R`.
+//! With `b` bits a coordinate in `±c` becomes a digit of `0..=q`, `q = 2^b - 1`. The digits of a cohort of `n` add up
+//! to at most `n q`, so in base `R = n q + 1` no digit of a sum carries into the next. A word holds `k` digits minus a
+//! constant that centres it. Among all `k` and moduli 2^16 to 2^32 with headroom, the pair with the fewest bits per
+//! coordinate is used. The modulus only bounds the word: that of a single coordinate may be as small as `log2 R`.
 
 use rand::Rng;
 
@@ -19,14 +20,14 @@ pub(super) struct Lanes {
     base: u64,
     /// `k`.
     per_word: u32,
-    /// Subtracted from every participant's word.
+    /// Offset subtracted from every participant's word.
     middle: i64,
-    /// Largest word of one participant before that.
+    /// Largest word of one participant before the subtraction.
     largest: i64,
     modulus_bits: u8,
 }
 
-/// Bits of a modulus beside the cohort's: what weight and metrics are cut into needs a few.
+/// Bits that the modulus needs beyond the cohort's, for the limbs of weight and metrics.
 const TAIL_BITS: u32 = 6;
 
 impl Lanes {
@@ -69,23 +70,22 @@ impl Lanes {
         self.modulus_bits
     }
 
-    /// Largest magnitude of a word of one participant.
+    /// Largest magnitude of one participant's word.
     pub(super) fn bound(&self) -> u64 {
         (self.largest - self.middle).unsigned_abs()
     }
 
-    /// Coordinates in a word.
     pub(super) fn per_word(&self) -> usize {
         self.per_word as usize
     }
 
-    /// Words that so many coordinates take.
+    /// Number of words for this many coordinates.
     pub(super) fn words(&self, coordinates: usize) -> usize {
         coordinates.div_ceil(self.per_word())
     }
 
-    /// Rounds `share` (above 0, at most 1) times each coordinate stochastically and replaces the coordinate by what was sent
-    /// of it. Draws four bytes per coordinate.
+    /// Rounds `share` (above 0, at most 1) times each coordinate stochastically and replaces the coordinate by its
+    /// decoded value. Draws four bytes per coordinate.
     pub(super) fn encode(
         &self,
         coordinates: &mut [f64],
@@ -114,8 +114,8 @@ impl Lanes {
         }
     }
 
-    /// From a sum's words to the coordinates' sums, each weighed by its participant's share; the position of the first word
-    /// that these participants cannot have added up to is the error.
+    /// Recovers the sums of the coordinates, weighted by each participant's share. The error is the index of the first
+    /// word that these participants cannot have summed to.
     pub(super) fn decode(
         &self,
         words: &[u32],
@@ -144,7 +144,7 @@ impl Lanes {
         Ok(values)
     }
 
-    /// Whether one participant can have sent this word where so many coordinates are left.
+    /// Whether one participant can have sent this word when this many coordinates are left.
     pub(super) fn is_of_one(&self, word: u32, left: usize) -> bool {
         self.decode(&[word], 1, left.min(self.per_word()), 1.0).is_ok()
     }

@@ -1,10 +1,11 @@
-//! Each matrix as its product with a random orthonormal basis that the whole cohort shares (Konečný et al. 2016, "low rank":
-//! an update `A B` of which `A` is random and only `B` is sent).
+//! Each matrix as its product with a random orthonormal basis that the whole cohort shares (Konečný et al. 2016, "low
+//! rank": an update `A B` of which `A` is random and only `B` is sent).
 //!
-//! A `p × q` matrix, `p` its longer side, is sent as the `rank × q` product with `rank` random directions of its longer side;
-//! this is linear in the update, so products add up. Tensors that are no matrices, or none worth it, travel whole. A tensor
-//! of more than two dimensions is a matrix of its first dimension by all the others. Without error feedback the product
-//! counts `p / rank` times, which makes the mean unbiased; with it, it counts once and the rest waits for another basis.
+//! A `p × q` matrix, `p` its longer side, is sent as the `rank × q` product with `rank` random directions of its longer
+//! side; this is linear in the update, so products add up. Tensors that are not matrices, or too small to gain, are
+//! sent whole. A tensor of more than two dimensions is a matrix of its first dimension by all the others. Without error
+//! feedback the product is scaled by `p / rank`, which makes the mean unbiased. With error feedback it is not scaled,
+//! and the residual waits for another basis.
 
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
@@ -15,18 +16,18 @@ use crate::parameters::Layout;
 
 /// Stream of a round's seed that bases are drawn from.
 const STREAM: u64 = 2;
-/// Tries to find one more independent direction before the basis stays smaller.
+/// Attempts to find another independent direction before the basis is left smaller.
 const TRIES: u32 = 1000;
 
 #[derive(Clone, Copy, Debug)]
 enum Part {
-    /// So many values as they are.
+    /// This many values, sent unchanged.
     Whole(usize),
     /// Rows and columns of a matrix.
     Matrix(usize, usize),
 }
 
-/// How a model's tensors are sent.
+/// The form in which each tensor is sent.
 #[derive(Clone, Debug)]
 pub(super) struct LowRank {
     parts: Vec<Part>,
@@ -156,8 +157,8 @@ fn stream(seed: &[u8; 32]) -> ChaCha20Rng {
     rng
 }
 
-/// Orthonormal vectors of random directions: signs, made orthogonal one after the other. Signs and coordinates are
-/// exchangeable, so the projection onto them is `rank / length` of the identity on average.
+/// Orthonormal vectors in random directions: random signs, orthogonalized one after the other. Signs and coordinates
+/// are exchangeable, so the projection onto them is `rank / length` times the identity on average.
 fn basis(length: usize, rank: usize, rng: &mut ChaCha20Rng) -> Vec<Vec<f64>> {
     let mut basis: Vec<Vec<f64>> = Vec::with_capacity(rank);
     let mut tries = 0;
@@ -169,7 +170,7 @@ fn basis(length: usize, rank: usize, rng: &mut ChaCha20Rng) -> Vec<Vec<f64>> {
             vector.extend((0..32).map(|bit| if (word >> bit) & 1 == 1 { -1.0 } else { 1.0 }));
         }
         vector.truncate(length);
-        // Twice: what rounding leaves of the first time goes with the second.
+        // Twice: the second pass removes what rounding left in the first.
         for _ in 0..2 {
             for earlier in &basis {
                 let along = vector.iter().zip(earlier).fold(0.0, |sum, (a, b)| sum + a * b);
@@ -177,7 +178,7 @@ fn basis(length: usize, rank: usize, rng: &mut ChaCha20Rng) -> Vec<Vec<f64>> {
             }
         }
         let norm = vector.iter().fold(0.0, |sum, value| sum + value * value).sqrt();
-        // Of a dependent one only rounding is left.
+        // For a dependent vector only rounding errors remain.
         if norm > 1e-3 {
             vector.iter_mut().for_each(|value| *value /= norm);
             basis.push(vector);

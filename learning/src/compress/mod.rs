@@ -1,14 +1,15 @@
-//! Updates in fewer bytes: a codec per task, each with its encoder and its decoder in one file.
+//! Compression of updates: one codec per task, with encoder and decoder in one file each.
 //!
-//! [`UpdateCodec`] is what both sides call, whatever the task has chosen. *Summable* codecs yield words modulo 2^b whose sum
-//! decodes to the mean, so they may be masked: [`rotated`] (few bits per coordinate after a randomised rotation),
-//! [`random_k`] (coordinates drawn by a shared seed) and [`low_rank`] (matrices seen through a shared random basis). The
-//! others ([`top_k`], [`int8`]) depend on what one update holds and need it in the clear: the coordinator expands each
-//! upload to words of the task's ordinary grid before it adds them, so their sums are exact integers as well and no order of
-//! arrival changes a bit.
+//! Both sides use [`UpdateCodec`], whatever the task chose. *Summable* codecs produce words modulo 2^b whose sum
+//! decodes to the mean, so they can be masked: [`rotated`] (few bits per coordinate after a randomised rotation),
+//! [`random_k`] (coordinates drawn from a shared seed) and [`low_rank`] (projections of matrices onto a shared random
+//! basis). The others ([`top_k`], [`int8`]) depend on the content of the update, which must be sent in the clear: the
+//! coordinator expands each upload to words of the task's ordinary grid before it adds them, so these sums are exact
+//! integers too and independent of the order of arrival.
 //!
-//! What a codec drops may stay at home and come along next time ([`Residual`], error feedback). A codec must not depend on
-//! anything but its arguments: seeds are public and the same for a whole round, rounding draws from the caller's generator.
+//! With error feedback, what a codec drops stays on the device and is added to the next update ([`Residual`]). A codec
+//! depends on its arguments only: seeds are public and shared by the whole round, and rounding draws from the caller's
+//! generator.
 
 mod error;
 mod input;
@@ -43,16 +44,15 @@ use input::Input;
 use summed::Summed;
 use upload::Compact;
 
-/// An encoded update with what stays at home.
+/// An encoded update and the residual that stays on the device.
 #[derive(Debug)]
 pub struct Encoded {
-    /// What leaves the device.
     pub upload: Upload,
-    /// To be kept until the next round of the task, where the codec has error feedback.
+    /// To be kept until the task's next round; `None` without error feedback.
     pub residual: Option<Residual>,
 }
 
-/// What leaves the device.
+/// The part that leaves the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Upload {
     /// Words modulo 2^b, to be masked and packed.
@@ -61,18 +61,18 @@ pub enum Upload {
     Bytes(CompactUpdate),
 }
 
-/// One update in a form that has to be expanded before it can be added.
+/// A compressed update that must be expanded before it can be added.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CompactUpdate(pub Vec<u8>);
 
-/// Sizes only: an update in a log would be a leak.
+/// Shows the length only: an update in a log would be a leak.
 impl std::fmt::Debug for CompactUpdate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("CompactUpdate").field("bytes", &self.0.len()).finish_non_exhaustive()
     }
 }
 
-/// How updates of a task travel: made of what both sides agree on, proven to leave headroom.
+/// A task's update codec, with proven headroom.
 #[derive(Clone, Debug)]
 pub struct UpdateCodec {
     params: QuantizationParams,
@@ -87,8 +87,8 @@ enum Form {
 }
 
 impl UpdateCodec {
-    /// Checks that the codec fits the model and that no sum of a full cohort wraps. `None` is the plain [`Codec`]. Summable
-    /// codecs choose their modulus themselves; the one of `params` is that of the other two.
+    /// Checks that the codec fits the model and that the sum of a full cohort cannot wrap. `None` is the plain
+    /// [`Codec`]. Summable codecs choose their own modulus; the others use that of `params`.
     ///
     /// # Errors
     /// Any [`CodecError`].
@@ -104,13 +104,12 @@ impl UpdateCodec {
         Ok(Self { params, form })
     }
 
-    /// What it was made of.
     #[must_use]
     pub fn params(&self) -> &QuantizationParams {
         &self.params
     }
 
-    /// The plain codec, where there is no compression.
+    /// The plain codec, if there is no compression.
     #[must_use]
     pub fn plain(&self) -> Option<&Codec> {
         match &self.form {
@@ -119,13 +118,13 @@ impl UpdateCodec {
         }
     }
 
-    /// Whether encoded updates can be added, and so masked, without being looked at.
+    /// Whether encoded updates can be added without expansion, and so be masked.
     #[must_use]
     pub fn is_summable(&self) -> bool {
         !matches!(self.form, Form::Compact(_))
     }
 
-    /// Words of a sum; of an upload too where the codec is summable.
+    /// Number of words in a sum, and in an upload if the codec is summable.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "an encoded update is never empty")]
     pub fn len(&self) -> usize {
@@ -145,7 +144,7 @@ impl UpdateCodec {
         }
     }
 
-    /// Largest magnitude that a word of one update can have, read as a signed number.
+    /// Largest magnitude of a word of one update, read as a signed number.
     #[must_use]
     pub fn input_bound(&self) -> u64 {
         match &self.form {
@@ -155,12 +154,12 @@ impl UpdateCodec {
         }
     }
 
-    /// Bytes of one upload: the same for every update.
+    /// Size of an upload in bytes; the same for every update.
     #[must_use]
     pub fn upload_bytes(&self) -> usize {
         match &self.form {
             Form::Compact(compact) => compact.bytes(),
-            // Eight words are whole bytes.
+            // Eight words always fill whole bytes.
             Form::Plain(_) | Form::Summed(_) => {
                 let (words, bits) = (self.len(), usize::from(self.modulus_bits()));
                 words / 8 * bits + (words % 8 * bits).div_ceil(8)
@@ -168,13 +167,13 @@ impl UpdateCodec {
         }
     }
 
-    /// How many times smaller an upload is than the update in `f32`.
+    /// Compression ratio: size of the update in `f32` over size of an upload.
     #[must_use]
     pub fn ratio(&self) -> f64 {
         4.0 * self.params.parameters as f64 / self.upload_bytes() as f64
     }
 
-    /// Whether something is to be kept from round to round.
+    /// Whether the codec keeps a residual between rounds.
     #[must_use]
     pub fn keeps_residual(&self) -> bool {
         match &self.form {
@@ -184,14 +183,14 @@ impl UpdateCodec {
         }
     }
 
-    /// Clips, adds what earlier rounds left, compresses, weighs and rounds. `seed` is public and the whole round's; `rng` is
-    /// the participant's own. What is left over comes back as the new residual, and nothing is left out: what the coordinator
-    /// decodes of this update alone and the residual make up the clipped update and the old residual.
+    /// Clips, adds the residual, compresses, weights and rounds. `seed` is public and shared by the whole round; `rng`
+    /// is the participant's own. Nothing is lost: the decoding of this update alone plus the new residual equals the
+    /// clipped update plus the old residual.
     ///
-    /// The norm bound holds for what training changed; what error feedback carries over may add to it.
+    /// The norm bound applies to the training's change; the residual may exceed it.
     ///
     /// # Errors
-    /// Any [`EncodeError`]: a local matter of the participant, nothing may be sent.
+    /// Any [`EncodeError`]. The participant keeps the error to itself and sends nothing.
     pub fn encode(
         &self,
         update: &Update,
@@ -219,11 +218,11 @@ impl UpdateCodec {
         }
     }
 
-    /// The words to add for an upload of a codec that is not summable: a pure function, the same on every replica.
+    /// Expands an upload of a codec that is not summable into words to add. Pure: the same on every replica.
     ///
     /// # Errors
-    /// Any [`UploadError`]: no encoder yields these bytes, or this codec's uploads are words already. Lengths are compared
-    /// before anything is allocated.
+    /// Any [`UploadError`]: no encoder produces these bytes, or this codec's uploads are words already. Lengths are
+    /// checked before anything is allocated.
     pub fn expand(&self, bytes: &[u8]) -> Result<Vec<u32>, UploadError> {
         match &self.form {
             Form::Compact(compact) => compact.expand(bytes),
@@ -231,10 +230,10 @@ impl UpdateCodec {
         }
     }
 
-    /// Whether [`expand`](Self::expand) takes these bytes, without making words of them.
+    /// Checks that [`expand`](Self::expand) would accept these bytes, without producing the words.
     ///
     /// # Errors
-    /// Those of [`expand`](Self::expand).
+    /// As for [`expand`](Self::expand).
     pub fn check(&self, bytes: &[u8]) -> Result<(), UploadError> {
         match &self.form {
             Form::Compact(compact) => compact.check(bytes),
@@ -242,10 +241,10 @@ impl UpdateCodec {
         }
     }
 
-    /// The weighted mean of the updates in a sum. `seed` is the one they were encoded with.
+    /// The weighted mean of the updates in a sum, which were encoded with `seed`.
     ///
     /// # Errors
-    /// Any [`DecodeError`]; a sum that these participants cannot have produced is refused rather than published.
+    /// Any [`DecodeError`]; a sum that its participants cannot have produced is rejected, not published.
     pub fn decode(&self, sum: &NoisedSum, seed: &[u8; 32]) -> Result<Decoded, DecodeError> {
         match &self.form {
             Form::Plain(codec) => Ok(Decoded { mean: codec.decode(sum)?, distortion: None }),
@@ -254,7 +253,7 @@ impl UpdateCodec {
         }
     }
 
-    /// Judges one update in the clear, word by word; none where uploads are bytes, which [`check`](Self::check) judges.
+    /// An inspector for one update sent in the clear; `None` if uploads are bytes, which [`check`](Self::check) covers.
     #[must_use]
     pub fn inspector(&self) -> Option<UpdateInspector> {
         match &self.form {
@@ -265,18 +264,18 @@ impl UpdateCodec {
     }
 }
 
-/// Takes an update in the clear word by word, before it is added to others.
+/// Checks an update sent in the clear word by word, before it is added to others.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum UpdateInspector {
-    /// Of the plain codec.
+    /// For the plain codec.
     Plain(Inspector),
-    /// Of a summable one.
+    /// For a summable codec.
     Lanes(LanesInspector),
 }
 
 impl UpdateInspector {
-    /// Looks at the next word, which must be below 2^b.
+    /// Checks the next word, which must be below 2^b.
     pub fn push(&mut self, word: u32) {
         match self {
             Self::Plain(inspector) => inspector.push(word),
@@ -284,7 +283,7 @@ impl UpdateInspector {
         }
     }
 
-    /// Looks at the next words, like [`Self::push`] at each.
+    /// Checks the next words, like [`Self::push`] on each.
     pub fn push_all(&mut self, words: &[u32]) {
         match self {
             Self::Plain(inspector) => inspector.push_all(words),
@@ -292,10 +291,8 @@ impl UpdateInspector {
         }
     }
 
-    /// Judges what has come.
-    ///
     /// # Errors
-    /// Any [`ImplausibleUpdate`]: added to others, the update could spoil or wrap their sum.
+    /// The first [`ImplausibleUpdate`] found: added to others, the update could spoil or wrap their sum.
     pub fn finish(self) -> Result<(), ImplausibleUpdate> {
         match self {
             Self::Plain(inspector) => inspector.finish(),

@@ -1,8 +1,9 @@
-//! `k` coordinates, drawn anew in each round by a seed that the whole cohort shares: everybody sends the same ones, so they
-//! add up and their positions need not be sent (Konečný et al. 2016, "random mask").
+//! `k` coordinates, drawn anew in each round from a seed that the whole cohort shares. Everybody sends the same
+//! coordinates, so they add up and need no positions (Konečný et al. 2016, "random mask").
 //!
-//! Without error feedback what is sent counts `d / k` times, which makes the mean unbiased and adds `d / k - 1` times its
-//! squared norm as error. With it, it counts once: what was not sent waits for its turn.
+//! Without error feedback the sent coordinates are scaled by `d / k`, which makes the mean unbiased and adds an error
+//! of `d / k - 1` times its squared norm. With error feedback they are not scaled, and the others remain in the
+//! residual.
 
 use super::CodecError;
 use super::sample::Sample;
@@ -15,7 +16,7 @@ pub(super) struct RandomK {
     scale: f64,
 }
 
-/// `k` within the model.
+/// Checks that `k` is 1 to the number of parameters.
 pub(super) fn checked_k(k: u64, parameters: usize) -> Result<usize, CodecError> {
     match usize::try_from(k) {
         Ok(few) if (1..=parameters).contains(&few) => Ok(few),

@@ -1,7 +1,7 @@
-//! What a codec left out and brings along next time.
+//! The residual of error feedback: what a codec dropped, to be added to the next update.
 //!
-//! It says as much about a participant's data as an update does, so it stays in the participant's own journal: it can be
-//! turned into a record for that, is wiped when dropped, and shows nothing of itself.
+//! It reveals as much about a participant's data as an update does, so it stays in the participant's own journal. It
+//! serializes to a record for that, is wiped when dropped, and its `Debug` output shows sizes only.
 
 use zeroize::Zeroizing;
 
@@ -15,33 +15,29 @@ const HEADER_BYTES: usize = 16;
 /// One value per parameter of the shared layout.
 pub struct Residual(Zeroizing<Vec<f32>>);
 
-/// Sizes only.
 impl std::fmt::Debug for Residual {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Residual").field("parameters", &self.0.len()).finish_non_exhaustive()
     }
 }
 
-/// A record that is no residual of this model: one begins anew without it.
+/// Reasons a record is not a residual of this model. The participant then starts without one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadResidual {
-    /// Not written by [`Residual::to_record`], or by a version this one does not know.
+    /// Not written by [`Residual::to_record`], or by an unknown version.
     #[error("these bytes are not a residual of version {VERSION}")]
     Format,
-    /// Of another model.
+    /// It belongs to another model.
     #[error(transparent)]
     WrongLength(#[from] WrongLength),
-    /// A value that nothing leaves.
+    /// A value is NaN or infinite.
     #[error("value {index} of the residual is NaN or infinite")]
-    NotFinite {
-        /// Its position.
-        index: usize,
-    },
+    NotFinite { index: usize },
 }
 
 impl Residual {
-    /// `wanted - sent`, rounded once.
+    /// `wanted - sent`, rounded once per value.
     pub(super) fn between(wanted: &[f64], sent: &[f64]) -> Self {
         let limit = f64::from(f32::MAX);
         #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
@@ -63,7 +59,7 @@ impl Residual {
         &self.0
     }
 
-    /// For the journal.
+    /// Serializes the residual for the journal.
     #[must_use]
     pub fn to_record(&self) -> Zeroizing<Vec<u8>> {
         let mut bytes = Zeroizing::new(Vec::with_capacity(HEADER_BYTES + 4 * self.0.len()));
@@ -74,10 +70,10 @@ impl Residual {
         bytes
     }
 
-    /// What [`to_record`](Self::to_record) wrote, for a model of so many shared parameters.
+    /// Reads a record of [`to_record`](Self::to_record) for a model with this many shared parameters.
     ///
     /// # Errors
-    /// Any [`BadResidual`]; lengths are compared before anything is allocated.
+    /// Any [`BadResidual`]; the length is checked before anything is allocated.
     pub fn from_record(bytes: &[u8], parameters: usize) -> Result<Self, BadResidual> {
         let (header, values) = bytes.split_at_checked(HEADER_BYTES).ok_or(BadResidual::Format)?;
         let (head, length) = header.split_at(8);

@@ -1,17 +1,19 @@
-//! Few bits per coordinate after a randomised Hadamard rotation, of all rotated coordinates or of a random part of them.
+//! Few bits per coordinate after a randomised Hadamard rotation, of all rotated coordinates or of a random part of
+//! them.
 //!
-//! Rotated coordinates are alike and close to normal, so one range fits all and stochastic rounding to `2^bits` levels adds
-//! as little error as it can (Suresh et al. 2017, section 3). The model is dealt out to blocks like cards, so that every
-//! block gets its share of each layer and nearly the same norm. Coordinates that are dropped cost `1 / keep - 1` of the
-//! squared norm and save the most where cohorts are large, as each coordinate of a sum needs `log2(n (2^bits - 1) + 1)` bits.
+//! Rotated coordinates are alike and close to normal, so one range fits all and stochastic rounding to `2^bits` levels
+//! adds as little error as it can (Suresh et al. 2017, section 3). Coordinates are dealt to the blocks in turn, so that
+//! every block holds a share of each layer and blocks have nearly equal norms. Coordinates that are dropped cost `1 /
+//! keep - 1` of the squared norm and save the most where cohorts are large, as each coordinate of a sum needs `log2(n
+//! (2^bits - 1) + 1)` bits.
 
 use super::CodecError;
 use super::sample::Sample;
 use crate::privacy::rotation::{Signs, hadamard};
 
-/// Largest block, and most that padding adds to a model.
+/// Maximum block size, and maximum padding of a model.
 const BLOCK: usize = 1024;
-/// Smallest block, unless the model is smaller.
+/// Minimum block size, unless the model is smaller.
 const BLOCK_MIN: usize = 64;
 
 /// The rotation of a model.
@@ -45,8 +47,8 @@ impl Rotated {
         self.block * self.blocks
     }
 
-    /// So many standard deviations of a coordinate of the longest update that clamping costs less than rounding: fewer where
-    /// levels are few.
+    /// Range in standard deviations of a coordinate of the longest update, chosen such that clamping costs less than
+    /// rounding; smaller if levels are few.
     pub(super) fn range(&self, clip_norm: f32, bits: u8) -> f64 {
         let deviations = match bits {
             1 => 2.0,
@@ -74,7 +76,7 @@ impl Rotated {
         Sample::new(seed, rotated.len(), self.kept).map(|index| rotated[index]).collect()
     }
 
-    /// Unbiased: what was dropped is made up for by the rest.
+    /// Scales the kept coordinates up for those dropped, so that the estimate is unbiased.
     pub(super) fn expand(&self, coordinates: &[f64], seed: &[u8; 32]) -> Vec<f64> {
         let mut rotated = vec![0.0; self.rotated()];
         let scale = rotated.len() as f64 / self.kept as f64;

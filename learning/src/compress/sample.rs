@@ -1,9 +1,9 @@
-//! Coordinates drawn by a shared seed: the same on every device.
+//! Coordinates drawn from a shared seed: the same on every device.
 
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
 
-/// Stream of a round's seed that coordinates are drawn from; signs and bases use others.
+/// Stream of a round's seed for drawing coordinates; signs and bases use others.
 const STREAM: u64 = 1;
 
 /// `taken` of `0..of`, ascending, each equally likely (Knuth, The Art of Computer Programming 2, algorithm 3.4.2 S).

@@ -1,8 +1,8 @@
-//! Ascending positions in as few bits as a fixed length allows (Elias 1974, Fano 1971).
+//! Elias-Fano code: ascending positions in as few bits as a fixed length allows (Elias 1974, Fano 1971).
 //!
-//! Of `k` positions below `d` the lowest `l = floor(log2(d / k))` bits are stored as they are, the rest as one bit string: for
-//! position `i` with upper part `h` the bit `h + i` is set. Two more bits than `log2(d / k)` per position at most, one form
-//! for each set of positions, and a length that only depends on `k` and `d`.
+//! Of `k` positions below `d` the lowest `l = floor(log2(d / k))` bits are stored as they are, the rest as one bit
+//! string: for position `i` with upper part `h` the bit `h + i` is set. It takes at most two bits per position more
+//! than `log2(d / k)`; each set of positions has one code, whose length depends on `k` and `d` only.
 
 /// The code of `k` positions below `d`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl SparseIndex {
         ((self.of - 1) >> self.low_bits) + self.k
     }
 
-    /// `positions` are `k` ascending ones below `d`.
+    /// Encodes `k` ascending positions below `d`.
     pub(super) fn encode(&self, positions: &[usize], out: &mut Vec<u8>) {
         let start = out.len();
         out.resize(start + self.bytes(), 0);
@@ -44,7 +44,7 @@ impl SparseIndex {
         }
     }
 
-    /// The positions, or nothing if these bytes, of which there are as many as [`bytes`](Self::bytes), are no code.
+    /// Decodes the positions; `None` if these bytes, of which there are [`bytes`](Self::bytes), are not a valid code.
     pub(super) fn decode(&self, bytes: &[u8]) -> Option<Vec<usize>> {
         let (low, upper) = bytes.split_at_checked(self.low_bytes())?;
         let width = self.low_bits as usize;
@@ -76,7 +76,7 @@ fn get(bits: &[u8], at: usize) -> bool {
     (bits[at / 8] >> (at % 8)) & 1 == 1
 }
 
-/// Whether a bit behind the last one is set.
+/// Whether a bit after the last used one is set.
 fn padded(bits: &[u8], used: usize) -> bool {
     (used..8 * bits.len()).any(|at| get(bits, at))
 }

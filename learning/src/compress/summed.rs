@@ -1,7 +1,7 @@
-//! The summable codecs: a linear map to fewer coordinates, the same for the whole round, and few bits for each.
+//! The summable codecs: a linear map to fewer coordinates, the same for the whole round, with few bits for each.
 //!
-//! Weights are a factor of at most 1 *before* rounding (`w / W`), so a weight costs no bits in the sum; it travels behind the
-//! coordinates and divides their sum.
+//! Weights are applied as a factor of at most 1 *before* rounding (`w / W`), so they take no bits in the coordinates'
+//! sum. The weight itself follows the coordinates and divides their sum.
 
 use rand::Rng;
 use task_spec::Compression;
@@ -31,7 +31,7 @@ enum Projection {
 #[derive(Clone, Debug)]
 pub(super) struct Summed {
     projection: Projection,
-    /// `c`: coordinates beyond are clamped.
+    /// `c`: coordinates are clamped to `±c`.
     range: f64,
     lanes: Lanes,
     tail: Tail,
@@ -108,7 +108,7 @@ impl Summed {
         self.error_feedback
     }
 
-    /// The words and what a decoder of them alone gets.
+    /// The words, and their decoding if they were the only update.
     pub(super) fn encode(&self, input: &Input<'_>, seed: &[u8; 32], rng: &mut impl Rng) -> (QuantizedUpdate, Vec<f64>) {
         let mut coordinates = self.project(&input.values, seed);
         let mut words = vec![0; self.len()];
@@ -163,20 +163,19 @@ fn check(params: &QuantizationParams) -> Result<(), CodecError> {
     Ok(())
 }
 
-/// Takes a summable update word by word and keeps only its few last ones.
+/// Checks a summable update word by word and keeps only the tail.
 #[derive(Clone, Debug)]
 pub struct LanesInspector {
     lanes: Lanes,
     tail: Tail,
     coordinates: usize,
     seen: usize,
-    /// Position of the first word that nobody encodes.
+    /// Index and value of the first word that no encoder produces.
     bad: Option<(usize, u32)>,
     rest: Vec<u32>,
 }
 
 impl LanesInspector {
-    /// Looks at the next word.
     pub fn push(&mut self, word: u32) {
         let words = self.lanes.words(self.coordinates);
         if self.seen < words {
@@ -190,8 +189,6 @@ impl LanesInspector {
         self.seen += 1;
     }
 
-    /// Judges what has come.
-    ///
     /// # Errors
     /// Any [`ImplausibleUpdate`].
     pub fn finish(self) -> Result<(), ImplausibleUpdate> {

@@ -1,23 +1,25 @@
-//! What follows the coordinates in a summable upload: weight, metrics and the measured distortion, in limbs.
+//! The tail after the coordinates of a summable upload: weight, metrics and measured distortion, in limbs.
 //!
-//! The modulus may be too small for a total weight, so that is cut into limbs as metrics are.
+//! The modulus may be too small for a total weight, so the weight is split into limbs as metrics are.
 
 use super::input::Distortion;
 use crate::metrics::{MAX_METRICS, MetricValue};
 use crate::quantize::limbs::Limbs;
 use crate::quantize::{DecodeError, HeadroomError, ImplausibleUpdate, QuantizationParams};
 
-/// Metrics that a codec adds to the task's: the norm and the added error of its updates.
+/// Metrics that a codec adds to the task's: norm and relative error of the update.
 pub(super) const OWN_METRICS: usize = 2;
-/// Every participant's distortion counts alike; as large a count as leaves the sum a resolution of 2^-32.
+/// The count of every distortion metric, so that participants count alike; as large as possible for a sum with a
+/// resolution of 2^-32.
 const OWN_COUNT: u64 = 1 << 16;
 
-/// The two as metrics.
+/// The distortion as metrics.
 pub(super) fn own_metrics(distortion: &Distortion) -> [MetricValue; OWN_METRICS] {
     [distortion.norm, distortion.added_error].map(|value| MetricValue { value, count: OWN_COUNT })
 }
 
-/// Takes them off again. The error is the index of one that so many participants cannot have added up to.
+/// Removes the codec's metrics again. The error is the index of a metric that this many participants cannot have summed
+/// to.
 pub(super) fn split_own(metrics: &mut Vec<MetricValue>, participants: u32) -> Result<Distortion, usize> {
     let task = metrics.len() - OWN_METRICS;
     let count = u64::from(participants) * OWN_COUNT;
@@ -31,18 +33,17 @@ pub(super) fn split_own(metrics: &mut Vec<MetricValue>, participants: u32) -> Re
     }
 }
 
-/// How the tail is laid out.
+/// Layout of the tail.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tail {
     limbs: Limbs,
     modulus_bits: u8,
     max_weight: u32,
-    /// Of the task.
     metrics: usize,
 }
 
 impl Tail {
-    /// For a modulus with at least six bits beside the cohort's.
+    /// For a modulus with at least six bits more than the cohort's.
     pub(super) fn new(params: &QuantizationParams, modulus_bits: u8) -> Result<Self, HeadroomError> {
         let metrics = params.metrics;
         if metrics > MAX_METRICS {
@@ -98,7 +99,7 @@ impl Tail {
         Ok((total, metrics, distortion))
     }
 
-    /// Judges the tail of one update.
+    /// Checks the tail of one update.
     pub(super) fn inspect(&self, words: &[u32]) -> Result<(), ImplausibleUpdate> {
         let (weight, metrics) = words.split_at(self.of_weight());
         let limbs = metrics.chunks_exact(self.limbs.per_metric());

@@ -1,4 +1,4 @@
-//! What has to hold for every codec alike.
+//! Tests of properties that all codecs share.
 
 use proptest::prelude::*;
 use rand::SeedableRng as _;
@@ -48,7 +48,7 @@ fn all(k: u64) -> Vec<Compression> {
     all
 }
 
-/// Like training yields them: something in common and something of one's own, of different size in each tensor.
+/// Updates as training produces them: a common part and an individual part, of different size in each tensor.
 fn updates(layout: &Layout, count: u64, norm: f64, seed: u64) -> Vec<Update> {
     let mut rng = ChaCha20Rng::seed_from_u64(seed);
     let mut normal = || (0..12).map(|_| f64::from(rng.next_u32()) / 4_294_967_296.0).sum::<f64>() - 6.0;
@@ -70,7 +70,7 @@ fn rng(seed: u64) -> ChaCha20Rng {
     ChaCha20Rng::seed_from_u64(seed)
 }
 
-/// What the coordinator adds for an upload.
+/// The words that the coordinator adds for an upload.
 fn words(codec: &UpdateCodec, upload: &Upload) -> Vec<u32> {
     match upload {
         Upload::Words(update) => {
@@ -160,7 +160,7 @@ fn a_sum_decodes_to_the_weighted_mean_of_what_each_decodes_to() {
 #[test]
 fn without_error_feedback_the_summable_ones_and_int8_are_unbiased() {
     let layout = small();
-    // Well within the range: nothing is clamped.
+    // Well within the range, so nothing is clamped.
     let update = &updates(&layout, 1, 0.5, 2)[0];
     let specs = [
         Compression::Int8 {},
@@ -192,7 +192,7 @@ fn without_error_feedback_the_summable_ones_and_int8_are_unbiased() {
 #[test]
 fn error_feedback_loses_nothing_and_sends_everything_in_the_end() {
     let layout = small();
-    // Small enough for what waits to stay within the range.
+    // Small enough that the residual stays within the range.
     let update = &updates(&layout, 1, 0.1, 3)[0];
     for spec in all(60) {
         let codec = UpdateCodec::new(Some(&spec), &layout, params(&layout, 12)).unwrap();
@@ -312,7 +312,7 @@ fn garbage() -> impl Strategy<Value = (usize, Vec<(usize, u8)>, usize)> {
 }
 
 proptest! {
-    /// Neither cut off nor changed bytes nor words can do more than be refused.
+    /// Truncated or changed bytes and words are rejected or harmless.
     #[test]
     fn garbage_is_refused_or_harmless((which, changes, cut) in garbage(), noise in any::<u64>()) {
         let layout = small();
@@ -352,8 +352,8 @@ proptest! {
     }
 }
 
-/// What the codecs cost and give for two models of real shape, in a cohort of ten whose updates have half of their energy in
-/// common: ratio of upload, and error of one update and of the mean. `--nocapture` prints the table.
+/// Cost and error of the codecs for two models of realistic shape, in a cohort of ten whose updates share half of their
+/// energy: upload ratio, and error of one update and of the mean. `--nocapture` prints the table.
 #[test]
 fn ratios_and_errors_are_as_documented() {
     let linear = layout(&[&[10, 784], &[10]]);

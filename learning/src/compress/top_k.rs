@@ -1,8 +1,8 @@
-//! The `k` coordinates that changed most, in 8 bits each, with their positions.
+//! The `k` coordinates of largest magnitude, in 8 bits each, with their positions.
 //!
-//! Which ones they are is different for every participant and tells much about its data, so this is no codec for masked
-//! sums. It needs error feedback to be worth it (Stich, Cordonnier, Jaggi 2018): what was not sent comes along next time,
-//! the rounding error of what was sent included.
+//! The positions differ between participants and reveal much about their data, so this codec cannot be used with masked
+//! sums. It needs error feedback to work well (Stich, Cordonnier, Jaggi 2018): the residual includes the rounding error
+//! of the coordinates that were sent.
 
 use super::random_k::checked_k;
 use super::sparse_index::SparseIndex;
@@ -34,7 +34,7 @@ impl TopK {
         SCALE_BYTES + self.k + self.index.bytes()
     }
 
-    /// Appends scale, values and positions; returns what was sent.
+    /// Appends scale, values and positions; returns the values as decoded.
     pub(super) fn encode(&self, values: &[f64], range: f64, out: &mut Vec<u8>) -> Vec<f64> {
         let positions = self.largest(values);
         let scale = scale_of(positions.iter().map(|&index| values[index]), range);
@@ -49,7 +49,7 @@ impl TopK {
         sent
     }
 
-    /// Ascending positions of the `k` largest magnitudes; of equal ones the first.
+    /// Ascending positions of the `k` largest magnitudes; ties go to the first.
     fn largest(&self, values: &[f64]) -> Vec<usize> {
         let mut order: Vec<usize> = (0..values.len()).collect();
         if self.k < order.len() {
@@ -74,26 +74,26 @@ impl TopK {
     }
 }
 
-/// What one level is worth, so that the largest value has 127.
+/// The value of one level, such that the largest value has level 127.
 #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
 pub(super) fn scale_of(values: impl Iterator<Item = f64>, range: f64) -> f32 {
     let largest = values.fold(0.0, |largest: f64, value| largest.max(value.abs()));
     (largest.min(range) / LEVELS) as f32
 }
 
-/// Values beyond the range, and none if the scale is 0, are clamped.
+/// Clamps values beyond the range, and all values to 0 if the scale is 0.
 #[expect(clippy::cast_possible_truncation, reason = "clamped to 127 before")]
 fn nearest_level(value: f64, scale: f64) -> i8 {
     if scale > 0.0 { (value / scale).round().clamp(-LEVELS, LEVELS) as i8 } else { 0 }
 }
 
-/// A scale as it came.
+/// Reads and checks a scale.
 pub(super) fn read_scale(bytes: [u8; 4], index: usize) -> Result<f64, UploadError> {
     let scale = f32::from_le_bytes(bytes);
     if scale.is_finite() && scale >= 0.0 { Ok(f64::from(scale)) } else { Err(UploadError::Scale { index }) }
 }
 
-/// A value as it came.
+/// Reads and checks a level.
 pub(super) fn read_level(byte: u8, index: usize) -> Result<f64, UploadError> {
     match i8::from_le_bytes([byte]) {
         i8::MIN => Err(UploadError::Value { index }),

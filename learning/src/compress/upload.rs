@@ -1,8 +1,8 @@
-//! Uploads that are bytes: what they have in common, and how they become words of the task's ordinary grid.
+//! Uploads in bytes: their common format, and their expansion to words of the task's ordinary grid.
 //!
-//! Layout: version, weight, added error and norm as measured, the task's metrics, then the codec's own part. Everything has a
-//! fixed length for a task, numbers are little-endian. Expanding rounds to the nearest word, without randomness, so every
-//! replica adds the same.
+//! Format: version, weight, measured relative error and norm, the task's metrics, then the codec's own part. All
+//! lengths are fixed for a task; numbers are little-endian. Expansion rounds to the nearest word without randomness, so
+//! every replica adds the same words.
 
 use rand::Rng;
 use task_spec::Compression;
@@ -18,7 +18,6 @@ use crate::privacy::NoisedSum;
 use crate::quantize::limbs::{MAX_COUNT, MAX_VALUE};
 use crate::quantize::{Codec, DecodeError, QuantizationParams, to_word};
 
-/// Of the format.
 pub(super) const VERSION: u8 = 1;
 /// Version and weight.
 const HEAD_BYTES: usize = 5;
@@ -31,7 +30,7 @@ enum Kind {
     Int8(Int8),
 }
 
-/// A codec whose uploads are expanded.
+/// A codec whose uploads must be expanded.
 #[derive(Clone, Debug)]
 pub(super) struct Compact {
     kind: Kind,
@@ -49,7 +48,7 @@ impl Compact {
         Ok(Self { kind, dense, metrics: params.metrics })
     }
 
-    /// How what was expanded is summed: with the measured distortion as two more metrics.
+    /// The codec of the expanded words, with the distortion as two more metrics.
     pub(super) fn dense(&self) -> &Codec {
         &self.dense
     }
@@ -73,7 +72,7 @@ impl Compact {
         HEAD_BYTES + METRIC_BYTES * (self.metrics + OWN_METRICS)
     }
 
-    /// The upload and what a decoder of it alone gets.
+    /// The upload, and its decoding if it were the only update.
     pub(super) fn encode(&self, input: &Input<'_>, rng: &mut impl Rng) -> (Vec<u8>, Vec<f64>) {
         let mut body = Vec::with_capacity(self.bytes() - self.head_bytes());
         let range = f64::from(self.dense.params().clip_range);
@@ -109,7 +108,7 @@ impl Compact {
         }
     }
 
-    /// Hands out each value with its position; values that are not handed out are 0.
+    /// Passes each value and its position to `put`; all other values are 0.
     fn read_body(&self, body: &[u8], put: impl FnMut(usize, f64)) -> Result<(), UploadError> {
         match &self.kind {
             Kind::TopK(top_k) => top_k.expand(body, put),
@@ -141,7 +140,7 @@ impl Compact {
         Ok(words)
     }
 
-    /// Weight and metrics, the task's first.
+    /// The weight and the metrics, the task's first.
     fn read_head(&self, head: &[u8]) -> Result<(u32, Vec<MetricValue>), UploadError> {
         let (&[version, ref weight @ ..], metrics) = head
             .split_first_chunk::<HEAD_BYTES>()

@@ -1,58 +1,58 @@
-//! FedNova: unequal numbers of local steps without a bias towards those who took many (Wang et al. 2020, "Tackling the
+//! FedNova: corrects the bias towards participants that take more local steps (Wang et al. 2020, "Tackling the
 //! objective inconsistency problem in heterogeneous federated optimization", §4).
 //!
-//! `x + τ_eff Σ pᵢ δᵢ / aᵢ` with `τ_eff = Σ pᵢ aᵢ` and `aᵢ` how far the local solver goes per unit of a constant gradient (the
-//! paper's `‖aᵢ‖₁`): the number of steps for plain SGD, more with momentum, less with a proximal term.
+//! The step is `x + τ_eff Σ pᵢ δᵢ / aᵢ` with `τ_eff = Σ pᵢ aᵢ`, where `aᵢ` (the paper's `‖aᵢ‖₁`) is the distance that
+//! the local solver covers along a constant unit gradient: the number of steps for plain SGD, more with momentum, less
+//! with a proximal term.
 //!
-//! Updates keep their size by a reference that the task fixes, the `a` of a full plan: a participant sends `(a_ref / aᵢ) δᵢ` and,
-//! as a metric over its weight, `aᵢ / a_ref`. Both are means weighted by `pᵢ` in the same sum, and their product is the
-//! paper's step. Whoever did the full plan sends what it would send without FedNova; if all do, the step is FedAvg's.
+//! Updates keep their size thanks to a reference that the task fixes, the `a` of a full plan: a participant sends
+//! `(a_ref / aᵢ) δᵢ` and, as a metric with its weight as count, `aᵢ / a_ref`. Both are means weighted by `pᵢ` in the
+//! same sum, and their product is the paper's step. A participant that completes the full plan sends what it would send
+//! without FedNova; if all do, the step equals FedAvg's.
 
 use crate::metrics::MetricValue;
 use crate::quantize::{MAX_METRIC_COUNT, MeanUpdate, QuantizationParams};
 use crate::update::Update;
 
-/// Most times the reference's steps that an update may stand for: what a mean may be multiplied by at most, whatever its
-/// participants say of themselves.
+/// Upper bound on `aᵢ / a_ref`, and so on the factor that participants' claims can apply to a mean.
 pub const MAX_RATIO: f64 = 64.0;
-/// Most local steps that are looked at.
+/// Maximum number of local steps.
 pub const MAX_STEPS: u32 = 1 << 24;
 
-/// Why steps have no normalizer, or an update none of these steps.
+/// Reasons steps cannot be normalized, or an update cannot come from them.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FedNovaError {
-    /// No steps or too many.
+    /// The number of steps is 0 or too large.
     #[error("FedNova needs 1 to {MAX_STEPS} local steps, not {0}")]
     Steps(u32),
-    /// A local solver that does not converge.
+    /// The local solver does not converge.
     #[error(
         "FedNova needs a momentum and a learning rate times mu of at least 0 and below 1, not {momentum} and {proximal}"
     )]
     Solver {
-        /// ρ.
         momentum: f64,
         /// Learning rate times μ.
         proximal: f64,
     },
-    /// Far more steps than the reference.
+    /// The participant took far more steps than the reference.
     #[error(
-        "{ratio:.1} times the steps of the task's plan were taken; at most {MAX_RATIO} times can be told; a task of larger ones needs a larger `steps`"
+        "{ratio:.1} times the steps of the task's plan were taken; at most {MAX_RATIO} times are possible; raise the task's `steps`"
     )]
     Ratio {
-        /// Own over reference.
+        /// `aᵢ / a_ref`.
         ratio: f64,
     },
-    /// A weight that a metric cannot have.
+    /// A metric's count cannot hold this weight.
     #[error("FedNova needs max_weight of at most {MAX_METRIC_COUNT}, not {0}")]
     MaxWeight(u32),
-    /// A mean that nobody normalized.
-    #[error("the mean does not say how many steps it is of, or says what its participants cannot have taken")]
+    /// The mean carries no plausible ratio.
+    #[error("the mean carries no number of steps, or one that its participants cannot have taken")]
     NotNormalized,
 }
 
-/// How far SGD goes in so many steps of learning rate 1 along a constant gradient of 1: the paper's `‖a‖₁`, for a momentum
-/// ρ and for a proximal term of which `proximal` is the learning rate times μ.
+/// Distance that SGD covers along a constant gradient of 1 in this many steps with learning rate 1: the paper's `‖a‖₁`,
+/// for momentum ρ and a proximal term whose `proximal` is the learning rate times μ.
 ///
 /// # Errors
 /// [`FedNovaError::Steps`] or [`FedNovaError::Solver`].
@@ -66,11 +66,12 @@ pub fn reach(steps: u32, momentum: f64, proximal: f64) -> Result<f64, FedNovaErr
     let mut reach = Reach::new(momentum, proximal);
     (0..steps).for_each(|_| reach.step(1.0));
     let distance = reach.distance();
-    // With much of both the local model swings around where it is held.
+    // If both are large, the local model oscillates around its anchor.
     if distance > 0.0 { Ok(distance) } else { Err(FedNovaError::Solver { momentum, proximal }) }
 }
 
-/// How far a local solver has come along a constant gradient of 1, step by step: [`reach`] where learning rates change.
+/// Distance that a local solver covers along a constant gradient of 1, step by step: [`reach`] for learning rates that
+/// change.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reach {
     momentum: f64,
@@ -80,19 +81,19 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// Before the first step of a solver with this momentum that is held to its start by this μ.
+    /// Starts at 0, for a solver with this momentum and a proximal term μ towards its start.
     #[must_use]
     pub fn new(momentum: f64, mu: f64) -> Self {
         Self { momentum, mu, velocity: 0.0, distance: 0.0 }
     }
 
-    /// One step with this learning rate.
+    /// Takes one step with this learning rate.
     pub fn step(&mut self, rate: f64) {
         self.velocity = self.momentum * self.velocity + (1.0 - self.mu * self.distance);
         self.distance += rate * self.velocity;
     }
 
-    /// The sum of all steps so far.
+    /// The distance after all steps so far.
     #[must_use]
     pub fn distance(&self) -> f64 {
         self.distance
@@ -107,7 +108,7 @@ pub struct FedNova {
 }
 
 impl FedNova {
-    /// For a reference of [`reach`], the same on every device. The codec's metrics must be one more than the task's.
+    /// For a reference from [`reach`], the same on every device. The codec must have one metric more than the task.
     ///
     /// # Errors
     /// [`FedNovaError::MaxWeight`], or [`FedNovaError::Ratio`] for a reference that is not above 0.
@@ -121,7 +122,7 @@ impl FedNova {
         Ok(Self { reference, max_weight: params.max_weight })
     }
 
-    /// The participant's half: the update as if the plan had been done in full, and one more metric.
+    /// The participant's half: scales the update as if the full plan had been done, and appends the ratio as a metric.
     ///
     /// # Errors
     /// [`FedNovaError::Ratio`].
@@ -136,11 +137,12 @@ impl FedNova {
         Ok(update)
     }
 
-    /// The coordinator's half: takes the metric off, scales the mean by it, and returns `τ_eff` over the reference. The metric
-    /// counts for what its update weighs, and is at most [`MAX_RATIO`]: a sum that is another one's was not made by this rule.
+    /// The coordinator's half: removes the ratio metric, scales the mean by it, and returns `τ_eff` over the reference.
+    /// The metric's count must be the update's weight and its value at most [`MAX_RATIO`]; any other sum was not made
+    /// by this rule.
     ///
     /// # Errors
-    /// [`FedNovaError::NotNormalized`]; the mean is then as it was.
+    /// [`FedNovaError::NotNormalized`]; the mean is then unchanged.
     pub fn scale(mean: &mut MeanUpdate) -> Result<f64, FedNovaError> {
         let told = mean.metrics.last().filter(|metric| metric.count == mean.weight);
         let ratio = told.and_then(|metric| metric.measured()).filter(|ratio| *ratio > 0.0 && *ratio <= MAX_RATIO);
@@ -183,7 +185,7 @@ mod tests {
         assert_eq!(FedNova::scale(&mut mean), Ok(1.0));
         assert_eq!((mean.delta.as_slice(), mean.metrics.len()), ([0.5].as_slice(), 0));
         assert_eq!(FedNova::scale(&mut mean), Err(FedNovaError::NotNormalized));
-        // What somebody made up: another weight than the update's, or far more steps than anybody may say.
+        // Invalid claims: another count than the update's weight, or a ratio above the maximum.
         for (value, count) in [(1.0, 99), (64.5, 100), (0.0, 100), (-1.0, 100)] {
             mean.metrics = vec![MetricValue { value, count }];
             assert_eq!(FedNova::scale(&mut mean), Err(FedNovaError::NotNormalized), "{value} {count}");

@@ -1,12 +1,13 @@
-//! How an update enters the sum where "examples times delta" is not what an algorithm asks for.
+//! Algorithms that change what an update contributes to the sum, beyond "examples times delta".
 //!
-//! Each rule here is two halves around the one road: a participant changes its [`Update`](crate::Update) before the codec
-//! sees it, and the coordinator, where it has to, changes the mean that the codec decoded. In between is the same sum of
-//! integers, so each works under secure aggregation as it is, and the coordinator learns nothing but sums.
+//! Each rule has two halves: a participant changes its [`Update`](crate::Update) before encoding, and the coordinator,
+//! if necessary, changes the decoded mean. In between is the usual sum of integers, so each rule works under secure
+//! aggregation and the coordinator learns sums only.
 //!
-//! Those for fairness, unequal steps and control variates do not fit a privacy mechanism (`privacy::private_codec`): there the
-//! denominator of the mean is fixed in advance and metrics do not travel, while q-FFL and FedNova need a measured one, and
-//! SCAFFOLD would add up the noise of all rounds. The age of an update only shortens it.
+//! The rules for fairness, unequal steps and control variates cannot be combined with a privacy mechanism
+//! (`privacy::private_codec`): there the denominator of the mean is fixed in advance and metrics are not sent, while
+//! q-FFL and FedNova need a measured denominator, and SCAFFOLD would accumulate the noise of all rounds. Staleness can
+//! be combined: it only shortens an update.
 
 pub mod fed_nova;
 pub mod q_ffl;

@@ -1,18 +1,20 @@
-//! q-FFL: participants whom the model serves badly count for more (Li, Sanjabi, Beirami, Smith 2020, "Fair resource
-//! allocation in federated learning", algorithm 2, q-FedAvg).
+//! q-FFL: participants with a higher loss count for more (Li, Sanjabi, Beirami, Smith 2020, "Fair resource allocation
+//! in federated learning", algorithm 2, q-FedAvg).
 //!
-//! The paper's server computes `w - Σ Δₖ / Σ hₖ` with `Δₖ = Fₖ^q L (w - wₖ)` and `hₖ = q Fₖ^(q-1) ‖L (w - wₖ)‖² + L Fₖ^q`, where
-//! `Fₖ` is the loss of the received model on the participant's own data. Divided by `L`, and with the update `δₖ = wₖ - w`:
+//! The paper's server computes `w - Σ Δₖ / Σ hₖ` with `Δₖ = Fₖ^q L (w - wₖ)` and `hₖ = q Fₖ^(q-1) ‖L (w - wₖ)‖² + L
+//! Fₖ^q`, where `Fₖ` is the loss of the received model on the participant's own data. Divided by `L`, and with the
+//! update `δₖ = wₖ - w`:
 //!
 //! `w + Σ Fₖ^q δₖ / Σ hₖ'`, `hₖ' = Fₖ^q + q L Fₖ^(q-1) ‖δₖ‖²`.
 //!
-//! That is the mean, **weighted by `hₖ'`, of the updates `(Fₖ^q / hₖ') δₖ`**, each no longer than `δₖ`. So the codec carries it
-//! without a change: `hₖ'`, in units that the task fixes, is the weight in the weight's word, and the shortened update is the
-//! update. The loss is no word of its own; the coordinator learns `Σ hₖ'` and no `Fₖ`. The server's step is that of any optimizer,
-//! FedAvg with rate 1 for the paper's. As in the paper's experiments participants count by their loss, not by their examples.
+//! This is the mean, **weighted by `hₖ'`, of the updates `(Fₖ^q / hₖ') δₖ`**, none of which is longer than `δₖ`. So the
+//! codec needs no change: the weight's word carries `hₖ'`, in units that the task fixes, and the shortened update is
+//! the update. The loss is not sent; the coordinator learns `Σ hₖ'` and no `Fₖ`. Any server optimizer takes the step;
+//! FedAvg with rate 1 gives the paper's. As in the paper's experiments, participants are weighted by loss, not by
+//! number of examples.
 //!
-//! The weight is rounded up to a whole number of units, which shortens a mean by at most `cohort / weight`, and the update is
-//! scaled to the rounded weight, so the numerator stays exact.
+//! The weight is rounded up to a whole number of units, which shortens a mean by at most `cohort / weight`. The update
+//! is scaled to the rounded weight, so the numerator stays exact.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,59 +23,50 @@ use crate::parameters::first_not_finite;
 use crate::quantize::QuantizationParams;
 use crate::update::Update;
 
-/// Losses below this part of the cap count as this part: a power below 0 of a loss of 0 is no number.
+/// Relative to the cap; smaller losses are raised to it, because a negative power of 0 is not a number.
 const LEAST_LOSS: f64 = 1e-3;
-/// A loss of this part of the cap must still weigh [`MIN_UNITS`].
+/// Relative to the cap; a loss of this size must weigh at least [`MIN_UNITS`].
 const COMMON_LOSS: f64 = 0.1;
-/// Fewest units that a common weight must have, lest rounding decides.
+/// Fewest units of a typical weight, so that rounding does not dominate.
 const MIN_UNITS: f64 = 16.0;
 
-/// What a task says of q-FFL.
+/// The q-FFL settings of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fairness {
-    /// How fair: 0 is the plain mean of all participants, larger lifts the worst served. 0 to 10.
+    /// Fairness: 0 is the unweighted mean of all participants, a larger value favours those with a high loss. 0 to 10.
     pub q: f64,
     /// L: about 1 over the local learning rate. Finite and above 0.
     pub lipschitz: f64,
-    /// Losses above this count as this; best a little above the first round's. Finite and above 0.
+    /// Cap on losses; ideally slightly above the first round's loss. Finite and above 0.
     pub loss_cap: f64,
 }
 
-/// Why a task or an update has no fair weight.
+/// Reasons a task or an update has no valid weight.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FairnessError {
-    /// A number out of its range.
+    /// A parameter is out of range.
     #[error("{name} must be {range}, not {value}")]
-    Range {
-        /// Which.
-        name: &'static str,
-        /// What it must be.
-        range: &'static str,
-        /// What it is.
-        value: f64,
-    },
-    /// No bound on updates, so none on weights.
+    Range { name: &'static str, range: &'static str, value: f64 },
+    /// There is no bound on updates, and so none on weights.
     #[error("q-FFL needs clip_norm: an update's weight grows with the square of its length")]
     NoClipNorm,
-    /// Weights would be rounded to almost nothing.
+    /// Typical weights would be rounded to almost nothing.
     #[error(
         "with max_weight = {max_weight} a tenth of loss_cap weighs {units:.2} units and at least 16 are needed: take \
          max_weight = {needed:.0}, or a smaller q, clip_norm or loss_cap"
     )]
     TooCoarse {
-        /// As asked for.
         max_weight: u32,
-        /// What a common loss weighs.
+        /// Weight of a loss of a tenth of the cap.
         units: f64,
-        /// What would do.
+        /// Smallest `max_weight` that would suffice.
         needed: f64,
     },
-    /// Training diverged, or the loss is none.
+    /// The loss is NaN.
     #[error("the loss of the received model must be a number, not {0}")]
     Loss(f64),
-    /// Training diverged.
     #[error("value {index} of the update is NaN or infinite; a smaller learning rate may help")]
     NotFinite {
         /// The first such position in the shared layout.
@@ -81,27 +74,26 @@ pub enum FairnessError {
     },
 }
 
-/// The participant's half; the coordinator has none.
+/// The participant's half of the rule; the coordinator needs none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QFfl {
     fairness: Fairness,
     clip: FixedClip,
     max_weight: u32,
-    /// Units per 1.0 of `h'`: the largest weight possible is `max_weight`.
+    /// Units per 1.0 of `h'`: the largest possible weight maps to `max_weight`.
     unit: f64,
 }
 
-/// One participant's terms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Terms {
-    /// `F^q`: what the update is multiplied by in the numerator.
+    /// `F^q`: factor of the update in the numerator.
     pub factor: f64,
-    /// `h'`: what is added to the denominator; at least `factor`.
+    /// `h'`: the participant's term in the denominator; at least `factor`.
     pub weight: f64,
 }
 
 impl Fairness {
-    /// The terms of a participant with this loss, whose update has this L2 norm.
+    /// The terms of a participant with this loss and an update of this L2 norm.
     #[must_use]
     pub fn terms(&self, loss: f64, norm: f64) -> Terms {
         let loss = loss.clamp(LEAST_LOSS * self.loss_cap, self.loss_cap);
@@ -129,13 +121,13 @@ impl QFfl {
     /// Fixes the unit of weights for a task, the same on every device.
     ///
     /// # Errors
-    /// Any [`FairnessError`] but those about an update.
+    /// Any [`FairnessError`] except those about an update.
     pub fn new(fairness: Fairness, params: &QuantizationParams) -> Result<Self, FairnessError> {
         fairness.check()?;
         let clip = params.clip_norm.and_then(|bound| FixedClip::new(bound).ok()).ok_or(FairnessError::NoClipNorm)?;
         let bound = f64::from(clip.bound());
         let Fairness { loss_cap, .. } = fairness;
-        // As a function of the loss h' falls, if at all, before it rises: it is largest at one of the ends.
+        // As a function of the loss, h' is convex: its maximum is at one of the ends.
         let largest = fairness.terms(0.0, bound).weight.max(fairness.terms(loss_cap, bound).weight);
         let max_weight = params.max_weight;
         let unit = f64::from(max_weight) / largest;
@@ -147,8 +139,8 @@ impl QFfl {
         Ok(Self { fairness, clip, max_weight, unit })
     }
 
-    /// What to hand to the codec instead of `update`: the shortened delta, and the fair weight in the place of the examples.
-    /// `loss` is that of the received model, on the data that the update was trained on.
+    /// The update to encode instead of `update`: the shortened delta, with the fair weight as number of examples.
+    /// `loss` is that of the received model, on the training data.
     ///
     /// # Errors
     /// [`FairnessError::Loss`] or [`FairnessError::NotFinite`]: nothing may be sent.
@@ -163,7 +155,7 @@ impl QFfl {
         let clipped = self.clip.factor(norm);
         let terms = self.fairness.terms(loss, norm * clipped);
         let weight = (terms.weight * self.unit).ceil().clamp(1.0, f64::from(self.max_weight));
-        // Beyond max_weight by a rounding of f64 at most.
+        // Exceeds max_weight by `f64` rounding at most.
         let scale = clipped * (terms.factor * self.unit / weight).min(1.0);
         #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
         update.delta.iter_mut().for_each(|value| *value = (f64::from(*value) * scale) as f32);

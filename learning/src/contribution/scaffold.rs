@@ -1,19 +1,20 @@
-//! SCAFFOLD: participants whose data differ are kept from drifting apart by what their gradients have been (Karimireddy et al.
-//! 2020, "SCAFFOLD: stochastic controlled averaging for federated learning", algorithm 1 with option II).
+//! SCAFFOLD: control variates counteract the drift between participants with different data (Karimireddy et al. 2020,
+//! "SCAFFOLD: stochastic controlled averaging for federated learning", algorithm 1 with option II).
 //!
-//! Participant i adds `c - cᵢ` to each of its gradients, `cᵢ` being the mean of its own gradients when it last took part, `c`
-//! the mean of all `cᵢ`. From the model `x` it comes to `y`, and sends `Δy = y - x` and `Δcᵢ = cᵢ⁺ - cᵢ` with
-//! `cᵢ⁺ = cᵢ - c + (x - y) / ρ`; `ρ` is how far its steps go along a constant gradient ([`Reach`](super::fed_nova::Reach)), the paper's
-//! `K η` for K plain steps, so it may take fewer than others. The server's step by `Δy` is that of any optimizer, and
-//! `c⁺ = c + (n / N) mean Δcᵢ` for n of N participants.
+//! Participant i adds `c - cᵢ` to each of its gradients, where `cᵢ` is the mean of its own gradients when it last
+//! participated and `c` the mean of all `cᵢ`. It trains model `x` to `y` and sends `Δy = y - x` and `Δcᵢ = cᵢ⁺ - cᵢ`
+//! with `cᵢ⁺ = cᵢ - c + (x - y) / ρ`. `ρ` is the distance its steps cover along a constant gradient
+//! ([`Reach`](super::fed_nova::Reach)), the paper's `K η` for K plain steps, so participants may take different numbers
+//! of steps. Any server optimizer takes the step by `Δy`, and `c⁺ = c + (n / N) mean Δcᵢ` for n of N participants.
 //!
-//! **Units.** A reach that the task fixes, `ρ₀`, makes lengths of gradients: everything here is `ρ₀ c`, `ρ₀ cᵢ`, `ρ₀ Δcᵢ`. So both halves
-//! of the vector that is summed, `[Δy, ρ₀ Δcᵢ]`, are of one size and share clipping, quantization and masks, and the server
-//! never divides.
+//! **Units.** A reference reach `ρ₀` that the task fixes turns gradients into lengths: everything here is `ρ₀ c`, `ρ₀
+//! cᵢ`, `ρ₀ Δcᵢ`. So both halves of the summed vector, `[Δy, ρ₀ Δcᵢ]`, have the same scale and share clipping,
+//! quantization and masks, and the server never divides.
 //!
-//! **Bounds.** `c` is exactly the mean of all `cᵢ` only if what is sent is what is kept: so a participant clips here what the
-//! codec would clip later. No honest `ρ₀ cᵢ` is beyond the clipping range of a coordinate, so neither is their mean: the server
-//! clamps it there, which costs honest participants nothing and bounds what others can leave in it.
+//! **Bounds.** `c` is exactly the mean of all `cᵢ` only if participants keep what they send, so a participant clips
+//! here what the codec would clip later. No honest `ρ₀ cᵢ` exceeds the clipping range of a coordinate, so their mean
+//! does not either. The server clamps it to that range, which costs honest participants nothing and bounds the
+//! influence of others.
 
 use std::sync::Arc;
 
@@ -23,23 +24,22 @@ use crate::parameters::{Layout, LayoutError, Parameters, TensorSpec, WrongLayout
 use crate::quantize::{MeanUpdate, QuantizationParams};
 use crate::update::Update;
 
-/// Tensors of a published model whose names begin with this are the server's control variate.
+/// Name prefix of the published model's tensors that hold the server's control variate.
 pub const CONTROL: &str = "control/";
 
-/// Why there is no control variate, or an update has none.
+/// Reasons a task or an update cannot have control variates.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScaffoldError {
-    /// A reach that is none.
-    #[error("SCAFFOLD needs local steps that go somewhere; their reach is {0}")]
+    /// The reach is not finite and above 0.
+    #[error("SCAFFOLD needs local steps with a finite reach above 0, not {0}")]
     Reach(f64),
-    /// Weights that would make `c` another mean than that of all participants.
+    /// With other weights, `c` would not be the plain mean over participants.
     #[error("SCAFFOLD needs max_weight = 1, not {0}: its control variate is the plain mean over participants")]
     MaxWeight(u32),
-    /// Vectors of another model.
+    /// The vectors belong to another model.
     #[error("the control variates do not fit the model: {0}")]
     WrongLength(#[from] WrongLength),
-    /// Training diverged.
     #[error("value {index} of the update is NaN or infinite; a smaller learning rate may help")]
     NotFinite {
         /// The first such position.
@@ -47,10 +47,10 @@ pub enum ScaffoldError {
     },
 }
 
-/// The layout of what is published, sent and summed: the model's tensors, then one control tensor for each.
+/// The layout that is published, sent and summed: the model's tensors, then one control tensor for each.
 ///
 /// # Errors
-/// [`LayoutError`] if the model has a tensor of such a name, or is too large for two of it.
+/// [`LayoutError`] if a tensor of the model already has such a name, or if twice the model is too large.
 pub fn layout(model: &Layout) -> Result<Layout, LayoutError> {
     let control = model
         .tensors()
@@ -59,20 +59,20 @@ pub fn layout(model: &Layout) -> Result<Layout, LayoutError> {
     Layout::new(model.tensors().iter().cloned().chain(control).collect())
 }
 
-/// The layout of what is published, sent and summed for a model that may have a control variate beside it.
+/// The published layout of a model, with control variates if `has_control`.
 ///
 /// # Errors
-/// As of [`layout`], if it has.
+/// As for [`layout`], if `has_control`.
 pub fn published(model: &Arc<Layout>, has_control: bool) -> Result<Arc<Layout>, LayoutError> {
     if has_control { layout(model).map(Arc::new) } else { Ok(Arc::clone(model)) }
 }
 
-/// Control variates times `ρ₀`, flat, in the model's order.
+/// Control variates times `ρ₀`, flat, in layout order.
 #[derive(Clone, Copy)]
 pub struct Controls<'a> {
     /// `ρ₀ c`, as published.
     pub server: &'a [f32],
-    /// `ρ₀ cᵢ`, as kept; empty before the first time.
+    /// `ρ₀ cᵢ`, as stored; empty before the first participation.
     pub own: &'a [f32],
 }
 
@@ -99,10 +99,10 @@ pub struct Scaffold {
 }
 
 impl Scaffold {
-    /// For `ρ₀`, the same on every device.
+    /// For the reference reach `ρ₀`, the same on every device.
     ///
     /// # Errors
-    /// [`ScaffoldError::Reach`] unless it is finite and above 0, [`ScaffoldError::MaxWeight`].
+    /// [`ScaffoldError::Reach`] unless it is finite and above 0; [`ScaffoldError::MaxWeight`].
     pub fn new(reference: f64, params: &QuantizationParams) -> Result<Self, ScaffoldError> {
         if !(reference.is_finite() && reference > 0.0) {
             return Err(ScaffoldError::Reach(reference));
@@ -114,7 +114,7 @@ impl Scaffold {
         Ok(Self { reference, clip, range: params.clip_range })
     }
 
-    /// `c - cᵢ`: what is added to every gradient.
+    /// `c - cᵢ`, to be added to every gradient.
     ///
     /// # Errors
     /// [`ScaffoldError::WrongLength`].
@@ -126,8 +126,8 @@ impl Scaffold {
         Ok(controls.server.iter().enumerate().map(difference).collect())
     }
 
-    /// What to send instead of `update`, whose steps have gone `reach` far: `[Δy, ρ₀ Δcᵢ]`, clipped; and the `ρ₀ cᵢ` to keep once it is
-    /// in a sum.
+    /// The contribution to send for `update`, whose steps covered `reach`: `[Δy, ρ₀ Δcᵢ]`, clipped. Also returns `ρ₀
+    /// cᵢ`, to be stored once the contribution is part of a sum.
     ///
     /// # Errors
     /// Any [`ScaffoldError`]; nothing may be sent then.
@@ -164,11 +164,11 @@ impl Scaffold {
         Ok((update, kept))
     }
 
-    /// The coordinator's half: takes the change of the control variates off the mean of n participants' updates, and adds it to
-    /// `control`, which stays within ±`range`. `population` is N.
+    /// The coordinator's half: splits the change of the control variates off the mean of n participants' updates and
+    /// adds it to `control`, clamped to ±`range`. `population` is N.
     ///
     /// # Errors
-    /// [`ScaffoldError::WrongLength`] if the mean is not twice as long as `control`; both are then as they were.
+    /// [`ScaffoldError::WrongLength`] if the mean is not twice as long as `control`; both are then unchanged.
     pub fn absorb(
         control: &mut [f32],
         mean: &mut MeanUpdate,
@@ -188,10 +188,10 @@ impl Scaffold {
     }
 }
 
-/// The model among the tensors of a published file, without control variates.
+/// The model's tensors of a published file, without control variates.
 ///
 /// # Errors
-/// [`WrongLayout`] if the layout is not the one that [`layout`] makes of `model`.
+/// [`WrongLayout`] if the layout is not [`layout`] of `model`.
 pub fn split(published: &Parameters, model: &Arc<Layout>) -> Result<(Parameters, Vec<f32>), WrongLayout> {
     let values = published.values();
     if values.len() != 2 * model.len() {
@@ -202,7 +202,7 @@ pub fn split(published: &Parameters, model: &Arc<Layout>) -> Result<(Parameters,
     Ok((own, control.to_vec()))
 }
 
-/// Reads the model of a published file, whether or not a control variate is beside it: for whoever uses the model.
+/// Reads the model of a published file with or without control variates.
 ///
 /// # Errors
 /// Any [`CheckpointError`].
@@ -294,7 +294,7 @@ mod tests {
         for _ in 0..10 {
             let delta = vec![0.0, 0.0, 1.0, -1.0];
             let mut mean = MeanUpdate { delta, weight: 5, participants: 5, metrics: vec![] };
-            // More than were said to be: not more than all of them.
+            // More participants than the stated population count as all of it.
             Scaffold::absorb(&mut control, &mut mean, 2, 1.0).unwrap();
         }
         assert_eq!(control, [1.0, -1.0]);
@@ -328,7 +328,7 @@ mod tests {
         let (own, control) = split(&published, &model).unwrap();
         assert_eq!((own.values(), &control[..]), (&[0.0, 1.0, 2.0, 3.0][..], &[4.0, 5.0, 6.0, 7.0][..]));
         assert!(split(&own, &model).is_err());
-        // Whoever uses the model reads either file.
+        // Readers of the model accept either file.
         for file in [&published, &own].map(|parameters| checkpoint::write(parameters).unwrap()) {
             assert_eq!(read_model(&file, &model), Ok(own.clone()));
         }

@@ -1,16 +1,16 @@
-//! FedBuff: what an update counts for that started from an older model (Nguyen et al. 2022, "Federated Learning with Buffered
+//! FedBuff: discounts updates that started from an older model (Nguyen et al. 2022, "Federated Learning with Buffered
 //! Asynchronous Aggregation", Algorithm 1 and §5).
 //!
-//! The step is `Σ nᵢ cᵢ Δᵢ / Σ nᵢ` with `cᵢ` at most 1: an old update moves the model less. As in the paper, where all `nᵢ` are 1
-//! and the denominator is the size of the buffer K, the denominator does not shrink with the `cᵢ`, so a buffer of old
-//! updates is a short step, not a full one in an old direction. The participant scales its own update, so that nobody else
-//! has to see it; metrics and the weight stay as they are.
+//! The step is `Σ nᵢ cᵢ Δᵢ / Σ nᵢ` with `cᵢ` at most 1, so a stale update moves the model less. As in the paper, where
+//! all `nᵢ` are 1 and the denominator is the buffer size K, the denominator does not include the `cᵢ`: a buffer of
+//! stale updates gives a short step, not a full step in an outdated direction. The participant scales its own update,
+//! so nobody else has to see it; metrics and weight are unchanged.
 
 use crate::clip::{FixedClip, norm};
 use crate::update::Update;
 
-/// Clips the update to `bound`, if there is one, and then multiplies it by `weight`, in [0, 1]. In this order, or a long update
-/// would count as much as before however old it is; the length is at most the bound either way.
+/// Clips the update to `bound`, if any, and then multiplies it by `weight`, in [0, 1]. The order matters: discounting
+/// first would leave the length of a long update unchanged.
 pub fn discount(update: &mut Update, bound: Option<FixedClip>, weight: f64) {
     let within = bound.map_or(1.0, |bound| bound.factor(norm(&update.delta)));
     let factor = within * weight;

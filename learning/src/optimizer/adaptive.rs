@@ -1,12 +1,13 @@
-//! What FedAdagrad, FedAdam and FedYogi share: Reddi et al. 2021, "Adaptive federated optimization", algorithm 2.
+//! The common part of FedAdagrad, FedAdam and FedYogi: Reddi et al. 2021, "Adaptive federated optimization", algorithm
+//! 2.
 //!
-//! `m ← β₁ m + (1 - β₁) Δ`, `v ←` by the optimizer, `x ← x + η m / (√v + τ)`. As in the paper there is **no bias correction**:
-//! `m` starts at 0 and `v` at `τ²`, the least that the paper allows, so the first steps are small in `m` rather than large
-//! through a small `v`.
+//! `m ← β₁ m + (1 - β₁) Δ`, `v ←` by the optimizer, `x ← x + η m / (√v + τ)`. As in the paper there is **no bias
+//! correction**: `m` starts at 0 and `v` at `τ²`, the smallest value that the paper allows, so first steps are short
+//! because `m` is small, not long because `v` is.
 
 use super::{Moments, StepError, elementwise};
 
-/// The numbers that all three have.
+/// Hyperparameters of all three.
 pub(super) struct Rule {
     pub(super) learning_rate: f64,
     pub(super) beta1: f64,
@@ -14,7 +15,7 @@ pub(super) struct Rule {
 }
 
 impl Rule {
-    /// Before the first round.
+    /// The moments before the first round.
     #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
     pub(super) fn start(&self, parameters: usize) -> Moments {
         Moments { first: vec![0.0; parameters], second: vec![(self.tau * self.tau) as f32; parameters] }

@@ -1,12 +1,11 @@
-//! The one loop under every optimizer: each parameter moves by itself, from its own mean and its own memory.
+//! The loop shared by all optimizers: each parameter is updated from its own mean and its own state.
 //!
-//! Arithmetic is in `f64` and each result is rounded once to `f32`, in which model and memory are kept: so a step has the
-//! same bits on every replica, whoever took the ones before.
+//! Arithmetic is in `f64` and each result is rounded once to `f32`, the type of model and state, so a step gives the
+//! same bits on every replica.
 
 use super::StepError;
 
-/// Replaces each value and its `K` remembered numbers by what `next` makes of them and the mean's delta. All slices are of
-/// one length.
+/// Replaces each value and its `K` state variables by the result of `next`. All slices have the same length.
 ///
 /// # Errors
 /// [`StepError::NotFinite`]; nothing is changed then.
@@ -21,7 +20,7 @@ pub(super) fn update<const K: usize>(
         let (value, remembered) = next(f64::from(value), remembered, f64::from(deltas[index]));
         (round(value), remembered.map(round))
     };
-    // First the check, then the change, so that an error leaves the model whole.
+    // All checks come before any change, so that an error leaves the model intact.
     for (index, &value) in values.iter().enumerate() {
         let (value, remembered) = at(value, &memory, index);
         if !value.is_finite() || !remembered.iter().all(|number| number.is_finite()) {

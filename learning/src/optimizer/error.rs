@@ -1,34 +1,28 @@
-//! Why a step cannot be taken.
+//! Reasons a step is rejected.
 
 use crate::parameters::WrongLength;
 
-/// Why a step cannot be taken.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StepError {
-    /// A number with which no model learns.
+    /// A hyperparameter is out of range.
     #[error("the server optimizer's {key} {problem}")]
     Number {
-        /// In the task file.
+        /// Name in the task file.
         key: &'static str,
-        /// What it must be.
+        /// The rule it breaks.
         problem: String,
     },
-    /// The memory of another optimizer.
+    /// The state belongs to another optimizer.
     #[error("the state belongs to the optimizer {got}, but the task's is {expected}")]
-    OtherOptimizer {
-        /// The task's.
-        expected: &'static str,
-        /// The state's.
-        got: &'static str,
-    },
-    /// The memory of another model.
+    OtherOptimizer { expected: &'static str, got: &'static str },
+    /// The state belongs to another model.
     #[error("the optimizer's state does not fit the model: {0}")]
     StateLength(WrongLength),
-    /// A mean of another model.
+    /// The mean belongs to another model.
     #[error("the mean update does not fit the model: {0}")]
     WrongLength(#[from] WrongLength),
-    /// The model or the optimizer's state would leave the range of `f32`.
-    #[error("parameter {0} would become NaN or infinite; the model is left as it was")]
+    /// The model or the state would exceed the range of `f32`.
+    #[error("parameter {0} would become NaN or infinite; the model is unchanged")]
     NotFinite(usize),
 }

@@ -1,4 +1,4 @@
-//! FedAdagrad: squares of all rounds' means add up (Reddi et al. 2021, algorithm 2).
+//! FedAdagrad: accumulates the squares of all rounds' means (Reddi et al. 2021, algorithm 2).
 
 use super::adaptive::Rule;
 use super::{Moments, StepError};

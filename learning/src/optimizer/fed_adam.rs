@@ -1,4 +1,4 @@
-//! FedAdam: squares of the rounds' means are forgotten at one rate (Reddi et al. 2021, algorithm 2).
+//! FedAdam: an exponential moving average of the squared means (Reddi et al. 2021, algorithm 2).
 
 use super::adaptive::Rule;
 use super::{Moments, StepError};

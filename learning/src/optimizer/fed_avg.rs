@@ -2,7 +2,7 @@
 
 use super::{StepError, elementwise};
 
-/// Adds `learning_rate * delta`; lengths and rate are already checked.
+/// Adds `learning_rate * delta`; the caller has checked lengths and rate.
 pub(super) fn step(learning_rate: f64, values: &mut [f32], deltas: &[f32]) -> Result<(), StepError> {
     elementwise::update(values, [], deltas, |value, [], delta| (value + learning_rate * delta, []))
 }

@@ -1,8 +1,8 @@
 //! FedAvgM: momentum over the rounds' means (Hsu, Qi, Brown 2019, "Measuring the effects of non-identical data
 //! distribution", §4).
 //!
-//! `u ← β u + Δ`, `x ← x + η u`. The velocity is not scaled by `1 - β`: after many rounds of one direction the step is
-//! `η / (1 - β)` times the mean.
+//! `u ← β u + Δ`, `x ← x + η u`. The velocity is not scaled by `1 - β`: after many rounds in one direction the step
+//! approaches `η / (1 - β)` times the mean.
 
 use super::{StepError, elementwise};
 

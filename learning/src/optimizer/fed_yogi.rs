@@ -1,5 +1,5 @@
-//! FedYogi: as FedAdam, but `v` moves by an amount that does not depend on `v` itself, so it forgets large squares slowly
-//! (Reddi et al. 2021, algorithm 2; Zaheer et al. 2018).
+//! FedYogi: as FedAdam, but the change of `v` does not grow with `v`, so large squares decay slowly (Reddi et al. 2021,
+//! algorithm 2; Zaheer et al. 2018).
 
 use super::adaptive::Rule;
 use super::{Moments, StepError};

@@ -1,7 +1,7 @@
-//! How the mean update of a round changes the published model.
+//! Server optimizers: apply the mean update of a round to the published model.
 //!
-//! A closed set: the task names one, and every replica takes the same step to the same bits. What an optimizer remembers
-//! belongs to the model version it made ([`state`]), not to the process that made it.
+//! The task names one of a closed set, and every replica takes the same step to the same bits. An optimizer's state
+//! belongs to the model version it produced ([`state`]), not to a process.
 
 mod adaptive;
 mod elementwise;
@@ -22,9 +22,9 @@ use crate::parameters::{Parameters, WrongLength};
 use crate::quantize::MeanUpdate;
 use adaptive::Rule;
 
-/// Changes `parameters` (the shared part of the model) by one round's mean and returns what the next step has to know.
-/// A pure function, elementwise and in `f64`. The state is [`OptimizerState::Empty`] before the first round, and after it
-/// what the step before returned.
+/// Updates `parameters` (the shared part of the model) by one round's mean and returns the next state. Pure and
+/// elementwise, in `f64`. `state` is [`OptimizerState::Empty`] before the first round, and afterwards what the previous
+/// step returned.
 ///
 /// # Errors
 /// Any [`StepError`]; `parameters` are then unchanged.
@@ -50,7 +50,7 @@ pub fn step(
     take(spec, state, parameters.values_mut(), &mean.delta)
 }
 
-/// The step itself; everything is checked, and the state is this optimizer's or empty.
+/// Takes the step; all arguments are checked, and the state is empty or belongs to this optimizer.
 fn take(
     spec: &ServerOptimizer,
     state: OptimizerState,

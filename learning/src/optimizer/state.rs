@@ -1,9 +1,9 @@
-//! What an optimizer remembers from one round to the next, and how it is kept: a safetensors file beside the model version
-//! that the step made.
+//! The state of an optimizer between rounds, stored as a safetensors file next to the model version that the step
+//! produced.
 //!
-//! The file names the optimizer in its metadata and holds each memory under the model's own tensor names
-//! (`first_moment/fc1.weight`), so neither another optimizer's nor another model's state can be taken for it. The same state
-//! always gives the same bytes.
+//! The file names the optimizer in its metadata and stores each variable under the model's tensor names
+//! (`first_moment/fc1.weight`), so the state of another optimizer or model cannot be mistaken for it. Equal states give
+//! equal bytes.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -13,69 +13,59 @@ use crate::parameters::Layout;
 
 use task_spec::ServerOptimizer;
 
-/// The entry of the metadata that names the optimizer.
+/// Metadata key that holds the optimizer's name.
 const KIND: &str = "tributary.optimizer";
 const VELOCITY: &str = "velocity/";
 const FIRST: &str = "first_moment/";
 const SECOND: &str = "second_moment/";
 
-/// What an optimizer remembers from one round to the next. Each vector is as long as the shared layout.
+/// The state of an optimizer. Each vector is as long as the shared layout.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum OptimizerState {
-    /// Nothing: the first round of any optimizer, and every round of one without memory.
+    /// No state: before the first round, and always for an optimizer without state.
     #[default]
     Empty,
-    /// Of FedAvgM.
     FedAvgM {
         /// `u`.
         velocity: Vec<f32>,
     },
-    /// Of FedAdagrad.
     FedAdagrad(Moments),
-    /// Of FedAdam.
     FedAdam(Moments),
-    /// Of FedYogi.
     FedYogi(Moments),
 }
 
-/// Two averages over the rounds, one each per parameter.
+/// Two moving averages per parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Moments {
     /// `m`, of the means.
     pub first: Vec<f32>,
-    /// `v`, of their squares.
+    /// `v`, of the squared means.
     pub second: Vec<f32>,
 }
 
-/// Why bytes are not the state that a step goes on from.
+/// Reasons bytes are rejected as the state for the next step.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateError {
-    /// Nothing where an optimizer has a memory, a file of something else, or a state for an optimizer without memory.
-    #[error("there is no optimizer's state where one belongs, or one where none does")]
+    /// The state is missing, or present for an optimizer that has none, or the file is something else.
+    #[error("the optimizer's state is missing, or present where none is expected")]
     NoState,
-    /// Another optimizer's.
     #[error("this is the state of the optimizer {got:?}, but the task's is {expected:?}")]
-    OtherOptimizer {
-        /// The task's.
-        expected: &'static str,
-        /// The file's, shortened.
-        got: String,
-    },
-    /// Not whole, not numbers, or another model's.
-    #[error("this is no state of an optimizer of this model: {0}")]
+    OtherOptimizer { expected: &'static str, got: String },
+    /// Truncated, not finite, or of another model.
+    #[error("this is not an optimizer's state for this model: {0}")]
     OtherModel(#[from] CheckpointError),
 }
 
 impl OptimizerState {
-    /// Whether there is nothing to keep.
+    /// Whether there is nothing to store.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::Empty)
     }
 
-    /// The optimizer it belongs to; an empty state belongs to any.
+    /// The name of the optimizer; `None` for an empty state, which fits any.
     #[must_use]
     pub fn optimizer(&self) -> Option<&'static str> {
         match self {
@@ -87,7 +77,7 @@ impl OptimizerState {
         }
     }
 
-    /// Its memories, each with the prefix of its tensors.
+    /// The state's variables, each with the name prefix of its tensors.
     fn memories(&self) -> Vec<(&'static str, &[f32])> {
         match self {
             Self::Empty => vec![],
@@ -98,7 +88,7 @@ impl OptimizerState {
         }
     }
 
-    /// Parameters it remembers something of; the first memory of another length than the others', if there is one.
+    /// Common length of all variables; the error is the length of the first one that differs.
     pub(super) fn len(&self) -> Option<usize> {
         let memories = self.memories();
         let first = memories.first()?.1.len();
@@ -117,10 +107,10 @@ impl OptimizerState {
     }
 }
 
-/// Writes a state as safetensors; byte for byte a function of layout, optimizer and values. Nothing for an empty one.
+/// Writes a state as safetensors; `None` for an empty one. Equal layouts, optimizers and values give equal bytes.
 ///
 /// # Errors
-/// [`CheckpointError::NotFinite`], or [`CheckpointError::Malformed`] if the state is of another length than the layout.
+/// [`CheckpointError::NotFinite`], or [`CheckpointError::Malformed`] if the state and the layout differ in length.
 pub fn write(state: &OptimizerState, layout: &Layout) -> Result<Option<Vec<u8>>, CheckpointError> {
     let Some(name) = state.optimizer() else { return Ok(None) };
     let memories = state.memories();
@@ -139,10 +129,10 @@ pub fn write(state: &OptimizerState, layout: &Layout) -> Result<Option<Vec<u8>>,
     checkpoint::write_file(Some(metadata), &items).map(Some)
 }
 
-/// Reads the state that the optimizer `spec` left for a model of this layout.
+/// Reads the state that the optimizer of `spec` stored for a model of this layout.
 ///
 /// # Errors
-/// Any [`StateError`]; nothing in proportion to a claimed size is allocated before it is checked.
+/// Any [`StateError`]; claimed sizes are checked before anything is allocated.
 pub fn read(bytes: &[u8], spec: &ServerOptimizer, layout: &Arc<Layout>) -> Result<OptimizerState, StateError> {
     let file = checkpoint::File::parse(bytes)?;
     let got = file.note(KIND).ok_or(StateError::NoState)?;
@@ -166,7 +156,7 @@ pub fn read(bytes: &[u8], spec: &ServerOptimizer, layout: &Arc<Layout>) -> Resul
     }
 }
 
-/// These memories of every tensor, and no others.
+/// Reads these variables of every tensor, and no others.
 fn memories<const K: usize>(
     file: &checkpoint::File<'_>,
     prefixes: [&str; K],

@@ -1,15 +1,15 @@
-//! A clipping norm that follows a quantile of the updates' norms (Andrew, Thakkar, McMahan, Ramaswamy 2021).
+//! A clipping norm that tracks a quantile of the updates' norms (Andrew, Thakkar, McMahan, Ramaswamy 2021).
 //!
-//! Each participant says in one more coordinate of the same sum whether its norm was within the bound; the noise of the
-//! release covers that coordinate too. The bound then moves geometrically towards the quantile.
+//! Each participant reports in one more coordinate of the same sum whether its norm was within the bound; the release's
+//! noise covers that coordinate too. The bound then moves geometrically towards the quantile.
 
 use task_spec::AdaptiveClip;
 
-/// Factor by which the norm may leave its initial value, in all.
+/// Maximum factor between the norm and its initial value, in total.
 const RANGE: f64 = 1e6;
 
-/// The norm of the next round. `within` estimates the part of updates whose norm was within `clip`; noise may carry it
-/// below 0 or above 1, and it counts as such an end then.
+/// The clipping norm of the next round. `within` estimates the share of updates whose norm was within `clip`; noise may
+/// push it below 0 or above 1, where it is clamped.
 #[must_use]
 pub fn next_clip(adaptive: &AdaptiveClip, clip: f64, within: f64) -> f64 {
     let within = if within.is_nan() { adaptive.quantile } else { within.clamp(0.0, 1.0) };

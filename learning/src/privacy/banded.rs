@@ -34,25 +34,25 @@ use super::discrete_gaussian::BadSigma;
 use super::noise::add;
 use super::{DiscreteGaussian, PlaceSeeds, Sigma};
 
-/// Most bands: more are no better for as many rounds as are usual, and each costs as much time as the others.
+/// Maximum number of bands: more gain nothing for usual numbers of rounds, and each costs as much time as the others.
 pub const BANDS_MAX: u32 = 1024;
 /// Fractional bits of a coefficient.
 const FRACTION_BITS: u32 = 8;
 const ONE: i64 = 1 << FRACTION_BITS;
-/// Coefficients of the inverse are far below the first after so many times as many as there are bands.
+/// The inverse's coefficients are negligible beyond this multiple of the number of bands.
 const DECAYED: usize = 4;
-/// Words whose noise is made at once.
+/// Number of words whose noise is computed at once.
 const BLOCK: usize = 256;
 
-/// The matrix `C` by its coefficients.
+/// The matrix `C`, given by its coefficients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BandedMatrix {
-    /// In units of 2^-8, from the diagonal down; positive and never increasing.
+    /// In units of 2^-8, from the diagonal down; positive and non-increasing.
     coefficients: Vec<i64>,
 }
 
 impl BandedMatrix {
-    /// With so many bands, 1 to [`BANDS_MAX`]; what is beyond is as the nearest of them.
+    /// A matrix with this many bands, clamped to 1 to [`BANDS_MAX`].
     #[must_use]
     pub fn new(bands: u32) -> Self {
         let mut coefficient = 1.0;
@@ -68,13 +68,14 @@ impl BandedMatrix {
         Self { coefficients: coefficients.collect() }
     }
 
-    /// The coefficients as they are, from the diagonal down.
+    /// The coefficients, from the diagonal down.
     #[must_use]
     pub fn coefficients(&self) -> Vec<f64> {
         self.coefficients.iter().map(|&coefficient| coefficient as f64 / ONE as f64).collect()
     }
 
-    /// The first `count` coefficients of the inverse: what noise of one place adds to the releases from it on.
+    /// The first `count` coefficients of the inverse: the effect of one place's noise on the releases from that place
+    /// on.
     fn inverse(&self, count: usize) -> Vec<f64> {
         let coefficients = self.coefficients();
         let mut inverse = vec![1.0];
@@ -91,27 +92,27 @@ impl BandedMatrix {
         self.inverse((DECAYED * self.coefficients.len()).min(releases as usize))
     }
 
-    /// Variance of the noise in the last of so many releases over that of `Z`, on the same grid. The first has 1, all others
-    /// more, and none has twice as much.
+    /// Variance of the noise in the last of `releases` releases over that of `Z`, on the same grid. It is 1 in the
+    /// first release, and below 2 in all others.
     #[must_use]
     pub fn release_variance(&self, releases: u32) -> f64 {
         self.decayed(releases).iter().map(|value| value * value).sum()
     }
 
-    /// Variance of the noise in the sum of the first so many releases, over that of `Z`; for each number of them up to
-    /// `releases`, in order.
+    /// Variance of the noise in the sum of the first `n` releases over that of `Z`, for each `n` up to `releases`, in
+    /// order.
     pub fn prefix_variances(&self, releases: u32) -> impl Iterator<Item = f64> + use<> {
         let inverse = self.decayed(releases);
         let (mut sum, mut variance) = (0.0, 0.0);
         (0..releases as usize).map(move |place| {
-            // What has decayed adds nothing.
+            // Decayed coefficients add nothing.
             sum += inverse.get(place).copied().unwrap_or_default();
             variance += sum * sum;
             variance
         })
     }
 
-    /// Squares of the first so many coefficients that one participant's releases meet, over and over, in units of 2^-16.
+    /// Sum of the squared coefficients over this many places of a participant, column after column, in units of 2^-16.
     fn squares(&self, places: u64) -> u64 {
         let of = |coefficients: &[i64]| coefficients.iter().map(|&value| value.unsigned_abs().pow(2)).sum::<u64>();
         let bands = self.coefficients.len();
@@ -120,41 +121,41 @@ impl BandedMatrix {
     }
 }
 
-/// Where a release stands in a banded matrix, as a ledger charges it.
+/// Position of a release in a banded matrix, as a ledger charges it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bands {
-    /// Bands of the matrix, 1 to [`BANDS_MAX`]; a participant's releases are at least so many places apart.
+    /// Number of bands, 1 to [`BANDS_MAX`]; a participant's releases are at least this many places apart.
     pub bands: u32,
-    /// In how many releases one participant is at most, from 1.
+    /// Maximum number of releases that one participant takes part in, at least 1.
     pub participations: u32,
-    /// The place up to which releases were charged before it; 0 if none was.
+    /// Last place charged before this release; 0 if none.
     pub after: u32,
-    /// Its own place, from 1, above `after`.
+    /// Place of this release, from 1, above `after`.
     pub place: u32,
 }
 
 impl Bands {
-    /// One participation as whoever takes part is charged for it: the whole column.
+    /// A single participation as the participant charges it to itself: the whole column.
     #[must_use]
     pub fn one_participation(self) -> Self {
         Self { participations: 1, after: 0, place: self.bands, ..self }
     }
 
-    /// Everything up to a place.
+    /// All places up to and including `releases`.
     #[must_use]
     pub fn whole(self, releases: u32) -> Self {
         Self { after: 0, place: releases, ..self }
     }
 
-    /// This one and those that follow it, `count` in all.
+    /// This release and its successors, `count` in total.
     #[must_use]
     pub fn extended(self, count: u32) -> Self {
         Self { place: self.place.saturating_add(count.saturating_sub(1)), ..self }
     }
 
-    /// The place of a release of round `round`, where the last one charged was of round `last_round` at `last`. Places are at least
-    /// as far apart as rounds are, which is what participants keep their distance in, and no two charges have the same.
+    /// The place of a release of `round`, given the round and position of the last charge. Places are at least as far
+    /// apart as rounds, in which participants count their distance, and no two charges share a place.
     #[must_use]
     pub fn following(self, round: u64, last: Option<(u64, Self)>) -> Self {
         let Some((last_round, last)) = last else { return Self { after: 0, place: 1, ..self } };
@@ -162,14 +163,14 @@ impl Bands {
         Self { after: last.place, place: last.place.saturating_add(apart), ..self }
     }
 
-    /// Whether it can be.
+    /// Whether the fields are consistent.
     #[must_use]
     pub fn is_sane(&self) -> bool {
         (1..=BANDS_MAX).contains(&self.bands) && self.participations > 0 && self.after < self.place
     }
 
-    /// The most by which this release, with places that were left out before it, moves what participants are charged for: the
-    /// square of the sensitivity up to it less that up to `after`, over the square of what one update adds to a sum.
+    /// Upper bound on the squared sensitivity that this release, including places skipped before it, adds: that up to
+    /// `place` minus that up to `after`, over the square of one update's sensitivity.
     #[must_use]
     pub fn weight(&self) -> f64 {
         let matrix = BandedMatrix::new(self.bands);
@@ -177,20 +178,19 @@ impl Bands {
         squares as f64 / (ONE * ONE) as f64
     }
 
-    /// Vectors of noise that hide that.
+    /// Number of noise vectors that this release accounts for.
     #[must_use]
     pub fn vectors(&self) -> u64 {
         self.met(self.place) - self.met(self.after)
     }
 
-    /// How many of the first places one participant's releases meet, at most.
+    /// Maximum number of the first `places` places that one participant's columns cover.
     fn met(&self, places: u32) -> u64 {
         u64::from(places).min(u64::from(self.bands) * u64::from(self.participations))
     }
 }
 
-/// The noise of one of a task's releases, at the last place that it has a seed of. What earlier places drew is drawn again for
-/// it, one vector for each.
+/// The noise of one release, at the last place in `seeds`. The noise of earlier places is drawn again, one vector each.
 pub struct BandedNoise {
     seeds: PlaceSeeds,
     matrix: BandedMatrix,
@@ -199,16 +199,16 @@ pub struct BandedNoise {
 }
 
 impl BandedNoise {
-    /// Noise that is made of vectors of standard deviation `sigma` (see [`fine`]), with a matrix of so many bands.
+    /// Noise built from vectors of standard deviation `sigma` (see [`fine`]), with a matrix of this many bands.
     ///
     /// # Errors
-    /// [`BadSigma`] if that is too large to be drawn on the finer grid.
+    /// [`BadSigma`] if the standard deviation is too large on the finer grid.
     pub fn new(seeds: PlaceSeeds, sigma: Sigma, bands: u32) -> Result<Self, BadSigma> {
         let noise = Self { seeds, matrix: BandedMatrix::new(bands), sampler: DiscreteGaussian::new(fine(sigma)?) };
         Ok(noise)
     }
 
-    /// Adds it to the words of the release's exact sum.
+    /// Adds the noise to the words of the release's exact sum.
     pub fn add_to(&self, words: &mut [u32], modulus_bits: u8) {
         let mut streams: Vec<_> = (1..=self.seeds.last()).map(|place| self.seeds.rng(place)).collect();
         let mut noise = vec![[0_i64; BLOCK]; streams.len()];
@@ -229,18 +229,18 @@ impl BandedNoise {
     }
 }
 
-/// The standard deviation on the finer grid that `Z` is drawn on.
+/// The standard deviation of `Z` on its finer grid.
 ///
 /// # Errors
-/// [`BadSigma`] if that is too large to be drawn.
+/// [`BadSigma`] if it is too large to draw from.
 pub fn fine(sigma: Sigma) -> Result<Sigma, BadSigma> {
     Sigma::at_least(sigma.value() * ONE as f64)
 }
 
-/// The same, in units of the grid of sums: what ledgers say.
+/// The standard deviation of `Z` in units of the sums' grid, as ledgers record it.
 ///
 /// # Errors
-/// [`BadSigma`] if it is too large to be drawn on the finer grid.
+/// [`BadSigma`] if it is too large to draw from on the finer grid.
 pub fn coarse(sigma: Sigma) -> Result<f64, BadSigma> {
     Ok(fine(sigma)?.value() / ONE as f64)
 }
@@ -249,7 +249,7 @@ pub fn coarse(sigma: Sigma) -> Result<f64, BadSigma> {
 mod tests {
     use super::*;
 
-    /// All ways to take part in `releases` at most `most` times, places at least `apart` from each other.
+    /// All sets of at most `most` out of `releases` places that are at least `apart` from each other.
     fn patterns(releases: usize, most: usize, apart: usize) -> Vec<Vec<usize>> {
         let subsets = (0..1_u32 << releases).map(|set| (0..releases).filter(|at| set >> at & 1 == 1).collect());
         let fits =
@@ -257,8 +257,8 @@ mod tests {
         subsets.filter(fits).collect()
     }
 
-    /// By how much, squared, a participant moves the rows of `C X` that takes part there with updates of length 1, all alike
-    /// or each the opposite of the one before: what is longest and what is shortest where columns overlap.
+    /// Squared distance that a participant moves the rows of `C X` when it takes part at `places` with updates of
+    /// length 1, all equal or with alternating sign: the extremes where columns overlap.
     fn moved(matrix: &BandedMatrix, releases: usize, places: &[usize]) -> f64 {
         let coefficients = matrix.coefficients();
         let row = |row: usize, sign: f64| {
@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(BandedMatrix::new(6).inverse(5), [1.0, -0.5, -0.125, -0.0625, -0.039_062_5]);
     }
 
-    /// The theorem of the module, over every pattern there is.
+    /// The module's theorem, over every pattern of participation.
     #[test]
     fn no_pattern_of_participations_moves_more_than_is_charged_and_one_moves_as_much() {
         let releases = 10;
@@ -301,7 +301,7 @@ mod tests {
                     assert_eq!(place.weight(), most, "{place:?}");
                 }
             }
-            // One place less between two participations is more than is charged for.
+            // One place closer than allowed costs more than is charged.
             if bands > 1 {
                 let closer = patterns(releases, 2, bands as usize - 1);
                 let most = closer.iter().map(|places| moved(&matrix, releases, places)).fold(0.0, f64::max);
@@ -398,7 +398,6 @@ mod tests {
         }
     }
 
-    /// Centred.
     fn lift(word: u32) -> f64 {
         f64::from(word.cast_signed())
     }
@@ -429,7 +428,7 @@ mod tests {
         assert!(BandedNoise::new(PlaceSeeds::up_to(1, 1), Sigma::at_least(2f64.powi(25)).unwrap(), 2).is_err());
     }
 
-    /// What is released is a function of `Y = K X + Z` alone: whoever has `Y`, and neither `X` nor `Z`, computes it.
+    /// The release is a function of `Y = K X + Z` alone: it can be computed from `Y` without `X` and `Z`.
     #[test]
     fn what_is_released_follows_from_the_noised_rows() {
         let (bands, words, bits) = (3, 500, 20);

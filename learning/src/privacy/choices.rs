@@ -1,4 +1,4 @@
-//! Other cohorts and numbers of rounds for the same epsilon, and how much noise each leaves in what is learned.
+//! Alternative cohort sizes and numbers of rounds for the same epsilon, with the total noise of each.
 
 use serde::Serialize;
 
@@ -6,36 +6,36 @@ use super::plan::{Goal, ROUNDS_MAX, plan};
 use super::release::Epsilons;
 use super::{PlanError, PlanRequest};
 
-/// Choices whose noise in all differs by less than this part are as good as each other.
+/// Relative difference in total noise below which choices count as equally good.
 const ALIKE: f64 = 0.02;
 
-/// One cohort and number of rounds.
+/// A cohort size and a number of rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Choice {
-    /// Participants a round is expected to have.
+    /// Expected number of participants per round.
     pub cohort: u32,
-    /// Rounds.
     pub rounds: u32,
-    /// Updates that are sent in all.
+    /// Total number of updates sent.
     pub uploads: u64,
-    /// Least noise multiplier that keeps the published epsilon.
+    /// Smallest noise multiplier that keeps the published epsilon.
     pub noise_multiplier: f64,
     /// Length of the noise on one mean over the clipping norm.
     pub noise_to_signal: f64,
-    /// Length of the noise on the sum of all means over as many clipping norms as there are rounds: what updates that all
-    /// point the same way would be hidden behind.
+    /// Length of the noise on the sum of all means, over the clipping norm times the number of rounds: relative noise
+    /// on updates that all point the same way.
     pub noise_in_all: f64,
-    /// What is spent then.
+    /// The resulting epsilons.
     pub epsilon: Epsilons,
 }
 
 impl PlanRequest {
-    /// The choices that keep the published epsilon of this request with at most `uploads` updates in all, least noise in all
-    /// first, and of those that are alike the one with most rounds: the same cohort and larger ones up to everybody, half as
-    /// many rounds, as many, twice as many and as many as the uploads allow. Accuracy is not told: fewer rounds learn less.
+    /// The choices that keep this request's published epsilon with at most `uploads` updates in total, least total
+    /// noise first; among equally good ones, most rounds first. Candidates are the same and larger cohorts up to the
+    /// population, with half as many rounds, as many, twice as many, and as many as the uploads allow. Accuracy is not
+    /// predicted: fewer rounds learn less.
     ///
     /// # Errors
-    /// Any [`PlanError`] of the request itself; a choice that has no plan is left out.
+    /// Any [`PlanError`] of the request itself; a choice without a plan is omitted.
     pub fn choices(&self, uploads: u64) -> Result<Vec<Choice>, PlanError> {
         let epsilon = match self.goal {
             Goal::Epsilon(epsilon) => epsilon,
@@ -51,7 +51,7 @@ impl PlanRequest {
             .flat_map(|request| rounds(self.rounds, uploads / u64::from(request.cohort)).map(move |at| (request, at)))
             .filter_map(|(request, rounds)| request.choice(rounds, epsilon))
             .collect();
-        // In steps of equal ratio, so that the order is one.
+        // Steps of equal ratio, so that the order is total.
         let step = |choice: &Choice| (libm::log(choice.noise_in_all) / ALIKE).round();
         choices.sort_by(|a, b| step(a).total_cmp(&step(b)).then(b.rounds.cmp(&a.rounds)).then(a.cohort.cmp(&b.cohort)));
         Ok(choices)
@@ -73,7 +73,7 @@ impl PlanRequest {
     }
 }
 
-/// Half of them, all, twice as many and `most`, as far as there may be so many; each once.
+/// Half of `planned`, all, twice as many, and `most`, without duplicates or values out of range.
 fn rounds(planned: u32, most: u64) -> impl Iterator<Item = u32> {
     let most = u32::try_from(most).unwrap_or(ROUNDS_MAX).min(ROUNDS_MAX);
     let mut all = vec![planned / 2, planned, planned.saturating_mul(2), most.min(planned.saturating_mul(2))];

@@ -1,8 +1,8 @@
 //! The discrete Gaussian on the integers (Canonne, Kamath, Steinke 2020), drawn exactly.
 //!
-//! `P(x)` is proportional to `exp(-x^2 / (2 sigma^2))`. Added to an integer vector of L2 sensitivity `D` it is
-//! `D^2 / (2 sigma^2)`-zCDP (their Theorem 4). Their sampler takes a dozen exact coin flips a draw; this one reaches the
-//! same distribution by rejection under steps, see [`super::sample`].
+//! `P(x)` is proportional to `exp(-x^2 / (2 sigma^2))`. Added to an integer vector of L2 sensitivity `D` it is `D^2 /
+//! (2 sigma^2)`-zCDP (their Theorem 4). Their sampler takes a dozen exact coin flips per draw; this one draws from the
+//! same distribution by rejection from a step function, see [`super::sample`].
 
 use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::sample::fixed::{Fixed, exp_neg};
 use super::sample::majorant::{Majorant, Weight};
 
-/// A standard deviation as a rational number, so that samplers and accounts mean the same one.
+/// A standard deviation as a rational number, so that samplers and accountants use the same value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "(u64, u32)", into = "(u64, u32)")]
 pub struct Sigma {
@@ -19,7 +19,7 @@ pub struct Sigma {
     bits: u32,
 }
 
-/// Smallest standard deviation: less is no noise at all on the integers.
+/// Smallest standard deviation; less is practically no noise on the integers.
 pub const SIGMA_MIN: f64 = 1.0 / 64.0;
 /// Largest standard deviation, beyond any modulus of 2^32.
 pub const SIGMA_MAX: f64 = 4_294_967_296.0;
@@ -33,10 +33,10 @@ const FRACTION_BITS: u32 = 20;
 pub struct BadSigma(pub f64);
 
 impl Sigma {
-    /// The smallest representable one that is not below `sigma`; larger by a part in 2^14 at most, in 2^30 above 2^11.
+    /// The smallest representable value at or above `sigma`: larger by at most one part in 2^14, or in 2^30 above 2^11.
     ///
     /// # Errors
-    /// [`BadSigma`] unless it lies between [`SIGMA_MIN`] and [`SIGMA_MAX`].
+    /// [`BadSigma`] unless `sigma` lies between [`SIGMA_MIN`] and [`SIGMA_MAX`].
     pub fn at_least(sigma: f64) -> Result<Self, BadSigma> {
         if !(SIGMA_MIN..=SIGMA_MAX).contains(&sigma) {
             return Err(BadSigma(sigma));
@@ -51,7 +51,6 @@ impl Sigma {
         Ok(Self { units, bits })
     }
 
-    /// Its value, exact.
     #[must_use]
     pub fn value(self) -> f64 {
         self.units as f64 / pow2(self.bits)
@@ -78,7 +77,7 @@ fn pow2(bits: u32) -> f64 {
     (1_u64 << bits) as f64
 }
 
-/// A sampler for one standard deviation; making one costs as much as a thousand draws.
+/// A sampler for one standard deviation. Creating one costs as much as a thousand draws.
 #[derive(Clone, Debug)]
 pub struct DiscreteGaussian {
     sigma: Sigma,
@@ -86,19 +85,19 @@ pub struct DiscreteGaussian {
 }
 
 impl DiscreteGaussian {
-    /// Prepares the steps.
+    /// Precomputes the step function.
     #[must_use]
     pub fn new(sigma: Sigma) -> Self {
         Self { sigma, majorant: Majorant::new(GaussianWeight::new(sigma)) }
     }
 
-    /// The standard deviation it was made for. The distribution's own is the same for sigma at least 1, and less below.
+    /// The parameter sigma. The distribution's standard deviation is the same for sigma of at least 1, and smaller
+    /// below.
     #[must_use]
     pub fn sigma(&self) -> Sigma {
         self.sigma
     }
 
-    /// One draw.
     #[inline]
     #[must_use]
     pub fn sample<R: CryptoRng + ?Sized>(&self, rng: &mut R) -> i64 {
@@ -140,7 +139,7 @@ impl Weight for GaussianWeight {
         // x^2 q^2 / (2 p^2) for sigma = p / q.
         let scaled = u128::from(x.unsigned_abs()).checked_shl(self.sigma.bits);
         let Some(num) = scaled.and_then(|scaled| scaled.checked_mul(scaled)) else {
-            // Further out than 2^19 standard deviations, where the weight is far below any number of `limbs` limbs.
+            // Beyond 2^19 standard deviations, where the weight is far below the resolution of `limbs` limbs.
             return Fixed::integer(0, limbs);
         };
         let units = u128::from(self.sigma.units);
@@ -186,7 +185,7 @@ mod tests {
         }
     }
 
-    /// Trusts floating point so little that every draw is decided in integers.
+    /// A weight with so large an error bound that every draw is decided in integers.
     struct Distrustful(GaussianWeight);
 
     impl Weight for Distrustful {

@@ -1,36 +1,32 @@
-//! Judges one encoded private update before it is added to a sum, where there are neither masks nor its own noise to hide it.
+//! Checks an encoded private update before it is added to a sum, in tasks where neither masks nor its own noise hide
+//! it.
 //!
-//! Clipping is the participant's to do, and to its own good. A coordinator that can read updates still refuses one that was
-//! not clipped: it could spoil the sum for everybody.
+//! Clipping is the participant's duty and protects the participant. A coordinator that can read updates still rejects
+//! an unclipped one, which could spoil the sum for everybody.
 
 use super::PrivateCodec;
 
-/// Why an encoded update is none that [`PrivateCodec::encode`] could have yielded.
+/// Reasons [`PrivateCodec::encode`] cannot have produced an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImplausiblePrivateUpdate {
-    /// Too few or too many words.
+    /// The number of words is wrong.
     #[error("an update of this task has {expected} words, this one has {got}")]
-    Length {
-        /// The codec's.
-        expected: usize,
-        /// What came.
-        got: usize,
-    },
-    /// Longer than the clipping norm allows.
+    Length { expected: usize, got: usize },
+    /// The update is longer than the clipping norm allows.
     #[error("its squared length is {square} in units of the grid; a clipped update has at most {most}")]
     NotClipped {
-        /// What the update has.
+        /// Squared length of the update.
         square: u128,
-        /// What it may have.
+        /// Maximum squared length.
         most: u64,
     },
-    /// Neither within the clipping norm nor beyond.
+    /// The last word has neither of its two valid values.
     #[error("its last word says neither that it was within the clipping norm nor that it was not")]
     Count,
 }
 
-/// Takes an update word by word.
+/// Checks an update word by word.
 #[derive(Clone, Debug)]
 pub struct PrivateInspector {
     codec: PrivateCodec,
@@ -40,7 +36,7 @@ pub struct PrivateInspector {
 }
 
 impl PrivateCodec {
-    /// Ready for an update's first word.
+    /// An inspector for one update.
     #[must_use]
     pub fn inspector(&self) -> PrivateInspector {
         PrivateInspector { codec: *self, seen: 0, square: 0, count: None }
@@ -48,7 +44,7 @@ impl PrivateCodec {
 }
 
 impl PrivateInspector {
-    /// Looks at the next word, which must be below 2^b.
+    /// Checks the next word, which must be below 2^b.
     pub fn push(&mut self, word: u32) {
         if self.seen < self.codec.coordinates() {
             self.square += u128::from(self.codec.centred(word).unsigned_abs().pow(2));
@@ -58,8 +54,6 @@ impl PrivateInspector {
         self.seen += 1;
     }
 
-    /// Judges what has come.
-    ///
     /// # Errors
     /// Any [`ImplausiblePrivateUpdate`].
     pub fn finish(self) -> Result<(), ImplausiblePrivateUpdate> {

@@ -1,11 +1,11 @@
-//! The ledger: one row per release, written before the release leaves, never changed, never taken back.
+//! The privacy ledger: one row per release, written before the release leaves, never changed and never removed.
 //!
-//! A pure value: whoever keeps it (the coordinator in its database, a participant in its journal) stores each new row in the
-//! transaction that decides about the release, and opens it again from the stored rows. Every row carries a seal over itself
-//! and the seal before it, so an edited, dropped or reordered row is found; the figures of every row are computed again from
-//! its parameters, so a wrong sum is found too. With a key that is kept elsewhere (an HMAC) whoever can write rows cannot
-//! forge them; with a plain hash only accidents and careless hands are found. Rows cut off the end are found by comparing
-//! [`Ledger::head`] with a copy kept elsewhere.
+//! It is a pure value. Its owner (the coordinator's database, a participant's journal) stores each new row in the
+//! transaction that decides on the release, and reopens the ledger from the stored rows. Every row carries a seal over
+//! itself and the seal before it, which reveals edited, dropped and reordered rows. The figures of every row are
+//! recomputed from its parameters, which reveals a wrong sum. With a key that is kept elsewhere (HMAC), write access to
+//! the rows does not suffice to forge them; a plain hash only reveals accidents. Comparing [`Ledger::head`] with a copy
+//! kept elsewhere reveals rows cut off at the end.
 
 use std::collections::BTreeSet;
 use task_spec::{PrivacyAccounting, PrivacyMechanism, PrivacyView};
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::release::{BadRelease, Bound, Cost, Epsilons, NoServerEpsilon, Release};
 
-/// Seals bytes: a keyed hash, or SHA-256 where no key can be kept. This crate has none of its own.
+/// Computes seals: an HMAC, or SHA-256 if no key can be kept. Implemented outside this crate.
 pub trait Sealer {
     /// The seal of these bytes.
     fn seal(&self, bytes: &[u8]) -> [u8; 32];
@@ -26,53 +26,51 @@ impl<F: Fn(&[u8]) -> [u8; 32]> Sealer for F {
     }
 }
 
-/// What may be spent.
+/// A privacy budget.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Budget {
-    /// No ledger says more; none: there is no limit, spending is only counted.
+    /// Upper limit; `None` only counts spending.
     pub epsilon: Option<f64>,
-    /// At which all epsilons of the ledger are meant.
+    /// The delta of all epsilons in the ledger.
     pub delta: f64,
-    /// Whose epsilon is held against it.
+    /// The view whose epsilon is limited.
     pub against: PrivacyView,
-    /// What its figures rest on.
+    /// The accounting method behind the figures.
     #[serde(default)]
     pub accounting: PrivacyAccounting,
 }
 
-/// One release and where the ledger stands after it.
+/// One release, and the ledger's totals after it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LedgerRow {
     /// From 0, without gaps.
     pub index: u64,
-    /// What ran.
     pub release: Release,
-    /// zCDP of this release to those who know who took part, where it has one.
+    /// zCDP of this release to an observer who knows the cohort, if the mechanism has one.
     pub rho: Option<f64>,
-    /// Rényi epsilon of this release alone, published.
+    /// Published Rényi epsilon of this release alone.
     pub rdp: f64,
-    /// The same of the textbook release with continuous noise by its loss distribution, for comparison.
+    /// As `rdp`, for the textbook release with continuous noise by its privacy loss distribution, for comparison.
     pub pld: Option<f64>,
-    /// Spent after it.
+    /// Totals after this release.
     pub total: Epsilons,
-    /// What `total.published` rests on. Rows without it were charged by Rényi divergences alone.
+    /// Accounting behind `total.published`. Rows without it were charged by Rényi divergences alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accounting: Option<PrivacyAccounting>,
 }
 
-/// A row as it is stored.
+/// A row in its stored form.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SealedRow {
-    /// The row.
     pub row: LedgerRow,
-    /// Over the row and the seal before it.
+    /// Over the row and the previous seal.
     pub seal: Seal,
 }
 
-/// 32 bytes, as hexadecimal digits in text.
+/// 32 bytes, serialized as hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Seal(pub [u8; 32]);
@@ -108,90 +106,79 @@ impl std::fmt::Debug for Seal {
     }
 }
 
-/// Why rows are no ledger, or a release cannot be charged.
+/// Reasons stored rows are rejected, or a release cannot be charged.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LedgerError {
-    /// A row that was changed, moved, or sealed with another key.
+    /// The row was changed or moved, or sealed with another key.
     #[error(
-        "row {0} of the privacy ledger is not what was written: its seal does not fit; restore the ledger from a backup"
+        "row {0} of the privacy ledger is not what was written: its seal does not match; restore the ledger from a backup"
     )]
     Tampered(u64),
-    /// A row missing, or one too many.
+    /// A row is missing or duplicated.
     #[error("row {expected} of the privacy ledger is missing: row {got} is in its place")]
     Gap {
-        /// What should come.
+        /// Expected index.
         expected: u64,
-        /// What came.
+        /// Index found.
         got: u64,
     },
-    /// A row whose figures do not follow from its parameters.
-    #[error("row {0} of the privacy ledger says other figures than its release costs")]
+    /// The figures of a row do not follow from its parameters.
+    #[error("row {0} of the privacy ledger has figures that do not match the cost of its release")]
     Figures(u64),
-    /// The end is not what was kept elsewhere.
-    #[error("the privacy ledger ends otherwise than was noted: rows were removed or added")]
+    /// The last seal differs from the copy kept elsewhere.
+    #[error("the end of the privacy ledger does not match its recorded head: rows were removed or added")]
     Head,
-    /// Charged already.
+    /// The attempt is already charged.
     #[error("attempt {attempt} of round {round} is in the ledger already: every release is charged once")]
-    Twice {
-        /// The release.
-        round: u64,
-        /// The release.
-        attempt: u32,
-    },
-    /// Nothing that can be charged.
+    Twice { round: u64, attempt: u32 },
+    /// The release is invalid.
     #[error(transparent)]
     Release(#[from] BadRelease),
-    /// Mechanisms that say different things about the coordinator.
+    /// The mechanisms make different claims about the coordinator.
     #[error("a ledger of {expected} cannot charge a release of {got}", expected = .expected.as_str(), got = .got.as_str())]
     Mechanism {
-        /// What the ledger is of.
+        /// The ledger's mechanism.
         expected: PrivacyMechanism,
-        /// What the release is of.
+        /// The release's mechanism.
         got: PrivacyMechanism,
     },
-    /// More than may be spent.
+    /// The release exceeds the budget.
     #[error(
         "the release would raise epsilon from {spent:.4} to {would_be:.4} at delta {delta:e}; the budget is {budget:.4}"
     )]
     BudgetExceeded {
-        /// Spent so far.
         spent: f64,
-        /// What it would be.
+        /// Epsilon after the release.
         would_be: f64,
-        /// What may be spent.
+        /// Epsilon of the budget.
         budget: f64,
-        /// At which all of them are meant.
+        /// Delta of all three epsilons.
         delta: f64,
     },
-    /// A budget that is none.
+    /// The budget's epsilon or delta is out of range.
     #[error("a privacy budget needs delta above 0 and below 1 and epsilon above 0, not {epsilon:?} and {delta}")]
-    Budget {
-        /// As asked for.
-        epsilon: Option<f64>,
-        /// As asked for.
-        delta: f64,
-    },
+    Budget { epsilon: Option<f64>, delta: f64 },
 }
 
-/// Rows, and what they add up to.
+/// The rows, and their totals.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     mechanism: PrivacyMechanism,
     budget: Budget,
     rows: Vec<SealedRow>,
-    /// Rounds and attempts in the rows.
+    /// Round and attempt of every row.
     charged: BTreeSet<(u64, u32)>,
     cost: Cost,
-    /// What releases cost that were seen lately: most cost what one before did.
+    /// Cache of the costs of recent releases; most releases cost the same as an earlier one.
     known: Vec<(Release, Cost)>,
 }
 
 impl Ledger {
-    /// A ledger of a mechanism, with the rows it had when it was last stored.
+    /// Opens a mechanism's ledger from its stored rows.
     ///
     /// # Errors
-    /// [`LedgerError`]: rows that are not what was written are refused, and with them every further release.
+    /// [`LedgerError`] if the rows are not as they were written; no release is possible then.
     pub fn open(
         mechanism: PrivacyMechanism,
         budget: Budget,
@@ -223,26 +210,25 @@ impl Ledger {
         &self.rows
     }
 
-    /// The last seal; of an empty ledger, zeros.
+    /// The last seal; zeros for an empty ledger.
     #[must_use]
     pub fn head(&self) -> Seal {
         self.rows.last().map_or(Seal([0; 32]), |sealed| sealed.seal)
     }
 
-    /// What may be spent.
     #[must_use]
     pub fn budget(&self) -> &Budget {
         &self.budget
     }
 
-    /// What has been spent.
+    /// The totals after the last row.
     #[must_use]
     pub fn spent(&self) -> Epsilons {
         self.total_of(&self.cost)
     }
 
-    /// What its releases cost, and such a release more if there is one: bounds that add up with those of other ledgers, whatever
-    /// their mechanisms, deltas and budgets are.
+    /// The cost of all releases, including `next` if given: bounds that add up with those of other ledgers, whatever
+    /// their mechanisms, deltas and budgets.
     #[must_use]
     pub fn cost_after(&self, next: Option<&Release>) -> Cost {
         let mut cost = self.cost.clone();
@@ -250,18 +236,17 @@ impl Ledger {
         cost
     }
 
-    /// What would have been spent after such a release; an error if that is more than the budget. A round whose planned
-    /// release this refuses must not start.
+    /// The totals after such a release. A round whose planned release is rejected here must not start.
     ///
     /// # Errors
-    /// [`LedgerError::BudgetExceeded`], or why it cannot be charged at all.
+    /// [`LedgerError::BudgetExceeded`], or the reason the release cannot be charged at all.
     pub fn would_exceed(&self, next: &Release) -> Result<Epsilons, LedgerError> {
         self.admissible(next)?;
         self.after(&self.cost_of(next)).map(|(_, total)| total)
     }
 
-    /// Such a release at its place in a tree or a banded matrix: after those that were charged. What was charged and not
-    /// published is left out of it.
+    /// The release at its next place in a tree or banded matrix, after those charged. Places charged but not published
+    /// are skipped.
     #[must_use]
     pub fn placed(&self, next: Release) -> Release {
         let count = u32::try_from(self.rows.len()).unwrap_or(u32::MAX).saturating_add(1);
@@ -271,12 +256,12 @@ impl Ledger {
         Release { tree_release: next.tree_release.map(|_| count), bands, ..next }
     }
 
-    /// How many releases like this the budget has room for, up to `most`.
+    /// Number of releases like this that the budget still allows, up to `most`.
     #[must_use]
     pub fn room_for(&self, next: &Release, most: u32) -> u32 {
         let cost = self.cost_of(next);
         let fits = |count: u32| self.after(&next.series(&cost, count, self.budget.accounting)).is_ok();
-        // In doubling steps first: what many releases cost together takes long to say.
+        // Doubles first: computing the cost of many releases takes long.
         let (mut low, mut high) = (0, most.min(1));
         while high < most && fits(high) {
             (low, high) = (high, high.saturating_mul(2).min(most));
@@ -288,10 +273,10 @@ impl Ledger {
         low
     }
 
-    /// Charges a release: the row to be stored before anything of it leaves.
+    /// Charges a release. Store the returned row before any part of the release leaves.
     ///
     /// # Errors
-    /// Those of [`would_exceed`](Self::would_exceed), [`LedgerError::Twice`]; nothing has been charged then.
+    /// As for [`would_exceed`](Self::would_exceed), and [`LedgerError::Twice`]; nothing is charged then.
     pub fn charge(&mut self, release: Release, sealer: &impl Sealer) -> Result<&SealedRow, LedgerError> {
         self.admissible(&release)?;
         let cost = self.cost_of(&release);
@@ -373,7 +358,7 @@ impl Ledger {
         LedgerRow { index: self.rows.len() as u64, release, rho: cost.rho, rdp, pld, total, accounting }
     }
 
-    /// Takes back a stored row if it is what this ledger would have written, its comparison figure aside.
+    /// Appends a stored row if this ledger would have written the same, apart from the comparison figure.
     fn admit(&mut self, sealed: SealedRow, sealer: &impl Sealer) -> Result<(), LedgerError> {
         let expected = self.rows.len() as u64;
         let row = &sealed.row;
@@ -395,7 +380,8 @@ impl Ledger {
         let total = after.by(self.budget.delta, NoServerEpsilon::of(self.mechanism), bound);
         let by_same = row.accounting.is_none_or(|accounting| accounting == total.rests_on());
         let server = total.server.zip(row.total.server).is_none_or(|(a, b)| close(a, b));
-        // Rényi divergences of sampled continuous noise were given up at low orders: such a row may say more, never less.
+        // Older versions gave up on Rényi divergences of sampled continuous noise at low orders: such a row may charge
+        // more, never less.
         let by_more = bound == Bound::Renyi && row.total.published > total.published;
         let published = close(total.published, row.total.published) || by_more;
         let same = published && close(total.cohort_known, row.total.cohort_known);
@@ -410,12 +396,12 @@ impl Ledger {
     }
 }
 
-/// Equal but for what another version's arithmetic may round otherwise.
+/// Equal up to rounding differences between versions.
 fn close(a: f64, b: f64) -> bool {
     a == b || (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
 }
 
-/// Over the seal before and the row as compact JSON, whose numbers come back to the last bit.
+/// Seals the previous seal and the row as compact JSON, which preserves every bit of its numbers.
 fn seal_of(row: &LedgerRow, before: Seal, sealer: &impl Sealer) -> Seal {
     let mut bytes = b"tributary privacy ledger 1\0".to_vec();
     bytes.extend_from_slice(&before.0);

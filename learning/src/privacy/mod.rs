@@ -1,4 +1,4 @@
-//! What stands between an exact sum and the world.
+//! Differential privacy: mechanisms, accounting and the types that separate an exact sum from a published one.
 
 pub mod accountant;
 pub mod adaptive_clip;

@@ -1,7 +1,7 @@
-//! Noise for vectors: drawn by the coordinator once a round, or in shares by the participants, or along a tree.
+//! Noise vectors: drawn by the coordinator once per round, in shares by the participants, or along a tree.
 //!
-//! Words are integers modulo 2^b; adding noise to them and reducing is post-processing of the noised integers, so wrapping
-//! costs utility at worst, never privacy.
+//! Words are integers modulo 2^b. Adding noise and reducing is post-processing of the noised integers, so wrapping may
+//! cost utility but never privacy.
 
 use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use super::accountant::{SumMechanism, SumNoise};
 use super::{DiscreteGaussian, PlaceSeeds, Sigma, Skellam, Variance};
 
-/// Fewest units a participant's share of discrete Gaussian noise may have as its standard deviation: sums of narrower
-/// ones are too far from a discrete Gaussian for the bound to say anything.
+/// Smallest standard deviation, in grid units, of a participant's share of discrete Gaussian noise: for narrower shares
+/// the bound on how close their sum is to a discrete Gaussian becomes useless.
 pub const SHARE_SIGMA_MIN: f64 = 2.0;
 
-/// How one party's noise is distributed.
+/// Distribution of one party's noise.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoiseLaw {
@@ -23,7 +23,7 @@ pub enum NoiseLaw {
     Skellam(Variance),
 }
 
-/// Why noise cannot be.
+/// Reasons noise cannot be drawn or is too small.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoiseError {
@@ -33,55 +33,53 @@ pub enum NoiseError {
     /// Outside what can be drawn.
     #[error(transparent)]
     Variance(#[from] super::skellam::BadVariance),
-    /// The bound on a sum of discrete Gaussians says nothing.
+    /// The bound on a sum of discrete Gaussians is useless.
     #[error(
         "a participant's share of the noise would have a standard deviation of {sigma:.3} units; below {SHARE_SIGMA_MIN} the \
          bound on sums of discrete Gaussians is useless: {needed:.1} units in all would do (more noise, or a larger \
          modulus), or distributed_skellam"
     )]
     ShareTooSmall {
-        /// Of one share, in units of the grid.
+        /// Of one share, in grid units.
         sigma: f64,
-        /// Standard deviation of the sum that would do.
+        /// Standard deviation of the sum that would suffice.
         needed: f64,
     },
-    /// Nobody honest would be left.
-    #[error("noise needs somebody honest: {colluders} of {smallest_cohort} participants are allowed to collude")]
+    /// No honest participant would be left.
+    #[error("noise needs at least one honest participant, but {colluders} of {smallest_cohort} may collude")]
     NobodyHonest {
-        /// Smallest cohort.
         smallest_cohort: u32,
-        /// Of whom these may reveal their share.
+        /// How many of them may reveal their share.
         colluders: u32,
     },
-    /// Less noise than was promised.
+    /// Less noise than promised.
     #[error(
         "{survivors} participants added noise where at least {needed} must: the release would be noised too little"
     )]
     CohortTooSmall {
-        /// How many there were.
         survivors: u32,
-        /// How many the noise assumes.
+        /// The number of survivors that the noise assumes.
         needed: u32,
     },
 }
 
-/// Shares that together, without those of dropouts and colluders, make up the noise a sum needs.
+/// Noise shares that make up the required noise without the shares of dropouts and colluders.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NoiseShares {
-    /// What each participant adds.
+    /// Noise that each participant adds.
     pub share: NoiseLaw,
-    /// Fewest participants that may make up a sum.
+    /// Fewest participants in a sum.
     pub smallest_cohort: u32,
-    /// How many of them may tell the coordinator their share.
+    /// How many of them may reveal their share to the coordinator.
     pub colluders: u32,
 }
 
 impl NoiseShares {
-    /// Shares of discrete Gaussian noise: of variance `total^2 / (smallest_cohort - colluders)` each.
+    /// Shares of discrete Gaussian noise, each of variance `total^2 / (smallest_cohort - colluders)`.
     ///
     /// # Errors
-    /// [`NoiseError`]; too small a share says which total would do.
+    /// [`NoiseError`]; if a share is too small, it states the total that would suffice.
     pub fn discrete_gaussian(total: f64, smallest_cohort: u32, colluders: u32) -> Result<Self, NoiseError> {
         let honest = honest(smallest_cohort, colluders)?;
         let sigma = total / honest.sqrt();
@@ -100,7 +98,8 @@ impl NoiseShares {
         Ok(Self { share: NoiseLaw::Skellam(Variance::at_least(variance)?), smallest_cohort, colluders })
     }
 
-    /// What the coordinator may count on when these survived: their shares without the colluders'.
+    /// The noise that the coordinator cannot remove from a sum of this many survivors: their shares without the
+    /// colluders'.
     ///
     /// # Errors
     /// [`NoiseError::CohortTooSmall`]: such a sum must not be opened.
@@ -115,7 +114,7 @@ impl NoiseShares {
         })
     }
 
-    /// The mechanism that a sum of `survivors` was.
+    /// The mechanism that a sum of `survivors` amounts to.
     ///
     /// # Errors
     /// [`NoiseError::CohortTooSmall`].
@@ -131,17 +130,14 @@ fn honest(smallest_cohort: u32, colluders: u32) -> Result<f64, NoiseError> {
     }
 }
 
-/// Draws from a law, one integer per word.
+/// Draws integers from a noise law.
 #[derive(Clone, Debug)]
 pub enum NoiseSampler {
-    /// See [`DiscreteGaussian`].
     DiscreteGaussian(DiscreteGaussian),
-    /// See [`Skellam`].
     Skellam(Skellam),
 }
 
 impl NoiseSampler {
-    /// Prepares to draw.
     #[must_use]
     pub fn new(law: NoiseLaw) -> Self {
         match law {
@@ -150,7 +146,6 @@ impl NoiseSampler {
         }
     }
 
-    /// One draw.
     #[inline]
     #[must_use]
     pub fn sample<R: CryptoRng + ?Sized>(&self, rng: &mut R) -> i64 {
@@ -160,8 +155,8 @@ impl NoiseSampler {
         }
     }
 
-    /// Adds a fresh draw to every word, modulo 2^`modulus_bits` (16 to 32). How long it takes tells something about the
-    /// draws in all: never serve that time to anybody.
+    /// Adds a fresh draw to every word, modulo 2^`modulus_bits` (16 to 32). The running time reveals something about
+    /// the draws: never expose it.
     pub fn add_to<R: CryptoRng + ?Sized>(&self, words: &mut [u32], modulus_bits: u8, rng: &mut R) {
         for word in words {
             *word = add(*word, self.sample(rng), modulus_bits);
@@ -174,28 +169,30 @@ pub(super) fn add(word: u32, noise: i64, modulus_bits: u8) -> u32 {
     word.wrapping_add(noise as u32) & (u32::MAX >> (32 - u32::from(modulus_bits)))
 }
 
-/// Noise of binary-tree aggregation: what makes every prefix of the sums private at a cost that grows with its logarithm.
+/// Noise of binary-tree aggregation, which makes every prefix of the sums private at a cost that grows with its
+/// logarithm.
 ///
-/// Release `t` (from 1) gets `N(t) - N(t - 1)`, where `N(t)` adds up the noise of the nodes that make up the prefix of `t`
-/// leaves. A node's noise is drawn, whenever it is needed, from the seed of the leaf that completes it: one leaf completes one
-/// node that is ever used.
+/// Release `t` (from 1) gets `N(t) - N(t - 1)`, where `N(t)` is the sum of the noise of the nodes that cover the first
+/// `t` leaves. A node's noise is redrawn whenever needed from the seed of the leaf that completes it: each leaf
+/// completes exactly one node that is ever used.
 pub struct TreeNoise {
     seeds: PlaceSeeds,
     sampler: DiscreteGaussian,
 }
 
 impl TreeNoise {
-    /// The noise of the release at the last place that has a seed, in a tree whose nodes have noise of this standard deviation.
+    /// The noise of the release at the last place in `seeds`, in a tree whose nodes have noise of this standard
+    /// deviation.
     #[must_use]
     pub fn new(seeds: PlaceSeeds, sigma: Sigma) -> Self {
         Self { seeds, sampler: DiscreteGaussian::new(sigma) }
     }
 
-    /// Adds it to the words of the release's exact sum.
+    /// Adds the noise to the words of the release's exact sum.
     pub fn add_to(&self, words: &mut [u32], modulus_bits: u8) {
         let t = self.seeds.last();
         let size = t & t.wrapping_neg();
-        // The node that leaf t completes is new; those of the prefix before that it swallows are taken back.
+        // Leaf t completes a new node; the nodes of the previous prefix that it covers are subtracted.
         self.node(t, 1, words, modulus_bits);
         let mut end = t - 1;
         while end > t - size {
@@ -204,7 +201,7 @@ impl TreeNoise {
         }
     }
 
-    /// The node that ends at leaf `end` and is over as many leaves as the largest power of two that divides it.
+    /// The node that ends at leaf `end` and covers as many leaves as the largest power of two that divides `end`.
     fn node(&self, end: u32, sign: i64, words: &mut [u32], modulus_bits: u8) {
         let mut rng = self.seeds.rng(end);
         for word in words {
@@ -263,7 +260,6 @@ mod tests {
         assert!((variance - 3600.0).abs() < 160.0, "{variance}");
     }
 
-    /// Centred.
     fn lift(word: u32) -> i64 {
         i64::from(word.cast_signed())
     }

@@ -1,9 +1,9 @@
-//! Discrete Gaussian noise drawn by the measurement of the OpenDP library, which others have read and proven.
+//! Discrete Gaussian noise from the OpenDP library, whose measurement is independently reviewed and proven.
 //!
-//! The distribution is that of [`DiscreteGaussian`](super::DiscreteGaussian) at the same [`Sigma`]; whose code draws it, and
-//! from which generator, is what differs. OpenDP's is the system's (`rand` 0.7's ChaCha20, seeded by the operating system; the build
-//! with OpenSSL is not used here), and takes no seed, so nothing it drew can be drawn again. Built in with the feature `opendp`;
-//! without it [`OpenDpGaussian::new`] refuses, and nothing else makes one.
+//! The distribution equals that of [`DiscreteGaussian`](super::DiscreteGaussian) with the same [`Sigma`]; only the code
+//! and the random generator differ. OpenDP uses the system's generator (`rand` 0.7's ChaCha20, seeded by the operating
+//! system; the build with OpenSSL is not used here), which takes no seed, so its draws cannot be repeated. It needs the
+//! feature `opendp`; without the feature [`OpenDpGaussian::new`] always fails.
 
 mod error;
 
@@ -12,42 +12,40 @@ pub use error::OpenDpError;
 use super::accountant::SumMechanism;
 use super::{Sigma, noise};
 
-/// By how large a part OpenDP's figure may exceed the charged one. OpenDP rounds up what it computes exactly, the ledger's figure
-/// is off by a few units in the last place of a double (2^-52): more is another mechanism, and not rounding.
+/// Maximum relative excess of OpenDP's figure over the charged one. OpenDP rounds its exact result up, and the ledger's
+/// figure is off by a few units in the last place of a double (2^-52); a larger difference means another mechanism, not
+/// rounding.
 pub const ROUNDING: f64 = 1e-12;
 
-/// OpenDP's Gaussian measurement on integer vectors, of one standard deviation: `make_gaussian` over vectors of `i64` at L2
-/// distance, with zero-concentrated divergence.
+/// OpenDP's Gaussian measurement on integer vectors with one standard deviation: `make_gaussian` over vectors of `i64`
+/// at L2 distance, with zero-concentrated divergence.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenDpGaussian {
-    // The library's value must stay in its thread; it is cheap to make where it is needed. The scale is exact, so the
-    // library's is this very number.
+    // The library's value is not `Send` but cheap to create, so it is created on use. The scale converts exactly.
     sigma: Sigma,
 }
 
 impl OpenDpGaussian {
-    /// Looks whether there is such a measurement.
-    ///
     /// # Errors
-    /// [`OpenDpError::NotBuilt`], and what the library says.
+    /// [`OpenDpError::NotBuilt`], and errors of the library.
     pub fn new(sigma: Sigma) -> Result<Self, OpenDpError> {
         let measurement = Self { sigma };
         measurement.rho(1.0).map(|_| measurement)
     }
 
-    /// What the library's privacy map says of one release: rho of zCDP.
+    /// zCDP rho of one release, by the library's privacy map.
     ///
     /// # Errors
-    /// What the library says of a sensitivity that is not finite or below 0.
+    /// The library's, for a sensitivity that is not finite or below 0.
     pub fn rho(&self, sensitivity: f64) -> Result<f64, OpenDpError> {
         library::rho(self.sigma.value(), sensitivity)
     }
 
-    /// Holds the library's privacy map against what is charged for a sum: the noise must cost no more than that, up to
+    /// Checks the library's privacy map against the charged cost of a sum: the noise must cost no more than that, up to
     /// [`ROUNDING`].
     ///
     /// # Errors
-    /// [`OpenDpError::Undercharged`]; as [`rho`](Self::rho).
+    /// [`OpenDpError::Undercharged`]; as for [`rho`](Self::rho).
     pub fn check(&self, charged: &SumMechanism) -> Result<(), OpenDpError> {
         let (sensitivity, sigma) = (charged.sensitivity, self.sigma.value());
         let (map, charged) = (self.rho(sensitivity)?, charged.rho());

@@ -1,17 +1,18 @@
-//! Seeds of noise that is correlated over releases.
+//! Seeds of noise that is correlated across releases.
 
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
 use zeroize::Zeroizing;
 
-/// The secret seeds of noise that is correlated over a task's releases: one for each place up to that of a release, in order.
-/// Each is drawn by itself when its place is first needed. One seed for all of them would make the noise of a place the same
-/// whenever it is asked for, also where a backup was put back and the sum is another one: their difference has no noise then.
-/// Whoever has the seeds can take the noise off: keep them like the exact sum, and never use one for two places or tasks.
+/// The secret seeds of noise that is correlated across a task's releases: one per place up to that of the current
+/// release, in order. Each seed is drawn independently when its place is first needed. With a single seed for all
+/// places, a restored backup would repeat a place's noise on another sum, and the difference of the two sums would have
+/// no noise. The seeds suffice to remove the noise: keep them like the exact sum, and never use one for two places or
+/// tasks.
 pub struct PlaceSeeds(Vec<Zeroizing<[u8; 32]>>);
 
 impl PlaceSeeds {
-    /// Those of the places from 1 on, the last of which is the release's; nothing without one.
+    /// The seeds of places 1 and up, the last of which is the release's; `None` if there is none.
     #[must_use]
     pub fn new(seeds: Vec<Zeroizing<[u8; 32]>>) -> Option<Self> {
         (!seeds.is_empty()).then_some(Self(seeds))
@@ -23,7 +24,7 @@ impl PlaceSeeds {
         u32::try_from(self.0.len()).unwrap_or(u32::MAX)
     }
 
-    /// What a place up to the [`last`](Self::last) draws from.
+    /// The generator of a place, which is at most [`last`](Self::last).
     pub(super) fn rng(&self, place: u32) -> ChaCha20Rng {
         ChaCha20Rng::from_seed(*self.0[place as usize - 1])
     }
@@ -31,7 +32,7 @@ impl PlaceSeeds {
 
 #[cfg(test)]
 impl PlaceSeeds {
-    /// Up to a place, for tests.
+    /// Fixed seeds up to a place, for tests.
     pub(super) fn up_to(seed: u8, place: u32) -> Self {
         let of = |place: u32| {
             let mut bytes = [seed; 32];

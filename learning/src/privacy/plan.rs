@@ -1,4 +1,4 @@
-//! What a task will cost, before anybody trains: the noise for a budget, or the budget for a noise.
+//! Plans the privacy cost of a task before training: the noise for a budget, or the budget for a noise level.
 
 use task_spec::{NOISE_RANGE, PrivacyAccounting, PrivacyMechanism};
 
@@ -12,27 +12,27 @@ use super::release::{Cost, Epsilons, NoServerEpsilon, Release, Sampled};
 use super::{PrivateCodec, PrivateCodecError, PrivateCodecParams, SamplingRate};
 use crate::quantize::MAX_COHORT;
 
-/// Noise on the mean beyond this many clipping norms is warned about.
+/// Noise on the mean, in clipping norms, above which the plan warns.
 pub const NOISE_TO_SIGNAL_MAX: f64 = 5.0;
-/// Standard deviations of room where there is not enough for certainty.
+/// Headroom, in standard deviations, where the modulus is too small for certainty.
 const WRAP_SIGMAS: f64 = 4.0;
-/// Most rounds that can be planned.
+/// Maximum number of rounds of a plan.
 pub const ROUNDS_MAX: u32 = 1_000_000;
 
-/// What is asked.
+/// Input of a plan.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlanRequest {
-    /// The mechanism; `none` has nothing to plan.
+    /// The mechanism; `none` cannot be planned.
     pub mechanism: PrivacyMechanism,
-    /// Everybody enrolled.
+    /// Number of enrolled participants.
     pub population: u32,
-    /// Participants a round is expected to have.
+    /// Expected number of participants per round.
     pub cohort: u32,
     /// Rounds, 1 to [`ROUNDS_MAX`].
     pub rounds: u32,
     /// Above 0, below 1.
     pub delta: f64,
-    /// What is given and what is wanted.
+    /// The given quantity; the other one is computed.
     pub goal: Goal,
     /// How cohorts are drawn.
     pub sampling: PlanSampling,
@@ -40,50 +40,50 @@ pub struct PlanRequest {
     pub parameters: u64,
     /// Bits of the modulus, 16 to 32.
     pub modulus_bits: u8,
-    /// Fewest survivors a sum may have, where participants add the noise; at most `cohort`.
+    /// Fewest survivors in a sum, if participants add the noise; at most `cohort`.
     pub smallest_cohort: u32,
-    /// How many of those may tell the coordinator their share.
+    /// How many of them may reveal their share to the coordinator.
     pub colluders: u32,
-    /// In how many of the rounds one participant takes part at most; none: in all of them. With a banded matrix it may be more than
-    /// there are, for rounds that may follow.
+    /// Maximum number of rounds that one participant takes part in; `None`: all. With a banded matrix it may exceed
+    /// `rounds`, to allow for later rounds.
     pub participations: Option<u32>,
-    /// With a banded matrix: how many rounds are from one participation of a participant to its next, at least; none: as many
-    /// as there are. Others gain nothing from it.
+    /// With a banded matrix: fewest rounds between two participations of a participant; `None`: as many as `rounds`.
+    /// Other mechanisms do not use it.
     pub separation: Option<u32>,
-    /// Whether the clip adapts, which takes a part of the noise.
+    /// Whether the clipping norm adapts, which uses some of the noise.
     pub adaptive: bool,
-    /// More examples than these do not weigh more; 1 gives everybody the same weight.
+    /// Cap on the weight of an update, in examples; 1 makes the mean unweighted.
     pub max_weight: u32,
-    /// What a participant is expected to weigh, over `max_weight`.
+    /// Expected weight of a participant, over `max_weight`.
     pub expected_weight: f64,
-    /// What the figures rest on.
+    /// The accounting method behind the figures.
     pub accounting: PrivacyAccounting,
 }
 
-/// What is given.
+/// The given quantity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Goal {
-    /// The published epsilon; the least noise that keeps it is wanted.
+    /// The published epsilon; the plan finds the least noise that keeps it.
     Epsilon(f64),
-    /// The noise multiplier; epsilon is wanted.
+    /// The noise multiplier; the plan computes epsilon.
     Noise(f64),
 }
 
 /// How cohorts are drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PlanSampling {
-    /// Everybody with this probability.
+    /// Each enrolled participant independently with this probability.
     Poisson(SamplingRate),
-    /// Exactly the cohort out of the population.
+    /// Exactly `cohort` out of `population`, uniformly.
     FixedSize,
-    /// Nothing is assumed.
+    /// Arbitrarily: sampling saves nothing.
     Anyhow,
 }
 
-/// Answers.
+/// Computes a plan.
 ///
 /// # Errors
-/// Any [`PlanError`], with what would do.
+/// Any [`PlanError`], with a value that would suffice.
 pub fn plan(request: &PlanRequest) -> Result<Plan, PlanError> {
     request.check()?;
     let noise_multiplier = match request.goal {
@@ -108,7 +108,8 @@ pub fn plan(request: &PlanRequest) -> Result<Plan, PlanError> {
 }
 
 impl PlanRequest {
-    /// Published epsilon after 1, 2 … rounds with this noise, at most `points` of them, the last one included.
+    /// Published epsilon after increasing numbers of rounds with this noise: at most `points` values, the last one
+    /// included.
     ///
     /// # Errors
     /// Any [`PlanError`].
@@ -122,8 +123,8 @@ impl PlanRequest {
         Ok((1..=points).filter_map(|point| at(point).ok()).map(epsilons).collect())
     }
 
-    /// The smallest cohort whose published epsilon is at most `epsilon` when the noise on the *mean* stays what it is in
-    /// `plan`: a larger cohort allows more noise on the sum. Nothing if not even everybody is enough.
+    /// The smallest cohort whose published epsilon is at most `epsilon` if the noise on the *mean* stays as in `plan`:
+    /// a larger cohort allows more noise on the sum. `None` if the whole population does not suffice.
     ///
     /// # Errors
     /// Any [`PlanError`].
@@ -134,13 +135,13 @@ impl PlanRequest {
             let z = plan.noise_multiplier * f64::from(cohort) / f64::from(self.cohort);
             if NOISE_RANGE.contains(&z) { request.published(z).ok() } else { None }
         };
-        // A cohort above the planned one that has no plan is too large for one sum, or for the noise that can be drawn.
+        // A larger cohort without a plan is too large for one sum, or for the noise that can be drawn.
         let most = least(self.cohort, self.population, |cohort| published(cohort).is_none()) - 1;
         let enough = |cohort: u32| published(cohort).is_some_and(|published| published <= epsilon);
         Ok(Some(least(0, most, enough)).filter(|cohort| *cohort <= most))
     }
 
-    /// The same with another cohort, of which as large a part may drop out and collude.
+    /// The same request for another cohort, with the same shares of dropouts and colluders.
     pub(super) fn with_cohort(&self, cohort: u32) -> Option<Self> {
         let share = f64::from(cohort) / f64::from(self.cohort);
         let scaled = |count: u32| {
@@ -196,7 +197,7 @@ impl PlanRequest {
         }
     }
 
-    /// The largest cohort that a sum must have room for.
+    /// The largest cohort that a sum must leave headroom for.
     #[must_use]
     pub fn largest_cohort(&self) -> u32 {
         match self.sampling {
@@ -205,7 +206,7 @@ impl PlanRequest {
         }
     }
 
-    /// The grid for this noise multiplier: what both sides encode and decode with.
+    /// The codec of both sides for this noise multiplier.
     ///
     /// # Errors
     /// [`PlanError::Codec`].
@@ -214,7 +215,7 @@ impl PlanRequest {
         let honest = f64::from(self.smallest_cohort.saturating_sub(self.colluders).max(1));
         let noise_ceiling = match self.mechanism {
             PrivacyMechanism::Tree => (2.0 * f64::from(tree_levels(self.rounds))).sqrt(),
-            // Each place is rounded to the grid, which adds a twelfth to the variance of what the noise is made of.
+            // Rounding to the grid adds a twelfth to the variance of each place's noise.
             PrivacyMechanism::BandedMatrix => {
                 let least = noise_multiplier * CLIP_UNITS_MIN;
                 (self.matrix().release_variance(self.rounds) * (1.0 + 1.0 / (12.0 * least * least))).sqrt()
@@ -239,7 +240,7 @@ impl PlanRequest {
             expected_cohort: f64::from(self.cohort),
             expected_weight: self.expected_weight,
         };
-        // Room for whatever happens, if there is; else, rotated, for what is likely.
+        // Full headroom if there is enough; otherwise, if rotated, headroom for likely sums.
         match PrivateCodec::new(params) {
             Err(PrivateCodecError::Headroom { .. }) if params.rotate => {
                 Ok(PrivateCodec::new(PrivateCodecParams { wrap_sigmas: Some(WRAP_SIGMAS), ..params })?)
@@ -248,7 +249,7 @@ impl PlanRequest {
         }
     }
 
-    /// What each participant adds, if participants do: a share, or under local privacy all of it.
+    /// Noise that each participant adds, if participants do: a share, or all of it under local privacy.
     ///
     /// # Errors
     /// [`PlanError::Noise`].
@@ -269,7 +270,7 @@ impl PlanRequest {
         })
     }
 
-    /// How many bands a banded matrix has: as many as participations are apart, and no more than are of use.
+    /// Number of bands of a banded matrix: the separation of participations, up to the useful maximum.
     #[must_use]
     pub fn bands(&self) -> u32 {
         self.separation.unwrap_or(self.rounds).min(self.rounds).clamp(1, BANDS_MAX)
@@ -279,7 +280,7 @@ impl PlanRequest {
         BandedMatrix::new(self.bands())
     }
 
-    /// Variance of the noise in one release over that of what it is made of, at most; of a tree, on average.
+    /// Upper bound on the variance of the noise in one release, relative to the base noise; for a tree, the average.
     fn release_variance(&self) -> f64 {
         match self.mechanism {
             // The increment of a release has two nodes on average.
@@ -293,7 +294,7 @@ impl PlanRequest {
         }
     }
 
-    /// The same in the sum of all releases so far, for each of the rounds.
+    /// The same for the sum of all releases so far, after each round.
     fn prefix_variances(&self) -> Box<dyn Iterator<Item = f64>> {
         match self.mechanism {
             PrivacyMechanism::Tree => Box::new((1..=self.rounds).map(|t| f64::from(t.count_ones()))),
@@ -306,19 +307,19 @@ impl PlanRequest {
         }
     }
 
-    /// Length of the noise on the sum of the means of all rounds over the clipping norm.
+    /// Length of the noise on the sum of all rounds' means over the clipping norm.
     pub(super) fn noise_on_last_sum(&self, noise_to_signal: f64) -> f64 {
         noise_to_signal * (self.prefix_variances().last().unwrap_or(1.0) / self.release_variance()).sqrt()
     }
 
-    /// The same on the sum of those so far, as the root of its mean square over the rounds.
+    /// The same for the sums so far, as root mean square over the rounds.
     fn noise_on_sums(&self, noise_to_signal: f64) -> f64 {
         let mean = self.prefix_variances().sum::<f64>() / f64::from(self.rounds);
         noise_to_signal * (mean / self.release_variance()).sqrt()
     }
 
-    /// The release that a round with this grid plans for: of the smallest cohort, and the first of a tree. A real one says
-    /// who survived, which can only cost less.
+    /// The release that a round with this codec plans for: with the smallest cohort, and the first of a tree. The
+    /// actual release records who survived and can only cost less.
     ///
     /// # Errors
     /// [`PlanError::Noise`].
@@ -330,7 +331,7 @@ impl PlanRequest {
             None if is_banded => SumNoise::DiscreteGaussian { sigma: coarse(codec.sigma()).map_err(NoiseError::from)? },
             None => SumNoise::DiscreteGaussian { sigma: codec.sigma().value() },
         };
-        // Nothing says that there will be no more rounds than were planned for.
+        // Without a declared maximum, later rounds are possible.
         let participations = self.participations.unwrap_or(u32::MAX);
         let bands = Bands { bands: self.bands(), participations, after: 0, place: 1 };
         let sampled = match self.sampling {
@@ -339,8 +340,8 @@ impl PlanRequest {
             PlanSampling::Anyhow => Sampled::Anyhow,
         };
         let tree = self.mechanism == PrivacyMechanism::Tree;
-        // Noise that participants add tells how many they were, and secure aggregation needs some: rounds end or go on
-        // depending on who was drawn, so nothing may rest on its being unknown.
+        // Participants' noise reveals how many there were, and secure aggregation needs a minimum: whether a round
+        // completes depends on the draw, so nothing may rely on the draw being secret.
         let sampled = if self.mechanism.is_noised_by_participants() { Sampled::Anyhow } else { sampled };
         Ok(Release {
             round: 1,
@@ -359,15 +360,15 @@ impl PlanRequest {
         Ok(self.epsilons(&release).published)
     }
 
-    /// Of all rounds. A participant charges itself whole columns of a banded matrix, the last one too, so that they must fit into
-    /// what a task is planned for.
+    /// The epsilons of all rounds. A participant charges itself whole columns of a banded matrix, even the last one, so
+    /// these must fit the plan.
     fn epsilons(&self, release: &Release) -> Epsilons {
         let rounds = release.bands.map_or(self.rounds, |bands| self.rounds.next_multiple_of(bands.bands));
         self.epsilons_of(release, &release.cost(self.accounting), rounds)
     }
 
-    /// A tree costs its levels, a banded matrix a participant's columns, everything else so much a round; who knows the cohorts
-    /// counts a participant's own rounds.
+    /// A tree costs its levels, a banded matrix a participant's columns, every other mechanism a fixed cost per round.
+    /// An observer who knows the cohorts counts a participant's own rounds only.
     fn epsilons_of(&self, release: &Release, cost: &Cost, rounds: u32) -> Epsilons {
         let server = NoServerEpsilon::of(self.mechanism);
         let all = release.whole(cost, rounds, self.accounting).at(self.delta, server, self.accounting);
@@ -379,18 +380,18 @@ impl PlanRequest {
             server,
             self.accounting,
         );
-        // Whoever does not know the cohorts knows less than whoever does.
+        // An observer with less knowledge cannot learn more.
         if own.cohort_known < all.published {
             return Epsilons { published: own.cohort_known, closeness: own.cohort_closeness, ..own };
         }
         Epsilons { published: all.published, closeness: all.closeness, ..own }
     }
 
-    /// The least multiplier that keeps the published epsilon, by bisection; rounded up.
+    /// The least multiplier that keeps the published epsilon, by bisection, rounded up.
     fn solve(&self, wanted: f64) -> Result<f64, PlanError> {
         let enough = |z: f64| self.published(z).is_ok_and(|epsilon| epsilon <= wanted);
         let (mut low, mut high) = (*NOISE_RANGE.start(), 1.0);
-        // A multiplier too small for the mechanism is as good as one that costs too much.
+        // A multiplier too small for the mechanism counts as one that costs too much.
         while !enough(high) {
             low = high;
             high *= 2.0;
@@ -414,10 +415,11 @@ impl PlanRequest {
         Textbook { rdp, pld: Gaussians::new(rate, z, self.rounds.into()).epsilon(self.delta) }
     }
 
-    /// `|noise on the mean| / S`: sigma sqrt(d) / (cohort * expected weight * units of S), the fixed denominator of the mean.
+    /// `|noise on the mean| / S`: sigma sqrt(d) / (cohort * expected weight * units of S), where the mean has a fixed
+    /// denominator.
     fn noise_to_signal(&self, release: &Release, codec: &PrivateCodec) -> f64 {
         let added = match self.mechanism {
-            // Everybody's own noise adds up.
+            // The noise of all participants adds up.
             PrivacyMechanism::Local => release.sum.sigma() * f64::from(self.cohort).sqrt(),
             PrivacyMechanism::Tree | PrivacyMechanism::BandedMatrix => {
                 release.sum.sigma() * self.release_variance().sqrt()
@@ -474,8 +476,8 @@ impl PlanRequest {
     }
 }
 
-/// The least number above `low` and at most `high` for which it holds, where it holds for all above as well; `high + 1` if
-/// it holds for none.
+/// The least number above `low`, at most `high`, for which `holds` is true, given that it is monotone; `high + 1` if
+/// there is none.
 fn least(mut low: u32, high: u32, holds: impl Fn(u32) -> bool) -> u32 {
     let mut high = high.saturating_add(1);
     while high - low > 1 {

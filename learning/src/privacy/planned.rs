@@ -1,4 +1,4 @@
-//! What a plan says, and why there is none.
+//! The result of planning, or the reason there is none.
 
 use serde::Serialize;
 
@@ -6,66 +6,59 @@ use super::PrivateCodecError;
 use super::noise::NoiseError;
 use super::release::{Epsilons, Release};
 
-/// The answer.
+/// A privacy plan.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Plan {
     /// Noise over L2 sensitivity.
     pub noise_multiplier: f64,
-    /// Of the mechanism as it will be released.
+    /// Epsilons of the mechanism as it will be released.
     pub epsilon: Epsilons,
-    /// What the two accountants say of the textbook Poisson-subsampled Gaussian with that multiplier; not what is released.
+    /// Figures of two accountants for the textbook Poisson-subsampled Gaussian with this multiplier, which is not what
+    /// is released.
     pub accountant: Textbook,
     /// Length of the noise on the mean update over the clipping norm.
     pub noise_to_signal: f64,
-    /// Length of the noise on the sum of the means so far over the clipping norm, as the root of its mean square over the
-    /// rounds: what model versions carry. Correlated noise is for keeping this low.
+    /// Length of the noise on the sum of the means so far over the clipping norm, as root mean square over the rounds:
+    /// the noise that model versions carry. Correlated noise keeps it low.
     pub noise_on_sums: f64,
-    /// What makes the noise, on the integers.
+    /// The noise on the integers.
     pub release: Release,
-    /// What the operator should think about.
+    /// Messages for the operator.
     pub warnings: Vec<String>,
 }
 
-/// Two accounts of the same.
+/// Two figures for the same release.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Textbook {
-    /// By Rényi divergence.
+    /// By Rényi divergences.
     pub rdp: f64,
-    /// By the loss distribution; absent where epsilon is in the hundreds.
+    /// By the privacy loss distribution; absent if epsilon is in the hundreds.
     pub pld: Option<f64>,
 }
 
-/// Why there is no plan.
+/// Reasons there is no plan.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// Something out of its range.
+    /// A parameter is out of range.
     #[error("{name} must be {range}, not {value}")]
-    Range {
-        /// Which.
-        name: &'static str,
-        /// What it must be.
-        range: &'static str,
-        /// What it is.
-        value: f64,
-    },
-    /// There is nothing to plan.
+    Range { name: &'static str, range: &'static str, value: f64 },
+    /// The mechanism is `none`.
     #[error("mechanism \"none\" adds no noise: there is nothing to plan, and no epsilon")]
     NoMechanism,
-    /// No multiplier that can be drawn does.
+    /// No multiplier that can be drawn suffices.
     #[error("no noise multiplier up to {most} keeps epsilon at {wanted}: it would still be {best:.4}")]
     Unreachable {
-        /// What was asked for.
         wanted: f64,
-        /// Largest multiplier.
+        /// Largest multiplier that can be drawn.
         most: f64,
-        /// What it gives.
+        /// The epsilon it gives.
         best: f64,
     },
-    /// The grid has no room.
+    /// The modulus leaves no room.
     #[error(transparent)]
     Codec(#[from] PrivateCodecError),
-    /// Shares that cannot be.
+    /// The shares are invalid.
     #[error(transparent)]
     Noise(#[from] NoiseError),
 }

@@ -1,14 +1,14 @@
-//! Floats to integer words and back where a privacy mechanism adds noise to the sum.
+//! Quantization to integer words and back for tasks in which a privacy mechanism adds noise to the sum.
 //!
-//! Differs from [`Codec`](crate::Codec) in what a sum may tell. The L2 norm of what one participant adds is bounded *in
-//! integers*, after rounding: clip, weigh, scale, rotate if the task says so, then round stochastically again and again until
-//! the integer vector is no longer than the bound (conditional rounding, Kairouz, Liu, Steinke 2021). The weight is a factor
-//! of at most 1 within the clipped update and the mean has a fixed denominator, so neither who came nor how much data they
-//! have is told; metrics do not travel. All coordinates are noised alike, one more of them says whether the update was within
-//! the norm where the clip adapts.
+//! It differs from [`Codec`](crate::Codec) in what a sum may reveal. The L2 norm of each participant's contribution is
+//! bounded *in integers*, after rounding: clip, weight, scale, optionally rotate, then round stochastically until the
+//! integer vector is within the bound (conditional rounding, Kairouz, Liu, Steinke 2021). The weight is a factor of at
+//! most 1 on the clipped update and the mean has a fixed denominator, so the sum reveals neither the number of
+//! participants nor the amount of data; metrics are not sent. All coordinates get the same noise. If the clip adapts,
+//! one more coordinate reports whether the update was within the norm.
 //!
-//! The grid is fixed for a task: an update of exactly the clipping norm has the length of `clip_units` grid units whatever the
-//! norm is worth in a round. So sensitivity and noise are integers' and do not move when the clip does.
+//! The grid is fixed for a task: an update of exactly the clipping norm has a length of `clip_units` grid units,
+//! whatever the norm is in a round. So sensitivity and noise are those of integers and do not change with the clip.
 
 mod error;
 mod grid;
@@ -29,42 +29,43 @@ use crate::parameters::first_not_finite;
 use crate::quantize::QuantizedUpdate;
 use crate::update::Update;
 
-/// What a noised sum says.
+/// The mean that a noised sum decodes to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PrivateMean {
-    /// The sum of the clipped, weighed deltas over the fixed denominator.
+    /// The sum of the clipped, weighted deltas over the fixed denominator.
     pub delta: Vec<f32>,
-    /// Estimated part of the expected participants whose norm was within the clip, where it adapts; noise may carry it
+    /// If the clip adapts: estimated share of the expected participants whose norm was within it; noise may push it
     /// below 0 or above 1.
     pub within_clip: Option<f64>,
 }
 
-/// Parameters that are proven to leave headroom, and the grid that follows from them.
+/// Parameters with proven headroom, and the grid derived from them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PrivateCodec {
     params: PrivateCodecParams,
     /// Coordinates of the update, padding included.
     dimension: usize,
-    /// `A`: length in grid units of an update of the clipping norm.
+    /// `A`: length, in grid units, of an update of exactly the clipping norm.
     clip_units: f64,
-    /// Longest rounded update, squared.
+    /// Maximum squared length of a rounded update.
     square_max: u64,
-    /// What the count's coordinate is up or down by.
+    /// Magnitude of the count's coordinate.
     count_units: u32,
     sensitivity: f64,
     sigma: Sigma,
-    /// Whether nothing may depend on how many updates a sum holds.
+    /// Whether nothing may depend on the number of updates in a sum.
     is_count_secret: bool,
 }
 
-/// A finer grid, on which the noise is wider than this, serves nothing.
+/// Noise width, in grid units, beyond which a finer grid gains nothing.
 const SIGMA_UNITS_MAX: f64 = 4_194_304.0;
-/// Tries before rounding falls back to dropping fractions, which is never too long; each succeeds with two in five.
+/// Attempts before rounding falls back to truncation, which is never too long; each attempt succeeds with probability
+/// of at least two in five.
 const ROUNDINGS_MAX: u32 = 100;
 
 impl PrivateCodec {
-    /// Checks the parameters and lays the grid so that the sum of a full cohort and noise of twelve standard deviations
-    /// cannot wrap around, or hardly does where `wrap_sigmas` says so.
+    /// Checks the parameters and chooses the grid so that the sum of a full cohort plus noise of twelve standard
+    /// deviations cannot wrap; with `wrap_sigmas` it rarely wraps.
     ///
     /// # Errors
     /// Any [`PrivateCodecError`].
@@ -108,53 +109,52 @@ impl PrivateCodec {
         })
     }
 
-    /// The same where privacy rests on a draw that nobody knows: whether a sum is refused does not depend on how many updates
-    /// it holds, only on how many there may be.
+    /// The same codec for tasks whose privacy relies on a secret draw: whether a sum is rejected depends on the maximum
+    /// number of updates only, not on the actual one.
     #[must_use]
     pub fn with_secret_count(self) -> Self {
         Self { is_count_secret: true, ..self }
     }
 
-    /// The parameters it was made of.
     #[must_use]
     pub fn params(&self) -> &PrivateCodecParams {
         &self.params
     }
 
-    /// Words of an encoded update.
+    /// Number of words in an encoded update.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "an encoded update is never empty")]
     pub fn len(&self) -> usize {
         self.dimension + usize::from(self.params.count_noise.is_some())
     }
 
-    /// Coordinates, as the accounts need them.
+    /// Number of coordinates, as accountants need it.
     #[must_use]
     pub fn dimension(&self) -> u64 {
         self.len() as u64
     }
 
-    /// Largest L2 norm, in grid units, of what one participant adds to the sum: exact, rounding included.
+    /// Maximum L2 norm, in grid units, of one participant's contribution to the sum; exact, rounding included.
     #[must_use]
     pub fn sensitivity(&self) -> f64 {
         self.sensitivity
     }
 
-    /// Standard deviation that the noise in a sum must have at least, in grid units: the noise multiplier times the
-    /// sensitivity, rounded up.
+    /// Least standard deviation of the noise in a sum, in grid units: the noise multiplier times the sensitivity,
+    /// rounded up.
     #[must_use]
     pub fn sigma(&self) -> Sigma {
         self.sigma
     }
 
-    /// Largest magnitude of a word of an encoded update, its noise not counted.
+    /// Largest magnitude of a word of an encoded update, without its noise.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below 2^31 and positive")]
     pub fn input_bound(&self) -> u64 {
         self.sensitivity.floor() as u64
     }
 
-    /// What is kept free in the modulus for the noise in a sum: it stays within, but for a probability below 2^-100.
+    /// Headroom of the modulus for the noise in a sum; exceeded with a probability below 2^-100.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below 2^31 and positive")]
     pub fn noise_margin(&self) -> u64 {
@@ -186,14 +186,14 @@ impl PrivateCodec {
         self.clip_units / clip
     }
 
-    /// How much rounding and the count make of the clipping norm: at least 1.
+    /// Factor by which rounding and the count increase the sensitivity over the clipping norm; at least 1.
     #[must_use]
     pub fn inflation(&self) -> f64 {
         self.sensitivity / self.clip_units
     }
 
-    /// Clips, weighs, scales, rotates and rounds one update. The noise of a distributed mechanism is added to the words
-    /// afterwards, by [`NoiseSampler::add_to`](super::NoiseSampler::add_to), and before they are masked.
+    /// Clips, weights, scales, rotates and rounds an update. A distributed mechanism then adds its noise to the words,
+    /// with [`NoiseSampler::add_to`](super::NoiseSampler::add_to), before they are masked.
     ///
     /// # Errors
     /// Any [`PrivateEncodeError`]: nothing may be sent.
@@ -235,7 +235,7 @@ impl PrivateCodec {
         Ok(QuantizedUpdate { words })
     }
 
-    /// Rounds up with the probability of the fraction, to 2^-32, until the whole is short enough.
+    /// Rounds up with the probability of the fraction, to 2^-32, until the vector is short enough.
     fn round<R: CryptoRng + ?Sized>(&self, values: &[f64], words: &mut [u32], rng: &mut R) {
         const BLOCK: usize = 1024;
         let mut noise = [0_u8; 4 * BLOCK];
@@ -256,7 +256,7 @@ impl PrivateCodec {
                 return;
             }
         }
-        // Dropping fractions only shortens.
+        // Truncation only shortens.
         for (&value, word) in values.iter().zip(words) {
             #[expect(clippy::cast_possible_truncation, reason = "below 2^31")]
             let truncated = value as i64;
@@ -268,7 +268,7 @@ impl PrivateCodec {
     ///
     /// # Errors
     /// Any [`PrivateDecodeError`]; a sum that honest participants and noise of twelve standard deviations cannot have
-    /// produced is refused rather than published.
+    /// produced is rejected, not published.
     pub fn decode(
         &self,
         sum: &NoisedSum,

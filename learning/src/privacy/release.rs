@@ -1,4 +1,4 @@
-//! One release as it really was, and what it costs whom.
+//! A release as it happened, and its cost to different observers.
 
 use serde::{Deserialize, Serialize};
 use task_spec::{PrivacyAccounting, PrivacyMechanism};
@@ -14,24 +14,23 @@ use super::banded::Bands;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Sampled {
-    /// In no way that anything can be gained from.
+    /// Arbitrarily: sampling saves nothing.
     Anyhow,
-    /// Everybody enrolled independently with this probability. Neighbours: one participant more or less.
+    /// Each enrolled participant independently with this probability. Neighbours: one participant more or less.
     Poisson {
         /// Above 0, at most 1.
         rate: f64,
     },
-    /// So many out of so many, uniformly. Neighbours: one participant replaced by another.
+    /// A fixed number, uniformly. Neighbours: one participant replaced by another.
     FixedSize {
-        /// How many were drawn.
         cohort: u32,
-        /// Out of how many.
+        /// Number of enrolled participants.
         population: u32,
     },
 }
 
 impl Sampled {
-    /// Whether the published figure gains from nobody knowing who was drawn, nor how many; not where everybody is.
+    /// Whether the published figure benefits from the secrecy of who was drawn and how many; not if everybody is.
     #[must_use]
     pub fn is_secret(self) -> bool {
         match self {
@@ -42,39 +41,36 @@ impl Sampled {
     }
 }
 
-/// What a ledger charges for.
+/// The unit that a ledger charges.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Release {
     /// Number of the round.
     pub round: u64,
-    /// Attempt within the round: each is charged.
+    /// Attempt within the round; each one is charged.
     pub attempt: u32,
-    /// The mechanism that ran.
     pub mechanism: PrivacyMechanism,
-    /// What it added to what: integers on the grid. For `local`, of one participant alone.
+    /// Noise and sensitivity on the integer grid. For `local`, of one participant alone.
     pub sum: SumMechanism,
     /// How the cohort was drawn.
     pub sampled: Sampled,
-    /// Participants whose updates are in it; 0 only where the noise is the coordinator's.
+    /// Number of participants in the sum; 0 only if the coordinator adds the noise.
     pub participants: u32,
-    /// For a tree: which release of the present tree it is, from 1.
+    /// For a tree: index of this release in the current tree, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree_release: Option<u32>,
-    /// For a banded matrix: where it stands. `sum` says what its noise is made of: vectors of that standard deviation.
+    /// For a banded matrix: the position. `sum` then describes its base noise: vectors of that standard deviation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bands: Option<Bands>,
 }
 
-/// What the figures of one row rest on.
+/// The method behind the figures of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bound {
-    /// [`PrivacyAccounting::General`].
     General,
-    /// For `published` under Poisson sampling, Rényi divergences of continuous noise too. Rows that name a closeness and no
-    /// accounting were made so.
+    /// `published` under Poisson sampling also uses Rényi divergences of continuous noise. Rows with a closeness but no
+    /// accounting were charged so.
     Renyi,
-    /// [`PrivacyAccounting::Pld`].
     LossDistribution,
 }
 
@@ -87,18 +83,18 @@ impl From<PrivacyAccounting> for Bound {
     }
 }
 
-/// Why the coordinator has no epsilon.
+/// Reasons there is no epsilon against the coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoServerEpsilon {
-    /// The coordinator adds the noise: it is trusted with what was there before.
+    /// The coordinator adds the noise, so it is trusted with the exact sum.
     ServerTrusted,
     /// There is no noise.
     NoMechanism,
 }
 
 impl NoServerEpsilon {
-    /// For a mechanism, if it has none.
+    /// The reason for this mechanism, if any.
     #[must_use]
     pub fn of(mechanism: PrivacyMechanism) -> Option<Self> {
         match mechanism {
@@ -113,35 +109,32 @@ impl NoServerEpsilon {
     }
 }
 
-/// A release that cannot have been.
+/// A release that cannot have happened.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("release of round {round}, attempt {attempt}: {problem}")]
 pub struct BadRelease {
-    /// The release.
     pub round: u64,
-    /// The release.
     pub attempt: u32,
-    /// What is wrong.
     pub problem: &'static str,
 }
 
-/// What several releases cost, as bounds that add up.
+/// Cost of several releases, as bounds that add up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cost {
-    /// To those who see the models alone.
+    /// To observers of the models alone.
     pub published: RdpCurve,
-    /// To those who know who took part.
+    /// To observers who also know the cohorts.
     pub cohort_known: RdpCurve,
-    /// zCDP of the latter, where it has one.
+    /// zCDP of `cohort_known`, if it has one.
     pub rho: Option<f64>,
-    /// `published` under Poisson sampling by way of continuous noise, where that is close.
+    /// `published` under Poisson sampling via continuous noise, where that is close enough.
     close: Option<CloseCurve>,
-    /// The same of `cohort_known`.
+    /// As `close`, for `cohort_known`.
     close_known: Option<CloseCurve>,
 }
 
 impl Cost {
-    /// Of nothing.
+    /// The cost of no release.
     #[must_use]
     pub fn zero() -> Self {
         Self {
@@ -153,7 +146,6 @@ impl Cost {
         }
     }
 
-    /// Of both.
     pub fn add(&mut self, other: &Self) {
         self.published.add(&other.published);
         self.cohort_known.add(&other.cohort_known);
@@ -166,7 +158,7 @@ impl Cost {
         }
     }
 
-    /// Of so many of them.
+    /// The cost of `times` repetitions.
     #[must_use]
     pub fn times(&self, times: u64) -> Self {
         Self {
@@ -178,13 +170,13 @@ impl Cost {
         }
     }
 
-    /// The epsilons at `delta`, for a mechanism whose coordinator has one, or has none for this reason.
+    /// The epsilons at `delta`; `server` is the reason there is none against the coordinator, if so.
     #[must_use]
     pub fn at(&self, delta: f64, server: Option<NoServerEpsilon>, accounting: PrivacyAccounting) -> Epsilons {
         self.by(delta, server, accounting.into())
     }
 
-    /// The same, as rows of any age were charged.
+    /// The same by a given method, for rows of any version.
     pub(super) fn by(&self, delta: f64, server: Option<NoServerEpsilon>, bound: Bound) -> Epsilons {
         let concentrated = self.rho.map_or(f64::INFINITY, |rho| zcdp::epsilon(rho, delta));
         let (textbook, is_known_close) = match bound {
@@ -202,7 +194,7 @@ impl Cost {
         let known = (self.cohort_known.epsilon(delta).0.min(concentrated), None);
         let known = lower(known, self.close_known.as_ref().filter(|_| is_known_close));
         let general = (self.published.epsilon(delta).0, None);
-        // Whoever knows less cannot know more.
+        // An observer with less knowledge cannot learn more.
         let published = lower(if general.0 < known.0 { general } else { known }, self.close.as_ref());
         let (server, server_reason) = match server {
             Some(reason) => (None, Some(reason)),
@@ -219,28 +211,28 @@ impl Cost {
     }
 }
 
-/// Three figures, never one for another.
+/// Three separate figures, which must not be mixed up.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Epsilons {
-    /// Of those who see the published models and do not know who took part.
+    /// Against observers of the published models who do not know the cohorts.
     pub published: f64,
-    /// Of those who also see who took part.
+    /// Against observers who also know the cohorts.
     pub cohort_known: f64,
-    /// Of the coordinator itself.
+    /// Against the coordinator itself.
     pub server: Option<f64>,
-    /// Why it has none.
+    /// Reason that `server` is absent.
     pub server_reason: Option<NoServerEpsilon>,
-    /// What `published` owes to discrete noise being close to continuous noise, where it rests on that.
+    /// The part of `published` due to discrete noise being close to continuous noise, if it relies on that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub closeness: Option<Closeness>,
-    /// The same of `cohort_known`, and with it of `server`.
+    /// As `closeness`, for `cohort_known` and so for `server`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cohort_closeness: Option<Closeness>,
 }
 
 impl Epsilons {
-    /// What `published` rests on.
+    /// The accounting behind `published`.
     #[must_use]
     pub fn rests_on(&self) -> PrivacyAccounting {
         if self.closeness.is_some() { PrivacyAccounting::Pld } else { PrivacyAccounting::General }
@@ -248,7 +240,7 @@ impl Epsilons {
 }
 
 impl Release {
-    /// Checks that the accounts can say anything about it.
+    /// Checks that accountants can handle the release.
     ///
     /// # Errors
     /// [`BadRelease`].
@@ -294,7 +286,7 @@ impl Release {
         }
     }
 
-    /// What it costs, as far as this accounting needs to know.
+    /// The cost, with as many bounds as this accounting needs.
     #[must_use]
     pub fn cost(&self, accounting: PrivacyAccounting) -> Cost {
         if let Some(t) = self.tree_release {
@@ -304,7 +296,7 @@ impl Release {
             return self.banded_cost(bands, accounting);
         }
         let sum = match self.sampled {
-            // Replacing one takes its update out and puts another in.
+            // A replacement removes one update and adds another.
             Sampled::FixedSize { .. } => SumMechanism { sensitivity: 2.0 * self.sum.sensitivity, ..self.sum },
             Sampled::Anyhow | Sampled::Poisson { .. } => self.sum,
         };
@@ -324,7 +316,7 @@ impl Release {
         Cost { published, cohort_known, rho: sum.rho(), close: sampled_close, close_known: close(1.0) }
     }
 
-    /// What the first so many such releases of a task cost together; `one` is what the first alone does.
+    /// Cost of the first `releases` such releases of a task; `one` is the cost of the first alone.
     pub(super) fn whole(&self, one: &Cost, releases: u32, accounting: PrivacyAccounting) -> Cost {
         match (self.tree_release, self.bands) {
             (Some(_), _) => self.tree_cost(tree_levels(releases), releases, accounting),
@@ -333,7 +325,7 @@ impl Release {
         }
     }
 
-    /// What this one and as many more that follow it cost together that there are `count`; `one` is what it costs alone.
+    /// Cost of this release and its successors, `count` in total; `one` is the cost of this one alone.
     pub(super) fn series(&self, one: &Cost, count: u32, accounting: PrivacyAccounting) -> Cost {
         if count == 0 {
             return Cost::zero();
@@ -348,7 +340,7 @@ impl Release {
         }
     }
 
-    /// One Gaussian whose sensitivity is what a participant can move all rows of the matrix by that are released with it.
+    /// One Gaussian whose sensitivity is the maximum change by one participant of all rows released with it.
     fn banded_cost(&self, bands: Bands, accounting: PrivacyAccounting) -> Cost {
         let weight = bands.weight();
         if weight == 0.0 {
@@ -360,8 +352,8 @@ impl Release {
         Cost { published: curve.clone(), cohort_known: curve, rho: sum.rho(), close: None, close_known: close }
     }
 
-    /// A participant is in one leaf, so in one node of each level: releases cost the levels that they add, and each of them
-    /// has the noise of one node more.
+    /// A participant is in one leaf, and so in one node per level: releases cost the levels that they add, each with
+    /// the noise of one node.
     fn tree_cost(&self, levels: u32, nodes: u32, accounting: PrivacyAccounting) -> Cost {
         let curve = self.sum.curve().times(levels.into());
         let rho = self.sum.rho().map(|rho| rho * f64::from(levels));
@@ -370,8 +362,8 @@ impl Release {
         Cost { published: curve.clone(), cohort_known: curve, rho, close: None, close_known: close }
     }
 
-    /// The same as a participant charges it to itself: it knows that it took part, so sampling hides nothing from whoever else
-    /// does.
+    /// The release as a participant charges it to itself: it knows that it took part, so sampling hides nothing from
+    /// other participants.
     #[must_use]
     pub fn without_sampling(self) -> Self {
         Self { sampled: Sampled::Anyhow, ..self }
@@ -383,8 +375,8 @@ impl Release {
         self.sum.sigma() / self.sum.sensitivity
     }
 
-    /// What the tighter accountant says of the textbook release with continuous noise, once, at `delta`; for comparison,
-    /// since it is not what was released. Nothing where there is no such release.
+    /// For comparison: epsilon at `delta` of one textbook release with continuous noise by the tighter accountant,
+    /// which is not what was released. `None` if there is no such release.
     #[must_use]
     pub fn textbook_pld(&self, delta: f64) -> Option<f64> {
         let rate = match self.sampled {
@@ -396,8 +388,8 @@ impl Release {
     }
 }
 
-/// `times` releases of a participant drawn with this probability, with the noise of so many sums, seen as rounded continuous
-/// noise; nothing where that is not proven to be close.
+/// `times` releases to a participant drawn with this probability, with the noise of this many sums, treated as rounded
+/// continuous noise; `None` if that is not proven close.
 fn sum_close(sum: &SumMechanism, rate: f64, times: u64, sums: u64) -> Option<CloseCurve> {
     let tau = match sum.noise {
         SumNoise::DiscreteGaussian { .. } => 0.0,

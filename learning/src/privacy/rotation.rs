@@ -1,18 +1,18 @@
 //! Randomised Hadamard rotation: spreads an update evenly over its coordinates, so that few bits are enough for each.
 //!
-//! `x` becomes `H diag(signs) x / sqrt(D)` in blocks of a power of two, with signs from a public seed. It is orthogonal: norms
-//! and sums are kept, and privacy does not depend on the seed. Additions and multiplications in one fixed order: every
-//! device gets the same bits.
+//! `x` becomes `H diag(signs) x / sqrt(D)` in blocks of a power of two, with signs from a public seed. It is
+//! orthogonal, so it preserves norms and sums, and privacy does not depend on the seed. The order of operations is
+//! fixed, so every device gets the same bits.
 
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
 
-/// Largest block; larger vectors are several blocks, so that a block fits into a cache.
+/// Largest block; longer vectors are cut into several, so that a block fits into a cache.
 const BLOCK: usize = 1 << 20;
-/// Smallest block: what is left over is not left alone.
+/// Smallest block; also pads the remainder.
 const BLOCK_MIN: usize = 1 << 10;
 
-/// Length of a rotated vector: `length` and what pads its last block.
+/// Length of a rotated vector: `length` plus the padding of its last block.
 #[must_use]
 pub fn padded(length: usize) -> usize {
     let rest = length % BLOCK;
@@ -23,7 +23,7 @@ pub fn padded(length: usize) -> usize {
     }
 }
 
-/// Rotates in place a vector of a [`padded`] length.
+/// Rotates a vector of a [`padded`] length in place.
 pub fn rotate(values: &mut [f64], seed: &[u8; 32]) {
     let mut signs = Signs::new(seed);
     for block in blocks(values) {
@@ -46,7 +46,7 @@ fn blocks(values: &mut [f64]) -> impl Iterator<Item = &mut [f64]> {
     values.chunks_mut(BLOCK)
 }
 
-/// Random signs from a public seed, used up in order.
+/// Random signs from a public seed, consumed in order.
 pub(crate) struct Signs(ChaCha20Rng);
 
 impl Signs {
@@ -66,7 +66,7 @@ impl Signs {
     }
 }
 
-/// The orthonormal Walsh-Hadamard transform of a power of two of values.
+/// The orthonormal Walsh-Hadamard transform; the length is a power of two.
 pub(crate) fn hadamard(values: &mut [f64]) {
     let mut half = 1;
     while half < values.len() {

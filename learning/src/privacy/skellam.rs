@@ -1,8 +1,9 @@
 //! Skellam noise: the difference of two Poisson draws, drawn exactly.
 //!
-//! Sums of independent Skellam draws are Skellam again, with the sum of the variances, so what participants add one by one
-//! has a known distribution in the sum (Agarwal, Kairouz, Liu 2021). Poisson draws come from rejection under steps, see
-//! [`super::sample`]; the weight at `k` is the product of `mu / j` between the mode and `k`, which integers can compute.
+//! Sums of independent Skellam draws are Skellam again, with the sum of the variances, so the sum of the participants'
+//! noise has a known distribution (Agarwal, Kairouz, Liu 2021). Poisson draws use rejection from a step function, see
+//! [`super::sample`]; the weight at `k` is the product of `mu / j` between the mode and `k`, which integers can
+//! compute.
 
 use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,7 @@ pub const VARIANCE_MIN: f64 = 1.0 / 4096.0;
 pub const VARIANCE_MAX: f64 = 17_592_186_044_416.0;
 const FRACTION_BITS: u32 = 16;
 
-/// A variance as a rational number, so that samplers and accounts mean the same one.
+/// A variance as a rational number, so that samplers and accountants use the same value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "u64", into = "u64")]
 pub struct Variance {
@@ -78,7 +79,7 @@ pub struct Skellam {
 }
 
 impl Skellam {
-    /// Prepares the steps of the two Poisson distributions of half the variance each.
+    /// Precomputes the step functions of two Poisson distributions, each with half the variance.
     #[must_use]
     pub fn new(variance: Variance) -> Self {
         Self { variance, poisson: Majorant::new(PoissonWeight::half_of(variance)) }
@@ -90,7 +91,6 @@ impl Skellam {
         self.variance
     }
 
-    /// One draw.
     #[inline]
     #[must_use]
     pub fn sample<R: CryptoRng + ?Sized>(&self, rng: &mut R) -> i64 {
@@ -121,7 +121,7 @@ impl PoissonWeight {
         weight
     }
 
-    /// `ln P(k)` for `k` at least 0, by Loader's saddle point: no two large terms cancel.
+    /// `ln P(k)` for `k` at least 0, by Loader's saddle-point expansion, in which no two large terms cancel.
     fn ln_probability(&self, k: i64) -> f64 {
         let count = k as f64;
         if k < 16 {

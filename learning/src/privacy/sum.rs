@@ -1,5 +1,5 @@
-//! The privacy argument in types: an exact sum cannot be printed, copied, stored or decoded; what can is a noised sum,
-//! and the only way from one to the other is through a function of this folder whose name says what it does.
+//! The privacy argument in types: an exact sum cannot be printed, copied, stored or decoded, but a noised sum can. The
+//! only way from one to the other is a function in this folder whose name states what it does.
 
 use rand::CryptoRng;
 
@@ -9,8 +9,8 @@ use super::noise::{self, NoiseError, NoiseShares, TreeNoise};
 use super::opendp::{OpenDpError, OpenDpGaussian};
 use crate::parameters::MAX_PARAMETERS;
 
-/// Sum of the participants' quantized updates, modulo 2^b, as unmasking yields it. Deliberately without `Debug`, `Clone`
-/// or any way to bytes: it lives in the memory of the one step that releases it.
+/// Sum of the participants' quantized updates, modulo 2^b, as unmasking produces it. Deliberately has no `Debug`, no
+/// `Clone` and no serialization: it exists only in the memory of the one step that releases it.
 pub struct ExactSum(NoisedSum);
 
 /// A sum that may be stored and published.
@@ -21,36 +21,30 @@ pub struct NoisedSum {
     participants: u32,
 }
 
-/// Why words are not a sum, or bytes not a stored one.
+/// Reasons words are not a sum, or bytes not a stored one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SumError {
-    /// A modulus no codec has.
+    /// No codec uses this modulus.
     #[error("a sum is modulo 2^16 to 2^32, not 2^{0}")]
     ModulusBits(u8),
-    /// A word at or above the modulus.
+    /// A word is not below the modulus.
     #[error("word {index} of the sum is not below 2^{modulus_bits}")]
-    WordTooLarge {
-        /// Its index.
-        index: usize,
-        /// Bits of the modulus.
-        modulus_bits: u8,
-    },
+    WordTooLarge { index: usize, modulus_bits: u8 },
     /// A sum of nobody.
     #[error("a sum needs at least one participant, or noise")]
     NoParticipants,
-    /// A sum of nothing, or of more words than a model can have.
+    /// No words, or more than a model can have.
     #[error("{0} words are not a sum: 1 to 2^29 are possible")]
     Length(usize),
-    /// Not written by [`NoisedSum::to_bytes`], or by a version this one does not know.
+    /// Not written by [`NoisedSum::to_bytes`], or by an unknown version.
     #[error("these bytes are not a stored sum of version {VERSION}")]
     Format,
-    /// Cut off, or with something appended.
+    /// Truncated, or followed by extra bytes.
     #[error("a stored sum of {expected} bytes was expected, {got} are there")]
     Truncated {
-        /// What the header says.
+        /// Length according to the header.
         expected: usize,
-        /// What there is.
         got: usize,
     },
 }
@@ -64,10 +58,8 @@ const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 16;
 
 impl ExactSum {
-    /// Takes over unmasked words.
-    ///
     /// # Errors
-    /// Any [`SumError`] but the two about bytes.
+    /// Any [`SumError`] except the two about bytes.
     pub fn new(words: Vec<u32>, modulus_bits: u8, participants: u32) -> Result<Self, SumError> {
         if participants == 0 {
             return Err(SumError::NoParticipants);
@@ -75,8 +67,8 @@ impl ExactSum {
         NoisedSum::checked(words, modulus_bits, participants).map(Self)
     }
 
-    /// The sum of nobody: as many zeros. Where cohorts are drawn at random one may be empty, and its noise is released all the
-    /// same: that there was nobody is nothing to be told.
+    /// The sum of no updates: all zeros. A randomly drawn cohort may be empty; its noise is released all the same,
+    /// because an empty cohort must not be revealed.
     ///
     /// # Errors
     /// [`SumError::Length`] and [`SumError::ModulusBits`].
@@ -87,7 +79,7 @@ impl ExactSum {
         NoisedSum::checked(vec![0; words], modulus_bits, 0).map(Self)
     }
 
-    /// Adds the coordinator's noise, one draw per word: once per round, since a second draw would be a second release.
+    /// Adds the coordinator's noise, one draw per word. Once per round: a second draw would be a second release.
     #[must_use]
     pub fn add_central_noise<R: CryptoRng + ?Sized>(mut self, noise: &DiscreteGaussian, rng: &mut R) -> NoisedSum {
         let bits = self.0.modulus_bits;
@@ -97,11 +89,11 @@ impl ExactSum {
         self.0
     }
 
-    /// The same, drawn by OpenDP from the system's generator. What is returned cannot be drawn again: store it before anybody
-    /// sees it, since a second draw would be a second release.
+    /// Adds noise drawn by OpenDP from the system's generator. The draw cannot be repeated: store the result before
+    /// anybody sees it, since a second draw would be a second release.
     ///
     /// # Errors
-    /// [`OpenDpError::Library`] without entropy; the exact sum is gone then.
+    /// [`OpenDpError::Library`] without entropy; the exact sum is then lost.
     pub fn add_opendp_noise(mut self, noise: OpenDpGaussian) -> Result<NoisedSum, OpenDpError> {
         noise.add_to(&mut self.0.words, self.0.modulus_bits)?;
         Ok(self.0)
@@ -123,17 +115,18 @@ impl ExactSum {
         self.0
     }
 
-    /// Releases a sum whose participants each added their share of the noise, if there were as many as the noise assumes.
+    /// Releases a sum to which each participant added a share of the noise, if there are as many participants as the
+    /// noise assumes.
     ///
     /// # Errors
-    /// [`NoiseError::CohortTooSmall`]; the sum is gone then, and no other way leads out of it.
+    /// [`NoiseError::CohortTooSmall`]; the sum is dropped and cannot be released any other way.
     pub fn release_noised_by_participants(self, shares: &NoiseShares) -> Result<NoisedSum, NoiseError> {
         shares.noise_of(self.0.participants)?;
         Ok(self.0)
     }
 
-    /// Declares the exact sum public, for tasks without a privacy mechanism. Whoever calls this takes the decision that
-    /// no noise is added; the task, the API and the command line say so.
+    /// Declares the exact sum public, for tasks without a privacy mechanism. The caller decides that no noise is added;
+    /// task, API and command line say so.
     #[must_use]
     pub fn release_without_noise(self) -> NoisedSum {
         self.0
@@ -167,13 +160,13 @@ impl NoisedSum {
         self.modulus_bits
     }
 
-    /// How many updates are in it; 0 if it is noise alone.
+    /// Number of updates in the sum; 0 if it is noise alone.
     #[must_use]
     pub fn participants(&self) -> u32 {
         self.participants
     }
 
-    /// For storage: a header of 16 bytes, then the words, little-endian.
+    /// Serializes the sum for storage: a header of 16 bytes, then the words, little-endian.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + 4 * self.words.len());
@@ -188,10 +181,10 @@ impl NoisedSum {
         bytes
     }
 
-    /// Reads what [`to_bytes`](Self::to_bytes) wrote.
+    /// Reads the bytes of [`to_bytes`](Self::to_bytes).
     ///
     /// # Errors
-    /// Any [`SumError`]; nothing is allocated before the length is known to be right.
+    /// Any [`SumError`]; the length is checked before anything is allocated.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, SumError> {
         let (header, body) = bytes.split_at_checked(HEADER_BYTES).ok_or(SumError::Format)?;
         let (fields, _) = header.as_chunks::<4>();
@@ -213,7 +206,7 @@ impl NoisedSum {
     }
 }
 
-/// Sizes only: the words are public, but a log is no place for a million of them.
+/// Shows sizes only: the words are public, but a million of them do not belong in a log.
 impl std::fmt::Debug for NoisedSum {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("NoisedSum")
@@ -239,8 +232,8 @@ mod tests {
         const _HAS: bool = false;
     }
 
-    /// Whether a type has a trait: the inherent constant exists only if it has, and then hides the trait's.
-    /// The underscore: it is unused wherever the type lacks the trait.
+    /// Whether a type has a trait: the inherent constant exists only if so, and then hides the trait's. The underscore
+    /// allows it to be unused.
     macro_rules! has {
         ($type:ty: $($bound:tt)+) => {{
             struct Probe<T>(PhantomData<T>);
@@ -252,7 +245,7 @@ mod tests {
 
     #[test]
     fn an_exact_sum_can_be_neither_shown_nor_copied_nor_written() {
-        // The control: the probe does find these traits where they are.
+        // Control: the probe does find these traits where they exist.
         assert!(has!(NoisedSum: Debug));
         assert!(has!(NoisedSum: Clone));
         assert!(has!(u32: serde::Serialize));

@@ -1,4 +1,4 @@
-//! From what a task says of privacy to what is planned and kept for it.
+//! Derives plan and budget from a task's privacy settings.
 
 use task_spec::{Clip, PrivacyMechanism, PrivacySpec, Sampling, SpecError};
 
@@ -6,28 +6,29 @@ use super::SamplingRate;
 use super::ledger::Budget;
 use super::plan::{Goal, PlanRequest, PlanSampling};
 
-/// What the rest of a task says, as far as privacy needs it.
+/// Properties of the task that privacy planning needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TaskFacts {
-    /// Participants a round is expected to have.
+    /// Expected number of participants per round.
     pub cohort: u32,
     /// Shared parameters of the model.
     pub parameters: u64,
     /// Bits of the modulus, 16 to 32.
     pub modulus_bits: u8,
-    /// Fewest survivors a sum may have.
+    /// Fewest survivors in a sum.
     pub smallest_cohort: u32,
-    /// How many of those may collude with the coordinator.
+    /// How many of them may collude with the coordinator.
     pub colluders: u32,
-    /// Rounds of the task, where `rounds` is left out.
+    /// Rounds of the task; used if the privacy settings give none.
     pub rounds: u32,
 }
 
 impl PlanRequest {
-    /// What to plan, and to derive grid, noise and releases from: the same on the coordinator and on every participant.
+    /// The plan request of a task, from which grid, noise and releases are derived: the same on the coordinator and on
+    /// every participant.
     ///
     /// # Errors
-    /// All [`SpecError`]s.
+    /// Any [`SpecError`].
     pub fn of(spec: &PrivacySpec, facts: &TaskFacts) -> Result<Self, Vec<SpecError>> {
         spec.check()?;
         let sampling = match spec.sampling {
@@ -46,7 +47,7 @@ impl PlanRequest {
         let goal = match (spec.noise_multiplier, spec.epsilon) {
             (Some(z), _) => Goal::Noise(z),
             (None, Some(epsilon)) => Goal::Epsilon(epsilon),
-            // `check` has refused it where there is a mechanism; without one the plan refuses.
+            // With a mechanism, `check` has rejected this; without one, planning fails.
             (None, None) => Goal::Noise(1.0),
         };
         Ok(Self {
@@ -72,7 +73,7 @@ impl PlanRequest {
 }
 
 impl Budget {
-    /// The budget that a ledger keeps; `None` where there is no mechanism to charge for.
+    /// The ledger's budget; `None` without a mechanism to charge for.
     #[must_use]
     pub fn of(spec: &PrivacySpec) -> Option<Self> {
         let delta = spec.delta.filter(|_| spec.mechanism != PrivacyMechanism::None)?;

@@ -1,20 +1,20 @@
-//! From the released sum to the weighted mean.
+//! Decodes the released sum to the weighted mean.
 
 use super::words::lift;
 use super::{Codec, DecodeError};
 use crate::metrics::MetricValue;
 use crate::privacy::NoisedSum;
 
-/// The weighted mean of a round's updates: what a server optimizer steps by and a round reports.
+/// The weighted mean of a round's updates: input of the server optimizer and of the round's report.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeanUpdate {
     /// Mean of the clipped deltas, over the shared layout.
     pub delta: Vec<f32>,
     /// Sum of the capped weights; at least 1.
     pub weight: u64,
-    /// How many updates it is the mean of; at least 1.
+    /// Number of updates in the mean; at least 1.
     pub participants: u32,
-    /// In the order of the task's metrics; `count` 0 where nobody measured one.
+    /// In the order of the task's metrics; `count` is 0 for one that nobody measured.
     pub metrics: Vec<MetricValue>,
 }
 
@@ -22,7 +22,7 @@ impl Codec {
     /// Lifts each word to its signed value and divides by scale and total weight, in `f64`, rounded once to `f32`.
     ///
     /// # Errors
-    /// Any [`DecodeError`]; a sum that these participants cannot have produced is refused rather than published.
+    /// Any [`DecodeError`]; a sum that its participants cannot have produced is rejected, not published.
     pub fn decode(&self, sum: &NoisedSum) -> Result<MeanUpdate, DecodeError> {
         let (bits, participants) = (self.params.modulus_bits, sum.participants());
         if sum.modulus_bits() != bits {
@@ -53,7 +53,7 @@ impl Codec {
         Ok(MeanUpdate { delta, weight, participants, metrics })
     }
 
-    /// Every participant weighs 1 to `W`.
+    /// Checks the total weight: every participant weighs 1 to `W`.
     fn weight(&self, weight: i64, participants: u32) -> Result<u64, DecodeError> {
         let most = u64::from(participants) * u64::from(self.params.max_weight);
         match u64::try_from(weight) {

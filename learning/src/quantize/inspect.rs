@@ -1,66 +1,52 @@
-//! Judges one encoded update before it is added to a sum, where there are no masks to hide it.
+//! Checks an encoded update before it is added to a sum, in tasks without masks.
 //!
-//! [`Codec::decode`] refuses a sum that honest participants cannot have made, and with it everybody's work. Whoever can read
-//! single updates refuses the one that is to blame instead.
+//! [`Codec::decode`] rejects a sum that honest participants cannot have produced, and with it everybody's work. A
+//! coordinator that can read single updates rejects the invalid one instead.
 
 use super::Codec;
 use super::words::lift;
 use crate::vectorized::vectorized;
 
-/// Why an encoded update is none that [`Codec::encode`] could have yielded.
+/// Reasons [`Codec::encode`] cannot have produced an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImplausibleUpdate {
-    /// Too few or too many words.
+    /// The number of words is wrong.
     #[error("an update of this task has {expected} words, this one has {got}")]
-    Length {
-        /// The codec's.
-        expected: usize,
-        /// What came.
-        got: usize,
-    },
-    /// A weight that nobody has.
+    Length { expected: usize, got: usize },
+    /// The weight is 0 or above the cap.
     #[error("its weight is {weight}; an update weighs 1 to {most}")]
-    Weight {
-        /// What the update says.
-        weight: i64,
-        /// The cap.
-        most: u32,
-    },
-    /// A coordinate larger than the weight allows.
+    Weight { weight: i64, most: u32 },
+    /// A coordinate exceeds what the weight allows.
     #[error("value {index} is {value}, beyond the {most} that its weight allows")]
     OutOfRange {
-        /// Position of the largest in the shared layout.
+        /// Index of the largest value in the shared layout.
         index: usize,
-        /// Its size.
+        /// Magnitude of that value.
         value: i64,
-        /// The bound.
         most: i64,
     },
-    /// A metric that nobody could have measured, or whose limbs could make a sum wrap.
+    /// A metric that no participant can have measured, or whose limbs could make a sum wrap.
     #[error("no single participant can have measured metric {index}")]
-    Metric {
-        /// Its index in the task's list.
-        index: usize,
-    },
+    Metric { index: usize },
 }
 
-/// Words whose largest is looked for at once.
+/// Number of words whose maximum is found at once.
 const BLOCK: usize = 256;
 
-/// Takes an update word by word and keeps only its few last ones.
+/// Checks an update word by word and keeps only its tail.
 #[derive(Clone, Debug)]
 pub struct Inspector {
     codec: Codec,
     seen: usize,
-    /// Position and size of the largest value.
+    /// Index and magnitude of the largest value.
     largest: (usize, i64),
-    /// The weight and the metrics' limbs.
+    /// The weight's word and the metrics' limbs.
     rest: Vec<u32>,
 }
 
 impl Codec {
-    /// Ready for an update's first word.
+    /// An inspector for one update.
     #[must_use]
     pub fn inspector(&self) -> Inspector {
         let rest = Vec::with_capacity(self.len() - self.params.parameters);
@@ -69,7 +55,7 @@ impl Codec {
 }
 
 impl Inspector {
-    /// Looks at the next word, which must be below 2^b.
+    /// Checks the next word, which must be below 2^b.
     #[inline]
     pub fn push(&mut self, word: u32) {
         if self.seen < self.codec.params.parameters {
@@ -83,7 +69,7 @@ impl Inspector {
         self.seen += 1;
     }
 
-    /// Looks at the next words, like [`Self::push`] at each.
+    /// Checks the next words, like [`Self::push`] on each.
     pub fn push_all(&mut self, words: &[u32]) {
         let parameters = self.codec.params.parameters;
         let (values, rest) = words.split_at(words.len().min(parameters.saturating_sub(self.seen)));
@@ -103,10 +89,8 @@ impl Inspector {
         rest.iter().for_each(|&word| self.push(word));
     }
 
-    /// Judges what has come.
-    ///
     /// # Errors
-    /// Any [`ImplausibleUpdate`]: added to others, the update could spoil or wrap their sum.
+    /// The first [`ImplausibleUpdate`] found: added to others, the update could spoil or wrap their sum.
     pub fn finish(self) -> Result<(), ImplausibleUpdate> {
         let Self { codec, seen, largest: (index, value), rest } = self;
         let (bits, limbs) = (codec.params.modulus_bits, codec.limbs);
@@ -161,7 +145,7 @@ mod tests {
         inspector.finish()
     }
 
-    /// The largest that anybody may send.
+    /// An update with the largest values allowed.
     fn extreme(codec: &Codec) -> Vec<u32> {
         let metrics = vec![MetricValue { value: -1e9, count: u64::MAX }, MetricValue { value: 0.5, count: 3 }];
         let update = Update { delta: vec![9.0, -9.0, 0.1], examples: 1000, metrics };

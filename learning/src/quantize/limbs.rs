@@ -1,7 +1,7 @@
-//! Metrics as small integers inside the same sum.
+//! Metrics as small integers within the same sum.
 //!
-//! A metric travels as `value * count` in fixed point and as `count`, both cut into limbs so small that a whole cohort's
-//! limbs cannot wrap. Limbs add without carry; what is recombined after the sum is the exact sum.
+//! A metric is sent as `value * count` in fixed point and as `count`, both split into limbs so small that the sum over
+//! a full cohort cannot wrap. Limbs add without carry and are recombined into the exact sum.
 
 use super::words::{lift, to_word};
 use crate::metrics::MetricValue;
@@ -17,7 +17,7 @@ const MAX_SUM: i64 = 1 << 46;
 const SUM_BITS: u32 = 47;
 const COUNT_BITS: u32 = 21;
 
-/// How wide limbs are in this modulus for this cohort.
+/// The width of limbs for this modulus and cohort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limbs {
     /// `b - 1 - ceil(log2 n)`: `n (2^bits - 1) <= 2^(b-1) - 1`.
@@ -25,7 +25,7 @@ pub(crate) struct Limbs {
 }
 
 impl Limbs {
-    /// For a checked modulus and cohort: with at least 64 levels at least 6 bits are left.
+    /// For a validated modulus and cohort: with at least 64 levels, at least 6 bits are left.
     pub(crate) fn new(modulus_bits: u8, max_cohort: u32) -> Self {
         Self { bits: u32::from(modulus_bits) - 1 - max_cohort.next_power_of_two().trailing_zeros() }
     }
@@ -43,17 +43,17 @@ impl Limbs {
         (1 << self.bits) - 1
     }
 
-    /// Limbs that hold integers of so many bits.
+    /// Number of limbs for integers of this many bits.
     pub(crate) fn for_bits(self, bits: u32) -> usize {
         bits.div_ceil(self.bits) as usize
     }
 
-    /// Whether every word is a limb of one participant: small enough that a whole cohort's do not wrap.
+    /// Whether every word is a limb of a single participant, small enough that those of a full cohort cannot wrap.
     pub(crate) fn are_of_one(self, words: &[u32], modulus_bits: u8) -> bool {
         words.iter().all(|&word| lift(word, modulus_bits).abs() < 1 << self.bits)
     }
 
-    /// Writes the limbs of a metric whose value is finite wherever its count is above 0.
+    /// Writes the limbs of a metric whose value is finite if its count is above 0.
     pub(crate) fn split(self, metric: MetricValue, mask: u32, words: &mut [u32]) {
         let count = metric.count.min(MAX_COUNT);
         let sum = if count == 0 { 0.0 } else { metric.value.clamp(-MAX_VALUE, MAX_VALUE) * count as f64 };
@@ -74,7 +74,7 @@ impl Limbs {
         }
     }
 
-    /// The metric of a sum over `participants`, or nothing if they could not have measured it.
+    /// The metric of a sum over `participants`; `None` if they cannot have measured it.
     pub(crate) fn join(self, words: &[u32], modulus_bits: u8, participants: u32) -> Option<MetricValue> {
         let (sum_words, count_words) = words.split_at(self.of_sum());
         let sum = self.join_integer(sum_words, modulus_bits);
@@ -89,7 +89,7 @@ impl Limbs {
         Some(MetricValue { value, count })
     }
 
-    /// Whether one participant can have sent these: a metric, in limbs that leave room for a whole cohort's.
+    /// Whether one participant can have sent these limbs.
     pub(crate) fn is_of_one(self, words: &[u32], modulus_bits: u8) -> bool {
         self.are_of_one(words, modulus_bits) && self.join(words, modulus_bits, 1).is_some()
     }

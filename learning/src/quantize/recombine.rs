@@ -1,17 +1,17 @@
-//! Single updates as values, and values as a sum again: what a rule other than the mean needs.
+//! Decodes single updates to values and encodes values as a sum again, for robust rules that replace the mean.
 //!
-//! A rule looks at the deltas behind the words, each without the weight it claims, and what it yields goes back into the
-//! form of a sum: from there on all tasks take the same road.
+//! A rule looks at the delta of each update, without the weight it claims, and its result is encoded as a sum again:
+//! from there all tasks are processed alike.
 
 use super::Codec;
 use super::words::{lift, to_word};
 use crate::metrics::MetricValue;
 
 impl Codec {
-    /// The delta that the words of parameters of one update of this weight stand for. Words and values are of one length.
+    /// Decodes the parameter words of one update of this weight. Words and values have the same length.
     ///
     /// # Panics
-    /// If they are not.
+    /// If they do not.
     #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
     pub fn values_of(&self, words: &[u32], weight: u32, values: &mut [f32]) {
         assert_eq!(words.len(), values.len(), "a value for each word");
@@ -21,18 +21,18 @@ impl Codec {
         }
     }
 
-    /// The weight of an update, from its first word after those of parameters; nothing if nobody can weigh that.
+    /// The weight of an update, from the first word after its parameter words; `None` if it is out of range.
     #[must_use]
     pub fn weight_of(&self, word: u32) -> Option<u32> {
         let weight = u32::try_from(lift(word, self.params.modulus_bits)).ok()?;
         (1..=self.params.max_weight).contains(&weight).then_some(weight)
     }
 
-    /// The words of parameters of a sum of this total weight whose mean are `values`, rounded to the nearest and clamped to
+    /// The parameter words of a sum with this total weight whose mean is `values`, rounded to nearest and clamped to
     /// the clipping range. `weight` is at most that of a full cohort.
     ///
     /// # Panics
-    /// Unless words and values are of one length.
+    /// Unless words and values have the same length.
     #[expect(clippy::cast_possible_truncation, reason = "clamped to less than 2^31")]
     pub fn words_of_mean(&self, values: &[f32], weight: u64, words: &mut [u32]) {
         assert_eq!(words.len(), values.len(), "a word for each value");
@@ -44,11 +44,11 @@ impl Codec {
         }
     }
 
-    /// What an update of weight 1 that measured this has after its words of parameters. Values are finite wherever their count
-    /// is above 0; a count is capped at [`MAX_METRIC_COUNT`](super::MAX_METRIC_COUNT).
+    /// The words after the parameter words of an update of weight 1 with these metrics. Values are finite if their
+    /// count is above 0; a count is capped at [`MAX_METRIC_COUNT`](super::MAX_METRIC_COUNT).
     ///
     /// # Panics
-    /// If there are more metrics than the codec has room for.
+    /// If there are more metrics than the codec has.
     #[must_use]
     pub fn tail_of(&self, metrics: &[MetricValue]) -> Vec<u32> {
         assert!(metrics.len() <= self.params.metrics, "room for each metric");
@@ -60,8 +60,8 @@ impl Codec {
         tail
     }
 
-    /// The words after those of parameters of a sum: this weight, and the metrics' limbs of `tails` added up. A tail is what
-    /// an update has after its words of parameters.
+    /// The words after the parameter words of a sum: this weight, and the sum of the metrics' limbs in `tails`, each
+    /// the words after the parameter words of an update.
     #[must_use]
     pub fn tail_of_sum<'a>(&self, weight: u64, tails: impl IntoIterator<Item = &'a [u32]>) -> Vec<u32> {
         let mut sum = vec![0_u32; self.len() - self.params.parameters];

@@ -1,12 +1,12 @@
-//! Words of a modulus, and the numbers they stand for.
+//! Words of a modulus and the signed integers they represent.
 
-/// Largest cohort a codec can be asked for.
+/// Maximum cohort of a codec.
 pub const MAX_COHORT: u32 = 65_536;
 
-/// Fewest levels on each side of zero that the smallest weight must have.
+/// Fewest levels on each side of zero at the smallest weight.
 pub const MIN_LEVELS: u32 = 64;
 
-/// Largest absolute value a sum modulo 2^b can have and be read back.
+/// Largest magnitude that a sum modulo 2^b can represent.
 pub(crate) fn half(modulus_bits: u8) -> u32 {
     u32::MAX >> (33 - u32::from(modulus_bits))
 }

@@ -1,9 +1,9 @@
-//! Rules that look at each coordinate on its own, over rows of finite values that are all in memory.
+//! Coordinate-wise rules over rows of finite values that fit in memory.
 //!
-//! For updates of many participants a device does this in bulk, slice by slice (see [`centre`](super::centre)); these are for
-//! few rows, and say what the device must answer.
+//! For the updates of many participants a device computes them in bulk, slice by slice (see [`centre`](super::centre)).
+//! These functions serve few rows and define the device's expected result.
 
-/// The median of each column: the mean of the two middle values where the number of rows is even.
+/// The median of each column; for an even number of rows, the mean of the two middle values.
 ///
 /// # Panics
 /// Unless there are rows, each as long as `out`.
@@ -32,7 +32,7 @@ pub fn trimmed_mean(rows: &[&[f32]], trim: usize, out: &mut [f32]) {
     });
 }
 
-/// The sum of each column, each row times its weight.
+/// The weighted sum of each column.
 ///
 /// # Panics
 /// Unless there are as many weights as rows, each as long as `out`.

@@ -1,6 +1,6 @@
-//! Numbers of updates, and the middle of what was measured of them.
+//! The median of measurements over updates.
 
-/// The upper median; 0 of none.
+/// The upper median; 0 if there are no values.
 pub(super) fn middle(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

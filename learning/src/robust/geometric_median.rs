@@ -1,22 +1,22 @@
-//! The geometric median by the smoothed Weiszfeld algorithm (Pillutla, Kakade and Harchaoui 2019, "Robust Aggregation for
-//! Federated Learning", algorithm 2), in weights alone: the iterate is always a mean of the updates.
+//! The geometric median by the smoothed Weiszfeld algorithm (Pillutla, Kakade and Harchaoui 2019, "Robust Aggregation
+//! for Federated Learning", algorithm 2), computed on weights alone: the iterate is always a mean of the updates.
 //!
-//! The plain median pulls towards each update with the same force however far it is, so attackers that always pull where
-//! honest updates hold nothing against it (a backdoor's trigger) win over many rounds: on MNIST four of twenty got theirs in
-//! 89 times of 100. So the f updates farthest from the median are left out and the median is taken of the others: whoever
-//! wants a say has to be no farther out than honest updates are.
+//! The plain geometric median is pulled by each update with the same force at any distance. Attackers that keep pulling
+//! along a direction in which honest updates are indifferent (a backdoor's trigger) succeed over many rounds: on MNIST,
+//! four of twenty succeeded in 89 of 100 runs. So the f updates farthest from the median are dropped and the median of
+//! the others is taken: an attacker has influence only while it is no farther out than honest updates.
 
 use super::Gram;
 use super::counted::{count, middle};
 
-/// Iterations; the weights hardly move after a few dozen.
+/// Maximum number of iterations; the weights hardly change after a few dozen.
 const ITERATIONS: usize = 200;
-/// Distances below this part of the typical one count as this: the smoothing ν, without a unit.
+/// The smoothing ν, relative to the typical distance: smaller distances are raised to it.
 const SMOOTHING: f64 = 1e-6;
-/// Weights that move less than this in sum have settled.
+/// Total change of the weights below which the iteration has converged.
 const SETTLED: f64 = 1e-10;
 
-/// How much of each update is in the geometric median of all but the `attackers` farthest.
+/// Weight of each update in the geometric median without the `attackers` farthest.
 pub(super) fn weights(gram: &Gram, attackers: usize) -> Vec<f64> {
     let mut taken = vec![true; gram.len()];
     let weights = median_of(gram, &taken);
@@ -34,7 +34,7 @@ pub(super) fn weights(gram: &Gram, attackers: usize) -> Vec<f64> {
     median_of(gram, &taken)
 }
 
-/// How much of each of those taken is in their geometric median.
+/// Weight of each selected update in their geometric median.
 fn median_of(gram: &Gram, taken: &[bool]) -> Vec<f64> {
     let of_taken = |values: &[f64]| -> Vec<f64> {
         values.iter().zip(taken).map(|(value, taken)| if *taken { *value } else { 0.0 }).collect()
@@ -46,7 +46,7 @@ fn median_of(gram: &Gram, taken: &[bool]) -> Vec<f64> {
         let typical: Vec<_> = distances.iter().zip(taken).filter(|(_, taken)| **taken).map(|(d, _)| *d).collect();
         let floor = SMOOTHING * middle(&typical);
         if floor <= 0.0 {
-            // More than half of the updates are this very point.
+            // More than half of the updates equal this point.
             return weights;
         }
         let pulls = of_taken(&distances.iter().map(|distance| 1.0 / distance.max(floor)).collect::<Vec<_>>());

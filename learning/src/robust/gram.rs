@@ -1,31 +1,29 @@
 //! The inner products of all pairs of updates.
 
-/// A symmetric matrix of inner products, entry (i, j) that of updates i and j.
+/// A symmetric matrix of inner products; entry (i, j) is that of updates i and j.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gram {
     size: usize,
     products: Vec<f64>,
 }
 
-/// Numbers that are no inner products.
+/// The numbers do not form a Gram matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{got} numbers are not the inner products of {size} updates: {size} times {size} finite ones are needed")]
 pub struct BadGram {
-    /// Updates.
     pub size: usize,
-    /// Numbers.
     pub got: usize,
 }
 
 impl Gram {
-    /// Of updates without any coordinates: all products are 0.
+    /// The matrix for updates without coordinates: all products are 0.
     #[must_use]
     pub fn zero(size: usize) -> Self {
         Self { size, products: vec![0.0; size * size] }
     }
 
-    /// Of rows of equal length, in `f64`. Takes time in proportion to the square of their number: for many rows of many
-    /// coordinates use a device and [`Gram::add`].
+    /// The matrix for rows of equal length, in `f64`. Takes time quadratic in the number of rows; for many long rows
+    /// use a device and [`Gram::add`].
     #[must_use]
     pub fn of(rows: &[&[f32]]) -> Self {
         let mut gram = Self::zero(rows.len());
@@ -39,10 +37,10 @@ impl Gram {
         gram
     }
 
-    /// Adds the products of further coordinates, which were counted in units: `unit` squared times `products`.
+    /// Adds the products of further coordinates, given as integers: `unit` squared times `products`.
     ///
     /// # Errors
-    /// [`BadGram`] for another number of products, or a unit that makes them infinite; nothing is changed then.
+    /// [`BadGram`] if the number of products differs, or `unit` makes them infinite; nothing is changed then.
     #[expect(clippy::cast_precision_loss, reason = "products need not be exact")]
     pub fn add(&mut self, products: &[i64], unit: f64) -> Result<(), BadGram> {
         let bad = BadGram { size: self.size, got: products.len() };
@@ -55,7 +53,6 @@ impl Gram {
         Ok(())
     }
 
-    /// How many updates.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "nobody asks a rule about no updates")]
     pub fn len(&self) -> usize {
@@ -68,10 +65,10 @@ impl Gram {
         self.products[i * self.size + j]
     }
 
-    /// The squared distance of updates `i` and `j`.
+    /// Squared distance between updates `i` and `j`.
     #[must_use]
     pub fn squared_distance(&self, i: usize, j: usize) -> f64 {
-        // Rounding may carry the difference of nearly equal updates below 0.
+        // Rounding may push the distance of nearly equal updates below 0.
         (self.product(i, i) - 2.0 * self.product(i, j) + self.product(j, j)).max(0.0)
     }
 
@@ -81,7 +78,7 @@ impl Gram {
         self.product(i, i).max(0.0).sqrt()
     }
 
-    /// How far each update lies from the one that has this much of each, where `weights` sum to 1.
+    /// Distance of each update from the weighted mean, where `weights` sum to 1.
     #[must_use]
     pub fn distances_from(&self, weights: &[f64]) -> Vec<f64> {
         // |x_i - v|² = Σ_j w_j |x_i - x_j|² - Σ_jk w_j w_k |x_j - x_k|² / 2 loses less to rounding than products do.

@@ -16,7 +16,7 @@ pub fn scores(gram: &Gram, attackers: usize) -> Vec<f64> {
         .collect()
 }
 
-/// Equal weights for the `keep` updates with the lowest scores, of equal ones those with the smaller norm.
+/// Equal weights for the `keep` updates with the lowest scores; ties go to the smaller norm.
 pub(super) fn weights(gram: &Gram, attackers: usize, keep: usize) -> Vec<f64> {
     let scores = scores(gram, attackers);
     let mut order: Vec<_> = (0..gram.len()).collect();

@@ -1,14 +1,14 @@
-//! Rules that combine updates so that a few hostile ones cannot steer the result.
+//! Robust aggregation rules, which limit the influence of a few hostile updates.
 //!
-//! A rule looks at single updates (or at the means of groups, under secure aggregation), each with the same say: the weight
-//! that a participant claims is not believed here, or claiming much would be the attack. Two kinds share this folder.
-//! *Coordinate-wise* rules ([`coordinates`]) sort the values of each parameter. *Distance* rules ([`krum`],
-//! [`geometric_median`], [`norm_filter`]) need only the inner products of the updates, a [`Gram`] matrix that whoever holds the
-//! updates computes in bulk, and answer with a weight for each. Everything here is a pure function that does not depend on
-//! the order of the updates, except between equals.
+//! A rule looks at single updates (or at the means of groups, under secure aggregation) with equal weight: a claimed
+//! weight is ignored, since an attacker could claim a large one. There are two kinds. *Coordinate-wise* rules
+//! ([`coordinates`]) sort the values of each parameter. *Distance* rules ([`krum`], [`geometric_median`],
+//! [`norm_filter`]) need only the inner products of the updates, a [`Gram`] matrix computed in bulk, and return a
+//! weight for each update. Everything here is a pure function that does not depend on the order of the updates, except
+//! for ties.
 //!
-//! Each rule stands a declared number of attackers and says how many participants it needs for that; what was asked of it is
-//! never weakened in silence.
+//! Each rule tolerates a declared number of attackers and states how many participants it needs for that; it never
+//! silently tolerates fewer.
 
 pub mod coordinates;
 mod counted;
@@ -24,39 +24,34 @@ use counted::{count, middle};
 pub use gram::{BadGram, Gram};
 pub use slice::centre;
 
-/// A rule that cannot stand what it is asked to.
+/// A rule cannot tolerate this many attackers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{rule} needs at least {needed} participants against {attackers} attackers, there are {participants}")]
 pub struct TooFewParticipants {
-    /// Its stable name.
     pub rule: &'static str,
-    /// f.
     pub attackers: u32,
-    /// Fewest that would do.
     pub needed: u64,
-    /// n.
     pub participants: u32,
 }
 
-/// What a distance rule makes of the updates.
+/// The result of a distance rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judgement {
-    /// How much of each is in the result; not negative, summing to 1.
+    /// Weight of each update in the result; non-negative, summing to 1.
     pub weights: Vec<f64>,
-    /// How far each lies from the result, in the units of the updates.
+    /// Distance of each update from the result, in the units of the updates.
     pub distances: Vec<f64>,
 }
 
-/// What a rule makes of updates that are all at hand.
+/// The result of a rule on updates in memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Combined {
-    /// The result, one value per coordinate.
+    /// One value per coordinate.
     pub values: Vec<f32>,
-    /// See [`anomaly_scores`].
     pub scores: Vec<f64>,
 }
 
-/// Fewest participants with which `attackers` of them can be stood.
+/// Fewest participants with which the rule tolerates `attackers` of them.
 #[must_use]
 pub const fn needs(rule: RobustRule, attackers: u32) -> u64 {
     let attackers = attackers as u64;
@@ -68,10 +63,8 @@ pub const fn needs(rule: RobustRule, attackers: u32) -> u64 {
     }
 }
 
-/// Whether `participants` are enough.
-///
 /// # Errors
-/// [`TooFewParticipants`], with how many are needed.
+/// [`TooFewParticipants`] if the rule needs more.
 pub const fn check(rule: RobustRule, participants: u32, attackers: u32) -> Result<(), TooFewParticipants> {
     let needed = needs(rule, attackers);
     if participants as u64 >= needed {
@@ -80,7 +73,7 @@ pub const fn check(rule: RobustRule, participants: u32, attackers: u32) -> Resul
     Err(TooFewParticipants { rule: rule.as_str(), attackers, needed, participants })
 }
 
-/// What a distance rule makes of updates with these inner products; nothing for a coordinate-wise rule.
+/// Applies a distance rule to updates with these inner products; `None` for a coordinate-wise rule.
 ///
 /// # Errors
 /// [`TooFewParticipants`].
@@ -98,7 +91,7 @@ pub fn judge(spec: &RobustSpec, gram: &Gram, attackers: u32) -> Result<Option<Ju
     Ok(Some(Judgement { weights, distances }))
 }
 
-/// Combines updates that are all in memory, such as the means of a few groups.
+/// Combines updates in memory, such as the means of a few groups.
 ///
 /// # Errors
 /// [`TooFewParticipants`].
@@ -134,8 +127,8 @@ pub fn combine(spec: &RobustSpec, rows: &[&[f32]], attackers: u32) -> Result<Com
 /// Largest anomaly score.
 pub const MAX_SCORE: f64 = 1e6;
 
-/// How unusual each update is: its distance from the result over the median of these distances. About 1 is usual, several
-/// times that is worth a look; capped at [`MAX_SCORE`].
+/// Anomaly score of each update: its distance from the result over the median of these distances. About 1 is normal,
+/// several times that is suspicious; capped at [`MAX_SCORE`].
 #[must_use]
 pub fn anomaly_scores(distances: &[f64]) -> Vec<f64> {
     let usual = middle(distances);

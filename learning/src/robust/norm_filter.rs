@@ -1,4 +1,4 @@
-//! Leaves out updates that are much longer than the others. It stands attackers that scale up what they send, and no others.
+//! Drops updates that are much longer than the others. It only tolerates attackers that scale up their updates.
 
 use super::Gram;
 use super::counted::middle;

@@ -1,12 +1,11 @@
 //! Values as 16-bit integers, for devices that compute medians and inner products.
 
-/// Writes each row in units that make the `outliers + 1`-st largest row, by its largest value, `1 / headroom` of what fits,
-/// and says what one unit is; values beyond are clamped.
+/// Writes each row in units that map the largest value of the `outliers + 1`-st largest row to `1 / headroom` of the
+/// range, and returns the unit; larger values are clamped.
 ///
-/// So no more than `outliers` rows decide nothing about the precision of the others, however large they are, and with a
-/// headroom of 1 or more the clamping changes neither a median nor a mean without the `outliers` smallest and largest
-/// values: what is clamped lies beyond all values of the other rows. Distances want a larger headroom, in which an outlier
-/// still shows.
+/// So `outliers` rows, however large, cannot reduce the precision of the others. With a headroom of at least 1,
+/// clamping changes neither a median nor a mean without the `outliers` smallest and largest values: clamped values lie
+/// beyond all values of the other rows. Distances need a larger headroom, so that an outlier still shows.
 ///
 /// # Panics
 /// Unless `out` has the rows and lengths of `rows`.
@@ -16,7 +15,7 @@ pub fn centre(rows: &[&[f32]], outliers: usize, headroom: f64, out: &mut [Vec<i1
     let mut largest: Vec<f32> =
         rows.iter().map(|row| row.iter().fold(0.0, |most: f32, value| most.max(value.abs()))).collect();
     largest.sort_by(|a, b| b.total_cmp(a));
-    // The headroom is for outliers: without any it would cost precision and serve nobody.
+    // The headroom is for outliers; without any it would only cost precision.
     let usual = largest.get(outliers).or(largest.last()).copied().map_or(0.0, f64::from) * headroom.max(1.0);
     let range = usual.min(largest.first().copied().map_or(0.0, f64::from));
     let unit = if range > 0.0 { range / most } else { 1.0 };

@@ -1,4 +1,4 @@
-//! Small cases by hand, breakdown points, and that order does not matter.
+//! Small cases by hand, breakdown points, and independence of the order.
 
 use proptest::prelude::*;
 
@@ -129,14 +129,14 @@ fn error(rule: RobustRule, rows: &[Vec<f32>], attackers: u32) -> f32 {
 #[test]
 fn nothing_moves_a_rule_far_up_to_its_breakdown_point_and_everything_beyond() {
     for rule in ALL {
-        // The most that 21 participants can stand by the rule's own account.
+        // The most attackers that the rule claims to tolerate among 21.
         let most = (0..21).rev().find(|&f| needs(rule, f) <= 21).unwrap();
         assert_eq!(most, if matches!(rule, RobustRule::Krum | RobustRule::MultiKrum) { 9 } else { 10 });
         for attack in [1e6, -1e6, 1e3] {
             let within = error(rule, &attacked(most as usize, |_| attack), most);
             assert!(within < 0.6, "{} moved by {within} under {most} attackers at {attack}", rule.as_str());
         }
-        // A majority that agrees owns the result.
+        // A majority that agrees controls the result.
         let beyond = error(rule, &attacked(12, |_| -1e3), most);
         assert!(beyond > 500.0, "{} stands 12 of 21 at {beyond}?", rule.as_str());
     }

@@ -1,5 +1,6 @@
-//! What a session takes of a coordinator's memory: the messages of a session are put on disk, and a process of its own plays the
-//! coordinator with them, reading one at a time as from a store, up to the unmasked sum. Its peak is what the kernel says.
+//! Memory that a session takes in a coordinator: the session's messages are written to disk, and a separate process
+//! plays the coordinator, reading one message at a time as from a store, up to the unmasked sum. The kernel reports its
+//! peak.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,7 +18,7 @@ use crate::support::{Dealt, advertised, agreed, answered, cohort, masked, open_r
 /// First argument of the process that plays the coordinator.
 pub(crate) const ROLE: &str = "--coordinator";
 
-/// Plays a session of `n` with vectors of `words` words, and prints the coordinator's peak.
+/// Runs a session of `n` with vectors of `words` words, and prints the coordinator's peak.
 pub(crate) fn print(n: u16, words: usize) {
     let folder = std::env::temp_dir().join(format!("secure-agg-memory-{}-{n}-{words}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
@@ -35,7 +36,8 @@ fn file(folder: &Path, kind: &str, index: u16) -> PathBuf {
     folder.join(format!("{kind}-{index}"))
 }
 
-/// Everybody's part; the vectors themselves are short here, since a coordinator streams them whatever is in them.
+/// Plays all participants; the vectors themselves are short here, since a coordinator streams them whatever they
+/// contain.
 fn write_session(folder: &Path, n: u16) {
     let keep = |kind: &str, index: u16, bytes: &[u8]| std::fs::write(file(folder, kind, index), bytes).unwrap();
     let (mut world, mut members) = cohort(n, session_config(n), 1);
@@ -63,7 +65,7 @@ fn write_session(folder: &Path, n: u16) {
     }
 }
 
-/// The coordinator's process: arguments as [`print`] gives them.
+/// The coordinator's process; its arguments come from [`print`].
 pub(crate) fn coordinate(arguments: &[String]) {
     let [folder, n, words] = arguments else { panic!("folder, participants and words") };
     let (folder, n, words) = (Path::new(folder), n.parse::<u16>().unwrap(), words.parse::<usize>().unwrap());
@@ -102,7 +104,7 @@ pub(crate) fn coordinate(arguments: &[String]) {
     for (seed, sign) in short.masks() {
         plan.push(mask::MaskSeed::new(&mut { *seed.expose() }), sign);
     }
-    // The first words are enough: what is applied to the others takes no more memory.
+    // The first words suffice: the others need no more memory.
     mask::apply(&plan, 0, &mut sum[..words.min(1000)]).unwrap();
     println!(
         "  coordinator's memory, n = {n}, d = {words}: {:.1} MB at the start, {:.1} when the shares are in, {:.1} at the peak \
@@ -121,7 +123,7 @@ fn all<M: Message>(folder: &Path, kind: &'static str, n: u16) -> impl Iterator<I
     files.filter_map(|file| std::fs::read(file).ok()).map(|bytes| M::decode(&bytes).unwrap())
 }
 
-/// Most memory this process ever had resident, in bytes; 0 where the kernel does not tell.
+/// Peak resident memory of this process, in bytes; 0 if the kernel does not report it.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

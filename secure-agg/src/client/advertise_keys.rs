@@ -1,4 +1,4 @@
-//! R0: fresh keys for one attempt, signed. Nothing else is promised yet.
+//! R0: advertises fresh, signed keys for one attempt. It commits to nothing else.
 
 use tls_codec::{TlsByteVecU8, TlsByteVecU16};
 
@@ -15,31 +15,29 @@ use crate::params::{Policy, SessionConfig, fraction_of};
 use crate::rejection::Refusal;
 use crate::secret::Secret;
 
-/// What a participant brings to an attempt.
+/// A participant's input to an attempt.
 pub struct Setup {
-    /// The attempt.
     pub round: Round,
     /// This participant's id, 1 to 64 bytes.
     pub client_id: Vec<u8>,
-    /// What binds its signing key to the id, up to 2048 bytes.
+    /// The certificate that binds its signing key to the id, up to 2048 bytes.
     pub certificate: Vec<u8>,
-    /// The configuration it accepted with the task; the roster must show the same.
+    /// The configuration accepted with the task; the roster must contain the same.
     pub config: SessionConfig,
-    /// Its own floors.
     pub policy: Policy,
 }
 
-/// What a further attempt at a round would release.
+/// What another attempt at a round would release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Release {
-    /// The update of the attempt that is given up, as it is: free while no input of that attempt has left.
+    /// The unchanged update of the attempt that is given up: free while no input of that attempt has been sent.
     SameUpdate,
     /// An update with fresh noise, for which the privacy budget was charged a second time.
     FreshNoisePaid,
 }
 
 impl Policy {
-    /// Whether a session of this configuration is acceptable.
+    /// Checks that a session of this configuration is acceptable.
     ///
     /// # Errors
     /// [`Refusal::Config`], or the first of [`Policy::objections`].
@@ -48,9 +46,9 @@ impl Policy {
         self.objections(config).next().map_or(Ok(()), Err)
     }
 
-    /// Each floor that a session of this configuration is below, as [`Refusal::BelowPolicy`].
+    /// Every requirement that a session of this configuration misses, as [`Refusal::BelowPolicy`].
     pub fn objections(&self, config: &SessionConfig) -> impl Iterator<Item = Refusal> + use<> {
-        // γ is the same for all sizes, so the smallest cohort withstands the fewest.
+        // γ is the same for all sizes, so the smallest cohort tolerates the fewest colluders.
         let colluders = fraction_of(config.max_corrupt, config.min_cohort);
         let floors = [
             ("min_cohort", config.min_cohort.into(), self.min_cohort.into()),
@@ -66,7 +64,7 @@ impl Policy {
 /// Starts an attempt with fresh keys.
 ///
 /// # Errors
-/// What [`Policy::accept`] refuses, ids or certificates out of bounds, or a signer that fails.
+/// As for [`Policy::accept`]; an id or certificate that is out of bounds; a failing signer.
 pub fn advertise_keys(
     setup: Setup,
     signer: &dyn Signer,

@@ -1,7 +1,7 @@
-//! R3: sign one set of survivors, once, and forget every share that this set does not need.
+//! R3: signs one set of survivors, once, and erases every share that this set does not need.
 //!
-//! After this step a participant holds exactly one share of each dealer. Whatever it is shown later, it has nothing left to
-//! give away both kinds with.
+//! Afterwards a participant holds exactly one share per dealer. Whatever it is shown later, it can no longer reveal
+//! both kinds.
 
 use zeroize::Zeroizing;
 
@@ -17,7 +17,7 @@ use crate::participants::IndexSet;
 use crate::rejection::Refusal;
 use crate::secret::Secret;
 
-/// Has sent its masked input and waits for the survivors.
+/// The participant has sent its masked input and waits for the survivors.
 pub struct CheckConsistency {
     pub(super) session: Session,
     pub(super) dealers: IndexSet,
@@ -27,7 +27,6 @@ pub struct CheckConsistency {
 }
 
 impl CheckConsistency {
-    /// The session's id.
     #[must_use]
     pub const fn sid(&self) -> &Sid {
         self.session.sid()
@@ -36,8 +35,8 @@ impl CheckConsistency {
     /// Signs the survivors.
     ///
     /// # Errors
-    /// [`Refusal`] when this participant is not among them, they are too few, too few of its drawn neighbours or of another survivor's
-    /// are, or they are not all dealers.
+    /// [`Refusal`] if this participant is not a survivor, there are too few survivors, too few of its drawn neighbours
+    /// or of another survivor's are survivors, or a survivor did not deal shares.
     pub fn check(self, survivors: &Survivors, signer: &dyn Signer) -> Result<Step<Unmask, Consistency>, Refusal> {
         let (me, params) = (self.session.me(), &self.session.params);
         let Survivors { sid, survivors, inputs } = survivors;
@@ -56,7 +55,7 @@ impl CheckConsistency {
 
         let text = consistency_text(self.session.sid(), &self.dealers, survivors);
         let sent = Consistency { sid: *self.session.sid(), sender: me, signature: signer.sign(&text)? };
-        // Room for all of them at once: a vector that grows leaves the shares behind in the memory it frees.
+        // Allocated once: a vector that grows leaves shares behind in the memory it frees.
         let mut answers = Vec::with_capacity(self.held.len());
         for (dealer, held) in self.dealers.iter().zip(&self.held) {
             answers.push(if survivors.contains(dealer) { held.b.to_bytes() } else { held.s.to_bytes() });
@@ -66,11 +65,13 @@ impl CheckConsistency {
         Ok(Step { persist: next.write().finish(), next, send: sent })
     }
 
-    /// That every other survivor masked for the same dealers and is left as many of its own neighbours as this one demands for itself.
+    /// Checks that every other survivor masked for the same dealers and keeps as many of its own neighbours as this
+    /// participant demands for itself.
     ///
-    /// t signatures open the self mask of *all* survivors, also of one that the coordinator never asks, or showed another U2. Without
-    /// this, it could call all neighbours of such a one dropped, take their masks off as well, and read its input. Where everybody
-    /// masks with everybody the threshold alone excludes it (README, "What is promised").
+    /// t signatures open the self mask of *all* survivors, including one that the coordinator never asks or that it
+    /// showed another U2. Without this check, the coordinator could report all neighbours of that survivor as dropouts,
+    /// have their masks removed as well, and read its input. With a complete mask graph the threshold alone prevents
+    /// this (README, "What is promised").
     fn check_others(&self, survivors: &IndexSet, inputs: &[SurvivorInput]) -> Result<(), Refusal> {
         let (me, params) = (self.session.me(), &self.session.params);
         let expected = if params.masks_are_complete() { 0 } else { survivors.len() };
@@ -115,7 +116,7 @@ impl CheckConsistency {
         if !rest.is_empty() || pairs.len() != usize::from(dealers.len()) {
             return Err(BadSnapshot);
         }
-        // Room for all of them at once: a vector that grows leaves the shares behind in the memory it frees.
+        // Allocated once: a vector that grows leaves shares behind in the memory it frees.
         let mut held = Vec::with_capacity(pairs.len());
         for pair in pairs {
             held.push(Held::parse(&Secret::new(*pair)).ok_or(BadSnapshot)?);

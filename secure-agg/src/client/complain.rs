@@ -1,10 +1,10 @@
-//! What a participant does about a ciphertext that does not open: it asks for the dealer's own signed message, and only if that one
-//! does not open either reveals the single-use key of it, and sends no input in this session.
+//! The participant's response to a ciphertext that does not open. It asks for the dealer's signed message, and only if
+//! that does not open either, reveals the ciphertext's single-use key and sends no input in this session.
 //!
-//! The dealer's signature is what makes this safe. A key that was revealed for a ciphertext that the *coordinator* had bent would
-//! open the true one: a coordinator could bend what one victim dealt to everybody, collect a key from each, and hold both seeds of a
-//! victim that meanwhile sent its input. An honest dealer's signed ciphertexts always open, so keys are revealed only for shares
-//! that a dishonest dealer dealt.
+//! The dealer's signature is what makes this safe. A key revealed for a ciphertext that the *coordinator* had altered
+//! would open the original one: a coordinator could alter the ciphertexts of one victim for every holder, collect a key
+//! from each, and obtain both seeds of the victim, which meanwhile sent its input. Signed ciphertexts of an honest
+//! dealer always open, so keys are revealed only for shares of a dishonest dealer.
 
 use super::held::opens;
 use super::session::Session;
@@ -16,16 +16,16 @@ use crate::participants::Index;
 use crate::rejection::Refusal;
 use crate::secret::Secret;
 
-/// Holds a ciphertext that does not open. All other secrets of the session are erased; without evidence this is the end.
+/// Holds a ciphertext that does not open. All other secrets of the session are erased; without evidence the session
+/// ends here.
 pub struct Doubt {
     pub(super) session: Session,
     pub(super) dealer: Index,
-    /// E_dealer→me.
     pub(super) key: Secret<[u8; 32]>,
 }
 
 impl Doubt {
-    /// Whose ciphertext it is; the coordinator is asked for this dealer's [`ShareKeys`] as it was signed.
+    /// The dealer of the ciphertext; the participant asks the coordinator for this dealer's signed [`ShareKeys`].
     #[must_use]
     pub const fn dealer(&self) -> Index {
         self.dealer
@@ -34,8 +34,8 @@ impl Doubt {
     /// Complains about the dealer, if the dealer signed a ciphertext that does not open.
     ///
     /// # Errors
-    /// [`Refusal::Signature`], [`Refusal::WrongSession`] or [`Refusal::Inconsistent`] when the evidence is not the dealer's, or its
-    /// ciphertext does open, so that what was delivered is not what was dealt. No key is revealed then.
+    /// [`Refusal::Signature`], [`Refusal::WrongSession`] or [`Refusal::Inconsistent`] if the evidence is not the
+    /// dealer's, or if its ciphertext opens, so that the delivered one was not the dealer's. No key is revealed then.
     pub fn complain(self, evidence: &ShareKeys, signer: &dyn Signer) -> Result<Step<Complained, Complaint>, Refusal> {
         let (dealer, me, sid) = (self.dealer, self.session.me(), self.session.sid());
         if evidence.body.sid != *sid {
@@ -57,7 +57,7 @@ impl Doubt {
     }
 }
 
-/// Has complained. All other secrets of the session are erased.
+/// The participant has complained. All other secrets of the session are erased.
 pub struct Complained {
     pub(super) round: Round,
     pub(super) sent: Complaint,

@@ -1,4 +1,4 @@
-//! The two shares that a holder has of a dealer, and the ciphertext they come in.
+//! The two shares that a holder has of a dealer, and their ciphertext.
 
 use crate::crypto::aead::{self, PLAIN_BYTES};
 use crate::crypto::shamir::{SHARE_BYTES, Share};
@@ -6,7 +6,7 @@ use crate::messages::{SealedShares, Sid};
 use crate::participants::Index;
 use crate::secret::Secret;
 
-/// Both shares of one dealer, while they are still held. Only one of them will ever leave.
+/// Both shares of one dealer. Only one of them will ever be revealed.
 pub(super) struct Held {
     pub(super) s: Share,
     pub(super) b: Share,
@@ -22,7 +22,7 @@ impl Held {
     }
 }
 
-/// The two shares in a ciphertext, or nothing where it does not open to two canonical shares.
+/// Decrypts the two shares; `None` if the ciphertext does not open to two canonical shares.
 pub(super) fn open(
     sid: &Sid,
     key: &Secret<[u8; 32]>,
@@ -34,7 +34,7 @@ pub(super) fn open(
     Held::parse(&plain)
 }
 
-/// Whether a ciphertext opens to two shares: what the coordinator checks when somebody says it does not.
+/// Whether a ciphertext opens to two shares: how the coordinator checks a complaint.
 pub(crate) fn opens(sid: &Sid, key: &Secret<[u8; 32]>, dealer: Index, holder: Index, sealed: &SealedShares) -> bool {
     open(sid, key, dealer, holder, sealed).is_some()
 }

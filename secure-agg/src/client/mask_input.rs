@@ -1,7 +1,7 @@
-//! R2: open the shares the others dealt, then mask the input with pairwise masks and the self mask.
+//! R2: opens the shares of the others, then masks the input with pairwise masks and the self mask.
 //!
-//! A state that has opened its shares is [`Masking`]. It has no snapshot: killed here, a participant restores [`MaskInput`] and
-//! is asked again, for it has said nothing. Masking consumes the state, so one set of masks never covers two inputs.
+//! [`Masking`], the state with open shares, has no snapshot: after a crash a participant restores [`MaskInput`] and is
+//! asked again, since it has sent nothing. Masking consumes the state, so one set of masks never covers two inputs.
 
 use zeroize::Zeroizing;
 
@@ -25,7 +25,7 @@ use crate::rejection::Refusal;
 use crate::secret::Secret;
 use crate::upload;
 
-/// Has dealt its shares and waits for those of the others.
+/// The participant has dealt its shares and waits for those of the others.
 pub struct MaskInput {
     pub(super) session: Session,
     pub(super) seed_s: Seed,
@@ -37,15 +37,15 @@ pub struct MaskInput {
     pub(super) sent: messages::ShareKeys,
 }
 
-/// How a delivery was taken.
+/// The result of a delivery.
 pub enum Received {
-    /// Every share opened: the input may be masked.
+    /// Every share opened; the input may be masked.
     Ready(Box<Masking>),
-    /// A ciphertext does not open: its dealer's doing, or the coordinator's. Nothing was sent.
+    /// A ciphertext does not open; either its dealer or the coordinator is at fault. Nothing was sent.
     Doubt(Box<Doubt>),
 }
 
-/// Holds everybody's shares; masks one input and is gone.
+/// Holds everybody's shares and masks one input, which consumes it.
 pub struct Masking {
     session: Session,
     seed_s: Seed,
@@ -53,16 +53,16 @@ pub struct Masking {
     dealers: IndexSet,
     incoming: IndexSet,
     out: IndexSet,
-    /// Of every dealer, ascending.
+    /// The shares of every dealer, ascending.
     held: Vec<Held>,
 }
 
-/// A masked input: the signed digest and the packed vectors it is of. The body is masked, so it may be kept anywhere; keep it
-/// until the coordinator has all of it, since no other body can be sent in its place.
+/// A masked input: the signed digest and the packed vectors. The body is masked, so it needs no protection. Keep it
+/// until the coordinator has received all of it: no other body can replace it.
 pub struct MaskedUpload {
-    /// Goes through the state machines.
+    /// The message for the session's state machines.
     pub message: MaskedInput,
-    /// Travels beside them: packed model, then packed scalars.
+    /// The upload: packed model, then packed scalars.
     pub body: Vec<u8>,
 }
 
@@ -73,11 +73,12 @@ impl MaskInput {
         self.session.sid()
     }
 
-    /// Opens the delivered shares. The first that does not open ends this as a [`Doubt`]; whoever would rather be asked again
-    /// restores the last snapshot.
+    /// Opens the delivered shares. The first that does not open ends this state with a [`Doubt`]; to be asked again
+    /// instead, restore the last snapshot.
     ///
     /// # Errors
-    /// [`Refusal`] when too few dealt, too few of the drawn neighbours are left, or the sets contradict each other.
+    /// [`Refusal`] if too few participants dealt, too few of the drawn neighbours remain, or the sets contradict each
+    /// other.
     pub fn receive(self, delivery: &Delivery) -> Result<Received, Refusal> {
         self.check(delivery)?;
         let me = self.session.me();
@@ -142,14 +143,14 @@ impl MaskInput {
 }
 
 impl Masking {
-    /// U2, as this participant was told.
+    /// U2, as announced to this participant.
     #[must_use]
     pub const fn dealers(&self) -> &IndexSet {
         &self.dealers
     }
 
-    /// Masks an input: one word per word of the session's model vector and of its scalars, each modulo 2^b. The words are
-    /// masked in place, so no copy of the input stays behind.
+    /// Masks an input: one word per word of the session's model vector and of its scalars, each modulo 2^b. The words
+    /// are masked in place, so no copy of the input remains.
     ///
     /// # Errors
     /// [`Refusal::InputShape`], [`Refusal::InputBound`] for an input that does not fit, or a key or signer that fails.
@@ -187,7 +188,8 @@ impl Masking {
         Ok(Step { persist: next.write().finish(), next, send: MaskedUpload { message, body } })
     }
 
-    /// The self mask, and one mask for every neighbour that dealt: added towards higher positions, subtracted towards lower.
+    /// The self mask, and one mask for every neighbour that dealt: added for neighbours at higher positions, subtracted
+    /// for lower ones.
     fn masks(&self) -> Result<Vec<(MaskSeed, Sign)>, Refusal> {
         let (sid, me) = (self.session.sid(), self.session.me());
         let s_key = AgreementKey::from_seed(&self.seed_s);
@@ -214,14 +216,14 @@ fn plan(masks: &[(MaskSeed, Sign)], plane: Plane, shape: &VectorShape) -> Result
     Ok(plan)
 }
 
-/// Length and magnitude of every word: an input and, where participants add noise, this one's part of it.
+/// Checks the length and the magnitude of every word of an input, including this participant's noise, if any.
 fn check_input(what: &'static str, shape: &VectorShape, words: &[u32]) -> Result<(), Refusal> {
     if words.len() as u64 != shape.words {
         return Err(Refusal::InputShape { what, expected: shape.words, got: words.len() });
     }
     let (modulus, bound) = (shape.modulus()?, shape.input_bound.saturating_add(shape.noise_margin));
     let outside = |word: u32| (word > modulus.max_word()) | (modulus.centre(word).unsigned_abs() > bound);
-    // All words are looked at alike; only an input that is refused tells by the time it takes where.
+    // Takes the same time for all words; only a rejected input reveals a position through timing.
     if !words.iter().fold(false, |any, word| any | outside(*word)) {
         return Ok(());
     }

@@ -1,10 +1,10 @@
 //! A participant's side. Each state consumes itself: `advertise_keys` → [`ShareKeys`] → [`MaskInput`] → [`Masking`] →
-//! [`CheckConsistency`] → [`Unmask`] → [`Answered`], or from [`MaskInput`] by way of [`Doubt`] to [`Complained`].
+//! [`CheckConsistency`] → [`Unmask`] → [`Answered`], or from [`MaskInput`] via [`Doubt`] to [`Complained`].
 //!
-//! A step returns what to do in order: make [`Step::persist`] durable, *then* send [`Step::send`]. A participant killed in
-//! between restores the snapshot and sends the same bytes again with [`Client::resend`]; it can never answer one question in
-//! two ways, because the state that could is gone. Whatever a step refuses, it has sent nothing: the session is over for
-//! this participant unless the caller restores the last snapshot and waits for a message that is in order.
+//! After each step, make [`Step::persist`] durable, *then* send [`Step::send`]. A participant killed in between
+//! restores the snapshot and sends the same bytes again with [`Client::resend`]; it can never give two answers to one
+//! message, because the state for that is gone. A step that fails has sent nothing: the session is over for this
+//! participant unless the caller restores the last snapshot and waits for a valid message.
 
 mod advertise_keys;
 mod check_consistency;
@@ -35,7 +35,7 @@ use crate::rejection::Refusal;
 use crate::unopened::Departure;
 use snapshot::{ANSWERED, CHECK_CONSISTENCY, COMPLAINED, MASK_INPUT, Reader, SHARE_KEYS, UNMASK};
 
-/// A participant in any state that has a snapshot. Like the secrets in it, it can be neither printed nor copied.
+/// A participant in any state that has a snapshot. Because it contains secrets, it can be neither printed nor copied.
 ///
 /// ```
 /// fn anything<T>() {}
@@ -56,7 +56,7 @@ pub enum Client {
     MaskInput(MaskInput),
     /// Waits for the survivors.
     CheckConsistency(CheckConsistency),
-    /// Waits for the agreement on them.
+    /// Waits for the agreement on the survivors.
     Unmask(Unmask),
     /// Has revealed its shares.
     Answered(Answered),
@@ -65,10 +65,10 @@ pub enum Client {
 }
 
 impl Client {
-    /// The state a snapshot holds.
+    /// Restores the state from a snapshot.
     ///
     /// # Errors
-    /// [`BadSnapshot`] when the bytes are no snapshot of this version.
+    /// [`BadSnapshot`] if the bytes are not a snapshot of this version.
     pub fn restore(snapshot: &[u8]) -> Result<Self, BadSnapshot> {
         let (state, mut reader) = Reader::new(snapshot)?;
         let client = match state {
@@ -84,7 +84,7 @@ impl Client {
         Ok(client)
     }
 
-    /// The state, if it waits for the roster.
+    /// Returns the state if it waits for the roster.
     ///
     /// # Errors
     /// [`Refusal::OutOfOrder`] in any other state.
@@ -92,7 +92,7 @@ impl Client {
         if let Self::ShareKeys(state) = self { Ok(state) } else { Err(Refusal::OutOfOrder) }
     }
 
-    /// The state, if it waits for its shares.
+    /// Returns the state if it waits for its shares.
     ///
     /// # Errors
     /// [`Refusal::OutOfOrder`] in any other state.
@@ -100,7 +100,7 @@ impl Client {
         if let Self::MaskInput(state) = self { Ok(state) } else { Err(Refusal::OutOfOrder) }
     }
 
-    /// The state, if it waits for the survivors.
+    /// Returns the state if it waits for the survivors.
     ///
     /// # Errors
     /// [`Refusal::OutOfOrder`] in any other state.
@@ -108,7 +108,7 @@ impl Client {
         if let Self::CheckConsistency(state) = self { Ok(state) } else { Err(Refusal::OutOfOrder) }
     }
 
-    /// The state, if it waits for the signatures of the others.
+    /// Returns the state if it waits for the signatures of the others.
     ///
     /// # Errors
     /// [`Refusal::OutOfOrder`] in any other state.
@@ -116,8 +116,8 @@ impl Client {
         if let Self::Unmask(state) = self { Ok(state) } else { Err(Refusal::OutOfOrder) }
     }
 
-    /// The last message, encoded, byte for byte as it was sent. For a masked input this is the signed digest; the vectors
-    /// themselves are the caller's to keep (they are masked, so any disk will do).
+    /// The last message, encoded, byte for byte as it was sent. For a masked input this is the signed digest; the
+    /// caller keeps the vectors, which are masked and need no protection.
     #[must_use]
     pub fn resend(&self) -> Vec<u8> {
         match self {
@@ -130,7 +130,6 @@ impl Client {
         }
     }
 
-    /// Which attempt this is.
     #[must_use]
     pub const fn round(&self) -> &Round {
         match self {
@@ -143,7 +142,7 @@ impl Client {
         }
     }
 
-    /// The session's id; none before there is a roster.
+    /// The session id; `None` before there is a roster.
     #[must_use]
     pub const fn sid(&self) -> Option<&Sid> {
         match self {
@@ -156,8 +155,8 @@ impl Client {
         }
     }
 
-    /// What this participant can say of the session once this state is gone: that it has revealed no share and never will. None before
-    /// there is a roster, and once it has answered.
+    /// The data for an abort statement: this participant has revealed no share and, once this state is gone, never
+    /// will. `None` before there is a roster, and once it has answered.
     #[must_use]
     pub const fn departure(&self) -> Option<Departure> {
         match self {
@@ -178,12 +177,12 @@ impl Client {
     /// Gives up this attempt and advertises fresh keys for a later one at the same round.
     ///
     /// The sum of a later attempt is a second release of the same update: the difference of two sums with different
-    /// survivors is one participant's input. So once an input may have been sent, only
-    /// [`Release::FreshNoisePaid`] goes on.
+    /// survivors is one participant's input. So once an input may have been sent, only [`Release::FreshNoisePaid`] is
+    /// accepted.
     ///
     /// # Errors
-    /// [`Refusal::SecondRelease`], [`Refusal::StaleAttempt`], [`Refusal::Different`] when `setup` names another round, or
-    /// what [`advertise_keys`] refuses. This attempt is over in any case.
+    /// [`Refusal::SecondRelease`], [`Refusal::StaleAttempt`], [`Refusal::Different`] if `setup` names another round;
+    /// and those of [`advertise_keys`]. This attempt is over in any case.
     pub fn retry(
         self,
         setup: Setup,

@@ -1,4 +1,4 @@
-//! What a participant knows of its session once it has accepted the roster. Nothing in here is secret.
+//! A participant's view of its session after accepting the roster. Nothing in here is secret.
 
 use tls_codec::{TlsDeserializeBytes, TlsSerialize, TlsSize, TlsVecU32};
 
@@ -19,7 +19,7 @@ pub(crate) struct Facts {
     pub(crate) members: TlsVecU32<Member>,
 }
 
-/// What later phases need of a roster entry.
+/// The parts of a roster entry that later phases need.
 #[derive(Clone, Debug, TlsSize, TlsSerialize, TlsDeserializeBytes)]
 pub(crate) struct Member {
     pub(crate) identity: [u8; 32],
@@ -64,29 +64,29 @@ impl Session {
         if facts.me == 0 || facts.me > count { Err(BadSnapshot) } else { Ok(Self { facts, params }) }
     }
 
-    /// Whether a stored message is this participant's own in this session.
+    /// Checks that a stored message is this participant's own in this session.
     pub(crate) fn sent(&self, sid: &Sid, sender: Index) -> Result<(), BadSnapshot> {
         expect(sid == self.sid() && sender == self.me())
     }
 
-    /// Whether a stored set is of this roster and holds this participant.
+    /// Checks that a stored set belongs to this roster and contains this participant.
     pub(crate) fn among(&self, set: &IndexSet) -> Result<(), BadSnapshot> {
         expect(set.universe() == self.participants() && set.contains(self.me()))
     }
 
-    /// Whether a stored list is one that this participant can have drawn.
+    /// Checks that this participant can have drawn a stored list.
     pub(crate) fn drawn(&self, out: &IndexSet) -> Result<(), BadSnapshot> {
         let shape = (out.universe(), out.len());
         expect(shape == (self.participants(), self.params.out_degree()) && !out.contains(self.me()))
     }
 }
 
-/// What does not hold in a snapshot makes it none.
+/// `Err` unless the condition on a snapshot holds.
 pub(super) const fn expect(holds: bool) -> Result<(), BadSnapshot> {
     if holds { Ok(()) } else { Err(BadSnapshot) }
 }
 
-/// `Err` unless `got` reaches `needed`.
+/// `Err` unless `got` is at least `needed`.
 pub(super) const fn at_least(what: &'static str, needed: u16, got: u16) -> Result<(), Refusal> {
     if got >= needed { Ok(()) } else { Err(Refusal::TooFew { what, needed, got }) }
 }

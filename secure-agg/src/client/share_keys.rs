@@ -1,7 +1,7 @@
-//! R1: judge the roster, fix the session id, deal both seeds to everybody, draw mask neighbours.
+//! R1: checks the roster, fixes the session id, deals both seeds to everybody and draws mask neighbours.
 //!
-//! This is where a dishonest coordinator is held to what it announced: who takes part, under which certificates, from which
-//! model, with which parameters. All of it ends in the session id, so whoever saw something else cannot be added up.
+//! Here a dishonest coordinator is bound to its announcement: the participants, their certificates, the model and the
+//! parameters. All of it enters the session id, so inputs of participants that saw something else cannot be summed.
 
 use std::collections::HashSet;
 
@@ -26,7 +26,7 @@ use crate::participants::Index;
 use crate::rejection::Refusal;
 use crate::secret::Secret;
 
-/// Has advertised keys and waits for the roster.
+/// The participant has advertised keys and waits for the roster.
 pub struct ShareKeys {
     pub(super) config: SessionConfig,
     pub(super) seed_s: Seed,
@@ -39,7 +39,7 @@ impl ShareKeys {
     /// Deals shares to the roster. `model_hash` is the digest of the model this participant itself holds.
     ///
     /// # Errors
-    /// [`Refusal`] for a roster that is not exactly as it must be. Nothing was sent then.
+    /// [`Refusal`] for an invalid roster. Nothing was sent then.
     pub fn share_keys(
         self,
         roster: &Roster,
@@ -63,7 +63,7 @@ impl ShareKeys {
         self.deal(session, roster.entries.as_slice(), signer, rng)
     }
 
-    /// Round, model, configuration and everything that follows from it.
+    /// Checks round, model, configuration and derived parameters.
     fn check_announcement(&self, roster: &Roster, model_hash: &Digest) -> Result<Params, Refusal> {
         let different = [
             ("round", roster.round != self.sent.body.round),
@@ -90,7 +90,7 @@ impl ShareKeys {
         Ok(params)
     }
 
-    /// Order, certificates, signatures, distinct keys, and the own entry word for word.
+    /// Checks order, certificates, signatures and distinct keys, and this participant's own entry byte for byte.
     fn check_entries(
         &self,
         roster: &Roster,

@@ -1,7 +1,7 @@
-//! What a participant must make durable before it sends: its state as bytes, secrets included.
+//! Snapshots: a participant's state as bytes, secrets included, which it must make durable before it sends.
 //!
-//! Each part is behind its length and the parts must belong together, so a snapshot that was cut short or mixed with another does not
-//! load. That is no authenticity: whoever keeps snapshots seals them, since they hold the keys of the session.
+//! Each part has a length prefix and the parts must match each other, so a truncated or mixed snapshot does not load.
+//! This is no protection against forgery: the caller seals snapshots, since they contain the keys of the session.
 
 use thiserror::Error;
 use tls_codec::{DeserializeBytes, Serialize};
@@ -12,7 +12,7 @@ use crate::secret::Secret;
 
 const FORMAT: u8 = 1;
 
-// Which state a snapshot is of.
+// Numbers of the states.
 pub(super) const SHARE_KEYS: u8 = 1;
 pub(super) const MASK_INPUT: u8 = 2;
 pub(super) const CHECK_CONSISTENCY: u8 = 3;
@@ -20,11 +20,11 @@ pub(super) const UNMASK: u8 = 4;
 pub(super) const ANSWERED: u8 = 5;
 pub(super) const COMPLAINED: u8 = 6;
 
-/// A state as bytes. No `Debug`; erased when dropped.
+/// A serialized state. No `Debug`; erased when dropped.
 pub struct Snapshot(Zeroizing<Vec<u8>>);
 
 impl Snapshot {
-    /// The bytes, for a sealed journal.
+    /// The bytes, for storage in a sealed journal.
     #[must_use]
     pub fn expose(&self) -> &[u8] {
         &self.0

@@ -1,13 +1,13 @@
-//! What a state yields when it moves on.
+//! The result of a state transition.
 
 use super::snapshot::Snapshot;
 
-/// The outcome of a state that moved on.
+/// The result of a state transition.
 pub struct Step<N, M> {
     /// The state that waits for the next message.
     pub next: N,
-    /// The same as bytes: durable before anything is sent.
+    /// The new state as bytes: make it durable before anything is sent.
     pub persist: Snapshot,
-    /// What the coordinator is told.
+    /// Message to the coordinator.
     pub send: M,
 }

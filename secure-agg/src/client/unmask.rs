@@ -1,4 +1,4 @@
-//! R4: once enough others have signed the very same survivors, reveal one share of every dealer, once.
+//! R4: reveals one share per dealer, once, after enough others have signed the same survivors.
 
 use zeroize::Zeroizing;
 
@@ -12,24 +12,23 @@ use crate::participants::IndexSet;
 use crate::rejection::Refusal;
 use crate::secret::Secret;
 
-/// Has signed the survivors and waits for the others' signatures.
+/// The participant has signed the survivors and waits for the others' signatures.
 pub struct Unmask {
     pub(super) session: Session,
     pub(super) dealers: IndexSet,
     pub(super) survivors: IndexSet,
-    /// The one share of every dealer that these survivors need, ascending.
+    /// The one share per dealer that these survivors need, ascending.
     pub(super) answers: Vec<Secret<[u8; SHARE_BYTES]>>,
     pub(super) sent: Consistency,
 }
 
-/// Has revealed its shares. Asked again, it says the same.
+/// The participant has revealed its shares. Asked again, it sends the same bytes.
 pub struct Answered {
     pub(super) round: Round,
     pub(super) sent: Unmasking,
 }
 
 impl Unmask {
-    /// The session's id.
     #[must_use]
     pub const fn sid(&self) -> &Sid {
         self.session.sid()
@@ -38,8 +37,8 @@ impl Unmask {
     /// Reveals the shares.
     ///
     /// # Errors
-    /// [`Refusal`] unless the agreement holds valid signatures of at least t distinct survivors on what this participant
-    /// itself signed.
+    /// [`Refusal`] unless the agreement holds valid signatures of at least t distinct survivors on the text that this
+    /// participant signed itself.
     pub fn unmask(self, agreement: &Agreement, signer: &dyn Signer) -> Result<Step<Answered, Unmasking>, Refusal> {
         self.check(agreement)?;
         let shares: Vec<[u8; SHARE_BYTES]> = self.answers.iter().map(|share| *share.expose()).collect();
@@ -61,7 +60,7 @@ impl Unmask {
         }
         let threshold = self.session.params.threshold();
         at_least("signatures", threshold, signers.len())?;
-        // The first t suffice: what is beyond them cannot make the answer safer.
+        // The first t suffice: more cannot make the answer safer.
         let text = consistency_text(self.session.sid(), &self.dealers, &self.survivors);
         for entry in agreement.signatures.iter().take(threshold.into()) {
             let identity = self.session.identity(entry.signer);

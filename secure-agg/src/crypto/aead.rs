@@ -7,9 +7,9 @@ use zeroize::Zeroize;
 use crate::participants::Index;
 use crate::secret::Secret;
 
-/// Bytes of the two shares that a dealer sends to a holder.
+/// Length of the two shares that a dealer sends to a holder, in bytes.
 pub(crate) const PLAIN_BYTES: usize = 64;
-/// Bytes of a sealed pair of shares: plaintext and tag.
+/// Length of a sealed pair of shares, in bytes: plaintext and tag.
 pub(crate) const SEALED_BYTES: usize = PLAIN_BYTES + 16;
 
 /// The ciphertext was not made with this key for this session, dealer and holder.
@@ -17,7 +17,7 @@ pub(crate) const SEALED_BYTES: usize = PLAIN_BYTES + 16;
 #[error("the sealed shares do not open under this key, session, dealer and holder")]
 pub(crate) struct DoesNotOpen;
 
-/// Where a ciphertext belongs: `sid || u32be(dealer) || u32be(holder)`.
+/// The context of a ciphertext: `sid || u32be(dealer) || u32be(holder)`.
 pub(crate) fn associated_data(sid: &[u8; 32], dealer: Index, holder: Index) -> [u8; 40] {
     let mut data = [0; 40];
     data[..32].copy_from_slice(sid);

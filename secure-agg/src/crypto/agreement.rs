@@ -1,7 +1,7 @@
 //! X25519 (RFC 7748) with static keys, since a mask key must be secret-shared and `ring` cannot export one.
 //!
-//! Public keys are held to one encoding each (top bit clear, below 2^255 - 19), so "no key appears twice" compares bytes,
-//! and points of small order are refused: a shared secret of zeros would be known to everybody.
+//! Public keys must be in canonical encoding (top bit clear, below 2^255 - 19), so "no key appears twice" compares
+//! bytes, and points of small order are rejected: their shared secret is zero, which everybody knows.
 
 use thiserror::Error;
 use x25519_dalek::{PublicKey as Point, StaticSecret};
@@ -13,7 +13,7 @@ use crate::secret::Secret;
 /// An X25519 public key in the messages.
 pub type PublicKey = [u8; 32];
 
-/// Why a public key is refused.
+/// Reasons a public key is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum BadPublicKey {
     /// The top bit is set or the number is not below 2^255 - 19.
@@ -22,7 +22,7 @@ pub enum BadPublicKey {
     /// Every agreement with this key yields zeros.
     #[error("the public key has small order: it would agree on a secret that everybody knows")]
     SmallOrder,
-    /// Another key of the same participant is equal to it.
+    /// Another key of the same participant equals this one.
     #[error("the public key is also used for something else: all keys of a participant must differ")]
     Repeated,
 }
@@ -61,8 +61,8 @@ impl AgreementKey {
     }
 }
 
-/// Whether a key may stand in a roster: canonical, and not one of the five points of small order (RFC 7748 §6.1). Cheaper
-/// than an agreement, which checks again.
+/// Checks that a key may appear in a roster: canonical, and not one of the five points of small order (RFC 7748 §6.1).
+/// Cheaper than an agreement, which checks again.
 pub(crate) fn check(key: &PublicKey) -> Result<(), BadPublicKey> {
     check_encoding(key)?;
     if SMALL_ORDER.contains(key) { Err(BadPublicKey::SmallOrder) } else { Ok(()) }

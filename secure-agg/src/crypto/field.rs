@@ -5,7 +5,7 @@ use zeroize::Zeroize;
 /// The Mersenne prime 2^61 - 1.
 pub(crate) const PRIME: u64 = (1 << 61) - 1;
 
-/// An element, always below [`PRIME`]. It may be a secret, hence no `Debug`; whoever holds one for long erases it.
+/// An element, always below [`PRIME`]. May be secret, hence no `Debug`; long-term owners must erase it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Element(u64);
 
@@ -13,7 +13,7 @@ impl Element {
     pub(crate) const ZERO: Self = Self(0);
     pub(crate) const ONE: Self = Self(1);
 
-    /// The element `value`, or nothing where it is not below the prime: each element has one encoding.
+    /// The element `value`; `None` if it is not below the prime. Each element has one encoding.
     pub(crate) const fn canonical(value: u64) -> Option<Self> {
         if value < PRIME { Some(Self(value)) } else { None }
     }
@@ -27,7 +27,7 @@ impl Element {
         self.0
     }
 
-    /// A uniform element: 61 random bits, drawn again in the one case of 2^61 that is not an element.
+    /// A uniform element: 61 random bits, drawn again in the one of 2^61 cases that is not an element.
     pub(crate) fn random(rng: &mut dyn crate::CryptoRng) -> Self {
         loop {
             if let Some(element) = Self::canonical(rng.next_u64() >> 3) {

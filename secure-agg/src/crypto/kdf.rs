@@ -1,7 +1,7 @@
 //! HKDF-SHA-256 (RFC 5869) and every key the protocol derives with it (specification §3, "Derivations").
 //!
-//! `seed` and `shared` never appear in a derived key's label; `sid` is the salt of everything that belongs to a session, so
-//! participants who were shown different models, rosters or configurations derive unrelated keys.
+//! `seed` and `shared` never appear in a derived key's label; `sid` is the salt of everything that belongs to a
+//! session, so participants that were shown different models, rosters or configurations derive unrelated keys.
 
 use ring::hkdf::{HKDF_SHA256, KeyType, Salt};
 
@@ -15,7 +15,7 @@ use crate::secret::Secret;
 /// HKDF with SHA-256: extract with `salt`, expand to `N` bytes under the concatenation of `info`.
 ///
 /// # Panics
-/// When `N` exceeds 255·32 bytes, which RFC 5869 forbids.
+/// If `N` exceeds 255·32 bytes, which RFC 5869 forbids.
 pub(crate) fn hkdf<const N: usize>(salt: &[u8], ikm: &[u8], info: &[&[u8]]) -> Secret<[u8; N]> {
     struct Length(usize);
     impl KeyType for Length {
@@ -32,7 +32,7 @@ pub(crate) fn hkdf<const N: usize>(salt: &[u8], ikm: &[u8], info: &[&[u8]]) -> S
     Secret::take(&mut key)
 }
 
-/// The X25519 scalar of the mask key: a function of the seed that is secret-shared.
+/// The X25519 scalar of the mask key, derived from the secret-shared seed.
 pub(crate) fn mask_scalar(seed_s: &Seed) -> Secret<[u8; 32]> {
     hkdf(&[], seed_s.expose(), &[PROTOCOL, b"/x25519-mask\0"])
 }
@@ -56,7 +56,7 @@ pub(crate) fn share_key(sid: &Digest, shared: &Secret<[u8; 32]>, dealer: Index, 
     hkdf(sid, shared.expose(), &[PROTOCOL, b"/share-enc\0", &dealer, &holder])
 }
 
-/// `b_commit`: binds a participant to its self-mask seed, so that a wrong reconstruction is noticed.
+/// `b_commit`: binds a participant to its self-mask seed, so that a wrong reconstruction is detected.
 pub(crate) fn self_mask_commitment(client_id: &[u8], seed_b: &Seed) -> Digest {
     Transcript::bare().raw(PROTOCOL).raw(b"/b-commit\0").enc(client_id).raw(seed_b.expose()).finish()
 }

@@ -1,4 +1,4 @@
-//! The primitives, one per file. Nothing here knows a message or a phase.
+//! The primitives, one per file. They do not depend on messages or phases.
 
 pub(crate) mod aead;
 pub(crate) mod agreement;

@@ -1,8 +1,8 @@
 //! The polynomial of degree below t through m points of which up to floor((m - t)/2) are wrong.
 //!
 //! This is the key equation of Berlekamp and Welch (1986), solved as Gao (2003) does: interpolate all points, then run
-//! Euclid's algorithm against the product of the x - x_i until the degrees say that error locator and numerator are found.
-//! O(m^2) field operations, so one lying cohort of a thousand costs milliseconds. It runs only on secrets that the
+//! Euclid's algorithm against the product of the x - x_i until the degrees say that error locator and numerator are
+//! found. O(m^2) field operations, so a cohort of a thousand takes milliseconds. It runs only on secrets that the
 //! transcript already reveals, so it need not be constant-time.
 
 use zeroize::Zeroize as _;
@@ -12,7 +12,7 @@ use super::field::Element;
 /// A polynomial, constant term first, no leading zeros; the zero polynomial is empty.
 type Polynomial = Vec<Element>;
 
-/// The places where a polynomial was evaluated, with what depends on them alone.
+/// The evaluation points, with everything that depends on them alone.
 pub(crate) struct Points {
     at: Vec<Element>,
     /// Product of all x - x_i.
@@ -22,7 +22,7 @@ pub(crate) struct Points {
 }
 
 impl Points {
-    /// For distinct places.
+    /// Precomputes for distinct points.
     pub(crate) fn new(at: &[Element]) -> Self {
         let mut vanishing = vec![Element::ONE];
         for place in at {

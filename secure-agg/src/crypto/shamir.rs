@@ -19,14 +19,13 @@ pub(crate) const SHARE_BYTES: usize = 32;
 const LIMBS: usize = 4;
 const LIMB_BITS: usize = 60;
 
-/// What is shared: the seed of a mask key or of a self mask.
+/// A secret-shared seed, of a mask key or of a self mask.
 pub(crate) type Seed = Secret<[u8; SEED_BYTES]>;
 
 /// One holder's share of one seed. No `Debug`; erased when dropped.
 pub(crate) struct Share([Element; LIMBS]);
 
 impl Share {
-    /// The wire form.
     pub(crate) fn to_bytes(&self) -> Secret<[u8; SHARE_BYTES]> {
         let mut bytes = [0; SHARE_BYTES];
         for (chunk, limb) in bytes.chunks_exact_mut(8).zip(&self.0) {
@@ -35,7 +34,7 @@ impl Share {
         Secret::take(&mut bytes)
     }
 
-    /// Reads the wire form; nothing where a limb is not below the prime.
+    /// Decodes a share; `None` if a limb is not below the prime.
     pub(crate) fn from_bytes(bytes: &[u8; SHARE_BYTES]) -> Option<Self> {
         let mut limbs = [Element::ZERO; LIMBS];
         let (chunks, _) = bytes.as_chunks::<8>();
@@ -52,7 +51,7 @@ impl Drop for Share {
     }
 }
 
-/// Shares `seed` among holders 1..=n so that any `threshold` of them can restore it.
+/// Splits `seed` among holders 1..=n so that any `threshold` of them can restore it.
 pub(crate) fn split(seed: &Seed, threshold: u16, holders: u16, rng: &mut dyn crate::CryptoRng) -> Vec<Share> {
     let mut coefficients = Zeroizing::new(Vec::with_capacity(usize::from(threshold)));
     coefficients.push(to_limbs(seed));
@@ -76,11 +75,11 @@ fn evaluate(coefficients: &[[Element; LIMBS]], at: Element) -> [Element; LIMBS] 
     value
 }
 
-/// The Lagrange coefficients at zero of a set of holders: computed once, used for every secret they open.
+/// Lagrange coefficients at zero for a set of holders: computed once and used for every seed they open.
 pub(crate) struct Basis(Vec<Element>);
 
 impl Basis {
-    /// For distinct holders, each at least 1.
+    /// Precomputes for distinct holders, each at least 1.
     pub(crate) fn new(holders: &[Index]) -> Self {
         let at = |index: Index| Element::small(index.into());
         let weight = |own: Index| {
@@ -93,8 +92,8 @@ impl Basis {
         Self(holders.iter().map(|own| weight(*own)).collect())
     }
 
-    /// The seed that shares in the order of the holders interpolate; nothing where the result is no seed, which happens
-    /// only if a share is wrong.
+    /// The seed that these shares, in the order of the holders, interpolate; `None` if the result is not a seed, which
+    /// means that a share is wrong.
     pub(crate) fn restore<'a>(&self, shares: impl IntoIterator<Item = &'a Share>) -> Option<Seed> {
         let mut limbs = Zeroizing::new([Element::ZERO; LIMBS]);
         for (weight, share) in self.0.iter().zip(shares) {
@@ -106,16 +105,15 @@ impl Basis {
     }
 }
 
-/// What error correction found.
+/// The result of error correction.
 pub(crate) struct Corrected {
-    /// The seed.
     pub(crate) seed: Seed,
     /// The holders whose shares do not lie on the polynomials.
     pub(crate) disagreeing: Vec<Index>,
 }
 
-/// Restores a seed from m shares of which up to floor((m - t)/2) are wrong, and names the wrong ones [Berlekamp and Welch
-/// 1986]. Nothing where more are wrong; a result is still to be checked against the seed's commitment.
+/// Restores a seed from m shares of which up to floor((m - t)/2) are wrong, and names the wrong ones [Berlekamp and
+/// Welch 1986]. `None` if more are wrong. Check the result against the seed's commitment.
 pub(crate) fn correct(holders: &[Index], shares: &[&Share], threshold: u16) -> Option<Corrected> {
     let at: Vec<Element> = holders.iter().map(|index| Element::small((*index).into())).collect();
     let points = reed_solomon::Points::new(&at);
@@ -265,7 +263,7 @@ mod tests {
             }
         }
 
-        /// Whatever the secret is, exactly one t-th share makes t - 1 given ones say so: together they say nothing.
+        /// For every secret exactly one t-th share agrees with t - 1 given ones, so together they reveal nothing.
         #[test]
         fn one_share_fewer_is_consistent_with_every_secret(
             (bytes, claimed) in any::<([u8; 30], [u8; 30])>(),

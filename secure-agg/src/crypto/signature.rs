@@ -1,4 +1,4 @@
-//! Ed25519 (RFC 8032): who may speak for a participant, and how the caller lends us its key and its trust.
+//! Ed25519 (RFC 8032) signatures. The caller provides the signing key and decides which certificates to trust.
 
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 use thiserror::Error;
@@ -11,19 +11,19 @@ pub type Signature = [u8; 64];
 pub struct IdentityKey(pub [u8; 32]);
 
 impl IdentityKey {
-    /// Whether `signature` is this identity's over `text`.
+    /// Whether `signature` is this identity's signature over `text`.
     #[must_use]
     pub fn verifies(&self, text: &[u8], signature: &Signature) -> bool {
         UnparsedPublicKey::new(&ED25519, &self.0).verify(text, signature).is_ok()
     }
 }
 
-/// Decides whether a certificate speaks for a client id. Chain, expiry and revocation are the caller's knowledge.
+/// Decides whether a certificate binds a key to a client id. The caller checks chain, expiry and revocation.
 pub trait IdentityVerifier {
     /// The Ed25519 key that `certificate` binds to `client_id`.
     ///
     /// # Errors
-    /// [`IdentityRefused`] when the certificate is not valid for this client now.
+    /// [`IdentityRefused`] if the certificate is not currently valid for this client.
     fn verify(&self, client_id: &[u8], certificate: &[u8]) -> Result<IdentityKey, IdentityRefused>;
 }
 
@@ -32,15 +32,14 @@ pub trait IdentityVerifier {
 #[error("the certificate does not bind a key to this client id")]
 pub struct IdentityRefused;
 
-/// Signs as one participant. The key may live in a keystore that never lets go of it.
+/// Signs for one participant. The key may stay inside a keystore.
 pub trait Signer {
-    /// The public half.
     fn identity(&self) -> IdentityKey;
 
     /// The signature over `text`.
     ///
     /// # Errors
-    /// [`SignerFault`] when the keystore cannot sign now; the state that asked is lost, its last snapshot is not.
+    /// [`SignerFault`] if the keystore cannot sign now; the calling state is lost, but its last snapshot is not.
     fn sign(&self, text: &[u8]) -> Result<Signature, SignerFault>;
 }
 
@@ -56,7 +55,7 @@ impl MemorySigner {
     /// From the 32-byte private key of RFC 8032 §5.1.5.
     ///
     /// # Errors
-    /// [`SignerFault`] when `seed` is not 32 bytes long.
+    /// [`SignerFault`] if `seed` is not 32 bytes long.
     pub fn from_seed(seed: &[u8]) -> Result<Self, SignerFault> {
         Ed25519KeyPair::from_seed_unchecked(seed).map(Self).map_err(|_| SignerFault)
     }
@@ -64,7 +63,7 @@ impl MemorySigner {
     /// From a PKCS#8 document (RFC 8410), version 1 or 2.
     ///
     /// # Errors
-    /// [`SignerFault`] when the document holds no Ed25519 key.
+    /// [`SignerFault`] if the document holds no Ed25519 key.
     pub fn from_pkcs8(document: &[u8]) -> Result<Self, SignerFault> {
         Ed25519KeyPair::from_pkcs8_maybe_unchecked(document).map(Self).map_err(|_| SignerFault)
     }

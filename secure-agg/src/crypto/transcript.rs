@@ -1,13 +1,12 @@
-//! SHA-256 over unambiguous text: `enc(x) = u32be(len) || x`, so no two lists of fields hash alike.
+//! SHA-256 over unambiguously encoded fields: `enc(x) = u32be(len) || x`, so no two lists of fields hash alike.
 
 use ring::digest::{Context, SHA256};
 
 use super::suite::PROTOCOL;
 
-/// A SHA-256 digest.
 pub type Digest = [u8; 32];
 
-/// A digest being written.
+/// A digest in progress.
 pub(crate) struct Transcript(Context);
 
 impl Transcript {
@@ -16,14 +15,12 @@ impl Transcript {
         Self(Context::new(&SHA256)).enc(PROTOCOL).enc(label.as_bytes())
     }
 
-    /// Starts empty.
     pub(crate) fn bare() -> Self {
         Self(Context::new(&SHA256))
     }
 
-    /// `u32be(len) || bytes`.
     pub(crate) fn enc(self, bytes: &[u8]) -> Self {
-        // Everything hashed this way is bounded by the codec far below 4 GiB.
+        // The codec bounds every field far below 4 GiB.
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         self.u32(len).raw(bytes)
     }
@@ -36,7 +33,7 @@ impl Transcript {
         self.raw(&value.to_be_bytes())
     }
 
-    /// Bytes without a length: only for the last field or one of fixed size.
+    /// Appends bytes without a length: only for the last field or one of fixed size.
     pub(crate) fn raw(mut self, bytes: &[u8]) -> Self {
         self.0.update(bytes);
         self
@@ -49,7 +46,6 @@ impl Transcript {
     }
 }
 
-/// SHA-256 of `bytes`.
 pub(crate) fn sha256(bytes: &[u8]) -> Digest {
     Transcript::bare().raw(bytes).finish()
 }

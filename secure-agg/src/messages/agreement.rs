@@ -1,4 +1,4 @@
-//! R3 and R4: signatures on who is in the sum, and the shares that open it.
+//! R3 and R4: signatures on the set of survivors, and the shares that open the sum.
 
 use tls_codec::{TlsDeserializeBytes, TlsSerialize, TlsSize, TlsVecU16, TlsVecU32};
 
@@ -10,14 +10,11 @@ use crate::crypto::signature::Signature;
 use crate::crypto::suite::PROTOCOL;
 use crate::participants::{Index, IndexSet};
 
-/// R3: the sender saw these dealers and these survivors, and will never sign others in this session.
+/// R3: the sender confirms these dealers and survivors, and will never sign others in this session.
 #[derive(Debug, Clone, PartialEq, Eq, TlsSize, TlsSerialize, TlsDeserializeBytes)]
 pub struct Consistency {
-    /// The session.
     pub sid: Sid,
-    /// Who signed.
     pub sender: Index,
-    /// Over [`consistency_text`].
     pub signature: Signature,
 }
 
@@ -36,10 +33,9 @@ pub fn consistency_text(sid: &Sid, dealers: &IndexSet, survivors: &IndexSet) -> 
     [PROTOCOL, b"u3", sid, &dealers.digest(), &survivors.digest()].concat()
 }
 
-/// R4, to everybody: the signatures of those who agree on the survivors.
+/// R4, to everybody: the signatures of all who confirmed the survivors.
 #[derive(Debug, Clone, PartialEq, Eq, TlsSize, TlsSerialize, TlsDeserializeBytes)]
 pub struct Agreement {
-    /// The session.
     pub sid: Sid,
     /// U4, ascending by position.
     pub signatures: TlsVecU32<AgreementSignature>,
@@ -48,9 +44,7 @@ pub struct Agreement {
 /// One signature of an [`Agreement`].
 #[derive(Debug, Clone, PartialEq, Eq, TlsSize, TlsSerialize, TlsDeserializeBytes)]
 pub struct AgreementSignature {
-    /// Who signed.
     pub signer: Index,
-    /// Over [`consistency_text`].
     pub signature: Signature,
 }
 
@@ -63,18 +57,16 @@ impl Message for Agreement {
     }
 }
 
-/// R4: what the sender holds that opens the sum: for each dealer *one* share, never both.
+/// R4: the sender's shares that open the sum: *one* share per dealer, never both.
 pub type Unmasking = Signed<UnmaskingBody>;
 
-/// What [`Unmasking`] says.
+/// The signed part of an [`Unmasking`].
 #[derive(Clone, PartialEq, Eq, TlsSize, TlsSerialize, TlsDeserializeBytes)]
 pub struct UnmaskingBody {
-    /// The session.
     pub sid: Sid,
-    /// Whose shares.
     pub sender: Index,
-    /// For every dealer in U2, ascending by position: of its self-mask seed if it survived, else of its mask seed. There is
-    /// no tag to lie with: which of the two it is follows from the agreed survivors.
+    /// One share per dealer in U2, ascending by position: of the self-mask seed if the dealer survived, otherwise of
+    /// the mask seed. There is no tag that could lie: the agreed survivors determine the kind.
     pub shares: TlsVecU16<[u8; SHARE_BYTES]>,
 }
 

@@ -10,21 +10,21 @@ use crate::crypto::signature::{IdentityKey, Signature};
 use crate::crypto::transcript::{Digest, Transcript};
 use crate::params::SessionConfig;
 
-/// R0: the keys of one participant for one attempt. May be sent when the participant checks in, before the cohort is drawn.
+/// R0: the keys of one participant for one attempt. May be sent at check-in, before the cohort is drawn.
 pub type Advertise = Signed<AdvertiseBody>;
 
-/// What [`Advertise`] says.
+/// The signed part of an [`Advertise`].
 #[derive(Debug, Clone, PartialEq, Eq, TlsSize, TlsSerialize, TlsDeserializeBytes)]
 pub struct AdvertiseBody {
     /// The attempt the keys are for.
     pub round: Round,
     /// The participant, 1 to [`MAX_CLIENT_ID_BYTES`] opaque bytes.
     pub client_id: TlsByteVecU8,
-    /// What binds a signing key to it, up to [`MAX_CERTIFICATE_BYTES`] opaque bytes.
+    /// The certificate of its signing key, up to [`MAX_CERTIFICATE_BYTES`] opaque bytes.
     pub certificate: TlsByteVecU16,
-    /// Agrees the keys that seal shares.
+    /// Public key that agrees the keys for sealing shares.
     pub c_pk: PublicKey,
-    /// Agrees the pairwise masks; its private half is shared among the cohort.
+    /// Public key that agrees the pairwise masks; its private half is secret-shared among the cohort.
     pub s_pk: PublicKey,
     /// Commitment to the seed of the self mask.
     pub b_commit: Digest,
@@ -42,7 +42,7 @@ impl Body for AdvertiseBody {
         bound(self.certificate.len() <= MAX_CERTIFICATE_BYTES, "certificate")
     }
 
-    /// `enc(task_id) || u64be(round) || u32be(attempt)`: there is no session yet.
+    /// `enc(task_id) || u64be(round) || u32be(attempt)`: the session does not exist yet.
     fn binding(&self) -> Vec<u8> {
         let task = self.round.task_id.as_slice();
         let len = u32::try_from(task.len()).unwrap_or(u32::MAX).to_be_bytes();
@@ -50,14 +50,13 @@ impl Body for AdvertiseBody {
     }
 }
 
-/// R1, to everybody and the same for all: who takes part. Cacheable; nothing in it is secret.
+/// R1, identical for everybody: the participants. Cacheable; nothing in it is secret.
 #[derive(Debug, Clone, PartialEq, Eq, TlsSize, TlsSerialize, TlsDeserializeBytes)]
 pub struct Roster {
-    /// The attempt.
     pub round: Round,
     /// Digest of the model that this round trains from.
     pub model_hash: Digest,
-    /// What the task asks for.
+    /// The session settings of the task.
     pub config: SessionConfig,
     /// t, as the coordinator computed it.
     pub threshold: u16,
@@ -65,36 +64,30 @@ pub struct Roster {
     pub out_degree: u16,
     /// t_m, as the coordinator computed it.
     pub min_out: u16,
-    /// The participants, strictly ascending by client id; positions count from 1.
+    /// Strictly ascending by client id; positions count from 1.
     pub entries: TlsVecU32<RosterEntry>,
 }
 
-/// One participant: its [`Advertise`] without the round, which is the roster's.
+/// One participant's [`Advertise`] without the round, which is the roster's.
 #[derive(Debug, Clone, PartialEq, Eq, TlsSize, TlsSerialize, TlsDeserializeBytes)]
 pub struct RosterEntry {
-    /// See [`AdvertiseBody::client_id`].
     pub client_id: TlsByteVecU8,
-    /// See [`AdvertiseBody::certificate`].
     pub certificate: TlsByteVecU16,
-    /// See [`AdvertiseBody::c_pk`].
     pub c_pk: PublicKey,
-    /// See [`AdvertiseBody::s_pk`].
     pub s_pk: PublicKey,
-    /// See [`AdvertiseBody::b_commit`].
     pub b_commit: Digest,
     /// The advertisement's signature.
     pub signature: Signature,
 }
 
 impl RosterEntry {
-    /// The entry of an advertisement.
     #[must_use]
     pub fn of(advertise: &Advertise) -> Self {
         let AdvertiseBody { client_id, certificate, c_pk, s_pk, b_commit, .. } = advertise.body.clone();
         Self { client_id, certificate, c_pk, s_pk, b_commit, signature: advertise.signature }
     }
 
-    /// The advertisement this is the entry of.
+    /// The advertisement of this entry.
     #[must_use]
     pub fn advertise(&self, round: &Round) -> Advertise {
         let Self { client_id, certificate, c_pk, s_pk, b_commit, signature } = self.clone();
@@ -116,7 +109,7 @@ impl Message for Roster {
     }
 }
 
-/// The roster's digest (specification §3, "Derivations"), with the signing keys that certificates bind to its entries.
+/// The roster's digest (specification §3, "Derivations"), including the signing keys that the certificates bind.
 pub(crate) fn roster_root(entries: &[RosterEntry], identities: &[IdentityKey]) -> Digest {
     let count = u32::try_from(entries.len()).unwrap_or(u32::MAX);
     let start = Transcript::labelled("roster").u32(count);
@@ -132,7 +125,7 @@ pub(crate) fn roster_root(entries: &[RosterEntry], identities: &[IdentityKey]) -
     entries.iter().zip(identities).fold(start, add).finish()
 }
 
-/// The session id: task, round, attempt, model, configuration and roster in one digest.
+/// The session id: task, round, attempt, model, configuration and roster , in one digest.
 pub(crate) fn session_id(round: &Round, model_hash: &Digest, config_hash: &Digest, roster_root: &Digest) -> Sid {
     Transcript::labelled("sid")
         .enc(round.task_id.as_slice())

@@ -1,4 +1,4 @@
-//! R2 and R3: masked inputs, and whose are in the sum.
+//! R2 and R3: masked inputs, and the set of inputs in the sum.
 
 use tls_codec::{TlsDeserializeBytes, TlsSerialize, TlsSize, TlsVecU32};
 
@@ -9,25 +9,22 @@ use crate::crypto::signature::Signature;
 use crate::crypto::transcript::Digest;
 use crate::participants::{Index, IndexSet};
 
-/// R2: that a masked input of this length and digest is the sender's, and which masks are on it. The vector itself travels beside
-/// the messages.
+/// R2: announces the length, digest and masks of the sender's masked input. The vector itself is uploaded separately.
 pub type MaskedInput = Signed<MaskedInputBody>;
 
-/// What [`MaskedInput`] says.
+/// The signed part of a [`MaskedInput`].
 #[derive(Debug, Clone, PartialEq, Eq, TlsSize, TlsSerialize, TlsDeserializeBytes)]
 pub struct MaskedInputBody {
-    /// The session.
     pub sid: Sid,
-    /// Whose input.
     pub sender: Index,
     /// Length of the packed vectors, in bytes.
     pub bytes: u64,
     /// [`upload::digest`](crate::upload) of the packed vectors.
     pub digest: Digest,
-    /// H(U2), as the sender was told: whose masks can be on the input.
+    /// H(U2), as announced to the sender: the dealers whose masks may be on the input.
     pub dealers: Digest,
-    /// The out-neighbours, as the sender drew them: which of those masks protect it. Signed once more here, so that the others can
-    /// see for themselves that enough are left, see [`Survivors::inputs`].
+    /// The sender's drawn out-neighbours: those whose masks protect it. Signed again here, so that other participants
+    /// can verify that enough of them remain, see [`Survivors::inputs`].
     pub out: IndexSet,
 }
 
@@ -46,37 +43,33 @@ impl Body for MaskedInputBody {
 }
 in_session!(MaskedInputBody);
 
-/// R3, to everybody: whose inputs are in the sum.
+/// R3, to everybody: the participants whose inputs are in the sum.
 #[derive(Debug, Clone, PartialEq, Eq, TlsSize, TlsSerialize, TlsDeserializeBytes)]
 pub struct Survivors {
-    /// The session.
     pub sid: Sid,
-    /// U3.
     pub survivors: IndexSet,
-    /// What each survivor signed with its input, ascending by position; none where everybody masks with everybody. A survivor's self
-    /// mask is opened whether or not it is asked about U3, so those who open it must see that its own neighbours are left.
+    /// The data that each survivor signed with its input, ascending by position; empty if the mask graph is complete. A
+    /// survivor's self mask is opened whether or not it is asked about U3, so those who open it must verify that its
+    /// neighbours remain.
     pub inputs: TlsVecU32<SurvivorInput>,
 }
 
-/// What of a survivor's [`MaskedInput`] does not follow from the session.
+/// The fields of a survivor's [`MaskedInput`] that do not follow from the session.
 #[derive(Debug, Clone, PartialEq, Eq, TlsSize, TlsSerialize, TlsDeserializeBytes)]
 pub struct SurvivorInput {
-    /// See [`MaskedInputBody::digest`].
     pub digest: Digest,
-    /// See [`MaskedInputBody::out`].
     pub out: IndexSet,
     /// The masked input's signature.
     pub signature: Signature,
 }
 
 impl SurvivorInput {
-    /// What of an input the others are shown.
     #[must_use]
     pub fn of(input: &MaskedInput) -> Self {
         Self { digest: input.body.digest, out: input.body.out.clone(), signature: input.signature }
     }
 
-    /// The message that `sender` must have signed, in the session and with the length and U2 that `like` names.
+    /// Reconstructs the message that `sender` must have signed, with the session, length and U2 of `like`.
     #[must_use]
     pub fn masked_input(&self, sender: Index, like: &MaskedInputBody) -> MaskedInput {
         let MaskedInputBody { sid, bytes, dealers, .. } = *like;

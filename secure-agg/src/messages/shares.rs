@@ -1,4 +1,4 @@
-//! R1 and R2: shares from a dealer to the holders, and what a holder says of shares that do not open.
+//! R1 and R2: shares from a dealer to the holders, and complaints about shares that do not open.
 
 use tls_codec::{TlsDeserializeBytes, TlsSerialize, TlsSize, TlsVecU32};
 
@@ -11,16 +11,13 @@ use crate::participants::{Index, IndexSet};
 /// R1: one dealer's shares for every other participant, and the mask neighbours it drew.
 pub type ShareKeys = Signed<ShareKeysBody>;
 
-/// What [`ShareKeys`] says.
+/// The signed part of a [`ShareKeys`].
 #[derive(Debug, Clone, PartialEq, Eq, TlsSize, TlsSerialize, TlsDeserializeBytes)]
 pub struct ShareKeysBody {
-    /// The session.
     pub sid: Sid,
-    /// The dealer's position.
     pub sender: Index,
     /// One for every other participant, ascending by position: share of the mask seed, then of the self-mask seed.
     pub sealed: TlsVecU32<SealedShares>,
-    /// The out-neighbours.
     pub out: IndexSet,
 }
 
@@ -50,18 +47,16 @@ impl Body for ShareKeysBody {
 }
 in_session!(ShareKeysBody);
 
-/// R2, to one participant: who dealt, what they dealt it, and who drew it as a mask neighbour.
+/// R2, to one participant: the dealers, their shares for it, and those that drew it as a mask neighbour.
 #[derive(Debug, Clone, PartialEq, Eq, TlsSize, TlsSerialize, TlsDeserializeBytes)]
 pub struct Delivery {
-    /// The session.
     pub sid: Sid,
-    /// To whom.
     pub recipient: Index,
-    /// U2: those whose shares arrived.
+    /// U2: the participants whose shares arrived.
     pub dealers: IndexSet,
-    /// Those of U2 whose out list names the recipient.
+    /// The members of U2 whose out list names the recipient.
     pub incoming: IndexSet,
-    /// From every other member of U2, ascending by position.
+    /// One per other member of U2, ascending by position.
     pub sealed: TlsVecU32<SealedShares>,
 }
 
@@ -74,18 +69,16 @@ impl Message for Delivery {
     }
 }
 
-/// R2, instead of a masked input: the ciphertext that a dealer signed does not open, and here is its single-use key to see for
-/// yourself. The sender has checked the dealer's signature, so no share of an honest dealer is ever opened by this.
+/// R2, instead of a masked input: the ciphertext that a dealer signed does not open. Includes its single-use key as
+/// proof. The sender has verified the dealer's signature, so this never opens a share of an honest dealer.
 pub type Complaint = Signed<ComplaintBody>;
 
-/// What [`Complaint`] says.
+/// The signed part of a [`Complaint`].
 #[derive(Clone, PartialEq, Eq, TlsSize, TlsSerialize, TlsDeserializeBytes)]
 pub struct ComplaintBody {
-    /// The session.
     pub sid: Sid,
-    /// Who complains; it has sent no masked input and never will in this session.
+    /// The complaining participant; it has sent no masked input in this session and never will.
     pub sender: Index,
-    /// The dealer.
     pub accused: Index,
     /// E_accused→sender, which seals exactly one ciphertext.
     pub key: [u8; 32],

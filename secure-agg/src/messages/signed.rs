@@ -1,4 +1,4 @@
-//! Bodies that their senders sign.
+//! Message bodies signed by their senders.
 
 use tls_codec::{DeserializeBytes, Error, Serialize, Size};
 
@@ -11,11 +11,9 @@ use crate::participants::Index;
 
 /// The part of a message that its sender signs.
 pub trait Body: Serialize + DeserializeBytes {
-    /// The phase in the signed text.
+    /// Name of the phase in the signed text.
     const PHASE: &'static str;
-    /// See [`Message::KIND`].
     const KIND: u8;
-    /// See [`Message::MAX_BYTES`].
     const MAX_BYTES: usize;
 
     /// See [`Message::check`].
@@ -24,7 +22,7 @@ pub trait Body: Serialize + DeserializeBytes {
     /// [`DecodeError::Bounds`] naming the field.
     fn check(&self) -> Result<(), DecodeError>;
 
-    /// What the signature binds the body to: the session id, or for keys that precede a session the round.
+    /// What the signature binds the body to: the session id or, for keys that precede a session, the round.
     fn binding(&self) -> Vec<u8>;
 
     /// `P || phase || binding || SHA-256(body)`.
@@ -37,9 +35,8 @@ pub trait Body: Serialize + DeserializeBytes {
 /// A body with its sender's signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signed<B> {
-    /// What is said.
     pub body: B,
-    /// By whom: Ed25519 over [`Body::signed_text`].
+    /// Ed25519 over [`Body::signed_text`].
     pub signature: Signature,
 }
 
@@ -89,11 +86,9 @@ impl<B: Body> Message for Signed<B> {
     }
 }
 
-/// A body that belongs to a session and a sender in its roster.
+/// A body that names a session and its sender.
 pub trait InSession: Body {
-    /// The session.
     fn sid(&self) -> &Sid;
-    /// The sender's position.
     fn sender(&self) -> Index;
 }
 

@@ -13,9 +13,10 @@ const LIVENESS: f64 = 1.0 / 1_048_576.0;
 /// Isolation may happen with probability 2^-41.
 const ISOLATION: f64 = 1.0 / 2_199_023_255_552.0;
 
-/// (k_m, t_m) for `n` participants of whom `corrupt` collude and `dropouts` may leave; nothing if no sparse graph works.
+/// (k_m, t_m) for `n` participants of which `corrupt` collude and `dropouts` may leave; `None` if no sparse graph
+/// works.
 pub(super) fn sparse(n: u16, corrupt: u16, dropouts: u16) -> Option<(u16, u16)> {
-    // Whoever asks is honest and stays; the others that stay number n - dropouts - 1.
+    // Seen from an honest participant that stays; n - dropouts - 1 others stay.
     let staying = n.checked_sub(dropouts + 1)?;
     (2..n - 1).step_by(2).find_map(|degree| {
         let needed = most_needed(n, staying, degree)?;
@@ -23,7 +24,7 @@ pub(super) fn sparse(n: u16, corrupt: u16, dropouts: u16) -> Option<(u16, u16)> 
     })
 }
 
-/// The largest t with n·Pr[X < t] ≤ 2^-20, where X of the `degree` drawn are among those `staying`; nothing if it is 0.
+/// The largest t with n·Pr[X < t] ≤ 2^-20, where X of the `degree` drawn are among those `staying`; `None` if it is 0.
 fn most_needed(n: u16, staying: u16, degree: u16) -> Option<u16> {
     let mass = hypergeometric((n - 1).into(), staying.into(), degree.into());
     let mut below = 0.0;
@@ -38,9 +39,10 @@ fn most_needed(n: u16, staying: u16, degree: u16) -> Option<u16> {
     (needed > 0).then_some(needed)
 }
 
-/// Σ_j C(n_h, j)·Pr[X ≥ t]^j over component sizes j ≤ n/4, where X of the `degree` drawn fall among the j - 1 others of the component
-/// and the corrupt. Bounds the probability that dropouts can be claimed, after all lists are known, so that some honest set of at
-/// most a quarter of the cohort is cut off though each member still counts t of its own list: every such set is in the sum.
+/// Σ_j C(n_h, j)·Pr[X ≥ t]^j over component sizes j ≤ n/4, where X of the `degree` drawn fall among the j - 1 others of
+/// the component and the corrupt. Bounds the probability that a server that knows all lists can claim dropouts so as to
+/// cut off an honest set of at most a quarter of the cohort while each member still counts t of its own list: the sum
+/// includes every such set.
 fn isolation(n: u16, corrupt: u16, degree: u16, needed: u16) -> f64 {
     let honest = n - corrupt;
     let mut total = 0.0;
@@ -58,7 +60,7 @@ fn isolation(n: u16, corrupt: u16, degree: u16, needed: u16) -> f64 {
 
 /// Pr[X = x] for x in 0..=`drawn`: X of `drawn` out of `population` are among its `marked`.
 ///
-/// Starts at the mode with weight one and multiplies outward, so the largest terms are exact and the rest fade to zero.
+/// Starts at the mode with weight one and multiplies outward, so the largest terms are accurate and the rest vanish.
 fn hypergeometric(population: u32, marked: u32, drawn: u32) -> Vec<f64> {
     let index = |x: u32| usize::try_from(x).unwrap_or(usize::MAX);
     let mut mass = vec![0.0; index(drawn) + 1];
@@ -161,8 +163,9 @@ mod tests {
         assert_eq!(hypergeometric(4, 4, 4), [0.0, 0.0, 0.0, 0.0, 1.0]);
     }
 
-    /// Whether somebody who has seen all lists can cut off a set of at most n/4 honest: all others are claimed to have dropped out,
-    /// and each member of the set still counts `needed` of its list among the set and the corrupt, who are the last `corrupt`.
+    /// Whether a server that knows all lists can cut off a set of at most n/4 honest participants: it reports all
+    /// others as dropouts, and each member still counts `needed` of its list among the set and the corrupt, which are
+    /// the last `corrupt`.
     fn can_be_isolated(outs: &[IndexSet], corrupt: u16, needed: u16) -> bool {
         let n = u16::try_from(outs.len()).unwrap();
         let honest = n - corrupt;

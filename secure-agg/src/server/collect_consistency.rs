@@ -1,4 +1,4 @@
-//! R3: at least t participants must have seen one and the same set of survivors, or nothing is opened.
+//! R3: opens nothing unless at least t participants have confirmed the same set of survivors.
 
 use tls_codec::TlsVecU32;
 
@@ -17,40 +17,38 @@ pub struct CollectConsistency {
     pub(super) dealers: IndexSet,
     pub(super) outs: Vec<Option<IndexSet>>,
     pub(super) survivors: IndexSet,
-    /// What the survivors signed, ascending; none where everybody masks with everybody.
+    /// The survivors' signed data, ascending; empty if the mask graph is complete.
     pub(super) inputs: Vec<SurvivorInput>,
 }
 
 impl CollectConsistency {
-    /// The session's id.
     #[must_use]
     pub const fn sid(&self) -> &Sid {
         &self.facts.sid
     }
 
-    /// What follows from the roster's size.
     #[must_use]
     pub const fn params(&self) -> &Params {
         &self.facts.params
     }
 
-    /// U3: whose inputs are in the sum.
+    /// U3: the participants whose inputs are in the sum.
     #[must_use]
     pub const fn survivors(&self) -> &IndexSet {
         &self.survivors
     }
 
-    /// What every survivor is sent.
+    /// The message for every survivor.
     #[must_use]
     pub fn announcement(&self) -> Survivors {
         let inputs = self.inputs.clone().into();
         Survivors { sid: self.facts.sid, survivors: self.survivors.clone(), inputs }
     }
 
-    /// Judges one signature.
+    /// Checks one signature.
     ///
     /// # Errors
-    /// [`Rejection`] for another session, a sender that did not survive, or a signature on anything else.
+    /// [`Rejection`] for another session, a sender that did not survive, or a signature over anything else.
     pub fn admit(&self, consistency: Consistency) -> Result<Admitted<Consistency>, Rejection> {
         self.facts.check_sender(&consistency.sid, consistency.sender, &self.survivors)?;
         let text = consistency_text(&self.facts.sid, &self.dealers, &self.survivors);
@@ -60,7 +58,7 @@ impl CollectConsistency {
         }
     }
 
-    /// Fixes those who agree, U4.
+    /// Fixes U4, the participants that confirmed.
     ///
     /// # Errors
     /// [`Abort::TooFew`] below the threshold.

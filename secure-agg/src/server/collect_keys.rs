@@ -1,4 +1,4 @@
-//! R0: who may take part. Keys may arrive long before the cohort is drawn; closing draws the line and fixes the session.
+//! R0: collects keys, possibly long before the cohort is drawn. Closing fixes the roster and the session.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -22,12 +22,11 @@ pub struct CollectKeys {
     pub(super) config: SessionConfig,
 }
 
-/// An advertisement with the key its certificate was found to bind.
+/// An advertisement and the signing key that its certificate binds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Enrolled {
-    /// The advertisement.
     pub advertise: Advertise,
-    /// Whose signature speaks for it.
+    /// The key that verified the signature.
     pub identity: IdentityKey,
 }
 
@@ -35,16 +34,16 @@ impl CollectKeys {
     /// Opens an attempt.
     ///
     /// # Errors
-    /// [`InvalidConfig`] with the largest value that would work.
+    /// [`InvalidConfig`] with the largest value that would work, if any.
     pub fn new(round: Round, model_hash: Digest, config: SessionConfig) -> Result<Self, InvalidConfig> {
         config.validate()?;
         Ok(Self { round, model_hash, config })
     }
 
-    /// Judges one participant's keys.
+    /// Checks one participant's keys.
     ///
     /// # Errors
-    /// [`Rejection`] for another round, a certificate or signature that does not hold, or an unusable key.
+    /// [`Rejection`] for another round, an invalid certificate or signature, or an unusable key.
     pub fn admit(
         &self,
         advertise: Advertise,
@@ -69,10 +68,10 @@ impl CollectKeys {
         Ok(Admitted(Enrolled { advertise, identity }))
     }
 
-    /// Fixes the roster: those admitted, in the order of their ids. The first advertisement of an id counts.
+    /// Fixes the roster: the admitted participants in the order of their ids, each with its first advertisement.
     ///
     /// # Errors
-    /// [`Abort::TooFew`] below the minimum, [`Abort::TooMany`] above the maximum, [`Abort::RepeatedKey`] where two
+    /// [`Abort::TooFew`] below the minimum, [`Abort::TooMany`] above the maximum, [`Abort::RepeatedKey`] if two
     /// participants use one key: close again without the second.
     pub fn close(self, admitted: Vec<Admitted<Enrolled>>) -> Result<CollectShares, Abort> {
         let Self { round, model_hash, config } = self;
@@ -97,8 +96,8 @@ impl CollectKeys {
     }
 }
 
-/// Every participant would refuse a roster with a repeated key, so it never leaves here. Signing keys first: they are known to others
-/// from earlier rosters, so whoever advertises one is at fault and not its owner.
+/// Rejects repeated keys, which every participant would refuse. Checks signing keys first: others know them from
+/// earlier rosters, so the one that advertises another's key is at fault, not the owner.
 fn check_distinct(entries: &[RosterEntry], identities: &[IdentityKey]) -> Result<(), Abort> {
     let signing = (1..).zip(identities).map(|(index, identity)| (index, identity.0));
     let agreement = (1..).zip(entries).flat_map(|(index, entry)| [(index, entry.c_pk), (index, entry.s_pk)]);

@@ -1,7 +1,7 @@
-//! R2: everybody gets what was dealt to it, then sends its masked input, or complains about a share that does not open.
+//! R2: delivers the dealt shares, then collects masked inputs, or complaints about shares that do not open.
 //!
-//! Only the length and the digest of an input come here. A participant counts once its upload is complete and has that digest;
-//! whoever calls `admit` has checked both against the bytes.
+//! Only the length and digest of an input arrive here. A participant counts once its upload is complete and has that
+//! digest; the caller of `admit` has checked both against the bytes.
 
 use super::collect_consistency::CollectConsistency;
 use super::facts::Facts;
@@ -21,18 +21,16 @@ use crate::upload;
 pub struct CollectMasked {
     pub(super) facts: Facts,
     pub(super) dealers: IndexSet,
-    /// The out lists by position, absent for those who dealt nothing.
+    /// The out lists by position; `None` for participants that dealt no shares.
     pub(super) outs: Vec<Option<IndexSet>>,
 }
 
 impl CollectMasked {
-    /// The session's id.
     #[must_use]
     pub const fn sid(&self) -> &Sid {
         &self.facts.sid
     }
 
-    /// What follows from the roster's size.
     #[must_use]
     pub const fn params(&self) -> &Params {
         &self.facts.params
@@ -44,17 +42,17 @@ impl CollectMasked {
         &self.dealers
     }
 
-    /// Bytes of every masked input of this session.
+    /// Length of a masked input of this session, in bytes.
     ///
     /// # Errors
-    /// [`InvalidConfig`] when a modulus is not supported, which an open session excludes.
+    /// [`InvalidConfig`] if a modulus is not supported, which an open session rules out.
     pub fn input_bytes(&self) -> Result<u64, InvalidConfig> {
         upload::body_bytes(&self.facts.roster.config)
     }
 
-    /// What `recipient` is sent; `sealed` finds the ciphertext that a dealer made for it among the admitted shares, see
-    /// [`sealed_for`](crate::messages::ShareKeysBody::sealed_for). Nothing when the recipient dealt nothing or a ciphertext
-    /// is missing.
+    /// The message for `recipient`; `sealed` looks up a dealer's ciphertext for it among the admitted shares, see
+    /// [`sealed_for`](crate::messages::ShareKeysBody::sealed_for). `None` if the recipient dealt no shares or a
+    /// ciphertext is missing.
     pub fn delivery(
         &self,
         recipient: Index,
@@ -74,11 +72,11 @@ impl CollectMasked {
         })
     }
 
-    /// Judges the signed digest of one input.
+    /// Checks the signed digest of one input.
     ///
     /// # Errors
-    /// [`Rejection`] for another session, a sender that dealt nothing, a signature that does not hold, a wrong length, or masks that
-    /// are not those of this session.
+    /// [`Rejection`] for another session, a sender that dealt no shares, an invalid signature, a wrong length, or masks
+    /// that are not those of this session.
     pub fn admit(&self, input: MaskedInput) -> Result<Admitted<MaskedInput>, Rejection> {
         self.facts.check_frame(&input, &self.dealers)?;
         let expected = self.input_bytes().unwrap_or(0);
@@ -93,16 +91,16 @@ impl CollectMasked {
         Ok(Admitted(input))
     }
 
-    /// Judges a complaint against the shares it is about: the session ends, and either the dealer or the one who complained
-    /// is blamed. A participant that doubts a ciphertext asks for the dealer's signed shares first; whoever dealt, they are
-    /// no secret from any member of the roster, since each ciphertext opens for its holder alone.
+    /// Decides a complaint, given the shares it is about: the session ends, and either the dealer or the complainant is
+    /// blamed. A participant whose ciphertext does not open asks for the dealer's signed shares first. Every member of
+    /// the roster may see these, since each ciphertext opens for its holder alone.
     ///
-    /// A ciphertext that opens under the revealed key proves that the complaint is false. One that does not may be the dealer's
-    /// fault, or the key is not the true one; the dealer is blamed then, and `reporter` is named beside it so that both can be
-    /// kept apart in the next attempt.
+    /// A ciphertext that opens under the revealed key proves that the complaint is false. If it does not open, either
+    /// the dealer is at fault or the key is wrong; the dealer is blamed, and `reporter` is named too so that the next
+    /// attempt can keep both apart.
     ///
     /// # Errors
-    /// [`Rejection`] when the complaint itself is not admissible.
+    /// [`Rejection`] if the complaint itself is not admissible.
     pub fn judge(&self, complaint: &Complaint, shares: &ShareKeys) -> Result<Abort, Rejection> {
         complaint.check()?;
         self.facts.check_frame(complaint, &self.dealers)?;
@@ -116,11 +114,11 @@ impl CollectMasked {
         Ok(Abort::Complaint { reporter, accused, blamed: if opens { reporter } else { accused } })
     }
 
-    /// Fixes the survivors, U3: whose inputs are in the sum.
+    /// Fixes U3, the survivors, whose inputs are in the sum.
     ///
     /// # Errors
-    /// [`Abort::TooFew`] below the threshold or below what the privacy mechanism needs, [`Abort::Isolated`] where a survivor has
-    /// lost too many of its neighbours.
+    /// [`Abort::TooFew`] below the threshold or the privacy mechanism's minimum, [`Abort::Isolated`] if a survivor has
+    /// lost too many neighbours.
     pub fn close(self, admitted: Vec<Admitted<MaskedInput>>) -> Result<CollectConsistency, Abort> {
         let inputs = first_of_each(admitted);
         let params = &self.facts.params;

@@ -1,4 +1,4 @@
-//! R1: sealed shares on their way through. The coordinator counts them; it cannot open them.
+//! R1: collects and forwards sealed shares. The coordinator can count but not open them.
 
 use super::collect_masked::CollectMasked;
 use super::facts::Facts;
@@ -15,28 +15,26 @@ pub struct CollectShares {
 }
 
 impl CollectShares {
-    /// What every participant is sent, the same for all.
+    /// The message for every participant; identical for all.
     #[must_use]
     pub const fn roster(&self) -> &Roster {
         &self.facts.roster
     }
 
-    /// The session's id.
     #[must_use]
     pub const fn sid(&self) -> &Sid {
         &self.facts.sid
     }
 
-    /// What follows from the roster's size.
     #[must_use]
     pub const fn params(&self) -> &Params {
         &self.facts.params
     }
 
-    /// Judges one dealer's shares.
+    /// Checks one dealer's shares.
     ///
     /// # Errors
-    /// [`Rejection`] for another session, a sender or signature that does not hold, or lists of the wrong size.
+    /// [`Rejection`] for another session, an unexpected sender, an invalid signature, or lists of the wrong size.
     pub fn admit(&self, shares: ShareKeys) -> Result<Admitted<ShareKeys>, Rejection> {
         shares.check()?;
         self.facts.check_frame(&shares, &self.facts.everybody())?;
@@ -52,7 +50,7 @@ impl CollectShares {
         Ok(Admitted(shares))
     }
 
-    /// Fixes the dealers, U2.
+    /// Fixes U2, the dealers.
     ///
     /// # Errors
     /// [`Abort::TooFew`] below the threshold.

@@ -1,4 +1,5 @@
-//! R4: one share of every dealer from each who agreed; t of them open the masks that are left in the sum, and nothing else.
+//! R4: collects one share per dealer from each participant that confirmed. t of them open the masks that remain in the
+//! sum, and nothing else.
 
 use super::facts::Facts;
 use super::reconstruct::{self, MaskedSum, Responders, ShareFault};
@@ -11,7 +12,7 @@ use crate::params::{Params, VectorShape};
 use crate::participants::IndexSet;
 use crate::rejection::{Abort, PhaseName, Rejection};
 
-/// Collects shares from those who agreed on the survivors.
+/// Collects shares from the participants that confirmed the survivors.
 #[derive(Debug)]
 pub struct CollectUnmasking {
     pub(super) facts: Facts,
@@ -22,8 +23,8 @@ pub struct CollectUnmasking {
     pub(super) agreement: Agreement,
 }
 
-/// The end of a session: whose inputs are in the sum, and the masks to take off it. The masks open the sum of exactly these
-/// survivors and no single input; keep them where the masked sum is kept, no longer.
+/// The result of a session: the survivors, and the masks to remove from the sum. The masks open the sum of exactly
+/// these survivors and no single input. Store them only with the masked sum, and no longer.
 pub struct Unmasked {
     survivors: IndexSet,
     helpers: IndexSet,
@@ -34,35 +35,33 @@ pub struct Unmasked {
 }
 
 impl CollectUnmasking {
-    /// The session's id.
     #[must_use]
     pub const fn sid(&self) -> &Sid {
         &self.facts.sid
     }
 
-    /// What follows from the roster's size.
     #[must_use]
     pub const fn params(&self) -> &Params {
         &self.facts.params
     }
 
-    /// What every survivor is sent.
+    /// The message for every survivor.
     #[must_use]
     pub const fn agreement(&self) -> &Agreement {
         &self.agreement
     }
 
-    /// U4: who signed.
+    /// U4: the participants that signed.
     #[must_use]
     pub const fn signers(&self) -> &IndexSet {
         &self.signers
     }
 
-    /// Judges one participant's shares.
+    /// Checks one participant's shares.
     ///
     /// # Errors
-    /// [`Rejection`] for another session, a sender that did not sign, a signature that does not hold, or shares that are not
-    /// one per dealer in canonical form. Whether they are the right ones shows when the phase closes.
+    /// [`Rejection`] for another session, a sender that did not sign, an invalid signature, or shares that are not one
+    /// per dealer in canonical form. Their values are verified when the phase closes.
     pub fn admit(&self, unmasking: Unmasking) -> Result<Admitted<Unmasking>, Rejection> {
         unmasking.check()?;
         self.facts.check_frame(&unmasking, &self.signers)?;
@@ -76,10 +75,10 @@ impl CollectUnmasking {
         Ok(Admitted(unmasking))
     }
 
-    /// Opens the masks that are left in the sum.
+    /// Opens the masks that remain in the sum.
     ///
     /// # Errors
-    /// [`Abort::TooFew`] below the threshold, [`Abort::InconsistentShares`] where a dealer's shares cannot be made to open.
+    /// [`Abort::TooFew`] below the threshold, [`Abort::InconsistentShares`] if a dealer's shares cannot be corrected.
     pub fn close(self, admitted: Vec<Admitted<Unmasking>>) -> Result<Unmasked, Abort> {
         let answers = first_of_each(admitted);
         let params = &self.facts.params;
@@ -94,13 +93,13 @@ impl CollectUnmasking {
 }
 
 impl Unmasked {
-    /// U3: whose inputs are in the sum.
+    /// U3: the participants whose inputs are in the sum.
     #[must_use]
     pub const fn survivors(&self) -> &IndexSet {
         &self.survivors
     }
 
-    /// U5: whose shares opened it.
+    /// U5: the participants whose shares opened it.
     #[must_use]
     pub const fn helpers(&self) -> &IndexSet {
         &self.helpers
@@ -112,10 +111,11 @@ impl Unmasked {
         &self.faults
     }
 
-    /// The masks to take off the sum of the survivors' vectors on `plane`; none on planes that the session does not have.
+    /// The masks to remove from the sum of the survivors' vectors on `plane`; empty for planes that the session does
+    /// not have.
     ///
     /// # Errors
-    /// [`MaskError::TooLong`], which an open session excludes.
+    /// [`MaskError::TooLong`], which an open session rules out.
     pub fn plan(&self, plane: Plane) -> Result<MaskPlan, MaskError> {
         let shape = match plane {
             Plane::Model => self.model,

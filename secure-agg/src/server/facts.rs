@@ -1,4 +1,4 @@
-//! What every phase after the first knows: the roster, who signs for whom, and what follows from them.
+//! The data shared by every phase after the first: the roster, the members' signing keys, and what follows from them.
 
 use crate::crypto::signature::IdentityKey;
 use crate::messages::{InSession, Roster, Sid, Signed, roster_root, session_id};
@@ -15,7 +15,7 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// Computes the session of a roster whose entries were admitted; writes the parameters that follow into it.
+    /// Computes the session of a roster with admitted entries, and fills in the derived parameters.
     pub(crate) fn new(mut roster: Roster, identities: Vec<IdentityKey>) -> Result<Self, InvalidConfig> {
         let count = u16::try_from(roster.entries.len()).unwrap_or(u16::MAX);
         let params = roster.config.params(count)?;
@@ -30,7 +30,7 @@ impl Facts {
         self.identities.get(usize::from(index.checked_sub(1)?))
     }
 
-    /// Session, sender and signature of a message; everything else is the phase's.
+    /// Checks session, sender and signature of a message; the phase checks the rest.
     pub(crate) fn check_frame<B: InSession>(&self, message: &Signed<B>, expected: &IndexSet) -> Result<(), Rejection> {
         self.check_sender(message.body.sid(), message.body.sender(), expected)?;
         match self.identity(message.body.sender()) {

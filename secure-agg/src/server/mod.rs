@@ -1,10 +1,12 @@
-//! The coordinator's side. Each phase has two doors: `admit` judges one message, changes nothing and may run on any replica
-//! at once; `close` runs once, when everybody has answered or time is up, and yields the next phase or [`Abort`].
+//! The coordinator's side. Each phase has two operations: `admit` checks one message, changes nothing and may run on
+//! several replicas at once; `close` runs once, when everybody has answered or time is up, and yields the next phase or
+//! [`Abort`].
 //!
-//! [`CollectKeys`] → [`CollectShares`] → [`CollectMasked`] → [`CollectConsistency`] → [`CollectUnmasking`] → [`Unmasked`].
-//! A phase is public data: [`Phase::encode`] stores it, [`Phase::restore`] brings it back on any replica. Admitted messages are
-//! the caller's to store; per sender and phase the first admitted one counts, see [`Admitted::repeated_by`]. Masked vectors
-//! never come here: the coordinator checks the upload against the signed digest and sums elsewhere.
+//! [`CollectKeys`] → [`CollectShares`] → [`CollectMasked`] → [`CollectConsistency`] → [`CollectUnmasking`] →
+//! [`Unmasked`]. A phase is public data: [`Phase::encode`] stores it, [`Phase::restore`] restores it on any replica.
+//! Admitted messages are the caller's to store; per sender and phase the first admitted one counts, see
+//! [`Admitted::repeated_by`]. Masked vectors are handled elsewhere: the coordinator checks each upload against its
+//! signed digest and sums there.
 
 mod collect_consistency;
 mod collect_keys;
@@ -30,17 +32,16 @@ use crate::messages::{Consistency, InSession, Signed};
 use crate::participants::{Index, IndexSet};
 use crate::rejection::{Abort, PhaseName, Rejection};
 
-/// A message that passed `admit`. Only such messages close a phase.
+/// A message that `admit` accepted. Only such messages can close a phase.
 #[derive(Debug, Clone)]
 pub struct Admitted<M>(M);
 
 impl<M> Admitted<M> {
-    /// A message that was admitted earlier and kept where nobody else can write.
+    /// A message admitted earlier and read back from trusted storage.
     pub const fn from_store(message: M) -> Self {
         Self(message)
     }
 
-    /// The message.
     pub const fn message(&self) -> &M {
         &self.0
     }
@@ -52,10 +53,10 @@ impl<M> Admitted<M> {
 }
 
 impl<M: PartialEq> Admitted<M> {
-    /// Whether a further message of the same sender says the same, in which case it is answered as the first was.
+    /// Checks that another message of the same sender is identical, and so gets the same answer.
     ///
     /// # Errors
-    /// [`Rejection::Conflict`] when it says something else.
+    /// [`Rejection::Conflict`] if it differs.
     pub fn repeated_by(&self, again: &M) -> Result<(), Rejection> {
         if self.0 == *again { Ok(()) } else { Err(Rejection::Conflict) }
     }
@@ -87,7 +88,7 @@ fn first_of_each<M: FromMember>(admitted: Vec<Admitted<M>>) -> BTreeMap<Index, M
     first
 }
 
-/// The senders, if they are enough.
+/// The senders, if there are enough.
 fn quorum<M>(
     phase: PhaseName,
     needed: u16,

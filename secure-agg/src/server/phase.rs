@@ -1,4 +1,4 @@
-//! A phase as bytes, so that a coordinator killed anywhere goes on from its last transaction. All of it is public.
+//! Serialized phases, so that a restarted coordinator continues from its last transaction. All of it is public.
 
 use thiserror::Error;
 use tls_codec::{DeserializeBytes as _, Serialize as _, TlsDeserializeBytes, TlsSerialize, TlsSize, TlsVecU32};
@@ -14,11 +14,8 @@ use crate::rejection::PhaseName;
 /// A session in any phase.
 #[derive(Debug)]
 pub enum Phase {
-    /// Collects keys.
     CollectKeys(CollectKeys),
-    /// Collects shares.
     CollectShares(CollectShares),
-    /// Collects masked inputs.
     CollectMasked(CollectMasked),
     /// Collects signatures on the survivors.
     CollectConsistency(CollectConsistency),
@@ -62,12 +59,11 @@ struct StoredRoster {
 #[derive(TlsSize, TlsSerialize, TlsDeserializeBytes)]
 struct StoredDealers {
     dealers: IndexSet,
-    /// The out lists of the dealers, ascending.
+    /// The dealers' out lists, ascending.
     outs: TlsVecU32<IndexSet>,
 }
 
 impl Phase {
-    /// Which phase it is.
     #[must_use]
     pub const fn name(&self) -> PhaseName {
         match self {
@@ -79,7 +75,7 @@ impl Phase {
         }
     }
 
-    /// Who takes part, once that is fixed.
+    /// The roster; `None` while keys are collected.
     #[must_use]
     pub const fn roster(&self) -> Option<&Roster> {
         match self {
@@ -91,7 +87,6 @@ impl Phase {
         }
     }
 
-    /// The phase as bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let stored = match self {
@@ -118,10 +113,10 @@ impl Phase {
         stored.tls_serialize_detached().expect("a phase holds at most 1024 of anything")
     }
 
-    /// The phase that [`encode`](Self::encode) stored.
+    /// Restores the phase from the bytes of [`encode`](Self::encode).
     ///
     /// # Errors
-    /// [`BadPhase`] when the bytes are not a phase of this version.
+    /// [`BadPhase`] if the bytes are not a phase of this version.
     pub fn restore(bytes: &[u8]) -> Result<Self, BadPhase> {
         Ok(match Stored::tls_deserialize_exact_bytes(bytes).map_err(|_| BadPhase)? {
             Stored::Keys(StoredKeys { round, model_hash, config }) => {

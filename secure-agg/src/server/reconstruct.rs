@@ -1,9 +1,9 @@
-//! From shares to masks: interpolate, compare with what the dealer committed to, correct what does not fit.
+//! Reconstructs masks from shares: interpolates, compares with the dealer's commitment, and corrects errors.
 //!
-//! The same t responders open every seed, so their Lagrange coefficients are computed once. A seed that does not match its
-//! commitment is decoded from all responders, and the t with the fewest faults so far open the next one: a lying holder soon costs
-//! nothing more, and a dealer that dealt bad shares to honest holders cannot have them all set aside. The worst that colluders can
-//! cost is one decoding per dealer, 33 ms at n = 1000.
+//! The same t responders open every seed, so their Lagrange coefficients are computed once. A seed that does not match
+//! its commitment is decoded from all responders, and the t responders with the fewest faults so far open the next one.
+//! So a lying holder soon costs nothing more, and a dealer that dealt bad shares cannot exclude all honest holders.
+//! Colluders cost at most one decoding per dealer, 33 ms at n = 1000.
 
 use std::collections::BTreeMap;
 
@@ -19,28 +19,28 @@ use crate::messages::{RosterEntry, Unmasking};
 use crate::participants::{Index, IndexSet};
 use crate::rejection::Abort;
 
-/// A holder's share that is not on its dealer's polynomial. One of the two is at fault; a holder that disagrees with many
-/// dealers, or a dealer that many holders disagree with, is the likelier one.
+/// A holder's share that is not on its dealer's polynomial. One of the two is at fault: likely a holder that disagrees
+/// with many dealers, or a dealer that disagrees with many holders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ShareFault {
     /// Who dealt the share.
     pub dealer: Index,
-    /// Who revealed it.
+    /// The participant that revealed it.
     pub holder: Index,
 }
 
-/// The sum that is to be opened.
+/// The sum to open.
 pub(super) struct MaskedSum<'a> {
     pub(super) facts: &'a Facts,
     /// U2.
     pub(super) dealers: &'a IndexSet,
-    /// The out-neighbours that each participant drew, by position; nothing of whoever dealt no shares.
+    /// The drawn out-neighbours of each participant, by position; `None` for those that dealt no shares.
     pub(super) outs: &'a [Option<IndexSet>],
     /// U3.
     pub(super) survivors: &'a IndexSet,
 }
 
-/// Those who revealed shares, and who of them opens the next seed.
+/// The participants that revealed shares, and those of them that open the next seed.
 pub(super) struct Responders<'a> {
     threshold: u16,
     all: Vec<(Index, &'a Unmasking)>,
@@ -50,7 +50,7 @@ pub(super) struct Responders<'a> {
 }
 
 impl<'a> Responders<'a> {
-    /// For at least `threshold` answers.
+    /// Requires at least `threshold` answers.
     pub(super) fn new(threshold: u16, answers: &'a BTreeMap<Index, Unmasking>) -> Self {
         let all: Vec<(Index, &Unmasking)> = answers.iter().map(|(index, answer)| (*index, answer)).collect();
         let mut responders = Self { threshold, all, trusted: Vec::new(), basis: Basis::new(&[]), faults: Vec::new() };
@@ -72,7 +72,7 @@ impl<'a> Responders<'a> {
         self.trusted = ranked;
     }
 
-    /// The seed of a dealer, where `fits` says that it is what the dealer committed to. `column` is the dealer's position among
+    /// Opens a dealer's seed; `fits` checks it against the dealer's commitment. `column` is the dealer's position among
     /// the dealers.
     fn open(&mut self, dealer: Index, column: usize, fits: impl Fn(&Seed) -> bool) -> Result<Seed, Abort> {
         let broken = Abort::InconsistentShares { dealer };
@@ -97,7 +97,7 @@ impl<'a> Responders<'a> {
 /// `X = Σ_{U3} y − Σ_{v∈U3} PRG(K_v) − Σ_{v∈U2\U3} Σ_{u∈N(v)∩U3} sgn(u,v)·PRG(K_uv)`, with sgn = +1 where u < v.
 pub(super) fn masks(sum: &MaskedSum<'_>, responders: &mut Responders<'_>) -> Result<Vec<(MaskSeed, Sign)>, Abort> {
     let sid = &sum.facts.sid;
-    // Room for all of them at once: a vector that grows leaves the keys behind in the memory it frees.
+    // Allocated once: a vector that grows leaves keys behind in the memory it frees.
     let dropped = sum.dealers.difference(sum.survivors);
     let pairs: usize = dropped.iter().map(|dealer| usize::from(neighbours_in_sum(sum, dealer).len())).sum();
     let mut masks = Vec::with_capacity(usize::from(sum.survivors.len()) + pairs);

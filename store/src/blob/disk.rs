@@ -1,8 +1,9 @@
 //! Blobs as files: `xx/<digest>` below one folder, where `xx` are the first two digits of the digest.
 //!
 //! A blob is written to `tmp/`, flushed, renamed into its place, and its folder flushed; a file under its digest is
-//! therefore always whole. Whoever has the folder open holds a shared lock on it; what unfinished writers left is removed
-//! by the next who opens it alone. A file's modification time is the store's clock when the blob was last stored.
+//! therefore always whole. Each process with the folder open holds a shared lock on it; leftovers of unfinished writers
+//! are removed by the next process that opens it alone. A file's modification time is the time, by the store's clock,
+//! when the blob was last stored.
 
 use std::fs::{self, File, FileTimes};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -22,12 +23,12 @@ use super::{BlobRead, BlobStore, BlobWriter, VerifiedRead, check_expected, finis
 use crate::error::{Result, StoreError};
 use crate::private;
 
-/// Bytes gathered before they are handed to a blocking thread: enough that the hand-over costs little, and no more, for
-/// every upload under way holds as many.
+/// Number of bytes buffered before they are passed to a blocking thread: enough to amortise the hand-over, and no more,
+/// since every upload in progress holds as many.
 const BUFFER_BYTES: usize = 64 << 10;
 /// Folder of unfinished blobs.
 const TEMPORARY: &str = "tmp";
-/// File that is locked, shared, by everybody who may have unfinished blobs.
+/// File with a shared lock of every process that may have unfinished blobs.
 const LOCK: &str = "lock";
 
 /// Blobs below a folder. Clones share it.
@@ -37,18 +38,18 @@ pub(crate) struct DiskBlobs {
     /// Numbers the unfinished files of this process.
     serial: Arc<AtomicU64>,
     clock: Arc<dyn Clock>,
-    /// Held while a file gets its name, and while its age decides whether it loses it.
+    /// Held while a file is renamed into place, and while its age decides whether it is removed.
     naming: Arc<Mutex<()>>,
-    /// Which files are what their names say.
+    /// Results of earlier verifications.
     verdicts: Verdicts,
-    /// Held while a file is read to find out: whoever else asks for it waits, instead of reading it as well.
+    /// Held while a file is verified, so that others wait instead of reading it too.
     verifying: Arc<tokio::sync::Mutex<()>>,
-    /// Says to other processes that there may be unfinished files.
+    /// Tells other processes that there may be unfinished files.
     _lock: Arc<File>,
 }
 
 impl DiskBlobs {
-    /// Opens the folder, makes what is missing and removes what unfinished writers left.
+    /// Opens the folder, creates what is missing and removes leftovers of unfinished writers.
     pub(crate) async fn open(folder: PathBuf, clock: Arc<dyn Clock>) -> Result<Self> {
         blocking(move || {
             let lock = Arc::new(prepare(&folder)?);
@@ -76,7 +77,7 @@ impl DiskBlobs {
             let path = self.folder.join(TEMPORARY).join(serial.to_string());
             match private::options().write(true).create_new(true).open(&path) {
                 Ok(file) => return Ok(Unfinished { file, path }),
-                // Another process, or another store of this one, has taken the number.
+                // Another process, or another store in this one, has taken the number.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
@@ -90,19 +91,19 @@ impl DiskBlobs {
         let path = self.path(digest);
         match self.name(&unfinished, &path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                // The first blob of its folder. There are 256 of them, so this is rare.
+                // The first blob in its folder. There are 256 folders, so this is rare.
                 self.make_folder(&path)?;
                 self.name(&unfinished, &path)?;
             }
             result => result?,
         }
         sync_parent(&path)?;
-        // Its digest was computed from what was written.
+        // The digest was computed from the written bytes.
         self.verdicts.remember(digest, Identity::of(&unfinished.file.metadata()?), true);
         Ok(())
     }
 
-    /// Opens the file; says what is known about it.
+    /// Opens the file, and returns its identity and any known verdict.
     fn look(&self, digest: Digest) -> Result<(DiskRead, Identity, Option<bool>)> {
         let file = File::open(self.path(digest)).map_err(|error| missing(error, &self.folder, digest))?;
         let metadata = file.metadata()?;
@@ -111,14 +112,14 @@ impl DiskBlobs {
         Ok((DiskRead { file, size: metadata.len() }, identity, known))
     }
 
-    /// Opens the file, and reads it to its end if nothing is known about it.
+    /// Opens the file, and verifies it if there is no verdict.
     fn look_closely(&self, digest: Digest) -> Result<DiskRead> {
         let (read, identity, known) = self.look(digest)?;
         let is_whole = match known {
             Some(is_whole) => is_whole,
             None => {
                 let is_whole = is_blob(&read.file, digest)?;
-                // What was touched meanwhile is looked at again by the next who opens it.
+                // If the file was touched meanwhile, its identity differs and it is verified again.
                 self.verdicts.remember(digest, identity, is_whole);
                 is_whole
             }
@@ -126,7 +127,7 @@ impl DiskBlobs {
         if is_whole { Ok(read) } else { Err(other_bytes(digest)) }
     }
 
-    /// Gives the file its name. A blob that exists is replaced by its equal, which makes it young again.
+    /// Renames the file into place. An existing blob is replaced by its equal, which resets its age.
     fn name(&self, unfinished: &Unfinished, path: &Path) -> io::Result<()> {
         let _naming = self.naming.lock().unwrap_or_else(PoisonError::into_inner);
         fs::rename(&unfinished.path, path)
@@ -239,7 +240,7 @@ fn other_bytes(digest: Digest) -> StoreError {
     StoreError::Corrupt(format!("the file of blob {digest} holds other bytes"))
 }
 
-/// Reads the file to its end; leaves it at its beginning.
+/// Verifies the digest of a file; rewinds it.
 fn is_blob(file: &File, digest: Digest) -> Result<bool> {
     let mut file = file.try_clone()?;
     let size = file.metadata()?.len();
@@ -258,7 +259,7 @@ fn is_blob(file: &File, digest: Digest) -> Result<bool> {
     Ok(is_whole)
 }
 
-/// Not flushed: a blob that comes back after a power cut is garbage once more.
+/// Not flushed: a blob that reappears after a power cut is garbage again.
 fn remove(path: &Path) -> Result<bool> {
     match fs::remove_file(path) {
         Ok(()) => Ok(true),
@@ -274,7 +275,7 @@ fn list_folder(folder: &Path, older_than: Timestamp, found: &mut Vec<Digest>) ->
     };
     for entry in entries {
         let entry = entry?;
-        // Whatever is not named like a blob is not ours to judge.
+        // Ignores files that are not named like a blob.
         let Some(digest) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         match entry.metadata() {
             Ok(metadata) if from_system(metadata.modified()?) < older_than => found.push(digest),
@@ -295,7 +296,7 @@ struct Unfinished {
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        // After a rename there is nothing here; any other failure leaves a file that the next start removes.
+        // After the rename there is no file; any other failure leaves one that the next start removes.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -319,7 +320,7 @@ impl OpenBlob {
 
 struct DiskWriter {
     blobs: DiskBlobs,
-    /// None after an error, or when a caller gave up in the middle of a write.
+    /// `None` after an error, or if a caller gave up during a write.
     open: Option<OpenBlob>,
     buffer: Vec<Bytes>,
     buffered: usize,
@@ -390,11 +391,11 @@ impl BlobRead for DiskRead {
     }
 }
 
-/// Makes the folders; returns the lock.
+/// Creates the folders and returns the lock.
 fn prepare(folder: &Path) -> Result<File> {
     let temporary = folder.join(TEMPORARY);
     private::make_folder(&temporary)?;
-    // Whoever could look into the folder had these as well.
+    // A user with access to the folder had access to these too.
     if private::tighten(folder)? {
         tighten_all(folder)?;
     }
@@ -432,8 +433,8 @@ fn sync_parent(path: &Path) -> io::Result<()> {
     }
 }
 
-/// A file that is not there is a lost blob, unless the whole folder is away, such as a disk that is not mounted: then
-/// nothing is lost, and the operation can be repeated.
+/// A missing file is a lost blob, unless the whole folder is missing, such as an unmounted disk: then nothing is lost,
+/// and the operation can be retried.
 fn missing(error: io::Error, folder: &Path, digest: Digest) -> StoreError {
     if error.kind() == io::ErrorKind::NotFound && folder.join(LOCK).exists() {
         StoreError::MissingBlob(digest)

@@ -8,14 +8,14 @@ use tokio::sync::oneshot;
 
 use crate::error::{Result, StoreError};
 
-/// Threads, at most: more would wait for the same disk, and allocators keep memory for each.
+/// Maximum number of threads: more would wait for the same disk, and allocators keep memory for each.
 const THREADS: usize = 11;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// What waits for a thread, in order. The threads are not the runtime's: those must be free for a statement that waits for the
-/// database's disk, however much is uploaded. Nor do jobs wait for leave to go to a runtime's thread: whoever gives leave has
-/// to wait for the runtime, which has the bytes of all uploads to decrypt first, and meanwhile more of them come.
+/// The queue of file operations. They do not use the runtime's blocking threads, which must stay free for statements
+/// that wait for the database's disk, whatever the number of uploads. Nor do jobs wait for a permit: granting it needs
+/// the runtime, which has the bytes of all uploads to decrypt first, while more arrive.
 struct Files {
     waiting: Mutex<Waiting>,
     more: Condvar,
@@ -30,15 +30,14 @@ struct Waiting {
 static FILES: Files =
     Files { waiting: Mutex::new(Waiting { jobs: VecDeque::new(), threads: 0, idle: 0 }), more: Condvar::new() };
 
-/// Reads or writes files on a thread that may block, once there is one. What has begun goes on to its end if nobody
-/// waits for it any more.
+/// Runs `act` on a blocking thread as soon as one is free. Once started, it completes even if the caller is gone.
 ///
 /// # Errors
-/// A fault if `act` panics, or there is no thread at all.
+/// A fault if `act` panics, or if no thread can be started.
 pub async fn with_files<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     let (tell, told) = oneshot::channel();
     FILES.add(Box::new(move || {
-        // Nobody listens any more if the caller has given up: then what has not begun need not.
+        // If the caller has given up, a job that has not started is dropped.
         if !tell.is_closed() {
             let _ = tell.send(catch_unwind(AssertUnwindSafe(act)));
         }
@@ -50,7 +49,7 @@ pub async fn with_files<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'sta
 }
 
 impl Files {
-    /// Leaves a job to a thread that is idle or to a new one; if there are enough, to the first that is done.
+    /// Passes a job to an idle or a new thread; if there are enough threads, to the first that is free.
     fn add(&'static self, job: Job) -> Result<()> {
         let mut waiting = self.lock();
         waiting.jobs.push_back(job);
@@ -62,7 +61,7 @@ impl Files {
         let thread = std::thread::Builder::new().name("files".to_owned());
         match thread.spawn(move || self.work()) {
             Ok(_) => waiting.threads += 1,
-            // The others will come to it.
+            // Existing threads will process it.
             Err(_) if waiting.threads > 0 => {}
             Err(error) => {
                 waiting.jobs.clear();
@@ -72,7 +71,7 @@ impl Files {
         Ok(())
     }
 
-    /// Does one job after the other, as long as the process lives.
+    /// Processes jobs as long as the process lives.
     fn work(&self) {
         loop {
             let mut waiting = self.lock();
@@ -83,13 +82,13 @@ impl Files {
             }
             let job = waiting.jobs.pop_front();
             drop(waiting);
-            // It catches its own panics: see `with_files`.
+            // The job catches its own panics: see `with_files`.
             job.into_iter().for_each(|job| job());
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        // No panic can leave it half changed.
+        // No panic can leave the queue inconsistent.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

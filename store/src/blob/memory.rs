@@ -25,7 +25,7 @@ impl MemoryBlobs {
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut HashMap<Digest, (Bytes, Timestamp)>) -> T) -> T {
-        // No step of `act` can leave the map half changed, so a panic elsewhere is no reason to give up.
+        // `act` cannot leave the map inconsistent, so poisoning is ignored.
         act(&mut self.blobs.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -33,7 +33,7 @@ impl MemoryBlobs {
         self.with(|blobs| blobs.get(&digest).map(|(bytes, _)| bytes.clone())).ok_or(StoreError::MissingBlob(digest))
     }
 
-    /// Keeps bytes under their digest, which the caller has computed.
+    /// Stores bytes under their digest, which the caller has computed.
     fn put(&self, digest: Digest, bytes: Bytes) {
         let now = self.clock.now();
         self.with(|blobs| blobs.insert(digest, (bytes, now)));
@@ -97,7 +97,7 @@ impl BlobWriter for MemoryWriter {
     }
 
     async fn finish(mut self: Box<Self>, expected: Option<Digest>) -> Result<(Digest, u64)> {
-        // What came in one piece is kept as it came.
+        // A single chunk is stored as it is.
         let bytes = match self.chunks.pop() {
             Some(whole) if self.chunks.is_empty() => whole,
             last => {

@@ -1,8 +1,8 @@
-//! Blobs: immutable bytes, addressed by their SHA-256. The store does not know what they mean.
+//! Blobs: immutable bytes, addressed by their SHA-256. The store does not interpret them.
 //!
-//! A blob is durable once [`BlobStore::put_bytes`] or [`BlobWriter::finish`] returns; the row that refers to it comes
-//! after. A blob without a row is garbage, which somebody collects later: [`BlobStore::list`] tells its age, so that a
-//! blob whose row is about to be written is spared. Storing a blob that exists already makes it young again.
+//! A blob is durable once [`BlobStore::put_bytes`] or [`BlobWriter::finish`] returns; the row that refers to it is
+//! written afterwards. A blob without a row is garbage, to be collected later: [`BlobStore::list`] filters by age, so
+//! that a blob whose row is about to be written is spared. Storing a blob again resets its age.
 
 mod disk;
 mod files;
@@ -24,7 +24,7 @@ pub(crate) use self::memory::MemoryBlobs;
 pub use self::verified::VerifiedRead;
 use crate::error::{Result, StoreError};
 
-/// A place for blobs.
+/// A store of blobs.
 #[async_trait]
 pub trait BlobStore: Send + Sync {
     /// Stores bytes.
@@ -39,15 +39,15 @@ pub trait BlobStore: Send + Sync {
     /// `Full` if there is no room.
     async fn writer(&self) -> Result<Box<dyn BlobWriter>>;
 
-    /// Opens a blob for reading piece by piece. The digest is not verified: who reads the whole and must be sure reads
-    /// through a [`VerifiedRead`], or calls [`BlobStore::get`].
+    /// Opens a blob for reading piece by piece. The digest is not verified: to verify it, read it completely through a
+    /// [`VerifiedRead`], or call [`BlobStore::get`].
     ///
     /// # Errors
     /// `MissingBlob`.
     async fn open(&self, digest: Digest) -> Result<Box<dyn BlobRead>>;
 
-    /// The same, for a blob whose digest was verified since its file was last touched, as far as this process can tell: the
-    /// first time, and whenever the file was touched, the whole is read.
+    /// As [`Self::open`], for a blob whose digest was verified since its file was last touched, as far as this process
+    /// can tell: the first time, and after any change to the file, the whole blob is read.
     ///
     /// # Errors
     /// `MissingBlob`; `Corrupt` if the bytes do not have the digest.
@@ -59,44 +59,43 @@ pub trait BlobStore: Send + Sync {
     /// `MissingBlob`; `Corrupt` if the bytes do not have the digest.
     async fn get(&self, digest: Digest) -> Result<Bytes>;
 
-    /// Size in bytes; none if there is no such blob.
+    /// Size in bytes; `None` if there is no such blob.
     async fn len(&self, digest: Digest) -> Result<Option<u64>>;
 
-    /// Removes a blob, whoever else refers to it: equal bytes are one blob. False if there was none. Readers that have it
-    /// open may go on. To remove garbage, use [`BlobStore::collect`].
+    /// Removes a blob, whatever refers to it: equal bytes are one blob. False if there was none. Open readers may
+    /// continue. To remove garbage, use [`BlobStore::collect`].
     async fn delete(&self, digest: Digest) -> Result<bool>;
 
-    /// Removes a blob unless it was stored since `older_than`. False if it was, or if there is none. So garbage whose bytes
-    /// come again while it is being collected is spared.
+    /// Removes a blob unless it was stored since `older_than`. False if it was, or if there is none. So garbage that is
+    /// stored again during collection is spared.
     async fn collect(&self, digest: Digest, older_than: Timestamp) -> Result<bool>;
 
-    /// Every blob that was last stored before `older_than`, in no particular order.
+    /// All blobs last stored before `older_than`, in no particular order.
     async fn list(&self, older_than: Timestamp) -> Result<Vec<Digest>>;
 }
 
-/// Takes a blob piece by piece. Dropped before it is finished, it leaves nothing.
+/// Writes a blob piece by piece. Dropping it before the end leaves nothing.
 #[async_trait]
 pub trait BlobWriter: Send {
-    /// Appends.
+    /// Appends bytes.
     ///
     /// # Errors
     /// `Full` if there is no room. After any error the writer must be dropped.
     async fn write(&mut self, chunk: Bytes) -> Result<()>;
 
-    /// Makes the blob durable; returns its digest and size. If `expected` is given and differs, nothing is kept.
+    /// Makes the blob durable and returns its digest and size. If `expected` is given and differs, nothing is kept.
     ///
     /// # Errors
     /// `Full` if there is no room; `Conflict` if the digest is not the expected one.
     async fn finish(self: Box<Self>, expected: Option<Digest>) -> Result<(Digest, u64)>;
 }
 
-/// A blob that is open for reading, synchronously: use it within `spawn_blocking`.
+/// A blob open for synchronous reading: use it within `spawn_blocking`.
 pub trait BlobRead: Read + Seek + Send + std::fmt::Debug {
     /// Size in bytes.
     fn size(&self) -> u64;
 
-    /// Whether these are certainly the bytes whose digest was computed when they were stored: those of a process's own
-    /// memory are, those of a disk are not.
+    /// Whether the bytes cannot have changed since their digest was computed: true in memory, false on a disk.
     fn cannot_have_changed(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! Which files were found to be their blobs, so that each is hashed once and not with every look into it.
+//! Cache of verified files, so that each blob is hashed once rather than at every read.
 
 use std::collections::HashMap;
 use std::fs::Metadata;
@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use federation::id::Digest;
 
-/// Verdicts that are remembered; more are forgotten all at once, and made anew.
+/// Maximum number of verdicts; when exceeded, all are dropped and established anew.
 const REMEMBERED_MAX: usize = 4096;
 
-/// What tells a file that has not been touched from one that has: a write changes it.
+/// Identity of a file's content: any write changes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     size: u64,
@@ -37,13 +37,13 @@ impl Identity {
     }
 }
 
-/// Verdicts of this process. Clones share them. Disks that damage files without anybody writing are noticed by the next
-/// process, and by whoever downloads.
+/// Verdicts of this process. Clones share them. Damage without a write is noticed by the next process, and by
+/// participants that download the file.
 #[derive(Clone, Default)]
 pub(super) struct Verdicts(Arc<Mutex<HashMap<Digest, (Identity, bool)>>>);
 
 impl Verdicts {
-    /// Whether this file holds the blob; nothing if nobody has looked since it was touched.
+    /// Whether this file holds the blob; `None` if it was not verified since it was touched.
     pub(super) fn of(&self, digest: Digest, file: Identity) -> Option<bool> {
         self.lock().get(&digest).filter(|(known, _)| *known == file).map(|(_, is_whole)| *is_whole)
     }
@@ -57,7 +57,7 @@ impl Verdicts {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Digest, (Identity, bool)>> {
-        // A map has no state between two of its calls that a panic could leave behind.
+        // No panic can leave the map inconsistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

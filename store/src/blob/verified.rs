@@ -1,4 +1,4 @@
-//! Reading a blob piece by piece and still being sure of it, in the memory of one piece.
+//! Streaming reads that verify a blob's digest, with one piece in memory.
 
 use std::io::{self, Read};
 
@@ -8,9 +8,9 @@ use ring::digest::{Context, SHA256};
 use super::{BlobRead, finish_digest};
 use crate::error::StoreError;
 
-/// Reads a blob from its beginning to its end and verifies its digest there: the read that finds the end fails with
-/// [`io::ErrorKind::InvalidData`], and [`StoreError::Corrupt`] inside, if what was read is not the blob. Until the end was
-/// found (a read of nothing, without an error) nobody may believe what was read. Synchronous, like [`BlobRead`].
+/// Reads a blob to its end and verifies its digest there: the read that finds the end fails with
+/// [`io::ErrorKind::InvalidData`], with a [`StoreError::Corrupt`] inside, if the bytes read are not the blob. Do not
+/// trust the bytes until the end was found (a read of zero bytes without an error). Synchronous, like [`BlobRead`].
 pub struct VerifiedRead {
     blob: Box<dyn BlobRead>,
     digest: Digest,
@@ -18,7 +18,7 @@ pub struct VerifiedRead {
 }
 
 impl VerifiedRead {
-    /// Reads `blob`, which has just been opened under `digest`.
+    /// Verifies `blob`, which was just opened under `digest`.
     #[must_use]
     pub fn new(blob: Box<dyn BlobRead>, digest: Digest) -> Self {
         Self { blob, digest, context: Context::new(&SHA256) }

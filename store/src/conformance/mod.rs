@@ -1,7 +1,7 @@
 //! The suite that every database and every blob store must pass (feature "conformance").
 //!
-//! Each function is one promise; it gets a fresh store and panics when the promise is broken. [`conformance_tests!`] makes
-//! a test of each, so that the seats still free (PostgreSQL, S3) are filled by naming a way to open them.
+//! Each function checks one guarantee on a fresh store and panics if it is broken. [`conformance_tests!`] turns each
+//! into a test, so that a further backend (PostgreSQL, S3) only needs a function that opens it.
 //!
 //! [`conformance_tests!`]: crate::conformance_tests
 
@@ -35,8 +35,8 @@ pub mod unopened;
 
 mod sample;
 
-/// Makes one test of every promise: `conformance_tests!(open)`, where `open` is an async function that returns a fresh
-/// store and whatever must outlive it.
+/// Generates a test for every guarantee: `conformance_tests!(open)`, where `open` is an async function that returns a
+/// fresh store and a value that must outlive it.
 #[macro_export]
 macro_rules! conformance_tests {
     ($open:path) => {

@@ -6,7 +6,7 @@ use federation::time::Timestamp;
 
 use crate::error::Result;
 
-/// An input that was accepted: from its commit on it counts, once.
+/// An accepted input: once committed, it counts exactly once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admitted {
     /// The attempt.
@@ -15,29 +15,29 @@ pub struct Admitted {
     pub participant: ParticipantId,
     /// Of the body; also the blob's address.
     pub sha256: Digest,
-    /// Size of the body.
+    /// Size of the body, in bytes.
     pub bytes: u64,
-    /// When it was accepted.
     pub accepted_at: Timestamp,
-    /// Whether the partial sum holds it already; then its blob is no longer needed.
+    /// Whether the partial sum already contains it; its blob is then no longer needed.
     pub folded: bool,
 }
 
-/// What came of admitting an input.
+/// Result of admitting an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Insertion {
     /// It counts from now on.
     Inserted,
-    /// The same bytes had been admitted before; this is their row.
+    /// The same bytes were admitted before; this is their row.
     Same(Admitted),
-    /// Other bytes had been admitted before; they stay.
+    /// Other bytes were admitted before; they stay.
     Different(Admitted),
 }
 
 /// Reads and changes admitted inputs.
 #[async_trait]
 pub trait AdmittedInputs {
-    /// Admits an input, and counts it and its bytes in the round, unless this participant's input is there already.
+    /// Admits an input, and adds it and its bytes to the round's counts, unless this participant's input is already
+    /// there.
     ///
     /// # Errors
     /// `Conflict` if the participant has no assignment in that attempt.
@@ -52,13 +52,13 @@ pub trait AdmittedInputs {
     /// How many those are.
     async fn unfolded_count(&mut self, attempt: Attempt) -> Result<u32>;
 
-    /// Records that the partial sum holds these.
+    /// Records that the partial sum contains these inputs.
     ///
     /// # Errors
     /// `Conflict` if one of them is not there or was folded before: the caller's sum would count it twice.
     async fn mark_folded(&mut self, attempt: Attempt, participants: &[ParticipantId]) -> Result<()>;
 
-    /// Records how unusual each of these inputs was found to be: finite and not negative.
+    /// Records the anomaly scores of these inputs: finite and not negative.
     ///
     /// # Errors
     /// `Conflict` if one of them is not there, or a score is none.

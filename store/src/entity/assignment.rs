@@ -1,4 +1,4 @@
-//! Assignments: who was drawn into a round, and what became of each.
+//! Assignments: the cohort of a round, and the state of each member.
 
 use async_trait::async_trait;
 use federation::advance::Tally;
@@ -9,24 +9,22 @@ use federation::time::Timestamp;
 
 use crate::error::Result;
 
-/// One state that an assignment entered.
+/// A state that an assignment entered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AssignmentChange {
-    /// The state that began.
     pub state: AssignmentState,
-    /// When.
     pub at: Timestamp,
-    /// The participant's own words or a code.
+    /// The participant's reason or a code.
     pub detail: Option<String>,
 }
 
 /// Reads and changes assignments.
 #[async_trait]
 pub trait Assignments {
-    /// Stores a cohort, with the first line of each history, and counts the participations.
+    /// Stores a cohort, with the first history entry of each assignment, and counts the participations.
     ///
     /// # Errors
-    /// `Conflict` if one exists already, or its round or participant does not.
+    /// `Conflict` if an assignment already exists, or its round or participant does not.
     async fn insert_assignments(&mut self, assignments: &[Assignment]) -> Result<()>;
 
     /// One participant's place in an attempt.
@@ -40,9 +38,9 @@ pub trait Assignments {
         limit: u32,
     ) -> Result<Vec<Assignment>>;
 
-    /// The place in which a round still needs this participant; the oldest if there are several. That is: the round is
-    /// SHARING or COLLECTING and the participant has not reported; or the attempt has a session, the participant has
-    /// reported, and it has neither dropped out nor sent its UNMASKING message, which ends what it is asked for.
+    /// The assignment in which a round still needs this participant; the oldest if there are several. That is: the
+    /// round is SHARING or COLLECTING and the participant has not reported; or the attempt has a session, and the
+    /// participant has reported but neither dropped out nor sent its UNMASKING message, the last one required.
     async fn pending_assignment(&mut self, participant: ParticipantId) -> Result<Option<Assignment>>;
 
     /// The last COMPLETED attempt of the task for which this participant is REPORTED: whose sum holds its input.
@@ -64,14 +62,15 @@ pub trait Assignments {
     /// in COLLECTING, whether the round has left that state already or is about to, or in SHARING if the round is there.
     async fn set_pending_assignments(&mut self, attempt: Attempt, to: AssignmentState, at: Timestamp) -> Result<u32>;
 
-    /// Nobody waits for this participant any more: changes every assignment that it has not reported for to REVOKED, and
-    /// writes history; in every other [`Assignments::pending_assignment`] of it, records that it dropped out in the state
-    /// that the round is in, or in CONFIRMING if that is COLLECTING still: its input is in the sum. Says in which rounds.
+    /// Stops waiting for this participant: changes every assignment that it has not reported for to REVOKED, and writes
+    /// history. In every other [`Assignments::pending_assignment`], where its input is in the sum, records that it
+    /// dropped out in the round's state, or in CONFIRMING if the state is still COLLECTING. Returns the rounds
+    /// concerned.
     async fn revoke_pending(&mut self, participant: ParticipantId, at: Timestamp) -> Result<Vec<RoundKey>>;
 
-    /// Records that everybody `phase` still waits for (see [`Assignments::tally`]), and everybody in one of the `groups` that
-    /// are left out in it, dropped out, unless it did before; says how many. Who has not reported is LATE from then on, and
-    /// history is written; who has stays REPORTED. Who is late with its input is known to take so long at least
+    /// Records that all participants that `phase` still waits for (see [`Assignments::tally`]), and all in the excluded
+    /// `groups`, dropped out, unless they did before; returns their number. Those that have not reported become LATE,
+    /// with history; the others stay REPORTED. A late input takes at least the time waited
     /// ([`Candidate::duration_ms`](federation::cohort::Candidate::duration_ms)).
     async fn drop_missing(&mut self, attempt: Attempt, phase: RoundState, groups: &[u32], at: Timestamp)
     -> Result<u32>;
@@ -80,8 +79,8 @@ pub trait Assignments {
     /// before.
     async fn set_dropped(&mut self, attempt: Attempt, participant: ParticipantId, phase: RoundState) -> Result<bool>;
 
-    /// The facts about an attempt that rows can tell, all but `eligible`, which is 0: only the caller knows the task's
-    /// requirements. What is waited for depends on the state that the attempt is in:
+    /// The facts about an attempt that rows contain, except `eligible`, which is 0: it depends on the task's
+    /// requirements. Who is waited for depends on the attempt's state:
     ///
     /// | State | `answered` | `pending` |
     /// |---|---|---|
@@ -96,7 +95,7 @@ pub trait Assignments {
     /// reported, and who sent a COMPLAINT message. Empty for a cohort that is not.
     async fn group_tallies(&mut self, attempt: Attempt) -> Result<Vec<GroupTally>>;
 
-    /// Every state one assignment entered, oldest first.
+    /// The states that an assignment entered, oldest first.
     async fn assignment_history(
         &mut self,
         attempt: Attempt,

@@ -1,4 +1,4 @@
-//! Which blobs the rows still need; every other blob is garbage.
+//! The blobs that rows still need; every other blob is garbage.
 
 use std::collections::HashSet;
 
@@ -7,11 +7,11 @@ use federation::id::Digest;
 
 use crate::error::Result;
 
-/// Looks through all rows for addresses of blobs.
+/// Collects the blob addresses in all rows.
 #[async_trait]
 pub trait BlobReferences {
-    /// Addresses that rows need: model versions always; optimizer states of the two newest versions of a task and of those
-    /// that an open round goes on from; partial and noised sums until their round has ended; admitted inputs until the
-    /// partial sum holds them or their round has ended.
+    /// Addresses that rows need: of model versions always; of optimizer states for the two newest versions of a task
+    /// and the base of an open round; of partial and noised sums until their round has ended; of admitted inputs until
+    /// they are folded or their round has ended.
     async fn referenced_blobs(&mut self) -> Result<HashSet<Digest>>;
 }

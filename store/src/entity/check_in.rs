@@ -1,4 +1,4 @@
-//! Check-ins: who is ready to work now.
+//! Check-ins: participants that are ready to work.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -12,25 +12,21 @@ use crate::error::Result;
 /// A participant that is ready to work on a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckIn {
-    /// Who.
     pub participant: ParticipantId,
-    /// For which task.
     pub task: TaskId,
-    /// Training examples it says it has; more than `i64::MAX` counts as `i64::MAX`.
+    /// Reported number of training examples; at most `i64::MAX`.
     pub examples: u64,
-    /// When it said so.
     pub checked_in_at: Timestamp,
-    /// From then on it no longer counts as ready.
+    /// When it stops counting as ready.
     pub expires_at: Timestamp,
-    /// The training loss that it volunteers.
     pub loss: Option<CoarseLoss>,
-    /// Its keys for the next attempt. None: those it gave before stay.
+    /// Its keys for the next attempt. `None` keeps earlier ones.
     pub keys: Option<CheckInKeys>,
-    /// What it says of the training it was given ahead of rounds.
+    /// Its report on the training it was given ahead of rounds.
     pub training: Option<Claim>,
 }
 
-/// Keys that a participant made for one attempt of a round.
+/// A participant's keys for one attempt of a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckInKeys {
     /// The attempt, at a round of the check-in's task.
@@ -42,28 +38,28 @@ pub struct CheckInKeys {
 /// Reads and changes check-ins.
 #[async_trait]
 pub trait CheckIns {
-    /// Stores check-ins; a newer one of the same participant and task replaces the older, except that one without keys
-    /// keeps the keys that are there.
+    /// Stores check-ins; a newer one of the same participant and task replaces the older, but keeps its keys if it has
+    /// none itself.
     ///
     /// # Errors
     /// `Conflict` if a participant or task does not exist, or keys are too long.
     async fn upsert_check_ins(&mut self, check_ins: &[CheckIn]) -> Result<()>;
 
-    /// Lets check-ins that are there last longer: those of the same participant and task get this time and end if the end is
-    /// later, and nothing else. One that was removed stays so.
+    /// Extends existing check-ins: those of the same participant and task get this time, and this expiry if it is
+    /// later. Removed ones are not restored.
     ///
     /// # Errors
     /// The database's.
     async fn renew_check_ins(&mut self, check_ins: &[CheckIn]) -> Result<()>;
 
-    /// How many [`CheckIns::candidates`] there are.
+    /// Number of [`CheckIns::candidates`].
     async fn candidate_count(&mut self, task: TaskId, now: Timestamp) -> Result<u32>;
 
     /// How many [`CheckIns::keyed_candidates`] there are.
     async fn keyed_candidate_count(&mut self, attempt: Attempt, now: Timestamp) -> Result<u32>;
 
-    /// Everybody checked in for the task at `now`, with its history in it, in the order of names. Left out are those
-    /// revoked, and those a round still waits for: see [`Assignments::pending_assignment`].
+    /// The participants checked in for the task at `now`, with their history in it, ordered by name, without those that
+    /// are revoked or that a round still waits for: see [`Assignments::pending_assignment`].
     ///
     /// [`Assignments::pending_assignment`]: super::assignment::Assignments::pending_assignment
     async fn candidates(&mut self, task: TaskId, now: Timestamp) -> Result<Vec<Candidate>>;
@@ -75,12 +71,12 @@ pub trait CheckIns {
     /// whose keys are for that attempt.
     async fn count_checked_in(&mut self, task: TaskId, keys_for: Option<Attempt>, now: Timestamp) -> Result<u32>;
 
-    /// The newest keys that came with a check-in which has not been removed.
+    /// The newest keys of a check-in that has not been removed.
     async fn check_in_keys(&mut self, task: TaskId, participant: ParticipantId) -> Result<Option<CheckInKeys>>;
 
     /// Removes every check-in of these participants.
     async fn remove_check_ins(&mut self, participants: &[ParticipantId]) -> Result<()>;
 
-    /// Removes those that expired by `now`; says how many.
+    /// Removes check-ins that have expired by `now`; returns their number.
     async fn expire_check_ins(&mut self, now: Timestamp) -> Result<u32>;
 }

@@ -1,4 +1,4 @@
-//! Idempotency keys: the answer to a request that may come again.
+//! Idempotency keys: stored answers for repeated requests.
 
 use async_trait::async_trait;
 use federation::id::Digest;
@@ -6,21 +6,19 @@ use federation::time::Timestamp;
 
 use crate::error::Result;
 
-/// An answer that was given.
+/// A stored answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdempotentAnswer {
-    /// Of the request: another request under the same key is a mistake of the caller.
+    /// Of the request: using the key for another request is an error of the caller.
     pub request_sha256: Digest,
-    /// HTTP status of the answer.
     pub status: u16,
-    /// Body of the answer.
     pub body: Vec<u8>,
 }
 
 /// Reads and changes idempotency keys.
 #[async_trait]
 pub trait IdempotencyKeys {
-    /// The answer given under this key.
+    /// The answer stored under this key.
     async fn find_idempotent(&mut self, scope: &str, key: &str) -> Result<Option<IdempotentAnswer>>;
 
     /// Stores an answer.
@@ -35,6 +33,6 @@ pub trait IdempotencyKeys {
         expires_at: Timestamp,
     ) -> Result<()>;
 
-    /// Removes those that expired by `now`; says how many.
+    /// Removes answers that have expired by `now`; returns their number.
     async fn expire_idempotent(&mut self, now: Timestamp) -> Result<u32>;
 }

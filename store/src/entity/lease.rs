@@ -1,4 +1,4 @@
-//! Leases: who may do a piece of background work just now.
+//! Leases: the exclusive right to a piece of background work.
 
 use std::time::Duration;
 
@@ -8,19 +8,18 @@ use uuid::Uuid;
 
 use crate::error::Result;
 
-/// Takes, prolongs and gives up leases.
+/// Acquires, renews and releases leases.
 ///
-/// A lease whose start lies in the future counts as expired: the clock was set back since, and by that clock the lease
-/// might never end.
+/// A lease whose start lies in the future counts as expired: the clock was set back, and the lease might never end.
 #[async_trait]
 pub trait Leases {
-    /// Takes the lease if it is free, expired, or the holder's already. False if somebody else holds it.
+    /// Acquires the lease if it is free, expired, or already the holder's. False if another holder has it.
     async fn acquire_lease(&mut self, name: &str, holder: Uuid, now: Timestamp, ttl: Duration) -> Result<bool>;
 
-    /// Prolongs the holder's lease, also an expired one that nobody has taken. False if it is not the holder's any more.
+    /// Renews the holder's lease, even an expired one that nobody has acquired. False if it is no longer the holder's.
     async fn renew_lease(&mut self, name: &str, holder: Uuid, now: Timestamp, ttl: Duration) -> Result<bool>;
 
-    /// Gives the lease up. False if it was not the holder's.
+    /// Releases the lease. False if it was not the holder's.
     async fn release_lease(&mut self, name: &str, holder: Uuid) -> Result<bool>;
 
     /// Removes every lease: for a start at which no other process can hold one.

@@ -1,10 +1,10 @@
-//! One trait per entity: every question that may be asked of the stored rows, and every change that may be made to them.
+//! One trait per entity, with all queries and changes of its stored rows.
 //!
-//! The traits know no SQL and no database; [`crate::Transaction`] is all of them together. A method changes nothing but
-//! the rows its documentation names, and whatever it changes becomes durable with its transaction or not at all.
+//! The traits are independent of SQL and of the database; [`crate::Transaction`] combines all of them. A method changes
+//! only the rows that its documentation names, and its changes become durable with the transaction or not at all.
 //!
-//! Common rules: lists are bounded by a `limit` and continue after a `cursor`, the last id seen; a method that returns
-//! `bool` says whether it changed what it was asked to change, so that a caller who raced another one notices.
+//! Conventions: lists are bounded by a `limit` and continue after a `cursor`, the last id seen; a method that returns
+//! `bool` returns whether it made the change, so that a caller notices a lost race.
 
 pub mod admitted;
 pub mod assignment;

@@ -1,4 +1,4 @@
-//! Model versions: what tasks have published. Rows are never changed.
+//! Model versions: the published models of tasks. Rows never change.
 
 use async_trait::async_trait;
 use federation::id::TaskId;
@@ -12,13 +12,11 @@ pub trait ModelVersions {
     /// Stores a new version.
     ///
     /// # Errors
-    /// `Conflict` if the version exists, the task does not, or the clipping norm is no finite number above 0.
+    /// `Conflict` if the version exists, the task does not, or the clipping norm is not finite and above 0.
     async fn insert_model_version(&mut self, version: &ModelVersion) -> Result<()>;
 
-    /// One version.
     async fn model_version(&mut self, task: TaskId, version: u32) -> Result<Option<ModelVersion>>;
 
-    /// The newest version.
     async fn latest_model_version(&mut self, task: TaskId) -> Result<Option<ModelVersion>>;
 
     /// Versions below `before`, newest first.

@@ -1,4 +1,4 @@
-//! Noised sums: the one released sum of an attempt. Its row decides; what comes after is a pure function of it.
+//! Noised sums: the one released sum of an attempt. Its row decides; everything later is a pure function of it.
 
 use async_trait::async_trait;
 use federation::id::{Attempt, Digest};
@@ -6,33 +6,32 @@ use federation::time::Timestamp;
 
 use crate::error::Result;
 
-/// The sum that was released.
+/// A released sum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoisedSumRow {
     /// The attempt.
     pub attempt: Attempt,
     /// Address of the sum's blob.
     pub blob: Digest,
-    /// How many inputs it holds.
+    /// Number of inputs in it.
     pub participants: u32,
-    /// When it was released.
     pub created_at: Timestamp,
-    /// What it took, if that was measured.
+    /// The cost, if it was measured.
     pub work: Option<SumWork>,
 }
 
-/// What it took to make a sum.
+/// The cost of a sum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SumWork {
-    /// What added the inputs.
+    /// Device that added the inputs.
     pub sum_device: String,
-    /// What made the masks that were taken off.
+    /// Device that generated the masks.
     pub unmask_device: String,
     /// Time of adding, in milliseconds.
     pub sum_ms: u64,
-    /// Time of taking the masks off, in milliseconds.
+    /// Time of removing the masks, in milliseconds.
     pub unmask_ms: u64,
-    /// Bytes of masks that were made.
+    /// Bytes of keystream generated.
     pub keystream_bytes: u64,
 }
 

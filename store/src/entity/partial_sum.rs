@@ -1,18 +1,18 @@
-//! Partial sums: how far the summing of an attempt has come.
+//! Partial sums: the progress of an attempt's summation.
 
 use async_trait::async_trait;
 use federation::id::{Attempt, Digest};
 
 use crate::error::Result;
 
-/// The sum of all inputs marked as folded.
+/// The sum of all folded inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartialSum {
     /// The attempt.
     pub attempt: Attempt,
     /// Address of the sum's blob.
     pub blob: Digest,
-    /// How many inputs it holds.
+    /// Number of inputs in it.
     pub inputs: u32,
 }
 
@@ -22,8 +22,8 @@ pub trait PartialSums {
     /// The partial sum of an attempt.
     async fn partial_sum(&mut self, attempt: Attempt) -> Result<Option<PartialSum>>;
 
-    /// Compare and swap: stores `sum` if the attempt's present one is `expected_previous` (none: there is none). False
-    /// if somebody else was faster.
+    /// Compare and swap: stores `sum` if the attempt's current blob is `expected_previous` (`None`: no sum yet). False
+    /// if another writer was faster.
     async fn put_partial_sum(&mut self, sum: &PartialSum, expected_previous: Option<Digest>) -> Result<bool>;
 
     /// Removes it. False if there was none.

@@ -1,4 +1,4 @@
-//! Enrolled participants and the certificates by which they are known.
+//! Enrolled participants and their certificates.
 
 use std::collections::BTreeMap;
 
@@ -8,27 +8,24 @@ use federation::time::Timestamp;
 
 use crate::error::Result;
 
-/// A participant as it is stored.
+/// A stored participant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParticipantRow {
-    /// The row's key.
     pub id: ParticipantId,
-    /// Given by its enrolment token; unique.
+    /// From its enrolment; unique.
     pub name: String,
-    /// Given by its enrolment token.
+    /// From its enrolment.
     pub labels: BTreeMap<String, String>,
-    /// When it enrolled.
     pub enrolled_at: Timestamp,
-    /// SHA-256 of the newest certificate (DER) issued to it.
+    /// SHA-256 of its newest certificate (DER).
     pub certificate_fingerprint: Digest,
-    /// The certificate that it showed to get that one, for a renewal whose answer was lost. None from the first use of the
-    /// newest on: then nobody needs it but a thief.
+    /// The certificate with which it requested the newest one, for a renewal whose answer was lost. `None` after the
+    /// first use of the newest: only a thief would need it then.
     pub previous_fingerprint: Option<Digest>,
     /// When the newest certificate expires.
     pub certificate_expires_at: Timestamp,
-    /// When an operator revoked it, if one did.
     pub revoked_at: Option<Timestamp>,
-    /// When it last asked for anything, as far as [`Participants::touch`] was told.
+    /// Time of its last request, as reported to [`Participants::touch`].
     pub last_seen_at: Timestamp,
 }
 
@@ -38,13 +35,11 @@ pub trait Participants {
     /// Stores a new participant.
     ///
     /// # Errors
-    /// `Conflict` if the id, the name or the certificate is known already.
+    /// `Conflict` if the id, the name or the certificate already exists.
     async fn insert_participant(&mut self, participant: &ParticipantRow) -> Result<()>;
 
-    /// The participant with this id.
     async fn participant(&mut self, id: ParticipantId) -> Result<Option<ParticipantRow>>;
 
-    /// The participant of this name.
     async fn participant_by_name(&mut self, name: &str) -> Result<Option<ParticipantRow>>;
 
     /// The participant whose newest or previous certificate this is, revoked or not.
@@ -53,12 +48,12 @@ pub trait Participants {
     /// Participants in the order of their ids.
     async fn participants(&mut self, cursor: Option<ParticipantId>, limit: u32) -> Result<Vec<ParticipantRow>>;
 
-    /// Makes a certificate the newest, and the one that was shown to get it the previous one: that is the one which its
-    /// holder is known to have, however many answers were lost. False if there is no such participant, it is revoked, or
-    /// what was shown is neither its newest certificate nor the previous one.
+    /// Makes a certificate the newest, and the one shown to request it the previous one, which its holder is known to
+    /// have whatever answers were lost. False if there is no such participant, it is revoked, or the certificate shown
+    /// is neither its newest nor its previous one.
     ///
     /// # Errors
-    /// `Conflict` if the certificate is another participant's.
+    /// `Conflict` if the certificate belongs to another participant.
     async fn set_certificate(
         &mut self,
         id: ParticipantId,
@@ -67,11 +62,11 @@ pub trait Participants {
         expires_at: Timestamp,
     ) -> Result<bool>;
 
-    /// Makes a certificate the only one, for a participant that enrolled anew. False if there is no such participant, or it is
-    /// revoked.
+    /// Makes a certificate the only one, for a participant that enrolled again. False if there is no such participant,
+    /// or if it is revoked.
     ///
     /// # Errors
-    /// `Conflict` if the certificate is another participant's.
+    /// `Conflict` if the certificate belongs to another participant.
     async fn replace_certificate(
         &mut self,
         id: ParticipantId,
@@ -79,16 +74,16 @@ pub trait Participants {
         expires_at: Timestamp,
     ) -> Result<bool>;
 
-    /// Ends the previous certificate, now that `newest` was used. False if there is no such participant, that is not its newest
-    /// certificate, or there is no previous one.
+    /// Ends the previous certificate after the first use of `newest`. False if there is no such participant, `newest`
+    /// is not its newest certificate, or there is no previous one.
     async fn end_previous_certificate(&mut self, id: ParticipantId, newest: Digest) -> Result<bool>;
 
-    /// Revokes. False if there is no such participant, or it is revoked already.
+    /// Revokes a participant. False if there is no such participant, or if it is already revoked.
     async fn revoke_participant(&mut self, id: ParticipantId, at: Timestamp) -> Result<bool>;
 
-    /// Records that these were seen at `at`; ids that do not exist are passed over.
+    /// Records that these were seen at `at`; unknown ids are ignored.
     async fn touch(&mut self, ids: &[ParticipantId], at: Timestamp) -> Result<()>;
 
-    /// Assignments it has had, in all tasks.
+    /// Number of its assignments, in all tasks.
     async fn participations(&mut self, id: ParticipantId) -> Result<u32>;
 }

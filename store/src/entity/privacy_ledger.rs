@@ -1,6 +1,6 @@
-//! The privacy ledger: what every release of a task cost. Rows are never changed or deleted.
+//! The privacy ledger: the cost of every release of a task. Rows are never changed or deleted.
 //!
-//! What a row says, and whether its seal fits, is for whoever wrote it to judge; here rows only have their places.
+//! The store keeps only the order of rows; their author checks content and seals.
 
 use async_trait::async_trait;
 use federation::id::{Attempt, TaskId};
@@ -19,18 +19,17 @@ pub struct PrivacyRow {
     pub published: bool,
     /// The sealed row, as JSON.
     pub row: String,
-    /// When it was charged.
     pub created_at: Timestamp,
 }
 
 /// Reads and extends ledgers.
 #[async_trait]
 pub trait PrivacyLedger {
-    /// Adds a row at the end.
+    /// Appends a row.
     ///
     /// # Errors
-    /// `Conflict` if its `idx` is not the number of rows so far, the attempt was charged before, there is no such attempt,
-    /// or the row is no JSON.
+    /// `Conflict` if its `idx` is not the number of rows so far, the attempt was charged before, there is no such
+    /// attempt, or the row is not JSON.
     async fn append_privacy_row(&mut self, row: &PrivacyRow) -> Result<()>;
 
     /// Rows from `from_idx` on, in order.
@@ -39,13 +38,13 @@ pub trait PrivacyLedger {
     /// What an attempt was charged.
     async fn privacy_row_of(&mut self, attempt: Attempt) -> Result<Option<PrivacyRow>>;
 
-    /// How many rows the task has.
+    /// Number of rows of the task.
     async fn privacy_count(&mut self, task: TaskId) -> Result<u64>;
 
-    /// The seal of the newest row as it was noted apart from the rows.
+    /// The seal of the newest row, as stored apart from the rows.
     async fn privacy_head(&mut self, task: TaskId) -> Result<Option<String>>;
 
-    /// Notes where the ledger ends, of 1 to 128 characters: in the transaction that adds the row.
+    /// Stores the seal of the last row, of 1 to 128 characters: in the transaction that adds the row.
     ///
     /// # Errors
     /// `Conflict` if there is no such task, or the seal is empty or too long.

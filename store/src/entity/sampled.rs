@@ -1,4 +1,4 @@
-//! Sampled participants: who was drawn for an attempt from everybody enrolled, before anybody looked at who is available.
+//! Sampled participants: the draw of an attempt from everybody enrolled, before checking availability.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use federation::id::{Attempt, ParticipantId, TaskId};
 
 use crate::error::Result;
 
-/// Reads and changes draws, and tells whom they are made from.
+/// Reads and changes draws, and counts the population.
 #[async_trait]
 pub trait Sampled {
-    /// Participants that carry all these labels and are not revoked, in the order of their enrolment (then of their ids):
-    /// the first `limit` of them.
+    /// The first `limit` participants that carry all these labels and are not revoked, in the order of enrolment, then
+    /// of ids.
     async fn population(&mut self, labels: &BTreeMap<String, String>, limit: u32) -> Result<Vec<ParticipantId>>;
 
-    /// How many participants carry all these labels, are not revoked, and were in fewer than `max_participations` cohorts of the
-    /// task; 0: in however many.
+    /// Number of participants that carry all these labels, are not revoked, and were in fewer than `max_participations`
+    /// cohorts of the task; 0 for no limit.
     async fn count_enrolled(
         &mut self,
         task: TaskId,
@@ -23,7 +23,7 @@ pub trait Sampled {
         max_participations: u32,
     ) -> Result<u32>;
 
-    /// Records who was drawn for an attempt. A draw of nobody leaves no trace: how many were drawn is for the round to say.
+    /// Records the draw of an attempt. An empty draw leaves no rows; the round stores the size of the draw.
     ///
     /// # Errors
     /// `Conflict` if one of them was drawn for it before, or the attempt or a participant does not exist.

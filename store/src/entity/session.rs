@@ -1,4 +1,4 @@
-//! Sessions: how far the secure aggregation of an attempt has come, in words of the crate that does it.
+//! Sessions: the state of an attempt's secure aggregation, in the encoding of `secure-agg`.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -10,8 +10,8 @@ use crate::error::Result;
 /// Reads and changes sessions.
 #[async_trait]
 pub trait Sessions {
-    /// Stores the phase of an attempt's session; it replaces the one before. While there is one, the attempt needs its
-    /// participants beyond their inputs: see [`Assignments::pending_assignment`].
+    /// Stores the phase of an attempt's session, replacing the previous one. While there is one, the attempt needs its
+    /// participants even after their inputs: see [`Assignments::pending_assignment`].
     ///
     /// # Errors
     /// `Conflict` if there is no such attempt.
@@ -22,7 +22,7 @@ pub trait Sessions {
     /// The phase of an attempt's session.
     async fn session(&mut self, attempt: Attempt) -> Result<Option<Bytes>>;
 
-    /// Removes it; its bytes are overwritten, as [`SessionMessages::clear_messages`] says. False if there was none.
+    /// Removes it and overwrites its bytes, as [`SessionMessages::clear_messages`] does. False if there was none.
     ///
     /// [`SessionMessages::clear_messages`]: super::session_message::SessionMessages::clear_messages
     async fn delete_session(&mut self, attempt: Attempt) -> Result<bool>;

@@ -1,4 +1,4 @@
-//! Messages of secure aggregation: that each counts, once, and its bytes for as long as they are needed.
+//! Secure aggregation messages: each counts once, and its bytes are kept as long as needed.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -24,40 +24,38 @@ task_spec::named_enum! {
     }
 }
 
-/// A message that was accepted: from its commit on it counts, once.
+/// An accepted message: once committed, it counts exactly once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionMessage {
     /// The attempt.
     pub attempt: Attempt,
     /// Which message.
     pub kind: MessageKind,
-    /// Who sent it.
     pub participant: ParticipantId,
-    /// Of what was sent, which tells a repetition from another message even if `message` is sealed.
+    /// Of the message as sent, to recognize a repetition even if `message` is sealed.
     pub sha256: Digest,
-    /// Size of what was sent.
+    /// Size of the message as sent, in bytes.
     pub bytes: u64,
-    /// When it was accepted.
     pub received_at: Timestamp,
-    /// As it is to be kept. None if it is kept elsewhere, or was cleared.
+    /// The message in its stored form. `None` if it is stored elsewhere, or was cleared.
     pub message: Option<Bytes>,
 }
 
-/// What came of storing a message.
+/// Result of storing a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageInsertion {
     /// It counts from now on.
     Inserted,
-    /// The same had been stored before.
+    /// The same message was stored before.
     Same,
-    /// Another had been stored before, by its digest; that one stays.
+    /// Another message, by its digest, was stored before; that one stays.
     Different,
 }
 
 /// Reads and changes messages of secure aggregation.
 #[async_trait]
 pub trait SessionMessages {
-    /// Stores a message, unless this participant's message of that kind is there already.
+    /// Stores a message, unless this participant's message of that kind is already there.
     ///
     /// # Errors
     /// `Conflict` if the participant has no assignment in that attempt.
@@ -77,7 +75,7 @@ pub trait SessionMessages {
     /// Who sent a message of this kind, in the order of ids.
     async fn message_senders(&mut self, attempt: Attempt, kind: MessageKind) -> Result<Vec<ParticipantId>>;
 
-    /// Forgets what the messages of these kinds said, but not that they were sent; says how many it were.
+    /// Deletes the content of messages of these kinds, but not the record that they were sent; returns their number.
     ///
     /// What is forgotten is overwritten in the database file, not merely marked as free. The write-ahead log may hold it
     /// until it is used anew, so what must not outlive this call even there has to be stored sealed.

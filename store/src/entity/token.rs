@@ -1,4 +1,4 @@
-//! Tokens: those that enrol a participant once, and those that operators carry. Only hashes of secrets are stored.
+//! Tokens: one-time enrolment tokens and operator tokens. Only hashes of secrets are stored.
 
 use std::collections::BTreeMap;
 
@@ -11,53 +11,42 @@ use crate::error::Result;
 /// A token that enrols one participant, once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnrollmentToken {
-    /// The row's key.
     pub id: TokenId,
     /// Of the secret.
     pub secret_sha256: Digest,
-    /// Whom it enrols anew; none: somebody new.
+    /// The existing participant that it lets enrol again; `None` for a new one.
     pub participant: Option<ParticipantId>,
-    /// What the participant will be called; of no meaning for one that is there.
+    /// Name of the participant; unused if it already exists.
     pub name: String,
-    /// What the participant will carry.
+    /// Labels of the participant.
     pub labels: BTreeMap<String, String>,
-    /// When it was made.
     pub created_at: Timestamp,
-    /// From then on it enrols nobody.
     pub expires_at: Timestamp,
-    /// When it was used.
     pub used_at: Option<Timestamp>,
-    /// Whom it enrolled.
     pub used_by: Option<ParticipantId>,
 }
 
-/// What came of trying to use an enrolment token.
+/// Result of using an enrolment token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TakenToken {
-    /// It is used now, by this call.
+    /// This call has used it.
     Taken(EnrollmentToken),
-    /// No token has this secret.
     Unknown,
-    /// Somebody used it before.
+    /// It was used before.
     Used(EnrollmentToken),
-    /// It expired unused.
     Expired,
 }
 
-/// A token that an operator carries.
+/// An operator token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperatorToken {
-    /// The row's key.
     pub id: TokenId,
     /// Of the secret.
     pub secret_sha256: Digest,
-    /// For people.
     pub name: String,
-    /// What it permits, in the coordinator's words.
+    /// Its role, as named by the coordinator.
     pub role: String,
-    /// When it was made.
     pub created_at: Timestamp,
-    /// When it was revoked, if it was.
     pub revoked_at: Option<Timestamp>,
 }
 
@@ -79,13 +68,13 @@ pub trait Tokens {
         by: ParticipantId,
     ) -> Result<TakenToken>;
 
-    /// The enrolment token with this secret, used or expired or not.
+    /// The enrolment token with this secret, in any state.
     async fn enrollment_token_by_secret(&mut self, secret_sha256: Digest) -> Result<Option<EnrollmentToken>>;
 
     /// Enrolment tokens in the order of their ids.
     async fn enrollment_tokens(&mut self, cursor: Option<TokenId>, limit: u32) -> Result<Vec<EnrollmentToken>>;
 
-    /// Removes an enrolment token that nobody has used. False if there is none.
+    /// Removes an unused enrolment token. False if there is none.
     async fn revoke_enrollment_token(&mut self, id: TokenId) -> Result<bool>;
 
     /// Stores a new operator token.
@@ -100,9 +89,9 @@ pub trait Tokens {
     /// Operator tokens in the order of their ids.
     async fn operator_tokens(&mut self, cursor: Option<TokenId>, limit: u32) -> Result<Vec<OperatorToken>>;
 
-    /// How many operator tokens with this role are not revoked.
+    /// Number of operator tokens with this role that are not revoked.
     async fn live_operator_tokens(&mut self, role: &str) -> Result<u32>;
 
-    /// Revokes an operator token. False if there is none, or it is revoked already.
+    /// Revokes an operator token. False if there is none, or if it is already revoked.
     async fn revoke_operator_token(&mut self, id: TokenId, at: Timestamp) -> Result<bool>;
 }

@@ -1,4 +1,4 @@
-//! Training ahead of rounds: who was told to train from which version, and whose updates a round aggregates.
+//! Training ahead of rounds: the trainings given to participants, and the updates that a round aggregates.
 
 use async_trait::async_trait;
 use federation::id::{Attempt, ParticipantId, TaskId};
@@ -7,12 +7,11 @@ use federation::training::{Claim, Training};
 
 use crate::error::Result;
 
-/// An update of a round that was trained ahead of it.
+/// An update that was trained ahead of its round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Buffered {
-    /// Whose.
     pub participant: ParticipantId,
-    /// Which of its trainings.
+    /// Serial number of its training.
     pub serial: u32,
     /// The version it started from.
     pub base_version: u32,
@@ -21,7 +20,7 @@ pub struct Buffered {
 /// Reads and changes trainings.
 #[async_trait]
 pub trait Trainings {
-    /// Gives each of these participants a training, in place of the one it had: its serial is one more.
+    /// Gives each of these participants a training, replacing the current one, with the next serial number.
     ///
     /// # Errors
     /// `Conflict` if the task or a participant does not exist.
@@ -34,21 +33,21 @@ pub trait Trainings {
         expires_at: Timestamp,
     ) -> Result<()>;
 
-    /// The training a participant was given last.
+    /// The last training given to a participant.
     async fn training(&mut self, task: TaskId, participant: ParticipantId) -> Result<Option<Training>>;
 
-    /// Every training of a task that is not over and of nobody revoked, in the order of participants' names, with what its
-    /// participant says of it by a check-in that holds at `now`.
+    /// The trainings of a task that are not over and whose participants are not revoked, ordered by participants'
+    /// names, each with the participant's report in a check-in that is valid at `now`.
     async fn open_trainings(&mut self, task: TaskId, now: Timestamp) -> Result<Vec<(Training, Option<Claim>)>>;
 
-    /// Nobody counts any more, from `at` on, on what these participants were told to train.
+    /// Lets the trainings of these participants expire at `at`.
     async fn lapse_trainings(&mut self, task: TaskId, participants: &[ParticipantId], at: Timestamp) -> Result<()>;
 
     /// The trainings whose updates were accepted in this attempt are over; says how many. A training that was given since
     /// stays.
     async fn end_reported_trainings(&mut self, attempt: Attempt) -> Result<u32>;
 
-    /// Records which updates an attempt aggregates.
+    /// Records the updates that an attempt aggregates.
     ///
     /// # Errors
     /// `Conflict` if one of the participants is not assigned to it, or was recorded before.

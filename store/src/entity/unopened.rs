@@ -1,4 +1,4 @@
-//! Sessions that ended without a sum after inputs had left, and what their members said of them.
+//! Sessions that ended without a sum after inputs had been sent, and their members' abort statements.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -7,36 +7,35 @@ use federation::time::Timestamp;
 
 use crate::error::Result;
 
-/// What members are shown again of such a session.
+/// The data of such a session that members need for a proof.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnopenedSession {
-    /// Which of the cohort's groups it was of; 0 where it is not divided.
+    /// Number of the cohort's group; 0 if undivided.
     pub group: u32,
-    /// How many statements prove that it was never opened.
+    /// Number of statements that prove that it was never opened.
     pub needed: u16,
-    /// The roster, as it was announced.
+    /// The roster as announced.
     pub roster: Bytes,
 }
 
-/// That a member left a session for good and never answered in it.
+/// A member's statement that it left a session for good without answering.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AbortStatement {
     /// Of which attempt.
     pub attempt: Attempt,
     /// Who.
     pub participant: ParticipantId,
-    /// In which of the cohort's groups; 0 where it is not divided.
+    /// Number of the cohort's group; 0 if undivided.
     pub group: u32,
-    /// As it was sent.
+    /// As sent.
     pub statement: Bytes,
-    /// When it came.
     pub received_at: Timestamp,
 }
 
-/// Reads and changes them. Nothing of it is ever removed.
+/// Reads and adds sessions and statements, which are never removed.
 #[async_trait]
 pub trait Unopened {
-    /// Keeps the sessions of an attempt that ends without a sum.
+    /// Stores the sessions of an attempt that ends without a sum.
     ///
     /// # Errors
     /// `Conflict` if one of them is kept already, or there is no such attempt.
@@ -45,16 +44,16 @@ pub trait Unopened {
     /// The sessions of an attempt that ended without a sum, by group; none for any other attempt.
     async fn unopened(&mut self, attempt: Attempt) -> Result<Vec<UnopenedSession>>;
 
-    /// Keeps what a member said; the first statement stays. False if it had said so before.
+    /// Stores a member's statement; the first one stays. False if there was one.
     ///
     /// # Errors
-    /// `Conflict` if it has no place in the attempt.
+    /// `Conflict` if the participant has no assignment in the attempt.
     async fn insert_abort_statement(&mut self, statement: &AbortStatement) -> Result<bool>;
 
     /// What the members of one group of an attempt said, in the order of their ids.
     async fn abort_statements(&mut self, attempt: Attempt, group: u32) -> Result<Vec<AbortStatement>>;
 
-    /// How many participants have sent a masked input that starts from a version with this digest, in other rounds than this, of
-    /// whatever task, but for sessions of which it is proven that they were never opened.
+    /// Number of participants that have sent a masked input trained from a version with this digest, in any round of
+    /// any task except `but`, without those in sessions that are proven unopened.
     async fn count_given(&mut self, base: Digest, but: RoundKey) -> Result<u32>;
 }

@@ -38,7 +38,7 @@ impl AdmittedInputs for SqliteTransaction {
                 .bind(bytes),
             )
             .await?;
-            // A clock that was set back in between makes no participation negative.
+            // A clock that was set back must not make a duration negative.
             self.change(
                 query(
                     "UPDATE participation

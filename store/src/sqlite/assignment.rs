@@ -221,7 +221,7 @@ impl Assignments for SqliteTransaction {
             .bind(groups.clone()),
         )
         .await?;
-        // They are known to be no faster than this.
+        // A lower bound on their durations.
         self.change(
             query(
                 "UPDATE participation
@@ -385,7 +385,7 @@ impl SqliteTransaction {
     }
 }
 
-/// The message that a phase is there for.
+/// The kind of message that answers a phase.
 fn answer_to(phase: RoundState) -> Option<MessageKind> {
     match phase {
         RoundState::Sharing => Some(MessageKind::Shares),
@@ -395,7 +395,7 @@ fn answer_to(phase: RoundState) -> Option<MessageKind> {
     }
 }
 
-/// The columns of an assignment, as the statements of `insert_assignments` number them.
+/// The columns of an assignment, as numbered in the statements of `insert_assignments`.
 fn as_json(assignment: &Assignment) -> impl serde::Serialize {
     (
         assignment.attempt.task.0.simple().to_string(),

@@ -12,7 +12,7 @@ use super::statement::{SqliteRow, query};
 use crate::entity::check_in::{CheckIn, CheckInKeys, CheckIns};
 use crate::error::{Result, StoreError};
 
-/// Who is ready for task `?1` at `?2`: shared by those who are listed and those who are counted.
+/// Participants ready for task `?1` at `?2`, for lists and counts.
 macro_rules! ready {
     () => {
         " WHERE check_in.task = ?1 AND check_in.expires_at > ?2 AND participant.revoked_at IS NULL
@@ -20,14 +20,14 @@ macro_rules! ready {
     };
 }
 
-/// Whose keys are for the attempt `?4` of round `?3`.
+/// With keys for attempt `?4` of round `?3`.
 macro_rules! keyed {
     () => {
         " AND check_in.keys_round = ?3 AND check_in.keys_attempt = ?4"
     };
 }
 
-/// How many are ready for task `?1` at `?2`, with more conditions.
+/// Number of candidates for task `?1` at `?2`, with additional conditions.
 macro_rules! candidate_count {
     ($conditions:expr) => {
         concat!(
@@ -38,7 +38,7 @@ macro_rules! candidate_count {
     };
 }
 
-/// Everybody ready for task `?1` at `?2`, with more columns and more conditions.
+/// Candidates for task `?1` at `?2`, with additional columns and conditions.
 macro_rules! candidates {
     ($columns:literal, $conditions:expr) => {
         concat!(

@@ -1,4 +1,4 @@
-//! What SQLite says, in the words of [`StoreError`].
+//! Translates SQLite's errors to [`StoreError`].
 
 use rusqlite::Error;
 

@@ -1,7 +1,7 @@
-//! Rows in SQLite: one connection writes, several read beside it (write-ahead log), every commit is flushed.
+//! Rows in SQLite: one connection writes, several read concurrently (write-ahead log), every commit is flushed.
 //!
-//! Statements run on the thread that asks: a look-up takes a few microseconds, a fraction of what it costs to have another
-//! thread do it. What may wait for a disk, or takes long, runs on a thread that may block ([`Loan::run_beside`]).
+//! Statements run on the calling thread: a look-up takes a few microseconds, less than handing it to another thread.
+//! Statements that may wait for a disk, or take long, run on a blocking thread ([`Loan::run_beside`]).
 
 mod admitted;
 mod assignment;
@@ -43,21 +43,21 @@ use crate::error::{Result, StoreError};
 use crate::private;
 use crate::transaction::{Backend, Mode, OpenTransaction, Transaction};
 
-/// Connections that read beside the one that writes.
+/// Number of read connections.
 const READERS: usize = 4;
-/// How long SQLite itself waits for another process.
+/// How long SQLite waits for another process.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the log waits for whoever still reads an earlier state.
+/// How long emptying the log waits for readers of an earlier state.
 const LOG_TIMEOUT: Duration = Duration::from_millis(500);
-/// More than this crate has statements, so that each is prepared once per connection.
+/// More than the number of this crate's statements, so that each is prepared once per connection.
 const STATEMENTS: usize = 256;
 
 /// A database file, or one in memory.
 pub(crate) struct SqliteBackend {
     writer: Pool,
-    /// The writer itself for a database in memory, which one connection alone can see.
+    /// The writer itself for a database in memory, which only one connection can see.
     readers: Pool,
-    /// Whether who reads has the database to itself, and so needs no transaction to see one state of it.
+    /// Whether a reader has the database to itself, and so needs no transaction for a consistent state.
     reads_alone: bool,
 }
 
@@ -72,7 +72,7 @@ impl SqliteBackend {
         if let Some(folder) = path.parent() {
             private::make_folder(folder)?;
         }
-        // SQLite gives its write-ahead log and the log's index the rights that the database has when it makes them.
+        // SQLite creates its write-ahead log and index with the permissions of the database.
         private::options().write(true).create(true).truncate(false).open(path)?;
         for suffix in ["", "-wal", "-shm", "-journal"] {
             let mut file = path.to_owned();
@@ -91,7 +91,7 @@ impl SqliteBackend {
         Ok(Self { writer: Pool::new(vec![writer], true), readers: Pool::new(readers, true), reads_alone: false })
     }
 
-    /// A new database that goes with the process.
+    /// A new database that lasts as long as the process.
     pub(crate) fn open_memory() -> Result<Self> {
         let connection = prepare(Connection::open_in_memory().map_err(translate)?)?;
         schema::migrate(&connection)?;
@@ -103,7 +103,7 @@ impl SqliteBackend {
 fn prepare(connection: Connection) -> Result<Connection> {
     connection.busy_timeout(BUSY_TIMEOUT).map_err(translate)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
-    // What is deleted is overwritten: shares, sealed messages and seeds of noise must not linger in free pages.
+    // Overwrites deleted data: shares, sealed messages and seeds of noise must not remain in free pages.
     connection.execute_batch("PRAGMA foreign_keys = ON; PRAGMA secure_delete = ON").map_err(translate)?;
     Ok(connection)
 }
@@ -113,7 +113,7 @@ impl Backend for SqliteBackend {
     async fn begin(&self, mode: Mode) -> Result<Box<dyn OpenTransaction>> {
         let (pool, statement) = match mode {
             Mode::Read => (&self.readers, "BEGIN DEFERRED"),
-            // Taking the write lock first means that nothing after it can meet another writer.
+            // With the write lock taken first, no later statement can meet another writer.
             Mode::Write => (&self.writer, "BEGIN IMMEDIATE"),
         };
         let mut loan = pool.lend().await?;
@@ -125,7 +125,7 @@ impl Backend for SqliteBackend {
 
     async fn empty_log(&self) -> Result<()> {
         let empty = |connection: &Connection| {
-            // Whoever writes waits meanwhile: not for as long as for a lock.
+            // Writers wait meanwhile, so the timeout is shorter than for a lock.
             connection.busy_timeout(LOG_TIMEOUT).map_err(translate)?;
             let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
             let blocked = connection.query_row(checkpoint, [], |row| row.get::<_, bool>(0)).map_err(translate);
@@ -171,14 +171,14 @@ struct SqliteTransaction {
 }
 
 impl SqliteTransaction {
-    /// Runs a query that changes any number of rows; returns how many.
+    /// Runs a query that changes any number of rows; returns their number.
     async fn change(&mut self, query: Query<'_>) -> Result<u64> {
         self.check_writable()?;
         let result = self.loan.ask_beside(query, |connection, query| query.execute(connection)).await;
         self.note(result)
     }
 
-    /// Runs a query that changes exactly one row or none; returns whether it did.
+    /// Runs a query that changes at most one row; returns whether it did.
     async fn change_one(&mut self, query: Query<'_>) -> Result<bool> {
         self.check_writable()?;
         let result = self.loan.run(|connection| query.execute(connection));
@@ -189,12 +189,12 @@ impl SqliteTransaction {
         }
     }
 
-    /// Runs a query that changes any number of rows; returns how many.
+    /// Runs a query that changes any number of rows; returns their number.
     async fn count_changes(&mut self, query: Query<'_>) -> Result<u32> {
         u32::try_from(self.change(query).await?).map_err(StoreError::fault)
     }
 
-    /// Runs a query that changes one row or none, and returns what it asks of that row.
+    /// Runs a query that changes at most one row, and returns its `RETURNING` columns.
     async fn change_returning(&mut self, query: Query<'_>) -> Result<Option<SqliteRow>> {
         self.check_writable()?;
         self.find(query).await
@@ -209,13 +209,12 @@ impl SqliteTransaction {
         }
     }
 
-    /// The one row of a query, if there is one.
     async fn find(&mut self, query: Query<'_>) -> Result<Option<SqliteRow>> {
         let result = self.loan.run(|connection| query.first(connection));
         self.note(result)
     }
 
-    /// Every row of a query.
+    /// All rows of a query.
     async fn list(&mut self, query: Query<'_>) -> Result<Vec<SqliteRow>> {
         let list = |connection: &Connection, query: &Query<'_>| {
             let mut rows = Vec::new();
@@ -229,7 +228,7 @@ impl SqliteTransaction {
         self.note(result)
     }
 
-    /// Every row of a query, each read and let go before the next one comes: for rows that are large together.
+    /// All rows of a query, each converted and dropped before the next is read: for rows that are large together.
     async fn collect<T: Send + 'static>(
         &mut self,
         query: Query<'_>,
@@ -247,7 +246,7 @@ impl SqliteTransaction {
         self.note(result)
     }
 
-    /// A database in memory reads through its writer, which would let a change pass and then forget it.
+    /// A database in memory reads through its writer, which would accept a change and roll it back silently.
     fn check_writable(&self) -> Result<()> {
         match self.mode {
             Mode::Write => Ok(()),

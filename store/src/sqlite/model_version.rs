@@ -13,7 +13,7 @@ use crate::error::{Result, StoreError};
 #[async_trait]
 impl ModelVersions for SqliteTransaction {
     async fn insert_model_version(&mut self, version: &ModelVersion) -> Result<()> {
-        // SQLite would store a NaN as NULL: as if the version had no norm.
+        // SQLite would store a NaN as NULL, as if the version had no norm.
         if let Some(clip) = version.clip.filter(|clip| clip.is_nan()) {
             return Err(StoreError::Conflict(format!("a clipping norm of {clip}: it must be above 0")));
         }

@@ -1,4 +1,4 @@
-//! Connections that are lent out one caller at a time, and come back without a transaction.
+//! A pool of connections; each is lent to one caller at a time and returned without a transaction.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,24 +9,24 @@ use super::error::translate;
 use super::statement::Query;
 use crate::error::{Result, StoreError};
 
-/// Lends connections.
 #[derive(Clone)]
 pub(super) struct Pool {
     idle: Arc<Mutex<Vec<Connection>>>,
     permits: Arc<Semaphore>,
-    /// Whether the database is a file: who commits, or reads much of it, may have to wait for a disk.
+    /// Whether the database is a file: commits and large reads may wait for a disk.
     may_block: bool,
 }
 
-/// A connection that is lent; returned when dropped.
+/// A lent connection; returned when dropped.
 pub(super) struct Loan {
     held: Option<Held>,
-    /// Whether a transaction has begun, whatever became of it.
+    /// Whether a transaction was started, whatever its outcome.
     begun: bool,
     may_block: bool,
 }
 
-/// A connection on its way: wherever it is dropped, it goes back to its pool without a transaction, and before its permit.
+/// A connection in transit: wherever it is dropped, it returns to its pool without a transaction, and before its
+/// permit.
 struct Held {
     connection: Option<Connection>,
     pool: Pool,
@@ -39,7 +39,7 @@ impl Pool {
         Self { idle: Arc::new(Mutex::new(connections)), permits, may_block }
     }
 
-    /// Waits for a connection, in the order of asking.
+    /// Waits for a connection, in the order of requests.
     pub(super) async fn lend(&self) -> Result<Loan> {
         let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(StoreError::fault)?;
         let connection = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -67,14 +67,14 @@ impl Drop for Held {
 }
 
 impl Loan {
-    /// Begins a transaction. One that `locks` may have to wait for another process that writes.
+    /// Begins a transaction. One that `locks` may wait for another writing process.
     pub(super) async fn begin(&mut self, statement: &'static str, locks: bool) -> Result<()> {
         self.begun = true;
         let begin = move |connection: &Connection| connection.execute_batch(statement).map_err(translate);
         if locks { self.run_beside(begin).await } else { self.run(begin) }
     }
 
-    /// Makes the transaction durable, if one was begun. If that fails it is rolled back.
+    /// Commits the transaction, if one was started. If that fails it is rolled back.
     pub(super) async fn commit(&mut self, changes: bool) -> Result<()> {
         if !std::mem::take(&mut self.begun) {
             return Ok(());
@@ -96,14 +96,13 @@ impl Loan {
         })
     }
 
-    /// Does something with the connection here and now: what finds or changes a few rows takes microseconds, less than
-    /// another thread needs to hear of it.
+    /// Uses the connection on the calling thread: a statement on a few rows takes microseconds, less than a hand-over.
     pub(super) fn run<T>(&mut self, work: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
         self.held.as_ref().ok_or_else(given_back)?.connection().and_then(work)
     }
 
-    /// Does something that may take a while: on a thread that may block, if the database is a file. Nothing is lost if the
-    /// caller gives up meanwhile; the connection comes back when the thread is done.
+    /// Uses the connection for longer work: on a blocking thread if the database is a file. If the caller gives up, the
+    /// connection returns when the thread is done.
     pub(super) async fn run_beside<T: Send + 'static>(
         &mut self,
         work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
@@ -121,7 +120,7 @@ impl Loan {
         result
     }
 
-    /// The same for what a query asks.
+    /// The same for a query.
     pub(super) async fn ask_beside<T: Send + 'static>(
         &mut self,
         query: Query<'_>,
@@ -139,7 +138,7 @@ fn given_back() -> StoreError {
     StoreError::fault("a connection that was given back")
 }
 
-/// Ends the transaction if one is open. SQLite may have ended it by itself, as it does on a full disk.
+/// Ends an open transaction. SQLite may have ended it, as it does on a full disk.
 fn roll_back(connection: &Connection) {
     if !connection.is_autocommit()
         && let Err(error) = connection.execute_batch("ROLLBACK")

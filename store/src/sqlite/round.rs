@@ -103,7 +103,7 @@ impl Rounds for SqliteTransaction {
         let attempt = after.key;
         let count = match (before.state, after.state) {
             (_, RoundState::Selecting) => 0,
-            // Nobody was drawn: what there is to tell is who was there.
+            // Without a draw, the count is that of checked-in participants.
             (RoundState::Selecting, RoundState::Failed | RoundState::Cancelled) => {
                 let keys_for = before.limits.secure.is_some().then_some(attempt);
                 self.count_checked_in(attempt.task, keys_for, after.state_since).await?

@@ -1,4 +1,4 @@
-//! Summaries of rounds in SQLite: each statement reads one thing of all attempts that are asked for.
+//! Summaries of rounds in SQLite: each statement reads one aspect of all requested attempts.
 
 use async_trait::async_trait;
 use federation::id::TaskId;
@@ -11,8 +11,8 @@ use super::statement::{SqliteRow, query};
 use crate::entity::round_summary::{GroupSummary, MadeVersion, RoundSummaries, RoundSummary};
 use crate::error::{Result, StoreError};
 
-/// The rows of a table that belong to the attempts `?2` at rounds of the task `?1`, each with the attempt's place in the list. The
-/// attempts come first: each is one look into the table's index.
+/// The rows of a table that belong to attempts `?2` at rounds of task `?1`, each with the attempt's position in the
+/// list. The attempts come first, so that each is one look-up in the table's index.
 macro_rules! of_attempts {
     ($columns:literal, $table:literal) => {
         concat!(
@@ -95,7 +95,7 @@ impl RoundSummaries for SqliteTransaction {
             Ok(())
         })
         .await?;
-        // A row for each participant of every round: no more of it is kept than this.
+        // One row per participant of every round; only this is kept of it.
         let buffered = query(BUFFERED).bind(task.0).bind(&asked.attempts);
         let read = |row: &SqliteRow| Ok((row.small("place")?, row.small("base_version")?));
         for (place, base_version) in self.collect::<(u32, u32)>(buffered, read).await? {
@@ -105,7 +105,7 @@ impl RoundSummaries for SqliteTransaction {
     }
 }
 
-/// Summaries that are being made.
+/// Summaries in progress.
 struct Asked {
     task: TaskId,
     /// Numbers and attempts as JSON.
@@ -121,7 +121,7 @@ impl Asked {
 }
 
 impl SqliteTransaction {
-    /// Adds what a statement says of each attempt.
+    /// Adds the results of a statement for each attempt.
     async fn add(
         &mut self,
         asked: &mut Asked,

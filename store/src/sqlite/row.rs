@@ -1,4 +1,4 @@
-//! Values of our types in and out of columns.
+//! Conversion of values to and from columns.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::statement::{Query, SqliteRow};
 use crate::error::{Result, StoreError};
 
-/// Every one of `rows`, read by `read`.
+/// Converts each row with `read`.
 pub(super) fn each<T>(rows: &[SqliteRow], read: impl Fn(&SqliteRow) -> Result<T>) -> Result<Vec<T>> {
     rows.iter().map(read).collect()
 }
@@ -149,7 +149,7 @@ fn damaged(column: &str, problem: impl Display) -> StoreError {
     StoreError::Corrupt(format!("column {column:?} {problem}"))
 }
 
-/// Binds values that columns hold in another form.
+/// Binds values that columns store in another form.
 pub(super) trait Bind<'q>: Sized {
     fn digest(self, digest: Digest) -> Self;
     fn time(self, at: Timestamp) -> Self;
@@ -171,12 +171,12 @@ impl<'q> Bind<'q> for Query<'q> {
     }
 }
 
-/// As JSON, for a column or for `json_each`.
+/// JSON, for a column or for `json_each`.
 pub(super) fn json<T: Serialize + ?Sized>(value: &T) -> Result<String> {
     serde_json::to_string(value).map_err(StoreError::fault)
 }
 
-/// A list of ids for `unhex(value) … json_each`: one statement for any number of them.
+/// A list of ids for `unhex(value) … json_each`, so that one statement takes any number of them.
 pub(super) fn json_ids(ids: &[ParticipantId]) -> Result<String> {
     json(&ids.iter().map(|id| id.0.simple().to_string()).collect::<Vec<_>>())
 }
@@ -186,7 +186,7 @@ pub(super) fn json_names<T: Display>(values: &[T]) -> Result<String> {
     json(&values.iter().map(ToString::to_string).collect::<Vec<_>>())
 }
 
-/// A number of bytes or elements, as SQLite holds it.
+/// A number of bytes or elements as an SQLite integer.
 pub(super) fn integer(value: u64) -> Result<i64> {
     i64::try_from(value).map_err(|_| StoreError::fault(format!("{value} does not fit a column")))
 }

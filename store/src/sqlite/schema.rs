@@ -6,7 +6,7 @@ use super::error::translate;
 use crate::error::Result;
 use crate::schema::{Migration, missing};
 
-/// Every step, in order.
+/// All migrations, in order.
 const MIGRATIONS: &[Migration] = &[
     Migration {
         version: 1,
@@ -52,12 +52,12 @@ const MIGRATIONS: &[Migration] = &[
     },
 ];
 
-/// Takes every missing step.
+/// Applies all missing migrations.
 pub(super) fn migrate(connection: &Connection) -> Result<()> {
     let found = version(connection)?;
     for step in missing(MIGRATIONS, found)? {
         let transaction = begin(connection)?;
-        // Somebody else may have taken the step since we looked.
+        // Another process may have applied it meanwhile.
         if version(&transaction)? < step.version {
             transaction.execute_batch(step.up).map_err(translate)?;
             transaction
@@ -75,7 +75,7 @@ pub(super) fn migrate(connection: &Connection) -> Result<()> {
     Ok(())
 }
 
-/// Takes every step back.
+/// Reverts all migrations.
 #[cfg(feature = "conformance")]
 pub(super) fn revert(connection: &Connection) -> Result<()> {
     for step in MIGRATIONS.iter().rev() {
@@ -87,12 +87,12 @@ pub(super) fn revert(connection: &Connection) -> Result<()> {
     Ok(())
 }
 
-/// Takes the write lock, so that no two take a step at once.
+/// Takes the write lock, so that no two processes migrate at once.
 fn begin(connection: &Connection) -> Result<Transaction<'_>> {
     Transaction::new_unchecked(connection, TransactionBehavior::Immediate).map_err(translate)
 }
 
-/// The newest step taken; 0 for an empty database.
+/// The newest migration applied; 0 for an empty database.
 fn version(connection: &Connection) -> Result<u32> {
     connection
         .execute_batch(

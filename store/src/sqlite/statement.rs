@@ -1,4 +1,4 @@
-//! Statements with their arguments, and the rows that they yield.
+//! Statements with their arguments, and their result rows.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(super) struct Query<'q> {
     arguments: Vec<Argument<'q>>,
 }
 
-/// Begins a statement; its parameters `?1`, `?2` and so on are bound in this order.
+/// Creates a query; its parameters `?1`, `?2` and so on are bound in this order.
 pub(super) fn query<'q>(sql: &'static str) -> Query<'q> {
     Query { sql, arguments: Vec::new() }
 }
@@ -33,30 +33,30 @@ pub(super) enum Argument<'q> {
     Digest(Digest),
 }
 
-/// A row, by the names of its columns.
+/// A row, indexed by column name.
 pub(super) struct SqliteRow {
     columns: Arc<[Box<str>]>,
     values: Vec<Value>,
 }
 
 impl<'q> Query<'q> {
-    /// The value of the next parameter.
+    /// Binds the next parameter.
     pub(super) fn bind(mut self, value: impl Into<Argument<'q>>) -> Self {
         self.arguments.push(value.into());
         self
     }
 
-    /// The same with nothing borrowed.
+    /// A copy that borrows nothing.
     pub(super) fn into_owned(self) -> Query<'static> {
         Query { sql: self.sql, arguments: self.arguments.into_iter().map(Argument::into_owned).collect() }
     }
 
-    /// Changes rows; says how many.
+    /// Changes rows; returns their number.
     pub(super) fn execute(&self, connection: &Connection) -> Result<u64> {
         self.prepare(connection)?.raw_execute().map(|rows| rows as u64).map_err(translate)
     }
 
-    /// The first row, if there is one. The statement runs to its end all the same.
+    /// The first row, if any. The statement still runs to its end.
     pub(super) fn first(&self, connection: &Connection) -> Result<Option<SqliteRow>> {
         let mut first = None;
         self.for_each(connection, |row| {
@@ -66,7 +66,7 @@ impl<'q> Query<'q> {
         Ok(first)
     }
 
-    /// Every row, each given to `take` before the next one is read.
+    /// Passes every row to `take` before the next one is read.
     pub(super) fn for_each(
         &self,
         connection: &Connection,

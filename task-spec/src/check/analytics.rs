@@ -1,10 +1,10 @@
-//! What an analysis asks of the rest of the task.
+//! Requirements of an analysis on the rest of the task.
 
 use crate::problem::Checks;
 use crate::{Analytics, MAX_ANALYTICS_BYTES, ModelSpec, TaskSpec, TrainingPlan};
 
 impl TaskSpec {
-    /// What an analysis cannot do, and what means nothing beside one.
+    /// Rejects settings that an analysis does not support, and those without meaning for it.
     pub(super) fn check_analytics(&self, analytics: &Analytics, checks: &mut Checks) {
         checks.require(
             analytics.to_bytes().len() <= MAX_ANALYTICS_BYTES,

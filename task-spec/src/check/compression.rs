@@ -1,10 +1,9 @@
-//! What a codec asks of the rest of the task.
+//! Requirements of a codec on the rest of the task.
 
 use crate::problem::Checks;
 use crate::{Compression, TaskSpec};
 
 impl TaskSpec {
-    /// What a codec asks of the rest of the task.
     pub(super) fn check_compression(&self, checks: &mut Checks) {
         let Some(compression) = &self.compression else { return };
         let name = compression.name();

@@ -1,10 +1,10 @@
-//! Metrics that travel as distributions.
+//! Metrics that are transmitted as distributions.
 
 use crate::distribution::distribution;
 use crate::problem::Checks;
 use crate::{QUANTILES, TaskSpec};
 
-/// Most means that travel in one update, points included.
+/// Maximum number of means in an update, points of distributions included.
 const MAX_TRAVELLING: usize = 256;
 
 impl TaskSpec {

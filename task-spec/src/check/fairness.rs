@@ -1,10 +1,10 @@
-//! Weights by loss, and what they do not go with.
+//! Weights by loss, and the settings that exclude them.
 
 use crate::TaskSpec;
 use crate::problem::Checks;
 
 impl TaskSpec {
-    /// What can be said without the codec; whether weights are fine enough is `learning`'s to check.
+    /// Checks that need no codec; `learning` checks whether weights are fine enough.
     pub(super) fn check_fairness(&self, checks: &mut Checks) {
         let Some(fairness) = &self.training.fairness else { return };
         checks.require((0.0..=10.0).contains(&fairness.q), "training.fairness.q", "must be between 0 and 10");

@@ -1,4 +1,4 @@
-//! What the gate asks of the rest of the task.
+//! Requirements of the gate on the rest of the task.
 
 use crate::TaskSpec;
 use crate::problem::Checks;

@@ -1,6 +1,6 @@
-//! What is wrong with a task: everything at once, each with what would be right.
+//! Validation of a task: all problems at once, each with what would be right.
 //!
-//! The model's shapes and the headroom of its sums are `learning`'s to check, thresholds `secure-agg`'s.
+//! `learning` checks the model's shapes and the headroom of its sums, `secure-agg` the thresholds.
 
 mod analytics;
 mod compression;
@@ -25,8 +25,8 @@ use crate::{
 };
 
 impl TaskSpec {
-    /// Finds everything that is wrong, so that an operator mends it in one go. The model's shapes and the headroom of its
-    /// sums are `learning`'s to check.
+    /// Finds all problems, so that an operator can fix them in one go. `learning` checks the model's shapes and the
+    /// headroom of its sums.
     ///
     /// # Errors
     /// All [`SpecError`]s, at least one.
@@ -107,7 +107,7 @@ impl TaskSpec {
         }
     }
 
-    /// Refuses whatever would let a round starve.
+    /// Rejects settings under which a round could never complete.
     fn check_rounds(&self, checks: &mut Checks, deployment: &Deployment) {
         let rounds = &self.rounds;
         let (select_min, select_max) = (self.select_min(), rounds.select_max);
@@ -177,7 +177,7 @@ impl TaskSpec {
         checks.require(aggregation.max_weight >= 1, "aggregation.max_weight", "must be at least 1");
     }
 
-    /// What can be said without the protocol; thresholds are `secure-agg`'s to check.
+    /// Checks that need no protocol parameters; `secure-agg` checks the thresholds.
     fn check_secure_aggregation(&self, checks: &mut Checks, deployment: &Deployment) {
         let secure = &self.secure_aggregation;
         let least = secure.min_cohort.unwrap_or(MIN_SECURE_COHORT);
@@ -204,7 +204,7 @@ impl TaskSpec {
             "must be at least 0 and below 1",
         );
         let smallest = self.draw(self.select_min()).cohort;
-        // What sampling draws is known to whoever knows the population.
+        // The size of a sample follows from the population.
         let sampled = self.privacy.is_private() && self.privacy.sampling.is_some();
         checks.require_with(sampled || smallest >= least, "secure_aggregation.min_cohort", || {
             format!(

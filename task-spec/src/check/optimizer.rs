@@ -1,4 +1,4 @@
-//! The numbers of the server optimizer.
+//! Hyperparameters of the server optimizer.
 
 use crate::ServerOptimizer;
 use crate::problem::Checks;

@@ -1,10 +1,10 @@
-//! What a way to personalize asks of its numbers and of the rest of the task.
+//! Parameters of personalization methods, and their requirements on the rest of the task.
 
 use crate::problem::Checks;
 use crate::{AdapterHome, Over, PERSONAL_PREFIX, Personalization, Schedule, TaskSpec, below};
 
 impl Personalization {
-    /// `learning_rate`: of `[training]`.
+    /// `learning_rate` is that of `[training]`.
     fn check(&self, learning_rate: f64, checks: &mut Checks) {
         match *self {
             Self::FedPer {} | Self::FedBn {} => {}
@@ -34,7 +34,7 @@ impl Personalization {
     }
 }
 
-/// Of passes, rounds and steps.
+/// Checks a number of passes, rounds or steps.
 fn count(name: &str, value: Option<u32>, checks: &mut Checks) {
     let holds = value.is_none_or(|value| (1..=10_000).contains(&value));
     checks.require(holds, &format!("personalization.{name}"), "must be between 1 and 10000");
@@ -45,7 +45,8 @@ fn positive(name: &str, value: Option<f64>, checks: &mut Checks) {
     checks.require(holds, &format!("personalization.{name}"), "must be positive and finite");
 }
 
-/// A step moves the own model learning_rate λ of the way to the shared one: beyond twice the way it never settles.
+/// A step moves the personalized model learning_rate λ of the distance to the shared one: beyond twice the distance it
+/// diverges.
 fn check_pull(lambda: f64, learning_rate: f64, checks: &mut Checks) {
     positive("lambda", Some(lambda), checks);
     let step = lambda * learning_rate;
@@ -56,7 +57,7 @@ fn check_pull(lambda: f64, learning_rate: f64, checks: &mut Checks) {
     });
 }
 
-/// A step moves the shared model η λ of the way to the own one.
+/// A step moves the shared model η λ of the distance to the personalized one.
 fn check_envelope(lambda: f64, rate: f64, checks: &mut Checks) {
     positive("rate", Some(rate), checks);
     let step = lambda * rate;
@@ -83,7 +84,7 @@ fn check_spring(alpha: f64, checks: &mut Checks) {
     );
 }
 
-/// Whether the model has such layers, and so large, is `learning`'s to check.
+/// `learning` checks whether the model has such layers of sufficient size.
 fn check_adapters(layers: &[String], rank: u32, alpha: Option<f64>, checks: &mut Checks) {
     let named = (1..=256).contains(&layers.len());
     checks.require(named, "personalization.layers", "must be 1 to 256 patterns of the layers with adapters");
@@ -91,7 +92,7 @@ fn check_adapters(layers: &[String], rank: u32, alpha: Option<f64>, checks: &mut
     positive("alpha", alpha, checks);
 }
 
-/// What is only of adapters at home, and what only of shared ones.
+/// Rejects settings of local adapters for shared ones, and the reverse.
 fn check_home(adapters: AdapterHome, has_epochs: bool, has_base: bool, checks: &mut Checks) {
     let shared = adapters == AdapterHome::Shared;
     checks.require(
@@ -107,7 +108,7 @@ fn check_home(adapters: AdapterHome, has_epochs: bool, has_base: bool, checks: &
 }
 
 impl TaskSpec {
-    /// What a method asks of the rest of the task. Whether the patterns part the model is `learning`'s to check.
+    /// Checks a method against the rest of the task. `learning` checks whether the patterns split the model.
     pub(super) fn check_personalization(&self, checks: &mut Checks) {
         for name in &self.metrics {
             if let Some((_, None)) = below(name) {

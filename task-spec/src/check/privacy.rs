@@ -1,10 +1,10 @@
-//! What privacy asks of the rest of the task.
+//! Requirements of privacy on the rest of the task.
 
 use crate::problem::Checks;
 use crate::{Cohort, PrivacyMechanism, Sampling, TaskSpec};
 
 impl TaskSpec {
-    /// What privacy asks of the rest of the task. Its own numbers are [`PrivacySpec::check`](super::PrivacySpec::check)'s.
+    /// [`PrivacySpec::check`](super::PrivacySpec::check) validates the privacy settings themselves.
     pub(super) fn check_privacy(&self, checks: &mut Checks) {
         let privacy = &self.privacy;
         if privacy.mechanism.needs_secure_aggregation() {
@@ -32,7 +32,7 @@ impl TaskSpec {
         if let Some(sampling) = &privacy.sampling {
             self.check_sampling(checks, sampling);
         }
-        // How many a Poisson draw yields and needs is `learning`'s to say.
+        // `learning` computes the size of a Poisson draw and the size it needs.
         let is_counted = !matches!(privacy.sampling, Some(Sampling::Poisson(_)));
         if let Some(population) = privacy.population.filter(|_| is_counted) {
             let needed = self.select_min();
@@ -43,7 +43,7 @@ impl TaskSpec {
         }
     }
 
-    /// What a banded matrix promises is for participants that selection holds to it.
+    /// A banded matrix's guarantee needs selection to enforce the limits on participations.
     fn check_participations(&self, checks: &mut Checks) {
         let require = &self.selection.require;
         if let Some(most) = self.privacy.participations {
@@ -61,7 +61,7 @@ impl TaskSpec {
         }
     }
 
-    /// Amplification by sampling holds for nothing but the draw it is proven for.
+    /// Amplification by sampling holds only for the draw that its proof assumes.
     fn check_sampling(&self, checks: &mut Checks, sampling: &Sampling) {
         let selection = &self.selection;
         match (sampling, selection.cohort) {

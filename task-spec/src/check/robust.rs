@@ -1,13 +1,14 @@
-//! What a robust rule asks of the rest of the task.
+//! Requirements of a robust rule on the rest of the task.
 
 use crate::problem::Checks;
 use crate::{MAX_ROBUST_COHORT, MIN_SECURE_COHORT, RobustRule, RobustSpec, TaskSpec};
 
-/// Fewest parts in a hundred of groups that must be free of attackers.
+/// Minimum share of groups that must be free of attackers.
 const CLEAN_GROUPS: f64 = 0.6;
 
 impl RobustSpec {
-    /// The largest group of which enough are free of attackers; none if not even one participant is.
+    /// The largest group size at which enough groups are free of attackers; `None` if not even single participants
+    /// suffice.
     fn largest_group(&self) -> Option<u32> {
         (1..=MAX_ROBUST_COHORT).rev().find(|&size| self.clean_groups(size) > CLEAN_GROUPS)
     }

@@ -1,4 +1,4 @@
-//! What training ahead of rounds does not go with.
+//! Settings that cannot be combined with training ahead of rounds.
 
 use crate::problem::Checks;
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 
 impl TaskSpec {
-    /// Numbers in range, and nothing whose mathematics needs everybody to start from the same version at the same time.
+    /// Checks ranges, and rejects settings that need all participants to start from the same version at the same time.
     pub(super) fn check_schedule(&self, checks: &mut Checks, deployment: &Deployment) {
         let schedule = &self.schedule;
         let Some(ahead) = self.ahead() else {
@@ -90,7 +90,7 @@ impl TaskSpec {
         }
     }
 
-    /// What the rest of the task assumes of a cohort that these are not.
+    /// Rejects settings that assume a cohort on a single version.
     fn check_fit(&self, checks: &mut Checks) {
         let mode = self.schedule.mode.as_str();
         let strategy = &self.selection.strategy;
@@ -136,7 +136,7 @@ impl TaskSpec {
         }
     }
 
-    /// An epsilon is promised only for what its proof covers.
+    /// Rejects privacy settings whose proof does not cover training ahead.
     fn check_private_fit(&self, checks: &mut Checks) {
         let (mode, privacy) = (self.schedule.mode.as_str(), &self.privacy);
         if !privacy.is_private() {

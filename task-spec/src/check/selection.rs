@@ -1,4 +1,4 @@
-//! Who takes part: numbers in range, and no strategy that needs to know what the task hides.
+//! Selection: ranges, and no strategy that needs information the task hides.
 
 use crate::problem::Checks;
 use crate::{Cohort, MAX_COHORT, MAX_CRITERIA, Oort, Strategy, TRAINING_LOSS, TaskSpec};
@@ -66,7 +66,7 @@ impl TaskSpec {
         }
     }
 
-    /// Losses of single participants: asked for openly where they are hidden, and only where they are used.
+    /// Losses of single participants: explicitly requested if secure aggregation hides them, and only if used.
     fn check_utility(&self, checks: &mut Checks) {
         let (strategy, asks) = (&self.selection.strategy, self.selection.report_utility);
         if !strategy.follows_the_loss() {

@@ -1,9 +1,9 @@
-//! What a local solver and an adaptive μ do not go with.
+//! Settings that exclude a local solver or an adaptive μ.
 
 use crate::problem::Checks;
 use crate::{MAX_METRICS, Personalization, Solver, TaskSpec};
 
-/// Most steps that a task may refer to.
+/// Maximum reference number of steps.
 const MAX_STEPS: u32 = 10_000_000;
 
 impl TaskSpec {
@@ -36,7 +36,7 @@ impl TaskSpec {
         );
     }
 
-    /// What can be said without the codec.
+    /// Checks that need no codec.
     pub(super) fn check_solver(&self, checks: &mut Checks) {
         let Some(solver) = self.training.solver() else { return };
         let field = "training.solver";

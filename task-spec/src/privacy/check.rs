@@ -1,14 +1,14 @@
-//! What is wrong with `[privacy]` in itself, whatever the task is.
+//! Validation of `[privacy]` by itself.
 
 use crate::{AdaptiveClip, Clip, PrivacyMechanism, PrivacySampler, PrivacySpec, PrivacyView, Sampling, SpecError};
 
-/// Noise multipliers that make sense.
+/// Range of valid noise multipliers.
 pub const NOISE_RANGE: std::ops::RangeInclusive<f64> = 0.01..=10_000.0;
 /// The smallest sampling rate: 2^-60.
 pub const SAMPLING_RATE_MIN: f64 = 1.0 / (1_u64 << 60) as f64;
 
 impl PrivacySpec {
-    /// Everything that is wrong in itself, whatever the task is.
+    /// Validates the settings independently of the task.
     ///
     /// # Errors
     /// All [`SpecError`]s, at least one.
@@ -127,7 +127,7 @@ impl PrivacySpec {
     }
 }
 
-/// Why OpenDP's measurement does not draw the noise of a mechanism, if it does not.
+/// The reason OpenDP cannot draw the noise of a mechanism, if there is one.
 fn no_opendp(mechanism: PrivacyMechanism) -> Option<&'static str> {
     match mechanism {
         PrivacyMechanism::CentralGaussian => None,
@@ -147,7 +147,7 @@ fn no_opendp(mechanism: PrivacyMechanism) -> Option<&'static str> {
     }
 }
 
-/// What is wrong with it, if anything.
+/// What is wrong with the settings, if anything.
 fn problem(adaptive: &AdaptiveClip) -> Option<&'static str> {
     if !(adaptive.quantile > 0.0 && adaptive.quantile < 1.0) {
         Some("the quantile must be above 0 and below 1")

@@ -1,6 +1,6 @@
-//! `[privacy]` of a task: which noise, which budget, and what cohorts are drawn from.
+//! `[privacy]` of a task: mechanism, budget and sampling.
 //!
-//! What it costs is `learning`'s to say.
+//! `learning` computes the cost.
 
 mod check;
 
@@ -15,52 +15,52 @@ use crate::named_enum;
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PrivacySpec {
-    /// How noise gets in.
     pub mechanism: PrivacyMechanism,
-    /// Standard deviation of the noise over the most that one participant changes. Left out: solved for when the task is
-    /// created, so that `rounds` rounds cost `epsilon`; the task shows the solution.
+    /// Standard deviation of the noise over the sensitivity. Default: computed when the task is created, such that
+    /// `rounds` rounds cost `epsilon`; the task then shows the result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise_multiplier: Option<f64>,
-    /// The budget: the task stops before its ledger says more.
+    /// The budget: the task stops before its ledger exceeds it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epsilon: Option<f64>,
-    /// The probability with which the promise may fail, above 0 and below 1; usually below one over the population.
+    /// Probability with which the guarantee may fail, above 0 and below 1; usually below one over the population.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delta: Option<f64>,
-    /// Rounds that `epsilon` is to last for, where the noise is solved for. Default: `rounds.count`.
+    /// Number of rounds that `epsilon` must last for, if the noise is computed. Default: `rounds.count`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u32>,
-    /// The L2 norm that updates are scaled down to.
+    /// Bound on the L2 norm of updates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clip: Option<Clip>,
-    /// How cohorts are drawn. Left out: as `selection` says; nothing is assumed of it, and nothing is gained.
+    /// How cohorts are drawn. Default: as in `selection`, without amplification.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampling: Option<Sampling>,
-    /// How many participants sampling draws from: those that enrolled first.
+    /// Size of the population for sampling: the participants that enrolled first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub population: Option<u32>,
-    /// With `banded_matrix`: in how many rounds one participant takes part at most, as `selection.require.max_participations`
-    /// says too. Left out: in as many as `separation` allows.
+    /// With `banded_matrix`: maximum number of participations of one participant;
+    /// `selection.require.max_participations` must agree. Default: as many as `separation` allows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub participations: Option<u32>,
-    /// With `banded_matrix`: how many rounds are from one participation of a participant to its next, at least; the
-    /// `selection.require.min_gap_rounds` between them are one less. Left out, where there is one participation: as many as `rounds`.
+    /// With `banded_matrix`: minimum number of rounds from one participation of a participant to its next;
+    /// `selection.require.min_gap_rounds`, the rounds in between, is one less. Default for a single participation:
+    /// `rounds`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub separation: Option<u32>,
-    /// More examples than these do not weigh more. Left out: everybody weighs the same.
+    /// Cap on the weight of an update, in examples. Default: all participants weigh the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_weight: Option<u32>,
-    /// What a participant is expected to weigh, over `max_weight`: above 0, at most 1. Default: 1.
+    /// Expected weight of a participant, over `max_weight`: above 0, at most 1. Default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_weight: Option<f64>,
-    /// Whose epsilon the budget is held against.
+    /// The view whose epsilon is held against the budget.
     pub against: PrivacyView,
-    /// What the figures rest on.
+    /// The accounting method behind the figures.
     pub accounting: PrivacyAccounting,
-    /// Whose code draws the coordinator's noise.
+    /// The implementation that draws the coordinator's noise.
     #[serde(skip_serializing_if = "PrivacySampler::is_exact")]
     pub sampler: PrivacySampler,
-    /// What to do when the budget ends.
+    /// What happens when the budget is used up.
     pub on_budget_end: OnBudgetEnd,
 }
 
@@ -96,27 +96,27 @@ impl PrivacyMechanism {
         matches!(self, Self::Tree | Self::BandedMatrix)
     }
 
-    /// Whether participants add noise to what they send.
+    /// Whether participants add noise to their updates.
     #[must_use]
     pub fn is_noised_by_participants(self) -> bool {
         matches!(self, Self::DistributedDiscreteGaussian | Self::DistributedSkellam | Self::Local)
     }
 
-    /// Whether its promise rests on no single update being seen.
+    /// Whether its guarantee requires that no single update is seen.
     #[must_use]
     pub fn needs_secure_aggregation(self) -> bool {
         matches!(self, Self::DistributedDiscreteGaussian | Self::DistributedSkellam)
     }
 }
 
-/// What updates are scaled down to.
+/// Bound on updates.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Clip {
     /// The same in every round.
     Fixed(f64),
-    /// Following a quantile of the norms, which is estimated within the same sum.
+    /// Follows a quantile of the norms, which is estimated within the same sum.
     Adaptive(AdaptiveClip),
 }
 
@@ -131,17 +131,17 @@ impl Clip {
     }
 }
 
-/// How the norm adapts (Andrew, Thakkar, McMahan and Ramaswamy 2021).
+/// Adaptation of the norm (Andrew, Thakkar, McMahan and Ramaswamy 2021).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AdaptiveClip {
-    /// The part of updates that should be within the norm, above 0 and below 1. Default: half.
+    /// Target share of updates within the norm, above 0 and below 1. Default: half.
     #[serde(default = "half")]
     pub quantile: f64,
     /// The norm of the first round.
     pub initial: f64,
-    /// How fast it moves, above 0 and at most 1. Default: the paper's 0.2.
+    /// Adaptation rate, above 0 and at most 1. Default: the paper's 0.2.
     #[serde(default = "fifth")]
     pub learning_rate: f64,
 }
@@ -154,46 +154,46 @@ fn fifth() -> f64 {
     0.2
 }
 
-/// How cohorts are drawn from the population, before anybody's availability is looked at.
+/// How cohorts are drawn from the population, before checking availability.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Sampling {
-    /// Everybody with this probability, independently.
+    /// Each enrolled participant independently with this probability.
     Poisson(f64),
-    /// So many of them, uniformly.
+    /// A fixed number of participants, uniformly.
     FixedSize(u32),
 }
 
-/// Whose epsilon is meant.
+/// The observer against whom an epsilon holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum PrivacyView {
-    /// Of those who see the published models and do not know who took part.
+    /// Observers of the published models who do not know the cohorts.
     #[default]
     Published,
-    /// Of those who also see who took part, such as a viewer of the round API.
+    /// Observers who also know the cohorts, such as a viewer of the round API.
     CohortKnown,
-    /// Of the coordinator itself.
+    /// The coordinator itself.
     Server,
 }
 
-/// What the figures rest on.
+/// The accounting method behind the figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum PrivacyAccounting {
     /// Rényi bounds of the discrete noise; under sampling, the bound for any mechanism.
     General,
-    /// The privacy loss distribution of continuous noise, plus what discrete noise is proven to differ from it by; where
-    /// nothing is proven, the former. `close` is an older name.
+    /// The privacy loss distribution of continuous noise, plus the proven difference of discrete noise; `general` where
+    /// no bound is proven. `close` is an older name.
     #[default]
     #[serde(alias = "close")]
     Pld,
 }
 
-/// Whose code draws the coordinator's noise. The distribution is the same.
+/// The implementation that draws the coordinator's noise. The distribution is the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -201,13 +201,13 @@ pub enum PrivacySampler {
     /// This project's, exact and fast.
     #[default]
     Exact,
-    /// The measurement of the OpenDP library, in coordinators that were built with it; `central_gaussian` alone.
+    /// The measurement of the OpenDP library, in coordinators built with it; only for `central_gaussian`.
     #[serde(rename = "opendp")]
     OpenDp,
 }
 
 impl PrivacySampler {
-    /// Whether it is the one of tasks that name none. It is not written, so whoever knows no samplers reads such a task.
+    /// Whether it is the default. The default is not serialized, so that versions without samplers can read the task.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         *self == Self::Exact
@@ -222,18 +222,16 @@ pub enum OnBudgetEnd {
     /// Waits for an operator, as `BUDGET_EXHAUSTED`.
     #[default]
     Pause,
-    /// Is done, with the last model version.
+    /// Completes with the last model version.
     Complete,
 }
 
 impl PrivacySpec {
-    /// Whether a mechanism is at work.
     #[must_use]
     pub fn is_private(&self) -> bool {
         self.mechanism != PrivacyMechanism::None
     }
 
-    /// Whether nothing at all was written.
     pub(crate) fn is_silent(&self) -> bool {
         *self == Self::default()
     }

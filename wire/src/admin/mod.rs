@@ -1,4 +1,4 @@
-//! Bodies of the operators' routes that change something.
+//! Bodies of the operator routes that change something.
 
 use std::collections::BTreeMap;
 
@@ -21,27 +21,25 @@ pub struct CreateTask {
 #[serde(default, deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateEnrollmentToken {
-    /// Name the participant will have; without it the participant chooses.
+    /// Name of the participant; by default the participant chooses.
     pub name: Option<String>,
-    /// Labels the participant will carry.
+    /// Labels of the participant.
     pub labels: BTreeMap<String, String>,
-    /// Whom the token lets come back whose certificate has ended: it keeps its id, its name and its labels, so none are given
-    /// here. Without it, the token enrols somebody new.
+    /// An existing participant with an expired certificate that may enrol again: it keeps its id, name and labels, so
+    /// none are given here. By default the token enrols a new participant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub participant: Option<ParticipantId>,
-    /// How long the token can be used; default one day, at most 30.
+    /// Validity of the token; default one day, at most 30.
     pub valid_for_ms: Option<u64>,
 }
 
-/// Answer: the secret is shown this once.
+/// Answer with the secret, which is shown only this once.
 #[derive(Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EnrollmentTokenReply {
-    /// The row.
     pub id: TokenId,
-    /// What the participant presents.
+    /// The secret that the participant presents.
     pub token: String,
-    /// When it can no longer be used.
     pub expires_at: Timestamp,
 }
 
@@ -64,7 +62,7 @@ task_spec::named_enum! {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RebaseTask {
-    /// The last round number that is not used again; without it, what participants say they have seen.
+    /// The last round number to skip; by default, the highest that participants report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beyond: Option<u32>,
 }
@@ -74,35 +72,29 @@ pub struct RebaseTask {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CreateOperatorToken {
-    /// Whose it is: 1 to 64 letters, digits, `-`, `_`, `.`.
+    /// Name of the owner: 1 to 64 letters, digits, `-`, `_`, `.`.
     pub name: String,
-    /// What it allows.
     pub role: Role,
 }
 
-/// Answer: the secret is shown this once.
+/// Answer with the secret, which is shown only this once.
 #[derive(Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OperatorTokenReply {
-    /// The row.
     pub id: TokenId,
     /// Sent as `Authorization: Bearer …`.
     pub token: String,
 }
 
-/// An operator token as it is listed.
+/// An operator token in a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OperatorTokenView {
-    /// The row.
     pub id: TokenId,
-    /// Whose it is.
+    /// Name of the owner.
     pub name: String,
-    /// What it allows.
     pub role: Role,
-    /// When it was made.
     pub created_at: Timestamp,
-    /// When it was revoked.
     pub revoked_at: Option<Timestamp>,
 }
 

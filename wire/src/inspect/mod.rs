@@ -1,4 +1,4 @@
-//! What operators see. Everything here is safe to show a viewer: no update, no key, no secret.
+//! Operators' views. Everything here is safe to show a viewer: no update, no key, no secret.
 
 mod compression;
 mod privacy;
@@ -19,22 +19,21 @@ pub use privacy::{EpsilonView, PrivacyReport, PrivacyTotal, ReleaseView, TaskPri
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Page<T> {
-    /// At most `limit` of them.
+    /// At most `limit` items.
     pub items: Vec<T>,
-    /// Send it as `cursor` for the next page; none on the last.
+    /// `cursor` of the next page; absent on the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
 
-/// A status and when it began.
+/// A status and its start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StatusChange {
-    /// The status's stable name.
+    /// Stable name of the status.
     pub status: String,
-    /// When it began.
     pub at: Timestamp,
-    /// Why, if there is more to say.
+    /// Further details, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
@@ -43,51 +42,46 @@ pub struct StatusChange {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TaskSummary {
-    /// Its id.
     pub id: TaskId,
-    /// Its name.
     pub name: String,
-    /// Where it stands.
     pub status: TaskStatus,
-    /// Rounds completed.
+    /// Number of completed rounds.
     pub rounds_completed: u32,
-    /// Rounds it is to run.
+    /// Number of rounds to run.
     pub rounds_total: u32,
     /// Newest model version.
     pub model_version: u32,
-    /// Parameters of the model.
+    /// Number of model parameters.
     pub parameters: u64,
-    /// When it was created.
     pub created_at: Timestamp,
 }
 
-/// Participants that have sent inputs for rounds which the coordinator has not had: an older database was restored.
+/// Participants that have sent inputs for rounds unknown to this coordinator: an older database was restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BehindView {
-    /// How many say so.
+    /// Number of participants that report so.
     pub participants: u32,
-    /// The round whose turn it is here, which they take no part in.
+    /// The coordinator's next round, in which they do not take part.
     pub next_round: u32,
-    /// The last round that enough of them have sent an input for; the task goes on beyond it when it is rebased.
+    /// The last round for which enough of them have sent an input; a rebase continues after it.
     pub seen_round: u32,
 }
 
-/// Participants that a task's next round needs and does not have. Until so many are enrolled no further attempt
-/// opens, unless the task is to pause after so many of them (`rounds.max_attempts`).
+/// Participants that the task's next round lacks. No attempt opens until enough are enrolled, unless the task is to
+/// pause after a number of failed attempts (`rounds.max_attempts`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ShortageView {
-    /// How many must be there before a cohort is drawn.
+    /// Participants required before a cohort is drawn.
     pub needed: u32,
-    /// How many are enrolled that may take part: not revoked, with the labels that the task asks for, and not in as many rounds
-    /// already as it allows.
+    /// Enrolled participants that are eligible: not revoked, with the labels that the task requires, and below its
+    /// limit of participations.
     pub enrolled: u32,
-    /// How many of them are checked in.
+    /// Number of them that are checked in.
     pub waiting: u32,
 }
 
-/// A task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TaskView {
@@ -98,12 +92,12 @@ pub struct TaskView {
     pub spec: TaskSpec,
     /// Who can read an update: `nobody`, or `operator` without secure aggregation.
     pub updates_readable_by: String,
-    /// Every status it had.
+    /// All statuses so far.
     pub history: Vec<StatusChange>,
-    /// Who has seen more of the task than this coordinator; none where nobody says so.
+    /// Participants that have seen more of the task than this coordinator; absent if none report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind: Option<BehindView>,
-    /// What its next round waits for, or waited for in vain; none where enough participants are there.
+    /// What the next round waits for, or waited for in vain; absent if there are enough participants.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shortage: Option<ShortageView>,
 }
@@ -112,50 +106,47 @@ pub struct TaskView {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PhaseView {
-    /// The phase.
     pub state: RoundState,
-    /// When it began.
     pub started_at: Timestamp,
-    /// When it ended.
     pub ended_at: Option<Timestamp>,
-    /// When it must have ended; none once over.
+    /// Deadline; absent once over.
     pub deadline_at: Option<Timestamp>,
-    /// How many it needed.
+    /// Required number of participants.
     pub min: Option<u32>,
-    /// With how many it closes early.
+    /// Number of participants at which it closes early.
     pub max: Option<u32>,
-    /// How many it had when it ended, or has now.
+    /// Number of participants at its end, or so far.
     pub count: Option<u32>,
-    /// Bytes of the messages that were accepted in it.
+    /// Size of the messages accepted in it, in bytes.
     #[serde(default)]
     pub bytes_up: u64,
-    /// Bytes that were sent to the cohort in it.
+    /// Size of the messages sent to the cohort in it, in bytes.
     #[serde(default)]
     pub bytes_down: u64,
 }
 
-/// The session of secure aggregation of a round. Of U1 to U5 only sizes are here; who was in which is in
-/// [`AssignmentView::sets`].
+/// The secure aggregation session of a round. Contains only the sizes of U1 to U5; [`AssignmentView::sets`] has the
+/// members.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SessionView {
-    /// t: dealers, signatures and answers it takes.
+    /// t: the required number of dealers, signatures and answers.
     pub threshold: u32,
     /// k_m: mask neighbours that each participant draws.
     pub out_degree: u32,
-    /// t_m: drawn neighbours that must still be there.
+    /// t_m: drawn neighbours that must remain.
     pub min_out: u32,
     /// γn: participants that may collude with the coordinator.
     pub tolerated_corrupt: u32,
-    /// U1: in the roster.
+    /// U1: participants in the roster.
     pub advertised: u32,
-    /// U2: dealt shares.
+    /// U2: participants that dealt shares.
     pub shared: u32,
-    /// U3: whose inputs are in the sum.
+    /// U3: participants whose inputs are in the sum.
     pub included: u32,
-    /// U4: signed that.
+    /// U4: participants that signed U3.
     pub signed: u32,
-    /// U5: answered, so that the sum was opened.
+    /// U5: participants that answered, which opened the sum.
     pub unmasked: u32,
 }
 
@@ -163,15 +154,15 @@ pub struct SessionView {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SumWorkView {
-    /// What added the inputs.
+    /// Device that added the inputs.
     pub sum_device: String,
-    /// What took the masks off.
+    /// Device that removed the masks.
     pub unmask_device: String,
     /// Seconds of adding, in the last step.
     pub sum_seconds: f64,
-    /// Seconds of taking masks off.
+    /// Seconds of removing masks.
     pub unmask_seconds: f64,
-    /// Keystream that was generated for it.
+    /// Keystream generated for it, in bytes.
     pub keystream_bytes: u64,
 }
 
@@ -179,9 +170,8 @@ pub struct SumWorkView {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct MetricView {
-    /// The mean.
     pub value: f64,
-    /// Examples it was taken over.
+    /// Number of examples.
     pub count: u64,
 }
 
@@ -189,29 +179,27 @@ pub struct MetricView {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ModelVersionRef {
-    /// Its number.
     pub version: u32,
     /// Of its safetensors file.
     pub sha256: Digest,
 }
 
-/// Updates of a round that were trained ahead of it.
+/// The updates of a round that were trained ahead of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BufferView {
-    /// When rounds of the task open.
     pub mode: Mode,
-    /// How many updates were drawn.
+    /// Number of updates drawn.
     pub updates: u32,
-    /// The oldest version that one of them started from.
+    /// The oldest version that an update started from.
     pub oldest_version: u32,
-    /// The newest.
+    /// The newest version that an update started from.
     pub newest_version: u32,
-    /// Versions that they are behind the round's base, on average.
+    /// Mean staleness, in versions behind the round's base.
     pub mean_staleness: f64,
-    /// The most.
+    /// Maximum staleness.
     pub max_staleness: u32,
-    /// What they count for, on average: 1 if none is behind.
+    /// Mean weight; 1 if no update is stale.
     pub mean_weight: f64,
 }
 
@@ -220,21 +208,19 @@ fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
-/// A round (one attempt).
+/// One attempt at a round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RoundView {
-    /// The task.
     pub task: TaskId,
     /// Counts from 1.
     pub number: u32,
     /// Counts from 1.
     pub attempt: u32,
-    /// Where it stands.
     pub state: RoundState,
-    /// Why it failed.
     pub failure: Option<FailureReason>,
-    /// It failed after masked inputs may have been sent: its number is not tried again, the next round trains afresh.
+    /// Whether it failed after masked inputs may have been sent: its number is not retried, and the next round trains
+    /// anew.
     #[serde(default)]
     pub spent: bool,
     /// Its phases so far, in order.
@@ -243,14 +229,13 @@ pub struct RoundView {
     pub cohort: u32,
     /// Masked inputs accepted.
     pub reported: u32,
-    /// Participants that dropped out.
     pub dropped: u32,
-    /// How many dropped out in which way.
+    /// Dropouts by state.
     pub dropped_why: BTreeMap<AssignmentState, u32>,
-    /// How many dropped out in which phase. Whoever dropped out after its input was accepted is a part of the sum.
+    /// Dropouts by phase. Includes participants that dropped out after their input was accepted, which are in the sum.
     #[serde(default)]
     pub dropped_in: BTreeMap<RoundState, u32>,
-    /// The session of secure aggregation, if the task has it and the cohort was drawn.
+    /// The secure aggregation session, if the task has one and the cohort was drawn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secure_aggregation: Option<SessionView>,
     /// The groups of the cohort, in order, if it was divided.
@@ -259,82 +244,74 @@ pub struct RoundView {
     /// How the sum was computed, once it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<SumWorkView>,
-    /// Bytes of accepted masked inputs.
+    /// Size of accepted masked inputs, in bytes.
     pub bytes_up: u64,
-    /// Bytes of the base model sent to the cohort.
+    /// Size of the base model as sent to the cohort, in bytes.
     pub bytes_down: u64,
     /// Weighted means over the cohort, of the base model and of the training.
     pub metrics: BTreeMap<String, MetricView>,
-    /// How metrics are distributed over the participants of the cohort, where the task asks for it or has personalization.
+    /// Distributions of metrics over the cohort, if the task declares them or has personalization.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub distributions: BTreeMap<String, DistributionView>,
-    /// What the task's codec saves and costs, if it has one.
+    /// Savings and cost of the task's codec, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compression: Option<CompressionView>,
-    /// The updates that the round aggregates, where they were trained ahead of it.
+    /// The aggregated updates, if they were trained ahead of the round.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer: Option<BufferView>,
-    /// The privacy budget spent when this round had released its sum, this release included; none without a mechanism, and
-    /// before the release.
+    /// Privacy budget spent up to and including this release; absent without a mechanism and before the release.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epsilon: Option<EpsilonView>,
-    /// The version the cohort started from.
+    /// The version that the cohort started from.
     pub base: ModelVersionRef,
-    /// Participants that gave an update from this very model before, hidden by masks alone, in another round or task, and so give none
-    /// in this one, unless it is proven that the sum was never opened. Told while the round selects, and if it drew too few.
+    /// Participants that take no part because they already gave an update from this same model, hidden by masks alone,
+    /// in another round or task whose sum is not proven unopened. Reported while the round selects, and if it drew too
+    /// few.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub base_given_by: u32,
-    /// What nine of ten of the cohort's lines take at most for a round trip, in milliseconds, where that has moved the deadlines of
-    /// its phases.
+    /// 90th percentile of the cohort's round-trip times, in milliseconds, if it extended the deadlines of phases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_trip_ms: Option<u32>,
-    /// The version the round made.
+    /// The version published by the round.
     pub model: Option<ModelVersionRef>,
-    /// The round's base did not pass the task's gate: what the round made is this earlier version once more.
+    /// If the round's base failed the task's gate: the earlier version that the round published again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rolled_back_to: Option<u32>,
-    /// When it opened.
     pub opened_at: Timestamp,
-    /// When it ended.
     pub ended_at: Option<Timestamp>,
     /// From opening to end, or until now.
     pub seconds: f64,
 }
 
-/// One group of a cohort that was divided.
+/// One group of a divided cohort.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GroupView {
     /// Counts from 0.
     pub group: u32,
-    /// Participants drawn into it.
+    /// Number of participants drawn into it.
     pub members: u32,
-    /// Of those, whose masked inputs were accepted.
+    /// Number of them whose masked inputs were accepted.
     pub reported: u32,
-    /// How unusual a robust rule found its mean: about 1 is usual, several times that is worth a look. None before the sums were
-    /// opened, and of a group that was left out because too few of it went on.
+    /// Anomaly score of its mean by a robust rule: about 1 is normal, several times that is suspicious. Absent before
+    /// the sums are opened, and for a group that was excluded because too few members remained.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anomaly: Option<f64>,
 }
 
-/// Quantiles of a metric over participants. They are read off a histogram of the cohort, which the sum of all updates holds:
-/// under secure aggregation nobody sees any single value.
+/// Quantiles of a metric over participants, read from a histogram of the cohort that is part of the sum: under secure
+/// aggregation nobody sees a single value.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DistributionView {
-    /// Participants that measured it.
+    /// Number of participants that measured it.
     pub participants: u64,
-    /// A tenth of them are below.
     pub p10: f64,
-    /// A quarter.
     pub p25: f64,
-    /// Half.
     pub p50: f64,
-    /// Three quarters.
     pub p75: f64,
-    /// Nine tenths.
     pub p90: f64,
-    /// Width of the histogram's bins: no quantile is farther off than this.
+    /// Width of the histogram's bins, an upper bound on the error of quantiles.
     pub resolution: f64,
 }
 
@@ -342,70 +319,58 @@ pub struct DistributionView {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AssignmentView {
-    /// Who.
     pub participant: ParticipantId,
-    /// What it is called.
     pub name: String,
-    /// Where it stands.
     pub state: AssignmentState,
-    /// In its own words or as a code, if it gave up.
+    /// The participant's reason or code, if it gave up.
     pub detail: Option<String>,
-    /// The phase in which it stopped answering, or its group was left out, if so.
+    /// The phase in which it stopped answering or its group was excluded, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dropped_in: Option<RoundState>,
-    /// The group it was drawn into, counted from 0, if the cohort was divided.
+    /// The group it was drawn into, from 0, if the cohort was divided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<u32>,
-    /// The sets of secure aggregation it is in: `U1` advertised, `U2` shared, `U3` included, `U4` signed, `U5` unmasked.
+    /// Its sets in secure aggregation: `U1` advertised, `U2` shared, `U3` included, `U4` signed, `U5` unmasked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sets: Vec<String>,
-    /// Size of its masked input.
+    /// Size of its masked input, in bytes.
     pub bytes_up: Option<u64>,
-    /// How unusual a robust rule found its update, or its group's mean: about 1 is usual, several times that is worth a look.
+    /// Anomaly score of its update, or of its group's mean, by a robust rule: about 1 is normal, several times that is
+    /// suspicious.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anomaly: Option<f64>,
-    /// Every state it had.
+    /// All states so far.
     pub history: Vec<StatusChange>,
 }
 
-/// A model version.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ModelView {
-    /// The task.
     pub task: TaskId,
     /// Counts from 0.
     pub version: u32,
     /// Of the safetensors file.
     pub sha256: Digest,
-    /// Size of the safetensors file.
+    /// Size of the safetensors file, in bytes.
     pub bytes: u64,
-    /// The round that made it.
+    /// The round that published it.
     pub round: Option<u32>,
-    /// The version it was made from.
+    /// The version it was trained from.
     pub parent: Option<u32>,
-    /// When it was published.
     pub created_at: Timestamp,
 }
 
-/// A participant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ParticipantView {
-    /// Its id.
     pub id: ParticipantId,
-    /// What it is called.
     pub name: String,
-    /// Its labels.
     pub labels: BTreeMap<String, String>,
-    /// When it enrolled.
     pub enrolled_at: Timestamp,
-    /// When its certificate ends.
     pub certificate_expires_at: Timestamp,
-    /// When it was revoked.
     pub revoked_at: Option<Timestamp>,
-    /// When it last checked in; to within the check-in's lifetime.
+    /// Last check-in, accurate to within a check-in's lifetime.
     pub last_seen_at: Option<Timestamp>,
-    /// Rounds it was drawn into, over all tasks.
+    /// Number of rounds it was drawn into, over all tasks.
     pub participations: u32,
 }

@@ -1,62 +1,59 @@
-//! What a task has told about its participants so far, at most.
+//! Privacy ledgers: upper bounds on what tasks have revealed about their participants.
 
 use federation::id::TaskId;
 use federation::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use task_spec::{PrivacyAccounting, PrivacyMechanism, PrivacySpec};
 
-/// Three figures, never one for another, all at one delta.
+/// Three separate figures at one delta, which must not be mixed up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EpsilonView {
-    /// Of those who see the published models and do not know who took part.
+    /// Against observers of the published models who do not know the cohorts.
     pub published: f64,
-    /// Of those who also see who took part: whoever reads a round's participants here.
+    /// Against observers who also know the cohorts, as every reader of a round's participants does.
     pub cohort_known: f64,
-    /// Of the coordinator itself.
+    /// Against the coordinator itself.
     pub server: Option<f64>,
-    /// Why it has none: `server_trusted`, where the coordinator adds the noise.
+    /// Reason that `server` is absent: `server_trusted` if the coordinator adds the noise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_reason: Option<String>,
 }
 
-/// One row of the ledger: something that was released, or may have been.
+/// One row of the ledger: a release, or an attempt that may have been one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ReleaseView {
     /// From 0, without gaps.
     pub index: u64,
-    /// The round's number.
     pub round: u32,
-    /// Its attempt.
     pub attempt: u32,
-    /// False: the round failed when its sum may have been opened, so it is charged, but published nothing.
+    /// False if the round failed after its sum may have been opened: it is charged, but published nothing.
     pub published: bool,
-    /// What ran.
     pub mechanism: PrivacyMechanism,
-    /// Participants whose updates are in the sum; absent where the published figure rests on nobody knowing how many were drawn,
-    /// so that the ledger tells nothing which that figure does not cover. Rounds tell it.
+    /// Number of participants in the sum. Absent if the published figure relies on the secrecy of the cohort size, so
+    /// that the ledger reveals nothing beyond that figure; rounds show it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub participants: Option<u32>,
     /// Standard deviation of the noise in the sum over the sensitivity.
     pub noise_multiplier: f64,
-    /// The release in full, as the accountants take it: noise, sensitivity, dimension, sampling; integers on the grid. Without
-    /// `participants` where that is absent above.
+    /// The release as accountants take it: noise, sensitivity, dimension, sampling; integers on the grid. Omits
+    /// `participants` if absent above.
     #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub parameters: serde_json::Value,
-    /// zCDP of this release to those who know who took part.
+    /// zCDP of this release to observers who know the cohort.
     pub rho: Option<f64>,
-    /// Epsilon of this release alone, published, by Rényi divergence.
+    /// Published epsilon of this release alone, by Rényi divergence.
     pub rdp: f64,
-    /// The same of the textbook release with continuous noise by its loss distribution, for comparison.
+    /// As `rdp`, for the textbook release with continuous noise by its privacy loss distribution, for comparison.
     pub pld: Option<f64>,
-    /// Spent after it.
+    /// Totals after this release.
     pub total: EpsilonView,
-    /// What `total.published` rests on: `pld`, the privacy loss distribution of continuous noise plus what the noise that was
-    /// drawn is proven to differ from it by; or `general`, Rényi bounds. Absent in rows from before rows said so.
+    /// Accounting behind `total.published`: `pld`, the privacy loss distribution of continuous noise plus the proven
+    /// difference of the actual noise; or `general`, Rényi bounds. Absent in old rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accounting: Option<PrivacyAccounting>,
-    /// When it was charged: before anything of it left.
+    /// When it was charged, before any part of it left.
     pub at: Timestamp,
 }
 
@@ -64,24 +61,23 @@ pub struct ReleaseView {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PrivacyReport {
-    /// As the operator wrote it, and the noise multiplier that was solved for.
+    /// As the operator wrote it, with the computed noise multiplier filled in.
     pub spec: PrivacySpec,
-    /// How many participants a round is expected to have.
+    /// Expected number of participants per round.
     pub cohort: u32,
-    /// Fewest updates of a released sum.
+    /// Fewest updates in a released sum.
     pub smallest_cohort: u32,
-    /// How many of those may tell the coordinator their share of the noise without breaking the promise.
+    /// Number of them that may reveal their share of the noise to the coordinator without breaking the guarantee.
     pub colluders: u32,
-    /// L2 norm that updates are scaled down to now.
+    /// Current bound on the L2 norm of updates.
     pub clip: f64,
-    /// Spent so far.
     pub spent: EpsilonView,
-    /// How many more rounds the budget has room for; none without a budget.
+    /// Number of further rounds that the budget allows; absent without a budget.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds_left: Option<u32>,
-    /// Releases, oldest first: one page of them.
+    /// One page of releases, oldest first.
     pub releases: Vec<ReleaseView>,
-    /// Send it as `cursor` for the next page; none on the last.
+    /// `cursor` of the next page; absent on the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_cursor: Option<String>,
 }
@@ -90,31 +86,28 @@ pub struct PrivacyReport {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PrivacyTotal {
-    /// At which the total is: the smallest of the tasks' deltas, unless `?delta=` says another. None without a private task.
+    /// Delta of the total: the smallest of the tasks' deltas, unless `?delta=` is given. Absent without a private task.
     pub delta: Option<f64>,
-    /// Spent on a participant that took part in all of them; none while one of their ledgers cannot be trusted.
+    /// Spent on a participant of all tasks; absent while one of their ledgers is damaged.
     pub spent: Option<EpsilonView>,
-    /// Every private task, also those that are over, newest first.
+    /// All private tasks, including those that are over, newest first.
     pub tasks: Vec<TaskPrivacy>,
 }
 
-/// What one private task has spent.
+/// Budget spent by one private task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TaskPrivacy {
-    /// The task.
     pub task: TaskId,
-    /// Its name.
     pub name: String,
-    /// What ran.
     pub mechanism: PrivacyMechanism,
-    /// At which its own figures are.
+    /// Delta of the task's own figures.
     pub delta: Option<f64>,
-    /// How many releases were charged.
+    /// Number of releases charged.
     pub releases: u64,
-    /// Spent on it alone; none if its ledger cannot be trusted.
+    /// Spent by this task alone; absent if its ledger is damaged.
     pub spent: Option<EpsilonView>,
-    /// Why its ledger cannot be trusted, if so.
+    /// How its ledger is damaged, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub damaged: Option<String>,
 }

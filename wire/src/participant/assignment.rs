@@ -1,4 +1,4 @@
-//! What a participant is given to do.
+//! Assignments: the work of a participant in a round.
 
 use federation::id::{Attempt, Digest, TaskId};
 use federation::time::Timestamp;
@@ -7,62 +7,56 @@ use task_spec::{Analytics, Compression, ModelSpec, Personalization, Solver, Stal
 
 use super::{PrivacyTerms, SessionTerms};
 
-/// A place in a round, with everything needed to take it.
+/// A place in a round, with everything needed to take part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Assignment {
-    /// The task.
     pub task: TaskId,
-    /// The task's name.
     pub task_name: String,
-    /// The round's number.
     pub round: u32,
-    /// The round's attempt.
     pub attempt: u32,
-    /// The tensors, and which stay at home.
+    /// The tensors, and which of them stay local.
     pub model: ModelSpec,
     /// The version to start from.
     pub base: ModelRef,
-    /// Where updates are trained ahead of rounds: digests of the files of the version before `base`, of the one before that, and
-    /// so on, as many as `encoding.staleness` lets an update be behind, or as there are. A participant whose update started from
-    /// one of them checks its own.
+    /// If updates are trained ahead of rounds: digests of the files of the versions before `base`, newest first, as
+    /// many as `encoding.staleness` allows or exist. A participant whose update started from one of them verifies that
+    /// it is among them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<Digest>,
-    /// How to train.
     pub training: TrainingPlan,
     /// How the update is encoded.
     pub encoding: Encoding,
-    /// Metrics to report, in this order; none travel where a privacy mechanism is at work.
+    /// Metrics to report, in this order; empty if a privacy mechanism is used.
     pub metrics: Vec<String>,
-    /// How the sum is kept from telling about one participant; it takes the place of clip range, norm and weight in the
-    /// encoding. Without it nothing is promised.
+    /// Terms of the privacy mechanism, which replace clip range, norm and weight of the encoding. Without them nothing
+    /// is guaranteed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub privacy: Option<PrivacyTerms>,
-    /// How the update is hidden from the coordinator; without it the coordinator's operator can read it.
+    /// Terms of secure aggregation; without them the coordinator's operator can read the update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secure_aggregation: Option<SessionTerms>,
-    /// Asks the participant to tell its training loss, coarsely, with its next check-ins: the task chooses by it. Under secure
-    /// aggregation it may decline.
+    /// Asks the participant to report its training loss, quantized, with its next check-ins, because the task selects
+    /// by loss. Under secure aggregation it may decline.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub report_loss: bool,
-    /// The last place of this participant in a round of the task that ended well with its update in the sum, where a solver needs
-    /// to know; nothing if there is none.
+    /// The participant's last successful round of the task with its update in the sum, if a solver needs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counted: Option<Counted>,
-    /// The update that the round wants, trained ahead of it: nothing is trained in the round, and `base` is what the update's
-    /// age is counted to.
+    /// The update to send, if it was trained ahead of the round: nothing is trained in the round, and the update's age
+    /// is relative to `base`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub update: Option<HeldUpdate>,
-    /// Participants in the cohort, or in this one's group of it; where privacy rests on nobody knowing how many were drawn, how
-    /// many are expected.
+    /// Number of participants in the cohort, or in this participant's group; the expected number if privacy relies on
+    /// the secrecy of the cohort size.
     pub cohort: u32,
-    /// How many groups of that size the cohort was divided into. What a participant is told only: it sees its own group's
-    /// roster, and rests on that one.
+    /// Number of groups that the cohort was divided into. Informational: the participant sees and relies on its own
+    /// group's roster only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<u32>,
-    /// When collection closes at the latest, by the coordinator's clock.
+    /// Deadline of collection, by the coordinator's clock.
     pub deadline_at: Timestamp,
-    /// The same from now on, for a participant whose clock differs.
+    /// Time until the deadline, for a participant whose clock differs.
     pub remaining_ms: u64,
 }
 
@@ -79,7 +73,7 @@ impl Assignment {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HeldUpdate {
-    /// Which training made it.
+    /// Serial number of the training.
     pub serial: u32,
     /// The version it started from.
     pub version: u32,
@@ -89,11 +83,10 @@ pub struct HeldUpdate {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ModelRef {
-    /// Its number.
     pub version: u32,
-    /// Of the safetensors file: the participant checks it.
+    /// Of the safetensors file; the participant verifies it.
     pub sha256: Digest,
-    /// Size of the safetensors file.
+    /// Size of the safetensors file, in bytes.
     pub bytes: u64,
 }
 
@@ -102,26 +95,24 @@ pub struct ModelRef {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Counted {
-    /// The round's number.
     pub round: u32,
-    /// The round's attempt.
     pub attempt: u32,
 }
 
-/// A codec, and what all who use it draw from.
+/// A codec and its shared seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CodecTerms {
     /// As the operator wrote it.
     pub codec: Compression,
-    /// Of the model: a task that is repeated from the same seed draws the same.
+    /// Seed of the model: a task repeated with the same seed draws the same.
     pub seed: u64,
 }
 
 impl CodecTerms {
-    /// Seed of what the codec draws for the whole cohort of an attempt: rotations, coordinates, bases. It is public: what a
-    /// codec draws hides nothing.
+    /// Seed of the codec's random choices that the whole cohort of an attempt shares: rotations, coordinates, bases. It
+    /// is public, since these choices hide nothing.
     ///
     /// `SHA-256("tributary/codec/1" || u64be(seed) || u32be(round) || u32be(attempt))`.
     #[must_use]
@@ -135,56 +126,57 @@ impl CodecTerms {
         digest
     }
 
-    /// Compact JSON in the order of the fields: what participants of a session agree on.
+    /// Compact JSON in field order: the bytes that participants of a session agree on.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        // No map, no key but text: nothing that could fail.
+        // No maps and only string keys: serialization cannot fail.
         serde_json::to_vec(self).unwrap_or_default()
     }
 }
 
-/// How an update becomes integers. Both sides derive the scale and the length from these numbers.
+/// The encoding of updates as integers. Both sides derive the scale and the length from these numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Encoding {
-    /// Words are integers modulo 2^bits; codecs whose uploads add up choose their own.
+    /// Words are integers modulo 2^bits; summable codecs choose their own modulus.
     pub modulus_bits: u8,
     /// Coordinates are clipped to ± this.
     pub clip_range: f32,
-    /// L2 norm the update is scaled down to.
+    /// Bound on the L2 norm of the update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clip_norm: Option<f32>,
-    /// Cap of the weight.
+    /// Cap on the weight.
     pub max_weight: u32,
-    /// Largest cohort that the headroom was proven for.
+    /// Maximum cohort for which headroom was proven.
     pub max_cohort: u32,
-    /// The codec; without it an update has a word per parameter.
+    /// The codec; by default an update has one word per parameter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compression: Option<CodecTerms>,
-    /// What is computed instead of a trained model: its rows are added up as this says, the base is its state so far, and
-    /// nothing is clipped, weighed or measured.
+    /// The analysis to compute instead of training a model: the participant's rows are summed as it specifies, the base
+    /// is its current state, and nothing is clipped, weighted or measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub analytics: Option<Analytics>,
-    /// How the participant comes by a model of its own, and with it by its update.
+    /// How the participant computes its personalized model, and with it its update.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub personalization: Option<Personalization>,
-    /// What the update is besides the difference of two models: FedNova adds a word for how far its steps go, SCAFFOLD a second
-    /// half for the control variate, whose server's is in the file of the base. Its steps are always said.
+    /// Extensions of the update: FedNova adds a word for the distance its steps cover; SCAFFOLD adds the control
+    /// variate as a second half, and the server's is in the base's file. Its steps are always given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub solver: Option<Solver>,
-    /// What an update counts for that was trained ahead of its round. The participant scales it, before it is quantized.
+    /// The weight of an update that was trained ahead of its round. The participant scales the update before quantizing
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staleness: Option<Staleness>,
-    /// The cohort is divided, and each group's sum is opened on its own.
+    /// Present if the cohort is divided and each group's sum is opened separately.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<GroupTerms>,
 }
 
-/// What a participant agrees to where the cohort is divided into groups: its update is hidden among those of its group, not of
-/// the cohort, and the coordinator sees the sum of each group.
+/// The terms of a divided cohort: a participant's update is hidden among those of its group, not of the cohort, and the
+/// coordinator sees the sum of each group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GroupTerms {
-    /// How many are in a group: its roster has so many.
+    /// Number of participants in a group, and so in its roster.
     pub size: u32,
 }

@@ -1,4 +1,4 @@
-//! Checking in: "I am here and could work" answered by work, or by when to come back.
+//! Check-ins: a participant offers to work, and gets an assignment or the time to come back.
 
 use federation::cohort::CoarseLoss;
 use federation::id::TaskId;
@@ -12,44 +12,44 @@ use super::{Assignment, Invitation, RoundKeys};
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CheckInRequest {
-    /// The name of the task this participant has data for; without it, any task will do.
+    /// Name of the task that this participant has data for; by default, any task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
-    /// Training examples it has: told beside a [`loss`](Self::loss) alone, which weighs with them, and 0 where it is not told. What
-    /// else a task wants to know of their number it asks ([`CheckInReply::Asked`]).
+    /// Number of training examples: reported only with a [`loss`](Self::loss), which it weights, and otherwise 0. Tasks
+    /// ask for other information on it with [`CheckInReply::Asked`].
     #[serde(default)]
     pub examples: u64,
-    /// How long it is willing to wait for an answer; the coordinator may answer earlier.
+    /// Maximum time to wait for an answer; the coordinator may answer earlier.
     #[serde(default)]
     pub wait_ms: u64,
-    /// Keys for the round it was invited to; without them it is drawn into rounds without secure aggregation only.
+    /// Keys for the round it was invited to; without them it is drawn only into rounds without secure aggregation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys: Option<RoundKeys>,
-    /// How the last training for a task went that asked for it ([`Assignment::report_loss`](super::Assignment::report_loss)).
+    /// Loss of the last training for a task that asked for it
+    /// ([`Assignment::report_loss`](super::Assignment::report_loss)).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<LossReport>,
-    /// What it found about itself, for the tasks that asked ([`CheckInReply::Asked`]); at most [`MAX_FINDINGS`].
+    /// Answers to tasks that asked ([`CheckInReply::Asked`]); at most [`MAX_FINDINGS`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<Finding>,
-    /// What became of the training that it was given ahead of rounds ([`CheckInReply::Train`]).
+    /// Result of the training that it was given ahead of rounds ([`CheckInReply::Train`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub training: Option<TrainingReport>,
-    /// The round that it was invited to last and makes no keys for, since it has sent an input for that number or a later one.
-    /// The coordinator has forgotten rounds then, or lies. Said until a later round invites.
+    /// The last round whose invitation it declines, since it has sent an input for that number or a later one: the
+    /// coordinator has lost rounds, or lies. Repeated until a later round invites.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub declined: Option<Declined>,
-    /// How long a request and its answer take on its line, in milliseconds, coarsely ([`crate::line::told`]); left out where that is
-    /// short. Phases of rounds that it is drawn into wait so much longer, within a bound.
+    /// Round-trip time of the connection in milliseconds, coarsely ([`crate::line::told`]); omitted if short. Phases of
+    /// its rounds wait that much longer, within a bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_trip_ms: Option<u32>,
 }
 
-/// Why a participant makes no keys for a round: it would send a second input under one number.
+/// Declines an invitation: the participant would send a second input under one round number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Declined {
-    /// Of which task.
     pub task: TaskId,
     /// The last round of it that the participant has sent an input for.
     pub sent: u32,
@@ -60,46 +60,42 @@ pub struct Declined {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TrainingReport {
-    /// The task.
     pub task: TaskId,
-    /// Which training: [`Assignment::attempt`](super::Assignment::attempt) of the one that was given.
+    /// Serial number of the training: [`Assignment::attempt`](super::Assignment::attempt) of its assignment.
     pub serial: u32,
-    /// True: the participant holds the finished update, for a round to aggregate. False: it has none, and will have none.
+    /// True if the participant holds the finished update, ready to aggregate; false if it has none and will have none.
     pub ready: bool,
 }
 
-/// Most tasks that a participant tells its findings about; they may be the same at every check-in.
+/// Maximum number of tasks for which a participant reports findings; they may repeat at every check-in.
 pub const MAX_FINDINGS: usize = 32;
 
-/// Whether the participant meets what a task wants of devices. Why stays with it.
+/// Whether the participant meets a task's on-device criteria, without a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Finding {
-    /// Which task asked.
     pub task: TaskId,
-    /// Whether all of its criteria hold.
+    /// Whether all criteria hold.
     pub eligible: bool,
 }
 
-/// What a task wants of devices. Its criteria never change.
+/// A task's on-device criteria, which never change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Question {
-    /// Which task asks.
     pub task: TaskId,
-    /// What must hold, all of it.
+    /// Criteria that must all hold.
     pub criteria: Vec<Criterion>,
 }
 
-/// A training loss, coarsely: five bits that a participant volunteers, so that tasks may choose by it.
+/// A quantized training loss: five bits that a participant volunteers for selection by loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LossReport {
-    /// The task it was trained for.
+    /// The task that it was trained for.
     pub task: TaskId,
-    /// Its level.
     pub level: CoarseLoss,
 }
 
@@ -108,37 +104,27 @@ pub struct LossReport {
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum CheckInReply {
-    /// Work. The same assignment is given until it is reported, given up or over.
+    /// An assignment. It is repeated until the participant reports, gives up, or the round is over.
     Assigned(Box<Assignment>),
-    /// Train now, ahead of any round, and check in with the finished update in hand. `round` is the next one that may take it,
-    /// `attempt` the serial of the training, `cohort` what a round opens with; nothing is uploaded yet.
+    /// Train now, ahead of any round, and check in again with the finished update. `round` is the next round that may
+    /// use it, `attempt` the serial number of the training, `cohort` the size with which a round opens; nothing is
+    /// uploaded yet.
     Train(Box<Assignment>),
-    /// The finished update that the participant holds is of no use any more: throw it away and check in again.
+    /// The participant's finished update is no longer useful: discard it and check in again.
     Discard {
-        /// Of which task.
         task: TaskId,
-        /// Which training's.
+        /// Serial number of the training.
         serial: u32,
-        /// Why.
         reason: DiscardReason,
     },
-    /// A round with secure aggregation is about to draw: check in again at once, with keys for it.
+    /// A round with secure aggregation is about to draw its cohort: check in again at once with keys for it.
     Invited(Box<Invitation>),
-    /// Tasks want something of devices: find out whether this is one, and check in again at once with the findings.
-    Asked {
-        /// What they want.
-        questions: Vec<Question>,
-    },
-    /// Nothing yet: check in again after this time. It is spread, so that participants do not come back together.
-    ComeBack {
-        /// From now.
-        after_ms: u64,
-    },
-    /// The named task is over; nothing will come.
-    TaskOver {
-        /// Which.
-        task: TaskId,
-    },
+    /// Tasks have on-device criteria: evaluate them and check in again at once with the findings.
+    Asked { questions: Vec<Question> },
+    /// Nothing to do: check in again after this time, which is randomized so that participants do not return together.
+    ComeBack { after_ms: u64 },
+    /// The named task is over; no work will come.
+    TaskOver { task: TaskId },
 }
 
 task_spec::named_enum! {
@@ -157,11 +143,10 @@ task_spec::named_enum! {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AbandonRequest {
-    /// The attempt that is given up.
+    /// The attempt to give up.
     pub attempt: u32,
-    /// Why.
     pub reason: AbandonReason,
-    /// With [`AbandonReason::Refused`]: what was refused. Older SDKs do not say.
+    /// With [`AbandonReason::Refused`]: what was refused. Absent from older SDKs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refusal: Option<RefusalCode>,
 }

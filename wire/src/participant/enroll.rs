@@ -1,4 +1,4 @@
-//! Enrolment: a one-time token buys a certificate, or admits one that the device has from elsewhere.
+//! Enrolment: exchanges a one-time token for a certificate, or registers one from an external authority.
 
 use std::collections::BTreeMap;
 
@@ -16,17 +16,17 @@ pub struct EnrollRequest {
     /// PKCS #10 signing request in PEM, for an Ed25519 key; its subject is ignored. Either this or `certificate_pem`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub csr_pem: Option<String>,
-    /// Where participants' certificates are issued elsewhere: the one that the TLS handshake of this very connection showed, in
-    /// PEM; up to seven other certificates may follow, and say nothing (64 KiB in all).
+    /// With an external authority: the certificate of this connection's TLS handshake, in PEM; up to seven other
+    /// certificates may follow and are ignored (64 KiB in total).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_pem: Option<String>,
-    /// What to call the participant, unless the token says: 1 to 64 letters, digits, `-`, `_`, `.`; unique.
+    /// Name of the participant, unless the token sets one: 1 to 64 letters, digits, `-`, `_`, `.`; unique.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// For an authority elsewhere that certifies participants, at most 16 KiB; passed on as it is. See [`crate::signer`].
+    /// For an external authority, at most 16 KiB; forwarded unchanged. See [`crate::signer`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<String>,
-    /// Labels the participant gives itself; those of the token win.
+    /// Labels set by the participant; those of the token take precedence.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
 }
@@ -35,15 +35,12 @@ pub struct EnrollRequest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EnrollReply {
-    /// Who the participant is from now on.
+    /// The participant's permanent id.
     pub participant: ParticipantId,
-    /// What it is called.
     pub name: String,
-    /// Its certificate, then the issuing one, in PEM.
+    /// Its certificate, then the issuer's, in PEM.
     pub certificate_pem: String,
-    /// When the certificate ends; renew before.
     pub expires_at: Timestamp,
-    /// When to renew.
     pub renew_at: Timestamp,
 }
 
@@ -52,11 +49,12 @@ pub struct EnrollReply {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RenewRequest {
-    /// PKCS #10 signing request in PEM, for a new Ed25519 key; the present one's is refused. Either this or `certificate_pem`.
+    /// PKCS #10 signing request in PEM, for a new Ed25519 key; the current key is rejected. Either this or
+    /// `certificate_pem`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub csr_pem: Option<String>,
-    /// Where participants' certificates are issued elsewhere: the next one in PEM, which names the same participant and is for
-    /// another key. The connection shows the present one.
+    /// With an external authority: the next certificate in PEM, for the same participant and another key. The
+    /// connection uses the current one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_pem: Option<String>,
     /// As [`EnrollRequest::evidence`].

@@ -4,14 +4,13 @@ use federation::id::Digest;
 use federation::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// A masked input is stored and will count once. The same bytes sent again get the same receipt.
+/// Confirms that a masked input is stored and will count once. The same bytes sent again get the same receipt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Receipt {
     /// Of the body.
     pub sha256: Digest,
-    /// Length of the body.
+    /// Length of the body, in bytes.
     pub bytes: u64,
-    /// When it was stored.
     pub accepted_at: Timestamp,
 }

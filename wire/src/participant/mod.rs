@@ -1,4 +1,4 @@
-//! Bodies of the participants' routes.
+//! Bodies of the participant routes.
 
 mod assignment;
 mod check_in;

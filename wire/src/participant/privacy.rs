@@ -1,41 +1,41 @@
-//! Privacy: what a participant is told about the noise before it trains.
+//! Privacy terms that a participant receives before it trains.
 //!
-//! Both sides derive grid, clipping, noise shares and cost from these numbers by the same code
-//! (`learning::privacy::PrivacySpec::request`), so none of them can be told another.
+//! Both sides derive grid, clipping, noise shares and cost from these numbers with the same code
+//! (`learning::privacy::PrivacySpec::request`), so they cannot disagree.
 
 use federation::id::{Attempt, Digest};
 use serde::{Deserialize, Serialize};
 use task_spec::PrivacySpec;
 
-/// The promise of a task, and what it rests on in this round.
+/// The privacy guarantee of a task, and its parameters in this round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PrivacyTerms {
-    /// As the operator wrote it; `noise_multiplier` is always given.
+    /// As the operator wrote it; `noise_multiplier` is always set.
     pub spec: PrivacySpec,
-    /// How many participants a round is expected to have; the mean is over this number.
+    /// Expected number of participants per round, the denominator of the mean.
     pub cohort: u32,
-    /// Fewest updates of a released sum: the noise of the participants counts on so many.
+    /// Fewest updates in a released sum, which the participants' noise assumes.
     pub smallest_cohort: u32,
-    /// How many of those may tell the coordinator their share of the noise.
+    /// Number of them that may reveal their share of the noise to the coordinator.
     pub colluders: u32,
     /// Rounds of the task.
     pub rounds: u32,
-    /// L2 norm that updates are scaled down to in this round.
+    /// Bound on the L2 norm of updates in this round.
     pub clip: f64,
 }
 
 impl PrivacyTerms {
-    /// Compact JSON in the order of the fields: what is digested, and what `learning` reads the specification from.
+    /// Compact JSON in field order: the bytes that are hashed, and that `learning` reads the specification from.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        // No map, no key but text: nothing that could fail.
+        // No maps and only string keys: serialization cannot fail.
         serde_json::to_vec(self).unwrap_or_default()
     }
 }
 
-/// Seed of the rotation that all updates of an attempt share. It is public: rotating makes coordinates alike, it hides nothing.
+/// Seed of the rotation that all updates of an attempt share. It is public, since the rotation hides nothing.
 ///
 /// `SHA-256("tributary/rotation/1" || task || u32be(round) || u32be(attempt))`.
 #[must_use]

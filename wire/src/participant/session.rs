@@ -1,6 +1,6 @@
-//! Secure aggregation: what a participant is told before it makes keys, and where the messages go.
+//! Secure aggregation: the terms that a participant receives before it generates keys, and the routes of messages.
 //!
-//! The messages themselves are `secure_agg::messages`, sent as they are encoded there
+//! The messages themselves are `secure_agg::messages`, sent in their own encoding
 //! ([`crate::headers::MEDIA_SECURE_AGG`]).
 
 use federation::id::{Attempt, Digest, TaskId};
@@ -12,20 +12,18 @@ use task_spec::{ModelSpec, TrainingPlan};
 use super::{Encoding, PrivacyTerms, SessionTerms};
 use crate::base64::Base64;
 
-/// A round is about to draw its cohort: make keys for this attempt, and check in with them.
+/// A round is about to draw its cohort: generate keys for this attempt, and check in with them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Invitation {
-    /// The task.
     pub task: TaskId,
-    /// The round's number.
     pub round: u32,
-    /// The round's attempt.
     pub attempt: u32,
-    /// What the session will be like; the roster must say the same.
+    /// The session's terms; the roster must contain the same.
     pub terms: SessionTerms,
-    /// [`base_digest`] of what the round starts from, where masks alone hide an update: whoever has given one from it before has no
-    /// second one, and need not make keys. None where participants add noise of their own, and from older coordinators.
+    /// [`base_digest`] of the round's base, if masks alone hide an update: a participant that has already given an
+    /// update from it has no second one and need not generate keys. Absent if participants add their own noise, and
+    /// from older coordinators.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<Digest>,
 }
@@ -43,11 +41,8 @@ impl Invitation {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RoundKeys {
-    /// The task.
     pub task: TaskId,
-    /// The round's number.
     pub round: u32,
-    /// The round's attempt.
     pub attempt: u32,
     /// `secure_agg::messages::Advertise`.
     pub advertisement: Base64,
@@ -65,12 +60,12 @@ impl RoundKeys {
 /// [`round_digest`] it is a part of the session's id, so participants that were told different ones cannot be aggregated.
 ///
 /// `SHA-256("tributary/application/1" || bits || f32be(clip) || [1 || f32be(norm)] or [0] || u32be(max_weight) ||
-/// u32be(max_cohort) || u32be(metrics) || for each: u32be(len) || name)`, and with privacy before the end
-/// `u32be(len) || `[`PrivacyTerms::to_bytes`], with a codec before that `u32be(2^32 - 1) || u32be(len) ||
+/// u32be(max_cohort) || u32be(metrics) || for each: u32be(len) || name)`, and with privacy terms `u32be(len) ||
+/// `[`PrivacyTerms::to_bytes`], with a codec before those `u32be(2^32 - 1) || u32be(len) ||
 /// `[`CodecTerms::to_bytes`](super::CodecTerms::to_bytes), and with a method of personalization at the end
-/// `"personalization" || u32be(len) || `[`task_spec::Personalization::to_bytes`], and where the cohort is divided after that
-/// `"groups" || u32be(size)`, and where updates are trained ahead of rounds behind that `"staleness" || `
-/// [`task_spec::Staleness::to_bytes`], and with a solver behind that `"solver" || u32be(len) || `
+/// `"personalization" || u32be(len) || `[`task_spec::Personalization::to_bytes`], and for a divided cohort after that
+/// `"groups" || u32be(size)`, and for updates trained ahead of rounds after that `"staleness" || `
+/// [`task_spec::Staleness::to_bytes`], and with a solver after that `"solver" || u32be(len) || `
 /// [`task_spec::Solver::to_bytes`].
 #[must_use]
 pub fn application_digest(encoding: &Encoding, metrics: &[String], privacy: Option<&PrivacyTerms>) -> Digest {
@@ -94,7 +89,7 @@ pub fn application_digest(encoding: &Encoding, metrics: &[String], privacy: Opti
     }
     if let Some(compression) = &encoding.compression {
         let compression = compression.to_bytes();
-        // No terms of privacy are so long.
+        // No privacy terms are that long.
         text.extend(u32::MAX.to_be_bytes());
         text.extend(length(compression.len()));
         text.extend(compression);
@@ -133,14 +128,15 @@ pub fn application_digest(encoding: &Encoding, metrics: &[String], privacy: Opti
     sha256(&text)
 }
 
-/// Digest of what decides an update besides data, version and chance: what the words mean ([`application_digest`]), which task and
-/// model it is, what of the model stays at home, and how it is trained, with the μ of the round. A coordinator that tells one
-/// participant to learn and all others to stand still, by their plans or by a model whose gradients vanish, would find the one's
-/// update in the sum; with this digest in the session's id ([`round_digest`]) there is no such sum.
+/// Digest of everything that determines an update besides data, version and chance: the meaning of the words
+/// ([`application_digest`]), the task and model, the tensors that stay local, and the training plan with the μ of the
+/// round. A coordinator that makes all participants but one stand still, through their plans or through a model with
+/// vanishing gradients, would find that one's update in the sum. With this digest in the session id ([`round_digest`])
+/// there is no such sum.
 ///
-/// `SHA-256("tributary/training/1" || application || for task name, model and plan: u32be(len) || bytes)`; model and plan are their
-/// JSON as this crate writes it: no spaces, keys in the order of the fields of [`ModelSpec`] and [`TrainingPlan`], those of
-/// `architecture` sorted, numbers in their shortest form.
+/// `SHA-256("tributary/training/1" || application || for task name, model and plan: u32be(len) || bytes)`; model and
+/// plan are serialized as JSON by this crate: no spaces, keys in the order of the fields of [`ModelSpec`] and
+/// [`TrainingPlan`], those of `architecture` sorted, numbers in their shortest form.
 #[must_use]
 pub fn training_digest(application: &Digest, task: &str, model: &ModelSpec, plan: &TrainingPlan) -> Digest {
     let mut text = [b"tributary/training/1".as_slice(), &application.0].concat();
@@ -151,14 +147,13 @@ pub fn training_digest(application: &Digest, task: &str, model: &ModelSpec, plan
     sha256(&text)
 }
 
-/// Digest of what participants do in a round: [`training_digest`]; the number of the version that the round starts from, by which
-/// the age of updates is counted; and where updates are trained ahead of rounds the files of all earlier versions that one may
-/// have started from ([`Assignment::earlier`](super::Assignment::earlier)). Otherwise a coordinator could have all but one
-/// participant train from bytes of which nothing can be learnt. The bytes of the version that the round starts from are in the
-/// session's id by a digest of their own.
+/// Digest of the participants' work in a round: [`training_digest`]; the number of the base version, from which the age
+/// of updates is counted; and, if updates are trained ahead of rounds, the files of all earlier versions that one may
+/// have started from ([`Assignment::earlier`](super::Assignment::earlier)). Otherwise a coordinator could make all but
+/// one participant train from useless bytes. The session id covers the bytes of the base version by a separate digest.
 ///
-/// `SHA-256("tributary/round/1" || training || u32be(version))`, and with earlier versions at the end
-/// `"earlier" || u32be(count) || for each: its digest`, the newest first.
+/// `SHA-256("tributary/round/1" || training || u32be(version))`, and with earlier versions at the end `"earlier" ||
+/// u32be(count) || for each: its digest`, the newest first.
 #[must_use]
 pub fn round_digest(training: &Digest, version: u32, earlier: &[Digest]) -> Digest {
     let mut text = b"tributary/round/1".to_vec();
@@ -172,8 +167,8 @@ pub fn round_digest(training: &Digest, version: u32, earlier: &[Digest]) -> Dige
     sha256(&text)
 }
 
-/// What a round starts from, by which a participant knows whether it has given an input from it before, in whatever task: the
-/// digest of the version's file; of an analysis together with what it asks, since many begin alike.
+/// Digest of a round's base, by which a participant knows whether it has already given an input from it, in any task:
+/// the digest of the version's file, or of an analysis and its state, since many analyses start from equal states.
 ///
 /// `version`, or `SHA-256("tributary/analysis base/1" || u32be(len) || words of the analysis || version)`.
 #[must_use]
@@ -185,7 +180,7 @@ pub fn base_digest(encoding: &Encoding, version: Digest) -> Digest {
 }
 
 fn json(told: &impl Serialize) -> Vec<u8> {
-    // Numbers, names, lists and enumerations: there is nothing in them that JSON does not have.
+    // Numbers, names, lists and enumerations: serialization cannot fail.
     serde_json::to_vec(told).unwrap_or_default()
 }
 
@@ -195,24 +190,24 @@ fn sha256(text: &[u8]) -> Digest {
     digest
 }
 
-/// What the coordinator sends to a participant in the course of a session, each by a `GET` that waits.
+/// The coordinator's messages to a participant during a session, each fetched by a `GET` that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Announcement {
-    /// `Roster`: who takes part, the same for all.
+    /// `Roster`: the participants; the same for all.
     Roster,
-    /// `Delivery`: what the others dealt to this participant.
+    /// `Delivery`: the shares dealt to this participant.
     Delivery,
-    /// `Survivors`: whose inputs are included, the same for all.
+    /// `Survivors`: the included inputs; the same for all.
     Survivors,
-    /// `Agreement`: the signatures on them, the same for all.
+    /// `Agreement`: the signatures on the survivors; the same for all.
     Agreement,
 }
 
 impl Announcement {
-    /// Every kind, in the order in which they come.
+    /// Every kind, in protocol order.
     pub const ALL: [Self; 4] = [Self::Roster, Self::Delivery, Self::Survivors, Self::Agreement];
 
-    /// The state of the round in which it is given out.
+    /// The state of the round in which it is published.
     #[must_use]
     pub fn state(self) -> RoundState {
         match self {
@@ -224,7 +219,7 @@ impl Announcement {
     }
 }
 
-/// What a participant sends in the course of a session, beside its masked input.
+/// A participant's messages during a session, except its masked input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Answer {
     /// `ShareKeys`.
@@ -238,10 +233,10 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Every kind, in the order in which they go.
+    /// Every kind, in protocol order.
     pub const ALL: [Self; 4] = [Self::KeyShares, Self::Complaint, Self::Consistency, Self::UnmaskShares];
 
-    /// The state of the round in which it is taken.
+    /// The state of the round in which it is accepted.
     #[must_use]
     pub fn state(self) -> RoundState {
         match self {

@@ -1,4 +1,4 @@
-//! What a session of secure aggregation is like.
+//! The terms of a secure aggregation session.
 
 use federation::id::Digest;
 use secure_agg::params::{SessionConfig, VectorShape};
@@ -8,25 +8,25 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SessionTerms {
-    /// The combination of primitives.
+    /// Number of the combination of primitives.
     pub suite: u8,
-    /// Fewest participants of the cohort.
+    /// Fewest participants in the cohort.
     pub min_cohort: u16,
-    /// Most participants of the cohort.
+    /// Maximum number of participants in the cohort.
     pub max_cohort: u16,
-    /// γ.
+    /// γ, in millionths.
     pub max_corrupt: u32,
-    /// δ.
+    /// δ, in millionths.
     pub max_dropout: u32,
-    /// Fewest inputs of a released sum, beside the threshold.
+    /// Fewest inputs in a released sum, in addition to the threshold.
     pub min_included: u16,
-    /// Words of an update.
+    /// Number of words in an update.
     pub words: u64,
     /// Words are modulo 2^b.
     pub modulus_bits: u8,
     /// Largest magnitude of a word.
     pub input_bound: u64,
-    /// Kept free for noise in the sum.
+    /// Headroom for noise in the sum.
     pub noise_margin: u64,
     /// [`round_digest`](super::round_digest).
     pub application: Digest,

@@ -1,13 +1,13 @@
-//! A directed graph of modules: its cycles, and what is reachable from what.
+//! A directed graph of modules: cycles and reachability.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 
-/// Modules, and who uses whom.
+/// Modules and their dependencies.
 pub(crate) struct Graph {
     /// The path of each module from the root of its crate, and its file.
     modules: Vec<(String, PathBuf)>,
-    /// Who uses whom, and a line that shows it.
+    /// Dependencies between modules, each with the line of an import that shows it.
     edges: BTreeMap<(usize, usize), usize>,
 }
 
@@ -36,7 +36,7 @@ impl Graph {
         self.components().iter().flat_map(inside).collect()
     }
 
-    /// The shortest way from a module at or below `from` to one at or below `to`, readable; nothing if there is none.
+    /// The shortest path from a module at or below `from` to one at or below `to`, formatted; `None` if there is none.
     pub(crate) fn way(&self, from: &str, to: &str, root: &Path) -> Option<String> {
         let below = |top: &str| -> Vec<usize> {
             let is_below =
@@ -47,7 +47,7 @@ impl Graph {
         Some(self.describe(&path, root))
     }
 
-    /// `a -> b (file:line) -> c (file:line)`, where file and line show the edge to the module before them.
+    /// `a -> b (file:line) -> c (file:line)`, where file and line show the import by the module before them.
     fn describe(&self, path: &[usize], root: &Path) -> String {
         let name = |module: usize| match self.modules[module].0.as_str() {
             "" => "crate",

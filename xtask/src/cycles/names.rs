@@ -1,19 +1,18 @@
-//! From the paths in a crate's text to the modules that define what they name.
+//! Resolves the paths in a crate's text to the modules that define the named items.
 
 use std::collections::BTreeMap;
 
 use super::source::{Mention, Module};
 
-/// What a name leads to.
+/// The target of a name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// A module.
     Module(usize),
-    /// An item, or something inside one (a variant, an associated function), by the module that defines it.
+    /// An item, or something inside one (a variant, an associated function): the module that defines it.
     Item(usize),
 }
 
-/// The edges between modules, each with the line that makes it: of several, the first.
+/// The edges between modules, each with the first line that causes it.
 pub(super) fn edges(modules: &[Module]) -> BTreeMap<(usize, usize), usize> {
     let names = Names { modules };
     let mut edges = BTreeMap::new();
@@ -34,8 +33,8 @@ struct Names<'a> {
 }
 
 impl Names<'_> {
-    /// The modules that define what `mention` names. A path that ends at a module uses nothing of it: what is used is named
-    /// elsewhere, through the name that it brings into scope.
+    /// The modules that define what `mention` names. A path that ends at a module uses nothing of it; uses through the
+    /// imported name are found separately.
     fn used(&self, from: usize, mention: &Mention) -> Vec<usize> {
         let used = |place| match place {
             Place::Item(module) => Some(module),
@@ -44,8 +43,8 @@ impl Names<'_> {
         self.follow(from, &mention.path, &mut Vec::new()).into_iter().filter_map(used).collect()
     }
 
-    /// Where a path leads, seen from module `from`: nowhere if to another crate or a local name; to several places where a name
-    /// is both a module and a function.
+    /// The targets of a path, seen from module `from`: none for another crate or a local name; several if a name is
+    /// both a module and a function.
     fn follow(&self, from: usize, path: &[String], trail: &mut Vec<(usize, String)>) -> Vec<Place> {
         let Some((first, mut rest)) = path.split_first() else { return Vec::new() };
         let mut places = match first.as_str() {
@@ -78,7 +77,8 @@ impl Names<'_> {
         places
     }
 
-    /// What `name` is in the scope of `module`. `trail` has the names that are being looked up, so that imports of each other end.
+    /// The targets of `name` in the scope of `module`. `trail` holds the names being resolved, so that mutual imports
+    /// terminate.
     fn look_up(&self, module: usize, name: &str, trail: &mut Vec<(usize, String)>) -> Vec<Place> {
         let asked = (module, name.to_owned());
         if trail.contains(&asked) {

@@ -1,4 +1,4 @@
-//! Reads the modules of a crate: what each defines, imports and names.
+//! Parses the modules of a crate: definitions, imports and mentioned names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -9,27 +9,26 @@ use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
 use syn::{Attribute, ImplItem, Item, ItemMod, ItemUse, Lit, Meta, Stmt, Token, UseTree, Visibility};
 
-/// A module without its code for tests.
+/// A module without its test code.
 pub(super) struct Module {
     /// From the root: empty, `a`, `a::b`.
     pub(super) path: String,
-    /// Where its text is.
     pub(super) file: PathBuf,
-    /// The module that declares it; nothing for the root.
+    /// The module that declares it; `None` for the root.
     pub(super) parent: Option<usize>,
     /// The modules it declares, by name.
     pub(super) children: BTreeMap<String, usize>,
     /// The names of its items.
     pub(super) defines: BTreeSet<String>,
-    /// What its `use` lines bring into scope.
+    /// Names that its `use` items bring into scope.
     pub(super) imports: Vec<Import>,
     /// The paths its code names.
     pub(super) mentions: Vec<Mention>,
 }
 
-/// One leaf of a `use`.
+/// One leaf of a `use` tree.
 pub(super) struct Import {
-    /// The name in scope; nothing for `*`.
+    /// The name in scope; `None` for `*`.
     pub(super) name: Option<String>,
     /// What it names.
     pub(super) mention: Mention,
@@ -39,11 +38,10 @@ pub(super) struct Import {
 
 /// A path in the text.
 pub(super) struct Mention {
-    /// Its segments.
     pub(super) path: Vec<String>,
-    /// The line it begins on, from 1.
+    /// From 1.
     pub(super) line: usize,
-    /// Whether code behind it uses whatever the path leads to, a module too (`#[serde(with = "module")]`).
+    /// Whether generated code may use anything below the path, even if it is a module (`#[serde(with = "module")]`).
     pub(super) whole: bool,
 }
 
@@ -61,7 +59,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads a file whose child modules have their files in `folder`.
+    /// Parses a file whose child modules have their files in `folder`.
     fn file(&mut self, file: &Path, folder: &Path, path: String, parent: Option<usize>) -> anyhow::Result<usize> {
         let text = (self.read)(file).ok_or_else(|| anyhow!("{} is not there", file.display()))?;
         let parsed = syn::parse_file(&text).with_context(|| file.display().to_string())?;
@@ -164,7 +162,7 @@ fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// Whether something is compiled for tests alone.
+/// Whether an item is compiled for tests only.
 fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         Meta::Path(path) => path.segments.last().is_some_and(|last| last.ident == "test"),
@@ -195,7 +193,7 @@ fn path_attribute(attributes: &[Attribute]) -> Option<String> {
     })
 }
 
-/// Collects what the code of one module imports and names; child modules are modules of their own.
+/// Collects the imports and mentions of one module; child modules are collected separately.
 #[derive(Default)]
 struct Scan {
     imports: Vec<Import>,
@@ -224,7 +222,7 @@ impl Scan {
         self.imports.push(Import { name, mention, is_reexport });
     }
 
-    /// Paths among the tokens of a macro, which may be any text.
+    /// Paths among the tokens of a macro, which may be arbitrary text.
     fn tokens(&mut self, tokens: TokenStream) {
         let trees: Vec<TokenTree> = tokens.into_iter().collect();
         let mut at = 0;

@@ -1,4 +1,4 @@
-//! The parts of the utility one by one, then what they make of a cohort.
+//! The parts of the utility one by one, then their combination in a cohort.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::*;
 use crate::cohort::CoarseLoss;
 use crate::time::Timestamp;
 
-/// Exploits only, takes exactly the best.
+/// Only exploits, and takes exactly the best.
 const GREEDY: Oort = Oort {
     exploration: 0.0,
     exploration_decay: 1.0,

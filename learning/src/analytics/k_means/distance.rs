@@ -1,8 +1,8 @@
-//! How far rows are from points, and rows that one point stands for.
+//! Distances between rows and points, and groups of rows that one point represents.
 
 use serde::{Deserialize, Serialize};
 
-/// Some rows and their mean.
+/// A group of rows and its mean.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Representative {
@@ -10,7 +10,7 @@ pub(super) struct Representative {
     pub(super) mean: Vec<f64>,
 }
 
-/// The first of the nearest.
+/// Index of the nearest centroid and the squared distance; the first of several.
 pub(super) fn nearest(centroids: &[Vec<f64>], row: &[f64]) -> Option<(usize, f64)> {
     let distances = centroids.iter().map(|centroid| squared_distance(centroid, row));
     distances.enumerate().reduce(|best, next| if next.1 < best.1 { next } else { best })

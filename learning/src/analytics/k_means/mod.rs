@@ -1,9 +1,9 @@
-//! Clusters: Lloyd's algorithm on summed counts and coordinates, begun from a sketch of everybody's rows.
+//! k-means: Lloyd's algorithm on summed counts and coordinates, initialized from a sketch of all rows.
 //!
-//! No participant can be asked for a row to begin from. So space is first cut in two again and again, each time where the
-//! summed variance is largest, until there are about eight cells for each cluster; the mean and the count of each cell stand
-//! for its rows, and the coordinator finds first centroids among them (`seeding`). Then every round sums, for each cluster,
-//! the rows that are nearest to it. The last round moves nothing and measures the published centroids.
+//! No participant may be asked for a row as an initial centroid. So the seeding rounds partition space recursively,
+//! each time where the summed variance is largest, until there are about eight cells per cluster. The mean and count of
+//! each cell represent its rows, and the coordinator computes the initial centroids from them (`seeding`). Each further
+//! round sums the rows nearest to each centroid. The last round moves no centroid and measures the published ones.
 
 mod distance;
 mod seeding;
@@ -18,28 +18,26 @@ use super::table::{ColumnSpec, Range, Table, check_rows, power, ranges, round};
 use crate::metrics::MetricValue;
 use distance::{Representative, nearest};
 
-/// Most clusters.
+/// Maximum number of clusters.
 pub const MAX_CLUSTERS: u32 = 1024;
-/// Most rounds of Lloyd's algorithm.
+/// Maximum number of rounds of Lloyd's algorithm.
 pub const MAX_ITERATIONS: u32 = 10_000;
 
-/// Bits of the grid on which squared distances are summed, as parts of the largest possible one.
+/// Resolution, in bits, of the grid for squared distances, relative to the largest possible one.
 const DISTANCE_GRID: u32 = 30;
 
-/// What to find.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KMeansSpec {
-    /// Most rows of one participant that count; of more, evenly chosen ones do.
+    /// Cap on the rows a participant contributes; of more, evenly spaced ones are used.
     pub max_rows: u32,
-    /// The columns. Distances are in their units: scale columns that should weigh alike.
+    /// The columns. Distances are in their units, so scale columns that should count alike.
     pub columns: Vec<ColumnSpec>,
-    /// How many clusters.
     pub clusters: u32,
-    /// How often the centroids move after the seeding.
+    /// Number of times the centroids move after the seeding.
     #[serde(default = "ten")]
     pub iterations: u32,
-    /// Of the draws among the cells of the seeding.
+    /// Seeds the random choice among the seeding's cells.
     #[serde(default)]
     pub seed: u64,
 }
@@ -48,44 +46,44 @@ fn ten() -> u32 {
     10
 }
 
-/// What is known so far; after the last round, the result.
+/// The state so far; after the last round, the result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KMeansState {
-    /// Rounds done.
+    /// Number of completed rounds.
     pub round: u32,
-    /// Rows in the last round.
+    /// Number of rows in the last round.
     pub rows: u64,
-    /// In the columns' units; empty until the seeding is over.
+    /// In the columns' units; empty during the seeding.
     pub centroids: Vec<Vec<f64>>,
-    /// Rows nearest to each centroid as it was before the last round; after the last round, as it is.
+    /// Rows nearest to each centroid: of the centroids before the last move, or of the final ones after the last round.
     pub counts: Vec<u64>,
-    /// Sum of the squared distances to those centroids.
+    /// Sum of the squared distances to the same centroids.
     pub inertia: Option<f64>,
-    /// The cells of the seeding, while it lasts.
+    /// The cells, during the seeding.
     cells: Branching,
-    /// What the cells stood for: where a cluster that lost all its rows begins again.
+    /// Means and counts of the seeding's cells: the candidates for restarting a cluster that lost all its rows.
     sketch: Vec<Representative>,
 }
 
 impl KMeansState {
-    /// The cluster whose centroid is nearest to a row, and the squared distance; nothing before the seeding is over.
+    /// Index of the centroid nearest to a row, and the squared distance; `None` during the seeding.
     #[must_use]
     pub fn nearest(&self, row: &[f64]) -> Option<(usize, f64)> {
         nearest(&self.centroids, row)
     }
 }
 
-/// The procedure of a checked specification.
+/// The procedure of a validated specification.
 #[derive(Clone, Debug)]
 pub(super) struct KMeans {
     spec: KMeansSpec,
     ranges: Vec<Range>,
-    /// Bits of the coordinates' grid.
+    /// Grid resolution of coordinates, in bits.
     grid: u32,
-    /// Cells that the seeding aims at, a power of two.
+    /// Target number of seeding cells, a power of two.
     cells: usize,
-    /// The largest squared distance within the ranges.
+    /// Largest squared distance within the ranges.
     diameter: f64,
 }
 
@@ -109,12 +107,12 @@ impl KMeans {
         self.spec.clusters as usize
     }
 
-    /// The first round sees one cell, each later one up to twice as many.
+    /// Number of seeding rounds: the first sees one cell, each later one up to twice as many as the one before.
     fn seeding_rounds(&self) -> u32 {
         self.cells.ilog2() + 1
     }
 
-    /// Where coordinates begin in a contribution, and where distances do.
+    /// Offsets of coordinates and of distances in a contribution.
     fn offsets(&self) -> (usize, usize) {
         let coordinates = self.cells;
         (coordinates, coordinates + self.coordinates())
@@ -129,7 +127,7 @@ impl KMeans {
         out.extend(row.iter().zip(&self.ranges).map(|(value, range)| value.clamp(range.low, range.high)));
     }
 
-    /// The mean of `rows` rows whose coordinates were summed on the grid.
+    /// The mean of `rows` rows, given the sums of their coordinates on the grid.
     fn mean(&self, sums: &[i64], rows: u64) -> Vec<f64> {
         let mean = |(&sum, range): (&i64, &Range)| range.at(sum as f64 / rows as f64, self.grid);
         sums.iter().zip(&self.ranges).map(mean).collect()
@@ -272,7 +270,7 @@ impl Procedure for KMeans {
 }
 
 impl KMeans {
-    /// What a round of the seeding has shown of each cell.
+    /// The cells with the statistics that a seeding round measured.
     fn measured_cells(&self, counts: &[u64], sum: &[i64], leaves: usize) -> Vec<seeding::Cell> {
         let width = self.ranges.len();
         let (coordinates, _) = self.offsets();
@@ -285,7 +283,7 @@ impl KMeans {
             }
             let sums = &sum[coordinates + cell * width..][..width];
             let squares = &sum[squares + cell * width..][..width];
-            // Variance of each column in its units, times the rows.
+            // Variance of each column in its units, times the number of rows.
             let spread = |((&sum, &square), range): ((&i64, &i64), &Range)| {
                 let mean = sum as f64 / one / rows as f64;
                 let variance = (square as f64 / one / rows as f64 - mean * mean).max(0.0);

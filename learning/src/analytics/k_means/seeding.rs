@@ -1,8 +1,8 @@
-//! First centroids from summed cells.
+//! Initial centroids from summed cells.
 //!
-//! Cells are cut at their mean along the column of largest variance (Su and Dy 2007, "Var-Part"), those with the largest
-//! sum of squares first. Among the cells' means, weighted by their rows, k-means++ (Arthur and Vassilvitskii 2007) and
-//! Lloyd's algorithm run from several draws; the best one is kept.
+//! A cell is cut at its mean along the column of largest variance (Su and Dy 2007, "Var-Part"); cells with the largest
+//! sum of squares are cut first. Weighted k-means++ (Arthur and Vassilvitskii 2007) and Lloyd's algorithm then run on
+//! the cells' means from several random starts, and the best result is kept.
 
 use rand::{Rng, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
@@ -11,30 +11,30 @@ use super::distance::{Representative, nearest, squared_distance};
 use crate::analytics::branching::Branching;
 use crate::analytics::table::Range;
 
-/// A cell as a round has shown it.
+/// A cell with its measured statistics.
 #[derive(Default)]
 pub(super) struct Cell {
     pub(super) representative: Representative,
-    /// Sum of squares about the mean, for each column.
+    /// Sum of squares about the mean, per column.
     pub(super) spreads: Vec<f64>,
 }
 
 impl Cell {
-    /// Sum of squares, and the column with most of it.
+    /// Total sum of squares, and the column with the largest.
     fn worst(&self) -> (f64, usize) {
         let column = self.spreads.iter().enumerate().reduce(|best, next| if next.1 > best.1 { next } else { best });
         (self.spreads.iter().sum(), column.map_or(0, |(column, _)| column))
     }
 }
 
-/// Cuts the cells with the largest sums of squares, each once, up to `most` cells in all.
+/// Cuts the cells with the largest sums of squares, each at most once, up to `most` cells in total.
 pub(super) fn cut_further(branching: &mut Branching, cells: &[Cell], most: usize) {
     let worth = |(leaf, cell): (usize, &Cell)| {
         let (spread, column) = cell.worst();
         (cell.representative.rows > 1 && spread > 0.0).then_some((spread, leaf, column))
     };
     let mut cuts: Vec<_> = cells.iter().enumerate().filter_map(worth).collect();
-    // Ties in the order of the cells, so that everybody cuts alike.
+    // Ties are broken by cell order, so that every replica cuts alike.
     cuts.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     for (_, leaf, column) in cuts.into_iter().take(most.saturating_sub(branching.leaves())) {
         let threshold = cells[leaf].representative.mean[column];
@@ -43,12 +43,12 @@ pub(super) fn cut_further(branching: &mut Branching, cells: &[Cell], most: usize
     }
 }
 
-/// So much work at most: floating-point operations.
+/// Bound on the work, in floating-point operations.
 const EFFORT: usize = 400_000_000;
 const MOST_DRAWS: usize = 32;
 const STEPS: usize = 25;
 
-/// The best of several weighted k-means among the representatives. Without any, the middle of the ranges.
+/// The best of several weighted k-means runs on the representatives; the middle of the ranges if there are none.
 pub(super) fn centroids(sketch: &[Representative], clusters: usize, ranges: &[Range], seed: u64) -> Vec<Vec<f64>> {
     if sketch.is_empty() {
         let middle = ranges.iter().map(|range| range.at(0.5, 0)).collect();
@@ -68,7 +68,8 @@ pub(super) fn centroids(sketch: &[Representative], clusters: usize, ranges: &[Ra
     best.map(|(_, found)| found).unwrap_or_default()
 }
 
-/// k-means++: each next one with a probability that grows with its rows and its squared distance from those there are.
+/// k-means++: picks each next centroid with a probability proportional to its rows times the squared distance to the
+/// nearest one so far.
 fn draw(sketch: &[Representative], clusters: usize, rng: &mut impl Rng) -> Vec<Vec<f64>> {
     let mut weights: Vec<f64> = sketch.iter().map(|one| one.rows as f64).collect();
     let mut distances = vec![f64::INFINITY; sketch.len()];
@@ -84,7 +85,7 @@ fn draw(sketch: &[Representative], clusters: usize, rng: &mut impl Rng) -> Vec<V
     found
 }
 
-/// An index with a probability in proportion to its weight; the first where all weights are 0.
+/// A random index with probability proportional to its weight; the first if all weights are 0.
 fn pick(weights: &[f64], rng: &mut impl Rng) -> usize {
     let total: f64 = weights.iter().sum();
     let unit = (rng.next_u64() >> 11) as f64 / 9_007_199_254_740_992.0;
@@ -96,7 +97,7 @@ fn pick(weights: &[f64], rng: &mut impl Rng) -> usize {
     reached.unwrap_or_else(|| weights.iter().rposition(|&weight| weight > 0.0).unwrap_or(0))
 }
 
-/// Lloyd's algorithm on the representatives; the inertia at its end.
+/// Lloyd's algorithm on the representatives; returns the final inertia.
 fn settle(sketch: &[Representative], centroids: &mut [Vec<f64>]) -> f64 {
     let width = centroids.first().map_or(0, Vec::len);
     let mut inertia = f64::INFINITY;
@@ -126,7 +127,7 @@ fn settle(sketch: &[Representative], centroids: &mut [Vec<f64>]) -> f64 {
     inertia
 }
 
-/// Puts clusters without rows where the sketch is worst represented; they stay where nothing is gained.
+/// Moves clusters without rows to where the sketch is represented worst, unless that gains nothing.
 pub(super) fn begin_again(centroids: &mut [Vec<f64>], empty: &[usize], sketch: &[Representative]) {
     for &cluster in empty {
         let cost = |one: &Representative| nearest(centroids, &one.mean).map_or(0.0, |(_, d)| d * one.rows as f64);

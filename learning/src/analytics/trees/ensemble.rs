@@ -1,4 +1,4 @@
-//! Trees and what they predict: the file that is published.
+//! Trees and their predictions: the published result.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,11 +6,10 @@ use super::spec::{Method, TargetSpec};
 use crate::analytics::branching::Branching;
 use crate::analytics::error::{AnalyticsError, sound};
 
-/// A decision tree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tree {
-    /// How rows find their leaf.
+    /// Maps rows to leaves.
     pub branching: Branching,
     /// For each leaf, as many numbers as the target needs.
     pub values: Vec<Vec<f64>>,
@@ -21,7 +20,7 @@ impl Tree {
         Self { branching: Branching::default(), values: vec![values] }
     }
 
-    /// The numbers of a row's leaf.
+    /// The values of the leaf that the row falls into.
     #[must_use]
     pub fn values_of(&self, row: &[f64]) -> &[f64] {
         self.values.get(self.branching.leaf_of(row)).map_or(&[], Vec::as_slice)
@@ -34,7 +33,7 @@ impl Tree {
     }
 }
 
-/// What an ensemble says of a row.
+/// An ensemble's prediction for a row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Prediction {
     /// A number within the target's range.
@@ -58,22 +57,20 @@ impl Prediction {
     }
 }
 
-/// Trees that vote or add up.
+/// Trees whose values are averaged or added.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ensemble {
-    /// How the trees work together.
     pub method: Method,
-    /// What they predict.
     pub target: TargetSpec,
-    /// What is said before there are trees: scores where they are boosted, else means.
+    /// The prediction without any tree: scores if boosted, otherwise means.
     pub base: Vec<f64>,
-    /// The trees that are done.
+    /// The completed trees.
     pub trees: Vec<Tree>,
 }
 
 impl Ensemble {
-    /// What the trees say of a row, in the order of the task's columns.
+    /// The prediction for a row, whose values are in the order of the task's columns.
     #[must_use]
     pub fn predict(&self, row: &[f64]) -> Prediction {
         let mut scores = Vec::new();
@@ -107,14 +104,14 @@ impl Ensemble {
         }
     }
 
-    /// Scores become probabilities, or stay numbers.
+    /// Turns scores into probabilities; leaves numbers unchanged.
     pub(super) fn interpret(&self, scores: &mut [f64]) {
         if self.method == Method::Boosting && matches!(self.target, TargetSpec::Class { .. }) {
             probabilities(scores);
         }
     }
 
-    /// How far off a row is: cross-entropy, at most 16, or the squared error of a number, as a part of its range.
+    /// The loss of a row: cross-entropy, at most 16, or the squared error of a number relative to the target's range.
     pub(super) fn loss(&self, predicted: &[f64], target: &[f64]) -> f64 {
         let pairs = predicted.iter().zip(target);
         match self.target {

@@ -1,4 +1,4 @@
-//! One level of a tree, from the summed histograms of its open leaves.
+//! Grows one level of a tree, given the summed histograms of its open leaves.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,14 +7,14 @@ use super::sample::draw_columns;
 use super::spec::TreesSpec;
 use crate::analytics::error::{AnalyticsError, sound};
 
-/// A tree that is not done.
+/// An incomplete tree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Growing {
     pub(super) tree: Tree,
-    /// Leaves that may be cut yet; the order is that of their histograms.
+    /// Leaves that may still be cut, in the order of their histograms.
     pub(super) open: Vec<u32>,
-    /// Cuts between the root and the open leaves.
+    /// Depth of the open leaves.
     pub(super) level: u32,
 }
 
@@ -33,7 +33,8 @@ impl Growing {
     }
 }
 
-/// How the sums of a histogram lie: for each leaf, column and bin, `gradients` first and `hessians` second derivatives.
+/// Layout of a histogram's sums: for each leaf, column and bin, first `gradients` first derivatives, then `hessians`
+/// second derivatives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) columns: usize,
@@ -56,7 +57,7 @@ impl Shape {
 #[derive(Clone, Debug, PartialEq)]
 struct Side {
     gradients: Vec<f64>,
-    /// As many as gradients, or one for all of them.
+    /// As many as gradients, or one that they share.
     hessians: Vec<f64>,
 }
 
@@ -80,19 +81,19 @@ impl Side {
         self.hessians.iter().sum()
     }
 
-    /// Gradient and second derivative of each output.
+    /// The gradient and second derivative of each output.
     fn outputs(&self) -> impl Iterator<Item = (f64, f64)> {
         let hessians = self.hessians.iter().cycle();
         self.gradients.iter().copied().zip(hessians.copied())
     }
 
-    /// What the best values of this leaf gain: Σ G² / (H + λ).
+    /// The loss reduction of the leaf's optimal values: Σ G² / (H + λ).
     fn score(&self, l2: f64) -> f64 {
         let one = |(g, h): (f64, f64)| if h + l2 > LEAST { g * g / (h + l2) } else { 0.0 };
         self.outputs().map(one).sum()
     }
 
-    /// The best values, as far as the steps go.
+    /// The leaf's optimal values times the step, clamped.
     fn values(&self, l2: f64, step: f64) -> Vec<f64> {
         let one = |(g, h): (f64, f64)| {
             if h + l2 > LEAST { (-step * g / (h + l2)).clamp(-MOST_STEP, MOST_STEP) } else { 0.0 }
@@ -101,11 +102,11 @@ impl Side {
     }
 }
 
-/// Sums of second derivatives below this are rounding.
+/// Smaller sums of second derivatives are rounding errors.
 const LEAST: f64 = 1e-6;
-/// No leaf moves a score farther.
+/// Largest magnitude of a leaf's value.
 const MOST_STEP: f64 = 1000.0;
-/// Gains below this are rounding.
+/// Smaller gains are rounding errors.
 const LEAST_GAIN: f64 = 1e-9;
 
 struct Best {
@@ -115,7 +116,7 @@ struct Best {
     below: Side,
 }
 
-/// What it takes to grow: the specification, the bins' edges, the value of a unit of the sums.
+/// The inputs for growing: the specification, the bin edges and the unit of the sums.
 pub(super) struct Grower<'a> {
     pub(super) spec: &'a TreesSpec,
     pub(super) shape: Shape,
@@ -124,7 +125,8 @@ pub(super) struct Grower<'a> {
 }
 
 impl Grower<'_> {
-    /// Cuts the open leaves of tree number `index` where it pays; `sums` holds their histograms. What can be cut next is open.
+    /// Cuts the open leaves of tree number `index` where that gains enough, given their histograms in `sums`. The new
+    /// leaves that may be cut are open next.
     pub(super) fn level(&self, growing: &mut Growing, index: usize, sums: &[i64]) {
         let (l2, step) = (self.spec.l2(), self.spec.step());
         let mut open = Vec::new();
@@ -148,7 +150,7 @@ impl Grower<'_> {
         growing.open = open;
     }
 
-    /// The same from every column; the first is taken.
+    /// The total over all bins; every column gives the same, so the first is used.
     fn total(&self, sums: &[i64]) -> Side {
         let mut total = Side::empty(self.shape);
         let first = &sums[..self.shape.bins * self.shape.channels()];
@@ -156,7 +158,7 @@ impl Grower<'_> {
         total
     }
 
-    /// The cut of the largest gain, if one gains enough; the first of several.
+    /// The cut with the largest gain, if any gains enough; the first of several.
     fn best(&self, sums: &[i64], total: &Side, columns: &[usize]) -> Option<Best> {
         let (l2, least) = (self.spec.l2(), self.spec.min_child_weight);
         let parent = total.score(l2);

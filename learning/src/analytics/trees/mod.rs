@@ -1,10 +1,10 @@
 //! Decision trees from summed histograms: gradient boosting and random forests.
 //!
-//! First rounds sketch each column's quantiles, which become the edges of its bins. Then every round grows the present trees
-//! by one level: each participant sums, for every open leaf, column and bin, the first and second derivatives of its rows'
-//! losses, and the sum of these histograms is all it takes to choose the cuts one table with all rows would choose. A forest
-//! is the same with fixed derivatives: the gain of a cut is then the fall in variance or, for classes, in Gini impurity. One
-//! tree holds a number for each class in its leaves. The last round grows nothing and measures the published trees.
+//! The first rounds sketch each column's quantiles, which become bin edges. Each further round grows the current trees
+//! by one level: a participant sums the first and second derivatives of its rows' losses for every open leaf, column
+//! and bin, and the sum of these histograms yields the same cuts as a single table with all rows would. A forest uses
+//! fixed derivatives: the gain of a cut is then the reduction of variance or, for classes, of Gini impurity. A single
+//! tree holds one number per class in each leaf. The last round grows nothing and measures the published trees.
 
 mod ensemble;
 mod grow;
@@ -25,41 +25,41 @@ use crate::metrics::MetricValue;
 use grow::{Grower, Growing, Shape};
 use sample::RowNumbers;
 
-/// Bits of the grid on which a participant adds up its own rows, and on which targets are summed.
+/// Resolution, in bits, of the grid on which a participant sums its own rows, and on which targets are summed.
 const FINE: u32 = 30;
-/// Bits of the grid of losses, which are at most 16.
+/// Resolution, in bits, of the grid for losses, which are at most 16.
 const LOSS_GRID: u32 = 16;
 
-/// What is known so far; after the last round, the result.
+/// The state so far; after the last round, the result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TreesState {
-    /// Rounds done.
+    /// Number of completed rounds.
     pub round: u32,
-    /// Rows in the last round.
+    /// Number of rows in the last round.
     pub rows: u64,
-    /// Mean loss over them, of the trees as they were before the last round; after the last round, as they are.
+    /// Mean loss over these rows: of the trees before the last growth, or of the final ones after the last round.
     pub loss: Option<f64>,
-    /// Part of them whose class was right.
+    /// Share of these rows whose class was predicted correctly.
     pub accuracy: Option<f64>,
-    /// The trees that are done.
+    /// The completed trees.
     pub ensemble: Ensemble,
-    /// For each column, where its bins part.
+    /// Bin edges of each column.
     edges: Vec<Vec<f64>>,
     growing: Vec<Growing>,
 }
 
-/// The procedure of a checked specification.
+/// The procedure of a validated specification.
 #[derive(Clone, Debug)]
 pub(super) struct Trees {
     spec: TreesSpec,
     ranges: Vec<Range>,
     shape: Shape,
-    /// Bits of the grid on which histograms are summed.
+    /// Resolution of the histogram grid, in bits.
     grid: u32,
 }
 
-/// Where the parts of a contribution begin.
+/// Offsets of the parts of a contribution.
 const ROWS: usize = 0;
 const RIGHT: usize = 1;
 const LOSS: usize = 2;
@@ -100,12 +100,12 @@ impl Trees {
         TARGETS + self.outputs()
     }
 
-    /// Most leaves of one tree that are open at once.
+    /// Maximum number of open leaves of one tree.
     fn leaves(&self) -> usize {
         1 << (self.spec.depth - 1)
     }
 
-    /// What a row should have been: numbers from 0 to 1.
+    /// The target outputs of a row: numbers from 0 to 1.
     fn target(&self, row: usize, value: f64, out: &mut Vec<f64>) -> Result<(), AnalyticsError> {
         out.clear();
         match self.spec.target {
@@ -124,7 +124,7 @@ impl Trees {
         Ok(())
     }
 
-    /// First and second derivatives of a row's loss at what the trees say of it.
+    /// First and second derivatives of a row's loss at the trees' prediction.
     fn derivatives(&self, predicted: &[f64], target: &[f64], out: &mut [i64]) {
         let fine = |value: f64| round(value.clamp(-1.0, 1.0) * power(FINE));
         let (gradients, hessians) = out.split_at_mut(self.shape.gradients);
@@ -149,7 +149,7 @@ impl Trees {
         matches!(self.spec.target, TargetSpec::Class { .. }) && class(predicted) == class(target)
     }
 
-    /// Adds a row to the histograms of the open leaves it lies in.
+    /// Adds a row to the histograms of the open leaves that it falls into.
     fn add_row(&self, state: &TreesState, row: &[f64], number: u64, derivatives: &[i64], out: &mut [i64]) {
         let (seed, fraction) = (self.spec.seed, self.spec.row_fraction());
         let mut bins = Vec::new();
@@ -172,7 +172,7 @@ impl Trees {
         }
     }
 
-    /// The edges after one more round of the sketch; after the first one, what is said before there are trees.
+    /// The edges after one more sketch round; after the first one, also the base prediction.
     fn advance_sketch(&self, next: &mut TreesState, sum: &[i64], rows: u64) {
         let counts = sum[self.histograms()..].chunks_exact(self.shape.bins);
         for ((edges, &range), counts) in next.edges.iter_mut().zip(&self.ranges).zip(counts) {
@@ -183,7 +183,7 @@ impl Trees {
             let shares = sum[TARGETS..self.histograms()].iter().map(share);
             let logit = |share: f64| {
                 let share = share.clamp(1e-6, 1.0 - 1e-6);
-                // Of several classes only the differences matter.
+                // With several classes only differences between scores matter.
                 if self.outputs() == 1 { libm::log(share / (1.0 - share)) } else { libm::log(share) }
             };
             next.ensemble.base = match (self.spec.method, self.spec.target) {
@@ -193,7 +193,7 @@ impl Trees {
         }
     }
 
-    /// Plants trees where none grow and some are missing.
+    /// Starts new trees if none are growing and some are missing.
     fn plant(&self, state: &mut TreesState) {
         let missing = (self.spec.trees as usize).saturating_sub(state.ensemble.trees.len());
         if state.growing.is_empty() {
@@ -209,7 +209,7 @@ impl Trees {
         for (index, (growing, sums)) in next.growing.iter_mut().zip(sums).enumerate() {
             grower.level(growing, done + index, sums);
         }
-        // Trees are done together, so that a tree's number does not depend on its neighbours.
+        // Trees are completed together, so that a tree's number does not depend on its neighbours.
         if next.growing.iter().all(|growing| growing.open.is_empty()) {
             next.ensemble.trees.extend(next.growing.drain(..).map(|growing| growing.tree));
         }
@@ -315,7 +315,7 @@ impl Procedure for Trees {
             self.add_row(state, row, numbers.next(row, value), &derivatives, histograms);
         }
         if !sketching {
-            // From the participant's own grid to that of the sum, to the nearest point.
+            // Rounds from the participant's grid to that of the sum, to nearest.
             let (shift, half) = (FINE - self.grid, 1 << (FINE - self.grid) >> 1);
             histograms.iter_mut().for_each(|sum| *sum = (*sum + half) >> shift);
         }

@@ -1,7 +1,7 @@
-//! Which rows a tree sees, and which columns a cut chooses from: the same in every round, without anything to remember.
+//! Which rows a tree sees, and which columns a cut may use: the same in every round, without state.
 //!
-//! A row is drawn by what is in it, and by how many like it came before: it is in or out whoever holds it, so a federation
-//! grows the very trees that one table with all rows would, as long as no two participants hold equal rows.
+//! The draw depends on a row's values and on how many equal rows came before it, not on who holds the row. So a
+//! federation grows the same trees as a single table with all rows, as long as no two participants hold equal rows.
 
 use std::collections::HashMap;
 
@@ -16,13 +16,13 @@ fn mix(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// Gives each row its number.
+/// Numbers each row.
 #[derive(Default)]
 pub(super) struct RowNumbers(HashMap<u64, u64>);
 
 impl RowNumbers {
     pub(super) fn next(&mut self, row: &[f64], target: f64) -> u64 {
-        // Zero has two signs and is one value.
+        // Zero has two signs but is one value.
         let bits = |value: f64| (value + 0.0).to_bits();
         let content = row.iter().fold(mix(bits(target)), |number, &value| mix(number ^ bits(value)));
         let earlier = self.0.entry(content).or_default();
@@ -31,7 +31,7 @@ impl RowNumbers {
     }
 }
 
-/// Whether a tree sees the row of this number.
+/// Whether a tree sees the row with this number.
 pub(super) fn is_drawn(row: u64, seed: u64, tree: usize, fraction: f64) -> bool {
     let unit = (mix(row ^ mix(seed ^ mix(tree as u64))) >> 11) as f64 / 9_007_199_254_740_992.0;
     unit < fraction

@@ -1,25 +1,25 @@
-//! Where a column's bins lie: everybody's quantiles, from counts alone.
+//! Bin edges of a column: quantiles over all rows, from counts alone.
 //!
-//! The first round counts rows in equal parts of the declared range, each later one in the parts the last one suggested, so a
-//! column whose values crowd in a corner of its range is looked at there. A part with very many rows, which may all have one
-//! value, counts as no more than [`MOST_BINS`] bins' worth: the other values need thresholds as well.
+//! The first round counts rows in equal parts of the declared range, each later round in the parts that the one before
+//! suggested, so crowded parts of the range are refined. A part with a large share of the rows, which may all have the
+//! same value, counts as at most [`MOST_BINS`] bins' worth, so that the other values get thresholds too.
 
 use crate::analytics::table::Range;
 
 const MOST_BINS: f64 = 2.0;
 
-/// Edges of equal parts of the range.
+/// Edges that divide the range into equal parts.
 pub(super) fn equal_parts(range: Range, bins: u32) -> Vec<f64> {
     let edge = |i: u32| range.low + f64::from(i) / f64::from(bins) * range.width();
     ascending((1..bins).map(edge))
 }
 
-/// The bin of a value: how many edges it reaches.
+/// The bin of a value: the number of edges that it reaches.
 pub(super) fn bin_of(edges: &[f64], value: f64) -> usize {
     edges.partition_point(|&edge| edge <= value)
 }
 
-/// New edges, so that about as many rows lie in each bin, from the counts between the old edges.
+/// New edges that put about as many rows into each bin, given the counts between the old edges.
 pub(super) fn balance(range: Range, edges: &[f64], counts: &[i64], bins: u32) -> Vec<f64> {
     let rows = counts.iter().map(|&count| count as f64).sum::<f64>();
     if rows <= 0.0 {
@@ -50,7 +50,7 @@ pub(super) fn balance(range: Range, edges: &[f64], counts: &[i64], bins: u32) ->
     ascending(found.into_iter())
 }
 
-/// Without those that do not exceed the one before.
+/// Drops edges that do not exceed the one before.
 fn ascending(edges: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut kept: Vec<f64> = Vec::new();
     for edge in edges {

@@ -1,91 +1,86 @@
-//! What kind of trees: the part of a task an operator writes.
+//! The specification of trees in a task.
 
 use serde::{Deserialize, Serialize};
 
 use crate::analytics::error::{AnalyticsError, require};
 use crate::analytics::table::{ColumnSpec, Range, check_rows, ranges};
 
-/// Most trees of an ensemble.
+/// Maximum number of trees in an ensemble.
 pub const MAX_TREES: u32 = 10_000;
-/// Deepest tree.
 pub const MAX_DEPTH: u32 = 10;
-/// Most bins of a column.
+/// Maximum number of bins per column.
 pub const MAX_BINS: u32 = 256;
-/// Most classes.
 pub const MAX_CLASSES: u32 = 1000;
 
 /// An ensemble of decision trees, grown from histograms.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TreesSpec {
-    /// How the trees work together.
     pub method: Method,
-    /// Most rows of one participant that count; of more, evenly chosen ones do.
+    /// Cap on the rows a participant contributes; of more, evenly spaced ones are used.
     pub max_rows: u32,
-    /// The columns to predict from; their ranges only say where to look for thresholds.
+    /// The columns to predict from; their ranges only bound the search for thresholds.
     pub columns: Vec<ColumnSpec>,
-    /// What to predict.
     pub target: TargetSpec,
-    /// How many trees.
     pub trees: u32,
-    /// Cuts between the root and a leaf; each takes a round. 1 to 10.
+    /// Depth: cuts between the root and a leaf, each of which takes a round. 1 to 10.
     pub depth: u32,
-    /// Bins of a column, from everybody's quantiles. 2 to 256.
+    /// Bins per column, with quantiles over all rows as edges. 2 to 256.
     #[serde(default = "thirty_two")]
     pub bins: u32,
-    /// Rounds that look for the bins' edges. 1 to 10.
+    /// Rounds that refine the bin edges. 1 to 10.
     #[serde(default = "two")]
     pub sketch_rounds: u32,
-    /// How far each boosted tree goes; default 0.3. A forest has none.
+    /// Factor on each boosted tree's values; default 0.3. Not allowed in a forest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub learning_rate: Option<f64>,
-    /// Added to the sum of the second derivatives: larger values make smaller steps. Default 1, in a forest 0.
+    /// λ, added to the sum of second derivatives: larger values make smaller steps. Default 1, in a forest 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub l2: Option<f64>,
-    /// Least sum of the second derivatives on each side of a cut; of rows, where the target is a number or in a forest.
+    /// Least sum of second derivatives on each side of a cut; a number of rows in a forest or if the target is a
+    /// number.
     #[serde(default = "one")]
     pub min_child_weight: f64,
     /// Least gain of a cut.
     #[serde(default)]
     pub min_gain: f64,
-    /// Part of the rows each tree sees. Default 1, in a forest 0.632.
+    /// Share of the rows that each tree sees. Default 1, in a forest 0.632.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub row_fraction: Option<f64>,
-    /// Part of the columns each cut chooses from. Default 1, in a forest the square root of their number.
+    /// Share of the columns that each cut may use. Default 1, in a forest the square root of their number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub column_fraction: Option<f64>,
-    /// Trees of a forest that grow at once, in one sum. Boosted trees grow one after the other.
+    /// Trees of a forest that grow at the same time, in one sum. Boosted trees grow one at a time.
     #[serde(default = "one_tree")]
     pub trees_per_round: u32,
-    /// Of the draws of rows and columns.
+    /// Seeds the draws of rows and columns.
     #[serde(default)]
     pub seed: u64,
 }
 
-/// How trees work together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
-    /// Each tree mends what those before it got wrong (Friedman 2001, with second derivatives as Chen and Guestrin 2016).
+    /// Each tree corrects the errors of those before it (Friedman 2001, with second derivatives as in Chen and Guestrin
+    /// 2016).
     Boosting,
-    /// Each tree sees other rows and columns; their votes are averaged (Breiman 2001).
+    /// Each tree sees a sample of rows and columns; their values are averaged (Breiman 2001).
     Forest,
 }
 
-/// What is predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum TargetSpec {
-    /// A number within a range; the error is squared.
+    /// A number within a range, with squared error as loss.
     Real {
-        /// Least value; smaller targets count as this.
+        /// Smaller targets are clipped to it.
         low: f64,
-        /// Largest value.
+        /// Larger targets are clipped to it.
         high: f64,
     },
     /// One of the classes 0, 1, 2…; boosting minimises the cross-entropy, a forest the Gini impurity.
     Class {
-        /// How many, at least 2.
+        /// Number of classes, at least 2.
         classes: u32,
     },
 }
@@ -107,7 +102,7 @@ fn one_tree() -> u32 {
 }
 
 impl TargetSpec {
-    /// Numbers that a tree's leaf holds: one for each class, or one for two classes or a real target.
+    /// Values per leaf: one per class, or one for two classes or a real target.
     pub(super) fn outputs(self) -> usize {
         match self {
             Self::Class { classes } if classes > 2 => classes as usize,
@@ -117,7 +112,7 @@ impl TargetSpec {
 }
 
 impl TreesSpec {
-    /// Checks every number; the columns' ranges.
+    /// Validates the specification and returns the columns' ranges.
     pub(super) fn check(&self) -> Result<Vec<Range>, AnalyticsError> {
         check_rows(self.max_rows)?;
         let ranges = ranges("columns", &self.columns)?;
@@ -171,7 +166,7 @@ impl TreesSpec {
         self.l2.unwrap_or(if self.method == Method::Forest { 0.0 } else { 1.0 })
     }
 
-    /// What a leaf's value is multiplied by.
+    /// The factor on a leaf's values.
     pub(super) fn step(&self) -> f64 {
         match self.method {
             Method::Forest => 1.0,
@@ -183,7 +178,7 @@ impl TreesSpec {
         self.row_fraction.unwrap_or(if self.method == Method::Forest { 0.632 } else { 1.0 })
     }
 
-    /// Columns that a cut chooses from, out of `columns`.
+    /// Number of columns that a cut chooses from.
     pub(super) fn columns_per_cut(&self, columns: usize) -> usize {
         let wanted = match (self.column_fraction, self.method) {
             (Some(fraction), _) => (fraction * columns as f64).ceil(),

@@ -19,33 +19,32 @@ use serde::{Deserialize, Serialize};
 
 use super::{Gaussians, RdpCurve};
 
-/// The part of delta that the textbook does not get.
+/// Share of delta reserved for closeness.
 const DELTA_PART: f64 = 1e-3;
-/// `a` above this would need more of delta than that.
+/// A larger `a` would need more than that share of delta.
 const RATIO_MAX: f64 = 5e-4;
-/// The third bound is for these.
+/// Smallest sigma for which the third bound holds.
 const SIGMA_MIN: f64 = 4.0;
 
-/// What the closeness costs, for the ledger to name.
+/// The cost of the approximation, as ledgers record it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Closeness {
-    /// Added to epsilon.
     pub epsilon: f64,
-    /// Taken out of delta before the textbook was asked.
+    /// Taken from delta before the textbook's epsilon is computed.
     pub delta: f64,
 }
 
-/// What of the textbook is asked for the continuous releases.
+/// The accountant for the continuous releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Textbook {
-    /// Rényi divergences alone, as ledgers were charged before they said what they rest on.
+    /// Rényi divergences alone, for ledger rows that do not name their accounting.
     Renyi,
-    /// Privacy loss distributions too, where they can be computed; the lower of the two.
+    /// The lower of Rényi divergences and, where they can be computed, privacy loss distributions.
     LossDistribution,
 }
 
-/// Releases with (sums of) discrete Gaussian noise, seen as releases with rounded continuous noise.
+/// Releases with (sums of) discrete Gaussian noise, treated as releases with rounded continuous noise.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CloseCurve {
     textbook: RdpCurve,
@@ -57,15 +56,14 @@ pub struct CloseCurve {
 }
 
 impl CloseCurve {
-    /// Of nothing.
     #[must_use]
     pub fn zero() -> Self {
         let (textbook, gaussians) = (RdpCurve::zero(), Gaussians::default());
         Self { textbook, gaussians, coordinates: 0.0, sigma_min: f64::INFINITY, tau: 0.0 }
     }
 
-    /// Of releases whose textbook counterparts are `gaussians`, with noise of standard deviation `sigma` in each of
-    /// `coordinates` in all, itself within `tau` of a discrete Gaussian. Nothing if the noise is too narrow.
+    /// Releases whose textbook counterparts are `gaussians`, with noise of standard deviation `sigma` in each of
+    /// `coordinates` in total, itself within `tau` of a discrete Gaussian. `None` if the noise is too narrow.
     #[must_use]
     pub fn new(gaussians: Gaussians, coordinates: u64, sigma: f64, tau: f64) -> Option<Self> {
         let coordinates = coordinates as f64;
@@ -95,7 +93,7 @@ impl CloseCurve {
         Self { textbook, gaussians, coordinates: self.coordinates * count, tau: self.tau * count, ..*self }
     }
 
-    /// Epsilon at `delta` and what of it is closeness; nothing where that is not close enough.
+    /// Epsilon at `delta` and the part due to closeness; `None` if the noise is not close enough.
     #[must_use]
     pub fn epsilon(&self, delta: f64, by: Textbook) -> Option<(f64, Closeness)> {
         let rest = delta * (1.0 - DELTA_PART);

@@ -1,4 +1,5 @@
-//! Rényi differential privacy at a fixed set of orders: adds up over releases, converts to (epsilon, delta) at the end.
+//! Rényi differential privacy at a fixed set of orders: curves add up over releases and convert to (epsilon, delta) at
+//! the end.
 
 /// Orders 1.1, 1.2 … 10.9, 11 … 63, 128, 256, 512, 1024: those of Google's dp-accounting, so that figures compare.
 pub static ORDERS: std::sync::LazyLock<Vec<f64>> = std::sync::LazyLock::new(|| {
@@ -6,12 +7,12 @@ pub static ORDERS: std::sync::LazyLock<Vec<f64>> = std::sync::LazyLock::new(|| {
     tenths.chain((11..64).map(f64::from)).chain([128.0, 256.0, 512.0, 1024.0]).collect()
 });
 
-/// An upper bound on the Rényi divergence at each of [`ORDERS`]; infinite where there is none.
+/// An upper bound on the Rényi divergence at each of [`ORDERS`]; infinite where none is known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RdpCurve(Vec<f64>);
 
 impl RdpCurve {
-    /// Of having released nothing.
+    /// The curve of no release.
     #[must_use]
     pub fn zero() -> Self {
         Self(vec![0.0; ORDERS.len()])
@@ -66,7 +67,6 @@ impl RdpCurve {
         &self.0
     }
 
-    /// Adds another release.
     pub fn add(&mut self, other: &Self) {
         self.0.iter_mut().zip(&other.0).for_each(|(sum, value)| *sum += value);
     }
@@ -75,7 +75,7 @@ impl RdpCurve {
     #[must_use]
     pub fn times(&self, times: u64) -> Self {
         let times = times as f64;
-        // Nothing, not NaN, where nothing was released.
+        // 0, not NaN, if nothing was released.
         Self(self.0.iter().map(|&value| if times == 0.0 { 0.0 } else { value * times }).collect())
     }
 
@@ -96,7 +96,7 @@ impl RdpCurve {
     }
 }
 
-/// A bound that is no number is no bound.
+/// Replaces NaN, which bounds nothing, by infinity.
 fn sanitize(bound: f64) -> f64 {
     if bound.is_nan() { f64::INFINITY } else { bound.max(0.0) }
 }

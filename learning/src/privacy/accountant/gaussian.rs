@@ -1,5 +1,5 @@
-//! One release with continuous Gaussian noise and no sampling, exactly (Balle and Wang 2018, Theorem 8): what the loss
-//! distribution says of it, without a grid.
+//! One release with continuous Gaussian noise and no sampling, exactly (Balle and Wang 2018, Theorem 8): the result of
+//! the privacy loss distribution without a grid.
 
 use super::special::ln_erfc;
 

@@ -1,5 +1,5 @@
-//! Releases of the textbook's Gaussian with continuous noise, sampled or not, and what they cost together by their privacy
-//! loss distributions: exactly where nothing is sampled, else on a grid that is never below (`pld`).
+//! Releases of the textbook Gaussian with continuous noise, with or without sampling, and their joint cost by privacy
+//! loss distributions: exact without sampling, otherwise on a grid that never underestimates (`pld`).
 
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -7,33 +7,33 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use super::pld::{LossPair, PldError, Sampled, compose};
 use super::{RdpCurve, gaussian, poisson_gaussian};
 
-/// The variance that a grid adds to a release's losses, over the variance that they have: a few parts in ten thousand of
+/// Maximum variance that the grid adds to a release's losses, relative to their own: a few parts in ten thousand of
 /// epsilon.
 const COARSENESS: f64 = 4e-4;
-/// The part of delta that tails get.
+/// Share of delta reserved for tails.
 const TAIL_PART: f64 = 1e-4;
-/// No single distribution is put on more points than these.
+/// Maximum number of grid points of a single distribution.
 const POINTS_MAX: f64 = 1_048_576.0;
-/// Points at which the moments of a loss are taken.
+/// Number of points at which the moments of a loss are evaluated.
 const MOMENT_POINTS: u32 = 400;
-/// An epsilon by bisection is that much less exact than it looks.
+/// Relative error of an epsilon found by bisection.
 const EXACTNESS: f64 = 1e-9;
 
-/// Releases, those of the same settings together.
+/// Releases, grouped by equal settings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Gaussians(Vec<Alike>);
 
-/// So many releases of the same settings.
+/// Releases with equal settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Alike {
-    /// Probability with which each participant is in one of them; 1 without sampling.
+    /// Probability that a participant is in a release; 1 without sampling.
     rate: f64,
     noise_multiplier: f64,
     times: u64,
 }
 
 impl Gaussians {
-    /// `times` releases with this noise multiplier, positive and finite, each of a cohort drawn with this probability.
+    /// `times` releases with this noise multiplier, positive and finite, each to a cohort drawn with this probability.
     #[must_use]
     pub fn new(rate: f64, noise_multiplier: f64, times: u64) -> Self {
         Self(if times == 0 { vec![] } else { vec![Alike { rate, noise_multiplier, times }] })
@@ -57,7 +57,6 @@ impl Gaussians {
         Self(all.filter(|alike| alike.times > 0).collect())
     }
 
-    /// Their Rényi divergences.
     #[must_use]
     pub fn renyi(&self) -> RdpCurve {
         let mut sum = RdpCurve::zero();
@@ -65,12 +64,12 @@ impl Gaussians {
         sum
     }
 
-    /// Least epsilon at `delta` (above 0, below 1), rounded up; nothing where it cannot be computed, which is where it is in
-    /// the hundreds, or there is hardly any noise. Remembered, since a ledger asks again for each of its rows.
+    /// Least epsilon at `delta` (above 0, below 1), rounded up; `None` if it cannot be computed, because it is in the
+    /// hundreds or there is hardly any noise. Cached, since a ledger asks again for each of its rows.
     #[must_use]
     pub fn epsilon(&self, delta: f64) -> Option<f64> {
         static KNOWN: LazyLock<Mutex<BTreeMap<Vec<u64>, Option<f64>>>> = LazyLock::new(Mutex::default);
-        /// Beyond, everything is forgotten: some megabytes.
+        /// The cache is cleared beyond this many entries: some megabytes.
         const KNOWN_MAX: usize = 20_000;
         if self.0.iter().all(|alike| alike.rate >= 1.0) {
             return self.unsampled(delta);
@@ -90,7 +89,7 @@ impl Gaussians {
         epsilon
     }
 
-    /// Gaussians that nobody is drawn for are one Gaussian together, of which the exact figure is known.
+    /// Gaussians without sampling compose to a single Gaussian, whose exact epsilon is known.
     fn unsampled(&self, delta: f64) -> Option<f64> {
         let precision = |at: &Alike| at.times as f64 / (at.noise_multiplier * at.noise_multiplier);
         let precision: f64 = self.0.iter().map(precision).sum();

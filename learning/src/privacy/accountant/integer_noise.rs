@@ -1,4 +1,4 @@
-//! Noise on integer sums: what rounding adds to sensitivity, and the Rényi bounds of the discrete Gaussian, of sums of
+//! Noise on integer sums: the effect of rounding on sensitivity, and Rényi bounds of the discrete Gaussian, of sums of
 //! discrete Gaussians and of Skellam noise.
 
 use serde::{Deserialize, Serialize};
@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::RdpCurve;
 
 /// Largest L2 norm of a vector of `dimension` coordinates that was clipped to `clip` (in units of the grid) and rounded
-/// stochastically until it is no longer than this (Kairouz, Liu, Steinke 2021, Proposition 26, with `beta = exp(-1/2)`):
-/// two roundings in five succeed at the least.
+/// stochastically until it is no longer than this (Kairouz, Liu, Steinke 2021, Proposition 26, with `beta =
+/// exp(-1/2)`): at least two roundings in five succeed.
 #[must_use]
 pub fn inflated_sensitivity(clip: f64, dimension: u64) -> f64 {
     let root = (dimension as f64).sqrt();
@@ -16,7 +16,7 @@ pub fn inflated_sensitivity(clip: f64, dimension: u64) -> f64 {
     (clip + root).min(probable.sqrt())
 }
 
-/// The law of the noise in a sum.
+/// Distribution of the noise in a sum.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum SumNoise {
@@ -29,30 +29,26 @@ pub enum SumNoise {
     DiscreteGaussianShares {
         /// Of one share.
         sigma: f64,
-        /// How many there are.
         shares: u32,
     },
-    /// Skellam noise of this variance in all, from however many shares.
+    /// Skellam noise of this total variance, from any number of shares.
     Skellam {
         /// Of the sum.
         variance: f64,
     },
 }
 
-/// Noise on a sum in which one participant moves the L2 norm by at most `sensitivity`, in units of the grid.
+/// Noise on a sum in which one participant changes the L2 norm by at most `sensitivity`, in grid units.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SumMechanism {
-    /// The noise.
     pub noise: SumNoise,
-    /// L2 sensitivity.
     pub sensitivity: f64,
-    /// Coordinates.
     pub dimension: u64,
 }
 
 impl SumMechanism {
-    /// Standard deviation of a coordinate's noise.
+    /// Standard deviation of the noise in each coordinate.
     #[must_use]
     pub fn sigma(&self) -> f64 {
         match self.noise {
@@ -62,7 +58,7 @@ impl SumMechanism {
         }
     }
 
-    /// `rho`, where the mechanism is zCDP by itself.
+    /// `rho`, if the mechanism is zCDP by itself.
     #[must_use]
     pub fn rho(&self) -> Option<f64> {
         match self.noise {
@@ -99,7 +95,7 @@ impl SumMechanism {
         }
     }
 
-    /// The bound at every order of the table, for one release that everybody is in.
+    /// The bound at every order of the table, for one release without sampling.
     #[must_use]
     pub fn curve(&self) -> RdpCurve {
         if let SumNoise::DiscreteGaussian { sigma } = self.noise {
@@ -110,7 +106,7 @@ impl SumMechanism {
     }
 }
 
-/// Not `powi`, whose last bit is the platform's.
+/// Not `powi`, whose last bit depends on the platform.
 fn square(x: f64) -> f64 {
     x * x
 }
@@ -123,7 +119,8 @@ pub fn sum_divergence(sigma: f64, shares: u32) -> f64 {
     10.0 * sum
 }
 
-/// Nodes of a binary tree over `releases` leaves that hold one leaf: what a participant who is in one release is charged for.
+/// Number of nodes of a binary tree over `releases` leaves that contain one leaf: the charge to a participant of one
+/// release.
 #[must_use]
 pub fn tree_levels(releases: u32) -> u32 {
     (u64::from(releases) + 1).next_power_of_two().trailing_zeros()

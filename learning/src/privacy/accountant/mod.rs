@@ -1,8 +1,7 @@
-//! What releases cost: Rényi curves, privacy loss distributions, zCDP, and how each becomes an epsilon.
+//! The cost of releases: Rényi curves, privacy loss distributions, zCDP, and their conversion to epsilon.
 //!
-//! Every figure is an upper bound: where a computation rounds, it rounds towards more epsilon, and where a bound does not
-//! converge it is left out rather than guessed. Pure functions of their arguments, computed with one `exp` and one `erfc`
-//! on every platform.
+//! Every figure is an upper bound: computations round towards more epsilon, and a bound that does not converge is left
+//! out. Pure functions of their arguments, with the same `exp` and `erfc` on every platform.
 
 pub mod closeness;
 mod curve;

@@ -1,12 +1,13 @@
 //! Privacy loss distributions of the continuous Gaussian, with and without Poisson sampling, composed by FFT.
 //!
-//! A mechanism is described by the distribution of its privacy loss `ln(P/Q)` under `P`, for both directions of adding or
-//! removing one participant. Losses are put on a grid by splitting the mass between two grid points onto both of them so
-//! that its probability under `P` and under `Q` is kept ("connect the dots", Doroshenko et al. 2022): the grid mechanism is
-//! never more private than the real one, and far closer to it than rounding losses up. Convolution works on the
-//! distribution tilted towards the losses that matter, so that its rounding errors are small beside a small delta. What
-//! tails and rounding could hide is added to delta. Tight, but a statement about continuous noise: what is released is discrete and charged by Rényi
-//! bounds (docs/PRIVACY.md).
+//! A mechanism is described by the distribution of its privacy loss `ln(P/Q)` under `P`, for both directions of adding
+//! or removing one participant. Losses are put on a grid by splitting the mass between two grid points onto both of
+//! them so that its probability under `P` and under `Q` is kept ("connect the dots", Doroshenko et al. 2022): the grid
+//! mechanism is never more private than the real one, and far closer to it than rounding losses up. Convolution works
+//! on the distribution tilted towards the losses that matter, so that its rounding errors are small beside a small
+//! delta. The mass that
+//! tails and rounding could hide is added to delta. Tight, but a statement about continuous noise: what is released is
+//! discrete and charged by Rényi bounds (docs/PRIVACY.md).
 
 mod compose;
 mod losses;
@@ -20,7 +21,7 @@ pub(super) use sampled::Sampled;
 /// Width of the grid of losses.
 pub const GRID: f64 = 1e-4;
 
-/// Standard deviations beyond which a normal tail is given up: 1.5e-23.
+/// Standard deviations beyond which a normal tail is dropped: 1.5e-23.
 const REACH: f64 = 10.0;
 
 impl LossPair {
@@ -32,7 +33,7 @@ impl LossPair {
         Self::poisson_gaussian_on(q, z, GRID)
     }
 
-    /// The same on another grid: finer is tighter and slower.
+    /// The same on another grid: a finer one is tighter and slower.
     ///
     /// # Errors
     /// [`PldError::Noise`], [`PldError::Rate`].
@@ -42,7 +43,8 @@ impl LossPair {
         sampled.pair(grid.max((high - low) / POINTS_MAX), low, high)
     }
 
-    /// The same with every loss rounded *down*: a lower bound that guarantees nothing, to judge how tight the others are.
+    /// The same with every loss rounded *down*: a lower bound that guarantees nothing, for judging the tightness of the
+    /// others.
     ///
     /// # Errors
     /// [`PldError::Noise`], [`PldError::Rate`].

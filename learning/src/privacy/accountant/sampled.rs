@@ -1,7 +1,8 @@
-//! What drawing the participants at random saves: Poisson sampling and sampling of a fixed size.
+//! Amplification by sampling: Poisson sampling and sampling of a fixed size.
 //!
-//! The two have different neighbours and are never quoted for each other. Under Poisson sampling one participant is added
-//! or removed; under sampling of a fixed size one is replaced, which moves a sum by twice the clipping norm.
+//! The two have different neighbours, and the figure of one must not be quoted for the other. Under Poisson sampling a
+//! participant is added or removed; under fixed-size sampling one is replaced, which moves a sum by twice the clipping
+//! norm.
 
 use super::RdpCurve;
 use super::special::{ln_add, ln_binomial, ln_erfc};

@@ -38,8 +38,8 @@ pub(super) fn normal_between(a: f64, b: f64) -> f64 {
     }
 }
 
-/// What [`normal_between`] may be off by, at most. The argument of `erfc` is rounded, which moves a tail by `x^2` roundings,
-/// and `erfc` is good to a few; a tail beyond `x` is at most `exp(-x^2 / 2) / 2`.
+/// Upper bound on the error of [`normal_between`]. The argument of `erfc` is rounded, which moves a tail by `x^2`
+/// roundings, and `erfc` is accurate to a few; a tail beyond `x` is at most `exp(-x^2 / 2) / 2`.
 pub(super) fn normal_between_error(a: f64, b: f64) -> f64 {
     let nearest = if a > 0.0 {
         a

@@ -1,6 +1,6 @@
-//! Zero-concentrated differential privacy: `rho`, adding up, and its optimal conversion.
+//! Zero-concentrated differential privacy: `rho` adds up; its optimal conversion to epsilon.
 
-/// Of an interval: what is left is a part in 10^15.
+/// Of an interval, down to a part in 10^15.
 const HALVINGS: u32 = 50;
 
 /// Smallest `delta` at which `rho`-zCDP implies (epsilon, delta)-DP: the infimum over real orders of Canonne, Kamath and

@@ -3,10 +3,10 @@
 use super::tails::{at_least, crossing, masses};
 use super::{AuditError, probability};
 
-/// How many canaries were guessed rightly.
+/// The number of correctly guessed canaries.
 ///
-/// A canary is what one neighbour of the promise is about: here a participant, let in or left out by its own fair coin,
-/// independently of everything else. Several coordinates of one participant are one canary, not many.
+/// A canary is the unit that the guarantee protects: here a participant, included or excluded by its own fair coin,
+/// independently of everything else. Several coordinates of one participant are one canary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guesses {
     canaries: u32,
@@ -15,7 +15,7 @@ pub struct Guesses {
 }
 
 impl Guesses {
-    /// So many canaries (m), guesses (r; the rest were abstained from) and right ones among them (v).
+    /// The number of canaries (m), of guesses (r; the rest are abstentions) and of correct ones among them (v).
     ///
     /// # Errors
     /// [`AuditError`] unless v <= r <= m and m > 0.
@@ -32,11 +32,11 @@ impl Guesses {
         Ok(Self { canaries, guesses, correct })
     }
 
-    /// Guesses the `guess_in` highest scores to be in and the `guess_out` lowest out, and says how often that was right. How
-    /// many to guess must be settled before the scores are seen.
+    /// Guesses that the `guess_in` highest scores were included and the `guess_out` lowest excluded, and counts how
+    /// often that is correct. Both numbers must be fixed before the scores are seen.
     ///
     /// # Errors
-    /// [`AuditError`]: lengths that do not fit, more guesses than canaries, scores that are not numbers.
+    /// [`AuditError`]: lengths differ, more guesses than canaries, or scores are NaN.
     pub fn from_scores(
         scores: &[f64],
         included: &[bool],
@@ -61,13 +61,13 @@ impl Guesses {
         Self::new(small(scores.len()), small(guesses), small(out + within))
     }
 
-    /// Right guesses.
     #[must_use]
     pub fn correct(&self) -> u32 {
         self.correct
     }
 
-    /// The probability, at most, of so many right guesses if the mechanism kept (`epsilon`, `delta`) (Theorem 5.2).
+    /// Upper bound on the probability of this many correct guesses if the mechanism is (`epsilon`, `delta`)-DP (Theorem
+    /// 5.2).
     ///
     /// `P[W >= v] + 2 m delta max_i P[v - i <= W < v] / i`, where W counts the successes of randomized response.
     #[must_use]
@@ -83,8 +83,8 @@ impl Guesses {
         (pure + 2.0 * f64::from(self.canaries) * delta * most).min(1.0)
     }
 
-    /// No mechanism with a smaller epsilon at this `delta` is likely to have been guessed like this: a lower bound on the true
-    /// epsilon that is right with probability `confidence` (0.95, say). 0 where nothing can be said.
+    /// A lower bound on the true epsilon at this `delta` that is correct with probability `confidence`, for example
+    /// 0.95. 0 if nothing can be concluded.
     ///
     /// # Errors
     /// [`AuditError::Probability`].
@@ -102,38 +102,37 @@ impl Guesses {
     }
 }
 
-/// Beyond what any number of guesses of `u32` can prove.
+/// Beyond what any `u32` number of guesses can prove.
 const EPSILON_MAX: f64 = 30.0;
 
-/// An audit as it is planned: settled before it is run.
+/// Parameters of an audit, fixed before it is run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Design {
-    /// m.
     pub canaries: u32,
-    /// How many of the highest scores are guessed to be in, and as many of the lowest to be out.
+    /// Number of highest scores guessed as included, and of lowest scores guessed as excluded.
     pub guesses_each: u32,
-    /// By how much the score of a canary that is in is higher, in standard deviations of a score's noise, which is taken to be
-    /// normal. Infinite: there is no noise.
+    /// Difference between the mean scores of included and excluded canaries, in standard deviations of the score's
+    /// noise, which is assumed normal. Infinite without noise.
     pub shift: f64,
     /// The delta of the ledger.
     pub delta: f64,
-    /// 0.95, say.
+    /// For example 0.95.
     pub confidence: f64,
 }
 
 impl Design {
-    /// Probability, at least, that the audit's lower bound is above `epsilon`.
+    /// Lower bound on the probability that the audit's bound exceeds `epsilon`.
     ///
-    /// Given the score where guessing ends, guesses are right independently with the same probability; that score is put
-    /// where it is worse with all but a probability of 2e-6, which is taken off.
+    /// Given the score at which guessing ends, guesses are correct independently with the same probability. The score
+    /// is placed where it is worst, except with a probability of 2e-6, which is subtracted.
     ///
     /// # Errors
-    /// [`AuditError`]: more guesses than canaries, or a probability that is none.
+    /// [`AuditError`]: more guesses than canaries, or a probability out of range.
     pub fn power(&self, epsilon: f64) -> Result<f64, AuditError> {
         let guesses = self.guesses()?;
         let bound =
             |correct| Guesses::new(self.canaries, guesses, correct)?.epsilon_at_least(self.delta, self.confidence);
-        // The bound rises with the right guesses.
+        // The bound is monotone in the number of correct guesses.
         let (mut low, mut high) = (0, guesses + 1);
         while low < high {
             let middle = u32::midpoint(low, high);
@@ -142,10 +141,10 @@ impl Design {
         Ok((at_least(guesses, self.right(), low) - 2.0 * libm::exp(-SLACK)).max(0.0))
     }
 
-    /// The lower bound that as many right guesses as are expected, at least, would give.
+    /// The lower bound given by the expected number of correct guesses, rounded down.
     ///
     /// # Errors
-    /// As [`power`](Self::power).
+    /// As for [`power`](Self::power).
     pub fn expected_bound(&self) -> Result<f64, AuditError> {
         let guesses = self.guesses()?;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and guesses")]
@@ -160,7 +159,7 @@ impl Design {
         }
     }
 
-    /// Probability that one guess is right.
+    /// Lower bound on the probability that a guess is correct.
     fn right(&self) -> f64 {
         let each = f64::from(self.guesses_each);
         // A binomial count of this mean is below `each` with a probability below exp(-SLACK), by Chernoff's bound.
@@ -179,7 +178,7 @@ impl Design {
     }
 }
 
-/// What is left out of account has a probability of exp of minus this, on either side.
+/// The neglected events have probability exp(-SLACK) on either side.
 const SLACK: f64 = 14.0;
 
 #[cfg(test)]
@@ -209,8 +208,8 @@ mod tests {
         assert!((50..100).all(|v| bound(1000, 100, v, 1e-5) <= bound(1000, 100, v + 1, 1e-5)));
     }
 
-    /// Coins, and scores from which they can be told with (epsilon, delta): randomized response that is bypassed with
-    /// probability delta.
+    /// Coins, and scores that reveal them with (epsilon, delta): randomized response that is bypassed with probability
+    /// delta.
     fn randomized_response(rng: &mut ChaCha20Rng, canaries: usize, epsilon: f64, delta: f64) -> (Vec<f64>, Vec<bool>) {
         let included: Vec<bool> = (0..canaries).map(|_| rng.random()).collect();
         let honest = 1.0 / (1.0 + (-epsilon).exp());
@@ -265,7 +264,7 @@ mod tests {
                 seen += f64::from(u8::from(guesses.p_value(epsilon, 1e-5) < 0.05)) / f64::from(runs);
             }
             let power = design.power(epsilon).unwrap();
-            // Never promised and not kept; the promise is cautious, so more may be seen.
+            // Nothing promised that is not kept; the promise is conservative, so more may be seen.
             assert!(seen >= power - 0.1, "{shift}: {seen} {power}");
         }
     }

@@ -1,25 +1,26 @@
-//! The noise itself: what was released less what it was before the noise, which only a test or a trusted auditor knows.
+//! Audits of the noise itself: the release minus the exact sum, which only a test or a trusted auditor knows.
 
 use super::tails::{chi_square, crossing};
 use super::{AuditError, probability};
 
-/// How wide the noise was, as a part of what the ledger says it was.
+/// Measured variance of the noise relative to the ledger's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NoiseVariance {
-    /// Variance seen over variance charged for.
+    /// Measured variance over charged variance.
     pub ratio: f64,
-    /// The true ratio is not below this,
+    /// Lower confidence bound of the true ratio.
     pub low: f64,
-    /// nor above this, with the confidence asked for.
+    /// Upper confidence bound of the true ratio.
     pub high: f64,
 }
 
 impl NoiseVariance {
-    /// Compares residuals, one for each coordinate, with the standard deviation that the ledger says. The interval is the
-    /// chi-square distribution's, for normal noise: right for discrete Gaussian and Skellam noise of a few units and more.
+    /// Compares residuals, one per coordinate, with the ledger's standard deviation. The interval comes from the
+    /// chi-square distribution, for normal noise; it is accurate for discrete Gaussian and Skellam noise of a few units
+    /// and more.
     ///
     /// # Errors
-    /// [`AuditError`]: fewer than 8, not numbers, a width that is not above 0.
+    /// [`AuditError`]: fewer than 8 residuals, values that are not finite, or a width that is not above 0.
     pub fn of(residuals: &[f64], sigma: f64, confidence: f64) -> Result<Self, AuditError> {
         probability("confidence", confidence)?;
         let count = enough(residuals)?;
@@ -31,18 +32,17 @@ impl NoiseVariance {
         Ok(Self { ratio, low: ratio * count / high, high: ratio * count / low })
     }
 
-    /// Whether the noise can have been what the ledger says: neither narrower nor wider.
+    /// Whether the ledger's variance is within the confidence bounds.
     #[must_use]
     pub fn is_as_charged(&self) -> bool {
         self.low <= 1.0 && 1.0 <= self.high
     }
 }
 
-/// Probability that noise of `ratio` times the variance that was charged for is noticed by [`NoiseVariance`] in so many
-/// coordinates.
+/// Probability that [`NoiseVariance`] detects noise of `ratio` times the charged variance in this many coordinates.
 ///
 /// # Errors
-/// [`AuditError`]: fewer than 8 coordinates, a ratio that is not above 0.
+/// [`AuditError`]: fewer than 8 coordinates, or a ratio that is not above 0.
 pub fn noise_power(coordinates: u32, ratio: f64, confidence: f64) -> Result<f64, AuditError> {
     probability("confidence", confidence)?;
     if coordinates < FEWEST {
@@ -56,20 +56,20 @@ pub fn noise_power(coordinates: u32, ratio: f64, confidence: f64) -> Result<f64,
     Ok(chi_square(count, low / ratio).0 + chi_square(count, high / ratio).1)
 }
 
-/// Whether two releases had the same noise, or some of it.
+/// Correlation between the noise of two releases, which would share noise if it is not 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Correlation {
-    /// From -1 to 1; 0 for noise that was drawn anew.
+    /// From -1 to 1; near 0 for independent noise.
     pub coefficient: f64,
-    /// Probability that independent noise is correlated as much, one way or the other.
+    /// Probability that independent noise has at least this correlation in magnitude.
     pub p_value: f64,
 }
 
 impl Correlation {
-    /// Of two releases' residuals in the same coordinates; their means are known to be 0.
+    /// Correlates two releases' residuals over the same coordinates; their means are known to be 0.
     ///
     /// # Errors
-    /// [`AuditError`]: fewer than 8, different lengths, not numbers, or no noise at all.
+    /// [`AuditError`]: fewer than 8 residuals, different lengths, values that are not finite, or no noise at all.
     pub fn of(first: &[f64], second: &[f64]) -> Result<Self, AuditError> {
         if first.len() != second.len() {
             return Err(AuditError::Lengths { scores: first.len(), canaries: second.len() });
@@ -100,7 +100,7 @@ fn enough(residuals: &[f64]) -> Result<f64, AuditError> {
     Ok(residuals.len() as f64)
 }
 
-/// Between which chi-square lies with this probability, as much left out below as above.
+/// The central interval of the chi-square distribution with this probability.
 fn quantiles(degrees: f64, confidence: f64) -> (f64, f64) {
     let left_out = (1.0 - confidence) / 2.0;
     let top = 10.0 * degrees + 1000.0;

@@ -22,7 +22,7 @@ pub(super) fn at_least(trials: u32, success: f64, least: u32) -> f64 {
     masses.get(least as usize..).unwrap_or_default().iter().rev().sum::<f64>().min(1.0)
 }
 
-/// `P[chi-square <= x]` and what is left, each precise where it is small.
+/// `P[chi-square <= x]` and its complement, each accurate where it is small.
 pub(super) fn chi_square(degrees: f64, x: f64) -> (f64, f64) {
     let (a, x) = (degrees / 2.0, x / 2.0);
     if x <= 0.0 {
@@ -38,7 +38,7 @@ pub(super) fn chi_square(degrees: f64, x: f64) -> (f64, f64) {
     }
 }
 
-/// Incomplete gamma function from below, by its power series (Numerical Recipes 6.2.5), without its front factor.
+/// Lower incomplete gamma function, by its power series (Numerical Recipes 6.2.5), without its prefactor.
 fn series(a: f64, x: f64) -> f64 {
     let (mut term, mut sum, mut n) = (1.0 / a, 1.0 / a, a);
     while term > sum * 1e-16 {
@@ -49,7 +49,7 @@ fn series(a: f64, x: f64) -> f64 {
     sum
 }
 
-/// The same from above, by its continued fraction (6.2.7) and Lentz's method.
+/// Upper incomplete gamma function, by its continued fraction (6.2.7) and Lentz's method, without its prefactor.
 fn fraction(a: f64, x: f64) -> f64 {
     const TINY: f64 = 1e-300;
     let mut b = x + 1.0 - a;
@@ -71,7 +71,7 @@ fn fraction(a: f64, x: f64) -> f64 {
     h
 }
 
-/// Where a function that rises from below 0 to above 0 between `low` and `high` crosses it.
+/// The root, between `low` and `high`, of an increasing function.
 pub(super) fn crossing(mut low: f64, mut high: f64, rising: impl Fn(f64) -> f64) -> f64 {
     for _ in 0..100 {
         let middle = f64::midpoint(low, high);

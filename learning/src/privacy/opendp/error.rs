@@ -1,31 +1,30 @@
-//! Why OpenDP draws nothing.
+//! Reasons OpenDP cannot draw noise.
 
-/// Why OpenDP draws nothing.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenDpError {
-    /// The program has none.
+    /// The program was built without OpenDP.
     #[error(
         "is \"opendp\", and this program was built without it: build it with `--features opendp`, or leave privacy.sampler out for \
          this project's own sampler"
     )]
     NotBuilt,
-    /// What it draws costs more than is charged.
+    /// OpenDP's noise costs more than the ledger charges.
     #[error(
         "is \"opendp\", whose privacy map gives rho = {map} for noise of standard deviation {sigma} at sensitivity \
          {sensitivity}, and the ledger would charge {charged:?}: the two must agree up to rounding"
     )]
     Undercharged {
-        /// By OpenDP's map.
+        /// Rho by OpenDP's privacy map.
         map: f64,
-        /// Of the noise.
+        /// Standard deviation of the noise.
         sigma: f64,
-        /// In L2, of the integers.
+        /// L2 sensitivity of the integers.
         sensitivity: f64,
-        /// By the ledger; nothing if it has no such figure for what it charges.
+        /// Rho by the ledger; `None` if the charge has none.
         charged: Option<f64>,
     },
-    /// It says so itself.
+    /// An error of the library.
     #[error("OpenDP: {0}")]
     Library(String),
 }

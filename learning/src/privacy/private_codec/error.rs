@@ -1,117 +1,85 @@
-//! Why there is no codec, no update, no mean.
+//! Errors of the private codec.
 
 use super::super::discrete_gaussian::BadSigma;
 
-/// Why a codec cannot be.
+/// Reasons a codec cannot be built.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PrivateCodecError {
-    /// Something out of its range.
+    /// A parameter is out of range.
     #[error("{name} must be {range}, not {value}")]
-    Range {
-        /// Which parameter.
-        name: &'static str,
-        /// What it must be.
-        range: &'static str,
-        /// What it is.
-        value: f64,
-    },
-    /// Rounding would drown the update, or the noise the modulus.
+    Range { name: &'static str, range: &'static str, value: f64 },
+    /// Rounding would exceed the update, or noise the modulus.
     #[error(
         "sums of {max_cohort} updates and their noise leave {units:.1} grid units for an update's length modulo \
          2^{modulus_bits}, and rounding {dimension} coordinates adds {rounding:.1}: {remedy}"
     )]
     Headroom {
-        /// As asked for.
         max_cohort: u32,
-        /// As asked for.
         modulus_bits: u8,
-        /// Coordinates, padding included.
         dimension: u64,
-        /// Longest integer vector that leaves headroom.
+        /// Length of the longest integer vector with headroom.
         units: f64,
-        /// What rounding adds to it.
+        /// Length that rounding adds.
         rounding: f64,
-        /// What would do.
+        /// A change that would suffice.
         remedy: String,
     },
-    /// The count's noise takes up everything.
+    /// The count's noise uses up all of the noise.
     #[error(
         "an adaptive clip needs a noise multiplier below {most:.3} with {count_noise:.3} of noise on the count, not {z:.3}: a \
          larger cohort would do"
     )]
     CountNoise {
-        /// As asked for.
         z: f64,
-        /// As asked for.
         count_noise: f64,
-        /// Largest multiplier.
+        /// Largest `z` that is possible.
         most: f64,
     },
-    /// Noise that cannot be drawn.
+    /// The noise cannot be drawn.
     #[error(transparent)]
     Sigma(#[from] BadSigma),
 }
 
-/// Why an update is not sent: a local matter of the participant.
+/// Reasons an update is not sent; concerns only the participant.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PrivateEncodeError {
-    /// A delta of another model.
+    /// The delta belongs to another model.
     #[error("the update has {got} parameters where the task has {expected}")]
-    WrongLength {
-        /// The task's.
-        expected: usize,
-        /// The update's.
-        got: usize,
-    },
-    /// Training diverged; the norm is not a number either.
+    WrongLength { expected: usize, got: usize },
+    /// Training diverged; then the norm is NaN too.
     #[error("value {index} of the update is NaN or infinite; a smaller learning rate may help")]
     NotFinite {
-        /// The first such position in the shared layout.
+        /// Index of the first such value in the shared layout.
         index: usize,
     },
-    /// An update of nothing.
+    /// The update has no examples.
     #[error("the update was trained on no examples")]
     NoExamples,
-    /// No bound to clip to.
+    /// The clipping norm is invalid.
     #[error("the clipping norm must be finite and above 0, not {0}")]
     Clip(f64),
 }
 
-/// Why a noised sum has no mean.
+/// Reasons a noised sum has no mean.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PrivateDecodeError {
-    /// A sum of another task.
+    /// The sum belongs to another task.
     #[error("the sum has {got} words modulo 2^{got_bits} where the task has {expected} modulo 2^{expected_bits}")]
-    Shape {
-        /// The codec's words.
-        expected: usize,
-        /// The sum's.
-        got: usize,
-        /// The codec's modulus.
-        expected_bits: u8,
-        /// The sum's.
-        got_bits: u8,
-    },
-    /// More updates than there is room for.
+    Shape { expected: usize, got: usize, expected_bits: u8, got_bits: u8 },
+    /// More updates than the codec has headroom for.
     #[error("the sum holds {got} updates; at most {most} leave headroom")]
-    Participants {
-        /// The sum's.
-        got: u32,
-        /// The codec's.
-        most: u32,
-    },
-    /// Beyond what these participants and any plausible noise add up to.
+    Participants { got: u32, most: u32 },
+    /// Beyond what these participants and plausible noise can sum to.
     #[error("value {index} of the sum is beyond what {participants} updates and their noise add up to")]
     OutOfRange {
         /// Position in the encoded vector.
         index: usize,
-        /// How many there were.
         participants: u32,
     },
-    /// No bound that was clipped to.
+    /// The clipping norm is invalid.
     #[error("the clipping norm must be finite and above 0, not {0}")]
     Clip(f64),
 }

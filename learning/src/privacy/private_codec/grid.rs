@@ -1,46 +1,47 @@
-//! What both sides agree on, and the grid of integers that leaves headroom for it.
+//! The codec's parameters, and the integer grid that leaves headroom for them.
 
 use super::super::accountant::inflated_sensitivity;
 use super::error::PrivateCodecError;
 use crate::parameters::MAX_PARAMETERS;
 
-/// Cohorts that can be planned for. Those that run are at most [`MAX_COHORT`](crate::quantize::MAX_COHORT), which tasks see to.
+/// Maximum cohort in plans. Actual cohorts are at most [`MAX_COHORT`](crate::quantize::MAX_COHORT), which tasks
+/// enforce.
 const HYPOTHETICAL_COHORT_MAX: u32 = 1 << 28;
 
-/// What both sides agree on before a round; derived from the task.
+/// Parameters that both sides agree on before a round; derived from the task.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PrivateCodecParams {
     /// Length of the shared layout, 1 to 2^28.
     pub parameters: usize,
     /// Words are integers modulo 2^b, 16 to 32.
     pub modulus_bits: u8,
-    /// Most updates one sum may hold.
+    /// Maximum number of updates in one sum.
     pub max_cohort: u32,
-    /// Noise in the sum over its L2 sensitivity, what the accounts are made of.
+    /// Standard deviation of the noise in the sum over its L2 sensitivity; the input of the accountants.
     pub noise_multiplier: f64,
-    /// How much larger than that the standard deviation of the noise in a sum may turn out: shares of more survivors than
-    /// were counted on, nodes of a tree. At least 1.
+    /// Factor by which the actual standard deviation may exceed the minimum: more survivors than assumed add shares, or
+    /// a tree adds nodes. At least 1.
     pub noise_ceiling: f64,
     /// Whether updates are rotated.
     pub rotate: bool,
-    /// Where bits are scarce and updates are rotated: room for so many standard deviations of a coordinate of the rotated
-    /// sum (the paper's `k`, 4) instead of room for whatever happens. Wrapping then spoils a coordinate now and then, which
-    /// costs utility, never privacy.
+    /// If bits are scarce and updates are rotated: headroom for this many standard deviations of a coordinate of the
+    /// rotated sum (the paper's `k`, 4) instead of for the worst case. Occasional wrapping then spoils a coordinate,
+    /// which costs utility, never privacy.
     pub wrap_sigmas: Option<f64>,
-    /// Standard deviation of the noise on the count of updates within the norm, where the clip adapts.
+    /// If the clip adapts: standard deviation of the noise on the count of updates within the norm.
     pub count_noise: Option<f64>,
-    /// More examples than these do not weigh more; 1 gives everybody the same weight.
+    /// Cap on the weight of an update, in examples; 1 makes the mean unweighted.
     pub max_weight: u32,
-    /// How many participants a round is expected to have: fixed for the task, never counted.
+    /// Expected number of participants per round: fixed for the task, never counted.
     pub expected_cohort: f64,
-    /// What a participant is expected to weigh, over `max_weight`: above 0, at most 1.
+    /// Expected weight of a participant, over `max_weight`: above 0, at most 1.
     pub expected_weight: f64,
 }
 
-/// Fewest grid units for an update of the clipping norm; nor fewer than rounding adds.
+/// Fewest grid units for an update of the clipping norm; rounding must not add more than that either.
 pub(in super::super) const CLIP_UNITS_MIN: f64 = 16.0;
 
-/// More levels than these serve nothing: rounding is far below the noise.
+/// More levels gain nothing: rounding is far below the noise.
 const CLIP_UNITS_MAX: f64 = 1_048_576.0;
 
 pub(super) fn check(params: &PrivateCodecParams) -> Result<(), PrivateCodecError> {
@@ -63,10 +64,10 @@ pub(super) fn check(params: &PrivateCodecParams) -> Result<(), PrivateCodecError
     }
 }
 
-/// Longest integer vector that a full cohort can add up: `n J + 12 sigma + 48` must stay within half of the modulus, where
-/// `sigma = z J` and the joint length `J` covers the count's coordinate. With `k = wrap_sigmas` instead
-/// `k sqrt(n^2 J^2 / D + n / 4 + sigma^2)` must (Kairouz, Liu, Steinke 2021, section 5), and the count, which is not rotated,
-/// must fit as above.
+/// Length of the longest integer vector that a full cohort can sum: `n J + 12 sigma + 48` must stay within half of the
+/// modulus, where `sigma = z J` and the joint length `J` includes the count's coordinate. With `k = wrap_sigmas`, `k
+/// sqrt(n^2 J^2 / D + n / 4 + sigma^2)` must instead (Kairouz, Liu, Steinke 2021, section 5), and the count, which is
+/// not rotated, must fit as above.
 pub(super) fn longest(
     params: &PrivateCodecParams,
     dimension: usize,
@@ -88,7 +89,7 @@ pub(super) fn longest(
     joint * (1.0 - count_share * count_share).sqrt() - 1.0
 }
 
-/// Most grid units that rounding leaves no longer than `longest`; nothing if those are too few to be worth it.
+/// The most grid units whose rounding stays within `longest`; `None` if that is too few.
 pub(super) fn units_for(longest: f64, dimension: u64) -> Option<f64> {
     let root = (dimension as f64).sqrt();
     // The two bounds of `inflated_sensitivity`, solved; the square root is not a number where the second never holds.
@@ -124,8 +125,8 @@ pub(super) fn headroom(
     }
 }
 
-/// What noise of this standard deviation exceeds with a probability below 2^-100: Bernstein's bound with twelve standard
-/// deviations, which covers Skellam noise too.
+/// Bound that noise of this standard deviation exceeds with a probability below 2^-100: Bernstein's bound at twelve
+/// standard deviations, which covers Skellam noise too.
 pub(super) fn tail(sigma: f64) -> f64 {
     24.0 + (576.0 + 144.0 * sigma * sigma).sqrt()
 }

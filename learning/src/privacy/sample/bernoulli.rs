@@ -1,4 +1,4 @@
-//! Coins whose probability is a floating-point number, taken at its exact value, and the draw of a cohort by them.
+//! Coin flips whose probability is the exact value of a floating-point number, and the cohorts they draw.
 
 use rand::CryptoRng;
 use serde::{Deserialize, Serialize};
@@ -9,31 +9,27 @@ use task_spec::SAMPLING_RATE_MIN;
 #[serde(try_from = "f64", into = "f64")]
 pub struct SamplingRate(f64);
 
-/// A number that is no sampling rate.
+/// A number that is not a valid sampling rate.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error("a sampling rate must be at least 2^-60 and at most 1, not {0}")]
 pub struct BadRate(pub f64);
 
 impl SamplingRate {
-    /// Everybody, every time.
     pub const ALL: Self = Self(1.0);
 
-    /// Checks a rate.
-    ///
     /// # Errors
     /// [`BadRate`] outside 2^-60 to 1.
     pub fn new(rate: f64) -> Result<Self, BadRate> {
         if (SAMPLING_RATE_MIN..=1.0).contains(&rate) { Ok(Self(rate)) } else { Err(BadRate(rate)) }
     }
 
-    /// Its value.
     #[must_use]
     pub fn value(self) -> f64 {
         self.0
     }
 
-    /// The indices below `population` that are drawn, in order: Poisson sampling. Draw it over everybody enrolled, before
-    /// anybody's availability is looked at; who is drawn and absent is a dropout.
+    /// Poisson sampling: the drawn indices below `population`, in order. Draw over everybody enrolled, before checking
+    /// availability; a participant who is drawn and absent is a dropout.
     #[must_use]
     pub fn draw<R: CryptoRng + ?Sized>(self, population: u32, rng: &mut R) -> Vec<u32> {
         (0..population).filter(|_| self.flip(rng)).collect()
@@ -83,7 +79,7 @@ mod tests {
 
     use super::*;
 
-    /// Says what it is told to.
+    /// A scripted generator.
     struct Script(Vec<u64>);
 
     impl TryRng for Script {

@@ -1,7 +1,7 @@
 //! Fixed-point numbers of any length, for the comparisons that 64 bits do not decide.
 //!
 //! Every operation rounds towards zero; errors are counted in units of the last place and bounded once, generously, by
-//! [`ERROR_BITS`]. Slow and small on purpose: it runs once in about a thousand million draws.
+//! [`ERROR_BITS`]. Slow and small on purpose: it runs once in about a billion draws.
 
 use std::cmp::Ordering;
 
@@ -53,7 +53,6 @@ impl Fixed {
         }
     }
 
-    /// Divides by 2^bits.
     pub(crate) fn shift_right(&mut self, bits: u32) {
         let (whole, part) = ((bits / 64) as usize, bits % 64);
         let old = std::mem::take(&mut self.0);
@@ -103,7 +102,7 @@ impl Fixed {
         self.0.iter().all(|&limb| limb == 0)
     }
 
-    /// Compares two numbers of equal length that are each known to `2^ERROR_BITS` units; nothing if that is too close.
+    /// Compares two numbers of equal length, each known to within `2^ERROR_BITS` units; `None` if they are too close.
     pub(crate) fn compare(&self, other: &Self) -> Option<Ordering> {
         let order = self.0.iter().rev().cmp(other.0.iter().rev());
         let (mut difference, smaller) = if order.is_lt() { (other.clone(), self) } else { (self.clone(), other) };

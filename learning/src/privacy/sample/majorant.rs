@@ -1,11 +1,12 @@
-//! Exact rejection from steps above a unimodal, log-concave weight on the integers.
+//! Exact rejection sampling from a step function above a unimodal, log-concave weight on the integers.
 //!
-//! The line is cut into blocks of a power of two of integers, about an eighth of a standard deviation. Each block gets a
-//! rational height, in units of 2^-32, that no weight in it exceeds. A draw picks a block with probability proportional to
-//! its height (an alias table in integers, so exactly), an integer uniformly within it, and a uniform height `y` below the
-//! block's; it is accepted if `y` is below the weight. Nine in ten are accepted without computing the weight: `y` is below
-//! the block's lowest. Beyond the last block on each side the heights halve from block to block, for ever: log-concavity
-//! and the ratio at the last block prove that they stay above the weight, so no tail is cut off.
+//! The line is cut into blocks whose width, a power of two, is about an eighth of a standard deviation. Each block gets
+//! a rational height, in units of 2^-32, that no weight in it exceeds. A draw picks a block with probability
+//! proportional to its height (with an integer alias table, so exactly), an integer uniformly within it, and a uniform
+//! height `y` below the block's; it is accepted if `y` is below the weight. Nine in ten draws are accepted without
+//! computing the weight, because `y` is below the block's lowest one. Beyond the last block on each side the heights
+//! halve from block to block, forever: log-concavity and the ratio at the last block prove that they stay above the
+//! weight, so no tail is cut off.
 
 use std::cmp::Ordering;
 
@@ -16,7 +17,7 @@ use super::{below, halves};
 
 /// A weight with maximum 1, log-concave on the integers.
 pub(crate) trait Weight {
-    /// A relative error that [`estimate`](Self::estimate) keeps well within.
+    /// Relative error that [`estimate`](Self::estimate) stays well within.
     const GUARD: f64;
 
     /// Where the weight is 1.
@@ -59,31 +60,31 @@ enum Side {
     Inside,
     /// Blocks of halving height, leftwards from `start`.
     LeftTail,
-    /// Rightwards from `start`.
+    /// Blocks of halving height, rightwards from `start`.
     RightTail,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Cell {
-    /// Below this the cell's own block is meant, from here on the other.
+    /// Positions below belong to the cell's own block, the rest to the other one.
     cut: u64,
     other: usize,
 }
 
-/// A weight with its steps, ready to draw from.
+/// A weight with its step function, ready to draw from.
 #[derive(Clone, Debug)]
 pub(crate) struct Majorant<W> {
     weight: W,
     blocks: Vec<Block>,
     cells: Vec<Cell>,
-    /// What every cell holds.
+    /// The capacity of every cell.
     capacity: u64,
     /// log2 of a block's width.
     width_bits: u32,
 }
 
 impl<W: Weight> Majorant<W> {
-    /// Lays the steps.
+    /// Builds the step function.
     pub(crate) fn new(weight: W) -> Self {
         let eighth = weight.spread() / 8.0;
         let mut width_bits = 0;
@@ -97,7 +98,6 @@ impl<W: Weight> Majorant<W> {
         Self { weight, blocks, cells, capacity, width_bits }
     }
 
-    /// One draw.
     #[inline]
     pub(crate) fn sample<R: CryptoRng + ?Sized>(&self, rng: &mut R) -> i64 {
         loop {
@@ -139,7 +139,7 @@ impl<W: Weight> Majorant<W> {
         self.accepts_exactly(x, digit, height, 0, rng)
     }
 
-    /// The same without floating point, for a height that is halved `halvings` times.
+    /// The same without floating point, for a height halved `halvings` times.
     #[inline(never)]
     fn accepts_exactly<R: CryptoRng + ?Sized>(
         &self,
@@ -156,7 +156,7 @@ impl<W: Weight> Majorant<W> {
             let mut y = Fixed::fraction(&digits);
             y.scale(height, 1 << 32);
             y.shift_right(halvings);
-            // The rest of `y` is one unit at most and so is what was rounded off: far below 2^ERROR_BITS.
+            // The rest of `y` is at most one unit, and so is the rounding error: far below 2^ERROR_BITS.
             match y.compare(&self.weight.exact(x, limbs)) {
                 Some(order) => return order == Ordering::Less,
                 None => limbs += 2,
@@ -164,7 +164,7 @@ impl<W: Weight> Majorant<W> {
         }
     }
 
-    /// A draw from the endless blocks of one side; nothing if it is refused.
+    /// A draw from the endless blocks of one side; `None` if it is rejected.
     #[inline(never)]
     fn tail<R: CryptoRng + ?Sized>(&self, block: &Block, offset: i64, digit: u64, rng: &mut R) -> Option<i64> {
         let mut halvings = 0;
@@ -191,7 +191,7 @@ fn lower_digit(digit: u64, height: u64) -> u64 {
     halves((u128::from(digit) * u128::from(height)) >> 32)[0]
 }
 
-/// Blocks from the mode to one side, and the tail that closes it where there is one.
+/// Blocks from the mode to one side, and the tail that closes it, if any.
 fn lay<W: Weight>(weight: &W, width: i64, tail: Side, blocks: &mut Vec<Block>) {
     let right = tail == Side::RightTail;
     let step = if right { width } else { -width };
@@ -206,7 +206,7 @@ fn lay<W: Weight>(weight: &W, width: i64, tail: Side, blocks: &mut Vec<Block>) {
             blocks.push(Block { start: edge, height: height::<W>(here), sure: 0, side: tail });
             return;
         }
-        // Falling away from the mode: highest where the block begins, lowest where it ends.
+        // Weights fall away from the mode: highest where the block begins, lowest where it ends.
         let (start, highest, lowest) =
             if right { (edge, edge, edge + width - 1) } else { (edge - width, edge - 1, edge - width) };
         let height = if highest == weight.mode() { 1 << 32 } else { height::<W>(weight.estimate(highest)) };

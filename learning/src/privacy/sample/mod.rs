@@ -1,10 +1,9 @@
-//! Exact sampling of integers: what the discrete Gaussian and the Poisson distribution have in common.
+//! Exact sampling of integers: the common part of the discrete Gaussian and the Poisson sampler.
 //!
-//! A draw is decided by comparing one uniform real number, revealed 64 bits at a time, with the value of a known function.
-//! Floating point is allowed to decide only when the comparison is further apart than a bound on its error that leaves
-//! orders of magnitude to spare; what it cannot decide is settled in integers of as many bits as it takes. So what comes
-//! out has the distribution that is written down, to the last bit, whatever the platform's rounding. How long a draw
-//! takes depends on the value drawn: never let an adversary time single draws.
+//! A draw compares one uniform real number, revealed 64 bits at a time, with the value of a known function. Floating
+//! point decides only if the two differ by more than a generous error bound; otherwise the comparison uses integers of
+//! as many bits as necessary. So the output has exactly the stated distribution, whatever the platform's rounding. The
+//! time of a draw depends on the value drawn: never let an adversary time single draws.
 
 pub(crate) mod bernoulli;
 pub(crate) mod fixed;
@@ -18,7 +17,7 @@ pub(crate) fn below<R: CryptoRng + ?Sized>(bound: u64, rng: &mut R) -> u64 {
     loop {
         let product = u128::from(rng.next_u64()) * u128::from(bound);
         let [low, high] = halves(product);
-        // The remainder is computed only where it can matter.
+        // Computes the remainder only where it can matter.
         if low >= bound || low >= bound.wrapping_neg() % bound {
             return high;
         }
@@ -49,7 +48,7 @@ mod tests {
         // Standard deviation 91.
         assert!(counts.iter().all(|count| count.abs_diff(10_000) < 500), "{counts:?}");
         assert_eq!(below(1, &mut rng), 0);
-        // Almost half of all words are refused here.
+        // Almost half of all words are rejected here.
         let bound = (1 << 63) + 1;
         assert!((0..1000).all(|_| below(bound, &mut rng) < bound));
     }

@@ -1,17 +1,16 @@
-//! The losses of several releases together.
+//! Composition of the losses of several releases.
 
 use realfft::RealFftPlanner;
 use realfft::num_complex::Complex;
 
 use super::losses::{LossPair, Losses, POINTS_MAX, PldError, TiltedError};
 
-/// Mass that a composition may lose on each side of its window; it is counted as an error.
+/// Mass that a composition may lose on each side of its window; counted as error.
 const WINDOW_TAIL: f64 = 1e-15;
 
-/// Compositions are computed most precisely around the loss that is exceeded with this probability.
+/// Compositions are most accurate around the loss that is exceeded with this probability.
 const FOCUS: f64 = 1e-7;
 
-/// Several releases.
 #[derive(Clone, Debug)]
 pub struct Composed {
     remove: Losses,
@@ -32,10 +31,10 @@ impl Composed {
     }
 }
 
-/// Composes each release as many times as is said.
+/// Composes each release the given number of times.
 ///
 /// # Errors
-/// Any [`PldError`] but those of a single one.
+/// Any [`PldError`] except those of a single release.
 pub fn compose(releases: &[(&LossPair, u64)]) -> Result<Composed, PldError> {
     let count: u64 = releases.iter().map(|&(_, times)| times).sum();
     if !(1..=100_000_000).contains(&count) {
@@ -77,7 +76,7 @@ fn compose_losses(releases: &[(&Losses, u64)]) -> Result<Losses, PldError> {
     Ok(Losses { grid: first.grid, lowest, mass, infinite: (-libm::expm1(kept)).min(1.0), error })
 }
 
-/// What is to be composed.
+/// The releases to compose.
 struct Sum<'a>(&'a [(&'a Losses, u64)]);
 
 impl Sum<'_> {
@@ -96,7 +95,7 @@ impl Sum<'_> {
         least(typical, |rate| (self.ln_moment(rate) + surprise) / rate).0
     }
 
-    /// Where all but [`WINDOW_TAIL`] of the sum tilted by `tilt` lies on each side, by Chernoff's bound.
+    /// The interval that contains all but [`WINDOW_TAIL`] of the tilted sum on each side, by Chernoff's bound.
     fn window(&self, tilt: f64) -> (f64, f64) {
         let (surprise, whole) = (libm::log(1.0 / WINDOW_TAIL), self.ln_moment(tilt));
         let moment = |rate: f64| self.ln_moment(tilt + rate) - whole + surprise;
@@ -108,7 +107,8 @@ impl Sum<'_> {
     }
 }
 
-/// Walks downhill from `start` in factors of 1.4, for functions with one valley: where it ends, and how low it is there.
+/// Minimum of a unimodal function: walks downhill from `start` in factors of 1.4 and returns the point and the value
+/// there.
 fn least(start: f64, of: impl Fn(f64) -> f64) -> (f64, f64) {
     let mut best = (start, of(start));
     for factor in [1.0 / 1.4, 1.4] {
@@ -116,7 +116,7 @@ fn least(start: f64, of: impl Fn(f64) -> f64) -> (f64, f64) {
         loop {
             rate *= factor;
             let value = of(rate);
-            // Not where a moment has overflowed or is lost.
+            // Skips points whose moment has overflowed or vanished.
             if value < best.1 && value.is_finite() {
                 best = (rate, value);
             } else {
@@ -158,8 +158,8 @@ fn convolve(releases: &[(&Losses, u64)], rate: f64, size: usize) -> (Vec<f64>, f
     if let Some(last) = product.last_mut() {
         last.im = 0.0;
     }
-    // Each coefficient is off by a rounding per level of the transform, and its power by that as many times as it is
-    // multiplied; by Cauchy and Schwarz the errors of all points add up to no more than the norm of the coefficients'.
+    // Each coefficient is off by one rounding per level of the transform, and its power by that times the exponent; by
+    // Cauchy-Schwarz the errors of all points sum to at most the norm of the coefficients' errors.
     let norm = (2.0 * product.iter().map(Complex::norm_sqr).sum::<f64>()).sqrt();
     let error = f64::EPSILON * (size as f64).log2() * (count as f64 + 1.0) * norm;
     let mut circle = vec![0.0; size];

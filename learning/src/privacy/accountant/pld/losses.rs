@@ -1,28 +1,28 @@
-//! Losses on a grid: how mass is put there, and the epsilon and delta that it makes.
+//! Losses on a grid: placing mass on it, and computing epsilon and delta from it.
 
-/// How much of each cell is pushed up on top of what is due, since the ends of a cell are rounded too.
+/// Extra share of each cell's mass that is pushed up, since the ends of a cell are rounded too.
 const SPLIT_GUARD: f64 = 1e-7;
 
-/// No distribution has more points; beyond, the grid is made coarser.
+/// Maximum number of points; larger distributions get a coarser grid.
 pub(super) const POINTS_MAX: f64 = 4_194_304.0;
 
-/// Why there is no privacy loss distribution.
+/// Reasons there is no privacy loss distribution.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PldError {
-    /// No noise, or noise that is no number.
+    /// The noise multiplier is 0, too large or NaN.
     #[error("a noise multiplier must be between 0.05 and 10000 for a privacy loss distribution, not {0}")]
     Noise(f64),
-    /// No probability.
+    /// The rate is not above 0 and at most 1.
     #[error("a sampling rate must be above 0 and at most 1, not {0}")]
     Rate(f64),
-    /// Nothing, or too much of it.
+    /// No releases, or too many.
     #[error("1 to 10^8 releases can be composed, not {0}")]
     Releases(u64),
     /// Distributions on different grids.
     #[error("the distributions have different grids; make them with the same one")]
     Grid,
-    /// Losses so large, or no numbers, that they do not fit into memory on this grid.
+    /// The losses are too large, or not finite, for this grid to fit into memory.
     #[error("the losses span {0} grid points, more than can be computed: epsilon is in the hundreds")]
     Span(u64),
 }
@@ -44,7 +44,7 @@ pub(super) struct Losses {
     pub(super) error: TiltedError,
 }
 
-/// What rounding may have taken from the mass at a loss `l`: `size * exp(ln_scale - rate * l)` in all.
+/// Bound on the mass that rounding may have removed at a loss `l`: `size * exp(ln_scale - rate * l)` in total.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TiltedError {
     pub(super) size: f64,
@@ -59,7 +59,7 @@ impl TiltedError {
     }
 }
 
-/// A probability, and what it may be off by.
+/// A probability and its error bound.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mass {
     pub(super) value: f64,
@@ -80,7 +80,7 @@ impl Losses {
         Self { grid, lowest, mass, infinite: 0.0, error: TiltedError::default() }
     }
 
-    /// Without empty points at the ends: a moment at a large rate is told by the outermost mass.
+    /// Drops empty points at the ends: the outermost mass dominates a moment at a large rate.
     pub(super) fn trim(&mut self) {
         let has_mass = |mass: &f64| *mass > 0.0;
         let first = self.mass.iter().position(has_mass).unwrap_or_default();
@@ -94,8 +94,8 @@ impl Losses {
         (self.lowest + index.cast_signed() as i64) as f64 * self.grid
     }
 
-    /// Puts what has losses between two neighbouring points, with probability `p` under P and `q` under Q, on both: never
-    /// less on the upper one than is due, whatever their errors are.
+    /// Distributes a cell's mass, with probability `p` under P and `q` under Q, over its two ends: never less on the
+    /// upper end than is due, whatever the errors.
     pub(super) fn split(&mut self, cell: usize, p: Mass, q: Mass) {
         let e = libm::exp(self.at(cell));
         let due = (p.value - e * q.value + (p.error + e * q.error)) / -libm::expm1(-self.grid);
@@ -104,7 +104,7 @@ impl Losses {
         self.mass[cell + 1] += above;
     }
 
-    /// Puts the mass of each cell on its lower end and forgets what is infinite.
+    /// Puts the mass of each cell on its lower end and drops infinite losses.
     pub(super) fn round_down(&mut self, between: impl Fn(f64, f64) -> f64) {
         let last = self.mass.len() - 1;
         for cell in 0..=last {
@@ -115,7 +115,7 @@ impl Losses {
         self.infinite = 0.0;
     }
 
-    /// One loss.
+    /// Appends a loss.
     pub(super) fn push(&mut self, loss: f64, p: f64, q: f64) {
         #[expect(clippy::cast_possible_truncation, reason = "within the span")]
         let cell = (loss / self.grid).floor() as i64 - self.lowest;
@@ -126,7 +126,7 @@ impl Losses {
     /// ln of the moment generating function at `rate`, of the finite part.
     pub(super) fn ln_moment(&self, rate: f64) -> f64 {
         let shift = (rate * self.at(0)).max(rate * self.at(self.mass.len() - 1));
-        // One exponential for many neighbours, from the heaviest of them on, so that nothing underflows that counts; a
+        // One exponential serves many neighbours, starting from the heaviest, so that nothing relevant underflows; a
         // product of 256 factors is off by less than 2^-44.
         const RUN: usize = 256;
         let factor = libm::exp(-rate.abs() * self.grid);
@@ -167,7 +167,7 @@ impl Losses {
             let (point, above) = (self.at(index), self.at(index + 1));
             let excess = sum + self.infinite + self.error.beyond(point) - delta;
             if excess > 0.0 {
-                // Nothing above and yet too much: it is all error.
+                // No mass above, yet too much delta: all of it is error.
                 let epsilon = if weighted > 0.0 { above + libm::log(excess / weighted) } else { above };
                 if epsilon >= point {
                     return epsilon.clamp(0.0, above.max(0.0));

@@ -1,4 +1,4 @@
-//! The losses of a Gaussian whose cohort is drawn.
+//! The losses of a Gaussian with a sampled cohort.
 
 use super::super::special::{normal_between, normal_between_error};
 use super::losses::{LossPair, Losses, Mass, POINTS_MAX, PldError};
@@ -10,7 +10,7 @@ pub(in super::super) struct Sampled {
     z: f64,
 }
 
-/// What lies between two points: its probabilities, and what they may be off by.
+/// The probabilities of an interval and their error bounds.
 #[derive(Clone, Copy, Debug)]
 struct Cell {
     without: Mass,
@@ -28,12 +28,12 @@ impl Sampled {
         Ok(Self { q, z })
     }
 
-    /// Losses between the two points that are `reach` standard deviations outside of both means.
+    /// The losses at the two points that are `reach` standard deviations outside both means.
     pub(in super::super) fn span(&self, reach: f64) -> (f64, f64) {
         (self.loss(-reach * self.z), self.loss(1.0 + reach * self.z))
     }
 
-    /// Mean of the size of a loss under the mixture, and its variance, about: to choose a grid by.
+    /// Approximate mean absolute loss under the mixture, and its variance, for choosing a grid.
     pub(in super::super) fn moments(&self, points: u32) -> (f64, f64) {
         const SIGMAS: f64 = 8.0;
         let (low, high) = (-SIGMAS * self.z, 1.0 + SIGMAS * self.z);
@@ -54,7 +54,7 @@ impl Sampled {
     fn loss(&self, x: f64) -> f64 {
         let exponent = (2.0 * x - 1.0) / (2.0 * self.z * self.z);
         let rest = 1.0 - self.q;
-        // Without sampling the exponent itself: beside a one it would drown.
+        // Without sampling, uses the exponent itself, which would be lost next to a one.
         if rest == 0.0 {
             exponent
         } else if exponent > 30.0 {
@@ -66,7 +66,7 @@ impl Sampled {
         }
     }
 
-    /// Where the loss is `l`; minus infinity where it never is so small.
+    /// The point with loss `l`; minus infinity if no loss is that small.
     pub(super) fn point(&self, l: f64) -> f64 {
         let rest = 1.0 - self.q;
         if rest == 0.0 {
@@ -87,7 +87,7 @@ impl Sampled {
         (without, (1.0 - self.q) * without + self.q * with)
     }
 
-    /// The same, with what they may be off by.
+    /// The same, with error bounds.
     fn cell(&self, a: f64, b: f64) -> Cell {
         let (without, mixture) = self.between(a, b);
         let error = normal_between_error(a / self.z, b / self.z);
@@ -98,9 +98,9 @@ impl Sampled {
         }
     }
 
-    /// Both directions on a grid that holds the losses from `low` to `high`: those of `N(0, z^2)` against the mixture are
-    /// those of the mixture against `N(0, z^2)` with their sign changed. What lies below or above is at the lowest point of
-    /// one direction, which its losses do not exceed, and infinite in the other.
+    /// Both directions on a grid that holds the losses from `low` to `high`: those of `N(0, z^2)` against the mixture
+    /// are those of the mixture against `N(0, z^2)` with their sign changed. Mass outside the grid goes to the lowest
+    /// point of one direction, which bounds its losses, and to infinity in the other.
     pub(in super::super) fn pair(&self, grid: f64, low: f64, high: f64) -> Result<LossPair, PldError> {
         let (lowest, highest) = ((low / grid).floor() - 1.0, (high / grid).ceil() + 1.0);
         let points = highest - lowest;

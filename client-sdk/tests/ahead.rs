@@ -4,170 +4,68 @@
 
 mod support;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use client_sdk::clock::Now;
 use client_sdk::conditions::Readiness;
-use client_sdk::identity::SigningKey;
-use client_sdk::journal::{Journal, MemoryJournal};
+use client_sdk::journal::MemoryJournal;
 use client_sdk::learning::{Codec, ExactSum, QuantizationParams};
-use client_sdk::participant::machine::{Action, Input, Machine, Request, Saved, Settings};
+use client_sdk::participant::machine::{Action, Input, Request};
 use client_sdk::participant::snapshot;
-use client_sdk::transport::Transport as _;
-use client_sdk::{Event, Outcome, SecurityPolicy, Trainer as _};
-use futures_util::FutureExt as _;
+use client_sdk::{Event, Outcome, SecurityPolicy};
 use secure_agg::modular::Modulus;
 use secure_agg::packing;
 use secure_agg::params::{SessionConfig, VectorShape};
-use support::{Coordinator, Nudge, answer, in_the_clear, secrets, task};
+use support::device::EFFECTS;
+use support::trainers::Nudge;
+use support::{Coordinator, in_the_clear, task};
 use task_spec::{Over, Schedule, Staleness};
 use wire::participant::{
     Assignment, CheckInReply, CheckInRequest, DiscardReason, Question, SessionTerms, TrainingReport,
 };
-use wire::{Criterion, Digest, TaskId, Timestamp};
-use zeroize::Zeroizing;
+use wire::{Criterion, Digest, TaskId};
+
+type Device = support::device::Device<Coordinator, Nudge>;
 
 const ROUNDS: u32 = 3;
 
-/// What becomes of the action during which a process dies.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Effect {
-    None,
-    /// Of several records only the first is written.
-    Partial,
-    Whole,
+/// One that trains ahead of rounds.
+fn training_ahead(change: impl FnOnce(&mut support::World)) -> Device {
+    let coordinator = Coordinator::new(ROUNDS);
+    coordinator.world(|world| {
+        world.ahead = true;
+        change(world);
+    });
+    Device::with(Arc::new(MemoryJournal::new()), 0, coordinator, Nudge::default(), in_the_clear())
 }
 
-const EFFECTS: [Effect; 3] = [Effect::None, Effect::Partial, Effect::Whole];
-
-struct Device {
-    journal: MemoryJournal,
-    trainer: Nudge,
-    coordinator: Coordinator,
-    settings: Settings,
-    processes: u8,
-    now: Duration,
-    events: Vec<Event>,
-}
-
-impl Device {
-    fn new(change: impl FnOnce(&mut support::World)) -> Self {
-        let coordinator = Coordinator::new(ROUNDS);
-        coordinator.world(|world| {
-            world.ahead = true;
-            change(world);
-        });
-        Self {
-            journal: MemoryJournal::new(),
-            trainer: Nudge::default(),
-            coordinator,
-            settings: in_the_clear(),
-            processes: 0,
-            now: Duration::ZERO,
-            events: Vec::new(),
-        }
-    }
-
-    fn start(&mut self) -> Machine {
-        self.processes += 1;
-        let load = |name| self.journal.load(name).unwrap();
-        let saved = Saved {
-            identity: load(snapshot::IDENTITY),
-            next_key: load(snapshot::NEXT_KEY),
-            round: load(snapshot::ROUND),
-            privacy: load(snapshot::PRIVACY),
-            update: load(snapshot::UPDATE),
-            given: load(snapshot::GIVEN),
-        };
-        let token = Some(Zeroizing::new("token".to_owned()));
-        let (entropy, secrets) = ([self.processes; 32], secrets([self.processes; 32]));
-        Machine::new(self.settings.clone(), token, &saved, SigningKey::generate, entropy, secrets).unwrap()
-    }
-
-    fn perform(&mut self, action: Action) -> Input {
-        let coordinator = self.coordinator.clone();
-        match action {
-            Action::Send(request) => answer(&coordinator, request),
-            Action::Fetch { task, model, mut have } => {
-                let result = coordinator.fetch_model(task, &model, &mut have).now_or_never().unwrap();
-                Input::Fetched { have, result }
-            }
-            Action::Train(work) => Input::Trained(work.run(&mut self.trainer)),
-            Action::Load(name) => Input::Loaded(self.journal.load(&name)),
-            Action::Persist(records) => Input::Persisted(
-                records.iter().try_for_each(|record| self.journal.save(&record.name, &record.content())),
-            ),
-            Action::WaitUntil(moment) => {
-                self.now = self.now.max(moment);
-                Input::Tick
-            }
-            Action::Finished(_) => unreachable!("handled by the caller"),
-        }
-    }
-
-    fn poll(&mut self, machine: &mut Machine, input: Input) -> Action {
-        machine.set_examples(self.trainer.examples());
-        let action = machine.poll(input, Now { elapsed: self.now, wall: Timestamp(0) });
-        self.events.extend(machine.take_events());
-        action
-    }
-
-    /// Runs to the end, or for so many actions; `is_killed(n)` says whether the process dies at action number `n`.
-    fn run(&mut self, most: usize, is_killed: impl Fn(usize) -> Option<Effect>) -> usize {
-        let mut machine = self.start();
-        let mut input = Input::Tick;
-        for number in 0..most {
-            let action = self.poll(&mut machine, input);
-            if let Action::Finished(result) = action {
-                assert!(matches!(result.unwrap(), Outcome::TaskOver { .. }));
-                return number;
-            }
-            input = match is_killed(number) {
-                None => self.perform(action),
-                Some(effect) => {
-                    match (effect, action) {
-                        (Effect::None, _) => {}
-                        (Effect::Partial, Action::Persist(records)) => {
-                            self.journal.save(&records[0].name, &records[0].content()).unwrap();
-                        }
-                        (_, action) => drop(self.perform(action)),
-                    }
-                    machine = self.start();
-                    Input::Tick
-                }
-            };
-        }
-        most
-    }
-
-    /// The first value of the update and the weight, of each accepted input.
-    fn accepted(&self) -> Vec<(f64, u32)> {
-        let bodies = self.coordinator.world(|world| world.accepted.values().cloned().collect::<Vec<_>>());
-        let encoding = self.coordinator.world(|world| Coordinator::assignment(world).encoding);
-        let params = QuantizationParams {
-            parameters: 5,
-            modulus_bits: encoding.modulus_bits,
-            clip_range: encoding.clip_range,
-            clip_norm: encoding.clip_norm,
-            max_weight: encoding.max_weight,
-            max_cohort: encoding.max_cohort,
-            metrics: 2,
-        };
-        let codec = Codec::new(params).unwrap();
-        let read = |body: &bytes::Bytes| {
-            let words = packing::unpack(body, codec.len(), Modulus::new(32).unwrap()).unwrap();
-            let sum = ExactSum::new(words.clone(), 32, 1).unwrap().release_without_noise();
-            (f64::from(codec.decode(&sum).unwrap().delta[0]), words[5])
-        };
-        bodies.iter().map(read).collect()
-    }
+/// The first value of the update and the weight, of each accepted input.
+fn accepted(device: &Device) -> Vec<(f64, u32)> {
+    let bodies = device.coordinator.world(|world| world.accepted.values().cloned().collect::<Vec<_>>());
+    let encoding = device.coordinator.world(|world| Coordinator::assignment(world).encoding);
+    let params = QuantizationParams {
+        parameters: 5,
+        modulus_bits: encoding.modulus_bits,
+        clip_range: encoding.clip_range,
+        clip_norm: encoding.clip_norm,
+        max_weight: encoding.max_weight,
+        max_cohort: encoding.max_cohort,
+        metrics: 2,
+    };
+    let codec = Codec::new(params).unwrap();
+    let read = |body: &bytes::Bytes| {
+        let words = packing::unpack(body, codec.len(), Modulus::new(32).unwrap()).unwrap();
+        let sum = ExactSum::new(words.clone(), 32, 1).unwrap().release_without_noise();
+        (f64::from(codec.decode(&sum).unwrap().delta[0]), words[5])
+    };
+    bodies.iter().map(read).collect()
 }
 
 const MOST: usize = 500;
 
 #[test]
 fn it_trains_on_the_fetched_version_and_is_aggregated_without_training_again() {
-    let mut device = Device::new(|_| {});
+    let mut device = training_ahead(|_| {});
     assert!(device.run(MOST, |_| None) < MOST);
     assert_eq!(device.trainer.seen.lock().unwrap().len(), ROUNDS as usize, "one training a round");
     assert_eq!(device.coordinator.count("fetch"), ROUNDS as usize, "the round's own base is not needed");
@@ -175,7 +73,7 @@ fn it_trains_on_the_fetched_version_and_is_aggregated_without_training_again() {
     let said = device.coordinator.world(|world| world.reports.clone());
     let expected = [None, report(1, true), report(1, false), report(2, true), report(2, false), report(3, true)];
     assert_eq!(said, expected);
-    for (delta, weight) in device.accepted() {
+    for (delta, weight) in accepted(&device) {
         assert!((delta - 1.0 / 3.0).abs() < 1e-6 && weight == 7, "{delta} of {weight}: none is old");
     }
     let trained = device.events.iter().filter(|event| matches!(event, Event::Trained { .. })).count();
@@ -187,9 +85,10 @@ fn an_old_update_counts_for_less_and_weighs_the_same() {
     for (behind, clip, expected) in
         [(1, None, 1.0 / 6.0), (2, None, 1.0 / 9.0), (2, Some(0.1), 0.1 / 5.0_f64.sqrt() / 3.0)]
     {
-        let mut device = Device::new(|world| (world.meanwhile, world.clip, world.rounds) = (behind, clip, behind + 1));
+        let mut device =
+            training_ahead(|world| (world.meanwhile, world.clip, world.rounds) = (behind, clip, behind + 1));
         assert!(device.run(MOST, |_| None) < MOST);
-        let [(delta, weight)] = device.accepted()[..] else { panic!("one update") };
+        let [(delta, weight)] = accepted(&device)[..] else { panic!("one update") };
         assert!((delta - expected).abs() < 1e-6, "{delta} instead of {expected}: {behind} behind, clipped to {clip:?}");
         assert_eq!(weight, 7);
     }
@@ -198,7 +97,7 @@ fn an_old_update_counts_for_less_and_weighs_the_same() {
 #[test]
 fn killed_at_every_action_it_sends_an_update_once_or_not_at_all() {
     for personal in [false, true] {
-        let fresh = || Device::new(|world| world.personal = personal);
+        let fresh = || training_ahead(|world| world.personal = personal);
         let actions = fresh().run(MOST, |_| None);
         assert!((20..MOST).contains(&actions), "{actions}");
         for at in 0..actions {
@@ -224,14 +123,14 @@ fn killed_at_every_action_it_sends_an_update_once_or_not_at_all() {
 
 #[test]
 fn what_is_too_old_is_thrown_away_and_trained_again() {
-    let mut device = Device::new(|world| (world.discards, world.rounds) = (1, 1));
+    let mut device = training_ahead(|world| (world.discards, world.rounds) = (1, 1));
     assert!(device.run(MOST, |_| None) < MOST);
     let discarded = Event::Discarded { task: task(), serial: 1, reason: DiscardReason::TooStale };
     assert!(device.events.contains(&discarded), "{:?}", device.events);
     assert_eq!(device.trainer.seen.lock().unwrap().len(), 2);
     let said = device.coordinator.world(|world| world.reports.clone());
     assert_eq!(said[2], Some(TrainingReport { task: task(), serial: 1, ready: false }));
-    assert_eq!(device.accepted().len(), 1);
+    assert_eq!(accepted(&device).len(), 1);
 }
 
 /// Versions above the round's, older than the bound, without a rule or with one that makes updates grow.
@@ -269,7 +168,7 @@ fn a_coordinator_cannot_make_an_update_count_for_more_or_have_another() {
         }),
     ];
     for (expected, spoil) in spoils {
-        let mut device = Device::new(|world| (world.tweak, world.rounds) = (Some(spoil), 1));
+        let mut device = training_ahead(|world| (world.tweak, world.rounds) = (Some(spoil), 1));
         device.run(MOST, |_| None);
         let failed = |event: &Event| match event {
             Event::TrainingFailed { error: told, .. } | Event::Refused { reason: told, .. } => told.contains(expected),
@@ -290,7 +189,7 @@ fn schedules_follow_the_version_not_the_round_that_one_is_told() {
         it.round += 1000;
     };
     let mut device =
-        Device::new(|world| (world.tweak, world.tweak_training, world.rounds) = (Some(falls), Some(late), 2));
+        training_ahead(|world| (world.tweak, world.tweak_training, world.rounds) = (Some(falls), Some(late), 2));
     device.run(MOST, |_| None);
     assert_eq!(device.coordinator.world(|world| world.sent.len()), 2, "{:?}", device.events);
     assert_eq!(*device.trainer.rates.lock().unwrap(), [0.1, 0.05]);
@@ -298,8 +197,9 @@ fn schedules_follow_the_version_not_the_round_that_one_is_told() {
 
 #[test]
 fn nothing_is_trained_ahead_that_would_be_refused_in_the_round() {
-    let mut device = Device::new(|_| {});
+    let mut device = training_ahead(|_| {});
     device.settings.security = SecurityPolicy::default();
+    device.restart();
     device.run(100, |_| None);
     let refused =
         |event: &Event| matches!(event, Event::Refused { reason, .. } if reason.contains("secure aggregation"));
@@ -311,32 +211,31 @@ fn nothing_is_trained_ahead_that_would_be_refused_in_the_round() {
 
 #[test]
 fn a_training_that_is_given_up_is_told_with_the_next_check_in() {
-    let mut device = Device::new(|_| {});
-    let mut machine = device.start();
+    let mut device = training_ahead(|_| {});
     let mut input = Input::Tick;
     let fetch = loop {
-        match device.poll(&mut machine, input) {
+        match device.poll(input) {
             action @ Action::Fetch { .. } => break action,
             action => input = device.perform(action),
         }
     };
     input = device.perform(fetch);
-    machine.set_readiness(Readiness::NotReady { ask_again: Duration::from_secs(60) });
-    let Action::WaitUntil(until) = device.poll(&mut machine, input) else { panic!("it goes on") };
+    device.machine.set_readiness(Readiness::NotReady { ask_again: Duration::from_secs(60) });
+    let Action::WaitUntil(until) = device.poll(input) else { panic!("it goes on") };
     assert!(device.events.iter().any(|event| matches!(event, Event::Abandoned { .. })), "{:?}", device.events);
     assert_eq!(device.coordinator.count("abandon"), 0, "no round waits for it");
     (device.now, input) = (until, Input::Tick);
-    machine.set_readiness(Readiness::Ready);
-    let action = device.poll(&mut machine, input);
+    device.machine.set_readiness(Readiness::Ready);
+    let action = device.poll(input);
     device.perform(action);
     let said = device.coordinator.world(|world| world.reports.last().copied());
     assert_eq!(said, Some(Some(TrainingReport { task: task(), serial: 1, ready: false })));
 }
 
 /// Goes on until it checks in, and yields what it says.
-fn until_check_in(device: &mut Device, machine: &mut Machine, mut input: Input) -> CheckInRequest {
+fn until_check_in(device: &mut Device, mut input: Input) -> CheckInRequest {
     for _ in 0..MOST {
-        match device.poll(machine, input) {
+        match device.poll(input) {
             Action::Send(Request::CheckIn(request)) => return request,
             Action::Finished(_) => panic!("it is over"),
             action => input = device.perform(action),
@@ -346,14 +245,13 @@ fn until_check_in(device: &mut Device, machine: &mut Machine, mut input: Input) 
 }
 
 /// One that holds a finished update, and has said so.
-fn with_update(change: impl FnOnce(&mut support::World)) -> (Device, Machine) {
-    let mut device = Device::new(change);
-    let mut machine = device.start();
+fn with_update(change: impl FnOnce(&mut support::World)) -> Device {
+    let mut device = training_ahead(change);
     let mut input = Input::Tick;
     loop {
-        let request = until_check_in(&mut device, &mut machine, input);
+        let request = until_check_in(&mut device, input);
         if request.training.is_some_and(|report| report.ready) {
-            return (device, machine);
+            return device;
         }
         input = device.perform(Action::Send(Request::CheckIn(request)));
     }
@@ -378,10 +276,10 @@ fn another(device: &Device) -> Box<Assignment> {
 #[test]
 fn an_update_is_let_go_with_its_task() {
     for (over, expected) in [(task(), false), (other_task(), true)] {
-        let (mut device, mut machine) = with_update(|world| world.personal = true);
+        let mut device = with_update(|world| world.personal = true);
         let mut input = told(CheckInReply::TaskOver { task: over });
         loop {
-            match device.poll(&mut machine, input) {
+            match device.poll(input) {
                 Action::Finished(result) => break assert_eq!(result.unwrap(), Outcome::TaskOver { task: over }),
                 action => input = device.perform(action),
             }
@@ -393,28 +291,28 @@ fn an_update_is_let_go_with_its_task() {
             !expected,
             "what is personal stays"
         );
-        let mut again = device.start();
-        let said = until_check_in(&mut device, &mut again, Input::Tick).training;
+        device.restart();
+        let said = until_check_in(&mut device, Input::Tick).training;
         assert_eq!(said.is_some(), expected, "{said:?}");
     }
 }
 
 #[test]
 fn an_update_is_let_go_before_a_training_for_another_task() {
-    let (mut device, mut machine) = with_update(|_| {});
+    let mut device = with_update(|_| {});
     let assignment = another(&device);
-    let Action::Persist(records) = device.poll(&mut machine, told(CheckInReply::Train(assignment))) else {
+    let Action::Persist(records) = device.poll(told(CheckInReply::Train(assignment))) else {
         panic!("it holds two updates");
     };
     assert_eq!(records[0].name, snapshot::UPDATE);
     let input = device.perform(Action::Persist(records));
-    let Action::Fetch { task, .. } = device.poll(&mut machine, input) else { panic!("it does not train") };
+    let Action::Fetch { task, .. } = device.poll(input) else { panic!("it does not train") };
     assert_eq!(task, other_task());
-    machine.set_readiness(Readiness::NotReady { ask_again: Duration::from_secs(60) });
-    let Action::WaitUntil(until) = device.poll(&mut machine, Input::Tick) else { panic!("it goes on") };
-    machine.set_readiness(Readiness::Ready);
+    device.machine.set_readiness(Readiness::NotReady { ask_again: Duration::from_secs(60) });
+    let Action::WaitUntil(until) = device.poll(Input::Tick) else { panic!("it goes on") };
+    device.machine.set_readiness(Readiness::Ready);
     device.now = until;
-    let said = until_check_in(&mut device, &mut machine, Input::Tick).training;
+    let said = until_check_in(&mut device, Input::Tick).training;
     assert_eq!(
         said,
         Some(TrainingReport { task: other_task(), serial: 4, ready: false }),
@@ -433,10 +331,10 @@ fn nothing_is_trained_ahead_for_a_session_that_would_be_declined() {
         ("up to 3 versions behind", SecurityPolicy { max_staleness: 2, ..policy }),
     ];
     for (limit, security) in floors {
-        let mut device = Device::new(|_| {});
+        let mut device = training_ahead(|_| {});
         device.settings.security = security;
-        let mut machine = device.start();
-        until_check_in(&mut device, &mut machine, Input::Tick);
+        device.restart();
+        until_check_in(&mut device, Input::Tick);
         let mut assignment = another(&device);
         assignment.secure_aggregation = Some(SessionTerms::from(&SessionConfig {
             suite: 1,
@@ -449,7 +347,7 @@ fn nothing_is_trained_ahead_for_a_session_that_would_be_declined() {
             scalars: VectorShape::NONE,
             application: [0; 32],
         }));
-        let said = until_check_in(&mut device, &mut machine, told(CheckInReply::Train(assignment))).training;
+        let said = until_check_in(&mut device, told(CheckInReply::Train(assignment))).training;
         assert_eq!(said, Some(TrainingReport { task: other_task(), serial: 4, ready: false }));
         let refused = |event: &Event| matches!(event, Event::Refused { reason, .. } if reason.contains(limit));
         assert!(device.events.iter().any(refused), "{limit}: {:?}", device.events);
@@ -459,16 +357,15 @@ fn nothing_is_trained_ahead_for_a_session_that_would_be_declined() {
 
 #[test]
 fn nothing_is_trained_ahead_for_a_task_that_wants_other_devices() {
-    let mut device = Device::new(|_| {});
-    let mut machine = device.start();
-    until_check_in(&mut device, &mut machine, Input::Tick);
+    let mut device = training_ahead(|_| {});
+    until_check_in(&mut device, Input::Tick);
     let criterion = Criterion { attribute: "examples".into(), at_least: Some(8.0), ..Criterion::default() };
     let question = Question { task: other_task(), criteria: vec![criterion] };
     let asked = told(CheckInReply::Asked { questions: vec![question] });
-    let said = until_check_in(&mut device, &mut machine, asked);
+    let said = until_check_in(&mut device, asked);
     assert!(!said.findings[0].eligible);
     let assignment = another(&device);
-    let said = until_check_in(&mut device, &mut machine, told(CheckInReply::Train(assignment))).training;
+    let said = until_check_in(&mut device, told(CheckInReply::Train(assignment))).training;
     assert_eq!(said, Some(TrainingReport { task: other_task(), serial: 4, ready: false }));
     assert!(device.trainer.seen.lock().unwrap().is_empty());
 }
@@ -476,37 +373,37 @@ fn nothing_is_trained_ahead_for_a_task_that_wants_other_devices() {
 /// In the clear a round that failed is not spent, and each of its attempts is charged.
 #[test]
 fn the_serial_of_a_training_is_no_attempt_that_was_charged() {
-    let (mut device, mut machine) = with_update(|world| {
+    let mut device = with_update(|world| {
         world.privacy = Some(support::private::terms("central_gaussian"));
         world.attempt = 2;
     });
     let mut input = Input::Tick;
     let request = loop {
-        let request = until_check_in(&mut device, &mut machine, input);
+        let request = until_check_in(&mut device, input);
         if request.training.is_some_and(|report| !report.ready) {
             break request;
         }
         input = device.perform(Action::Send(Request::CheckIn(request)));
     };
     assert_eq!(request.training.unwrap().serial, 1);
-    assert_eq!(machine.privacy_spent()[0].releases, 1, "attempt 2 at round 1");
+    assert_eq!(device.machine.privacy_spent()[0].releases, 1, "attempt 2 at round 1");
     device.coordinator.world(|world| (world.rounds_done, world.attempt) = (0, 3));
     let mut assignment = another(&device);
     (assignment.task, assignment.attempt) = (task(), 2);
-    let action = device.poll(&mut machine, told(CheckInReply::Train(assignment)));
+    let action = device.poll(told(CheckInReply::Train(assignment)));
     assert!(matches!(action, Action::Fetch { .. }), "{:?}", device.events);
 }
 
 #[test]
 fn what_a_codec_left_out_is_sent_with_a_later_update_and_once_whenever_it_dies() {
-    let fresh = || Device::new(|world| world.codec = Some(support::one_of_five()));
+    let fresh = || training_ahead(|world| world.codec = Some(support::one_of_five()));
     let actions = fresh().run(MOST, |_| None);
     for at in 0..actions {
         for effect in EFFECTS {
             let mut device = fresh();
             let what = format!("killed at {at}, effect {effect:?}");
             assert!(device.run(MOST, |number| (number == at).then_some(effect)) < MOST, "{what}");
-            let (sent, left) = support::sent_and_left(&device.coordinator, &device.journal);
+            let (sent, left) = support::sent_and_left(&device.coordinator, &*device.journal);
             // Each value was nudged by a third in each of three updates; three of the five were sent once.
             assert_eq!(sent.iter().filter(|value| **value > 0.0).count(), 3, "{what}: {sent:?}");
             for (sent, left) in sent.iter().zip(&left) {

@@ -7,9 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use client_sdk::journal::MemoryJournal;
 use client_sdk::learning::{MetricValue, Parameters};
-use client_sdk::{
-    Attribute, Attributes, Event, Participant, SecurityPolicy, Trained, Trainer, TrainerError, TrainingJob,
-};
+use client_sdk::{Attribute, Attributes, Event, Trained, Trainer, TrainerError, TrainingJob};
 use support::{Coordinator, task};
 use wire::Criterion;
 
@@ -45,10 +43,8 @@ async fn run(
     coordinator.world(|world| world.criteria = criteria);
     let answers = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&answers);
-    let mut participant = Participant::builder()
-        .secure_aggregation(SecurityPolicy::optional())
-        .members_ca_pem(support::ca_pem())
-        .transport(coordinator.clone())
+    let mut participant = coordinator
+        .app()
         .enrollment_token("token")
         .journal(MemoryJournal::new())
         .trainer(Idle)

@@ -5,8 +5,10 @@ mod support;
 
 use client_sdk::participant::machine::Settings;
 use client_sdk::{Event, SecurityPolicy};
-use support::cohort::{Hub, Told, TrainedAhead};
-use support::device::{Device, Exact, check_sums, finish, published, run_until};
+use support::cohort::Hub;
+use support::device::{Device, check_sums, finish, published, run_until};
+use support::told::{Told, TrainedAhead};
+use support::trainers::Exact;
 
 const DEVICES: usize = 6;
 const VICTIM: usize = 2;

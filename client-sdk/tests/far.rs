@@ -9,143 +9,16 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use bytes::Bytes;
 use client_sdk::clock::{Clock, Now};
-use client_sdk::identity::Identity;
 use client_sdk::journal::MemoryJournal;
-use client_sdk::transport::{Abandonment, Place, Transport, TransportError, Upload};
 use client_sdk::{Event, Participant, SecurityPolicy};
-use support::cohort::{Hub, Line, TODAY};
-use support::device::{Exact, check_sums};
-use wire::participant::{
-    Announcement, Answer, CheckInReply, CheckInRequest, EnrollReply, EnrollRequest, ModelRef, Receipt, RenewRequest,
-};
-use wire::{ParticipantId, TaskId};
+use support::cohort::{Hub, TODAY};
+use support::device::check_sums;
+use support::link::{Link, LongLine};
+use support::trainers::Exact;
 
 const ONE_WAY: Duration = Duration::from_secs(2);
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
 const DEVICES: usize = 5;
-
-/// Everything takes its time in both directions; what waits for the round waits at the far end.
-struct Far {
-    line: Line,
-    one_way: Duration,
-    /// Nothing gets through meanwhile.
-    cut: Range<tokio::time::Instant>,
-    /// What participants say of their lines.
-    told: Arc<Mutex<BTreeSet<u32>>>,
-}
-
-impl Far {
-    async fn exchange<T: Send>(
-        &self,
-        effect: impl Future<Output = Result<T, TransportError>> + Send,
-    ) -> Result<T, TransportError> {
-        tokio::time::sleep(self.one_way).await;
-        self.gets_through()?;
-        let answer = effect.await;
-        tokio::time::sleep(self.one_way).await;
-        self.gets_through()?;
-        answer
-    }
-
-    fn gets_through(&self) -> Result<(), TransportError> {
-        match self.cut.contains(&tokio::time::Instant::now()) {
-            true => Err(TransportError::Unreachable("the line is cut".to_owned())),
-            false => Ok(()),
-        }
-    }
-}
-
-#[async_trait]
-impl Transport for Far {
-    fn identify(&self, identity: &Identity) -> Result<(), TransportError> {
-        self.line.identify(identity)
-    }
-
-    async fn enroll(&self, request: &EnrollRequest) -> Result<EnrollReply, TransportError> {
-        self.exchange(self.line.enroll(request)).await
-    }
-
-    async fn renew(&self, request: &RenewRequest) -> Result<EnrollReply, TransportError> {
-        self.exchange(self.line.renew(request)).await
-    }
-
-    async fn check_in(&self, request: &CheckInRequest) -> Result<CheckInReply, TransportError> {
-        self.told.lock().unwrap().extend(request.round_trip_ms);
-        self.exchange(async {
-            let end = tokio::time::Instant::now() + Duration::from_millis(request.wait_ms);
-            loop {
-                let reply = self.line.check_in(request).await;
-                if !matches!(reply, Ok(CheckInReply::ComeBack { .. })) || tokio::time::Instant::now() >= end {
-                    return reply;
-                }
-                tokio::time::sleep(LOOK_AGAIN).await;
-            }
-        })
-        .await
-    }
-
-    async fn fetch_model(&self, task: TaskId, model: &ModelRef, sink: &mut Vec<u8>) -> Result<(), TransportError> {
-        self.exchange(self.line.fetch_model(task, model, sink)).await
-    }
-
-    async fn upload(&self, upload: &Upload) -> Result<Receipt, TransportError> {
-        self.exchange(self.line.upload(upload)).await
-    }
-
-    async fn announcement(
-        &self,
-        what: Announcement,
-        place: Place,
-        participant: ParticipantId,
-        wait: Duration,
-    ) -> Result<Option<Bytes>, TransportError> {
-        self.exchange(async {
-            let end = tokio::time::Instant::now() + wait;
-            loop {
-                let said = self.line.announcement(what, place, participant, Duration::ZERO).await;
-                if !matches!(said, Ok(None)) || tokio::time::Instant::now() >= end {
-                    return said;
-                }
-                tokio::time::sleep(LOOK_AGAIN).await;
-            }
-        })
-        .await
-    }
-
-    async fn evidence(&self, place: Place, dealer: ParticipantId) -> Result<Bytes, TransportError> {
-        self.exchange(self.line.evidence(place, dealer)).await
-    }
-
-    async fn answer(
-        &self,
-        what: Answer,
-        place: Place,
-        participant: ParticipantId,
-        body: Bytes,
-    ) -> Result<(), TransportError> {
-        self.exchange(self.line.answer(what, place, participant, body)).await
-    }
-
-    async fn abort_statement(
-        &self,
-        place: Place,
-        participant: ParticipantId,
-        body: Bytes,
-    ) -> Result<(), TransportError> {
-        self.exchange(self.line.abort_statement(place, participant, body)).await
-    }
-
-    async fn abort_statements(&self, place: Place) -> Result<Option<Bytes>, TransportError> {
-        self.exchange(self.line.abort_statements(place)).await
-    }
-
-    async fn abandon(&self, abandonment: &Abandonment) -> Result<(), TransportError> {
-        self.exchange(self.line.abandon(abandonment)).await
-    }
-}
 
 /// Follows the runtime's clock, which a test may stop.
 struct Virtual(tokio::time::Instant);
@@ -161,13 +34,9 @@ async fn time_of(rounds: u32, one_way: Duration, cut: Range<Duration>) -> Durati
     let (hub, told) = (Hub::new(DEVICES, rounds), Arc::new(Mutex::new(BTreeSet::new())));
     let start = tokio::time::Instant::now();
     let participants = (0..DEVICES).map(|device| {
+        let line = LongLine { one_way, cut: start + cut.start..start + cut.end, told: Arc::clone(&told) };
         let mut participant = Participant::builder()
-            .transport(Far {
-                line: hub.line(device),
-                one_way,
-                cut: start + cut.start..start + cut.end,
-                told: Arc::clone(&told),
-            })
+            .transport(Link { coordinator: hub.line(device), long: Some(line) })
             .enrollment_token("token")
             .journal(MemoryJournal::new())
             .trainer(Exact::new(device))

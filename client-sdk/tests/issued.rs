@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use client_sdk::identity::CertificateError;
 use client_sdk::journal::MemoryJournal;
-use client_sdk::{BuildError, Builder, Event, Participant, ParticipantError, PreIssued, SecurityPolicy};
-use support::{CA, Ca, Coordinator, Fault, Nudge, ca_pem, cohort};
+use client_sdk::{BuildError, Builder, Event, Participant, ParticipantError, PreIssued};
+use support::trainers::Nudge;
+use support::{CA, Ca, Coordinator, Fault, cohort};
 use wire::problem::ProblemType;
 use wire::{ParticipantId, Timestamp};
 
@@ -20,10 +21,8 @@ fn issue(years: std::ops::Range<i32>) -> Pem {
 
 fn builder(coordinator: &Coordinator, journal: &Arc<MemoryJournal>, events: &Arc<Mutex<Vec<Event>>>) -> Builder {
     let seen = Arc::clone(events);
-    Participant::builder()
-        .secure_aggregation(SecurityPolicy::optional())
-        .members_ca_pem(ca_pem())
-        .transport(coordinator.clone())
+    coordinator
+        .app()
         .enrollment_token("token")
         .journal(Arc::clone(journal))
         .trainer(Nudge::default())

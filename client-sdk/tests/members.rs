@@ -10,7 +10,8 @@ use client_sdk::journal::MemoryJournal;
 use client_sdk::{Event, Participant, ParticipantError};
 use support::cohort::Hub;
 use support::device::{Device, refusals};
-use support::{Ca, Coordinator, Nudge, ca_pem};
+use support::trainers::Nudge;
+use support::{Ca, Coordinator, ca_pem};
 use wire::Timestamp;
 use wire::certificate::{Issuers, chain_der};
 use wire::participant::RefusalCode;
@@ -20,10 +21,8 @@ use wire::participant::RefusalCode;
 fn participant(coordinator: &Coordinator) -> (Participant, Arc<Mutex<Vec<Event>>>) {
     let events = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&events);
-    let participant = Participant::builder()
-        .secure_aggregation(client_sdk::SecurityPolicy::optional())
-        .members_ca_pem(ca_pem())
-        .transport(coordinator.clone())
+    let participant = coordinator
+        .app()
         .enrollment_token("token")
         .journal(MemoryJournal::new())
         .trainer(Nudge::default())

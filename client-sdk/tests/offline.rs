@@ -11,22 +11,15 @@ use client_sdk::clock::{Clock, Now, SystemClock};
 use client_sdk::conditions::Readiness;
 use client_sdk::journal::MemoryJournal;
 use client_sdk::learning::{MetricValue, Parameters};
-use client_sdk::{
-    Builder, Event, Outcome, Participant, Progress, SecurityPolicy, Trained, Trainer, TrainerError, TrainingJob,
-};
-use support::{Coordinator, Fault, Nudge};
+use client_sdk::{Builder, Event, Outcome, Participant, Progress, Trained, Trainer, TrainerError, TrainingJob};
+use support::trainers::Nudge;
+use support::{Coordinator, Fault};
 use tokio::time::Instant;
 use wire::Timestamp;
 use wire::problem::ProblemType;
 
 fn builder(coordinator: &Coordinator) -> Builder {
-    Participant::builder()
-        .secure_aggregation(SecurityPolicy::optional())
-        .members_ca_pem(support::ca_pem())
-        .transport(coordinator.clone())
-        .enrollment_token("token")
-        .journal(MemoryJournal::new())
-        .trainer(Nudge::default())
+    coordinator.app().enrollment_token("token").journal(MemoryJournal::new()).trainer(Nudge::default())
 }
 
 async fn finish(mut participant: Participant) -> Outcome {
@@ -256,12 +249,7 @@ async fn an_update_that_could_not_be_sent_before_the_app_stopped_is_sent_by_the_
     let first = coordinator.world(|world| world.sent[&1][0].clone());
 
     coordinator.world(|world| world.faults.clear());
-    let next = Participant::builder()
-        .secure_aggregation(SecurityPolicy::optional())
-        .members_ca_pem(support::ca_pem())
-        .transport(coordinator.clone())
-        .journal(journal)
-        .trainer(Nudge::default());
+    let next = coordinator.app().journal(journal).trainer(Nudge::default());
     finish(next.build().unwrap()).await;
     assert_eq!(coordinator.world(|world| world.accepted[&1].clone()), first);
     assert_eq!(coordinator.count("enroll"), 1, "the journal holds the certificate");

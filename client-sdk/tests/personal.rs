@@ -10,7 +10,7 @@ use client_sdk::journal::MemoryJournal;
 use client_sdk::learning::{Adapters, MetricValue, Parameters};
 use client_sdk::participant::snapshot;
 use client_sdk::train::Constraints;
-use client_sdk::{Participant, PersonalModel, SecurityPolicy, Trained, Trainer, TrainerError, TrainingJob};
+use client_sdk::{PersonalModel, Trained, Trainer, TrainerError, TrainingJob};
 use support::{Coordinator, task};
 use task_spec::{AdapterHome, Personalization, TrainingPlan};
 use wire::participant::Assignment;
@@ -43,10 +43,8 @@ async fn run(personal: bool) -> (Coordinator, Vec<Vec<f32>>, Arc<MemoryJournal>)
     let coordinator = Coordinator::new(3);
     coordinator.world(|world| world.personal = personal);
     let (seen, journal) = (Arc::default(), Arc::new(MemoryJournal::new()));
-    let mut participant = Participant::builder()
-        .secure_aggregation(SecurityPolicy::optional())
-        .members_ca_pem(support::ca_pem())
-        .transport(coordinator.clone())
+    let mut participant = coordinator
+        .app()
         .enrollment_token("token")
         .journal(Arc::clone(&journal))
         .trainer(Secretive(Arc::clone(&seen)))
@@ -97,14 +95,7 @@ async fn a_damaged_record_is_an_error_not_a_fresh_start() {
     let (coordinator, _, journal) = run(true).await;
     coordinator.world(|world| world.rounds = 4);
     journal.save(&snapshot::personal(task()), b"damaged").unwrap();
-    let mut participant = Participant::builder()
-        .secure_aggregation(SecurityPolicy::optional())
-        .members_ca_pem(support::ca_pem())
-        .transport(coordinator.clone())
-        .journal(journal)
-        .trainer(Secretive(Arc::default()))
-        .build()
-        .unwrap();
+    let mut participant = coordinator.app().journal(journal).trainer(Secretive(Arc::default())).build().unwrap();
     let error = participant.run(std::future::pending()).await.unwrap_err();
     assert!(error.to_string().contains("personal-"), "{error}");
     assert_eq!(coordinator.world(|world| world.accepted.len()), 3);
@@ -134,11 +125,7 @@ async fn they_are_not_kept_when_training_diverged() {
     let coordinator = Coordinator::new(1);
     coordinator.world(|world| world.personal = true);
     let journal = Arc::new(MemoryJournal::new());
-    let builder = Participant::builder()
-        .secure_aggregation(SecurityPolicy::optional())
-        .members_ca_pem(support::ca_pem())
-        .transport(coordinator.clone())
-        .enrollment_token("token");
+    let builder = coordinator.app().enrollment_token("token");
     let mut participant = builder.journal(Arc::clone(&journal)).trainer(Diverging).build().unwrap();
     participant.run(std::future::pending()).await.unwrap();
     assert_eq!(coordinator.world(|world| world.abandoned.clone()), [(1, "training_failed")]);
@@ -205,10 +192,8 @@ async fn marked(parted: bool, secret: f32, tweak: fn(&mut Assignment)) -> (Vec<u
     let coordinator = Coordinator::new(1);
     coordinator.world(|world| (world.personal, world.matrix, world.tweak) = (parted, true, Some(tweak)));
     let journal = Arc::new(MemoryJournal::new());
-    let mut participant = Participant::builder()
-        .secure_aggregation(SecurityPolicy::optional())
-        .members_ca_pem(support::ca_pem())
-        .transport(coordinator.clone())
+    let mut participant = coordinator
+        .app()
         .enrollment_token("token")
         .journal(Arc::clone(&journal))
         .trainer(Marked { secret, parted })
@@ -274,14 +259,7 @@ async fn no_method_sends_a_byte_of_what_it_keeps() {
 #[tokio::test(start_paused = true)]
 async fn the_app_has_the_own_model_after_each_round_and_after_a_restart() {
     let (coordinator, _, journal) = run(true).await;
-    let again = Participant::builder()
-        .secure_aggregation(SecurityPolicy::optional())
-        .members_ca_pem(support::ca_pem())
-        .transport(coordinator)
-        .journal(journal)
-        .trainer(Secretive(Arc::default()))
-        .build()
-        .unwrap();
+    let again = coordinator.app().journal(journal).trainer(Secretive(Arc::default())).build().unwrap();
     let model = again.personal_model(task()).unwrap().unwrap();
     assert_eq!(model.round(), 3);
     // What round 3 received, and the head that it trained.
@@ -298,13 +276,11 @@ async fn a_trainer_without_constraints_refuses_the_methods_that_need_them() {
     coordinator.world(|world| {
         world.tweak = Some(|a| a.encoding.personalization = Some(Personalization::Ditto { lambda: 1.0, epochs: None }));
     });
-    let mut participant = Participant::builder()
-        .secure_aggregation(SecurityPolicy::optional())
-        .members_ca_pem(support::ca_pem())
-        .transport(coordinator.clone())
+    let mut participant = coordinator
+        .app()
         .enrollment_token("token")
         .journal(MemoryJournal::new())
-        .trainer(support::Nudge::default())
+        .trainer(support::trainers::Nudge::default())
         .build()
         .unwrap();
     participant.run(std::future::pending()).await.unwrap();

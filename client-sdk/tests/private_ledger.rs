@@ -6,13 +6,13 @@ mod support;
 
 use client_sdk::journal::{Journal as _, JournalError, MemoryJournal};
 use client_sdk::participant::snapshot;
-use client_sdk::{
-    BuildError, Event, Lifetime, Participant, ParticipantError, PrivacyPolicy, PrivacySpent, SecurityPolicy,
-};
+use client_sdk::{BuildError, Event, Lifetime, Participant, ParticipantError, PrivacyPolicy, PrivacySpent};
 use support::cohort::Hub;
 use support::device::{Device, EFFECTS, finish, published, refusals, run, run_until};
+use support::link::Link;
 use support::private::{derive, terms};
-use support::{Coordinator, Nudge, in_the_clear, sha256, task};
+use support::trainers::Nudge;
+use support::{Coordinator, sha256, task};
 use task_spec::PrivacyMechanism;
 use wire::participant::PrivacyTerms;
 
@@ -420,7 +420,7 @@ fn a_damaged_missing_or_older_ledger_is_a_clear_error() {
     }
     let builder = Participant::builder()
         .members_ca_pem(support::ca_pem())
-        .transport(Coordinator::new(1))
+        .transport(Link::to(Coordinator::new(1)))
         .journal(journal)
         .trainer(Nudge::default());
     let error = builder.build().map(|_| ()).unwrap_err().to_string();
@@ -476,11 +476,9 @@ impl Plain {
     }
 
     fn build(&self, observer: impl Fn(&Event) + Send + Sync + 'static) -> Participant {
-        Participant::builder()
-            .secure_aggregation(SecurityPolicy { ..in_the_clear().security })
+        self.coordinator
+            .app()
             .privacy(self.policy)
-            .members_ca_pem(support::ca_pem())
-            .transport(self.coordinator.clone())
             .enrollment_token("token")
             .journal(std::sync::Arc::clone(&self.journal))
             .trainer(Nudge::default())

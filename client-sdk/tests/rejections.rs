@@ -6,8 +6,9 @@ mod support;
 use std::sync::{Arc, Mutex};
 
 use client_sdk::journal::MemoryJournal;
-use client_sdk::{BuildError, Event, Outcome, Participant, ParticipantError, SecurityPolicy};
-use support::{Coordinator, Fault, Nudge};
+use client_sdk::{BuildError, Event, Outcome, ParticipantError};
+use support::trainers::Nudge;
+use support::{Coordinator, Fault};
 use task_spec::Compression;
 use wire::participant::{Assignment, CodecTerms};
 use wire::problem::ProblemType;
@@ -16,10 +17,8 @@ use wire::problem::ProblemType;
 async fn run(coordinator: &Coordinator) -> (Result<Outcome, ParticipantError>, Vec<Event>) {
     let events = Arc::new(Mutex::new(Vec::new()));
     let (seen, world) = (Arc::clone(&events), Arc::clone(&coordinator.0));
-    let mut participant = Participant::builder()
-        .secure_aggregation(SecurityPolicy::optional())
-        .members_ca_pem(support::ca_pem())
-        .transport(coordinator.clone())
+    let mut participant = coordinator
+        .app()
         .enrollment_token("token")
         .journal(MemoryJournal::new())
         .trainer(Nudge::default())
@@ -112,11 +111,7 @@ async fn enrolment_ends_or_goes_on_as_it_should() {
     coordinator.script("enroll", [Fault::Lost, Fault::Refused(ProblemType::Unavailable, None)]);
     run(&coordinator).await.0.unwrap();
 
-    let builder = Participant::builder()
-        .secure_aggregation(SecurityPolicy::optional())
-        .members_ca_pem(support::ca_pem())
-        .transport(Coordinator::new(1))
-        .journal(MemoryJournal::new());
+    let builder = Coordinator::new(1).app().journal(MemoryJournal::new());
     let error = builder.trainer(Nudge::default()).build().map(|_| ()).unwrap_err();
     assert!(matches!(error, BuildError::Participant(ParticipantError::NotEnrolled)), "{error}");
 }
@@ -226,21 +221,13 @@ async fn a_place_that_was_answered_is_never_taken_again() {
 #[tokio::test(start_paused = true)]
 async fn names_are_checked_before_anything_is_sent() {
     for name in ["", "with space", &"x".repeat(65)] {
-        let builder = Participant::builder()
-            .secure_aggregation(SecurityPolicy::optional())
-            .members_ca_pem(support::ca_pem())
-            .transport(Coordinator::new(1))
-            .journal(MemoryJournal::new());
+        let builder = Coordinator::new(1).app().journal(MemoryJournal::new());
         let error = builder.trainer(Nudge::default()).name(name).build().map(|_| ()).unwrap_err();
         assert!(matches!(error, BuildError::BadName { what: "name", .. }), "{error}");
     }
     for labels in [("", "eu"), ("region", &*"x".repeat(129))] {
         let labels = [(labels.0.to_owned(), labels.1.to_owned())].into();
-        let builder = Participant::builder()
-            .secure_aggregation(SecurityPolicy::optional())
-            .members_ca_pem(support::ca_pem())
-            .transport(Coordinator::new(1))
-            .journal(MemoryJournal::new());
+        let builder = Coordinator::new(1).app().journal(MemoryJournal::new());
         let error = builder.trainer(Nudge::default()).labels(labels).build().map(|_| ()).unwrap_err();
         assert!(matches!(error, BuildError::BadLabel { .. }), "{error}");
     }

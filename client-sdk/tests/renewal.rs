@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use client_sdk::journal::{Journal as _, MemoryJournal};
 use client_sdk::participant::snapshot;
-use client_sdk::{Participant, ParticipantError, SecurityPolicy};
+use client_sdk::{Participant, ParticipantError};
 use support::cohort::{Hub, TODAY};
 use support::device::{check_sums, cohort, finish, refusals};
-use support::{Coordinator, Fault, Nudge, ca_pem};
+use support::trainers::Nudge;
+use support::{Coordinator, Fault};
 use wire::Timestamp;
 use wire::problem::ProblemType;
 
@@ -19,15 +20,7 @@ fn participant(coordinator: &Coordinator, journal: &Arc<MemoryJournal>) -> Parti
 
 #[expect(clippy::unwrap_used, reason = "a test")]
 fn with_token(coordinator: &Coordinator, journal: &Arc<MemoryJournal>, token: &str) -> Participant {
-    Participant::builder()
-        .secure_aggregation(SecurityPolicy::optional())
-        .members_ca_pem(ca_pem())
-        .transport(coordinator.clone())
-        .enrollment_token(token)
-        .journal(Arc::clone(journal))
-        .trainer(Nudge::default())
-        .build()
-        .unwrap()
+    coordinator.app().enrollment_token(token).journal(Arc::clone(journal)).trainer(Nudge::default()).build().unwrap()
 }
 
 /// The public key of a signing request.
@@ -66,7 +59,7 @@ async fn a_renewal_asks_for_a_new_key_and_a_lost_answer_for_the_same_again() {
 #[test]
 fn a_session_is_finished_with_the_key_it_began_with() {
     let hub = Hub::new(4, 3);
-    hub.world(|world| world.renew_at = Timestamp(0));
+    hub.world(|world| world.renew_at = Some(Timestamp(0)));
     let mut devices = cohort(&hub);
     finish(&hub, &mut devices);
     check_sums(&hub, "renewing");
@@ -88,7 +81,8 @@ fn keys_that_nobody_draws_do_not_keep_a_certificate_from_being_renewed() {
         // Those who could have come are missing, so no cohort is drawn.
         let hub = Hub::new(4, 1);
         hub.world(|world| {
-            (world.renew_at, world.expires_at) = (Timestamp(TODAY.0 - 2 * HOUR), Timestamp(TODAY.0 + expires_in));
+            (world.renew_at, world.expires_at) =
+                (Some(Timestamp(TODAY.0 - 2 * HOUR)), Some(Timestamp(TODAY.0 + expires_in)));
         });
         let mut devices = cohort(&hub);
         for _ in 0..600 {

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use client_sdk::Event;
 use client_sdk::journal::{Journal, JournalError, JournalFiles};
 use support::cohort::Hub;
-use support::device::{Device, Exact, cohort, run_until};
+use support::device::{Device, cohort, run_until};
+use support::trainers::Exact;
 
 fn copy(from: &Path, to: &Path) {
     let _ = fs::remove_dir_all(to);

@@ -12,9 +12,10 @@ use secure_agg::messages::{Agreement, Delivery, Roster, Survivors};
 use support::Fault;
 use support::cohort::Hub;
 use support::device::{
-    Device, EFFECTS, Effect, Exact, check_sums, cohort, deal_garbage, finish, fresh, is_empty_of_secrets, published,
-    refusals, run_until,
+    Device, EFFECTS, Effect, check_sums, cohort, deal_garbage, finish, fresh, is_empty_of_secrets, published, refusals,
+    run_until,
 };
+use support::trainers::Exact;
 use task_spec::Initial;
 use wire::RoundState;
 use wire::participant::{Announcement, GroupTerms, RefusalCode, SessionTerms};

@@ -3,9 +3,10 @@
 mod support;
 
 use client_sdk::participant::machine::Settings;
-use support::cohort::{Hub, Told, TrainedAhead};
+use support::cohort::Hub;
 use support::device::{Device, cohort, finish, published, refusals};
 use support::settings;
+use support::told::{Told, TrainedAhead};
 use task_spec::{AdapterHome, Initial, Personalization, TensorDeclaration};
 use wire::participant::{Assignment, SessionTerms};
 

@@ -8,14 +8,15 @@ mod support;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use client_sdk::ParticipantError;
 use client_sdk::clock::Now;
 use client_sdk::journal::{Journal, JournalError, JournalFiles, MemoryJournal};
 use client_sdk::participant::machine::{Action, Input, Machine, Request, Saved};
 use client_sdk::participant::snapshot;
-use client_sdk::{Participant, ParticipantError, SecurityPolicy};
 use support::cohort::Hub;
 use support::device::{cohort, deal_garbage, finish};
-use support::{Coordinator, Fault, Nudge, in_the_clear, participant, secrets, sha256, task};
+use support::trainers::Nudge;
+use support::{Coordinator, Fault, in_the_clear, participant, secrets, sha256, task};
 use wire::Timestamp;
 use wire::participant::Answer;
 use zeroize::Zeroizing;
@@ -78,14 +79,7 @@ async fn personal_tensors_are_still_joined() {
     journal.save(&snapshot::personal(task()), &record("personal.record")).unwrap();
     let trainer = Nudge::default();
     let seen = Arc::clone(&trainer.seen);
-    let mut participant = Participant::builder()
-        .secure_aggregation(SecurityPolicy::optional())
-        .members_ca_pem(support::ca_pem())
-        .transport(coordinator)
-        .journal(journal)
-        .trainer(trainer)
-        .build()
-        .unwrap();
+    let mut participant = coordinator.app().journal(journal).trainer(trainer).build().unwrap();
     participant.run(std::future::pending()).await.unwrap();
     assert_eq!(seen.lock().unwrap()[0], [1.0, 1.0, 1.0, 1.0 / 3.0, 1.0 / 3.0]);
 }
@@ -99,11 +93,7 @@ fn damaged_records_are_clear_errors() {
         let journal = JournalFiles::beside(folder.path().join("journal")).open().unwrap();
         journal.save(snapshot::IDENTITY, &record("identity.record")).unwrap();
         journal.save(name, bytes).unwrap();
-        let builder = Participant::builder()
-            .secure_aggregation(SecurityPolicy::optional())
-            .members_ca_pem(support::ca_pem())
-            .transport(Coordinator::new(1))
-            .journal(journal);
+        let builder = Coordinator::new(1).app().journal(journal);
         let error = builder.trainer(Nudge::default()).build().map(|_| ()).unwrap_err().to_string();
         assert!(error.contains(name) && error.contains("enrol anew") && !error.contains("restore"), "{error}");
     }
@@ -155,10 +145,8 @@ impl Journal for Full {
 #[tokio::test(start_paused = true)]
 async fn on_a_full_disk_nothing_is_sent_that_could_not_be_kept() {
     let coordinator = Coordinator::new(1);
-    let mut participant = Participant::builder()
-        .secure_aggregation(SecurityPolicy::optional())
-        .members_ca_pem(support::ca_pem())
-        .transport(coordinator.clone())
+    let mut participant = coordinator
+        .app()
         .enrollment_token("token")
         .journal(Full(MemoryJournal::new()))
         .trainer(Nudge::default())
@@ -312,11 +300,7 @@ async fn write_the_updates_of_version_8() {
     let coordinator = Coordinator::new(1);
     coordinator.script("upload", vec![Fault::Lost; 1000]);
     let journal = Arc::new(MemoryJournal::new());
-    let builder = Participant::builder()
-        .secure_aggregation(SecurityPolicy::optional())
-        .members_ca_pem(support::ca_pem())
-        .transport(coordinator.clone())
-        .enrollment_token("token");
+    let builder = coordinator.app().enrollment_token("token");
     let mut participant = builder.journal(Arc::clone(&journal)).trainer(Nudge::default()).build().unwrap();
     participant.run(tokio::time::sleep(std::time::Duration::from_secs(30))).await.unwrap();
     keep("identity", "pending", &journal.load(snapshot::IDENTITY).unwrap().unwrap());
@@ -363,11 +347,7 @@ async fn write_the_records_of_version_1() {
     coordinator.script("upload", vec![Fault::Lost; 1000]);
     let journal = Arc::new(MemoryJournal::new());
     let participant = || {
-        let builder = Participant::builder()
-            .secure_aggregation(SecurityPolicy::optional())
-            .members_ca_pem(support::ca_pem())
-            .transport(coordinator.clone())
-            .enrollment_token("token");
+        let builder = coordinator.app().enrollment_token("token");
         builder.journal(Arc::clone(&journal)).trainer(Nudge::default()).build().unwrap()
     };
     let keep = |record: &str, name: &str| std::fs::write(file(name), journal.load(record).unwrap().unwrap()).unwrap();

@@ -12,19 +12,16 @@ use std::time::Duration;
 use client_sdk::journal::{Journal, MemoryJournal};
 use client_sdk::learning::Residual;
 use client_sdk::participant::snapshot;
-use client_sdk::{Participant, PersonalModel, SecurityPolicy};
-use support::{Coordinator, Fault, Nudge, World, one_of_five, sha256, task};
+use client_sdk::{Participant, PersonalModel};
+use support::trainers::Nudge;
+use support::{Coordinator, Fault, World, one_of_five, sha256, task};
 
 fn folder(version: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(version)
 }
 
 fn participant(coordinator: &Coordinator, journal: &Arc<MemoryJournal>, trainer: Nudge) -> Participant {
-    let builder = Participant::builder()
-        .secure_aggregation(SecurityPolicy::optional())
-        .members_ca_pem(support::ca_pem())
-        .transport(coordinator.clone())
-        .enrollment_token("token");
+    let builder = coordinator.app().enrollment_token("token");
     builder.journal(Arc::clone(journal)).trainer(trainer).build().unwrap()
 }
 

@@ -10,7 +10,7 @@ use client_sdk::journal::{Journal, MemoryJournal};
 use client_sdk::learning::{Codec, ExactSum, FedNova, MeanUpdate, MetricValue, Parameters, QuantizationParams};
 use client_sdk::participant::snapshot;
 use client_sdk::train::Constraints;
-use client_sdk::{Event, Participant, REACH, SecurityPolicy, Trained, Trainer, TrainerError, TrainingJob};
+use client_sdk::{Event, REACH, Trained, Trainer, TrainerError, TrainingJob};
 use support::{Coordinator, task};
 use task_spec::Solver;
 use wire::participant::{Assignment, Counted};
@@ -69,10 +69,8 @@ fn scaffold(assignment: &mut Assignment) {
 async fn run(coordinator: &Coordinator, trainer: Steps, journal: Arc<MemoryJournal>) -> Vec<String> {
     let told = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&told);
-    let mut participant = Participant::builder()
-        .secure_aggregation(SecurityPolicy::optional())
-        .members_ca_pem(support::ca_pem())
-        .transport(coordinator.clone())
+    let mut participant = coordinator
+        .app()
         .enrollment_token("token")
         .journal(journal)
         .trainer(trainer)

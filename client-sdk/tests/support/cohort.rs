@@ -11,38 +11,29 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use async_trait::async_trait;
 use bytes::Bytes;
-use client_sdk::identity::Identity;
-use client_sdk::learning::privacy::{PlanRequest, PrivateCodec};
-use client_sdk::learning::{Parameters, checkpoint};
-use client_sdk::transport::{Abandonment, Place, Transport, TransportError, Upload};
+use client_sdk::transport::{Abandonment, Place, TransportError, Upload};
 use secure_agg::codec::Message as _;
 use secure_agg::mask::{self, Plane};
 use secure_agg::messages::{Advertise, Complaint, Consistency, MaskedInput, Roster, Round, ShareKeys, Unmasking};
-use secure_agg::params::{SessionConfig, VectorShape};
 use secure_agg::server::{
     Admitted, CollectConsistency, CollectKeys, CollectMasked, CollectShares, CollectUnmasking, Enrolled,
 };
 use secure_agg::unopened::{AbortStatement, Ended, Unopened};
 use secure_agg::{modular, packing, upload};
-use task_spec::{Staleness, TrainingPlan};
 use wire::certificate::{Authority, Issuers, Recorded};
 use wire::participant::{
-    Announcement, Answer, Assignment, CheckInReply, CheckInRequest, Encoding, EnrollReply, EnrollRequest, HeldUpdate,
-    Invitation, ModelRef, PrivacyTerms, Receipt, RefusalCode, RenewRequest, SessionTerms, application_digest,
-    round_digest, training_digest,
+    Announcement, Answer, Assignment, CheckInReply, CheckInRequest, EnrollReply, Invitation, PrivacyTerms, Receipt,
+    RefusalCode, SessionTerms,
 };
-use wire::problem::{Problem, ProblemType};
-use wire::{Digest, ParticipantId, RoundState, TaskId, Timestamp};
+use wire::problem::ProblemType;
+use wire::{ParticipantId, RoundState, Timestamp};
 
-use super::device::DEAD;
-use super::private::derive;
-use super::words::metrics;
-pub use super::words::{codec, encoding};
-use super::{CA, Ca, Coordinator, Fault, ca_pem, model, sha256, task};
+use super::line::Line;
+use super::link::{Fault, problem};
+use super::told::TrainedAhead;
+use super::{CA, Ca, ca_pem, sha256, task};
 
 /// Some day on which the certificates hold.
 pub const TODAY: Timestamp = Timestamp(1_790_000_000_000);
@@ -56,6 +47,7 @@ fn index(participant: ParticipantId) -> usize {
 }
 
 /// Where the round stands, with what came in.
+#[derive(Default)]
 pub enum Stage {
     Selecting(CollectKeys, BTreeMap<usize, Enrolled>),
     Sharing(CollectShares, Vec<ShareKeys>),
@@ -63,6 +55,7 @@ pub enum Stage {
     Confirming(CollectConsistency, Vec<Consistency>),
     Unmasking(CollectUnmasking, Vec<Unmasking>),
     /// Between two stages.
+    #[default]
     Nothing,
 }
 
@@ -85,11 +78,13 @@ pub struct Published {
     pub survivors: Vec<usize>,
 }
 
+#[derive(Default)]
 pub struct World {
     /// Certifies these devices instead of the authority that their apps name.
     pub accomplices: BTreeMap<usize, Arc<Ca>>,
-    pub renew_at: Timestamp,
-    pub expires_at: Timestamp,
+    /// When certificates are to be renewed and end: never, if nothing is said.
+    pub renew_at: Option<Timestamp>,
+    pub expires_at: Option<Timestamp>,
     /// The keys that certificates were asked for, by device.
     pub asked: Vec<(usize, String)>,
     pub devices: usize,
@@ -139,44 +134,10 @@ pub struct World {
     pub ahead: Option<TrainedAhead>,
 }
 
-/// How participants train ahead of the round, and which lies they are told.
-#[derive(Clone, Copy)]
-pub struct TrainedAhead {
-    /// The version that each starts from.
-    pub from: u32,
-    /// How many versions behind the round's base an update may start from.
-    pub max_staleness: u32,
-    /// Who is served [`doctored`] bytes instead of that version's.
-    pub served_doctored: fn(usize) -> bool,
-    /// What the round says of that version.
-    pub told: Told,
-}
-
-/// Which digest the round has of a version of which some were served other bytes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Told {
-    /// That of the honest bytes.
-    Honest,
-    /// That of the doctored bytes.
-    Doctored,
-    /// To each that of what it was served, in the terms of one session.
-    EachItsOwn,
-    /// The same, with terms to go with it.
-    EachItsOwnTerms,
-}
-
-/// A version of which nobody learns anything: every value is [`DEAD`].
-pub fn doctored(personal: bool) -> Vec<u8> {
-    let honest = Coordinator::published(personal, 0);
-    let mut model = Parameters::zeros(Arc::new(checkpoint::read_layout(&honest).unwrap()));
-    model.values_mut().fill(DEAD);
-    checkpoint::write(&model).unwrap()
-}
-
 /// What device so-and-so is told instead.
 pub type Bend = Arc<dyn Fn(Announcement, usize, Vec<u8>) -> Vec<u8> + Send + Sync>;
 
-fn name(what: Announcement) -> &'static str {
+pub fn name(what: Announcement) -> &'static str {
     match what {
         Announcement::Roster => "roster",
         Announcement::Delivery => "delivery",
@@ -194,49 +155,9 @@ pub fn kind(what: Answer) -> &'static str {
     }
 }
 
-fn problem<T>(kind: ProblemType) -> Result<T, TransportError> {
-    Err(Problem::new(kind, "of the test").into())
-}
-
 impl World {
     fn new(devices: usize, rounds: u32) -> Self {
-        let mut world = Self {
-            accomplices: BTreeMap::new(),
-            renew_at: Timestamp(i64::MAX),
-            expires_at: Timestamp(i64::MAX),
-            asked: vec![],
-            devices,
-            rounds,
-            personal: false,
-            round: 0,
-            attempt: 1,
-            stage: Stage::Nothing,
-            cohort: vec![],
-            dealt: vec![],
-            sum: vec![],
-            announced: BTreeMap::new(),
-            taken: BTreeMap::new(),
-            published: vec![],
-            drops: BTreeMap::new(),
-            gone: BTreeSet::new(),
-            abandoned: vec![],
-            refused: vec![],
-            given_up: vec![],
-            complaints: vec![],
-            failed: vec![],
-            rosters: BTreeMap::new(),
-            departed: BTreeMap::new(),
-            said: BTreeMap::new(),
-            calls: vec![],
-            faults: BTreeMap::new(),
-            tweak_terms: None,
-            tweak: None,
-            bend: None,
-            bend_dealt: None,
-            plain: false,
-            privacy: None,
-            ahead: None,
-        };
+        let mut world = Self { devices, rounds, ..Self::default() };
         world.open(1, 1);
         world
     }
@@ -254,139 +175,6 @@ impl World {
         self.taken.clear();
     }
 
-    /// Of the terms of privacy, as both sides derive it.
-    pub fn grid(&self) -> Option<(PlanRequest, PrivateCodec)> {
-        self.privacy.as_ref().map(|terms| derive(terms, if self.personal { 3 } else { 5 }))
-    }
-
-    fn encoding(&self) -> Encoding {
-        let staleness = self.ahead.map(|ahead| Staleness { a: 0.0, p: 1.0, max: ahead.max_staleness });
-        let encoding = Encoding { staleness, ..encoding() };
-        match self.grid() {
-            Some((request, _)) => {
-                Encoding { max_cohort: request.largest_cohort(), max_weight: request.max_weight, ..encoding }
-            }
-            None => encoding,
-        }
-    }
-
-    /// The file of a version as a device is served it when it trains ahead.
-    fn file_ahead(&self, device: usize, version: u32) -> Vec<u8> {
-        match self.ahead {
-            Some(ahead) if version == ahead.from && (ahead.served_doctored)(device) => doctored(self.personal),
-            _ => Coordinator::published(self.personal, version),
-        }
-    }
-
-    /// The digest of a version in the round, as a device is told; or as all agree on.
-    fn told(&self, device: Option<usize>, version: u32) -> Digest {
-        let own = device.map(|device| self.file_ahead(device, version));
-        let honest = || Coordinator::published(self.personal, version);
-        let file = match self.ahead {
-            Some(ahead) if version == ahead.from => match ahead.told {
-                Told::Honest => honest(),
-                Told::Doctored => doctored(self.personal),
-                Told::EachItsOwn | Told::EachItsOwnTerms => own.unwrap_or_else(honest),
-            },
-            _ => honest(),
-        };
-        sha256(&file)
-    }
-
-    /// Digests of the versions that an update may start from before this one, the latest first.
-    fn earlier(&self, device: Option<usize>, version: u32) -> Vec<Digest> {
-        let most = self.ahead.map_or(0, |ahead| ahead.max_staleness);
-        (0..version).rev().take(most as usize).map(|version| self.told(device, version)).collect()
-    }
-
-    /// What a device is told to train ahead of the round.
-    fn training(&self, device: usize, from: u32) -> Assignment {
-        let file = self.file_ahead(device, from);
-        let base = ModelRef { version: from, sha256: sha256(&file), bytes: file.len() as u64 };
-        let terms = SessionTerms::from(&self.config_from(None, from));
-        let earlier = self.earlier(None, from);
-        Assignment {
-            attempt: 1,
-            base,
-            earlier,
-            update: None,
-            secure_aggregation: Some(terms),
-            ..self.assignment_of(device)
-        }
-    }
-
-    fn shape(&self) -> VectorShape {
-        let (words, input_bound, noise_margin) = match self.grid() {
-            Some((_, codec)) => (codec.len(), codec.input_bound(), codec.noise_margin()),
-            None => (codec(self.personal).len(), codec(self.personal).input_bound(), 0),
-        };
-        VectorShape { words: words as u64, modulus_bits: 32, input_bound, noise_margin }
-    }
-
-    pub fn config(&self) -> SessionConfig {
-        self.config_from(None, self.round - 1)
-    }
-
-    fn config_from(&self, device: Option<usize>, version: u32) -> SessionConfig {
-        let encoding = self.encoding();
-        let application = application_digest(&encoding, &metrics(), self.privacy.as_ref());
-        let training = training_digest(&application, "task", &model(self.personal), &TrainingPlan::default());
-        SessionConfig {
-            suite: 1,
-            min_cohort: 3,
-            max_cohort: encoding.max_cohort as u16,
-            max_corrupt: 0,
-            max_dropout: if self.privacy.is_some() { 0 } else { 400_000 },
-            min_included: self.privacy.as_ref().map_or(0, |terms| terms.smallest_cohort as u16),
-            model: self.shape(),
-            scalars: VectorShape::NONE,
-            application: round_digest(&training, version, &self.earlier(device, version)).0,
-        }
-    }
-
-    fn terms(&self, device: usize) -> SessionTerms {
-        let has_own = self.ahead.is_some_and(|ahead| ahead.told == Told::EachItsOwnTerms);
-        let mut terms = SessionTerms::from(&self.config_from(has_own.then_some(device), self.round - 1));
-        self.tweak_terms.iter().for_each(|tweak| tweak(&mut terms));
-        terms
-    }
-
-    /// What the first device is told.
-    pub fn assignment(&self) -> Assignment {
-        self.assignment_of(0)
-    }
-
-    fn assignment_of(&self, device: usize) -> Assignment {
-        let file = Coordinator::published(self.personal, self.round - 1);
-        let mut assignment = Assignment {
-            task: task(),
-            task_name: "task".into(),
-            round: self.round,
-            attempt: self.attempt,
-            model: model(self.personal),
-            base: ModelRef {
-                version: self.round - 1,
-                sha256: self.told(Some(device), self.round - 1),
-                bytes: file.len() as u64,
-            },
-            earlier: self.earlier(Some(device), self.round - 1),
-            training: TrainingPlan::default(),
-            encoding: self.encoding(),
-            metrics: metrics(),
-            privacy: self.privacy.clone(),
-            secure_aggregation: (!self.plain).then(|| self.terms(device)),
-            report_loss: false,
-            update: self.ahead.map(|ahead| HeldUpdate { serial: 1, version: ahead.from }),
-            groups: None,
-            counted: None,
-            cohort: self.devices as u32,
-            deadline_at: Timestamp(0),
-            remaining_ms: 1 << 40,
-        };
-        self.tweak.iter().for_each(|tweak| tweak(&mut assignment));
-        assignment
-    }
-
     pub fn is_gone(&self, device: usize) -> bool {
         self.gone.contains(&device)
     }
@@ -397,19 +185,19 @@ impl World {
         Authority::any_of(Issuers::from_pem(&all).unwrap(), TODAY)
     }
 
-    fn enroll(&mut self, device: usize, csr_pem: &str) -> EnrollReply {
+    pub fn enroll(&mut self, device: usize, csr_pem: &str) -> EnrollReply {
         self.asked.push((device, csr_pem.to_owned()));
         let ca = self.accomplices.get(&device).map_or(&*CA, |ca| ca);
         EnrollReply {
             participant: id(device),
             name: format!("device-{device}"),
             certificate_pem: ca.certify(csr_pem, id(device)),
-            expires_at: self.expires_at,
-            renew_at: self.renew_at,
+            expires_at: self.expires_at.unwrap_or(Timestamp(i64::MAX)),
+            renew_at: self.renew_at.unwrap_or(Timestamp(i64::MAX)),
         }
     }
 
-    fn check_in(&mut self, device: usize, request: &CheckInRequest) -> Result<CheckInReply, TransportError> {
+    pub fn check_in(&mut self, device: usize, request: &CheckInRequest) -> Result<CheckInReply, TransportError> {
         if self.round > self.rounds {
             return Ok(CheckInReply::TaskOver { task: task() });
         }
@@ -561,7 +349,7 @@ impl World {
         }
     }
 
-    fn take(&mut self, what: Answer, device: usize, place: Place, body: &[u8]) -> Result<(), TransportError> {
+    pub fn take(&mut self, what: Answer, device: usize, place: Place, body: &[u8]) -> Result<(), TransportError> {
         if (place.round, place.attempt) != (self.round, self.attempt) {
             // Of a round that is over: the same as before is fine, and the journal of this world forgets the rest.
             let before = self.said.get(&(place.round, place.attempt, kind(what), device));
@@ -603,7 +391,7 @@ impl World {
         Ok(())
     }
 
-    fn upload(&mut self, device: usize, upload: &Upload) -> Result<Receipt, TransportError> {
+    pub fn upload(&mut self, device: usize, upload: &Upload) -> Result<Receipt, TransportError> {
         let Upload { place, sha256: digest, body, signed, .. } = upload;
         assert_eq!(sha256(body), *digest);
         let receipt = Receipt { sha256: *digest, bytes: body.len() as u64, accepted_at: Timestamp(0) };
@@ -628,6 +416,54 @@ impl World {
         self.settle();
         Ok(receipt)
     }
+
+    pub fn announce(&self, what: Announcement, device: usize, place: Place) -> Result<Option<Bytes>, TransportError> {
+        self.check_place(place)?;
+        if self.given_up.contains(&device) {
+            return problem(ProblemType::NotAssigned);
+        }
+        let said = self.announced.get(&(name(what), device)).cloned();
+        let said = said.map(|said| match &self.bend {
+            Some(bend) => bend(what, device, said),
+            None => said,
+        });
+        Ok(said.map(Bytes::from))
+    }
+
+    pub fn evidence(&self, place: Place, dealer: ParticipantId) -> Result<Bytes, TransportError> {
+        self.check_place(place)?;
+        let position = self.cohort.iter().position(|device| *device == index(dealer)).unwrap() + 1;
+        let shares = self.dealt.iter().find(|shares| usize::from(shares.body.sender) == position).unwrap();
+        Ok(shares.encode().into())
+    }
+
+    pub fn depart(&mut self, device: usize, place: Place, body: &[u8]) {
+        let statement = AbortStatement::decode(body).unwrap();
+        let roster = self.rosters[&(place.round, place.attempt)].clone();
+        Ended::new(roster, &Recorded).unwrap().admit(&statement).unwrap();
+        self.departed.entry((place.round, place.attempt)).or_default().insert(device, statement);
+    }
+
+    pub fn departures(&self, place: Place) -> Option<Bytes> {
+        let place = (place.round, place.attempt);
+        let (said, roster) = (self.departed.get(&place)?, self.rosters[&place].clone());
+        let is_enough = said.len() >= usize::from(roster.threshold);
+        is_enough.then(|| Unopened::of(roster, said.values().cloned()).encode().into())
+    }
+
+    pub fn abandon(&mut self, device: usize, abandonment: &Abandonment) {
+        let Abandonment { place, reason, refusal, .. } = *abandonment;
+        self.abandoned.push((device, place.round, reason.as_str()));
+        self.refused.extend(refusal.map(|code| (device, code)));
+        if place.round == self.round {
+            self.given_up.push(device);
+            if self.plain {
+                self.next();
+            } else {
+                self.settle();
+            }
+        }
+    }
 }
 
 /// The world, shared by all devices.
@@ -644,150 +480,6 @@ impl Hub {
     }
 
     pub fn line(&self, device: usize) -> Line {
-        Line { hub: self.clone(), device }
-    }
-}
-
-/// One device's connection.
-#[derive(Clone)]
-pub struct Line {
-    hub: Hub,
-    device: usize,
-}
-
-impl Line {
-    fn go<T>(
-        &self,
-        call: &'static str,
-        effect: impl FnOnce(&mut World, &Fault) -> Result<T, TransportError>,
-    ) -> Result<T, TransportError> {
-        self.hub.world(|world| {
-            world.calls.push((self.device, call));
-            let lost = || Err(TransportError::Unreachable("scripted".into()));
-            if world.is_gone(self.device) {
-                return lost();
-            }
-            let faults = world.faults.get_mut(&(self.device, call));
-            match faults.and_then(VecDeque::pop_front).unwrap_or(Fault::None) {
-                Fault::Lost => lost(),
-                Fault::AnswerLost => effect(world, &Fault::None).and_then(|_| lost()),
-                Fault::Refused(kind, _) => problem(kind),
-                fault => effect(world, &fault),
-            }
-        })
-    }
-}
-
-#[async_trait]
-impl Transport for Line {
-    fn identify(&self, _: &Identity) -> Result<(), TransportError> {
-        Ok(())
-    }
-
-    async fn enroll(&self, request: &EnrollRequest) -> Result<EnrollReply, TransportError> {
-        self.go("enroll", |world, _| Ok(world.enroll(self.device, request.csr_pem.as_deref().unwrap())))
-    }
-
-    async fn renew(&self, request: &RenewRequest) -> Result<EnrollReply, TransportError> {
-        self.go("renew", |world, _| Ok(world.enroll(self.device, request.csr_pem.as_deref().unwrap())))
-    }
-
-    async fn check_in(&self, request: &CheckInRequest) -> Result<CheckInReply, TransportError> {
-        self.go("check_in", |world, _| world.check_in(self.device, request))
-    }
-
-    async fn fetch_model(&self, _: TaskId, model: &ModelRef, sink: &mut Vec<u8>) -> Result<(), TransportError> {
-        let file = self.go("fetch", |world, _| Ok(world.file_ahead(self.device, model.version)))?;
-        sink.extend_from_slice(&file[sink.len()..]);
-        Ok(())
-    }
-
-    async fn upload(&self, upload: &Upload) -> Result<Receipt, TransportError> {
-        self.go("upload", |world, _| world.upload(self.device, upload))
-    }
-
-    async fn announcement(
-        &self,
-        what: Announcement,
-        place: Place,
-        participant: ParticipantId,
-        _: Duration,
-    ) -> Result<Option<Bytes>, TransportError> {
-        assert_eq!(participant, id(self.device));
-        self.go(name(what), |world, _| {
-            world.check_place(place)?;
-            if world.given_up.contains(&self.device) {
-                return problem(ProblemType::NotAssigned);
-            }
-            let said = world.announced.get(&(name(what), self.device)).cloned();
-            let said = said.map(|said| match &world.bend {
-                Some(bend) => bend(what, self.device, said),
-                None => said,
-            });
-            Ok(said.map(Bytes::from))
-        })
-    }
-
-    async fn evidence(&self, place: Place, dealer: ParticipantId) -> Result<Bytes, TransportError> {
-        self.go("evidence", |world, _| {
-            world.check_place(place)?;
-            let position = world.cohort.iter().position(|device| *device == index(dealer)).unwrap() + 1;
-            let shares = world.dealt.iter().find(|shares| usize::from(shares.body.sender) == position).unwrap();
-            Ok(shares.encode().into())
-        })
-    }
-
-    async fn answer(
-        &self,
-        what: Answer,
-        place: Place,
-        participant: ParticipantId,
-        body: Bytes,
-    ) -> Result<(), TransportError> {
-        assert_eq!(participant, id(self.device));
-        self.go(kind(what), |world, _| world.take(what, self.device, place, &body))
-    }
-
-    async fn abort_statement(
-        &self,
-        place: Place,
-        participant: ParticipantId,
-        body: Bytes,
-    ) -> Result<(), TransportError> {
-        assert_eq!(participant, id(self.device));
-        self.go("abort_statement", |world, _| {
-            let statement = AbortStatement::decode(&body).unwrap();
-            let roster = world.rosters[&(place.round, place.attempt)].clone();
-            Ended::new(roster, &Recorded).unwrap().admit(&statement).unwrap();
-            world.departed.entry((place.round, place.attempt)).or_default().insert(self.device, statement);
-            Ok(())
-        })
-    }
-
-    async fn abort_statements(&self, place: Place) -> Result<Option<Bytes>, TransportError> {
-        self.go("abort_statements", |world, _| {
-            let place = (place.round, place.attempt);
-            let Some(said) = world.departed.get(&place) else { return Ok(None) };
-            let roster = world.rosters[&place].clone();
-            let is_enough = said.len() >= usize::from(roster.threshold);
-            Ok(is_enough.then(|| Unopened::of(roster, said.values().cloned()).encode().into()))
-        })
-    }
-
-    async fn abandon(&self, abandonment: &Abandonment) -> Result<(), TransportError> {
-        self.go("abandon", |world, _| {
-            let Abandonment { place, reason, refusal, .. } = *abandonment;
-            world.abandoned.push((self.device, place.round, reason.as_str()));
-            world.refused.extend(refusal.map(|code| (self.device, code)));
-            if place.round == world.round {
-                world.given_up.push(self.device);
-                if world.plain {
-                    world.next();
-                } else {
-                    world.settle();
-                }
-            }
-            Ok(())
-        })
+        Line::new(self.clone(), device)
     }
 }

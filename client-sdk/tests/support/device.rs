@@ -9,83 +9,26 @@
     reason = "each test uses a part of this"
 )]
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use client_sdk::clock::Now;
 use client_sdk::identity::SigningKey;
 use client_sdk::journal::{Journal, MemoryJournal};
-use client_sdk::learning::{MetricValue, Parameters, Update};
 use client_sdk::participant::machine::{Action, Input, Machine, Request, Saved, Settings};
 use client_sdk::participant::snapshot;
-use client_sdk::transport::{Place, Transport as _};
-use client_sdk::{Event, Outcome, ParticipantError, Trained, Trainer, TrainerError, TrainingJob};
-use rand::SeedableRng as _;
-use rand_chacha::ChaCha20Rng;
+use client_sdk::transport::Place;
+use client_sdk::{Event, Outcome, ParticipantError, Trainer};
 use secure_agg::messages::{Body as _, ShareKeys};
 use secure_agg::{MemorySigner, Signer as _, modular};
 use wire::participant::{CheckInRequest, LossReport};
 use zeroize::Zeroizing;
 
-use super::cohort::{Hub, Published, TODAY, codec, kind};
-use super::{answer, now, secrets};
-
-/// A weight of this value has no gradient, as that of a unit which never fires.
-pub const DEAD: f32 = -1e6;
-
-/// Moves every weight that is not [`DEAD`] by one, up or down, so that nothing is left to rounding.
-#[derive(Clone)]
-pub struct Exact {
-    device: usize,
-    pub seen: Arc<Mutex<Vec<Vec<f32>>>>,
-}
-
-impl Exact {
-    pub fn new(device: usize) -> Self {
-        Self { device, seen: Arc::default() }
-    }
-
-    fn delta(device: usize, length: usize) -> Vec<f32> {
-        (0..length).map(|index| if (index + device).is_multiple_of(3) { -1.0 } else { 1.0 }).collect()
-    }
-
-    fn weight(device: usize) -> u64 {
-        device as u64 + 1
-    }
-
-    /// What a device sends in any round, before it is masked.
-    pub fn words(device: usize, personal: bool) -> Vec<u32> {
-        let codec = codec(personal);
-        let delta = Self::delta(device, codec.params().parameters);
-        let metrics = vec![MetricValue { value: 1.5, count: 3 }, MetricValue { value: 0.5, count: 3 }];
-        let update = Update { delta, examples: Self::weight(device), metrics };
-        codec.encode(&update, &mut ChaCha20Rng::from_seed([9; 32])).unwrap().words
-    }
-}
-
-impl Trainer for Exact {
-    fn train(&mut self, model: &Parameters, _: &TrainingJob) -> Result<Trained, TrainerError> {
-        self.seen.lock().unwrap().push(model.values().to_vec());
-        let mut parameters = model.clone();
-        let delta = Self::delta(self.device, model.values().len());
-        let learns = |value: &f32| *value != DEAD;
-        let values = parameters.values_mut().iter_mut().zip(delta).filter(|(value, _)| learns(value));
-        values.for_each(|(value, delta)| *value += delta);
-        Ok(Trained {
-            parameters,
-            examples: Self::weight(self.device),
-            metrics: vec![("train_loss".into(), MetricValue { value: 0.5, count: 3 })],
-        })
-    }
-
-    fn evaluate(&mut self, _: &Parameters, _: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
-        Ok(vec![("loss".into(), MetricValue { value: 1.5, count: 3 })])
-    }
-
-    fn examples(&self) -> u64 {
-        Self::weight(self.device)
-    }
-}
+use super::cohort::{Hub, Published, TODAY, kind};
+use super::line::Line;
+use super::link::Answers;
+use super::secrets;
+use super::trainers::Exact;
 
 /// What becomes of the action during which a process dies.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -99,17 +42,17 @@ pub enum Effect {
 pub const EFFECTS: [Effect; 3] = [Effect::None, Effect::Partial, Effect::Whole];
 
 /// One process after another on one journal.
-pub struct Device {
+pub struct Device<C = Line, T = Exact> {
     pub index: usize,
     pub journal: Arc<dyn Journal>,
-    pub trainer: Exact,
-    pub hub: Hub,
+    pub trainer: T,
+    pub coordinator: C,
     pub settings: Settings,
     pub machine: Machine,
     input: Option<Input>,
     /// Gives every process other randomness, so that only the journal can make bytes the same.
-    processes: u8,
-    now: Duration,
+    pub processes: u8,
+    pub now: Duration,
     pub actions: usize,
     pub events: Vec<Event>,
     /// What is written and sent, in order.
@@ -121,16 +64,20 @@ pub struct Device {
     pub ended: Option<Result<Outcome, ParticipantError>>,
 }
 
-fn start(index: usize, process: u8, journal: &dyn Journal, settings: &Settings) -> Machine {
-    let load = |name| journal.load(name).unwrap();
-    let saved = Saved {
+/// What a process finds in its journal.
+fn saved(load: impl Fn(&str) -> Option<Zeroizing<Vec<u8>>>) -> Saved {
+    Saved {
         identity: load(snapshot::IDENTITY),
         next_key: load(snapshot::NEXT_KEY),
         round: load(snapshot::ROUND),
         privacy: load(snapshot::PRIVACY),
         update: load(snapshot::UPDATE),
         given: load(snapshot::GIVEN),
-    };
+    }
+}
+
+fn start(index: usize, process: u8, journal: &dyn Journal, settings: &Settings) -> Machine {
+    let saved = saved(|name| journal.load(name).unwrap());
     let token = Some(Zeroizing::new("token".to_owned()));
     let mut seed = [process; 32];
     seed[0] = index as u8;
@@ -138,18 +85,25 @@ fn start(index: usize, process: u8, journal: &dyn Journal, settings: &Settings) 
 }
 
 impl Device {
+    /// A member of a cohort.
     pub fn new(index: usize, hub: &Hub, settings: Settings) -> Self {
         Self::on(Arc::new(MemoryJournal::new()), index, hub, settings)
     }
 
-    /// A device that keeps what it must in this journal.
+    /// One that keeps what it must in this journal.
     pub fn on(journal: Arc<dyn Journal>, index: usize, hub: &Hub, settings: Settings) -> Self {
+        Self::with(journal, index, hub.line(index), Exact::new(index), settings)
+    }
+}
+
+impl<C: Answers, T: Trainer> Device<C, T> {
+    pub fn with(journal: Arc<dyn Journal>, index: usize, coordinator: C, trainer: T, settings: Settings) -> Self {
         let machine = start(index, 1, &*journal, &settings);
         Self {
             index,
             journal,
-            trainer: Exact::new(index),
-            hub: hub.clone(),
+            trainer,
+            coordinator,
             settings,
             machine,
             input: Some(Input::Tick),
@@ -171,12 +125,18 @@ impl Device {
         self.ended = None;
     }
 
+    /// Tells the machine what has happened.
+    pub fn poll(&mut self, input: Input) -> Action {
+        self.machine.set_examples(self.trainer.examples());
+        let action = self.machine.poll(input, Now { elapsed: self.now, wall: TODAY });
+        self.events.extend(self.machine.take_events());
+        action
+    }
+
     /// One action, or its loss.
     pub fn step(&mut self, kill: Option<Effect>) {
-        self.machine.set_examples(self.trainer.examples());
-        let now = Now { elapsed: self.now, wall: TODAY };
-        let action = self.machine.poll(self.input.take().unwrap_or(Input::Tick), now);
-        self.events.extend(self.machine.take_events());
+        let input = self.input.take().unwrap_or(Input::Tick);
+        let action = self.poll(input);
         self.actions += 1;
         self.remember(&action);
         match (kill, action) {
@@ -193,7 +153,20 @@ impl Device {
         }
     }
 
-    /// Whatever is said is said alike each time.
+    /// Goes on until its task is over, or for so many actions; `kill` says whether the process dies at the action of this
+    /// number. How many it took to the end.
+    pub fn run(&mut self, most: usize, kill: impl Fn(usize) -> Option<Effect>) -> usize {
+        for number in 0..most {
+            self.step(kill(number));
+            if let Some(ended) = &self.ended {
+                assert!(matches!(ended, Ok(Outcome::TaskOver { .. })), "{ended:?}");
+                return number;
+            }
+        }
+        most
+    }
+
+    /// Writes down what it says and keeps.
     fn remember(&mut self, action: &Action) {
         if let Action::Send(Request::CheckIn(request)) = action {
             self.told.push(request.loss);
@@ -222,21 +195,17 @@ impl Device {
             }
             _ => return,
         };
-        let key = (place.round, place.attempt, what, self.index);
-        self.hub.world(|world| {
-            let before = world.said.entry(key).or_insert_with(|| bytes.clone());
-            assert_eq!(*before, bytes, "{key:?} was said in two ways");
-            let said = |what| world.said.contains_key(&(place.round, place.attempt, what, self.index));
-            assert!(!(said("abort_statement") && said("unmask_shares")), "{key:?}: it left, and it answered");
-        });
+        self.coordinator.is_about_to_hear(place, what, bytes);
     }
 
-    fn perform(&mut self, action: Action) -> Input {
-        let line = self.hub.line(self.index);
+    pub fn perform(&mut self, action: Action) -> Input {
         match action {
-            Action::Send(request) => answer(&line, request),
+            Action::Send(request) => {
+                self.coordinator.is_shown(self.machine.presented().map(|identity| &**identity));
+                self.coordinator.answer(request)
+            }
             Action::Fetch { task, model, mut have } => {
-                let result = now(line.fetch_model(task, &model, &mut have));
+                let result = self.coordinator.fetch(task, &model, &mut have);
                 Input::Fetched { have, result }
             }
             Action::Train(work) => Input::Trained(work.run(&mut self.trainer)),
@@ -254,18 +223,10 @@ impl Device {
 
     /// A process of the same device that finds another record.
     pub fn with_record(&self, name: &str, bytes: &[u8]) -> Result<(), ParticipantError> {
-        let load = |wanted: &str| {
+        let saved = saved(|wanted| {
             let other = (wanted == name).then(|| Zeroizing::new(bytes.to_vec()));
             other.or_else(|| self.journal.load(wanted).unwrap())
-        };
-        let saved = Saved {
-            identity: load(snapshot::IDENTITY),
-            next_key: load(snapshot::NEXT_KEY),
-            round: load(snapshot::ROUND),
-            privacy: load(snapshot::PRIVACY),
-            update: load(snapshot::UPDATE),
-            given: load(snapshot::GIVEN),
-        };
+        });
         let fresh_key = || unreachable!("the key is in the record");
         Machine::new(self.settings.clone(), None, &saved, fresh_key, [0; 32], secrets([0; 32])).map(|_| ())
     }
@@ -287,7 +248,7 @@ pub fn run(devices: &mut [Device], kill: impl Fn(usize, usize) -> Option<Effect>
     for _ in 0..20_000 {
         let mut is_over = true;
         for device in &mut *devices {
-            let hub = device.hub.clone();
+            let hub = device.coordinator.hub.clone();
             if device.ended.is_some() || hub.world(|world| world.is_gone(device.index)) {
                 continue;
             }

@@ -8,43 +8,45 @@
     reason = "each test uses a part of this"
 )]
 
+pub mod authority;
 pub mod cohort;
 pub mod device;
+pub mod line;
+pub mod link;
 pub mod private;
+pub mod told;
+pub mod trainers;
 pub mod words;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, LazyLock, Mutex};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
 
-use async_trait::async_trait;
 use bytes::Bytes;
 use client_sdk::entropy::Secrets;
-use client_sdk::identity::Identity;
 use client_sdk::journal::{Journal, MemoryJournal};
 use client_sdk::learning::contribution::scaffold;
 use client_sdk::learning::{
-    ExactSum, Layout, MetricValue, Parameters, QuantizationParams, Residual, TensorSpec, UpdateCodec, checkpoint,
+    ExactSum, Layout, Parameters, QuantizationParams, Residual, TensorSpec, UpdateCodec, checkpoint,
 };
 use client_sdk::participant::machine::{Input, Request, Settings};
-use client_sdk::participant::snapshot;
-use client_sdk::transport::{Abandonment, Place, Transport, TransportError, Upload};
-use client_sdk::{Event, Participant, PrivacyPolicy, SecurityPolicy, Trained, Trainer, TrainerError, TrainingJob};
-use futures_util::FutureExt as _;
+use client_sdk::participant::{Builder, snapshot};
+use client_sdk::transport::{TransportError, Upload};
+use client_sdk::{Event, Participant, PrivacyPolicy, SecurityPolicy, Trainer};
 use rand::SeedableRng as _;
 use rand_chacha::ChaCha20Rng;
-use rcgen::{
-    BasicConstraints, CertificateParams, CertificateSigningRequestParams, DnType, IsCa, Issuer, KeyPair, SanType,
-};
 use ring::digest;
-use task_spec::{Compression, Initial, ModelSpec, Staleness, TensorDeclaration, TrainingPlan};
-use wire::certificate::{Issuers, PARTICIPANT_URN};
+use task_spec::{Compression, Initial, ModelSpec, Staleness, TensorDeclaration};
+use wire::certificate::Issuers;
 use wire::participant::{
-    Announcement, Answer, Assignment, CheckInReply, CheckInRequest, CodecTerms, Counted, DiscardReason, Encoding,
-    EnrollReply, EnrollRequest, HeldUpdate, ModelRef, PrivacyTerms, Question, Receipt, RenewRequest, TrainingReport,
+    Assignment, CheckInReply, CheckInRequest, CodecTerms, Counted, DiscardReason, Encoding, EnrollReply, HeldUpdate,
+    ModelRef, PrivacyTerms, Question, Receipt, TrainingReport,
 };
-use wire::problem::{Problem, ProblemType};
+use wire::problem::ProblemType;
 use wire::{Criterion, Digest, ParticipantId, TaskId, Timestamp};
+
+pub use authority::{CA, Ca, ca_pem};
+pub use link::Fault;
+use link::{Answers, Link, lost, problem};
 
 pub fn sha256(bytes: &[u8]) -> Digest {
     Digest(digest::digest(&digest::SHA256, bytes).as_ref().try_into().unwrap())
@@ -56,55 +58,6 @@ pub fn task() -> TaskId {
 
 pub fn participant() -> ParticipantId {
     "00000000-0000-0000-0000-00000000000b".parse().unwrap()
-}
-
-/// An authority that certifies participants.
-pub struct Ca {
-    issuer: Issuer<'static, KeyPair>,
-    pub pem: String,
-}
-
-impl Ca {
-    pub fn new(name: &str) -> Self {
-        let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
-        let mut params = CertificateParams::new(vec![]).unwrap();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let pem = params.self_signed(&key).unwrap().pem();
-        Self { issuer: Issuer::new(params, key), pem }
-    }
-
-    /// A certificate that a device has from elsewhere, for these years, and its key, both in PEM.
-    pub fn issue(&self, participant: ParticipantId, years: std::ops::Range<i32>) -> (String, String) {
-        let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
-        (self.issue_for(&key, participant, years), key.serialize_pem())
-    }
-
-    /// The same for a key that is there.
-    pub fn issue_for(&self, key: &KeyPair, participant: ParticipantId, years: std::ops::Range<i32>) -> String {
-        let mut params = CertificateParams::new(vec![]).unwrap();
-        let urn = format!("{PARTICIPANT_URN}{participant}");
-        params.subject_alt_names = vec![SanType::URI(urn.as_str().try_into().unwrap())];
-        params.not_before = rcgen::date_time_ymd(years.start, 1, 1);
-        params.not_after = rcgen::date_time_ymd(years.end, 1, 1);
-        params.signed_by(key, &self.issuer).unwrap().pem()
-    }
-
-    /// A certificate for the key of this request, then its own.
-    pub fn certify(&self, csr_pem: &str, participant: ParticipantId) -> String {
-        let mut request = CertificateSigningRequestParams::from_pem(csr_pem).unwrap();
-        let urn = format!("{PARTICIPANT_URN}{participant}");
-        request.params.subject_alt_names = vec![SanType::URI(urn.as_str().try_into().unwrap())];
-        request.signed_by(&self.issuer).unwrap().pem() + &self.pem
-    }
-}
-
-/// The authority that these participants' apps name.
-pub static CA: LazyLock<Ca> = LazyLock::new(|| Ca::new("CA"));
-
-/// The same, in PEM.
-pub fn ca_pem() -> &'static str {
-    &CA.pem
 }
 
 /// Settings of an app that names that authority, for cohorts that are smaller than apps take part in.
@@ -127,10 +80,8 @@ pub fn in_the_clear() -> Settings {
 pub async fn failures(coordinator: &Coordinator, trainer: impl Trainer + 'static) -> Vec<String> {
     let errors = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&errors);
-    let mut participant = Participant::builder()
-        .secure_aggregation(SecurityPolicy::optional())
-        .members_ca_pem(ca_pem())
-        .transport(coordinator.clone())
+    let mut participant = coordinator
+        .app()
         .enrollment_token("token")
         .journal(MemoryJournal::new())
         .trainer(trainer)
@@ -149,32 +100,6 @@ pub async fn failures(coordinator: &Coordinator, trainer: impl Trainer + 'static
 /// Randomness that a test can repeat.
 pub fn secrets(seed: [u8; 32]) -> Secrets {
     Box::new(ChaCha20Rng::from_seed(seed))
-}
-
-/// What a transport that never waits answers.
-pub fn answer(transport: &dyn Transport, request: Request) -> Input {
-    match request {
-        Request::Enroll(r) => Input::Enrolled(now(transport.enroll(&r))),
-        Request::Renew(r) => Input::Renewed(now(transport.renew(&r))),
-        Request::CheckIn(r) => Input::CheckedIn(now(transport.check_in(&r))),
-        Request::Upload(r) => Input::Uploaded(now(transport.upload(&r))),
-        Request::Announcement { what, place, participant, wait } => {
-            Input::Announced(now(transport.announcement(what, place, participant, wait)))
-        }
-        Request::Evidence { place, dealer } => Input::Evidenced(now(transport.evidence(place, dealer))),
-        Request::Answer { what, place, participant, body } => {
-            Input::Answered(now(transport.answer(what, place, participant, body)))
-        }
-        Request::Abandon(r) => Input::Abandoned(now(transport.abandon(&r))),
-        Request::AbortStatement { place, participant, body } => {
-            Input::Answered(now(transport.abort_statement(place, participant, body)))
-        }
-        Request::AbortStatements { place } => Input::Announced(now(transport.abort_statements(place))),
-    }
-}
-
-pub fn now<T>(future: impl Future<Output = T>) -> T {
-    future.now_or_never().unwrap()
 }
 
 /// `base` (3) and `head` (2), the latter personal if asked for.
@@ -212,23 +137,6 @@ pub fn sent_and_left(coordinator: &Coordinator, journal: &dyn Journal) -> (Vec<f
     }
     let record = journal.load(&snapshot::residual(task())).unwrap().unwrap();
     (sent, Residual::from_record(&record, layout.len()).unwrap().values().to_vec())
-}
-
-/// What happens to a request instead of its normal course.
-#[derive(Clone, Debug)]
-pub enum Fault {
-    /// It never arrives.
-    Lost,
-    /// It takes effect, its answer is lost.
-    AnswerLost,
-    /// It is refused.
-    Refused(ProblemType, Option<Duration>),
-    /// Of a fetch: half of the bytes come.
-    Half,
-    /// Of a fetch: other bytes come.
-    Garbage,
-    /// It goes through.
-    None,
 }
 
 #[derive(Default)]
@@ -314,6 +222,15 @@ impl Coordinator {
         look(&mut self.0.lock().unwrap())
     }
 
+    /// An app that takes part in its task, which is without secure aggregation; its journal, its trainer and, if it is new, its
+    /// token are still to come.
+    pub fn app(&self) -> Builder {
+        Participant::builder()
+            .secure_aggregation(SecurityPolicy::optional())
+            .members_ca_pem(ca_pem())
+            .transport(Link::to(self.clone()))
+    }
+
     pub fn script(&self, call: &'static str, faults: impl IntoIterator<Item = Fault>) {
         self.world(|world| world.faults.entry(call).or_default().extend(faults));
     }
@@ -364,38 +281,20 @@ impl Coordinator {
         if world.matrix {
             model.tensors[0].shape = vec![3, 1];
         }
+        let base = ModelRef { version: world.rounds_done, sha256: sha256(&file), bytes: file.len() as u64 };
+        let (max_weight, max_cohort) = if world.privacy.is_some() { (1, 3) } else { (100, 10) };
         Assignment {
-            task: task(),
-            task_name: "task".into(),
-            round: world.rounds_done + 1,
             attempt: world.attempt.max(1),
-            model,
-            base: ModelRef { version: world.rounds_done, sha256: sha256(&file), bytes: file.len() as u64 },
-            earlier: Vec::new(),
-            training: TrainingPlan::default(),
             encoding: Encoding {
-                modulus_bits: 32,
-                clip_range: 1.0,
                 clip_norm: world.clip,
-                max_weight: if world.privacy.is_some() { 1 } else { 100 },
-                max_cohort: if world.privacy.is_some() { 3 } else { 10 },
-                analytics: None,
+                max_weight,
+                max_cohort,
                 compression: world.codec.clone(),
-                personalization: None,
-                staleness: None,
-                groups: None,
-                solver: None,
+                ..words::encoding()
             },
-            metrics: vec!["loss".into(), "train_loss".into()],
             privacy: world.privacy.clone(),
-            secure_aggregation: None,
-            report_loss: false,
-            update: None,
-            groups: None,
             counted: world.counted,
-            cohort: 1,
-            deadline_at: Timestamp(0),
-            remaining_ms: 600_000,
+            ..words::assignment(model, base)
         }
     }
 
@@ -446,19 +345,11 @@ impl Coordinator {
     ) -> Result<T, TransportError> {
         self.world(|world| {
             world.calls.push(call);
-            let lost = || Err(TransportError::Unreachable("scripted".into()));
             if world.offline {
                 return lost();
             }
             let fault = world.faults.get_mut(call).and_then(VecDeque::pop_front).unwrap_or(Fault::None);
-            match fault {
-                Fault::Lost => lost(),
-                Fault::AnswerLost => effect(world, &fault).and_then(|_| lost()),
-                Fault::Refused(kind, retry_after) => {
-                    Err(TransportError::Problem { problem: Box::new(Problem::new(kind, "scripted")), retry_after })
-                }
-                Fault::Half | Fault::Garbage | Fault::None => effect(world, &fault),
-            }
+            fault.befall(|fault| effect(world, fault))
         })
     }
 }
@@ -481,169 +372,109 @@ fn certificate(world: &mut World, csr_pem: Option<&String>, certificate_pem: Opt
     }
 }
 
-#[async_trait]
-impl Transport for Coordinator {
-    fn identify(&self, _: &Identity) -> Result<(), TransportError> {
-        Ok(())
+impl World {
+    fn check_in(&mut self, request: &CheckInRequest) -> CheckInReply {
+        self.wire.extend(serde_json::to_vec(request).unwrap());
+        if let Some(after_ms) = self.away_ms.take() {
+            return CheckInReply::ComeBack { after_ms };
+        }
+        if self.reoffer > 0 && self.rounds_done > 0 {
+            self.reoffer -= 1;
+            let assignment = Assignment { round: self.rounds_done, ..Coordinator::assignment(self) };
+            return CheckInReply::Assigned(Box::new(assignment));
+        }
+        if self.rounds_done >= self.rounds {
+            return CheckInReply::TaskOver { task: task() };
+        }
+        let question = Question { task: task(), criteria: self.criteria.clone() };
+        match request.findings.iter().find(|finding| finding.task == question.task) {
+            _ if self.criteria.is_empty() => {}
+            None => return CheckInReply::Asked { questions: vec![question] },
+            Some(finding) if finding.eligible => {}
+            Some(_) if self.declined == 2 => return CheckInReply::TaskOver { task: task() },
+            Some(_) => {
+                self.declined += 1;
+                return CheckInReply::ComeBack { after_ms: 1 };
+            }
+        }
+        let mut assignment = Coordinator::assignment(self);
+        if self.ahead {
+            self.reports.push(request.training);
+            if let Some(instead) = Coordinator::train_first(self, request.training, &mut assignment) {
+                return instead;
+            }
+        }
+        self.tweak.iter().for_each(|tweak| tweak(&mut assignment));
+        CheckInReply::Assigned(Box::new(assignment))
     }
 
-    async fn enroll(&self, request: &EnrollRequest) -> Result<EnrollReply, TransportError> {
-        self.go("enroll", |world, _| Ok(certificate(world, request.csr_pem.as_ref(), request.certificate_pem.as_ref())))
-    }
-
-    async fn renew(&self, request: &RenewRequest) -> Result<EnrollReply, TransportError> {
-        self.go("renew", |world, _| {
-            if let Some(lie) = world.lie_at_renewal.take() {
-                (world.ca, world.certified_key) = lie;
-            }
-            Ok(certificate(world, request.csr_pem.as_ref(), request.certificate_pem.as_ref()))
-        })
-    }
-
-    async fn check_in(&self, request: &CheckInRequest) -> Result<CheckInReply, TransportError> {
-        self.go("check_in", |world, _| {
-            world.wire.extend(serde_json::to_vec(request).unwrap());
-            if let Some(after_ms) = world.away_ms.take() {
-                return Ok(CheckInReply::ComeBack { after_ms });
-            }
-            if world.reoffer > 0 && world.rounds_done > 0 {
-                world.reoffer -= 1;
-                let assignment = Assignment { round: world.rounds_done, ..Self::assignment(world) };
-                return Ok(CheckInReply::Assigned(Box::new(assignment)));
-            }
-            if world.rounds_done >= world.rounds {
-                return Ok(CheckInReply::TaskOver { task: task() });
-            }
-            let question = Question { task: task(), criteria: world.criteria.clone() };
-            match request.findings.iter().find(|finding| finding.task == question.task) {
-                _ if world.criteria.is_empty() => {}
-                None => return Ok(CheckInReply::Asked { questions: vec![question] }),
-                Some(finding) if finding.eligible => {}
-                Some(_) if world.declined == 2 => return Ok(CheckInReply::TaskOver { task: task() }),
-                Some(_) => {
-                    world.declined += 1;
-                    return Ok(CheckInReply::ComeBack { after_ms: 1 });
+    fn upload(&mut self, upload: Upload) -> Result<Receipt, TransportError> {
+        let Upload { place, sha256: digest, body, .. } = upload;
+        assert_eq!(sha256(&body), digest);
+        let receipt = Receipt { sha256: digest, bytes: body.len() as u64, accepted_at: Timestamp(0) };
+        match self.accepted.get(&place.round) {
+            Some(stored) if *stored == body => Ok(receipt),
+            Some(_) => problem(ProblemType::DifferentInput),
+            None if place.round == self.rounds_done + 1 => {
+                self.accepted.insert(place.round, body);
+                *self.stored.entry(place.round).or_default() += 1;
+                self.rounds_done += 1;
+                if !self.failing.contains(&place.round) {
+                    self.counted = Some(Counted { round: place.round, attempt: place.attempt });
                 }
+                Ok(receipt)
             }
-            let mut assignment = Self::assignment(world);
-            if world.ahead {
-                world.reports.push(request.training);
-                if let Some(instead) = Self::train_first(world, request.training, &mut assignment) {
-                    return Ok(instead);
+            None => problem(ProblemType::PhaseClosed),
+        }
+    }
+}
+
+impl Answers for Coordinator {
+    fn answer(&self, request: Request) -> Input {
+        match request {
+            Request::Enroll(request) => Input::Enrolled(self.go("enroll", |world, _| {
+                Ok(certificate(world, request.csr_pem.as_ref(), request.certificate_pem.as_ref()))
+            })),
+            Request::Renew(request) => Input::Renewed(self.go("renew", |world, _| {
+                if let Some(lie) = world.lie_at_renewal.take() {
+                    (world.ca, world.certified_key) = lie;
                 }
+                Ok(certificate(world, request.csr_pem.as_ref(), request.certificate_pem.as_ref()))
+            })),
+            Request::CheckIn(request) => Input::CheckedIn(self.go("check_in", |world, _| Ok(world.check_in(&request)))),
+            Request::Upload(upload) => {
+                self.world(|world| {
+                    world.sent.entry(upload.place.round).or_default().push(upload.body.clone());
+                    world.wire.extend_from_slice(&upload.body);
+                });
+                Input::Uploaded(self.go("upload", |world, _| world.upload(upload)))
             }
-            world.tweak.iter().for_each(|tweak| tweak(&mut assignment));
-            Ok(CheckInReply::Assigned(Box::new(assignment)))
-        })
+            Request::Abandon(abandonment) => Input::Abandoned(self.go("abandon", |world, _| {
+                world.abandoned.push((abandonment.place.round, abandonment.reason.as_str()));
+                world.rounds_done = world.rounds_done.max(abandonment.place.round);
+                Ok(())
+            })),
+            Request::Announcement { .. }
+            | Request::Evidence { .. }
+            | Request::Answer { .. }
+            | Request::AbortStatement { .. }
+            | Request::AbortStatements { .. } => unreachable!("its rounds are without secure aggregation"),
+        }
     }
 
-    async fn fetch_model(&self, _: TaskId, model: &ModelRef, sink: &mut Vec<u8>) -> Result<(), TransportError> {
+    fn fetch(&self, _: TaskId, model: &ModelRef, sink: &mut Vec<u8>) -> Result<(), TransportError> {
         let begin = sink.len();
-        let rest = self.go("fetch", |world, fault| {
+        let (bytes, is_whole) = self.go("fetch", |world, fault| {
             world.ranges.push(begin);
-            let mut file = Self::file(world, model.version);
-            Ok(match fault {
-                Fault::Half => (file[begin..begin + (file.len() - begin) / 2].to_vec(), false),
-                Fault::Garbage => {
-                    *file.last_mut().unwrap() ^= 1;
-                    (file[begin..].to_vec(), true)
-                }
-                _ => (file[begin..].to_vec(), true),
-            })
-        });
-        let (bytes, whole) = rest?;
-        sink.extend(bytes);
-        if whole { Ok(()) } else { Err(TransportError::Unreachable("cut off".into())) }
-    }
-
-    async fn upload(&self, upload: &Upload) -> Result<Receipt, TransportError> {
-        let (round, body) = (upload.place.round, upload.body.clone());
-        self.world(|world| {
-            world.sent.entry(round).or_default().push(body.clone());
-            world.wire.extend_from_slice(&body);
-        });
-        self.go("upload", |world, _| {
-            assert_eq!(sha256(&body), upload.sha256);
-            let receipt = Receipt { sha256: upload.sha256, bytes: body.len() as u64, accepted_at: Timestamp(0) };
-            match world.accepted.get(&round) {
-                Some(stored) if *stored == body => Ok(receipt),
-                Some(_) => Err(Problem::new(ProblemType::DifferentInput, "scripted").into()),
-                None if round == world.rounds_done + 1 => {
-                    world.accepted.insert(round, body);
-                    *world.stored.entry(round).or_default() += 1;
-                    world.rounds_done += 1;
-                    if !world.failing.contains(&round) {
-                        world.counted = Some(Counted { round, attempt: upload.place.attempt });
-                    }
-                    Ok(receipt)
-                }
-                None => Err(Problem::new(ProblemType::PhaseClosed, "scripted").into()),
+            let mut bytes = Self::file(world, model.version).split_off(begin);
+            match fault {
+                Fault::Half => bytes.truncate(bytes.len() / 2),
+                Fault::Garbage => *bytes.last_mut().unwrap() ^= 1,
+                _ => {}
             }
-        })
-    }
-
-    async fn announcement(
-        &self,
-        _: Announcement,
-        _: Place,
-        _: ParticipantId,
-        _: Duration,
-    ) -> Result<Option<Bytes>, TransportError> {
-        unreachable!("its rounds are without secure aggregation")
-    }
-
-    async fn evidence(&self, _: Place, _: ParticipantId) -> Result<Bytes, TransportError> {
-        unreachable!("its rounds are without secure aggregation")
-    }
-
-    async fn answer(&self, _: Answer, _: Place, _: ParticipantId, _: Bytes) -> Result<(), TransportError> {
-        unreachable!("its rounds are without secure aggregation")
-    }
-
-    async fn abort_statement(&self, _: Place, _: ParticipantId, _: Bytes) -> Result<(), TransportError> {
-        unreachable!("its rounds are without secure aggregation")
-    }
-
-    async fn abort_statements(&self, _: Place) -> Result<Option<Bytes>, TransportError> {
-        unreachable!("its rounds are without secure aggregation")
-    }
-
-    async fn abandon(&self, abandonment: &Abandonment) -> Result<(), TransportError> {
-        self.go("abandon", |world, _| {
-            world.abandoned.push((abandonment.place.round, abandonment.reason.as_str()));
-            world.rounds_done = world.rounds_done.max(abandonment.place.round);
-            Ok(())
-        })
-    }
-}
-
-/// Adds a third to every weight, and remembers what it was given.
-#[derive(Clone, Default)]
-pub struct Nudge {
-    pub seen: Arc<Mutex<Vec<Vec<f32>>>>,
-    /// Learning rates it was told.
-    pub rates: Arc<Mutex<Vec<f64>>>,
-}
-
-impl Trainer for Nudge {
-    fn train(&mut self, model: &Parameters, job: &TrainingJob) -> Result<Trained, TrainerError> {
-        self.seen.lock().unwrap().push(model.values().to_vec());
-        self.rates.lock().unwrap().push(job.plan.learning_rate);
-        let mut parameters = model.clone();
-        // Not a multiple of any quantum: rounding has something to decide.
-        parameters.values_mut().iter_mut().for_each(|value| *value += 1.0 / 3.0);
-        Ok(Trained {
-            parameters,
-            examples: 7,
-            metrics: vec![("train_loss".into(), MetricValue { value: 0.5, count: 7 })],
-        })
-    }
-
-    fn evaluate(&mut self, _: &Parameters, _: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
-        Ok(vec![("loss".into(), MetricValue { value: 1.5, count: 3 })])
-    }
-
-    fn examples(&self) -> u64 {
-        7
+            Ok((bytes, !matches!(fault, Fault::Half)))
+        })?;
+        sink.extend(bytes);
+        if is_whole { Ok(()) } else { Err(TransportError::Unreachable("cut off".into())) }
     }
 }

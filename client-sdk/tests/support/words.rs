@@ -1,4 +1,4 @@
-//! What the updates of the cohort's task look like on the wire.
+//! What a task's assignments and updates look like on the wire.
 #![allow(
     clippy::allow_attributes,
     dead_code,
@@ -8,7 +8,36 @@
 )]
 
 use client_sdk::learning::{Codec, QuantizationParams};
-use wire::participant::Encoding;
+use task_spec::{ModelSpec, TrainingPlan};
+use wire::Timestamp;
+use wire::participant::{Assignment, Encoding, ModelRef};
+
+use super::task;
+
+/// A place in the clear in the round after this version, of one participant; it has ten minutes.
+pub fn assignment(model: ModelSpec, base: ModelRef) -> Assignment {
+    Assignment {
+        task: task(),
+        task_name: "task".into(),
+        round: base.version + 1,
+        attempt: 1,
+        model,
+        base,
+        earlier: Vec::new(),
+        training: TrainingPlan::default(),
+        encoding: encoding(),
+        metrics: metrics(),
+        privacy: None,
+        secure_aggregation: None,
+        report_loss: false,
+        update: None,
+        groups: None,
+        counted: None,
+        cohort: 1,
+        deadline_at: Timestamp(0),
+        remaining_ms: 600_000,
+    }
+}
 
 pub fn encoding() -> Encoding {
     Encoding {

@@ -1,15 +1,14 @@
-//! What operators change: tasks and tokens, with every bound, and asked for twice.
+//! A task is created with its first model, or refused with every field that is wrong and what would be right.
 
 use std::time::Duration;
 
 use axum::body::Body;
 use http::Request;
 use serde_json::{Value, json};
-use wire::participant::CheckInReply;
 use wire::problem::{Problem, ProblemType};
 use wire::route;
 
-use crate::support::{Reply, TestCoordinator, input, secure, small_task};
+use crate::support::{Reply, TestCoordinator, secure, small_task};
 
 async fn create(t: &TestCoordinator, spec: &Value) -> Reply {
     t.post(&t.operator, route::TASKS, &json!({ "spec": spec })).await
@@ -242,75 +241,6 @@ async fn an_idempotency_key_gives_the_first_answer_again() {
     send("k2", &small_task()).await.problem(ProblemType::Conflict);
     send(&"k".repeat(65), &other).await.problem(ProblemType::InvalidValue);
     assert_eq!(t.get(&t.viewer, route::TASKS).await.json()["items"].as_array().unwrap().len(), 1);
-}
-
-#[tokio::test]
-async fn pausing_stops_new_rounds_and_resuming_goes_on() {
-    let t = TestCoordinator::start().await;
-    create(&t, &small_task()).await;
-    let change = async |verb: &str| t.post(&t.operator, &format!("/v1/tasks/small/{verb}"), &json!({})).await;
-    assert_eq!(change("pause").await.json()["status"], "PAUSED");
-    assert_eq!(change("pause").await.json()["status"], "PAUSED", "asked twice");
-    t.work().await;
-    t.get(&t.viewer, "/v1/tasks/small/rounds/1").await.problem(ProblemType::NotFound);
-    assert_eq!(change("resume").await.json()["status"], "ACTIVE");
-    t.work().await;
-    assert_eq!(t.get(&t.viewer, "/v1/tasks/small/rounds/1").await.status, 200);
-    let cancelled = change("cancel").await.json();
-    let history: Vec<_> = cancelled["history"].as_array().unwrap().iter().map(|line| line["status"].clone()).collect();
-    assert_eq!(history, ["ACTIVE", "PAUSED", "ACTIVE", "CANCELLED"]);
-    let detail = change("resume").await.problem(ProblemType::TaskStatus);
-    assert!(detail.contains("CANCELLED"), "{detail}");
-}
-
-#[tokio::test]
-async fn cancelling_ends_the_round_and_lets_the_cohort_go() {
-    let t = TestCoordinator::start().await;
-    create(&t, &small_task()).await;
-    let (a, b) = (t.enroll("a").await, t.enroll("b").await);
-    let work = t.assigned(&[a.1.clone(), b.1]).await.remove(0);
-    t.post(&t.operator, "/v1/tasks/small/cancel", &json!({})).await;
-    let round = t.get(&t.viewer, "/v1/tasks/small/rounds/1").await.json();
-    assert_eq!((&round["state"], &round["dropped"]), (&json!("CANCELLED"), &json!(0)));
-    let cohort = t.get(&t.viewer, "/v1/tasks/small/rounds/1/assignments").await.json();
-    assert!(cohort["items"].as_array().unwrap().iter().all(|item| item["state"] == "RELEASED"));
-    t.send(&a.1, t.upload(&work, a.0, &input([1, 2, 3]))).await.problem(ProblemType::PhaseClosed);
-    assert!(matches!(t.check_in(&a.1, "small").await, CheckInReply::TaskOver { .. }));
-}
-
-#[tokio::test]
-async fn an_excused_participant_is_not_waited_for() {
-    let t = TestCoordinator::start().await;
-    let task = create(&t, &small_task()).await.json()["id"].as_str().unwrap().to_owned();
-    let (a, b) = (t.enroll("a").await, t.enroll("b").await);
-    let work = t.assigned(&[a.1.clone(), b.1.clone()]).await.remove(0);
-    assert_eq!(t.send(&a.1, t.upload(&work, a.0, &input([1, 2, 3]))).await.status, 200);
-    let excuse = async |who: &wire::ParticipantId| {
-        t.post(&t.operator, &route::fill(route::EXCUSE, &[&task, &1, who]), &json!({})).await
-    };
-    excuse(&a.0).await.problem(ProblemType::Conflict);
-    excuse(&wire::ParticipantId(uuid::Uuid::from_u128(1))).await.problem(ProblemType::NotFound);
-    assert_eq!(excuse(&b.0).await.status, 204);
-    assert_eq!(excuse(&b.0).await.status, 204);
-    t.work().await;
-    let round = t.get(&t.viewer, "/v1/tasks/small/rounds/1").await.json();
-    assert_eq!((&round["state"], &round["dropped_why"]), (&json!("COMPLETED"), &json!({ "EXCUSED": 1 })));
-}
-
-#[tokio::test]
-async fn tokens_have_bounds() {
-    let t = TestCoordinator::start().await;
-    t.enroll("taken").await;
-    let post = async |body: Value| t.post(&t.operator, route::ENROLLMENT_TOKENS, &body).await;
-    post(json!({ "name": "taken" })).await.problem(ProblemType::Conflict);
-    post(json!({ "name": "no blanks" })).await.problem(ProblemType::InvalidValue);
-    post(json!({ "valid_for_ms": 0 })).await.problem(ProblemType::InvalidValue);
-    post(json!({ "valid_for_ms": 31_u64 * 24 * 3600 * 1000 })).await.problem(ProblemType::InvalidValue);
-    post(json!({ "labels": { "region": "x".repeat(200) } })).await.problem(ProblemType::InvalidValue);
-    let reply = post(json!({})).await.json();
-    assert_eq!(reply["token"].as_str().unwrap().len(), 43);
-    let body = json!({ "name": "x", "role": "emperor" });
-    t.post(&t.admin, route::OPERATOR_TOKENS, &body).await.problem(ProblemType::MalformedRequest);
 }
 
 #[tokio::test]

@@ -14,9 +14,9 @@ use client_sdk::journal::{Journal, JournalError, JournalFiles, MemoryJournal};
 use client_sdk::participant::machine::{Action, Input, Machine, Request, Saved};
 use client_sdk::participant::snapshot;
 use support::cohort::Hub;
-use support::device::{cohort, deal_garbage, finish};
+use support::device::{cohort, deal_garbage, enrolled, finish};
 use support::trainers::Nudge;
-use support::{Coordinator, Fault, in_the_clear, participant, secrets, sha256, task};
+use support::{Coordinator, Fault, in_the_clear, participant, sha256, task};
 use wire::Timestamp;
 use wire::participant::Answer;
 use zeroize::Zeroizing;
@@ -35,7 +35,7 @@ fn record(name: &str) -> Zeroizing<Vec<u8>> {
 
 fn machine(identity: &str, round: Option<&str>) -> Result<Machine, ParticipantError> {
     let saved = Saved { identity: Some(record(identity)), round: round.map(record), ..Saved::default() };
-    Machine::new(in_the_clear(), None, &saved, || unreachable!("the key is in the record"), [0; 32], secrets([0; 32]))
+    enrolled(&in_the_clear(), &saved)
 }
 
 fn first_request(mut machine: Machine) -> Request {
@@ -164,8 +164,7 @@ fn of_version_3(privacy: Option<Vec<u8>>) -> Result<Machine, ParticipantError> {
     let privacy = privacy.map(Zeroizing::new);
     let saved =
         Saved { identity: record("identity.record"), round: record("round-done.record"), privacy, ..Saved::default() };
-    let fresh_key = || unreachable!("the key is in the record");
-    Machine::new(in_the_clear(), None, &saved, fresh_key, [0; 32], secrets([0; 32]))
+    enrolled(&in_the_clear(), &saved)
 }
 
 #[test]
@@ -223,8 +222,7 @@ fn of_session(state: &str) -> Request {
 fn of_records(identity: Vec<u8>, round: Vec<u8>) -> Result<Machine, ParticipantError> {
     let (identity, round) = (Some(Zeroizing::new(identity)), Some(Zeroizing::new(round)));
     let saved = Saved { identity, round, ..Saved::default() };
-    let fresh_key = || unreachable!("the key is in the record");
-    Machine::new(in_the_clear(), None, &saved, fresh_key, [0; 32], secrets([0; 32]))
+    enrolled(&in_the_clear(), &saved)
 }
 
 #[test]

@@ -1,11 +1,4 @@
 //! Authorities that certify participants.
-#![allow(
-    clippy::allow_attributes,
-    dead_code,
-    unreachable_pub,
-    clippy::unwrap_used,
-    reason = "each test uses a part of this"
-)]
 
 use std::sync::LazyLock;
 

@@ -1,13 +1,4 @@
 //! A coordinator that runs the real phases of secure aggregation.
-#![allow(
-    clippy::allow_attributes,
-    dead_code,
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    reason = "each test uses a part of this"
-)]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};

@@ -1,13 +1,4 @@
 //! Devices that are machines on journals: killed and made again, in step with each other.
-#![allow(
-    clippy::allow_attributes,
-    dead_code,
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    reason = "each test uses a part of this"
-)]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,6 +73,12 @@ fn start(index: usize, process: u8, journal: &dyn Journal, settings: &Settings) 
     let mut seed = [process; 32];
     seed[0] = index as u8;
     Machine::new(settings.clone(), token, &saved, SigningKey::generate, seed, secrets(seed)).unwrap()
+}
+
+/// A process that finds this in its journal, who it is among it.
+pub fn enrolled(settings: &Settings, saved: &Saved) -> Result<Machine, ParticipantError> {
+    let fresh_key = || unreachable!("the key is in the record");
+    Machine::new(settings.clone(), None, saved, fresh_key, [0; 32], secrets([0; 32]))
 }
 
 impl Device {
@@ -227,8 +224,7 @@ impl<C: Answers, T: Trainer> Device<C, T> {
             let other = (wanted == name).then(|| Zeroizing::new(bytes.to_vec()));
             other.or_else(|| self.journal.load(wanted).unwrap())
         });
-        let fresh_key = || unreachable!("the key is in the record");
-        Machine::new(self.settings.clone(), None, &saved, fresh_key, [0; 32], secrets([0; 32])).map(|_| ())
+        enrolled(&self.settings, &saved).map(|_| ())
     }
 
     /// A later process finds this instead of what was written.

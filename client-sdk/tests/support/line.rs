@@ -1,11 +1,4 @@
 //! What one device of a cohort says and hears.
-#![allow(
-    clippy::allow_attributes,
-    dead_code,
-    unreachable_pub,
-    clippy::unwrap_used,
-    reason = "each test uses a part of this"
-)]
 
 use std::collections::VecDeque;
 

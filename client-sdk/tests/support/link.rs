@@ -1,11 +1,4 @@
 //! From a participant to a coordinator of a test: at once, or over a line that is long or cut for a while.
-#![allow(
-    clippy::allow_attributes,
-    dead_code,
-    unreachable_pub,
-    clippy::unwrap_used,
-    reason = "each test uses a part of this"
-)]
 
 use std::collections::BTreeSet;
 use std::ops::Range;

@@ -5,6 +5,7 @@
     unreachable_pub,
     clippy::unwrap_used,
     clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
     reason = "each test uses a part of this"
 )]
 

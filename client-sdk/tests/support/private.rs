@@ -1,12 +1,4 @@
 //! Terms of privacy, and what follows from them.
-#![allow(
-    clippy::allow_attributes,
-    dead_code,
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::cast_precision_loss,
-    reason = "each test uses a part of this"
-)]
 
 use client_sdk::learning::privacy::{PlanRequest, PrivateCodec, TaskFacts};
 use serde_json::json;

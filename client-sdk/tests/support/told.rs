@@ -1,13 +1,4 @@
 //! What the devices of a cohort are told of versions, sessions and their places, and which lies.
-#![allow(
-    clippy::allow_attributes,
-    dead_code,
-    unreachable_pub,
-    clippy::unwrap_used,
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    reason = "each test uses a part of this"
-)]
 
 use std::sync::Arc;
 

@@ -1,11 +1,4 @@
 //! What a task's assignments and updates look like on the wire.
-#![allow(
-    clippy::allow_attributes,
-    dead_code,
-    unreachable_pub,
-    clippy::unwrap_used,
-    reason = "each test uses a part of this"
-)]
 
 use client_sdk::learning::{Codec, QuantizationParams};
 use task_spec::{ModelSpec, TrainingPlan};

@@ -1,18 +1,16 @@
 //! What members say of a session that ended without a sum, and when it is shown to the others.
 
-use axum::body::Body;
 use federation::round::{FailureReason, RoundState};
-use http::Request;
 use secure_agg::codec::Message as _;
 use secure_agg::unopened::{AbortStatement, Unopened};
 use serde_json::json;
 use wire::certificate::Recorded;
-use wire::headers::{ATTEMPT, MEDIA_SECURE_AGG};
+use wire::headers::MEDIA_SECURE_AGG;
 use wire::problem::ProblemType;
 use wire::route;
 
-use crate::support::Reply;
 use crate::support::secure::{Drops, PHASE, World};
+use crate::support::{Reply, put};
 
 /// Leaves the session for good; what it says of that.
 fn leave(world: &mut World, at: usize) -> AbortStatement {
@@ -23,11 +21,8 @@ fn leave(world: &mut World, at: usize) -> AbortStatement {
 
 /// `at` hands in what `of` would.
 async fn say(world: &World, at: usize, of: usize, attempt: u32, bytes: &[u8]) -> Reply {
-    let request = Request::put(route::abort_statement(world.task, 1, world.members[of].id))
-        .header("content-type", MEDIA_SECURE_AGG)
-        .header("content-length", bytes.len())
-        .header(ATTEMPT, attempt);
-    world.t.send(&world.members[at].who, request.body(Body::from(bytes.to_vec())).unwrap()).await
+    let path = route::abort_statement(world.task, 1, world.members[of].id);
+    world.t.send(&world.members[at].who, put(&path, MEDIA_SECURE_AGG, attempt, bytes)).await
 }
 
 async fn told(world: &World, at: usize) -> Reply {

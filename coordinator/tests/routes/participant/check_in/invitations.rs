@@ -10,7 +10,8 @@ use wire::participant::CheckInReply;
 use wire::problem::ProblemType;
 use wire::route;
 
-use crate::support::secure::{PHASE, World, keys_json};
+use crate::support::member::keys_json;
+use crate::support::secure::{PHASE, World};
 
 #[tokio::test]
 async fn a_round_under_secure_aggregation_invites_before_it_draws() {

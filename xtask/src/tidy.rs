@@ -24,7 +24,12 @@ const APART: &[(&str, &str, &str)] = &[("coordinator", "http", "work")];
 const NOT_APART: &[&str] = &[];
 
 /// Tests that lie where what they test lies: (tests, sources).
-const MIRRORS: &[(&str, &str)] = &[("coordinator/tests/routes", "coordinator/src/http")];
+const MIRRORS: &[(&str, &str)] = &[
+    ("coordinator/tests/routes", "coordinator/src/http"),
+    ("client-sdk/tests/sdk/participant", "client-sdk/src/participant"),
+    ("client-sdk/tests/sdk/privacy", "client-sdk/src/privacy"),
+    ("client-sdk/tests/sdk/transport", "client-sdk/src/transport"),
+];
 
 /// One TLS stack (rustls with ring) and nothing that builds OpenSSL.
 const BANNED: &[&str] = &["aws-lc-rs", "aws-lc-sys", "openssl", "openssl-sys", "native-tls"];

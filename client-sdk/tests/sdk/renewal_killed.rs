@@ -15,7 +15,7 @@ use wire::participant::{CheckInReply, EnrollReply};
 use wire::problem::ProblemType;
 
 use crate::support::device::Effect;
-use crate::support::link::{Answers, problem};
+use crate::support::link::{FakeCoordinator, problem};
 use crate::support::trainers::Nudge;
 use crate::support::{CA, in_the_clear, participant, task};
 
@@ -128,12 +128,12 @@ impl Registry {
 #[derive(Clone)]
 struct Shared(Arc<Mutex<Registry>>);
 
-impl Answers for Shared {
+impl FakeCoordinator for Shared {
     fn answer(&self, request: Request) -> Input {
         self.0.lock().unwrap().answer(request)
     }
 
-    fn is_shown(&self, identity: Option<&Identity>) {
+    fn identify(&self, identity: Option<&Identity>) {
         self.0.lock().unwrap().shown = identity.map(|identity| leaf(&identity.certified.certificate_pem));
     }
 }

@@ -87,7 +87,7 @@ pub struct Network {
 }
 
 /// What the coordinator said, or why there is no answer.
-pub type Told<T> = Result<T, TransportError>;
+type Response = Result<Answer, TransportError>;
 
 /// An answer of the coordinator.
 struct Answer {
@@ -97,10 +97,10 @@ struct Answer {
 }
 
 /// A request, the bytes of its body, and how its answer is read.
-struct Parcel {
+struct Outgoing {
     request: http::Result<Request<Body>>,
     up: u64,
-    read: fn(Told<Answer>) -> Input,
+    read: fn(Response) -> Input,
 }
 
 impl Network {
@@ -124,7 +124,7 @@ impl Network {
     /// Asks for a participant.
     pub async fn ask(&self, peer: Option<Peer>, wish: Wish) -> Exchange {
         let question = Question::of(&wish);
-        let Parcel { request, up, read } = parcel(wish);
+        let Outgoing { request, up, read } = outgoing(wish);
         let answer = self.send(peer, request).await.and_then(check);
         let down = answer.as_ref().map_or(0, |answer| answer.body.len() as u64);
         let input = read(answer);
@@ -143,7 +143,12 @@ impl Network {
     ///
     /// # Errors
     /// [`TransportError`], as the coordinator refuses it.
-    pub async fn fetch(&self, peer: Option<Peer>, task: TaskId, model: &ModelRef) -> Told<Arc<ModelFile>> {
+    pub async fn fetch(
+        &self,
+        peer: Option<Peer>,
+        task: TaskId,
+        model: &ModelRef,
+    ) -> Result<Arc<ModelFile>, TransportError> {
         let known = self.cached().clone().filter(|file| file.sha256() == model.sha256);
         let mut request = builder(Method::GET, &route::model_parameters(task, model.version))
             .header(ACCEPT, headers::MEDIA_SAFETENSORS);
@@ -163,7 +168,7 @@ impl Network {
         self.cached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn send(&self, peer: Option<Peer>, request: http::Result<Request<Body>>) -> Told<Answer> {
+    async fn send(&self, peer: Option<Peer>, request: http::Result<Request<Body>>) -> Response {
         let mut request = request.map_err(|error| TransportError::Protocol(error.to_string()))?;
         request.extensions_mut().insert(Connection { peer, ..Connection::default() });
         let response = match self.router.clone().oneshot(request).await {
@@ -203,7 +208,7 @@ impl Network {
         read(self.operate(Method::POST, path, json(body).into()).await).map_err(refused)
     }
 
-    async fn operate(&self, method: Method, path: &str, body: Body) -> Told<Answer> {
+    async fn operate(&self, method: Method, path: &str, body: Body) -> Response {
         let request = builder(method, path)
             .header(AUTHORIZATION, format!("Bearer {}", self.token))
             .header(CONTENT_TYPE, "application/json")
@@ -213,17 +218,18 @@ impl Network {
 }
 
 /// The request that says this.
-fn parcel(wish: Wish) -> Parcel {
+fn outgoing(wish: Wish) -> Outgoing {
     match wish {
         Wish::Enroll(request) => post(route::ENROLL, &request, |answer| Input::Enrolled(read(answer))),
         Wish::Renew(request) => post(route::RENEW, &request, |answer| Input::Renewed(read(answer))),
         Wish::CheckIn(request) => {
-            let Parcel { request, up, read } = post(route::CHECK_IN, &request, |answer| Input::CheckedIn(read(answer)));
+            let Outgoing { request, up, read } =
+                post(route::CHECK_IN, &request, |answer| Input::CheckedIn(read(answer)));
             let request = request.map(|mut request| {
                 request.extensions_mut().insert(KeepsTime);
                 request
             });
-            Parcel { request, up, read }
+            Outgoing { request, up, read }
         }
         Wish::Announcement { what, place, participant, .. } => {
             let path = route::announcement(what, place.task, place.round, participant, place.attempt, 0);
@@ -270,11 +276,11 @@ fn builder(method: Method, path: &str) -> Builder {
     Request::builder().method(method).uri(path).header(headers::PROTOCOL, headers::PROTOCOL_VERSION)
 }
 
-fn get(path: &str, read: fn(Told<Answer>) -> Input) -> Parcel {
+fn get(path: &str, read: fn(Response) -> Input) -> Outgoing {
     with_body(builder(Method::GET, path).header(ACCEPT, headers::MEDIA_SECURE_AGG), Bytes::new(), read)
 }
 
-fn post(path: &str, body: &impl Serialize, read: fn(Told<Answer>) -> Input) -> Parcel {
+fn post(path: &str, body: &impl Serialize, read: fn(Response) -> Input) -> Outgoing {
     with_body(builder(Method::POST, path).header(CONTENT_TYPE, "application/json"), json(body), read)
 }
 
@@ -286,8 +292,8 @@ fn put(path: &str, media: &str, place: Place, body: &Bytes) -> Builder {
         .header(headers::ATTEMPT, place.attempt)
 }
 
-fn with_body(request: Builder, body: Bytes, read: fn(Told<Answer>) -> Input) -> Parcel {
-    Parcel { up: body.len() as u64, request: request.body(Body::from(body)), read }
+fn with_body(request: Builder, body: Bytes, read: fn(Response) -> Input) -> Outgoing {
+    Outgoing { up: body.len() as u64, request: request.body(Body::from(body)), read }
 }
 
 fn json(value: &impl Serialize) -> Bytes {
@@ -295,7 +301,7 @@ fn json(value: &impl Serialize) -> Bytes {
     serde_json::to_vec(value).unwrap_or_default().into()
 }
 
-fn read<T: DeserializeOwned>(answer: Told<Answer>) -> Told<T> {
+fn read<T: DeserializeOwned>(answer: Response) -> Result<T, TransportError> {
     serde_json::from_slice(&answer?.body).map_err(|error| TransportError::Protocol(error.to_string()))
 }
 
@@ -305,7 +311,7 @@ fn if_any(answer: Answer) -> Option<Bytes> {
 }
 
 /// Turns an answer that is none into what the coordinator said.
-fn check(answer: Answer) -> Told<Answer> {
+fn check(answer: Answer) -> Response {
     if answer.status.is_success() {
         return Ok(answer);
     }

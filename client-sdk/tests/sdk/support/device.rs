@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 
 use super::cohort::{Hub, Published, TODAY, kind};
 use super::line::Line;
-use super::link::Answers;
+use super::link::FakeCoordinator;
 use super::secrets;
 use super::trainers::Exact;
 
@@ -93,7 +93,7 @@ impl Device {
     }
 }
 
-impl<C: Answers, T: Trainer> Device<C, T> {
+impl<C: FakeCoordinator, T: Trainer> Device<C, T> {
     pub(crate) fn with(
         journal: Arc<dyn Journal>,
         index: usize,
@@ -198,13 +198,13 @@ impl<C: Answers, T: Trainer> Device<C, T> {
             }
             _ => return,
         };
-        self.coordinator.is_about_to_hear(place, what, bytes);
+        self.coordinator.observe(place, what, bytes);
     }
 
     pub(crate) fn perform(&mut self, action: Action) -> Input {
         match action {
             Action::Send(request) => {
-                self.coordinator.is_shown(self.machine.presented().map(|identity| &**identity));
+                self.coordinator.identify(self.machine.presented().map(|identity| &**identity));
                 self.coordinator.answer(request)
             }
             Action::Fetch { task, model, mut have } => {

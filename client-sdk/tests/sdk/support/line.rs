@@ -8,7 +8,7 @@ use wire::TaskId;
 use wire::participant::ModelRef;
 
 use super::cohort::{Hub, World, id, kind, name};
-use super::link::{Answers, Fault, lost};
+use super::link::{FakeCoordinator, Fault, lost};
 
 /// One device's connection.
 #[derive(Clone)]
@@ -33,12 +33,12 @@ impl Line {
                 return lost();
             }
             let faults = world.faults.get_mut(&(self.device, call));
-            faults.and_then(VecDeque::pop_front).unwrap_or(Fault::None).befall(|_| effect(world))
+            faults.and_then(VecDeque::pop_front).unwrap_or(Fault::None).apply(|_| effect(world))
         })
     }
 }
 
-impl Answers for Line {
+impl FakeCoordinator for Line {
     fn answer(&self, request: Request) -> Input {
         let device = self.device;
         match request {
@@ -87,7 +87,7 @@ impl Answers for Line {
     }
 
     /// Whatever is said is said alike each time.
-    fn is_about_to_hear(&self, place: Place, what: &'static str, bytes: Vec<u8>) {
+    fn observe(&self, place: Place, what: &'static str, bytes: Vec<u8>) {
         let key = (place.round, place.attempt, what, self.device);
         self.hub.world(|world| {
             let before = world.said.entry(key).or_insert_with(|| bytes.clone());

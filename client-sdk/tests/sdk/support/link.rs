@@ -21,7 +21,7 @@ use wire::{ParticipantId, TaskId};
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// A coordinator of a test, which answers at once.
-pub(crate) trait Answers: Send + Sync {
+pub(crate) trait FakeCoordinator: Send + Sync {
     /// The answer to a request, of the kind that goes with it.
     fn answer(&self, request: Request) -> Input;
 
@@ -31,10 +31,10 @@ pub(crate) trait Answers: Send + Sync {
     }
 
     /// The certificate that is shown with what is asked next.
-    fn is_shown(&self, _: Option<&Identity>) {}
+    fn identify(&self, _: Option<&Identity>) {}
 
     /// What a device is about to say, before it is known whether it arrives.
-    fn is_about_to_hear(&self, _: Place, _: &'static str, _: Vec<u8>) {}
+    fn observe(&self, _: Place, _: &'static str, _: Vec<u8>) {}
 }
 
 /// What happens to a request instead of its normal course.
@@ -55,11 +55,8 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// Lets a request that has this effect meet it.
-    pub(crate) fn befall<T>(
-        self,
-        effect: impl FnOnce(&Self) -> Result<T, TransportError>,
-    ) -> Result<T, TransportError> {
+    /// What comes of a request that has this `effect` where nothing goes wrong.
+    pub(crate) fn apply<T>(self, effect: impl FnOnce(&Self) -> Result<T, TransportError>) -> Result<T, TransportError> {
         match self {
             Self::Lost => lost(),
             Self::AnswerLost => effect(&self).and_then(|_| lost()),
@@ -104,7 +101,7 @@ pub(crate) struct Link<C> {
     pub(crate) long: Option<LongLine>,
 }
 
-impl<C: Answers> Link<C> {
+impl<C: FakeCoordinator> Link<C> {
     pub(crate) fn to(coordinator: C) -> Self {
         Self { coordinator, long: None }
     }
@@ -146,9 +143,9 @@ macro_rules! heard {
 }
 
 #[async_trait]
-impl<C: Answers> Transport for Link<C> {
+impl<C: FakeCoordinator> Transport for Link<C> {
     fn identify(&self, identity: &Identity) -> Result<(), TransportError> {
-        self.coordinator.is_shown(Some(identity));
+        self.coordinator.identify(Some(identity));
         Ok(())
     }
 

@@ -39,7 +39,7 @@ use wire::{Criterion, Digest, ParticipantId, TaskId, Timestamp};
 
 pub(crate) use authority::{CA, Ca, ca_pem};
 pub(crate) use link::Fault;
-use link::{Answers, Link, lost, problem};
+use link::{FakeCoordinator, Link, lost, problem};
 
 pub(crate) fn sha256(bytes: &[u8]) -> Digest {
     Digest(digest::digest(&digest::SHA256, bytes).as_ref().try_into().unwrap())
@@ -342,7 +342,7 @@ impl Coordinator {
                 return lost();
             }
             let fault = world.faults.get_mut(call).and_then(VecDeque::pop_front).unwrap_or(Fault::None);
-            fault.befall(|fault| effect(world, fault))
+            fault.apply(|fault| effect(world, fault))
         })
     }
 }
@@ -422,7 +422,7 @@ impl World {
     }
 }
 
-impl Answers for Coordinator {
+impl FakeCoordinator for Coordinator {
     fn answer(&self, request: Request) -> Input {
         match request {
             Request::Enroll(request) => Input::Enrolled(self.go("enroll", |world, _| {

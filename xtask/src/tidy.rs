@@ -25,6 +25,7 @@ const NOT_APART: &[&str] = &[];
 
 /// Tests that lie where what they test lies: (tests, sources).
 const MIRRORS: &[(&str, &str)] = &[
+    ("coordinator/tests/connections", "coordinator/src/http"),
     ("coordinator/tests/routes", "coordinator/src/http"),
     ("client-sdk/tests/sdk/participant", "client-sdk/src/participant"),
     ("client-sdk/tests/sdk/privacy", "client-sdk/src/privacy"),

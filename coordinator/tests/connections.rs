@@ -1,11 +1,12 @@
-//! Peers that want more than their share of connections and memory, over real ones.
+//! Peers that want more than their share of connections and memory, over real ones: mirrors `src/http/` where the listener is
+//! tested.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests are not tests themselves")]
 
 mod connections {
-    mod admitted;
-    mod refused;
-    mod strangers;
-    mod unread;
+    mod drain;
+    mod places;
+    mod unsent;
+    mod visit;
 }
 mod support;

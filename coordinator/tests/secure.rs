@@ -24,7 +24,5 @@ mod secrets;
 mod spent;
 #[path = "secure/stalled.rs"]
 mod stalled;
-#[path = "secure/unopened.rs"]
-mod unopened;
 #[path = "secure/whole_rounds.rs"]
 mod whole_rounds;

@@ -6,6 +6,8 @@
 //! clock that both sides see jumps from one thing that happens to the next. The same experiment yields the same [`Report`],
 //! byte for byte, whatever the number of threads.
 //!
+//! What the federation is made of, [`in_process`] serves audits and tests as well, which drive time and failures themselves.
+//!
 //! Nothing here opens a socket, reads the wall clock or takes randomness from anywhere but the seed.
 
 mod chance;
@@ -14,7 +16,7 @@ mod data;
 mod device;
 mod error;
 mod experiment;
-mod network;
+pub mod in_process;
 mod operation;
 mod profile;
 mod queue;

@@ -8,7 +8,7 @@ use client_sdk::participant::machine::{Input, Request};
 use wire::TaskId;
 use wire::participant::ModelRef;
 
-use crate::device::{Advance, Participant};
+use crate::in_process::{Advance, Participant};
 use crate::training::Job;
 
 /// What may happen.

@@ -16,7 +16,7 @@ use wire::inspect::{RoundView, TaskView};
 use wire::{RoundState, TaskId, route};
 
 use crate::clock::Moment;
-use crate::network::Network;
+use crate::in_process::Network;
 use crate::report::{Participation, Point, Report, RoundReport, WaitingLedger};
 use crate::training::{Job, Pool};
 use crate::{Experiment, Progress, SimulationError};

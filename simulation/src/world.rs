@@ -14,15 +14,14 @@ use client_sdk::participant::machine::{Action, Input, Request};
 use client_sdk::participant::{Contribution, Event, Work, WorkError};
 use client_sdk::train::Device as Processor;
 use client_sdk::{CandleTrainer, Dataset};
-use coordinator::Coordinator;
 use futures_util::FutureExt as _;
 use store::{WakeEvent, WakeSubscription};
 use wire::participant::ModelRef;
 use wire::{ParticipantId, TaskId};
 
 use crate::clock::{Moment, VirtualClock};
-use crate::device::{Advance, Device, Terms};
-use crate::network::{Network, OpenPoll, Question};
+use crate::device::{Device, OpenPoll, Terms};
+use crate::in_process::{Advance, LocalCoordinator, Network, Question};
 use crate::operation::Operation;
 use crate::queue::Queue;
 use crate::rounds::Rounds;
@@ -36,9 +35,8 @@ const REST: Duration = Duration::from_millis(100);
 pub(crate) struct World {
     clock: Arc<VirtualClock>,
     queue: Queue,
-    coordinator: Coordinator,
+    local: LocalCoordinator,
     events: WakeSubscription,
-    network: Network,
     pool: Pool,
     terms: Terms,
     data: Arc<dyn crate::Data>,
@@ -58,7 +56,7 @@ pub(crate) struct World {
 impl World {
     /// Goes on until the task is over, or what was asked for has come.
     pub(crate) async fn run(&mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), SimulationError> {
-        self.rounds.begin(&self.network, &self.pool).await?;
+        self.rounds.begin(&self.local.network, &self.pool).await?;
         self.plan_step(Moment::default());
         while !self.rounds.are_over() {
             let Some((at, operation)) = self.queue.next() else {
@@ -84,7 +82,7 @@ impl World {
 
     /// Ends the coordinator.
     pub(crate) async fn stop(&self) {
-        self.coordinator.stop().await;
+        self.local.coordinator.stop().await;
     }
 
     async fn perform(
@@ -149,7 +147,7 @@ impl World {
 
     /// Begins what the participant wants to do next.
     fn go_where(&mut self, index: u32, advance: Option<Advance>) -> Result<(), SimulationError> {
-        let Some(Advance { action, events }) = advance else { return Ok(()) };
+        let Some(Advance { action, events, .. }) = advance else { return Ok(()) };
         let now = self.clock.moment();
         self.devices[index as usize].identify();
         for event in events {
@@ -260,7 +258,7 @@ impl World {
     /// A request for a model is at the coordinator.
     async fn fetch(&mut self, index: u32, task: TaskId, model: &ModelRef) {
         let device = &self.devices[index as usize];
-        let told = self.network.fetch(device.peer, task, model).await;
+        let told = self.local.network.fetch(device.peer, task, model).await;
         let now = self.clock.moment();
         match told {
             Ok(file) => {
@@ -278,7 +276,7 @@ impl World {
 
     /// A request is at the coordinator.
     async fn arrive(&mut self, index: u32, request: Request) {
-        let exchange = self.network.ask(self.devices[index as usize].peer, request).await;
+        let exchange = self.local.network.ask(self.devices[index as usize].peer, request).await;
         self.rounds.carried(exchange.up, exchange.down);
         match exchange.open {
             None => self.answer(index, exchange.input, exchange.down),
@@ -301,7 +299,7 @@ impl World {
         let device = &self.devices[index as usize];
         let Some(poll) = &device.poll else { return };
         let left = poll.until.since(self.clock.moment());
-        let exchange = self.network.ask_again(device.peer, poll.question.clone(), left).await;
+        let exchange = self.local.network.ask_again(device.peer, poll.question.clone(), left).await;
         if exchange.open.is_none() {
             self.close_poll(index);
             self.rounds.carried(0, exchange.down);
@@ -373,7 +371,7 @@ impl World {
             return Ok(());
         }
         self.step_at = None;
-        let engine = self.coordinator.engine.clone();
+        let engine = self.local.coordinator.engine.clone();
         let steps = engine.step_all().await.map_err(failed)?;
         // Deadlines follow from the state of rounds, which nothing but steps changes.
         if steps > 0 || self.deadline.is_none_or(|deadline| deadline <= now) {
@@ -386,7 +384,7 @@ impl World {
         if steps > 0 {
             // Those that call participants hear of it before the next request comes.
             tokio::task::yield_now().await;
-            self.rounds.look(&self.network, &self.pool, now, progress).await?;
+            self.rounds.look(&self.local.network, &self.pool, now, progress).await?;
             engine.collect_all_garbage().await.map_err(failed)?;
         }
         Ok(())

@@ -1,5 +1,5 @@
-//! The repository's rules as a test: dependency edges, no module cycles, deliberate faults in tests only, file lengths,
-//! module docs, paired migrations, unowned notes.
+//! The house rules as a test: dependency edges, no cycles between modules, deliberate faults for tests alone, file lengths,
+//! module docs, tests beside what they test, paired migrations, unowned notes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,6 +22,15 @@ const CYCLIC: &[&str] = &[];
 const APART: &[(&str, &str, &str)] = &[("coordinator", "http", "work")];
 /// Crates that still violate their row in [`APART`]. This list only shrinks.
 const NOT_APART: &[&str] = &[];
+
+/// Tests that lie where what they test lies: (tests, sources).
+const MIRRORS: &[(&str, &str)] = &[
+    ("coordinator/tests/connections", "coordinator/src/http"),
+    ("coordinator/tests/routes", "coordinator/src/http"),
+    ("client-sdk/tests/sdk/participant", "client-sdk/src/participant"),
+    ("client-sdk/tests/sdk/privacy", "client-sdk/src/privacy"),
+    ("client-sdk/tests/sdk/transport", "client-sdk/src/transport"),
+];
 
 /// One TLS stack (rustls with ring) and nothing that builds OpenSSL.
 const BANNED: &[&str] = &["aws-lc-rs", "aws-lc-sys", "openssl", "openssl-sys", "native-tls"];
@@ -48,6 +57,9 @@ pub(crate) fn run() -> anyhow::Result<()> {
     }
     for gone in LONG.iter().filter(|name| !files.iter().any(|file| file == Path::new(name))) {
         wrong.push(format!("{gone} is gone: take it off LONG (xtask/src/tidy.rs)"));
+    }
+    for (tests, sources) in MIRRORS {
+        check_mirrors(&files, tests, sources, &mut wrong);
     }
     check_migrations(root, &files, &mut wrong);
     check_banned(root, &mut wrong)?;
@@ -162,7 +174,21 @@ fn check_length(file: &Path, lines: usize, wrong: &mut Vec<String>) {
     except(LONG.contains(&name.as_str()), long.into_iter().collect(), &needless, wrong);
 }
 
-/// Every `up` migration has its `down`, with the same names for every database.
+/// Each file under `tests` has the path of the file under `sources` that it tests; `x/mod.rs` and `x.rs` are the same module.
+fn check_mirrors(files: &[PathBuf], tests: &str, sources: &str, wrong: &mut Vec<String>) {
+    let module = |file: &Path, folder: &str| -> Option<PathBuf> {
+        let path = file.strip_prefix(folder).ok()?.with_extension("");
+        Some(if path.ends_with("mod") { path.parent()?.to_owned() } else { path })
+    };
+    let tested: Vec<PathBuf> = files.iter().filter_map(|file| module(file, sources)).collect();
+    for file in files {
+        if module(file, tests).is_some_and(|path| !tested.contains(&path)) {
+            wrong.push(format!("{}: tests no file of {sources} at that path", file.display()));
+        }
+    }
+}
+
+/// Every step up has its step down, in every database's folder, under the same names.
 fn check_migrations(root: &Path, files: &[PathBuf], wrong: &mut Vec<String>) {
     let sql =
         files.iter().filter(|file| file.starts_with("migrations") && file.extension().is_some_and(|ext| ext == "sql"));
@@ -198,6 +224,20 @@ mod tests {
         assert_eq!(excepted(true, &["a cycle"]), [""; 0]);
         assert_eq!(excepted(false, &[]), [""; 0]);
         assert_eq!(excepted(true, &[]), ["needless (xtask/src/tidy.rs)"]);
+    }
+
+    #[test]
+    fn a_test_lies_where_what_it_tests_lies() {
+        let files =
+            ["src/http/mod.rs", "src/http/admin/excuse.rs", "src/http/check_in/mod.rs", "tests/routes/check_in.rs"];
+        let stray = ["tests/routes/admin.rs", "tests/routes/admin/excused.rs"];
+        let wrong = |more: &[&str]| {
+            let (mut wrong, files) = (Vec::new(), files.iter().chain(more).map(PathBuf::from).collect::<Vec<_>>());
+            check_mirrors(&files, "tests/routes", "src/http", &mut wrong);
+            wrong.len()
+        };
+        assert_eq!(wrong(&["tests/routes/admin/excuse.rs", "tests/routes/mod.rs", "tests/other.rs"]), 0);
+        assert_eq!(wrong(&stray), 2);
     }
 
     #[test]

@@ -1,28 +1,20 @@
-//! One participant: the SDK's own machine, a journal in memory, and a trainer that returns a chosen update.
+//! One participant with a character: which update its trainer returns, which promise it breaks, and where it disappears.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use client_sdk::clock::Now;
+use client_sdk::conditions::Readiness;
 use client_sdk::faults::Fault;
-use client_sdk::identity::{Identity, IdentityError, SigningKey};
 use client_sdk::learning::{MetricValue, Parameters};
-use client_sdk::participant::machine::{Action, Input, Machine, Request, Saved, Settings};
+use client_sdk::participant::machine::{Action, Input, Machine, Request, Settings};
 use client_sdk::privacy::PrivacySpent;
 use client_sdk::{Event, SecurityPolicy, Trained, Trainer, TrainerError, TrainingJob};
-use coordinator::identity::Peer;
 use rand::{Rng as _, SeedableRng as _};
 use rand_chacha::ChaCha20Rng;
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject as _;
+use simulation::in_process::{Advance, Network, Participant, signing_key};
 use wire::certificate::Issuers;
-use wire::participant::Answer;
+use wire::participant::{Answer, CheckInReply};
 use zeroize::Zeroizing;
-
-use crate::network::{Heard, Network};
-
-/// An Ed25519 key in PKCS #8, version 1 (RFC 8410 §7), up to its 32 random bytes.
-const PKCS8_ED25519: [u8; 16] = [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
 
 /// Where in a round a participant disappears for good, after the cohort was drawn and before its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,11 +48,9 @@ pub(crate) fn stream(seed: u64, purpose: u8, index: usize) -> ChaCha20Rng {
 
 /// A participant.
 pub(crate) struct Device {
-    machine: Machine,
-    journal: HashMap<String, Zeroizing<Vec<u8>>>,
+    participant: Participant,
     trainer: Moves,
     vanishes: Option<Vanishes>,
-    peer: Option<Peer>,
     input: Option<Input>,
     /// When it wants to go on, since the beginning.
     wakes: Duration,
@@ -74,7 +64,7 @@ impl Device {
     pub(crate) fn new(
         seed: u64,
         index: usize,
-        token: String,
+        token: Zeroizing<String>,
         members: Issuers,
         is_secure: bool,
         character: Character,
@@ -89,14 +79,14 @@ impl Device {
         let mut entropy = [0; 32];
         stream(seed, 1, index).fill_bytes(&mut entropy);
         let secrets = Box::new(stream(seed, 2, index));
-        let token = Some(Zeroizing::new(token));
-        let machine = Machine::new(settings, token, &Saved::default(), move || key(seed, index), entropy, secrets);
+        let key = move || signing_key(&mut stream(seed, 3, index));
+        let mut participant = Participant::default();
+        participant.start(settings, Some(token), key, entropy, secrets).unwrap();
+        participant.machine_mut().unwrap().set_examples(1);
         Self {
-            machine: machine.unwrap(),
-            journal: HashMap::new(),
+            participant,
             trainer: Moves(character.update),
             vanishes: character.vanishes,
-            peer: None,
             input: Some(Input::Tick),
             wakes: Duration::ZERO,
             is_gone: false,
@@ -111,16 +101,18 @@ impl Device {
 
     /// What it has spent on privacy, by its own ledgers.
     pub(crate) fn privacy_spent(&self) -> Vec<PrivacySpent> {
-        self.machine.privacy_spent()
+        self.participant.machine().map_or_else(Vec::new, Machine::privacy_spent)
     }
 
     /// Goes on until it has to wait for somebody else or for later; whether anything came of it.
     pub(crate) async fn go_on(&mut self, network: &Network, now: Now) -> bool {
         let mut moved = false;
         while !self.is_gone && self.wakes <= now.elapsed {
-            self.machine.set_examples(1);
-            let action = self.machine.poll(self.input.take().unwrap_or(Input::Tick), now);
-            for event in self.machine.take_events() {
+            let input = self.input.take().unwrap_or(Input::Tick);
+            let advance = self.participant.advance(input, now, Readiness::Ready);
+            let Some(Advance { action, events, journaled }) = advance else { break };
+            moved |= journaled;
+            for event in events {
                 match event {
                     Event::Refused { reason, .. } => self.refusals.push(reason),
                     Event::TrainingFailed { .. } => panic!("{event:?}"),
@@ -133,22 +125,20 @@ impl Device {
             }
             self.input = Some(match action {
                 Action::Send(request) => {
-                    let Heard { input, is_early } = network.ask(self.peer, request).await;
-                    if is_early {
+                    let polls = matches!(request, Request::CheckIn(_) | Request::Announcement { .. });
+                    let input = network.ask(self.participant.peer(), request).await.input;
+                    if polls && is_nothing_yet(&input) {
                         self.input = Some(input);
                         return moved;
                     }
                     input
                 }
-                Action::Fetch { task, model, .. } => network.fetch(self.peer, task, &model).await,
+                Action::Fetch { task, model, .. } => match network.fetch(self.participant.peer(), task, &model).await {
+                    Ok(file) => Input::Given(file),
+                    Err(error) => Input::Fetched { have: Vec::new(), result: Err(error) },
+                },
                 Action::Train(work) => Input::Trained(work.run(&mut self.trainer)),
-                Action::Load(name) => Input::Loaded(Ok(self.journal.get(&name).cloned())),
-                Action::Persist(records) => {
-                    for record in records.iter() {
-                        self.journal.insert(record.name.clone(), record.content());
-                    }
-                    Input::Persisted(Ok(()))
-                }
+                Action::Load(_) | Action::Persist(_) => unreachable!("done on the way"),
                 Action::WaitUntil(elapsed) => {
                     self.wakes = elapsed;
                     break;
@@ -160,9 +150,6 @@ impl Device {
                 }
             });
             moved = true;
-            if self.peer.is_none() {
-                self.peer = self.machine.identity().map(|identity| peer(identity));
-            }
         }
         moved
     }
@@ -184,17 +171,9 @@ impl Device {
     }
 }
 
-fn peer(identity: &Identity) -> Peer {
-    let certificate = CertificateDer::from_pem_slice(identity.certified.certificate_pem.as_bytes()).unwrap();
-    Peer::from_certificate(&certificate).unwrap()
-}
-
-/// From the seed, so that tests can be repeated. No key that guards anything is made like this.
-fn key(seed: u64, index: usize) -> Result<SigningKey, IdentityError> {
-    let mut pkcs8 = [0; 48];
-    pkcs8[..16].copy_from_slice(&PKCS8_ED25519);
-    stream(seed, 3, index).fill_bytes(&mut pkcs8[16..]);
-    SigningKey::from_pkcs8(&pkcs8)
+/// What a poll that would be held open is answered.
+fn is_nothing_yet(input: &Input) -> bool {
+    matches!(input, Input::CheckedIn(Ok(CheckInReply::ComeBack { .. })) | Input::Announced(Ok(None)))
 }
 
 /// Trains by adding the same to whatever it is given.

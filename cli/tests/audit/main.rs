@@ -22,7 +22,6 @@
 
 mod canaries;
 mod device;
-mod network;
 mod reused;
 mod twice;
 mod variance;

@@ -2,48 +2,25 @@
 //! clock that only moves when nobody has anything left to do.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use client_sdk::clock::Now;
-use coordinator::config::Config;
 use coordinator::faults::{self, Fault};
 use coordinator::random::Random;
-use coordinator::{Coordinator, Parts};
-use federation::time::{Clock, Timestamp};
+use federation::time::{Clock as _, MockClock, Timestamp};
 use learning::{Layout, NoisedSum, TensorSpec, checkpoint};
 use serde_json::{Value, json};
+use simulation::in_process::{LocalCoordinator, in_memory};
 use tokio::sync::{Mutex, MutexGuard};
-use wire::admin::{EnrollmentTokenReply, Role};
-use wire::certificate::Issuers;
-use wire::inspect::{PrivacyReport, RoundView, TaskView};
+use wire::inspect::{PrivacyReport, RoundView};
 use wire::{RoundKey, RoundState, TaskId, route};
 
 use crate::device::{Character, Device};
-use crate::network::Network;
 
 /// When every test begins.
 const START: Timestamp = Timestamp(1_750_000_000_000);
 /// How far time moves when nothing else does.
-const PAUSE_MS: u64 = 5_000;
-/// Requests per second that one peer may make: they are all ours.
-const RATE: u32 = 1_000_000;
-
-/// Milliseconds since the beginning.
-#[derive(Debug, Default)]
-struct TestClock(AtomicU64);
-
-impl TestClock {
-    fn elapsed(&self) -> Duration {
-        Duration::from_millis(self.0.load(Ordering::SeqCst))
-    }
-}
-
-impl Clock for TestClock {
-    fn now(&self) -> Timestamp {
-        START.plus(self.elapsed())
-    }
-}
+const PAUSE: Duration = Duration::from_secs(5);
 
 /// Faults are of the process, so there is one federation at a time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
@@ -51,9 +28,8 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 /// A federation.
 pub(crate) struct Federation {
     _alone: MutexGuard<'static, ()>,
-    coordinator: Coordinator,
-    clock: Arc<TestClock>,
-    network: Network,
+    local: LocalCoordinator,
+    clock: Arc<MockClock>,
     pub(crate) devices: Vec<Device>,
     pub(crate) task: TaskId,
     parameters: usize,
@@ -70,25 +46,23 @@ impl Federation {
     ) -> Self {
         let alone = ONE_AT_A_TIME.lock().await;
         faults::set(fault);
-        let clock = Arc::new(TestClock::default());
-        let parts = Parts { clock: Arc::clone(&clock) as _, random: Random::from_seed(seed) };
-        let coordinator = Coordinator::assemble(&config(), parts).await.unwrap();
-        let token = coordinator.create_operator_token("auditor", Role::Admin).await.unwrap().token;
-        let network = Network::new(coordinator.router.clone(), token);
-        let task = create(&network, "audited", parameters, spec).await;
+        let clock = Arc::new(MockClock::new(START));
+        let mut config = in_memory();
+        config.aggregation.threads = 1;
+        let local = LocalCoordinator::start(&config, Arc::clone(&clock) as _, Random::from_seed(seed)).await.unwrap();
+        let task = create(&local, "audited", parameters, spec).await;
         let is_secure = spec["secure_aggregation"]["enabled"] != json!(false);
         let mut devices = Vec::with_capacity(characters.len());
-        let members = Issuers::from_pem(coordinator.ca_pem()).unwrap();
         for (index, character) in characters.into_iter().enumerate() {
-            let token: EnrollmentTokenReply = network.make(route::ENROLLMENT_TOKENS, &json!({})).await;
-            devices.push(Device::new(seed, index, token.token, members.clone(), is_secure, character));
+            let token = local.enrollment_token(None).await.unwrap();
+            devices.push(Device::new(seed, index, token, local.members.clone(), is_secure, character));
         }
-        Self { _alone: alone, coordinator, clock, network, devices, task, parameters }
+        Self { _alone: alone, local, clock, devices, task, parameters }
     }
 
     /// Makes another task, which begins with the very same model.
     pub(crate) async fn create_again(&self, name: &str, spec: &Value) -> TaskId {
-        create(&self.network, name, self.parameters, spec).await
+        create(&self.local, name, self.parameters, spec).await
     }
 
     /// Runs until this round has ended, and it must have ended well.
@@ -104,22 +78,22 @@ impl Federation {
     /// Runs until this attempt at a round has ended.
     pub(crate) async fn end(&mut self, task: TaskId, round: u32, attempt: u32) -> RoundView {
         let path = format!("{}?attempt={attempt}", route::fill(route::ROUND, &[&task, &round]));
-        self.coordinator.engine.step_all().await.unwrap();
+        self.local.coordinator.engine.step_all().await.unwrap();
         for _ in 0..2_000 {
-            let elapsed = self.clock.elapsed();
-            let now = Now { elapsed, wall: START.plus(elapsed) };
+            let wall = self.clock.now();
+            let now = Now { elapsed: wall.since(START), wall };
             let mut moved = false;
             for device in &mut self.devices {
-                moved |= device.go_on(&self.network, now).await;
+                moved |= device.go_on(&self.local.network, now).await;
             }
-            let steps = self.coordinator.engine.step_all().await.unwrap();
+            let steps = self.local.coordinator.engine.step_all().await.unwrap();
             if steps > 0 {
-                let view: Option<RoundView> = self.network.find(&path).await;
+                let view: Option<RoundView> = self.local.network.look(&path).await.unwrap();
                 if let Some(view) = view.filter(|view| view.state.is_terminal()) {
                     return view;
                 }
             } else if !moved {
-                self.clock.0.fetch_add(PAUSE_MS, Ordering::SeqCst);
+                self.clock.advance(PAUSE);
             }
         }
         panic!("round {round} does not come to an end");
@@ -132,14 +106,14 @@ impl Federation {
 
     /// The same of another task.
     pub(crate) async fn released_by(&self, task: TaskId, round: u32) -> NoisedSum {
-        let (key, store) = (RoundKey { task, number: round }, &self.coordinator.store);
+        let (key, store) = (RoundKey { task, number: round }, &self.local.coordinator.store);
         let row = store.read("audit", |tx| Box::pin(async move { tx.noised_sum(key.attempt(1)).await })).await.unwrap();
         NoisedSum::from_bytes(&store.blobs().get(row.unwrap().blob).await.unwrap()).unwrap()
     }
 
     /// A published version of the model.
     pub(crate) async fn model(&self, version: u32) -> Vec<f32> {
-        let file = self.network.download(&route::model_parameters(self.task, version)).await;
+        let file = self.local.network.download(&route::model_parameters(self.task, version)).await.unwrap();
         let spec = TensorSpec { name: "w".to_owned(), shape: vec![self.parameters as u64] };
         let layout = Arc::new(Layout::new(vec![spec]).unwrap());
         checkpoint::read(&file, &layout).unwrap().values().to_vec()
@@ -147,22 +121,21 @@ impl Federation {
 
     /// What viewers are told about privacy.
     pub(crate) async fn ledger(&self) -> PrivacyReport {
-        self.network.look(&route::fill(route::TASK_PRIVACY, &[&self.task])).await
+        self.local.network.look(&route::fill(route::TASK_PRIVACY, &[&self.task])).await.unwrap().unwrap()
     }
 
     /// Ends the coordinator.
     pub(crate) async fn stop(self) {
-        self.coordinator.stop().await;
+        self.local.coordinator.stop().await;
     }
 }
 
-async fn create(network: &Network, name: &str, parameters: usize, spec: &Value) -> TaskId {
+async fn create(local: &LocalCoordinator, name: &str, parameters: usize, spec: &Value) -> TaskId {
     let mut spec = spec.clone();
     spec["name"] = json!(name);
     spec["model"] = json!({ "tensors": [{ "name": "w", "shape": [parameters] }], "seed": 7 });
     spec["metrics"] = json!([]);
-    let task: TaskView = network.make(route::TASKS, &json!({ "spec": spec })).await;
-    task.summary.id
+    local.create_task(serde_json::from_value(spec).unwrap()).await.unwrap()
 }
 
 /// What is left of a released sum without the exact one, in units of the grid.
@@ -185,20 +158,4 @@ pub(crate) fn charged_sigma(parameters: &Value) -> f64 {
     } else {
         number(&noise["skellam"]["variance"]).sqrt()
     }
-}
-
-/// Everything in memory, and nobody slowed down.
-fn config() -> Config {
-    let mut config = Config::default();
-    config.database.url = "sqlite::memory:".to_owned();
-    config.blobs.url = "memory:".to_owned();
-    config.identity.ca_certificate_file = "".into();
-    config.identity.ca_key_file = "".into();
-    config.aggregation.device = "cpu".to_owned();
-    config.aggregation.threads = 1;
-    config.http.participant_rate = RATE;
-    config.http.operator_rate = RATE;
-    config.http.address_rate = RATE;
-    config.http.check_ins_per_second = RATE;
-    config
 }

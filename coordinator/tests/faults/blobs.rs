@@ -5,7 +5,8 @@ use federation::round::{FailureReason, RoundState};
 use store::{StoreError, WakeEvent};
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{DEADLINE, Fault, World};
+use crate::world::faulty_blobs::Fault;
+use crate::world::{DEADLINE, World};
 
 async fn with_all_inputs(world: &World) {
     world.start_round(&world.engine(1)).await;

@@ -9,8 +9,9 @@ use wire::participant::{
     Assignment, CheckInReply, DiscardReason, HeldUpdate, application_digest, round_digest, training_digest,
 };
 
+use crate::support::member::Member;
 use crate::support::private::{Derived, assert_variance, charged_variance, mechanism};
-use crate::support::secure::{Member, World};
+use crate::support::secure::World;
 
 /// Five participants of whom four train at a time; three updates make a round.
 async fn buffered(schedule: Value) -> World {

@@ -8,7 +8,8 @@ use wire::participant::{Announcement, Answer};
 use wire::problem::ProblemType;
 use wire::{Attempt, route};
 
-use crate::support::secure::{Member, World, parts};
+use crate::support::member::{Member, parts};
+use crate::support::secure::World;
 
 /// A round that collects, in which the first dealt garbage to the second; everything else is in order.
 async fn garbage() -> World {

@@ -15,7 +15,8 @@ use wire::problem::ProblemType;
 use wire::{Attempt, route};
 
 use crate::support::die_at::DieAt;
-use crate::support::secure::{World, words};
+use crate::support::member::words;
+use crate::support::secure::World;
 
 const SIZE: usize = 3;
 const PHASES: [RoundState; 4] =

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use federation::round::RoundState;
 use wire::route;
 
-use crate::support::secure::{World, parts};
+use crate::support::member::parts;
+use crate::support::secure::World;
 
 /// Where everything is logged to.
 #[derive(Clone, Default)]

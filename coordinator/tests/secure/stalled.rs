@@ -12,7 +12,8 @@ use serde_json::json;
 use wire::inspect::RoundView;
 use wire::participant::CheckInReply;
 
-use crate::support::secure::{Member, PHASE, World, keys_json};
+use crate::support::member::{Member, keys_json};
+use crate::support::secure::{PHASE, World};
 
 /// Lets background work do all it can, which must have an end.
 async fn work(world: &World) {

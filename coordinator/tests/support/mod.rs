@@ -6,6 +6,7 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 pub(crate) mod die_at;
+pub(crate) mod member;
 pub(crate) mod private;
 pub(crate) mod secure;
 pub(crate) mod server;
@@ -224,13 +225,10 @@ impl TestCoordinator {
 
     /// A request that uploads `body` for an assignment.
     pub(crate) fn upload(&self, assignment: &Assignment, participant: ParticipantId, body: &[u8]) -> Request<Body> {
-        Request::put(route::masked_input(assignment.task, assignment.round, participant))
-            .header("content-type", MEDIA_MASKED_INPUT)
-            .header("content-length", body.len())
-            .header(ATTEMPT, assignment.attempt)
-            .header(CONTENT_SHA256, sha256(body).to_string())
-            .body(Body::from(body.to_vec()))
-            .unwrap()
+        let path = route::masked_input(assignment.task, assignment.round, participant);
+        let mut request = put(&path, MEDIA_MASKED_INPUT, assignment.attempt, body);
+        request.headers_mut().insert(CONTENT_SHA256, sha256(body).to_string().parse().unwrap());
+        request
     }
 
     pub(crate) fn advance(&self, by: Duration) {
@@ -240,6 +238,16 @@ impl TestCoordinator {
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }
+}
+
+/// A request that hands in a body for this attempt at a round.
+pub(crate) fn put(path: &str, media: &str, attempt: u32, body: &[u8]) -> Request<Body> {
+    Request::put(path)
+        .header("content-type", media)
+        .header("content-length", body.len())
+        .header(ATTEMPT, attempt)
+        .body(Body::from(body.to_vec()))
+        .unwrap()
 }
 
 async fn assemble(config: &Config, clock: &Arc<MockClock>, seed: u64) -> Coordinator {

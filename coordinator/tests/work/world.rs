@@ -1,13 +1,9 @@
 //! A coordinator's facts without its sockets: rows and blobs are written as requests of participants would.
 
-use std::collections::HashSet;
-use std::io::{self, Read, Seek, SeekFrom};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use aggregation::cpu::CpuAggregator;
-use async_trait::async_trait;
 use bytes::Bytes;
 use coordinator::model::{TaskModel, UpdateCodec};
 use coordinator::random::Random;
@@ -26,13 +22,16 @@ use store::entity::check_in::CheckIn;
 use store::entity::participant::ParticipantRow;
 use store::entity::round::RoundRow;
 use store::entity::task::TaskRow;
-use store::{BlobRead, BlobStore, BlobWriter, Blobs, Database, Result as StoreResult, Store, StoreConfig, StoreError};
+use store::{BlobStore as _, Blobs, Database, Store, StoreConfig};
 use task_spec::TaskSpec;
 use uuid::Uuid;
 
 #[path = "../support/die_at.rs"]
 mod die_at;
+#[path = "../support/faulty_blobs.rs"]
+pub(crate) mod faulty_blobs;
 pub(crate) use die_at::DieAt;
+use faulty_blobs::FaultyBlobs;
 
 pub(crate) const START: Timestamp = Timestamp(1_700_000_000_000);
 pub(crate) const DEADLINE: Duration = Duration::from_secs(600);
@@ -379,157 +378,5 @@ fn participant_row(id: ParticipantId) -> ParticipantRow {
         certificate_expires_at: START.plus(Duration::from_secs(1 << 30)),
         revoked_at: None,
         last_seen_at: START,
-    }
-}
-
-/// What is wrong with a store of blobs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
-    /// Nothing.
-    None,
-    /// Every call fails.
-    Away,
-    /// Nothing more can be stored.
-    Full,
-}
-
-/// Blobs that fail when told to.
-pub(crate) struct FaultyBlobs {
-    inner: Arc<dyn BlobStore>,
-    fault: Mutex<Fault>,
-    damaged: Mutex<HashSet<Digest>>,
-    failures: AtomicUsize,
-    /// Calls that returned a blob as a whole.
-    held: AtomicUsize,
-}
-
-impl FaultyBlobs {
-    fn over(inner: Arc<dyn BlobStore>) -> Self {
-        Self {
-            inner,
-            fault: Mutex::new(Fault::None),
-            damaged: Mutex::default(),
-            failures: AtomicUsize::new(0),
-            held: AtomicUsize::new(0),
-        }
-    }
-
-    pub(crate) fn set(&self, fault: Fault) {
-        *self.fault.lock().unwrap() = fault;
-    }
-
-    /// From now on this blob holds other bytes.
-    pub(crate) fn damage(&self, digest: Digest) {
-        self.damaged.lock().unwrap().insert(digest);
-    }
-
-    /// What was damaged is whole again.
-    pub(crate) fn mend(&self, digest: Digest) {
-        self.damaged.lock().unwrap().remove(&digest);
-    }
-
-    /// Calls that failed so far.
-    pub(crate) fn failures(&self) -> usize {
-        self.failures.load(Ordering::SeqCst)
-    }
-
-    /// Blobs that were read as a whole so far.
-    pub(crate) fn held(&self) -> usize {
-        self.held.load(Ordering::SeqCst)
-    }
-
-    pub(crate) async fn all(&self) -> HashSet<Digest> {
-        self.inner.list(Timestamp(i64::MAX)).await.unwrap().into_iter().collect()
-    }
-
-    fn check(&self, writes: bool) -> StoreResult<()> {
-        let error = match *self.fault.lock().unwrap() {
-            Fault::Away => StoreError::fault("the blob store is away"),
-            Fault::Full if writes => StoreError::Full,
-            Fault::None | Fault::Full => return Ok(()),
-        };
-        self.failures.fetch_add(1, Ordering::SeqCst);
-        Err(error)
-    }
-}
-
-/// Other bytes, as many.
-#[derive(Debug)]
-struct Damaged(Box<dyn BlobRead>);
-
-impl Read for Damaged {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let got = self.0.read(buffer)?;
-        buffer[..got].iter_mut().for_each(|byte| *byte ^= 1);
-        Ok(got)
-    }
-}
-
-impl Seek for Damaged {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.0.seek(to)
-    }
-}
-
-impl BlobRead for Damaged {
-    fn size(&self) -> u64 {
-        self.0.size()
-    }
-}
-
-#[async_trait]
-impl BlobStore for FaultyBlobs {
-    async fn put_bytes(&self, bytes: Bytes) -> StoreResult<Digest> {
-        self.check(true)?;
-        self.inner.put_bytes(bytes).await
-    }
-
-    async fn writer(&self) -> StoreResult<Box<dyn BlobWriter>> {
-        self.check(true)?;
-        self.inner.writer().await
-    }
-
-    async fn open(&self, digest: Digest) -> StoreResult<Box<dyn BlobRead>> {
-        self.check(false)?;
-        let blob = self.inner.open(digest).await?;
-        let damaged = self.damaged.lock().unwrap().contains(&digest);
-        Ok(if damaged { Box::new(Damaged(blob)) } else { blob })
-    }
-
-    async fn open_verified(&self, digest: Digest) -> StoreResult<Box<dyn BlobRead>> {
-        self.check(false)?;
-        if self.damaged.lock().unwrap().contains(&digest) {
-            return Err(StoreError::Corrupt(format!("blob {digest}")));
-        }
-        self.inner.open_verified(digest).await
-    }
-
-    async fn get(&self, digest: Digest) -> StoreResult<Bytes> {
-        self.check(false)?;
-        if self.damaged.lock().unwrap().contains(&digest) {
-            return Err(StoreError::Corrupt(format!("blob {digest}")));
-        }
-        self.held.fetch_add(1, Ordering::SeqCst);
-        self.inner.get(digest).await
-    }
-
-    async fn len(&self, digest: Digest) -> StoreResult<Option<u64>> {
-        self.check(false)?;
-        self.inner.len(digest).await
-    }
-
-    async fn delete(&self, digest: Digest) -> StoreResult<bool> {
-        self.check(false)?;
-        self.inner.delete(digest).await
-    }
-
-    async fn collect(&self, digest: Digest, older_than: Timestamp) -> StoreResult<bool> {
-        self.check(false)?;
-        self.inner.collect(digest, older_than).await
-    }
-
-    async fn list(&self, older_than: Timestamp) -> StoreResult<Vec<Digest>> {
-        self.check(false)?;
-        self.inner.list(older_than).await
     }
 }

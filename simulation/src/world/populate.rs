@@ -6,20 +6,13 @@ use std::time::Duration;
 
 use client_sdk::conditions::Readiness;
 use client_sdk::participant::machine::{Action, Input, Request};
-use coordinator::config::Config;
 use coordinator::random::Random;
-use coordinator::{Coordinator, Parts};
-use wire::admin::{CreateEnrollmentToken, CreateTask, EnrollmentTokenReply, Role};
-use wire::certificate::Issuers;
-use wire::inspect::TaskView;
-use wire::route;
-use zeroize::Zeroizing;
 
-use super::{World, ended, failed};
+use super::{World, ended};
 use crate::chance::{Purpose, stream};
 use crate::clock::{Moment, VirtualClock};
 use crate::device::{Device, Terms};
-use crate::network::Network;
+use crate::in_process::{LocalCoordinator, in_memory};
 use crate::operation::Operation;
 use crate::profile::Profile;
 use crate::queue::Queue;
@@ -27,8 +20,6 @@ use crate::rounds::Rounds;
 use crate::training::Pool;
 use crate::{Experiment, Progress, SimulationError};
 
-/// Requests per second that one peer may make: they are all ours.
-const RATE: u32 = 1_000_000;
 /// Longest that certificates may be good for: renewing them is not what is simulated.
 const CERTIFICATE_LIFETIME_S: u64 = 366 * 24 * 3600;
 /// How long participants let a poll be held open. Polls of half a minute would say nothing else, only more often.
@@ -47,26 +38,24 @@ impl World {
         check(experiment)?;
         let clock = Arc::new(VirtualClock::default());
         let random = Random::new(stream(experiment.seed, Purpose::Coordinator, 0, 0));
-        let parts = Parts { clock: Arc::clone(&clock) as _, random };
-        let coordinator = Coordinator::assemble(&config(), parts).await.map_err(failed)?;
-        let events = coordinator.store.wake().subscribe();
-        let token = coordinator.create_operator_token("simulation", Role::Admin).await.map_err(failed)?.token;
-        let network = Network::new(coordinator.router.clone(), token);
-        let task: TaskView = network.make(route::TASKS, &CreateTask { spec: experiment.task.clone() }).await?;
+        let mut config = in_memory();
+        config.identity.certificate_lifetime_s = CERTIFICATE_LIFETIME_S;
+        let local = LocalCoordinator::start(&config, Arc::clone(&clock) as _, random).await?;
+        let events = local.coordinator.store.wake().subscribe();
+        let task = local.create_task(experiment.task.clone()).await?;
         let terms = Terms {
             seed: experiment.seed,
             task: experiment.task.name.clone(),
             secure: experiment.task.secure_aggregation.enabled,
             model: experiment.devices,
             wait: POLL,
-            members: Issuers::from_pem(coordinator.ca_pem()).map_err(failed)?,
+            members: local.members.clone(),
         };
         let mut world = Self {
             clock,
             queue: Queue::default(),
-            coordinator,
+            local,
             events,
-            network,
             pool: Pool::new(experiment.threads)?,
             terms,
             data: Arc::clone(&experiment.data),
@@ -76,7 +65,7 @@ impl World {
             listening: BTreeSet::new(),
             step_at: None,
             deadline: None,
-            rounds: Rounds::new(experiment, task.summary.id)?,
+            rounds: Rounds::new(experiment, task)?,
             limit: Moment::default().plus(experiment.limit),
         };
         for index in 0..experiment.population {
@@ -92,14 +81,12 @@ impl World {
     async fn enroll(&mut self, index: u32, model: &crate::DeviceModel) -> Result<(), SimulationError> {
         let profile = Profile::draw(model, self.terms.seed, index);
         let mut device = Device::new(index, profile, self.data.examples(index));
-        let body = CreateEnrollmentToken { name: Some(device.name()), ..CreateEnrollmentToken::default() };
-        let token: EnrollmentTokenReply = self.network.make(route::ENROLLMENT_TOKENS, &body).await?;
-        let start = device.start(&self.terms, Some(Zeroizing::new(token.token)));
-        start.map_err(|error| ended(&device, error))?;
+        let token = self.local.enrollment_token(Some(device.name())).await?;
+        device.start(&self.terms, Some(token)).map_err(|error| ended(&device, error))?;
         let mut input = Input::Tick;
         while let Some(advance) = device.advance(input, self.clock.participant_now(), Readiness::Ready) {
             input = match advance.action {
-                Action::Send(request @ Request::Enroll(_)) => self.network.ask(None, request).await.input,
+                Action::Send(request @ Request::Enroll(_)) => self.local.network.ask(None, request).await.input,
                 Action::Finished(Err(error)) => return Err(ended(&device, error)),
                 _ => break,
             };
@@ -128,22 +115,6 @@ fn check(experiment: &Experiment) -> Result<(), SimulationError> {
         return Err(SimulationError::Invalid("models are scored every 0 rounds; 1 would score each".to_owned()));
     }
     Ok(())
-}
-
-/// Everything in memory, and nobody slowed down.
-fn config() -> Config {
-    let mut config = Config::default();
-    config.database.url = "sqlite::memory:".to_owned();
-    config.blobs.url = "memory:".to_owned();
-    config.identity.ca_certificate_file = "".into();
-    config.identity.ca_key_file = "".into();
-    config.identity.certificate_lifetime_s = CERTIFICATE_LIFETIME_S;
-    config.aggregation.device = "cpu".to_owned();
-    config.http.participant_rate = RATE;
-    config.http.operator_rate = RATE;
-    config.http.address_rate = RATE;
-    config.http.check_ins_per_second = RATE;
-    config
 }
 
 fn nanos(duration: Duration) -> u64 {

@@ -7,7 +7,8 @@ use wire::headers::ATTEMPT;
 use wire::participant::Answer;
 use wire::problem::ProblemType;
 
-use crate::support::secure::{Member, World};
+use crate::support::member::Member;
+use crate::support::secure::World;
 use crate::support::{TestCoordinator, small_task};
 
 /// Those that everybody gives in a round; complaints have tests of their own.

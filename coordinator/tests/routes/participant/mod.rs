@@ -1,11 +1,11 @@
 //! What participants ask.
 
 mod abandon;
-mod ahead;
+mod abort_statements;
 mod announcements;
 mod answers;
 mod check_in;
 mod enroll;
 mod masked_input;
 mod parameters;
-mod proximal;
+mod renew;

@@ -1,0 +1,156 @@
+//! A coordinator that has all but one participant train ahead of rounds from bytes of which nothing can be learnt, so that the
+//! sum is the update of that one.
+
+use client_sdk::participant::machine::Settings;
+use client_sdk::{Event, SecurityPolicy};
+
+use crate::support::cohort::Hub;
+use crate::support::device::{Device, check_sums, finish, published, run_until};
+use crate::support::told::{Told, TrainedAhead};
+use crate::support::trainers::Exact;
+
+const DEVICES: usize = 6;
+const VICTIM: usize = 2;
+
+/// A cohort that trained ahead from version `from` for the round whose base is version 1.
+fn trained_ahead(from: u32, served_doctored: fn(usize) -> bool, told: Told) -> (Hub, Vec<Device>) {
+    let hub = Hub::new(DEVICES, 2);
+    hub.world(|world| {
+        world.ahead = Some(TrainedAhead { from, max_staleness: 1, served_doctored, told });
+        world.open(2, 1);
+    });
+    let mut devices: Vec<_> = (0..DEVICES).map(|device| Device::new(device, &hub, allowing(1))).collect();
+    finish(&hub, &mut devices);
+    (hub, devices)
+}
+
+fn allowing(max_staleness: u32) -> Settings {
+    Settings { security: SecurityPolicy { max_staleness, ..SecurityPolicy::lowest() }, ..crate::support::settings() }
+}
+
+/// Why a device takes no part, if it does not.
+fn declined(device: &Device) -> Option<String> {
+    device.events.iter().find_map(|event| match event {
+        Event::Refused { reason: told, .. } | Event::TrainingFailed { error: told, .. } => Some(told.clone()),
+        _ => None,
+    })
+}
+
+#[test]
+fn members_that_trained_from_the_same_bytes_are_added_up() {
+    for from in [0, 1] {
+        let (hub, devices) = trained_ahead(from, |_| false, Told::Honest);
+        for device in &devices {
+            assert_eq!(declined(device), None, "from version {from}");
+        }
+        assert_eq!(published(&hub), [(2, (0..DEVICES).collect())], "from version {from}");
+        check_sums(&hub, "trained ahead");
+    }
+}
+
+#[test]
+fn nobody_is_alone_in_having_learnt() {
+    let all_but = |device| device != VICTIM;
+    let lies = [
+        (Told::Honest, 0, "other bytes of version 0", all_but as fn(usize) -> bool),
+        (Told::Honest, 1, "other bytes of version 1", all_but),
+        (Told::Doctored, 0, "other bytes of version 0", |device| device == VICTIM),
+        (Told::Doctored, 1, "other bytes of version 1", |device| device == VICTIM),
+        // The terms of the session are what all agree on, and do not have what it is told.
+        (Told::EachItsOwn, 0, "has another encoding, model or training", all_but),
+        (Told::EachItsOwn, 1, "another model", all_but),
+        (Told::EachItsOwnTerms, 0, "another configuration", all_but),
+        (Told::EachItsOwnTerms, 1, "another model", all_but),
+    ];
+    for (told, from, expected, declines) in lies {
+        let what = format!("{told:?}, from version {from}");
+        let (hub, devices) = trained_ahead(from, all_but, told);
+        for device in &devices {
+            let reason = declined(device);
+            let is_told = reason.as_ref().is_some_and(|reason| reason.contains(expected));
+            assert_eq!(is_told, declines(device.index), "{what}: device {}: {reason:?}", device.index);
+        }
+        let victims = Exact::words(VICTIM, false);
+        hub.world(|world| {
+            for opened in &world.published {
+                let sum = &opened.sum;
+                assert!(!opened.survivors.contains(&VICTIM), "{what}: the victim's update: {sum:?} of {victims:?}");
+            }
+        });
+    }
+}
+
+/// Versions of unlike age are not told apart in a sum, even if all agree on their bytes.
+#[test]
+fn a_participant_trains_ahead_only_with_those_that_start_as_late_as_its_app_says() {
+    for (max_staleness, limit) in [(0, 0), (1, 0), (1, 1), (2, 1)] {
+        let what = format!("up to {max_staleness} behind, {limit} allowed");
+        let hub = Hub::new(DEVICES, 2);
+        hub.world(|world| {
+            let (served_doctored, told) = ((|_| false) as fn(usize) -> bool, Told::Honest);
+            world.ahead = Some(TrainedAhead { from: 1, max_staleness, served_doctored, told });
+            world.open(2, 1);
+        });
+        let mut devices: Vec<_> = (0..DEVICES).map(|device| Device::new(device, &hub, allowing(limit))).collect();
+        if max_staleness <= limit {
+            finish(&hub, &mut devices);
+            assert_eq!(published(&hub), [(2, (0..DEVICES).collect())], "{what}");
+            continue;
+        }
+        for device in &mut devices {
+            (0..100).for_each(|_| device.step(None));
+            let reason = declined(device).unwrap_or_default();
+            assert!(reason.contains("versions behind the round"), "{what}: {reason}");
+            assert!(device.trainer.seen.lock().unwrap().is_empty(), "{what}: it trained");
+        }
+        assert!(published(&hub).is_empty(), "{what}");
+    }
+}
+
+/// Trained when the app allowed it, which it does not any more.
+#[test]
+fn an_update_that_was_trained_ahead_is_given_to_no_round_that_the_app_would_decline() {
+    let hub = Hub::new(DEVICES, 2);
+    hub.world(|world| {
+        let (served_doctored, told) = ((|_| false) as fn(usize) -> bool, Told::Honest);
+        world.ahead = Some(TrainedAhead { from: 0, max_staleness: 1, served_doctored, told });
+        world.open(2, 1);
+    });
+    let mut devices: Vec<_> = (0..DEVICES).map(|device| Device::new(device, &hub, allowing(1))).collect();
+    let has_trained = |device: &Device| device.events.iter().any(|event| matches!(event, Event::Trained { .. }));
+    run_until(&mut devices, has_trained);
+    devices[VICTIM].settings = allowing(0);
+    // What it has just trained is kept before it starts over.
+    (0..2).for_each(|_| devices[VICTIM].step(None));
+    devices[VICTIM].restart();
+    finish(&hub, &mut devices);
+    assert!(declined(&devices[VICTIM]).is_some_and(|reason| reason.contains("versions behind the round")));
+    assert_eq!(published(&hub), [(2, (0..DEVICES).filter(|device| *device != VICTIM).collect())]);
+    check_sums(&hub, "without the victim");
+}
+
+/// A version that was answered from before is answered from once, ahead of rounds, too: the sums of two rounds tell nobody apart.
+#[test]
+fn from_one_version_an_update_is_trained_ahead_once() {
+    let hub = Hub::new(DEVICES, 3);
+    hub.world(|world| {
+        let (served_doctored, told) = ((|_| false) as fn(usize) -> bool, Told::Honest);
+        world.ahead = Some(TrainedAhead { from: 1, max_staleness: 1, served_doctored, told });
+        world.open(2, 1);
+    });
+    let mut devices: Vec<_> = (0..DEVICES).map(|device| Device::new(device, &hub, allowing(1))).collect();
+    while published(&hub).is_empty() {
+        devices.iter_mut().for_each(|device| device.step(None));
+    }
+    assert_eq!(published(&hub), [(2, (0..DEVICES).collect())]);
+    // Round 3 would take updates from version 1 again. A new process knows only what its journal holds.
+    for device in &mut devices {
+        device.restart();
+        (0..100).for_each(|_| device.step(None));
+        let told =
+            |event: &Event| matches!(event, Event::Refused { reason, .. } if reason.contains("from this very model"));
+        assert!(device.events.iter().any(told), "{:?}", device.events);
+        assert_eq!(device.trainer.seen.lock().unwrap().len(), 1, "trained again");
+    }
+    assert_eq!(published(&hub).len(), 1);
+}

@@ -1,0 +1,29 @@
+//! The SDK from outside. What tests one source file lies at its path; the others are about whole rounds, restarts and lies.
+#![expect(clippy::unwrap_used, clippy::cast_precision_loss, reason = "helpers of tests are not tests themselves")]
+
+mod support;
+
+#[cfg(feature = "deliberate-faults")]
+mod faults;
+mod participant;
+mod personalize;
+mod pre_issued;
+mod privacy;
+mod train;
+mod trainer;
+mod transport;
+
+mod doctored;
+mod fairness;
+mod far;
+mod members;
+mod offline;
+mod rejections;
+mod renewal_killed;
+mod restart;
+mod restored;
+mod secrecy;
+mod secure;
+mod secure_restart;
+mod solvers;
+mod train_mnist;

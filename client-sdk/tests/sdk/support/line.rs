@@ -1,0 +1,100 @@
+//! What one device of a cohort says and hears.
+
+use std::collections::VecDeque;
+
+use client_sdk::participant::machine::{Input, Request};
+use client_sdk::transport::TransportError;
+use wire::Attempt;
+use wire::TaskId;
+use wire::participant::ModelRef;
+
+use super::cohort::{Hub, World, id, kind, name};
+use super::link::{FakeCoordinator, Fault, lost};
+
+/// One device's connection.
+#[derive(Clone)]
+pub(crate) struct Line {
+    pub(crate) hub: Hub,
+    device: usize,
+}
+
+impl Line {
+    pub(crate) fn new(hub: Hub, device: usize) -> Self {
+        Self { hub, device }
+    }
+
+    fn go<T>(
+        &self,
+        call: &'static str,
+        effect: impl FnOnce(&mut World) -> Result<T, TransportError>,
+    ) -> Result<T, TransportError> {
+        self.hub.world(|world| {
+            world.calls.push((self.device, call));
+            if world.is_gone(self.device) {
+                return lost();
+            }
+            let faults = world.faults.get_mut(&(self.device, call));
+            faults.and_then(VecDeque::pop_front).unwrap_or(Fault::None).apply(|_| effect(world))
+        })
+    }
+}
+
+impl FakeCoordinator for Line {
+    fn answer(&self, request: Request) -> Input {
+        let device = self.device;
+        match request {
+            Request::Enroll(request) => Input::Enrolled(
+                self.go("enroll", |world| Ok(world.enroll(device, request.csr_pem.as_deref().unwrap()))),
+            ),
+            Request::Renew(request) => {
+                Input::Renewed(self.go("renew", |world| Ok(world.enroll(device, request.csr_pem.as_deref().unwrap()))))
+            }
+            Request::CheckIn(request) => {
+                Input::CheckedIn(self.go("check_in", |world| world.check_in(device, &request)))
+            }
+            Request::Upload(upload) => Input::Uploaded(self.go("upload", |world| world.upload(device, &upload))),
+            Request::Announcement { what, place, participant, .. } => {
+                assert_eq!(participant, id(device));
+                Input::Announced(self.go(name(what), |world| world.announce(what, device, place)))
+            }
+            Request::Evidence { place, dealer } => {
+                Input::Evidenced(self.go("evidence", |world| world.evidence(place, dealer)))
+            }
+            Request::Answer { what, place, participant, body } => {
+                assert_eq!(participant, id(device));
+                Input::Answered(self.go(kind(what), |world| world.take(what, device, place, &body)))
+            }
+            Request::AbortStatement { place, participant, body } => {
+                assert_eq!(participant, id(device));
+                Input::Answered(self.go("abort_statement", |world| {
+                    world.depart(device, place, &body);
+                    Ok(())
+                }))
+            }
+            Request::AbortStatements { place } => {
+                Input::Announced(self.go("abort_statements", |world| Ok(world.departures(place))))
+            }
+            Request::Abandon(abandonment) => Input::Abandoned(self.go("abandon", |world| {
+                world.abandon(device, &abandonment);
+                Ok(())
+            })),
+        }
+    }
+
+    fn fetch(&self, _: TaskId, model: &ModelRef, sink: &mut Vec<u8>) -> Result<(), TransportError> {
+        let file = self.go("fetch", |world| Ok(world.file_ahead(self.device, model.version)))?;
+        sink.extend_from_slice(&file[sink.len()..]);
+        Ok(())
+    }
+
+    /// Whatever is said is said alike each time.
+    fn observe(&self, place: Attempt, what: &'static str, bytes: Vec<u8>) {
+        let key = (place.round, place.attempt, what, self.device);
+        self.hub.world(|world| {
+            let before = world.said.entry(key).or_insert_with(|| bytes.clone());
+            assert_eq!(*before, bytes, "{key:?} was said in two ways");
+            let said = |what| world.said.contains_key(&(place.round, place.attempt, what, self.device));
+            assert!(!(said("abort_statement") && said("unmask_shares")), "{key:?}: it left, and it answered");
+        });
+    }
+}

@@ -1,0 +1,178 @@
+//! What the devices of a cohort are told of versions, sessions and their places, and which lies.
+
+use std::sync::Arc;
+
+use client_sdk::learning::privacy::{PlanRequest, PrivateCodec};
+use client_sdk::learning::{Parameters, checkpoint};
+use secure_agg::params::{SessionConfig, VectorShape};
+use task_spec::{Staleness, TrainingPlan};
+use wire::Digest;
+use wire::participant::{
+    Assignment, Encoding, HeldUpdate, ModelRef, SessionTerms, application_digest, round_digest, training_digest,
+};
+
+use super::cohort::World;
+use super::private::derive;
+use super::trainers::DEAD;
+use super::words::{self, codec, encoding, metrics};
+use super::{Coordinator, model, sha256};
+
+/// How participants train ahead of the round, and which lies they are told.
+#[derive(Clone, Copy)]
+pub(crate) struct TrainedAhead {
+    /// The version that each starts from.
+    pub(crate) from: u32,
+    /// How many versions behind the round's base an update may start from.
+    pub(crate) max_staleness: u32,
+    /// Who is served [`doctored`] bytes instead of that version's.
+    pub(crate) served_doctored: fn(usize) -> bool,
+    /// What the round says of that version.
+    pub(crate) told: Told,
+}
+
+/// Which digest the round has of a version of which some were served other bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Told {
+    /// That of the honest bytes.
+    Honest,
+    /// That of the doctored bytes.
+    Doctored,
+    /// To each that of what it was served, in the terms of one session.
+    EachItsOwn,
+    /// The same, with terms to go with it.
+    EachItsOwnTerms,
+}
+
+/// A version of which nobody learns anything: every value is [`DEAD`].
+pub(crate) fn doctored(personal: bool) -> Vec<u8> {
+    let honest = Coordinator::published(personal, 0);
+    let mut model = Parameters::zeros(Arc::new(checkpoint::read_layout(&honest).unwrap()));
+    model.values_mut().fill(DEAD);
+    checkpoint::write(&model).unwrap()
+}
+
+impl World {
+    /// Of the terms of privacy, as both sides derive it.
+    pub(crate) fn grid(&self) -> Option<(PlanRequest, PrivateCodec)> {
+        self.privacy.as_ref().map(|terms| derive(terms, if self.personal { 3 } else { 5 }))
+    }
+
+    fn encoding(&self) -> Encoding {
+        let staleness = self.ahead.map(|ahead| Staleness { a: 0.0, p: 1.0, max: ahead.max_staleness });
+        let encoding = Encoding { staleness, ..encoding() };
+        match self.grid() {
+            Some((request, _)) => {
+                Encoding { max_cohort: request.largest_cohort(), max_weight: request.max_weight, ..encoding }
+            }
+            None => encoding,
+        }
+    }
+
+    /// The file of a version as a device is served it when it trains ahead.
+    pub(crate) fn file_ahead(&self, device: usize, version: u32) -> Vec<u8> {
+        match self.ahead {
+            Some(ahead) if version == ahead.from && (ahead.served_doctored)(device) => doctored(self.personal),
+            _ => Coordinator::published(self.personal, version),
+        }
+    }
+
+    /// The digest of a version in the round, as a device is told; or as all agree on.
+    pub(crate) fn told(&self, device: Option<usize>, version: u32) -> Digest {
+        let own = device.map(|device| self.file_ahead(device, version));
+        let honest = || Coordinator::published(self.personal, version);
+        let file = match self.ahead {
+            Some(ahead) if version == ahead.from => match ahead.told {
+                Told::Honest => honest(),
+                Told::Doctored => doctored(self.personal),
+                Told::EachItsOwn | Told::EachItsOwnTerms => own.unwrap_or_else(honest),
+            },
+            _ => honest(),
+        };
+        sha256(&file)
+    }
+
+    /// Digests of the versions that an update may start from before this one, the latest first.
+    fn earlier(&self, device: Option<usize>, version: u32) -> Vec<Digest> {
+        let most = self.ahead.map_or(0, |ahead| ahead.max_staleness);
+        (0..version).rev().take(most as usize).map(|version| self.told(device, version)).collect()
+    }
+
+    /// What a device is told to train ahead of the round.
+    pub(crate) fn training(&self, device: usize, from: u32) -> Assignment {
+        let file = self.file_ahead(device, from);
+        let base = ModelRef { version: from, sha256: sha256(&file), bytes: file.len() as u64 };
+        let terms = SessionTerms::from(&self.config_from(None, from));
+        let earlier = self.earlier(None, from);
+        Assignment {
+            attempt: 1,
+            base,
+            earlier,
+            update: None,
+            secure_aggregation: Some(terms),
+            ..self.assignment_of(device)
+        }
+    }
+
+    pub(crate) fn shape(&self) -> VectorShape {
+        let (words, input_bound, noise_margin) = match self.grid() {
+            Some((_, codec)) => (codec.len(), codec.input_bound(), codec.noise_margin()),
+            None => (codec(self.personal).len(), codec(self.personal).input_bound(), 0),
+        };
+        VectorShape { words: words as u64, modulus_bits: 32, input_bound, noise_margin }
+    }
+
+    pub(crate) fn config(&self) -> SessionConfig {
+        self.config_from(None, self.round - 1)
+    }
+
+    fn config_from(&self, device: Option<usize>, version: u32) -> SessionConfig {
+        let encoding = self.encoding();
+        let application = application_digest(&encoding, &metrics(), self.privacy.as_ref());
+        let training = training_digest(&application, "task", &model(self.personal), &TrainingPlan::default());
+        SessionConfig {
+            suite: 1,
+            min_cohort: 3,
+            max_cohort: encoding.max_cohort as u16,
+            max_corrupt: 0,
+            max_dropout: if self.privacy.is_some() { 0 } else { 400_000 },
+            min_included: self.privacy.as_ref().map_or(0, |terms| terms.smallest_cohort as u16),
+            model: self.shape(),
+            scalars: VectorShape::NONE,
+            application: round_digest(&training, version, &self.earlier(device, version)).0,
+        }
+    }
+
+    pub(crate) fn terms(&self, device: usize) -> SessionTerms {
+        let has_own = self.ahead.is_some_and(|ahead| ahead.told == Told::EachItsOwnTerms);
+        let mut terms = SessionTerms::from(&self.config_from(has_own.then_some(device), self.round - 1));
+        self.tweak_terms.iter().for_each(|tweak| tweak(&mut terms));
+        terms
+    }
+
+    /// What the first device is told.
+    pub(crate) fn assignment(&self) -> Assignment {
+        self.assignment_of(0)
+    }
+
+    pub(crate) fn assignment_of(&self, device: usize) -> Assignment {
+        let file = Coordinator::published(self.personal, self.round - 1);
+        let base = ModelRef {
+            version: self.round - 1,
+            sha256: self.told(Some(device), self.round - 1),
+            bytes: file.len() as u64,
+        };
+        let mut assignment = Assignment {
+            attempt: self.attempt,
+            earlier: self.earlier(Some(device), self.round - 1),
+            encoding: self.encoding(),
+            privacy: self.privacy.clone(),
+            secure_aggregation: (!self.plain).then(|| self.terms(device)),
+            update: self.ahead.map(|ahead| HeldUpdate { serial: 1, version: ahead.from }),
+            cohort: self.devices as u32,
+            remaining_ms: 1 << 40,
+            ..words::assignment(model(self.personal), base)
+        };
+        self.tweak.iter().for_each(|tweak| tweak(&mut assignment));
+        assignment
+    }
+}

@@ -1,0 +1,60 @@
+//! What a task's assignments and updates look like on the wire.
+
+use client_sdk::learning::{Codec, QuantizationParams};
+use task_spec::{ModelSpec, TrainingPlan};
+use wire::Timestamp;
+use wire::participant::{Assignment, Encoding, ModelRef};
+
+use super::task;
+
+/// A place in the clear in the round after this version, of one participant; it has ten minutes.
+pub(crate) fn assignment(model: ModelSpec, base: ModelRef) -> Assignment {
+    Assignment {
+        task: task(),
+        task_name: "task".into(),
+        round: base.version + 1,
+        attempt: 1,
+        model,
+        base,
+        earlier: Vec::new(),
+        training: TrainingPlan::default(),
+        encoding: encoding(),
+        metrics: metrics(),
+        privacy: None,
+        secure_aggregation: None,
+        report_loss: false,
+        update: None,
+        groups: None,
+        counted: None,
+        cohort: 1,
+        deadline_at: Timestamp(0),
+        remaining_ms: 600_000,
+    }
+}
+
+pub(crate) fn encoding() -> Encoding {
+    Encoding {
+        modulus_bits: 32,
+        clip_range: 1.0,
+        clip_norm: None,
+        max_weight: 100,
+        max_cohort: 10,
+        compression: None,
+        analytics: None,
+        personalization: None,
+        staleness: None,
+        groups: None,
+        solver: None,
+    }
+}
+
+pub(crate) fn metrics() -> Vec<String> {
+    vec!["loss".into(), "train_loss".into()]
+}
+
+pub(crate) fn codec(personal: bool) -> Codec {
+    let Encoding { modulus_bits, clip_range, clip_norm, max_weight, max_cohort, .. } = encoding();
+    let (parameters, metrics) = (if personal { 3 } else { 5 }, metrics().len());
+    Codec::new(QuantizationParams { parameters, modulus_bits, clip_range, clip_norm, max_weight, max_cohort, metrics })
+        .unwrap()
+}

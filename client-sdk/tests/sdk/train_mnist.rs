@@ -1,0 +1,45 @@
+//! The ready trainer on real digits: MNIST's t10k, where it is there.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use client_sdk::models::{Architecture, Mlp};
+use client_sdk::train::{Device, Examples, SgdConfig, evaluate, train};
+use learning::Parameters;
+
+/// The uncompressed contents after the IDX header.
+fn read(path: &Path, header: usize) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    flate2::read::GzDecoder::new(std::fs::File::open(path).ok()?).read_to_end(&mut bytes).unwrap();
+    Some(bytes.split_off(header))
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "where the data lies is the machine's affair")]
+fn an_mlp_reads_digits_after_three_epochs() {
+    let folder = std::env::var_os("TRIBUTARY_DATA_DIR")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"), PathBuf::from)
+        .join("mnist10k");
+    let (Some(images), Some(labels)) =
+        (read(&folder.join("t10k-images-idx3-ubyte.gz"), 16), read(&folder.join("t10k-labels-idx1-ubyte.gz"), 8))
+    else {
+        println!("SKIPPED: no MNIST in {}; set TRIBUTARY_DATA_DIR to the folder that has mnist10k", folder.display());
+        return;
+    };
+    let features: Vec<f32> = images.iter().map(|&pixel| f32::from(pixel) / 255.0).collect();
+    let labels: Vec<u32> = labels.iter().map(|&label| u32::from(label)).collect();
+    let (learned, held_out) = (8_500, labels.len());
+    let part = |from: usize, to: usize| Examples::Labelled {
+        features: &features[from * 784..to * 784],
+        labels: &labels[from..to],
+        width: 784,
+    };
+    let model = Architecture::Mlp(Mlp::default());
+    let start = model.initial(1).unwrap();
+    let config = SgdConfig { epochs: Some(3), learning_rate: 0.1, momentum: 0.5, ..SgdConfig::one_epoch() };
+    let trained = train(&model, &start, part(0, learned), &config, &Device::Cpu).unwrap();
+    let values = start.values().iter().zip(&trained.delta).map(|(start, delta)| start + delta).collect();
+    let parameters = Parameters::new(start.layout().clone(), values).unwrap();
+    let evaluation = evaluate(&model, &parameters, part(learned, held_out), &Device::Cpu).unwrap();
+    assert!(evaluation.accuracy > 0.94, "{evaluation:?}");
+}

@@ -1,0 +1,366 @@
+//! The HTTPS transport against a server of a few lines: certificates both ways, problems, ranges, bounds.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use client_sdk::identity::{Certified, Identity, SigningKey};
+use client_sdk::transport::retry::{Verdict, judge};
+use client_sdk::transport::{Abandonment, HttpsTransport, Transport, TransportError, Upload};
+use rcgen::{CertificateParams, KeyPair};
+use rustls::RootCertStore;
+use rustls::server::WebPkiClientVerifier;
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use wire::participant::{
+    AbandonReason, Announcement, Answer, CheckInReply, CheckInRequest, EnrollRequest, ModelRef, Receipt,
+};
+use wire::problem::{Problem, ProblemType};
+use wire::{Attempt, Timestamp};
+
+use crate::support::{Ca, Coordinator, participant, sha256, task};
+
+/// Somebody with a certificate of this authority.
+fn identity(authority: &Ca) -> Identity {
+    let key = SigningKey::generate().unwrap();
+    let certified = Certified {
+        participant: participant(),
+        name: "device-1".into(),
+        certificate_pem: authority.certify(&key.signing_request().unwrap(), participant()),
+        expires_at: Timestamp(i64::MAX),
+        renew_at: Timestamp(i64::MAX),
+    };
+    Identity { key: Arc::new(key), certified }
+}
+
+/// A request as the server saw it.
+#[derive(Clone, Debug)]
+struct Seen {
+    line: String,
+    headers: BTreeMap<String, String>,
+    body: Vec<u8>,
+    has_certificate: bool,
+}
+
+/// Status and headers, then the body; `cut` sends only so much of it.
+struct Reply {
+    head: String,
+    body: Vec<u8>,
+    cut: Option<usize>,
+}
+
+fn answer(status: &str, headers: &str, body: impl Into<Vec<u8>>) -> Reply {
+    let body = body.into();
+    let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n{headers}connection: close\r\n\r\n", body.len());
+    Reply { head, body, cut: None }
+}
+
+fn json(body: &impl serde::Serialize) -> Reply {
+    answer("200 OK", "content-type: application/json\r\n", serde_json::to_vec(body).unwrap())
+}
+
+struct Server {
+    transport: HttpsTransport,
+    authority: Ca,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+impl Server {
+    /// Serves until the test ends; request number `n` is answered by `serve(n, …)`.
+    async fn start(serve: impl Fn(usize, &Seen) -> Reply + Send + Sync + 'static) -> Self {
+        let authority = Ca::new("CA");
+        let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
+        let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, &authority.issuer).unwrap();
+        let mut clients = RootCertStore::empty();
+        clients.add(CertificateDer::from_pem_slice(authority.pem.as_bytes()).unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(clients), Arc::clone(&provider));
+        let tls = rustls::ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .unwrap()
+            .with_client_cert_verifier(verifier.allow_unauthenticated().build().unwrap())
+            .with_single_cert(
+                vec![certificate.der().clone()],
+                PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der())),
+            )
+            .unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("https://localhost:{}", listener.local_addr().unwrap().port());
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&seen);
+        tokio::spawn(async move {
+            let acceptor = TlsAcceptor::from(Arc::new(tls));
+            loop {
+                let (socket, _) = listener.accept().await.unwrap();
+                let Ok(mut stream) = acceptor.accept(socket).await else { continue };
+                let has_certificate = stream.get_ref().1.peer_certificates().is_some();
+                let Ok(request) = read(&mut stream, has_certificate).await else { continue };
+                let number = log.lock().unwrap().len();
+                log.lock().unwrap().push(request.clone());
+                let Reply { head, body, cut } = serve(number, &request);
+                let body = &body[..cut.unwrap_or(body.len())];
+                let _ = stream.write_all(&[head.as_bytes(), body].concat()).await;
+                let _ = stream.shutdown().await;
+            }
+        });
+        let transport = HttpsTransport::new(&address, &authority.pem).unwrap();
+        Self { transport, authority, seen }
+    }
+
+    fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap().clone()
+    }
+}
+
+async fn read(stream: &mut (impl AsyncReadExt + Unpin), has_certificate: bool) -> std::io::Result<Seen> {
+    let mut bytes = Vec::new();
+    let head_end = loop {
+        if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
+            break end;
+        }
+        if stream.read_buf(&mut bytes).await? == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+    };
+    let head = String::from_utf8(bytes[..head_end].to_vec()).unwrap();
+    let mut lines = head.lines();
+    let line = lines.next().unwrap_or_default().to_owned();
+    let headers: BTreeMap<String, String> =
+        lines.filter_map(|line| line.split_once(": ")).map(|(n, v)| (n.to_lowercase(), v.to_owned())).collect();
+    let length: usize = headers.get("content-length").map_or(0, |length| length.parse().unwrap());
+    let mut body = bytes.split_off(head_end + 4);
+    while body.len() < length {
+        if stream.read_buf(&mut body).await? == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+    }
+    Ok(Seen { line, headers, body, has_certificate })
+}
+
+fn check_in() -> CheckInRequest {
+    let (findings, training) = (Vec::new(), None);
+    CheckInRequest {
+        task: None,
+        examples: 1,
+        wait_ms: 0,
+        keys: None,
+        loss: None,
+        findings,
+        training,
+        declined: None,
+        round_trip_ms: None,
+    }
+}
+
+#[tokio::test]
+async fn the_certificate_is_shown_once_there_is_one() {
+    let server = Server::start(|number, _| match number {
+        0 => json(&serde_json::json!({
+            "participant": participant(), "name": "n", "certificate_pem": "p", "expires_at": 1, "renew_at": 1,
+        })),
+        _ => json(&CheckInReply::ComeBack { after_ms: 5 }),
+    })
+    .await;
+    let request = EnrollRequest {
+        token: "t".into(),
+        csr_pem: Some("c".into()),
+        certificate_pem: None,
+        evidence: None,
+        name: None,
+        labels: BTreeMap::new(),
+    };
+    assert_eq!(server.transport.enroll(&request).await.unwrap().participant, participant());
+    server.transport.identify(&identity(&server.authority)).unwrap();
+    let reply = server.transport.check_in(&check_in()).await.unwrap();
+    assert_eq!(reply, CheckInReply::ComeBack { after_ms: 5 });
+    let seen = server.seen();
+    assert_eq!(seen.iter().map(|seen| seen.has_certificate).collect::<Vec<_>>(), [false, true]);
+    assert_eq!(seen[0].line, "POST /v1/enroll HTTP/1.1");
+    assert_eq!(seen[1].headers["tributary-protocol"], "1");
+    assert_eq!(serde_json::from_slice::<CheckInRequest>(&seen[1].body).unwrap(), check_in());
+}
+
+#[tokio::test]
+async fn certificates_of_another_authority_are_refused_on_either_side() {
+    let server = Server::start(|_, _| json(&CheckInReply::ComeBack { after_ms: 5 })).await;
+    // Ours is foreign to the server.
+    server.transport.identify(&identity(&Ca::new("CA"))).unwrap();
+    let error = server.transport.check_in(&check_in()).await.unwrap_err();
+    assert!(matches!(error, TransportError::Unreachable(_)), "{error}");
+    assert!(server.seen().is_empty(), "no request got through");
+    // The server's is foreign to us.
+    let foreign = Server::start(|_, _| json(&CheckInReply::ComeBack { after_ms: 5 })).await;
+    let transport = HttpsTransport::new(foreign.transport.server(), &server.authority.pem).unwrap();
+    let error = transport.check_in(&check_in()).await.unwrap_err().to_string();
+    assert!(error.to_lowercase().contains("certificate"), "{error}");
+    assert!(foreign.seen().is_empty());
+}
+
+#[tokio::test]
+async fn problems_come_through_with_their_retry_after() {
+    let server = Server::start(|number, _| {
+        let problem = serde_json::to_vec(&Problem::new(ProblemType::RateLimited, "slow down")).unwrap();
+        match number {
+            0 => {
+                answer("429 Too Many Requests", "content-type: application/problem+json\r\nretry-after: 7\r\n", problem)
+            }
+            1 => answer("502 Bad Gateway", "content-type: text/html\r\n", "<html>proxy</html>"),
+            2 => answer("200 OK", "content-type: application/json\r\n", "{\"kind\":\"unheard_of\"}"),
+            _ => answer("200 OK", "content-type: application/json\r\n", vec![b' '; 9 << 20]),
+        }
+    })
+    .await;
+    let errors: Vec<TransportError> = {
+        let mut errors = Vec::new();
+        for _ in 0..4 {
+            errors.push(server.transport.check_in(&check_in()).await.unwrap_err());
+        }
+        errors
+    };
+    assert_eq!(judge(&errors[0]), Verdict::Again(Some(Duration::from_secs(7))));
+    assert!(errors[0].to_string().contains("slow down"), "{}", errors[0]);
+    assert!(errors[1].to_string().contains("502"), "{}", errors[1]);
+    assert_eq!(judge(&errors[1]), Verdict::Again(None));
+    assert!(matches!(&errors[2], TransportError::Protocol(_)), "{}", errors[2]);
+    assert!(errors[3].to_string().contains("longer than"), "{}", errors[3]);
+}
+
+#[tokio::test]
+async fn an_interrupted_model_goes_on_from_where_it_ended() {
+    let file = Coordinator::published(false, 1);
+    let whole = file.clone();
+    let server = Server::start(move |number, seen| match number {
+        0 => Reply { cut: Some(20), ..answer("200 OK", "", whole.clone()) },
+        1 => {
+            let begin: usize =
+                seen.headers["range"].trim_start_matches("bytes=").trim_end_matches('-').parse().unwrap();
+            let range = format!("content-range: bytes {begin}-{}/{}\r\n", whole.len() - 1, whole.len());
+            answer("206 Partial Content", &range, &whole[begin..])
+        }
+        // It does not know ranges.
+        2 => answer("200 OK", "", whole.clone()),
+        // Another part than asked for.
+        3 => answer("206 Partial Content", "content-range: bytes 0-9/99\r\n", &whole[..10]),
+        _ => answer("200 OK", "", [&whole[..], b"x"].concat()),
+    })
+    .await;
+    let model = ModelRef { version: 3, sha256: sha256(&file), bytes: file.len() as u64 };
+    let mut sink = Vec::new();
+    let error = server.transport.fetch_model(task(), &model, &mut sink).await.unwrap_err();
+    assert!(matches!(error, TransportError::Unreachable(_)), "{error}");
+    assert_eq!(sink, file[..20]);
+    server.transport.fetch_model(task(), &model, &mut sink).await.unwrap();
+    assert_eq!(sink, file);
+    let seen = server.seen();
+    assert_eq!(seen[1].line, format!("GET /v1/tasks/{}/models/3/parameters HTTP/1.1", task()));
+    assert_eq!(
+        (&*seen[1].headers["range"], &seen[1].headers["if-range"]),
+        ("bytes=20-", &format!("\"{}\"", model.sha256))
+    );
+
+    sink.truncate(20);
+    server.transport.fetch_model(task(), &model, &mut sink).await.unwrap();
+    assert_eq!(sink, file);
+    sink.truncate(20);
+    let error = server.transport.fetch_model(task(), &model, &mut sink).await.unwrap_err();
+    assert!(matches!(error, TransportError::Protocol(_)), "{error}");
+    assert!(sink.is_empty());
+    let error = server.transport.fetch_model(task(), &model, &mut sink).await.unwrap_err();
+    assert!(error.to_string().contains("longer than"), "{error}");
+}
+
+#[tokio::test]
+async fn an_upload_says_what_it_is() {
+    let body = Bytes::from_static(b"packed words");
+    let receipt = Receipt { sha256: sha256(&body), bytes: 12, accepted_at: Timestamp(1) };
+    let reply = receipt.clone();
+    let server = Server::start(move |number, _| match number {
+        0 => json(&reply),
+        _ => answer("204 No Content", "", ""),
+    })
+    .await;
+    let place = Attempt { task: task(), round: 4, attempt: 2 };
+    let signed = Some(Bytes::from_static(b"signature"));
+    let upload = Upload { place, participant: participant(), sha256: sha256(&body), body: body.clone(), signed };
+    assert_eq!(server.transport.upload(&upload).await.unwrap(), receipt);
+    let reason = AbandonReason::Conditions;
+    server.transport.abandon(&Abandonment { place, participant: participant(), reason, refusal: None }).await.unwrap();
+    let seen = server.seen();
+    assert_eq!(seen[0].line, format!("PUT /v1/tasks/{}/rounds/4/masked-inputs/{} HTTP/1.1", task(), participant()));
+    assert_eq!(seen[0].body, body);
+    assert_eq!(seen[0].headers["content-type"], "application/vnd.tributary.masked-input");
+    assert_eq!(seen[0].headers["tributary-attempt"], "2");
+    assert_eq!(seen[0].headers["tributary-content-sha256"], sha256(&body).to_string());
+    assert_eq!(seen[0].headers["tributary-signed-input"], wire::base64::encode(b"signature"));
+    assert!(seen[1].line.ends_with(&format!("/rounds/4/assignments/{}/abandon HTTP/1.1", participant())));
+    assert_eq!(seen[1].body, br#"{"attempt":2,"reason":"conditions"}"#);
+}
+
+fn message(body: &[u8]) -> Reply {
+    answer("200 OK", "content-type: application/vnd.tributary.secure-agg\r\n", body)
+}
+
+#[tokio::test]
+async fn what_was_left_is_said_and_asked_for() {
+    let server = Server::start(|number, _| match number {
+        2 => message(b"encoded"),
+        _ => answer("204 No Content", "", ""),
+    })
+    .await;
+    let (place, me) = (Attempt { task: task(), round: 4, attempt: 2 }, participant());
+    server.transport.abort_statement(place, me, Bytes::from_static(b"signed")).await.unwrap();
+    assert_eq!(server.transport.abort_statements(place).await.unwrap(), None);
+    assert_eq!(server.transport.abort_statements(place).await.unwrap().unwrap(), &b"encoded"[..]);
+    let (seen, path) = (server.seen(), format!("/v1/tasks/{}/rounds/4/abort-statements", task()));
+    assert_eq!(seen[0].line, format!("PUT {path}/{me} HTTP/1.1"));
+    assert_eq!((&*seen[0].headers["tributary-attempt"], &seen[0].body[..]), ("2", &b"signed"[..]));
+    assert_eq!(seen[0].headers["content-type"], "application/vnd.tributary.secure-agg");
+    assert_eq!(seen[1].line, format!("GET {path}?attempt=2 HTTP/1.1"));
+}
+
+#[tokio::test]
+async fn messages_of_secure_aggregation_go_and_come_as_they_are() {
+    let server = Server::start(|number, _| match number {
+        0 => answer("204 No Content", "", ""),
+        1..=5 => message(b"encoded"),
+        6 => answer("200 OK", "content-type: text/html\r\n", "<html>proxy</html>"),
+        7 => message(&[0; 200_000]),
+        _ => answer("204 No Content", "", ""),
+    })
+    .await;
+    let place = Attempt { task: task(), round: 4, attempt: 2 };
+    let wait = Duration::from_millis(1500);
+    let ask = async |what| server.transport.announcement(what, place, participant(), wait).await;
+    assert_eq!(ask(Announcement::Roster).await.unwrap(), None);
+    for what in Announcement::ALL {
+        assert_eq!(ask(what).await.unwrap().unwrap(), &b"encoded"[..]);
+    }
+    assert_eq!(server.transport.evidence(place, participant()).await.unwrap(), &b"encoded"[..]);
+    let error = ask(Announcement::Delivery).await.unwrap_err().to_string();
+    assert!(error.contains("the answer is not"), "{error}");
+    let error = ask(Announcement::Delivery).await.unwrap_err().to_string();
+    assert!(error.contains("longer than"), "{error}");
+    for what in Answer::ALL {
+        server.transport.answer(what, place, participant(), Bytes::from_static(b"signed")).await.unwrap();
+    }
+    let seen = server.seen();
+    let path = |what: &str| format!("/v1/tasks/{}/rounds/4/{what}", task());
+    let query = "?attempt=2&wait_ms=1500";
+    let me = participant();
+    let got: Vec<String> = ["roster", "roster", &format!("deliveries/{me}"), "survivors", "agreement"]
+        .map(|what| format!("GET {}{query} HTTP/1.1", path(what)))
+        .into();
+    assert_eq!(seen[..5].iter().map(|seen| seen.line.clone()).collect::<Vec<_>>(), got);
+    assert_eq!(seen[5].line, format!("GET {}?attempt=2 HTTP/1.1", path(&format!("key-shares/{me}"))));
+    for (seen, what) in seen[8..].iter().zip(["key-shares", "complaints", "consistency", "unmask-shares"]) {
+        assert_eq!(seen.line, format!("PUT {} HTTP/1.1", path(&format!("{what}/{me}"))));
+        assert_eq!((&*seen.headers["tributary-attempt"], &seen.body[..]), ("2", &b"signed"[..]));
+        assert_eq!(seen.headers["content-type"], "application/vnd.tributary.secure-agg");
+    }
+}

@@ -1,0 +1,3 @@
+//! Transports.
+
+mod https;

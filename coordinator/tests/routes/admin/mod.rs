@@ -1,0 +1,8 @@
+//! What operators change.
+
+mod create_task;
+mod enrollment_tokens;
+mod excuse;
+mod operator_tokens;
+mod revoke_participant;
+mod task_status;

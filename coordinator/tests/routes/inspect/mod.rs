@@ -1,0 +1,5 @@
+//! What operators see.
+
+mod assignments;
+mod rounds;
+mod tasks;

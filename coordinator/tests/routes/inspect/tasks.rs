@@ -1,0 +1,113 @@
+//! Lists in pages, and what a task that cannot go on says of itself.
+
+use std::time::Duration;
+
+use serde_json::json;
+use wire::inspect::{Page, ParticipantView, TaskSummary};
+use wire::problem::ProblemType;
+use wire::route;
+
+use crate::support::{TestCoordinator, Who, key_and_csr, small_task, who};
+
+#[tokio::test]
+async fn lists_come_in_pages() {
+    let t = TestCoordinator::start().await;
+    for n in 0..5 {
+        let mut spec = small_task();
+        spec["name"] = json!(format!("task-{n}"));
+        t.create_task(&spec).await;
+        t.enroll(&format!("p{n}")).await;
+        t.advance(Duration::from_secs(1));
+    }
+    let mut names = Vec::new();
+    let mut cursor = String::new();
+    loop {
+        let page: Page<TaskSummary> = t.get(&t.viewer, &format!("/v1/tasks?limit=2{cursor}")).await.read();
+        assert!(page.items.len() <= 2);
+        names.extend(page.items.into_iter().map(|task| task.name));
+        match page.next_cursor {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(names, ["task-4", "task-3", "task-2", "task-1", "task-0"]);
+    let page: Page<ParticipantView> = t.get(&t.viewer, "/v1/participants?limit=5").await.read();
+    assert_eq!((page.items.len(), page.next_cursor), (5, None));
+    for (query, kind) in [
+        ("limit=0", ProblemType::InvalidValue),
+        ("limit=501", ProblemType::InvalidValue),
+        ("cursor=x", ProblemType::InvalidValue),
+        ("limt=1", ProblemType::MalformedRequest),
+        ("limit=many", ProblemType::MalformedRequest),
+    ] {
+        t.get(&t.viewer, &format!("/v1/tasks?{query}")).await.problem(kind);
+    }
+}
+
+#[tokio::test]
+async fn a_task_with_a_limit_of_attempts_pauses_where_too_few_are_enrolled() {
+    let t = TestCoordinator::start().await;
+    let mut spec = small_task();
+    spec["rounds"]["max_attempts"] = json!(2);
+    t.create_task(&spec).await;
+    for _ in 0..5 {
+        t.work().await;
+        t.advance(Duration::from_secs(600));
+    }
+    let task = t.get(&t.viewer, "/v1/tasks/small").await.json();
+    assert_eq!(task["status"], "PAUSED");
+    assert_eq!(t.get(&t.viewer, "/v1/tasks/small/rounds/1").await.json()["attempt"], 2);
+}
+
+#[tokio::test]
+async fn a_round_that_needs_more_than_are_enrolled_is_tried_again_when_enough_are_and_says_so_until_then() {
+    let t = TestCoordinator::start().await;
+    let mut spec = small_task();
+    spec["selection"]["cohort"]["count"] = json!(8);
+    spec["selection"]["require"] = json!({ "labels": { "region": "eu" } });
+    t.create_task(&spec).await;
+    let enroll = async |n: usize, region: &str| {
+        let token = t.post(&t.operator, route::ENROLLMENT_TOKENS, &json!({ "labels": { "region": region } })).await;
+        let (_, csr) = key_and_csr();
+        let body = json!({ "token": token.json()["token"], "csr_pem": csr, "name": format!("p{n}") });
+        who(&t.post(&Who::Nobody, route::ENROLL, &body).await.read())
+    };
+    let mut people = Vec::new();
+    for n in 0..6 {
+        people.push(enroll(n, "eu").await);
+    }
+    // Those of elsewhere can never be in it.
+    let elsewhere = [enroll(10, "us").await, enroll(11, "us").await, enroll(12, "us").await];
+    let shortage = async || t.get(&t.viewer, "/v1/tasks/small").await.json()["shortage"].clone();
+    t.work().await;
+    assert_eq!(shortage().await, json!({ "needed": 8, "enrolled": 6, "waiting": 0 }));
+    t.advance(Duration::from_secs(600));
+    t.work().await;
+    let latest = async || {
+        let round = t.get(&t.viewer, "/v1/tasks/small/rounds/1").await.json();
+        (round["attempt"].clone(), round["state"].clone(), round["failure"].clone())
+    };
+    let failed = (json!(1), json!("FAILED"), json!("too_few_participants"));
+    assert_eq!(latest().await, failed);
+    for _ in 0..5 {
+        t.advance(Duration::from_secs(3600));
+        for who in people[..5].iter().chain(&elsewhere) {
+            t.check_in(who, "small").await;
+        }
+        t.work().await;
+        assert_eq!(latest().await, failed, "nothing can come of another attempt");
+    }
+    assert_eq!(shortage().await, json!({ "needed": 8, "enrolled": 6, "waiting": 5 }));
+    for n in 6..8 {
+        people.push(enroll(n, "eu").await);
+    }
+    t.work().await;
+    assert_eq!(latest().await, (json!(2), json!("SELECTING"), json!(null)));
+    assert_eq!(shortage().await["enrolled"], 8);
+    for who in &people {
+        t.check_in(who, "small").await;
+    }
+    t.work().await;
+    assert_eq!(latest().await.1, "COLLECTING");
+    assert_eq!(shortage().await, json!(null));
+}

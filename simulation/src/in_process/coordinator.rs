@@ -1,0 +1,83 @@
+//! A coordinator without a socket: its routes, its background work, and rows and blobs in memory.
+
+use std::sync::Arc;
+
+use coordinator::config::Config;
+use coordinator::random::Random;
+use coordinator::{Coordinator, Parts};
+use federation::time::Clock;
+use task_spec::TaskSpec;
+use wire::admin::{CreateEnrollmentToken, CreateTask, EnrollmentTokenReply, Role};
+use wire::certificate::Issuers;
+use wire::inspect::TaskView;
+use wire::{TaskId, route};
+use zeroize::Zeroizing;
+
+use super::network::Network;
+use crate::SimulationError;
+
+/// Requests per second that one peer may make: they are all ours.
+const RATE: u32 = 1_000_000;
+
+/// A configuration with everything in memory, and nobody slowed down.
+#[must_use]
+pub fn in_memory() -> Config {
+    let mut config = Config::default();
+    config.database.url = "sqlite::memory:".to_owned();
+    config.blobs.url = "memory:".to_owned();
+    config.identity.ca_certificate_file = "".into();
+    config.identity.ca_key_file = "".into();
+    config.aggregation.device = "cpu".to_owned();
+    config.http.participant_rate = RATE;
+    config.http.operator_rate = RATE;
+    config.http.address_rate = RATE;
+    config.http.check_ins_per_second = RATE;
+    config
+}
+
+/// A coordinator, the way to it, and who certifies its participants.
+pub struct LocalCoordinator {
+    /// The coordinator.
+    pub coordinator: Coordinator,
+    /// The way to its routes, also as its operator.
+    pub network: Network,
+    /// What its participants trust.
+    pub members: Issuers,
+}
+
+impl LocalCoordinator {
+    /// Starts one; nothing happens in its background but what [`Coordinator::engine`] is told to do.
+    ///
+    /// # Errors
+    /// [`SimulationError::Coordinator`] if it does not start.
+    pub async fn start(config: &Config, clock: Arc<dyn Clock>, random: Random) -> Result<Self, SimulationError> {
+        let coordinator = Coordinator::assemble(config, Parts { clock, random }).await.map_err(failed)?;
+        let token = coordinator.create_operator_token("operator", Role::Admin).await.map_err(failed)?.token;
+        let network = Network::new(coordinator.router.clone(), token);
+        let members = Issuers::from_pem(coordinator.ca_pem()).map_err(failed)?;
+        Ok(Self { coordinator, network, members })
+    }
+
+    /// Creates a task.
+    ///
+    /// # Errors
+    /// [`SimulationError::Refused`] says what is wrong with it.
+    pub async fn create_task(&self, spec: TaskSpec) -> Result<TaskId, SimulationError> {
+        let task: TaskView = self.network.make(route::TASKS, &CreateTask { spec }).await?;
+        Ok(task.summary.id)
+    }
+
+    /// A token with which one participant may enrol, under this name if one is given.
+    ///
+    /// # Errors
+    /// [`SimulationError`] if the coordinator gives none.
+    pub async fn enrollment_token(&self, name: Option<String>) -> Result<Zeroizing<String>, SimulationError> {
+        let body = CreateEnrollmentToken { name, ..CreateEnrollmentToken::default() };
+        let reply: EnrollmentTokenReply = self.network.make(route::ENROLLMENT_TOKENS, &body).await?;
+        Ok(Zeroizing::new(reply.token))
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> SimulationError {
+    SimulationError::Coordinator(error.to_string())
+}

@@ -177,7 +177,7 @@ impl Member {
     /// The path of an announcement that it asks for.
     pub(crate) fn announcement(&self, what: Announcement, wait_ms: u64) -> String {
         let place = self.place();
-        route::announcement(what, place.task, place.round, self.id, place.attempt, wait_ms)
+        route::announcement(what, place.attempt_key(), self.id, wait_ms)
     }
 
     /// Asks for an announcement that must be there.

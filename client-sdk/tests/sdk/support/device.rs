@@ -11,7 +11,6 @@ use client_sdk::participant::snapshot;
 use client_sdk::{Event, Outcome, ParticipantError, Trainer};
 use secure_agg::messages::{Body as _, ShareKeys};
 use secure_agg::{MemorySigner, Signer as _, modular};
-use wire::Attempt;
 use wire::participant::{CheckInRequest, LossReport};
 use zeroize::Zeroizing;
 

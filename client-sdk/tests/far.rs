@@ -52,7 +52,7 @@ impl Far {
 
     fn gets_through(&self) -> Result<(), TransportError> {
         match self.cut.contains(&tokio::time::Instant::now()) {
-            true => Err(TransportError::Unreachable("the line is cut".to_owned())),
+            true => Err(TransportError::unreachable("the line is cut")),
             false => Ok(()),
         }
     }

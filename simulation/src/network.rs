@@ -259,7 +259,7 @@ impl Network {
         request: http::Result<Request<Body>>,
         keeps_time: Option<KeepsTime>,
     ) -> Told<Answer> {
-        let mut request = request.map_err(|error| TransportError::Protocol(error.to_string()))?;
+        let mut request = request.map_err(TransportError::protocol)?;
         request.extensions_mut().insert(Connection { peer, ..Connection::default() });
         if let Some(keeps_time) = keeps_time {
             request.extensions_mut().insert(keeps_time);
@@ -269,7 +269,7 @@ impl Network {
             Err(never) => match never {},
         };
         let (parts, body) = response.into_parts();
-        let body = body.collect().await.map_err(|error| TransportError::Unreachable(error.to_string()))?.to_bytes();
+        let body = body.collect().await.map_err(TransportError::unreachable)?.to_bytes();
         Ok(Answer { status: parts.status, headers: parts.headers, body })
     }
 
@@ -318,7 +318,7 @@ fn json(value: &impl Serialize) -> (Body, u64) {
 }
 
 fn read<T: DeserializeOwned>(answer: &Answer) -> Told<T> {
-    serde_json::from_slice(&answer.body).map_err(|error| TransportError::Protocol(error.to_string()))
+    serde_json::from_slice(&answer.body).map_err(TransportError::protocol)
 }
 
 fn length(answer: &Told<Answer>) -> u64 {
@@ -331,8 +331,7 @@ fn check(answer: Answer) -> Told<Answer> {
         return Ok(answer);
     }
     let retry_after = answer.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
-    let problem: Problem =
-        serde_json::from_slice(&answer.body).map_err(|error| TransportError::Protocol(error.to_string()))?;
+    let problem: Problem = serde_json::from_slice(&answer.body).map_err(TransportError::protocol)?;
     Err(TransportError::Problem { problem: Box::new(problem), retry_after: retry_after.map(Duration::from_secs) })
 }
 

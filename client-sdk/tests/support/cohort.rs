@@ -663,7 +663,7 @@ impl Line {
     ) -> Result<T, TransportError> {
         self.hub.world(|world| {
             world.calls.push((self.device, call));
-            let lost = || Err(TransportError::Unreachable("scripted".into()));
+            let lost = || Err(TransportError::unreachable("scripted"));
             if world.is_gone(self.device) {
                 return lost();
             }

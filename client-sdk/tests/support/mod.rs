@@ -446,7 +446,7 @@ impl Coordinator {
     ) -> Result<T, TransportError> {
         self.world(|world| {
             world.calls.push(call);
-            let lost = || Err(TransportError::Unreachable("scripted".into()));
+            let lost = || Err(TransportError::unreachable("scripted"));
             if world.offline {
                 return lost();
             }
@@ -553,7 +553,7 @@ impl Transport for Coordinator {
         });
         let (bytes, whole) = rest?;
         sink.extend(bytes);
-        if whole { Ok(()) } else { Err(TransportError::Unreachable("cut off".into())) }
+        if whole { Ok(()) } else { Err(TransportError::unreachable("cut off")) }
     }
 
     async fn upload(&self, upload: &Upload) -> Result<Receipt, TransportError> {

@@ -28,7 +28,7 @@ pub enum StoreError {
     ReadOnly,
     /// A row or a blob is not what was once written.
     #[error("stored state is damaged: {0}")]
-    Corrupt(String),
+    Corrupt(#[source] Box<dyn Error + Send + Sync>),
     /// No blob has this digest. If a row refers to it, it was lost.
     #[error("blob {0} is not stored")]
     MissingBlob(Digest),
@@ -40,7 +40,25 @@ pub enum StoreError {
     Fault(#[source] Box<dyn Error + Send + Sync>),
 }
 
+/// What cannot be read any more, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}: {source}")]
+struct Unreadable {
+    what: String,
+    source: Box<dyn Error + Send + Sync>,
+}
+
 impl StoreError {
+    /// [`StoreError::Corrupt`], because of an error or in these words.
+    pub fn corrupt(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Corrupt(cause.into())
+    }
+
+    /// [`StoreError::Corrupt`], because of what came of reading `what`.
+    pub fn unreadable(what: impl Into<String>, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::corrupt(Unreadable { what: what.into(), source: source.into() })
+    }
+
     /// Wraps what nobody expected.
     pub fn fault(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Fault(source.into())

@@ -179,7 +179,7 @@ async fn close_sessions(
     let attempt = round.key;
     let stored = tx.session(attempt).await?;
     let stored = stored.ok_or_else(|| {
-        StoreError::Corrupt(format!("attempt {} at {} has no session", attempt.attempt, attempt.round_key()))
+        StoreError::corrupt(format!("attempt {} at {} has no session", attempt.attempt, attempt.round_key()))
     })?;
     let mut phases = Vec::new();
     let (mut left_out, mut last) = (Vec::new(), None);

@@ -119,7 +119,7 @@ async fn read(env: &Environment, round: &Round) -> Result<(Vec<Group>, u32), Ste
             Box::pin(async move {
                 let stored = tx.session(attempt).await?;
                 let stored = stored.ok_or_else(|| {
-                    StoreError::Corrupt(format!(
+                    StoreError::corrupt(format!(
                         "attempt {} at {} has no session",
                         attempt.attempt,
                         attempt.round_key()
@@ -155,8 +155,7 @@ async fn open_group(
         Err(NotClosed::Aborted(abort)) => return Ok(Opened::Masked(abort)),
         Err(NotClosed::Step(error)) => return Err(error),
     };
-    let codec =
-        *model.codec.plain().ok_or_else(|| StepError::Unworkable("groups need updates as they are".to_owned()))?;
+    let codec = *model.codec.plain().ok_or_else(|| StepError::unworkable("groups need updates as they are"))?;
     let sum = sum_up(env, &SumCache::default(), model, None, inputs).await?;
     let participants = u32::try_from(inputs.len()).unwrap_or(u32::MAX);
     blocking(move || {

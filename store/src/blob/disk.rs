@@ -236,7 +236,7 @@ impl BlobStore for DiskBlobs {
 }
 
 fn other_bytes(digest: Digest) -> StoreError {
-    StoreError::Corrupt(format!("the file of blob {digest} holds other bytes"))
+    StoreError::corrupt(format!("the file of blob {digest} holds other bytes"))
 }
 
 /// Reads the file to its end; leaves it at its beginning.

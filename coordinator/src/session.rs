@@ -98,6 +98,16 @@ impl Session {
     }
 }
 
+/// The sessions of an attempt that has some, as they are stored.
+///
+/// # Errors
+/// The store's; [`StoreError::Corrupt`] if it has none.
+pub(crate) async fn stored(tx: &mut (dyn Transaction + '_), attempt: Attempt) -> Result<Bytes, StoreError> {
+    let stored = tx.session(attempt).await?;
+    let (number, round) = (attempt.attempt, attempt.round_key());
+    stored.ok_or_else(|| StoreError::corrupt(format!("attempt {number} at {round} has no session")))
+}
+
 /// The sessions of an attempt, by the groups of its cohort; of one that is not divided there is one. None where a group is
 /// left out.
 ///

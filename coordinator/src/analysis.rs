@@ -55,7 +55,7 @@ pub(crate) struct Next {
 /// # Errors
 /// [`StepError::Unworkable`] where the state cannot be read.
 pub(crate) fn advance(analysis: &Analysis, sum: &NoisedSum, base: &[u8]) -> Result<Result<Next, String>, StepError> {
-    let unworkable = |error: AnalyticsError| StepError::Unworkable(format!("the state cannot be advanced: {error}"));
+    let unworkable = |error: AnalyticsError| StepError::unworkable(format!("the state cannot be advanced: {error}"));
     let state = analysis.read(base).map_err(unworkable)?;
     let Advanced { state, metrics } = match analysis.advance(&state, sum) {
         Ok(advanced) => advanced,

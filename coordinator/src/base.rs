@@ -32,7 +32,7 @@ pub(crate) async fn read(
     };
     let expected = (version - count..version).rev();
     if !earlier.iter().map(|row| row.version).eq(expected) {
-        return Err(StoreError::Corrupt(format!("task {} lacks a version before version {version}", task.id)));
+        return Err(StoreError::corrupt(format!("task {} lacks a version before version {version}", task.id)));
     }
     Ok(Some(RoundBase { version: base, earlier: earlier.into_iter().map(|row| row.sha256).collect() }))
 }

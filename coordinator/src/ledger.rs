@@ -19,6 +19,7 @@ use crate::model::TaskModel;
 use crate::private::Private;
 use crate::release_keys::of_the_task;
 use crate::seal::Sealer;
+use crate::step_error::StepError;
 
 /// Purpose of the stored seed of one release's noise.
 pub(crate) const NOISE_OF_A_RELEASE: &str = "noise";
@@ -41,6 +42,15 @@ pub(crate) enum LedgerFault {
     /// The rows are right in themselves, and not all that there were.
     #[error(transparent)]
     End(#[from] EndProblem),
+}
+
+impl From<LedgerFault> for StepError {
+    fn from(fault: LedgerFault) -> Self {
+        match fault {
+            LedgerFault::Store(error) => error.into(),
+            untrusted @ (LedgerFault::Ledger(_) | LedgerFault::End(_)) => Self::unworkable(untrusted),
+        }
+    }
 }
 
 /// A task's ledger, checked row by row.
@@ -192,7 +202,7 @@ pub(crate) async fn charge_unpublished(
     }
     let private = TaskModel::new(&task.spec).ok().and_then(|model| model.private);
     let private =
-        private.ok_or_else(|| StoreError::Corrupt(format!("task {} cannot work as it is stored", task.id)))?;
+        private.ok_or_else(|| StoreError::corrupt(format!("task {} cannot work as it is stored", task.id)))?;
     let charged = match read(tx, task, &private, sealer).await {
         // Its noise was checked when the task was created.
         Ok(mut ledger) => match private.planned(&ledger, round.key.round, round.key.attempt) {

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use federation::id::{Attempt, TaskId};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use ring::hmac;
+use store::StoreError;
 use zeroize::Zeroizing;
 
 use crate::files::write_new;
@@ -56,6 +57,16 @@ pub(crate) enum NotOpened {
     /// The key cannot be read now.
     #[error("the key of a release cannot be read: {0}")]
     Io(#[from] std::io::Error),
+}
+
+impl NotOpened {
+    /// What that means for what is stored as `what`.
+    pub(crate) fn of(self, what: impl Into<String>) -> StoreError {
+        match self {
+            Self::Io(error) => error.into(),
+            gone @ Self::Gone => StoreError::unreadable(what, gone),
+        }
+    }
 }
 
 /// Seals and opens. The key is never shown.

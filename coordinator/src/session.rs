@@ -22,7 +22,7 @@ use store::{StoreError, Transaction};
 
 use crate::ledger;
 use crate::model::TaskModel;
-use crate::seal::{NotOpened, Sealer};
+use crate::seal::Sealer;
 use crate::step_error::StepError;
 
 /// Sessions kept in memory at once.
@@ -72,8 +72,7 @@ impl Session {
     /// # Errors
     /// [`StoreError::Corrupt`] for bytes that no version wrote.
     pub(crate) fn restore(stored: &[u8]) -> Result<Self, StoreError> {
-        let phase =
-            Phase::restore(stored).map_err(|error| StoreError::Corrupt(format!("the stored session: {error}")))?;
+        let phase = Phase::restore(stored).map_err(|error| StoreError::unreadable("the stored session", error))?;
         Self::new(phase)
     }
 
@@ -99,6 +98,16 @@ impl Session {
     }
 }
 
+/// The sessions of an attempt that has some, as they are stored.
+///
+/// # Errors
+/// The store's; [`StoreError::Corrupt`] if it has none.
+pub(crate) async fn stored(tx: &mut (dyn Transaction + '_), attempt: Attempt) -> Result<Bytes, StoreError> {
+    let stored = tx.session(attempt).await?;
+    let (number, round) = (attempt.attempt, attempt.round_key());
+    stored.ok_or_else(|| StoreError::corrupt(format!("attempt {number} at {round} has no session")))
+}
+
 /// The sessions of an attempt, by the groups of its cohort; of one that is not divided there is one. None where a group is
 /// left out.
 ///
@@ -108,7 +117,7 @@ pub(crate) fn restore_all(round: &Round, stored: &[u8]) -> Result<Vec<Option<Ses
     if round.limits.groups.is_none() {
         return Ok(vec![Some(Session::restore(stored)?)]);
     }
-    let corrupt = || StoreError::Corrupt(format!("the stored sessions of {} are cut off", round.key.round_key()));
+    let corrupt = || StoreError::corrupt(format!("the stored sessions of {} are cut off", round.key.round_key()));
     let (mut sessions, mut rest, mut group) = (Vec::new(), stored, 0);
     while !rest.is_empty() {
         let (length, after) = rest.split_first_chunk::<4>().ok_or_else(corrupt)?;
@@ -146,7 +155,7 @@ pub(crate) fn encode_all(round: &Round, phases: &[Option<Phase>]) -> Result<Vec<
 fn members(roster: &Roster) -> Result<Vec<ParticipantId>, StoreError> {
     let id = |entry: &messages::RosterEntry| participant(entry.client_id.as_slice());
     let members: Option<Vec<_>> = roster.entries.iter().map(id).collect();
-    members.ok_or_else(|| StoreError::Corrupt("a roster names somebody who is no participant".to_owned()))
+    members.ok_or_else(|| StoreError::corrupt("a roster names somebody who is no participant"))
 }
 
 /// The participant that a client id names.
@@ -216,16 +225,11 @@ pub(crate) async fn messages_of(
 }
 
 fn decode<M: Message>(stored: &SessionMessage) -> Result<M, StoreError> {
-    let corrupt = |problem: &dyn std::fmt::Display| {
-        StoreError::Corrupt(format!(
-            "the {} message of {} in {}: {problem}",
-            stored.kind,
-            stored.participant,
-            stored.attempt.round_key()
-        ))
-    };
-    let bytes = stored.message.as_ref().ok_or_else(|| corrupt(&"it is not kept any more"))?;
-    M::decode(bytes).map_err(|error| corrupt(&error))
+    let (kind, sender, round) = (stored.kind, stored.participant, stored.attempt.round_key());
+    let what = || format!("the {kind} message of {sender} in {round}");
+    let bytes = stored.message.as_ref();
+    let bytes = bytes.ok_or_else(|| StoreError::unreadable(what(), "it is not kept any more"))?;
+    M::decode(bytes).map_err(|error| StoreError::unreadable(what(), error))
 }
 
 /// Why a phase of a session cannot be closed.
@@ -256,21 +260,12 @@ pub(crate) fn open_masks(
 ) -> Result<secure_agg::server::Unmasked, NotClosed> {
     let mut admitted = Vec::with_capacity(answers.len());
     for answer in answers {
-        let corrupt = |problem: &dyn std::fmt::Display| {
-            StoreError::Corrupt(format!(
-                "the answer of {} in {}: {problem}",
-                answer.participant,
-                answer.attempt.round_key()
-            ))
-        };
-        let sealed = answer.message.as_ref().ok_or_else(|| corrupt(&"it is not kept any more"))?;
+        let what = || format!("the answer of {} in {}", answer.participant, answer.attempt.round_key());
+        let sealed = answer.message.as_ref();
+        let sealed = sealed.ok_or_else(|| StoreError::unreadable(what(), "it is not kept any more"))?;
         let place = seal_place(answer.attempt, answer.participant);
-        let plain = match sealer.open_for_release(answer.attempt, &place, sealed) {
-            Ok(plain) => plain,
-            Err(NotOpened::Io(error)) => return Err(StoreError::from(error).into()),
-            Err(gone @ NotOpened::Gone) => return Err(corrupt(&gone).into()),
-        };
-        let message = messages::Unmasking::decode(&plain).map_err(|error| corrupt(&error))?;
+        let plain = sealer.open_for_release(answer.attempt, &place, sealed).map_err(|error| error.of(what()))?;
+        let message = messages::Unmasking::decode(&plain).map_err(|error| StoreError::unreadable(what(), error))?;
         admitted.push(Admitted::from_store(message));
     }
     Ok(phase.close(admitted)?)
@@ -401,7 +396,7 @@ impl Sessions {
         }
         let stored = tx.session(attempt).await?;
         let stored = stored.ok_or_else(|| {
-            StoreError::Corrupt(format!(
+            StoreError::corrupt(format!(
                 "attempt {} at {} is {state} without a session",
                 attempt.attempt,
                 attempt.round_key()

@@ -1,5 +1,7 @@
 //! Why a step did not finish. Every one of these is tried again; what can never succeed ends with its round's deadline.
 
+use std::error::Error;
+
 use aggregation::AggregationError;
 use store::StoreError;
 
@@ -17,7 +19,7 @@ pub enum StepError {
     LeaseLost(String),
     /// A stored fact that this program cannot work with.
     #[error("stored state cannot be worked with: {0}")]
-    Unworkable(String),
+    Unworkable(#[source] Box<dyn Error + Send + Sync>),
     /// A thread of a step ended in a panic.
     #[error("a thread of the step was lost")]
     Thread(#[source] tokio::task::JoinError),
@@ -27,6 +29,11 @@ pub enum StepError {
 }
 
 impl StepError {
+    /// [`StepError::Unworkable`], because of an error or in these words.
+    pub(crate) fn unworkable(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Unworkable(cause.into())
+    }
+
     /// A short name for metrics.
     #[must_use]
     pub fn code(&self) -> &'static str {

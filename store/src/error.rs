@@ -30,7 +30,7 @@ pub enum StoreError {
     ReadOnly,
     /// A row or a blob is not as it was written.
     #[error("stored state is damaged: {0}")]
-    Corrupt(String),
+    Corrupt(#[source] Box<dyn Error + Send + Sync>),
     /// No blob has this digest. If a row refers to it, it was lost.
     #[error("blob {0} is not stored")]
     MissingBlob(Digest),
@@ -40,6 +40,14 @@ pub enum StoreError {
     /// An unexpected failure; for the log, not for a peer.
     #[error("unexpected failure of the store")]
     Fault(#[source] Box<dyn Error + Send + Sync>),
+}
+
+/// What cannot be read any more, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}: {source}")]
+struct Unreadable {
+    what: String,
+    source: Box<dyn Error + Send + Sync>,
 }
 
 impl StoreError {

@@ -4,7 +4,7 @@ use wire::problem::Problem;
 
 use crate::identity::{CertificateError, IdentityError};
 use crate::journal::JournalError;
-use crate::transport::TransportError;
+use crate::transport::{TransportError, with_causes};
 
 /// Why a participant ended before it was told to. Anything that time can mend is tried again instead.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -53,8 +53,8 @@ pub enum ParticipantError {
 pub(super) fn problem_of(error: TransportError) -> Box<Problem> {
     match error {
         TransportError::Problem { problem, .. } => problem,
-        TransportError::Unreachable(detail) | TransportError::Protocol(detail) => {
-            Box::new(Problem::new(wire::problem::ProblemType::Internal, detail))
+        TransportError::Unreachable(cause) | TransportError::Protocol(cause) => {
+            Box::new(Problem::new(wire::problem::ProblemType::Internal, with_causes(&cause)))
         }
     }
 }

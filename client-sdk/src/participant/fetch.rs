@@ -48,11 +48,11 @@ impl Fetch {
         let got = file.bytes().len() as u64;
         if got != base.bytes {
             let expected = base.bytes;
-            let error = TransportError::Protocol(format!("the model has {got} bytes instead of {expected}"));
+            let error = TransportError::protocol(format!("the model has {got} bytes instead of {expected}"));
             return self.wrong(core, &error, now);
         }
         if file.sha256() != base.sha256 {
-            let error = TransportError::Protocol("the model's bytes do not match its digest".to_owned());
+            let error = TransportError::protocol("the model's bytes do not match its digest");
             return self.wrong(core, &error, now);
         }
         let place = self.plan.place;

@@ -105,10 +105,10 @@ impl Renew {
                         core.certify(certified);
                         return core.save_identity(State::CheckIn(self.then));
                     }
-                    Err(error) => TransportError::Protocol(format!("the renewed certificate is refused: {error}")),
+                    Err(error) => TransportError::protocol(format!("the renewed certificate is refused: {error}")),
                 }
             }
-            Ok(_) => TransportError::Protocol("the renewed certificate is another participant's".to_owned()),
+            Ok(_) => TransportError::protocol("the renewed certificate is another participant's"),
             Err(error) => error,
         };
         if let Some(end) = core.fatal(&error, judge(&error)) {

@@ -39,7 +39,7 @@ impl Sending {
         let Pending { place, sha256, .. } = self.pending;
         let error = match result {
             Ok(receipt) if receipt.sha256 == sha256 => return self.accepted(core),
-            Ok(_) => TransportError::Protocol("the receipt is for other bytes".to_owned()),
+            Ok(_) => TransportError::protocol("the receipt is for other bytes"),
             Err(error) => error,
         };
         let verdict = judge(&error);

@@ -3,7 +3,6 @@
 //! Answers are bounded before they are read, and no time limit is infinite. Environment variables for proxies are not
 //! looked at: what a participant talks to is what it was told.
 
-use std::error::Error;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -58,7 +57,7 @@ impl HttpsTransport {
     pub fn new(server: &str, ca_pem: &str) -> Result<Self, TransportError> {
         let server: Url = server.parse().map_err(|error| setup("the server's address", error))?;
         if server.scheme() != "https" || server.host_str().is_none() {
-            return Err(TransportError::Protocol(format!(
+            return Err(TransportError::protocol(format!(
                 "the server's address must begin with https://, not {server}"
             )));
         }
@@ -68,7 +67,7 @@ impl HttpsTransport {
             roots.add(certificate).map_err(|error| setup("the CA", error))?;
         }
         if roots.is_empty() {
-            return Err(TransportError::Protocol("the CA holds no certificate in PEM".to_owned()));
+            return Err(TransportError::protocol("the CA holds no certificate in PEM"));
         }
         let roots = Arc::new(roots);
         let client = RwLock::new(client(&roots, None)?);
@@ -130,19 +129,19 @@ impl Transport for HttpsTransport {
         }
         let request = request.header(headers::PROTOCOL, headers::PROTOCOL_VERSION);
         let response = tokio::time::timeout(ANSWER_TIMEOUT, request.send());
-        let response = response.await.map_err(|_| timed_out())?.map_err(|error| unreachable(&error))?;
+        let response = response.await.map_err(|_| timed_out())?.map_err(TransportError::unreachable)?;
         let mut response = check(response).await?;
         check_range(&response, sink)?;
         let most = usize::try_from(model.bytes).unwrap_or(usize::MAX);
         sink.reserve_exact(most.saturating_sub(sink.len()));
         loop {
             let chunk = tokio::time::timeout(ANSWER_TIMEOUT, response.chunk());
-            let Some(chunk) = chunk.await.map_err(|_| timed_out())?.map_err(|error| unreachable(&error))? else {
+            let Some(chunk) = chunk.await.map_err(|_| timed_out())?.map_err(TransportError::unreachable)? else {
                 return Ok(());
             };
             if chunk.len() > most - sink.len() {
                 sink.clear();
-                return Err(TransportError::Protocol(format!("the model is longer than {most} bytes")));
+                return Err(TransportError::protocol(format!("the model is longer than {most} bytes")));
             }
             sink.extend_from_slice(&chunk);
         }
@@ -278,11 +277,11 @@ fn patience(body: &Bytes) -> Duration {
 }
 
 fn setup(what: &str, error: impl std::fmt::Display) -> TransportError {
-    TransportError::Protocol(format!("{what} cannot be used: {error}"))
+    TransportError::protocol(format!("{what} cannot be used: {error}"))
 }
 
 async fn send(request: RequestBuilder, timeout: Duration) -> Result<Response, TransportError> {
-    let response = request.timeout(timeout).send().await.map_err(|error| unreachable(&error))?;
+    let response = request.timeout(timeout).send().await.map_err(TransportError::unreachable)?;
     check(response).await
 }
 
@@ -322,22 +321,22 @@ fn content_type(response: &Response) -> Option<&str> {
 
 async fn read_json<T: DeserializeOwned>(response: Response) -> Result<T, TransportError> {
     let body = read_bounded(response, MAX_ANSWER_BYTES).await?;
-    serde_json::from_slice(&body).map_err(|error| TransportError::Protocol(error.to_string()))
+    serde_json::from_slice(&body).map_err(TransportError::protocol)
 }
 
 /// A message of secure aggregation; whoever asked for it decodes it.
 async fn read_message(response: Response, limit: usize) -> Result<Bytes, TransportError> {
     if content_type(&response) != Some(headers::MEDIA_SECURE_AGG) {
-        return Err(TransportError::Protocol(format!("the answer is not {}", headers::MEDIA_SECURE_AGG)));
+        return Err(TransportError::protocol(format!("the answer is not {}", headers::MEDIA_SECURE_AGG)));
     }
     read_bounded(response, limit).await.map(Bytes::from)
 }
 
 async fn read_bounded(mut response: Response, limit: usize) -> Result<Vec<u8>, TransportError> {
     let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| unreachable(&error))? {
+    while let Some(chunk) = response.chunk().await.map_err(TransportError::unreachable)? {
         if body.len() + chunk.len() > limit {
-            return Err(TransportError::Protocol(format!("the answer is longer than {limit} bytes")));
+            return Err(TransportError::protocol(format!("the answer is longer than {limit} bytes")));
         }
         body.extend_from_slice(&chunk);
     }
@@ -358,26 +357,11 @@ fn check_range(response: &Response, sink: &mut Vec<u8>) -> Result<(), TransportE
     let (etag, have) = (response.headers().get(ETAG), sink.len());
     let error = format!("asked for bytes from {have} on, got {range:?} (ETag {etag:?})");
     sink.clear();
-    Err(TransportError::Protocol(error))
+    Err(TransportError::protocol(error))
 }
 
 fn timed_out() -> TransportError {
-    TransportError::Unreachable(format!("nothing came for {} s", ANSWER_TIMEOUT.as_secs()))
-}
-
-/// With all its causes: the outermost error of a refused certificate only says that sending failed.
-fn unreachable(error: &reqwest::Error) -> TransportError {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.ends_with(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-        cause = error.source();
-    }
-    TransportError::Unreachable(text)
+    TransportError::unreachable(format!("nothing came for {} s", ANSWER_TIMEOUT.as_secs()))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 pub mod https;
 pub mod retry;
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,11 +38,38 @@ pub enum TransportError {
         retry_after: Option<Duration>,
     },
     /// The request or its answer got lost; whether it took effect is not known.
-    #[error("the coordinator could not be reached: {0}")]
-    Unreachable(String),
+    #[error("the coordinator could not be reached: {}", with_causes(.0))]
+    Unreachable(#[source] Arc<dyn Error + Send + Sync>),
     /// An answer that the contract does not have.
-    #[error("the answer was not understood: {0}")]
-    Protocol(String),
+    #[error("the answer was not understood: {}", with_causes(.0))]
+    Protocol(#[source] Arc<dyn Error + Send + Sync>),
+}
+
+impl TransportError {
+    /// [`TransportError::Unreachable`], because of an error or in these words.
+    pub fn unreachable(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Unreachable(cause.into().into())
+    }
+
+    /// [`TransportError::Protocol`], because of an error or in these words.
+    pub fn protocol(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Protocol(cause.into().into())
+    }
+}
+
+/// The outermost error of a refused certificate only says that sending failed.
+pub(crate) fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.ends_with(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+        cause = error.source();
+    }
+    text
 }
 
 impl From<Problem> for TransportError {

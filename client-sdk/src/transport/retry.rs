@@ -147,7 +147,7 @@ mod tests {
         ] {
             assert_eq!(judge(&problem(kind)), verdict, "{kind:?}");
         }
-        assert_eq!(judge(&TransportError::Unreachable("gone".into())), Verdict::Again(None));
+        assert_eq!(judge(&TransportError::unreachable("gone")), Verdict::Again(None));
     }
 
     #[test]

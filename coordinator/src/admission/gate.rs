@@ -134,7 +134,7 @@ pub(crate) async fn enter(
                 let row = tx.round_attempt(attempt).await?.ok_or(Rejection::NoSuchRound)?;
                 let task = tx.task(attempt.task).await?.ok_or(Rejection::NoSuchRound)?;
                 let Ok(model) = models.of(&task) else {
-                    return Err(StoreError::Corrupt(format!("task {} cannot work as it is stored", task.id)).into());
+                    return Err(StoreError::corrupt(format!("task {} cannot work as it is stored", task.id)).into());
                 };
                 let (bytes, codec, modulus) = (model.packed_len(), model.codec.clone(), model.modulus);
                 let mut ticket = Ticket { sha256, bytes, codec, modulus, earlier: None, session: None };

@@ -61,12 +61,12 @@ pub enum ConfigError {
         source: std::io::Error,
     },
     /// Not TOML, an unknown key, or a value of the wrong kind.
-    #[error("{origin}: {message}")]
+    #[error("{origin}: {source}")]
     Parse {
         /// The file or variable.
         origin: String,
         /// What is wrong, with its place.
-        message: String,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// Values that cannot work.
     #[error("the configuration cannot work:{}", list(.0))]
@@ -108,7 +108,7 @@ impl Config {
     ) -> Result<Self, ConfigError> {
         // Parsed as it stands first, so that an error points at its line.
         let written: Self = toml::from_str(text)
-            .map_err(|error| ConfigError::Parse { origin: origin.to_owned(), message: error.to_string() })?;
+            .map_err(|error| ConfigError::Parse { origin: origin.to_owned(), source: error.into() })?;
         let mut config = written;
         for (name, value) in environment {
             config = config.overridden(&name, &value)?;
@@ -125,14 +125,14 @@ impl Config {
         let Some((section, key)) = rest.split_once('_').filter(|(section, _)| SECTIONS.contains(section)) else {
             return Ok(self);
         };
-        let parse_error = |message: String| ConfigError::Parse { origin: format!("environment {name}"), message };
+        let wrong = |source| ConfigError::Parse { origin: format!("environment {name}"), source };
         let with = |value: toml::Value| {
-            let mut table = toml::Table::try_from(&self).map_err(|error| parse_error(error.to_string()))?;
+            let mut table = toml::Table::try_from(&self).map_err(|error| wrong(error.into()))?;
             let section = table.entry(section).or_insert_with(|| toml::Table::new().into());
             if let Some(section) = section.as_table_mut() {
                 section.insert(key.to_owned(), value);
             }
-            table.try_into::<Self>().map_err(|error| parse_error(error.to_string()))
+            table.try_into::<Self>().map_err(|error| wrong(error.into()))
         };
         // `8443`, `true` and `["a"]` are TOML; whatever is not, or does not fit the key, is taken as text.
         let literal =

@@ -103,7 +103,7 @@ pub(crate) enum Error {
     Store(#[from] StoreError),
     /// What nobody expected.
     #[error("{0}")]
-    Fault(String),
+    Fault(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl From<IssueError> for Error {
@@ -142,8 +142,8 @@ pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     /// A fault with its cause, for the log.
-    pub(crate) fn fault(cause: impl std::fmt::Display) -> Self {
-        Self::Fault(cause.to_string())
+    pub(crate) fn fault(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Fault(cause.into())
     }
 
     /// Which problem the peer is told.
@@ -280,7 +280,7 @@ mod tests {
     fn a_fault_tells_the_peer_nothing_but_where_to_look() {
         let problem = Error::fault("password=geheim").problem();
         assert_eq!((problem.status, problem.detail), (500, None));
-        let response = Error::Store(StoreError::Corrupt("row 7 of secrets".into())).respond("abc");
+        let response = Error::Store(StoreError::corrupt("row 7 of secrets")).respond("abc");
         assert_eq!(response.status(), 500);
         assert_eq!(response.headers()[header::CONTENT_TYPE], MEDIA_PROBLEM);
     }

@@ -80,7 +80,7 @@ pub(super) fn members(config: &Config, own: Option<&Arc<Authority>>) -> Result<M
         (Some(file), Some(signer), _) => Ok(Members::Elsewhere(Signer::open(file, signer)?)),
         (Some(file), None, _) => Ok(Members::PreIssued(MembersCa::open(file)?)),
         (None, _, Some(own)) => Ok(Members::Own(Arc::clone(own))),
-        (None, _, None) => Err(StartError::Tls("there is no authority that certifies participants".to_owned())),
+        (None, _, None) => Err(StartError::Tls("there is no authority that certifies participants".into())),
     }
 }
 
@@ -93,12 +93,13 @@ pub(super) fn sealer(config: &Config, parts: &Parts) -> Result<Sealer, StartErro
 
 pub(super) fn server_key(config: &Config, app: &App) -> Result<ServerKey, StartError> {
     let (Some(certificate_file), Some(key_file)) = (&config.http.certificate_file, &config.http.key_file) else {
-        let missing = || StartError::Tls("there is no authority that vouches for this server".to_owned());
+        let missing = || StartError::Tls("there is no authority that vouches for this server".into());
         let authority = app.authority.as_ref().ok_or_else(missing)?;
         return Ok(authority.server_key(&config.http.public_names, &app.random, app.now())?);
     };
-    let tls =
-        |path: &PathBuf, error: rustls_pki_types::pem::Error| StartError::Tls(format!("{}: {error:?}", path.display()));
+    let tls = |path: &PathBuf, error: rustls_pki_types::pem::Error| {
+        StartError::Tls(format!("{}: {error:?}", path.display()).into())
+    };
     let chain = CertificateDer::pem_file_iter(certificate_file)
         .and_then(Iterator::collect)
         .map_err(|error| tls(certificate_file, error))?;

@@ -134,7 +134,7 @@ impl Coordinator {
         let app = &coordinator.app;
         let key = server_key(config, app)?;
         let tls = crate::http::server_config(key, app.members.certificate())
-            .map_err(|error| StartError::Tls(error.to_string()))?;
+            .map_err(|error| StartError::Tls(error.into()))?;
         let (listener, address) = listen(config.http.listen, Some(tls), settings).await?;
         let health = match config.http.health_listen {
             Some(wanted) => Some(listen(wanted, None, health_settings(config)).await?),

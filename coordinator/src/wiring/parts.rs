@@ -71,7 +71,7 @@ pub enum StartError {
     Device(String),
     /// A certificate or key that cannot be used.
     #[error("cannot set TLS up: {0}")]
-    Tls(String),
+    Tls(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The address cannot be had.
     #[error("cannot listen on {address}: {source}")]
     Listen {

@@ -13,7 +13,7 @@ use secure_agg::rejection::Abort;
 use secure_agg::server::Phase;
 use store::entity::session_message::MessageKind;
 use store::entity::task::TaskRow;
-use store::{StoreError, Transaction, WakeEvent};
+use store::{Transaction, WakeEvent};
 use wire::inspect::ShortageView;
 
 use super::lease::Lease;
@@ -23,7 +23,9 @@ use super::situation::{Situation, failures, groups_of, next_round, tally};
 use super::{Environment, StepError};
 use crate::ledger;
 use crate::seal::Sealer;
-use crate::session::{NotClosed, Session, admitted, encode_all, failure, forget, given_by, keep_unopened, restore_all};
+use crate::session::{
+    NotClosed, Session, admitted, encode_all, failure, forget, given_by, keep_unopened, restore_all, stored,
+};
 use crate::shortage::shortage;
 
 /// What became of the round.
@@ -177,10 +179,7 @@ async fn close_sessions(
     now: Timestamp,
 ) -> Result<Outcome, NotClosed> {
     let attempt = round.key;
-    let stored = tx.session(attempt).await?;
-    let stored = stored.ok_or_else(|| {
-        StoreError::Corrupt(format!("attempt {} at {} has no session", attempt.attempt, attempt.round_key()))
-    })?;
+    let stored = stored(tx, attempt).await?;
     let mut phases = Vec::new();
     let (mut left_out, mut last) = (Vec::new(), None);
     for (group, session) in (0..).zip(restore_all(round, &stored)?) {

@@ -63,7 +63,7 @@ pub(super) async fn keep_draw(
             bytes.extend_from_slice(&opened(&sealer, attempt, &purpose, piece)?);
         }
         let sum = NoisedSum::from_bytes(&bytes);
-        sum.map_err(|error| StepError::Unworkable(format!("the draw that is kept of {}: {error}", attempt.round_key())))
+        sum.map_err(|error| StepError::unworkable(format!("the draw that is kept of {}: {error}", attempt.round_key())))
     })
     .await
 }

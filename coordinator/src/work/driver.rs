@@ -270,7 +270,7 @@ impl Inner {
         }
         let model = TaskModel::new(&situation.task.spec).map_err(|errors| {
             let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
-            StepError::Unworkable(format!("task {}: {}", situation.task.id, errors.join("; ")))
+            StepError::unworkable(format!("task {}: {}", situation.task.id, errors.join("; ")))
         })?;
         Ok(Arc::clone(models.entry(situation.task.id).or_insert(Arc::new(model))))
     }
@@ -307,7 +307,7 @@ impl Inner {
             let is_same = before.as_ref().is_some_and(|(last, seen)| *last == step && *seen == situation);
             in_vain = if is_same { in_vain + 1 } else { 0 };
             if in_vain >= IN_VAIN_MAX {
-                return Err(StepError::Unworkable(format!(
+                return Err(StepError::unworkable(format!(
                     "step {} changes nothing, and is due all the same",
                     step.as_str()
                 )));

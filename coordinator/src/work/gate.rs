@@ -37,7 +37,7 @@ pub(super) async fn restored(
         .store
         .read("version to go back to", |tx| Box::pin(async move { tx.model_version(key.task, to).await }))
         .await?;
-    good.map(Some).ok_or_else(|| StepError::Unworkable(format!("model version {to} of {task} has no row")))
+    good.map(Some).ok_or_else(|| StepError::unworkable(format!("model version {to} of {task} has no row")))
 }
 
 fn measured(gate: &GateSpec, round: &Round, metrics: &[RoundMetric]) -> Option<Measured> {

@@ -36,15 +36,12 @@ pub(super) async fn before_publishing(
     round: &Round,
     private: &Private,
 ) -> Result<(), StepError> {
-    let ledger = keep_ledger(env, task, private).await.map_err(|fault| match fault {
-        LedgerFault::Store(error) => StepError::from(error),
-        untrusted @ (LedgerFault::Ledger(_) | LedgerFault::End(_)) => StepError::Unworkable(untrusted.to_string()),
-    })?;
+    let ledger = keep_ledger(env, task, private).await?;
     let of = (u64::from(round.key.round), round.key.attempt);
     if ledger.rows().iter().any(|sealed| (sealed.row.release.round, sealed.row.release.attempt) == of) {
         return Ok(());
     }
-    Err(StepError::Unworkable(format!(
+    Err(StepError::unworkable(format!(
         "the sum of {} is released, and the privacy ledger has no row for it",
         round.key.round_key()
     )))

@@ -25,12 +25,10 @@ use super::lease::Lease;
 use super::release::Withheld;
 use super::sums::blocking;
 use super::{Environment, StepError};
-use crate::ledger::{
-    self, Charge, LedgerFault, NOISE_OF_A_BANDED_MATRIX, NOISE_OF_A_RELEASE, NOISE_OF_A_TREE, noise_of_a_place,
-};
+use crate::ledger::{self, Charge, NOISE_OF_A_BANDED_MATRIX, NOISE_OF_A_RELEASE, NOISE_OF_A_TREE, noise_of_a_place};
 use crate::private::Private;
 use crate::release_keys::of_the_task;
-use crate::seal::{NotOpened, Sealer};
+use crate::seal::Sealer;
 
 /// What makes an exact sum one that may be released.
 pub(super) enum Noise {
@@ -57,11 +55,11 @@ impl Noise {
         match self {
             Self::None => Ok(exact.release_without_noise()),
             Self::Central(noise, mut rng) => Ok(exact.add_central_noise(&noise, &mut *rng)),
-            Self::OpenDp(noise) => exact.add_opendp_noise(noise).map_err(|error| unworkable(&error)),
+            Self::OpenDp(noise) => exact.add_opendp_noise(noise).map_err(StepError::unworkable),
             Self::Tree(noise) => Ok(exact.add_tree_noise(&noise)),
             Self::Banded(noise) => Ok(exact.add_banded_noise(&noise)),
             Self::ByParticipants(shares) => {
-                exact.release_noised_by_participants(&shares).map_err(|error| unworkable(&error))
+                exact.release_noised_by_participants(&shares).map_err(StepError::unworkable)
             }
         }
     }
@@ -75,10 +73,6 @@ impl Noise {
     }
 }
 
-fn unworkable(error: &dyn std::fmt::Display) -> StepError {
-    StepError::Unworkable(error.to_string())
-}
-
 /// Charges the release of `participants` updates and prepares its noise; the charge is to be stored with the noised sum.
 pub(super) async fn prepare(
     env: &Environment,
@@ -90,21 +84,16 @@ pub(super) async fn prepare(
 ) -> Result<(Noise, Option<Charge>), Withheld> {
     let Some(private) = private else { return Ok((Noise::None, None)) };
     let (attempt, now) = (round.key, env.clock.now());
-    let read = env.store.read("privacy ledger", |tx| Box::pin(ledger::read(tx, task, private, &env.sealer))).await;
-    let mut ledger = read.map_err(|fault| match fault {
-        LedgerFault::Store(error) => Withheld::from(error),
-        untrusted @ (LedgerFault::Ledger(_) | LedgerFault::End(_)) => {
-            StepError::Unworkable(untrusted.to_string()).into()
-        }
-    })?;
+    let read = env.store.read("privacy ledger", |tx| Box::pin(ledger::read(tx, task, private, &env.sealer)));
+    let mut ledger = read.await?;
     let release = private.release(&ledger, attempt.round, attempt.attempt, participants);
-    let release = release.map_err(|error| StepError::Unworkable(error.to_string()))?;
+    let release = release.map_err(StepError::unworkable)?;
     let sealer = Arc::clone(&env.sealer);
     // A release of another size is accounted for by the textbook, too, which takes a while.
     let charge = move || match ledger::charge(&mut ledger, &sealer, attempt, release, true, now) {
         Ok(charge) => Ok(charge),
         Err(error @ LedgerError::BudgetExceeded { .. }) => Err(Withheld::OverBudget(error)),
-        Err(error) => Err(StepError::Unworkable(error.to_string()).into()),
+        Err(error) => Err(StepError::unworkable(error).into()),
     };
     let charge = blocking(charge).await?;
     let sigma = private.codec.sigma();
@@ -116,9 +105,9 @@ pub(super) async fn prepare(
         }
         (None, None, Some(bands)) => {
             let seeds = place_seeds(env, lease, round, NOISE_OF_A_BANDED_MATRIX, bands.place).await?;
-            Noise::Banded(BandedNoise::new(seeds, sigma, bands.bands).map_err(|error| unworkable(&error))?)
+            Noise::Banded(BandedNoise::new(seeds, sigma, bands.bands).map_err(StepError::unworkable)?)
         }
-        (None, None, None) => match private.opendp().map_err(|error| unworkable(&error))? {
+        (None, None, None) => match private.opendp().map_err(StepError::unworkable)? {
             Some(measurement) => Noise::OpenDp(measurement),
             None => {
                 let seed = release_seed(env, lease, round).await?;
@@ -134,7 +123,7 @@ pub(super) async fn prepare(
 async fn release_seed(env: &Environment, lease: &Lease, round: &Round) -> Result<Zeroizing<[u8; 32]>, StepError> {
     let of = round.key;
     let seeds = seeds(env, lease, round, of, vec![NOISE_OF_A_RELEASE.to_owned()]).await?;
-    seeds.into_iter().next().ok_or_else(|| unworkable(&"the seed of the noise is stored and is not"))
+    seeds.into_iter().next().ok_or_else(|| StepError::unworkable("the seed of the noise is stored and is not"))
 }
 
 /// The seeds of a task's correlated noise of all places up to `last`, each the same whenever this is asked again. A place that
@@ -151,11 +140,11 @@ async fn place_seeds(
         env.store.read("noise seed", |tx| Box::pin(async move { tx.secret(attempt, correlated).await })).await?;
     if is_one.is_some() {
         let why = format!("task {} has one seed of all its noise, which goes with no other: cancel it", attempt.task);
-        return Err(StepError::Unworkable(why));
+        return Err(StepError::unworkable(why));
     }
     let purposes = (1..=last).map(|place| noise_of_a_place(correlated, place)).collect();
     let seeds = PlaceSeeds::new(seeds(env, lease, round, attempt, purposes).await?);
-    seeds.ok_or_else(|| unworkable(&"places of releases are counted from 1"))
+    seeds.ok_or_else(|| StepError::unworkable("places of releases are counted from 1"))
 }
 
 /// The seeds that are stored for these purposes, in their order. What is missing is drawn and stored first, sealed.
@@ -220,7 +209,7 @@ fn open_seed(
     let plain = opened(sealer, attempt, purpose, sealed)?;
     let mut seed = Zeroizing::new([0; 32]);
     if plain.len() != seed.len() {
-        return Err(StepError::Unworkable(format!(
+        return Err(StepError::unworkable(format!(
             "the seed of the noise of {} has {} bytes",
             attempt.round_key(),
             plain.len()
@@ -254,10 +243,7 @@ pub(super) fn opened(
     sealed: &[u8],
 ) -> Result<Zeroizing<Vec<u8>>, StepError> {
     let plain = sealer.open_for_release(attempt, &place(attempt, purpose), sealed);
-    Ok(plain.map_err(|error| match error {
-        NotOpened::Io(error) => StoreError::from(error),
-        gone @ NotOpened::Gone => StoreError::Corrupt(format!("the {purpose} of {}: {gone}", attempt.round_key())),
-    })?)
+    Ok(plain.map_err(|error| error.of(format!("the {purpose} of {}", attempt.round_key())))?)
 }
 
 /// What sealed noise is bound to.

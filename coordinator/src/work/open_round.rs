@@ -104,7 +104,7 @@ async fn base_is_whole(env: &Environment, situation: &Situation, now: Timestamp)
     let version =
         env.store.read("base version", |tx| Box::pin(async move { tx.model_version(task, number).await })).await?;
     let version =
-        version.ok_or_else(|| StepError::Unworkable(format!("model version {number} of {task} has no row")))?;
+        version.ok_or_else(|| StepError::unworkable(format!("model version {number} of {task} has no row")))?;
     match damage::open_model(&env.store, &*env.blobs, &version, now).await {
         Ok(_) => Ok(true),
         Err(error) if damage::is_damage(&error) => Ok(false),
@@ -192,7 +192,7 @@ async fn out_of_budget(
         return Ok(Some((TaskStatus::Paused, format!("privacy.sampler {error}"))));
     }
     let release = private.planned(&ledger, attempt.round, attempt.attempt);
-    let release = release.map_err(|error| StepError::Unworkable(error.to_string()))?;
+    let release = release.map_err(StepError::unworkable)?;
     match ledger.would_exceed(&release) {
         Ok(_) => Ok(None),
         Err(error @ LedgerError::BudgetExceeded { .. }) => {

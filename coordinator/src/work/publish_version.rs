@@ -163,7 +163,7 @@ async fn make(env: &Environment, model: &TaskModel, spec: &TaskSpec, round: &Rou
         .await?;
     let sum = sum.ok_or(NoModel::NotReleased)?;
     let base = base
-        .ok_or_else(|| StepError::Unworkable(format!("model version {base_version} of {} has no row", attempt.task)))?;
+        .ok_or_else(|| StepError::unworkable(format!("model version {base_version} of {} has no row", attempt.task)))?;
     let sum = match env.blobs.get(sum.blob).await.map_err(StepError::from) {
         Err(error) if error.is_loss() => return Err(NoModel::Lost(error)),
         bytes => bytes?,
@@ -206,7 +206,7 @@ fn step(
         Err(error) => return garbage(&error),
     };
     drop(released);
-    let unworkable = |what: &str, error: &dyn std::fmt::Display| StepError::Unworkable(format!("{what}: {error}"));
+    let unworkable = |what: &str, error: &dyn std::fmt::Display| StepError::unworkable(format!("{what}: {error}"));
     let read = checkpoint::read(&base.bytes, &model.published)
         .map_err(|error| unworkable("the base model cannot be read", &error))?;
     let mut version = Version::new(model.solver, read, &model.shared)

@@ -66,14 +66,14 @@ pub(super) fn mask_plan(
     };
     let Phase::CollectUnmasking(phase) = session.into_parts().0 else {
         let round = attempt.round_key();
-        return Err(StepError::Unworkable(format!("the session of {round} is in another phase than its round")).into());
+        return Err(StepError::unworkable(format!("the session of {round} is in another phase than its round")).into());
     };
     let unmasked = open_masks(phase, answers, sealer)?;
     for fault in unmasked.faults() {
         let (dealer, holder) = (name(fault.dealer), name(fault.holder));
         tracing::warn!(round = %attempt.round_key(), attempt = attempt.attempt, dealer, holder, "a share was wrong and was corrected; one of the two is at fault");
     }
-    Ok(unmasked.plan(Plane::Model).map_err(|error| StepError::Unworkable(error.to_string()))?)
+    Ok(unmasked.plan(Plane::Model).map_err(StepError::unworkable)?)
 }
 
 /// Takes the masks off.
@@ -83,7 +83,6 @@ pub(super) fn open(
     participants: u32,
 ) -> Result<(ExactSum, SumWork), StepError> {
     let shape = sum.shape();
-    let unworkable = |error: &dyn std::fmt::Display| StepError::Unworkable(error.to_string());
     let (Finished { words, fallback }, work) = sum.finish_measured(plan)?;
     if let Some(FallbackEvent { device, reason, taken_over_by }) = fallback {
         tracing::warn!(
@@ -99,7 +98,7 @@ pub(super) fn open(
         0 => ExactSum::of_nobody(words.len(), bits),
         _ => ExactSum::new(words, bits, participants),
     };
-    let exact = exact.map_err(|error| unworkable(&error))?;
+    let exact = exact.map_err(StepError::unworkable)?;
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let work = SumWork {
         sum_device: work.summing.device,
@@ -136,7 +135,7 @@ pub(super) async fn store_row(
     // Every admitted input counts, once: the set was frozen when collection closed.
     let unfolded = tx.unfolded_count(attempt).await?;
     if unfolded != left_out || present.reported != row.participants.saturating_add(left_out) {
-        return Err(StepError::Unworkable(format!(
+        return Err(StepError::unworkable(format!(
             "round {} attempt {} admitted {} inputs, but its sum holds {}",
             attempt.round_key(),
             attempt.attempt,

@@ -11,7 +11,6 @@ use federation::round::Round;
 use learning::robust::MAX_SCORE;
 use learning::{MeanUpdate, NoisedSum};
 use secure_agg::rejection::Abort;
-use store::StoreError;
 use store::entity::admitted::Admitted;
 use store::entity::noised_sum::SumWork;
 use store::entity::session_message::{MessageKind, SessionMessage};
@@ -23,7 +22,7 @@ use super::sums::{SumCache, blocking, sum_up};
 use super::{Environment, StepError};
 use crate::model::TaskModel;
 use crate::robust::{Groups, Robust};
-use crate::session::{NotClosed, Session, messages_of, restore_all};
+use crate::session::{NotClosed, Session, messages_of, restore_all, stored};
 
 /// A group that was not left out before.
 struct Group {
@@ -117,14 +116,7 @@ async fn read(env: &Environment, round: &Round) -> Result<(Vec<Group>, u32), Ste
     env.store
         .read("groups to open", |tx| {
             Box::pin(async move {
-                let stored = tx.session(attempt).await?;
-                let stored = stored.ok_or_else(|| {
-                    StoreError::Corrupt(format!(
-                        "attempt {} at {} has no session",
-                        attempt.attempt,
-                        attempt.round_key()
-                    ))
-                })?;
+                let stored = stored(tx, attempt).await?;
                 let inputs = tx.unfolded(attempt, u32::MAX).await?;
                 let mut groups = Vec::new();
                 for (number, session) in (0..).zip(restore_all(round, &stored)?) {
@@ -155,8 +147,7 @@ async fn open_group(
         Err(NotClosed::Aborted(abort)) => return Ok(Opened::Masked(abort)),
         Err(NotClosed::Step(error)) => return Err(error),
     };
-    let codec =
-        *model.codec.plain().ok_or_else(|| StepError::Unworkable("groups need updates as they are".to_owned()))?;
+    let codec = *model.codec.plain().ok_or_else(|| StepError::unworkable("groups need updates as they are"))?;
     let sum = sum_up(env, &SumCache::default(), model, None, inputs).await?;
     let participants = u32::try_from(inputs.len()).unwrap_or(u32::MAX);
     blocking(move || {

@@ -138,10 +138,9 @@ async fn release_robust(
 
 /// What has to come off the sum: nothing without secure aggregation. It opens the sum, so it stays in memory.
 async fn masks(env: &Environment, model: &TaskModel, round: &Round) -> Result<MaskPlan, NotClosed> {
-    let unworkable = |error: &dyn std::fmt::Display| StepError::Unworkable(error.to_string());
     if round.limits.secure.is_none() {
         let plan = MaskPlan::new(Plane::Model, model.codec.len() as u64, model.modulus);
-        return Ok(plan.map_err(|error| unworkable(&error))?);
+        return Ok(plan.map_err(StepError::unworkable)?);
     }
     let attempt = round.key;
     let (session, answers) = env
@@ -153,7 +152,7 @@ async fn masks(env: &Environment, model: &TaskModel, round: &Round) -> Result<Ma
             })
         })
         .await?;
-    let stored = session.ok_or_else(|| unworkable(&"a round that is unmasked has no session"))?;
+    let stored = session.ok_or_else(|| StepError::unworkable("a round that is unmasked has no session"))?;
     let sealer = Arc::clone(&env.sealer);
     blocking(move || mask_plan(Session::restore(&stored)?, &answers, &sealer, attempt)).await
 }

@@ -75,7 +75,7 @@ pub(super) async fn combine(
     robust: Robust,
     inputs: &[Admitted],
 ) -> Result<Combined, StepError> {
-    let codec = *model.codec.plain().ok_or_else(|| unworkable(&"a robust rule needs updates as they are"))?;
+    let codec = *model.codec.plain().ok_or_else(|| StepError::unworkable("a robust rule needs updates as they are"))?;
     let attackers = robust.spec.attackers_among(u32::try_from(inputs.len()).unwrap_or(u32::MAX));
     let blobs = inputs.iter().map(|input| input.sha256).collect();
     let mut updates = Updates { env, codec, source: Source::Blobs(blobs, model.modulus), tails: Vec::new() };
@@ -101,15 +101,11 @@ pub(super) async fn combine_means(
     Updates { env, codec, source: Source::Means(values), tails }.combine(spec, attackers).await
 }
 
-fn unworkable(error: &dyn std::fmt::Display) -> StepError {
-    StepError::Unworkable(error.to_string())
-}
-
 impl Updates<'_> {
     /// What the rule makes of them, in the form of their sum, and how unusual each is.
     async fn combine(&self, spec: &RobustSpec, attackers: u32) -> Result<(NoisedSum, Vec<f64>), StepError> {
         let count = u32::try_from(self.tails.len()).unwrap_or(u32::MAX);
-        robust::check(spec.rule, count, attackers).map_err(|error| unworkable(&error))?;
+        robust::check(spec.rule, count, attackers).map_err(StepError::unworkable)?;
         // What is claimed decides nothing but how finely the result is written down.
         let weight = self.tails.iter().map(|(weight, _)| u64::from(*weight)).sum();
         let (mut words, distances) = match spec.rule {
@@ -117,15 +113,16 @@ impl Updates<'_> {
             RobustRule::Krum | RobustRule::MultiKrum | RobustRule::GeometricMedian | RobustRule::NormFilter => {
                 let gram = self.gram(attackers).await?;
                 let judged = robust::judge(spec, &gram, attackers);
-                let judged = judged.map_err(|error: TooFewParticipants| unworkable(&error))?;
-                let Judgement { weights, distances } = judged.ok_or_else(|| unworkable(&"a rule without weights"))?;
+                let judged = judged.map_err(|error: TooFewParticipants| StepError::unworkable(error))?;
+                let Judgement { weights, distances } =
+                    judged.ok_or_else(|| StepError::unworkable("a rule without weights"))?;
                 (self.weighted(weights, weight).await?, distances)
             }
         };
         let scores = anomaly_scores(&distances);
         words.extend(self.codec.tail_of_sum(weight, self.believed(&scores, attackers)));
         let bits = self.codec.params().modulus_bits;
-        let sum = ExactSum::new(words, bits, count).map_err(|error| unworkable(&error))?;
+        let sum = ExactSum::new(words, bits, count).map_err(StepError::unworkable)?;
         Ok((sum.release_without_noise(), scores))
     }
 
@@ -212,7 +209,7 @@ impl Updates<'_> {
                 Ok::<_, StepError>((aggregator.gram(Inputs::new(&centred)?)?, unit))
             })
             .await?;
-            gram.add(&products, unit).map_err(|error| unworkable(&error))?;
+            gram.add(&products, unit).map_err(StepError::unworkable)?;
         }
         Ok(gram)
     }
@@ -278,7 +275,7 @@ fn read_tail(
     codec: Codec,
     modulus: Modulus,
 ) -> Result<(u32, Vec<u32>), StepError> {
-    let damaged = |problem: &dyn std::fmt::Display| StoreError::Corrupt(format!("blob {blob} is no update: {problem}"));
+    let what = || format!("blob {blob} is no update");
     let parameters = codec.params().parameters;
     let (mut unpacker, mut seen) = (Unpacker::new(codec.len(), modulus), 0);
     let mut tail = Vec::with_capacity(codec.len() - parameters);
@@ -294,10 +291,11 @@ fn read_tail(
             }
             seen += 1;
         };
-        unpacker.push(&buffer[..got], keep).map_err(|error| damaged(&error))?;
+        unpacker.push(&buffer[..got], keep).map_err(|error| StoreError::unreadable(what(), error))?;
     }
     let weight = tail.first().filter(|_| seen == codec.len()).and_then(|&word| codec.weight_of(word));
-    let weight = weight.ok_or_else(|| damaged(&"it has another length, or a weight that nobody has"))?;
+    let weight =
+        weight.ok_or_else(|| StoreError::unreadable(what(), "it has another length, or a weight that nobody has"))?;
     Ok((weight, tail))
 }
 
@@ -315,7 +313,7 @@ fn read_slice(
     let mut packed = vec![0; bytes];
     let start = packed_len(slice.start, modulus) as u64;
     blob.seek(SeekFrom::Start(start)).and_then(|_| blob.read_exact(&mut packed)).map_err(StoreError::from)?;
-    let words = unpack(&packed, end - slice.start, modulus).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+    let words = unpack(&packed, end - slice.start, modulus).map_err(StoreError::corrupt)?;
     let mut values = vec![0.0; slice.len()];
     codec.values_of(&words[..slice.len()], weight, &mut values);
     Ok(values)

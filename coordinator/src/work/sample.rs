@@ -39,7 +39,7 @@ pub(super) async fn sample(
     let mut rng = ChaCha20Rng::from_seed(seed);
     Ok(Some(match sampling {
         Sampling::Poisson(rate) => {
-            let rate = SamplingRate::new(rate).map_err(|error| StepError::Unworkable(error.to_string()))?;
+            let rate = SamplingRate::new(rate).map_err(StepError::unworkable)?;
             rate.draw(enrolled, &mut rng).into_iter().map(|index| population[index as usize]).collect()
         }
         // Whoever is still to enrol is drawn like everybody else, and is not there: fewer to draw from would be drawn more often.

@@ -136,16 +136,16 @@ fn set_limits(
     groups: &[(CollectShares, Vec<ParticipantId>)],
     collect_max: u32,
 ) -> Result<(), StepError> {
-    let unworkable = |problem: &str| StepError::Unworkable(problem.to_owned());
     // Groups are all of one size.
-    let (phase, members) = groups.first().ok_or_else(|| unworkable("a cohort without anybody"))?;
+    let (phase, members) = groups.first().ok_or_else(|| StepError::unworkable("a cohort without anybody"))?;
     let survivors = u32::from(phase.params().min_survivors());
     after.limits.secure = Some(SecureLimits { threshold: u32::from(phase.params().threshold()), ..limits });
     let collect = &mut after.limits.collect;
     collect.min = collect.min.max(survivors);
     collect.max = collect_max.max(collect.min);
     if let Some(limits) = &mut after.limits.groups {
-        let robust = Robust::new(&task.spec, 1).ok().flatten().ok_or_else(|| unworkable("groups without a rule"))?;
+        let robust =
+            Robust::new(&task.spec, 1).ok().flatten().ok_or_else(|| StepError::unworkable("groups without a rule"))?;
         limits.count = u32::try_from(groups.len()).unwrap_or(u32::MAX);
         let cohort = limits.count.saturating_mul(u32::try_from(members.len()).unwrap_or(u32::MAX));
         (limits.needed, limits.collect_min) = (robust.groups_needed(cohort), survivors);
@@ -168,16 +168,15 @@ async fn open_sessions(
     seed: [u8; 32],
     now: Timestamp,
 ) -> Result<Option<Opened>, NotClosed> {
-    let unworkable = |error: &dyn std::fmt::Display| StepError::Unworkable(error.to_string());
-    let model = TaskModel::new(&task.spec).map_err(|_| unworkable(&"the task cannot work as it is stored"))?;
+    let model =
+        TaskModel::new(&task.spec).map_err(|_| StepError::unworkable("the task cannot work as it is stored"))?;
     let base = base::read(tx, task, round.base_version).await?;
-    let base = base.ok_or_else(|| unworkable(&"the base model has no row"))?;
+    let base = base.ok_or_else(|| StepError::unworkable("the base model has no row"))?;
     let plan = plan_of_round(tx, &task.spec.training, round.key.round_key()).await?;
     let config = model.session_in(&task.spec, &base, &plan);
-    let config = config.ok_or_else(|| unworkable(&"a round with a session, of a task without"))?;
+    let config = config.ok_or_else(|| StepError::unworkable("a round with a session, of a task without"))?;
     let name = round_name(round.key);
-    let begin =
-        || CollectKeys::new(name.clone(), base.version.sha256.0, config.clone()).map_err(|error| unworkable(&error));
+    let begin = || CollectKeys::new(name.clone(), base.version.sha256.0, config.clone()).map_err(StepError::unworkable);
     let is_divided = round.limits.groups.is_some();
     let mut division = ChaCha20Rng::from_seed(seed);
     // Apart from the draw, and never from the task's own seed: who shares a group is nobody's to foresee.

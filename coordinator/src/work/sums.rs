@@ -141,7 +141,7 @@ fn add_expanded(
     // It was checked when it was admitted.
     let words = codec
         .expand(&bytes)
-        .map_err(|error| StoreError::Corrupt(format!("blob {blob} is no update of its task: {error}")))?;
+        .map_err(|error| StoreError::unreadable(format!("blob {blob} is no update of its task"), error))?;
     Ok(sum.merge(&words)?)
 }
 
@@ -152,7 +152,7 @@ fn add_packed(sum: &mut dyn Accumulator, blob: Digest, mut packed: VerifiedRead)
         Ok(()) => Ok(()),
         // Its length and padding were checked when it was admitted.
         Err(AggregationError::Packing(error)) => {
-            Err(StoreError::Corrupt(format!("blob {blob} is no vector of its task: {error}")).into())
+            Err(StoreError::unreadable(format!("blob {blob} is no vector of its task"), error).into())
         }
         Err(AggregationError::Read(error)) => Err(error.downcast().unwrap_or_else(StoreError::from).into()),
         Err(error) => Err(error.into()),
@@ -169,7 +169,7 @@ pub(super) async fn blocking<T: Send + 'static, E: From<StepError> + Send + 'sta
         // Nobody listens any more if the step was given up meanwhile.
         let _ = tell.send(catch_unwind(AssertUnwindSafe(work)));
     };
-    let cannot = |error: &dyn std::fmt::Display| StepError::Unworkable(format!("no thread does the work: {error}"));
+    let cannot = |error: &dyn std::fmt::Display| StepError::unworkable(format!("no thread does the work: {error}"));
     std::thread::Builder::new().name("step".to_owned()).spawn(run).map_err(|error| cannot(&error))?;
     match told.await {
         Ok(Ok(outcome)) => outcome,

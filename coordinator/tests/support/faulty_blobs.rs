@@ -128,7 +128,7 @@ impl BlobStore for FaultyBlobs {
     async fn open_verified(&self, digest: Digest) -> StoreResult<Box<dyn BlobRead>> {
         self.check(false)?;
         if self.damaged.lock().unwrap().contains(&digest) {
-            return Err(StoreError::Corrupt(format!("blob {digest}")));
+            return Err(StoreError::corrupt(format!("blob {digest}")));
         }
         self.inner.open_verified(digest).await
     }
@@ -136,7 +136,7 @@ impl BlobStore for FaultyBlobs {
     async fn get(&self, digest: Digest) -> StoreResult<Bytes> {
         self.check(false)?;
         if self.damaged.lock().unwrap().contains(&digest) {
-            return Err(StoreError::Corrupt(format!("blob {digest}")));
+            return Err(StoreError::corrupt(format!("blob {digest}")));
         }
         self.held.fetch_add(1, Ordering::SeqCst);
         self.inner.get(digest).await

@@ -169,14 +169,14 @@ impl Network {
     }
 
     async fn send(&self, peer: Option<Peer>, request: http::Result<Request<Body>>) -> Response {
-        let mut request = request.map_err(|error| TransportError::Protocol(error.to_string()))?;
+        let mut request = request.map_err(TransportError::protocol)?;
         request.extensions_mut().insert(Connection { peer, ..Connection::default() });
         let response = match self.router.clone().oneshot(request).await {
             Ok(response) => response,
             Err(never) => match never {},
         };
         let (parts, body) = response.into_parts();
-        let body = body.collect().await.map_err(|error| TransportError::Unreachable(error.to_string()))?.to_bytes();
+        let body = body.collect().await.map_err(TransportError::unreachable)?.to_bytes();
         Ok(Answer { status: parts.status, headers: parts.headers, body })
     }
 
@@ -302,7 +302,7 @@ fn json(value: &impl Serialize) -> Bytes {
 }
 
 fn read<T: DeserializeOwned>(answer: Response) -> Result<T, TransportError> {
-    serde_json::from_slice(&answer?.body).map_err(|error| TransportError::Protocol(error.to_string()))
+    serde_json::from_slice(&answer?.body).map_err(TransportError::protocol)
 }
 
 /// What was announced, if it is time.
@@ -316,8 +316,7 @@ fn check(answer: Answer) -> Response {
         return Ok(answer);
     }
     let retry_after = answer.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
-    let problem: Problem =
-        serde_json::from_slice(&answer.body).map_err(|error| TransportError::Protocol(error.to_string()))?;
+    let problem: Problem = serde_json::from_slice(&answer.body).map_err(TransportError::protocol)?;
     Err(TransportError::Problem { problem: Box::new(problem), retry_after: retry_after.map(Duration::from_secs) })
 }
 

@@ -237,7 +237,7 @@ impl BlobStore for DiskBlobs {
 }
 
 fn other_bytes(digest: Digest) -> StoreError {
-    StoreError::Corrupt(format!("the file of blob {digest} holds other bytes"))
+    StoreError::corrupt(format!("the file of blob {digest} holds other bytes"))
 }
 
 /// Verifies the digest of a file; rewinds it.

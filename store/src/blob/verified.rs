@@ -39,7 +39,7 @@ impl Read for VerifiedRead {
         }
         self.context.update(&buffer[..got]);
         if got == 0 && !buffer.is_empty() && finish_digest(self.context.clone()) != self.digest {
-            let problem = StoreError::Corrupt(format!("what is stored as blob {} are other bytes", self.digest));
+            let problem = StoreError::corrupt(format!("what is stored as blob {} are other bytes", self.digest));
             return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
         }
         Ok(got)

@@ -54,7 +54,7 @@ impl AdmittedInputs for SqliteTransaction {
             return Ok(Insertion::Inserted);
         }
         let found = self.admitted(admitted.attempt, admitted.participant).await?;
-        let found = found.ok_or_else(|| StoreError::Corrupt("an admitted input exists and does not".to_owned()))?;
+        let found = found.ok_or_else(|| StoreError::corrupt("an admitted input exists and does not"))?;
         let same = (found.sha256, found.bytes) == (admitted.sha256, admitted.bytes);
         Ok(if same { Insertion::Same(found) } else { Insertion::Different(found) })
     }

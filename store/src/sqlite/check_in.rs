@@ -216,6 +216,6 @@ fn candidate(row: &SqliteRow) -> Result<Candidate> {
 }
 
 fn coarse_loss(level: u32) -> Result<CoarseLoss> {
-    let level = u8::try_from(level).map_err(|_| StoreError::Corrupt(format!("{level} is no level of a loss")))?;
-    CoarseLoss::try_from(level).map_err(|error| StoreError::Corrupt(error.to_string()))
+    let level = u8::try_from(level).map_err(|_| StoreError::corrupt(format!("{level} is no level of a loss")))?;
+    CoarseLoss::try_from(level).map_err(StoreError::corrupt)
 }

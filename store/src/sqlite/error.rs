@@ -25,7 +25,7 @@ pub(super) fn translate(error: Error) -> StoreError {
             FULL => StoreError::Full,
             READ_ONLY => StoreError::ReadOnly,
             CONSTRAINT => StoreError::Conflict(message()),
-            CORRUPT | NOT_A_DATABASE => StoreError::Corrupt(message()),
+            CORRUPT | NOT_A_DATABASE => StoreError::corrupt(message()),
             _ => StoreError::fault(error),
         },
     }

@@ -19,7 +19,7 @@ impl IdempotencyKeys for SqliteTransaction {
             let status = u16::try_from(row.small("status")?);
             Ok(IdempotentAnswer {
                 request_sha256: row.digest("request_sha256")?,
-                status: status.map_err(|_| StoreError::Corrupt("an HTTP status above 65535".to_owned()))?,
+                status: status.map_err(|_| StoreError::corrupt("an HTTP status above 65535"))?,
                 body: row.bytes("body")?,
             })
         })

@@ -140,7 +140,7 @@ impl Backend for SqliteBackend {
             let first = connection.query_row("PRAGMA quick_check(1)", (), |row| row.get::<_, String>(0));
             match first.map_err(translate)?.as_str() {
                 "ok" => Ok(()),
-                problem => Err(StoreError::Corrupt(problem.to_owned())),
+                problem => Err(StoreError::corrupt(problem)),
             }
         };
         self.readers.lend().await?.run_beside(check).await
@@ -185,7 +185,7 @@ impl SqliteTransaction {
         match self.note(result)? {
             0 => Ok(false),
             1 => Ok(true),
-            rows => Err(StoreError::Corrupt(format!("a change of one row touched {rows}"))),
+            rows => Err(StoreError::corrupt(format!("a change of one row touched {rows}"))),
         }
     }
 
@@ -205,7 +205,7 @@ impl SqliteTransaction {
         if self.change_one(query).await? {
             Ok(())
         } else {
-            Err(StoreError::Corrupt("an insertion of one row added none".to_owned()))
+            Err(StoreError::corrupt("an insertion of one row added none"))
         }
     }
 

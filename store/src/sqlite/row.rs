@@ -146,7 +146,7 @@ fn missing(column: &str) -> StoreError {
 }
 
 fn damaged(column: &str, problem: impl Display) -> StoreError {
-    StoreError::Corrupt(format!("column {column:?} {problem}"))
+    StoreError::corrupt(format!("column {column:?} {problem}"))
 }
 
 /// Binds values that columns store in another form.

@@ -23,7 +23,7 @@ impl Secrets for SqliteTransaction {
         )
         .await?;
         let stored = self.secret(attempt, purpose).await?;
-        stored.ok_or_else(|| StoreError::Corrupt("a secret exists and does not".to_owned()))
+        stored.ok_or_else(|| StoreError::corrupt("a secret exists and does not"))
     }
 
     async fn secret(&mut self, attempt: Attempt, purpose: &str) -> Result<Option<Vec<u8>>> {

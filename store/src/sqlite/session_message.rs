@@ -44,7 +44,7 @@ impl SessionMessages for SqliteTransaction {
                 .bind(participant.0),
             )
             .await?;
-        let found = found.ok_or_else(|| StoreError::Corrupt("a message exists and does not".to_owned()))?;
+        let found = found.ok_or_else(|| StoreError::corrupt("a message exists and does not"))?;
         let same = found.digest("sha256")? == message.sha256;
         Ok(if same { MessageInsertion::Same } else { MessageInsertion::Different })
     }

@@ -93,7 +93,7 @@ impl<'q> Query<'q> {
 }
 
 fn owned(value: ValueRef<'_>) -> Result<Value> {
-    value.try_into().map_err(|_| StoreError::Corrupt("a text is not UTF-8".to_owned()))
+    value.try_into().map_err(|_| StoreError::corrupt("a text is not UTF-8"))
 }
 
 impl SqliteRow {

@@ -41,8 +41,7 @@ impl Unopened for SqliteTransaction {
             .await?;
         each(&rows, |row| {
             let needed = u16::try_from(row.small("needed")?);
-            let needed =
-                needed.map_err(|_| StoreError::Corrupt("more statements are needed than members".to_owned()))?;
+            let needed = needed.map_err(|_| StoreError::corrupt("more statements are needed than members"))?;
             Ok(UnopenedSession { group: row.small("cohort_group")?, needed, roster: Bytes::from(row.bytes("roster")?) })
         })
     }

@@ -69,7 +69,7 @@ impl Fault {
 }
 
 pub(crate) fn lost<T>() -> Result<T, TransportError> {
-    Err(TransportError::Unreachable("scripted".into()))
+    Err(TransportError::unreachable("scripted"))
 }
 
 pub(crate) fn problem<T>(kind: ProblemType) -> Result<T, TransportError> {
@@ -89,7 +89,7 @@ impl LongLine {
     async fn carry(&self) -> Result<(), TransportError> {
         sleep(self.one_way).await;
         match self.cut.contains(&Instant::now()) {
-            true => Err(TransportError::Unreachable("the line is cut".to_owned())),
+            true => Err(TransportError::unreachable("the line is cut")),
             false => Ok(()),
         }
     }

@@ -468,6 +468,6 @@ impl FakeCoordinator for Coordinator {
             Ok((bytes, !matches!(fault, Fault::Half)))
         })?;
         sink.extend(bytes);
-        if is_whole { Ok(()) } else { Err(TransportError::Unreachable("cut off".into())) }
+        if is_whole { Ok(()) } else { Err(TransportError::unreachable("cut off")) }
     }
 }

@@ -89,7 +89,7 @@ fn view(
     let round = &row.round;
     let base = summary
         .base
-        .ok_or_else(|| StoreError::Corrupt(format!("round {} has no base model", round.key.round_key())))?;
+        .ok_or_else(|| StoreError::corrupt(format!("round {} has no base model", round.key.round_key())))?;
     let secure_aggregation = session_view(models, task, row, &summary.messages);
     let buffer = buffer_view(task, round, &summary.buffered_from);
     let groups = group_views(round, &summary);

@@ -149,7 +149,7 @@ async fn session_of(
     };
     for session in kept {
         let roster = Roster::decode(&session.roster).map_err(|error| {
-            StoreError::Corrupt(format!("a roster of {} that is kept: {error}", attempt.round_key()))
+            StoreError::unreadable(format!("a roster of {} that is kept", attempt.round_key()), error)
         })?;
         if position(&roster, participant).is_some() {
             return Ok(Some((session, roster)));

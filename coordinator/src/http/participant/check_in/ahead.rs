@@ -116,7 +116,7 @@ async fn to_train(
     // Rounds may have run out since: it waits whether the last one fails.
     let Some(number) = filled_next(task, latest.as_ref().map(|row| &row.round)) else { return Ok(None) };
     let base = base::read(tx, task, training.base_version).await?;
-    let base = base.ok_or_else(|| StoreError::Corrupt(format!("a training of task {} has no base", task.id)))?;
+    let base = base.ok_or_else(|| StoreError::corrupt(format!("a training of task {} has no base", task.id)))?;
     Ok(Some(Train { training, task: task.clone(), number, base }))
 }
 

@@ -50,7 +50,7 @@ pub(super) async fn invitations<'a>(
             Some((config, model.base_digest(&base.version)))
         });
         let (config, base) =
-            told.ok_or_else(|| StoreError::Corrupt(format!("task {} cannot work as it is stored", task.id)))?;
+            told.ok_or_else(|| StoreError::corrupt(format!("task {} cannot work as it is stored", task.id)))?;
         invitations.push(Invitation {
             task: task.id,
             round: row.round.key.round,

@@ -188,7 +188,7 @@ impl Sealer {
     pub(crate) fn ledger_end(&self, task: TaskId) -> std::io::Result<Result<Option<LedgerEnd>, EndProblem>> {
         let Some(bytes) = self.ends.read(task)? else { return Ok(Ok(None)) };
         let read = bytes.split_first_chunk::<MAC_DIGITS>().and_then(|(mac, text)| {
-            let fits = crate::ledger_end::hex(&self.mac_of_end(task, text)).as_bytes() == mac;
+            let fits = hex::encode(self.mac_of_end(task, text)).as_bytes() == mac;
             fits.then(|| serde_json::from_slice(text).ok()).flatten()
         });
         Ok(read.map(Some).ok_or_else(|| EndProblem::File(self.ends.path(task))))
@@ -200,7 +200,7 @@ impl Sealer {
     /// The file system's.
     pub(crate) fn keep_ledger_end(&self, task: TaskId, end: &LedgerEnd) -> std::io::Result<()> {
         let text = serde_json::to_vec(end)?;
-        let mut bytes = crate::ledger_end::hex(&self.mac_of_end(task, &text)).into_bytes();
+        let mut bytes = hex::encode(self.mac_of_end(task, &text)).into_bytes();
         bytes.extend(text);
         self.ends.write(task, bytes)
     }

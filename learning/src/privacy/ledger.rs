@@ -8,7 +8,7 @@
 //! [`Ledger::head`] with a copy kept elsewhere.
 
 use std::collections::BTreeSet;
-use task_spec::{PrivacyAccounting, PrivacyMechanism, PrivacyView};
+use task_spec::{Digest, PrivacyAccounting, PrivacyMechanism, PrivacyView};
 
 use serde::{Deserialize, Serialize};
 
@@ -69,43 +69,7 @@ pub struct SealedRow {
     /// The row.
     pub row: LedgerRow,
     /// Over the row and the seal before it.
-    pub seal: Seal,
-}
-
-/// 32 bytes, as hexadecimal digits in text.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Seal(pub [u8; 32]);
-
-impl From<Seal> for String {
-    fn from(seal: Seal) -> Self {
-        seal.0.iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-}
-
-impl TryFrom<String> for Seal {
-    type Error = &'static str;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        const WRONG: &str = "a seal is 64 hexadecimal digits";
-        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-        let mut seal = [0; 32];
-        if pairs.len() != seal.len() || !rest.is_empty() {
-            return Err(WRONG);
-        }
-        for (byte, pair) in seal.iter_mut().zip(pairs) {
-            let digits = pair.map(|digit| char::from(digit).to_digit(16));
-            let [Some(high), Some(low)] = digits else { return Err(WRONG) };
-            *byte = u8::try_from(16 * high + low).map_err(|_| WRONG)?;
-        }
-        Ok(Self(seal))
-    }
-}
-
-impl std::fmt::Debug for Seal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&String::from(*self))
-    }
+    pub seal: Digest,
 }
 
 /// Why rows are no ledger, or a release cannot be charged.
@@ -225,8 +189,8 @@ impl Ledger {
 
     /// The last seal; of an empty ledger, zeros.
     #[must_use]
-    pub fn head(&self) -> Seal {
-        self.rows.last().map_or(Seal([0; 32]), |sealed| sealed.seal)
+    pub fn head(&self) -> Digest {
+        self.rows.last().map_or(Digest([0; 32]), |sealed| sealed.seal)
     }
 
     /// What may be spent.
@@ -416,10 +380,10 @@ fn close(a: f64, b: f64) -> bool {
 }
 
 /// Over the seal before and the row as compact JSON, whose numbers come back to the last bit.
-fn seal_of(row: &LedgerRow, before: Seal, sealer: &impl Sealer) -> Seal {
+fn seal_of(row: &LedgerRow, before: Digest, sealer: &impl Sealer) -> Digest {
     let mut bytes = b"tributary privacy ledger 1\0".to_vec();
     bytes.extend_from_slice(&before.0);
     // A row has no map with other keys than text, which is all that can fail.
     bytes.extend_from_slice(&serde_json::to_vec(row).unwrap_or_default());
-    Seal(sealer.seal(&bytes))
+    Digest(sealer.seal(&bytes))
 }

@@ -94,7 +94,7 @@ pub(crate) fn mirror(products: &mut [i64], vectors: usize) {
 }
 
 /// Has robust statistics come from a field of the type.
-#[cfg(any(test, feature = "cuda", feature = "wgpu", feature = "host-cuda-test"))]
+#[cfg(test)]
 macro_rules! robust_from {
     ($device:ty, $field:tt) => {
         impl $crate::robust::RobustStatistics for $device {
@@ -116,5 +116,5 @@ macro_rules! robust_from {
         }
     };
 }
-#[cfg(any(test, feature = "cuda", feature = "wgpu", feature = "host-cuda-test"))]
+#[cfg(test)]
 pub(crate) use robust_from;

@@ -68,7 +68,7 @@ fn gpus() -> Outcome<Vec<Gpu>> {
     let mut found: Vec<Gpu> = Vec::new();
     #[cfg(feature = "cuda")]
     match aggregation::cuda::count() {
-        Ok(_) => found.push((Arc::new(aggregation::cuda::CudaAggregator::open(None)?), GPU)),
+        Ok(_) => found.push((Arc::new(aggregation::cuda::open(None)?), GPU)),
         Err(reason) => println!("cuda: {reason}"),
     }
     #[cfg(feature = "wgpu")]

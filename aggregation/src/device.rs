@@ -176,11 +176,11 @@ fn cuda(_: Option<usize>) -> Vec<Candidate> {
 
 #[cfg(feature = "cuda")]
 fn cuda(number: Option<usize>) -> Vec<Candidate> {
-    use crate::cuda::{CudaAggregator, count};
+    use crate::cuda;
 
     let device = DeviceChoice::Cuda(number).to_string();
-    let open = move || Ok(Arc::new(CudaAggregator::open(number)?) as Arc<dyn Aggregator>);
-    vec![Candidate { device, open: count().map(|_| Box::new(open) as Open) }]
+    let open = move || Ok(Arc::new(cuda::open(number)?) as Arc<dyn Aggregator>);
+    vec![Candidate { device, open: cuda::count().map(|_| Box::new(open) as Open) }]
 }
 
 #[cfg(not(feature = "wgpu"))]

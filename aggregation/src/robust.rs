@@ -92,8 +92,8 @@ pub(crate) fn mirror(products: &mut [i64], vectors: usize) {
     }
 }
 
-/// Implements robust statistics by delegation to a field.
-#[cfg(any(test, feature = "cuda", feature = "wgpu", feature = "host-cuda-test"))]
+/// Has robust statistics come from a field of the type.
+#[cfg(test)]
 macro_rules! robust_from {
     ($device:ty, $field:tt) => {
         impl $crate::robust::RobustStatistics for $device {
@@ -115,5 +115,5 @@ macro_rules! robust_from {
         }
     };
 }
-#[cfg(any(test, feature = "cuda", feature = "wgpu", feature = "host-cuda-test"))]
+#[cfg(test)]
 pub(crate) use robust_from;

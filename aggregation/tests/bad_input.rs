@@ -14,7 +14,7 @@ fn devices() -> Vec<Box<dyn Aggregator>> {
     )]
     let mut devices: Vec<Box<dyn Aggregator>> = vec![Box::new(cpu(Kernel::fastest())), Box::new(cpu(Kernel::Portable))];
     #[cfg(feature = "host-cuda-test")]
-    devices.push(Box::new(aggregation::cuda::host::HostCudaAggregator::new(2, 0)));
+    devices.push(Box::new(aggregation::cuda::host::open(2, 0)));
     #[cfg(feature = "wgpu")]
     for found in aggregation::wgpu::adapters() {
         devices.push(Box::new(found.open().expect("an adapter that was found can be opened")));

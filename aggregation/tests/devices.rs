@@ -37,22 +37,22 @@ mod cuda_text {
     mod on_the_processor {
         use aggregation::conformance::{self, Lockstep};
         use aggregation::cpu::Kernel;
-        use aggregation::cuda::host::HostCudaAggregator;
-        use aggregation::robust::{Inputs, RobustStatistics};
+        use aggregation::cuda::host;
+        use aggregation::robust::{Inputs, RobustStatistics as _};
         use aggregation::{AggregationError, Aggregator, Shape};
         use secure_agg::mask::{self, MaskPlan, MaskSeed, Plane, Sign};
 
         #[test]
         fn conforms_on_one_device_and_on_three() {
             for devices in [1, 3] {
-                conformance::run(&HostCudaAggregator::new(devices, 0));
+                conformance::run(&host::open(devices, 0));
             }
         }
 
         #[test]
         fn keeps_step_with_the_cpu() {
             let cpu = crate::cpu(Kernel::fastest(), 2);
-            conformance::run(&Lockstep::new(HostCudaAggregator::new(2, 0), cpu));
+            conformance::run(&Lockstep::new(host::open(2, 0), cpu));
         }
 
         /// Three devices that hold 2^17 words each begin with pieces of 2^18.
@@ -66,11 +66,11 @@ mod cuda_text {
             let sum: Vec<u32> = (0..700_001).collect();
             let mut expected = sum.clone();
             mask::apply(&plan, 0, &mut expected).expect("the plan is for this sum");
-            let (device, mut out) = (HostCudaAggregator::new(3, 1 << 17), vec![0; 700_001]);
+            let (device, mut out) = (host::open(3, 1 << 17), vec![0; 700_001]);
             assert!(matches!(device.begin(shape), Err(AggregationError::OutOfMemory { .. })));
             device.unmask_slice(&plan, 0, &sum, &mut out).expect("smaller pieces fit");
             assert!(out == expected, "the bits are the same");
-            let outcome = HostCudaAggregator::new(1, 1000).unmask_slice(&plan, 0, &sum, &mut out);
+            let outcome = host::open(1, 1000).unmask_slice(&plan, 0, &sum, &mut out);
             assert!(matches!(outcome, Err(AggregationError::OutOfMemory { .. })), "{outcome:?}");
         }
 
@@ -80,10 +80,10 @@ mod cuda_text {
                 (1..=21).map(|seed: i16| (0..5000).map(|i: i16| i.wrapping_mul(seed)).collect()).collect();
             let vectors: Vec<&[i16]> = vectors.iter().map(Vec::as_slice).collect();
             let inputs = Inputs::new(&vectors).expect("in range");
-            let (cpu, device) = (crate::cpu(Kernel::Portable, 1), HostCudaAggregator::new(2, 2000));
+            let (cpu, device) = (crate::cpu(Kernel::Portable, 1), host::open(2, 2000));
             assert!(device.median(inputs).expect("fewer columns fit") == cpu.median(inputs).expect("a median"));
             assert!(device.gram(inputs).expect("fewer columns fit") == cpu.gram(inputs).expect("products"));
-            let outcome = HostCudaAggregator::new(1, 100).median(inputs);
+            let outcome = host::open(1, 100).median(inputs);
             assert!(matches!(outcome, Err(AggregationError::OutOfMemory { .. })), "{outcome:?}");
         }
     }
@@ -98,9 +98,10 @@ mod cuda {
 
     #[cfg(feature = "cuda")]
     mod gpus {
+        use aggregation::Aggregator;
         use aggregation::conformance::{self, Lockstep};
         use aggregation::cpu::Kernel;
-        use aggregation::cuda::{CudaAggregator, count};
+        use aggregation::cuda::{count, open};
 
         /// All GPUs as one device and the first alone. With `AGGREGATION_REQUIRE_CUDA` in the environment there must be one.
         #[expect(
@@ -108,9 +109,9 @@ mod cuda {
             clippy::print_stdout,
             reason = "whoever runs the tests says what must not be skipped"
         )]
-        fn opened() -> Vec<CudaAggregator> {
+        fn opened() -> Vec<impl Aggregator> {
             match count() {
-                Ok(_) => [None, Some(0)].map(|which| CudaAggregator::open(which).expect("a GPU opens")).into(),
+                Ok(_) => [None, Some(0)].map(|which| open(which).expect("a GPU opens")).into(),
                 Err(reason) => {
                     assert!(std::env::var_os("AGGREGATION_REQUIRE_CUDA").is_none(), "a GPU is required: {reason}");
                     println!("SKIPPED: {reason}");
@@ -122,7 +123,7 @@ mod cuda {
         #[test]
         fn conform() {
             for device in opened() {
-                println!("{}", aggregation::Aggregator::name(&device));
+                println!("{}", device.name());
                 conformance::run(&device);
             }
         }
@@ -136,7 +137,7 @@ mod cuda {
 
         #[test]
         fn one_that_is_not_there_is_an_error_and_no_panic() {
-            let error = CudaAggregator::open(Some(1000)).err().expect("nobody has a thousand GPUs").to_string();
+            let error = open(Some(1000)).err().expect("nobody has a thousand GPUs").to_string();
             assert!(error.starts_with("device cuda:1000 failed: "), "{error}");
         }
     }
@@ -151,10 +152,11 @@ mod wgpu {
 
     #[cfg(feature = "wgpu")]
     mod adapters {
+        use aggregation::Aggregator;
         use aggregation::conformance::{self, Lockstep};
         use aggregation::cpu::Kernel;
         use aggregation::device::{DeviceChoice, select};
-        use aggregation::wgpu::{WgpuAggregator, adapters};
+        use aggregation::wgpu::adapters;
 
         /// Every adapter, opened. With `AGGREGATION_REQUIRE_WGPU` in the environment there must be one.
         #[expect(
@@ -162,7 +164,7 @@ mod wgpu {
             clippy::print_stdout,
             reason = "whoever runs the tests says what must not be skipped"
         )]
-        fn opened() -> Vec<WgpuAggregator> {
+        fn opened() -> Vec<impl Aggregator> {
             let found = adapters();
             if found.is_empty() {
                 assert!(std::env::var_os("AGGREGATION_REQUIRE_WGPU").is_none(), "there is no adapter, one is required");
@@ -174,7 +176,7 @@ mod wgpu {
         #[test]
         fn conform() {
             for device in opened() {
-                println!("{}", aggregation::Aggregator::name(&device));
+                println!("{}", device.name());
                 conformance::run(&device);
             }
         }

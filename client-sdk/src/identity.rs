@@ -4,6 +4,7 @@
 
 use rcgen::{CertificateParams, KeyPair, PKCS_ED25519};
 use secure_agg::{MemorySigner, Signer as _};
+use serde::{Deserialize, Serialize};
 use wire::certificate::{BadChain, Holder, Issuers, Unfit, chain_der};
 use wire::participant::EnrollReply;
 use wire::{ParticipantId, Timestamp};
@@ -150,8 +151,8 @@ fn rcgen_key(pkcs8: &[u8]) -> rustls_pki_types::PrivatePkcs8KeyDer<'_> {
     pkcs8.into()
 }
 
-/// What an authority certified.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What an authority certified; in the journal as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Certified {
     /// Who the participant is.
     pub participant: ParticipantId,

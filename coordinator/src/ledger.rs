@@ -82,7 +82,7 @@ pub(crate) async fn read(
     let seal = |bytes: &[u8]| sealer.mac(task.id.0.as_bytes(), bytes);
     let ledger = Ledger::open(private.mechanism(), budget, rows, &seal)?;
     let head = tx.privacy_head(task.id).await?;
-    let expected = (!ledger.rows().is_empty()).then(|| String::from(ledger.head()));
+    let expected = (!ledger.rows().is_empty()).then(|| ledger.head().to_string());
     let versions = task.rounds_completed.max(task.model_version);
     if head != expected || (ledger.rows().len() as u64) < u64::from(versions) {
         return Err(LedgerError::Head.into());
@@ -108,7 +108,7 @@ fn check_end(end: Kept, ledger: &Ledger, task: &TaskRow, sealer: &Sealer) -> Res
     let Some(there) = usize::try_from(last).ok().and_then(|last| ledger.rows().get(last)) else {
         return Err(EndProblem::Older { rows, kept: end.rows });
     };
-    if String::from(there.seal) == end.seal { Ok(()) } else { Err(EndProblem::Other(last)) }
+    if there.seal.to_string() == end.seal { Ok(()) } else { Err(EndProblem::Other(last)) }
 }
 
 /// Keeps where a ledger ends that was read from what is committed; waits for a disk if that is news.
@@ -116,8 +116,7 @@ fn check_end(end: Kept, ledger: &Ledger, task: &TaskRow, sealer: &Sealer) -> Res
 /// # Errors
 /// The file system's.
 pub(crate) fn keep_end(sealer: &Sealer, task: TaskId, privacy: &PrivacySpec, ledger: &Ledger) -> std::io::Result<()> {
-    let end =
-        LedgerEnd { rows: ledger.rows().len() as u64, seal: String::from(ledger.head()), privacy: privacy.clone() };
+    let end = LedgerEnd { rows: ledger.rows().len() as u64, seal: ledger.head().to_string(), privacy: privacy.clone() };
     match sealer.ledger_end(task)? {
         Kept::End(kept) if kept.rows >= end.rows => Ok(()),
         Kept::End(_) | Kept::Nothing => sealer.keep_ledger_end(task, &end),
@@ -131,7 +130,7 @@ pub(crate) fn keep_end(sealer: &Sealer, task: TaskId, privacy: &PrivacySpec, led
 /// # Errors
 /// The file system's.
 pub(crate) fn keep_promise(sealer: &Sealer, task: TaskId, privacy: &PrivacySpec) -> std::io::Result<()> {
-    let end = LedgerEnd { rows: 0, seal: crate::ledger_end::hex(&[0; 32]), privacy: privacy.clone() };
+    let end = LedgerEnd { rows: 0, seal: hex::encode([0; 32]), privacy: privacy.clone() };
     match sealer.ledger_end(task)? {
         Kept::Nothing => sealer.keep_ledger_end(task, &end),
         Kept::End(_) | Kept::Foreign(_) => Ok(()),
@@ -171,7 +170,7 @@ pub(crate) fn charge(
     let sealed = ledger.charge(release, &seal)?;
     // Numbers and text: nothing that could fail.
     let row = serde_json::to_string(sealed).unwrap_or_default();
-    let (index, head) = (sealed.row.index, String::from(sealed.seal));
+    let (index, head) = (sealed.row.index, sealed.seal.to_string());
     let row = PrivacyRow { attempt, idx: index, published, row, created_at: now };
     Ok(Charge { row, head })
 }

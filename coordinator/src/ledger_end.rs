@@ -136,8 +136,3 @@ impl LedgerEnds {
         crate::files::write_new(&self.path(task), &bytes)
     }
 }
-
-/// 64 hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8; 32]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}

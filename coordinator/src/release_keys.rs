@@ -150,16 +150,8 @@ fn names(folder: &Path) -> io::Result<Vec<String>> {
 }
 
 fn write(folder: &Path, name: &str, key: &[u8]) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)?;
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(folder.join(name))?;
+    store::private::make_folder(folder)?;
+    let mut file = store::private::options().write(true).create_new(true).open(folder.join(name))?;
     file.write_all(key)?;
     file.sync_all()?;
     sync_folder(folder)

@@ -199,7 +199,7 @@ impl Sealer {
     pub(crate) fn ledger_end(&self, task: TaskId) -> std::io::Result<Kept> {
         let Some(bytes) = self.ends.read(task)? else { return Ok(Kept::Nothing) };
         let read = bytes.split_first_chunk::<MAC_DIGITS>().and_then(|(mac, text)| {
-            let fits = crate::ledger_end::hex(&self.mac_of_end(task, text)).as_bytes() == mac;
+            let fits = hex::encode(self.mac_of_end(task, text)).as_bytes() == mac;
             fits.then(|| serde_json::from_slice(text).ok()).flatten()
         });
         Ok(read.map_or_else(|| Kept::Foreign(self.ends.path(task)), Kept::End))
@@ -211,7 +211,7 @@ impl Sealer {
     /// The file system's.
     pub(crate) fn keep_ledger_end(&self, task: TaskId, end: &LedgerEnd) -> std::io::Result<()> {
         let text = serde_json::to_vec(end)?;
-        let mut bytes = crate::ledger_end::hex(&self.mac_of_end(task, &text)).into_bytes();
+        let mut bytes = hex::encode(self.mac_of_end(task, &text)).into_bytes();
         bytes.extend(text);
         self.ends.write(task, bytes)
     }

@@ -3,11 +3,11 @@
 
 use learning::privacy::accountant::{CloseCurve, Gaussians, SumMechanism, SumNoise, Textbook, zcdp};
 use learning::privacy::{
-    Bands, Budget, Ledger, LedgerError, LedgerRow, NoServerEpsilon, NoiseShares, Release, Sampled, Seal, SealedRow,
+    Bands, Budget, Ledger, LedgerError, LedgerRow, NoServerEpsilon, NoiseShares, Release, Sampled, SealedRow,
 };
 use proptest::prelude::*;
 use ring::hmac;
-use task_spec::{PrivacyAccounting, PrivacyMechanism, PrivacyView};
+use task_spec::{Digest, PrivacyAccounting, PrivacyMechanism, PrivacyView};
 
 fn keyed(secret: &[u8]) -> impl Fn(&[u8]) -> [u8; 32] {
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
@@ -244,7 +244,7 @@ fn sealed(rows: Vec<LedgerRow>) -> Vec<SealedRow> {
             let json = serde_json::to_vec(&row).unwrap();
             assert!(!String::from_utf8_lossy(&json).contains("accounting"));
             before = seal(&[&b"tributary privacy ledger 1\0"[..], &before, &json].concat());
-            SealedRow { row, seal: Seal(before) }
+            SealedRow { row, seal: Digest(before) }
         })
         .collect()
 }
@@ -300,7 +300,7 @@ fn each_row_says_what_it_rests_on() {
     let mut claimed = by_pld.clone();
     claimed.accounting = Some(PrivacyAccounting::General);
     let json = serde_json::to_vec(&claimed).unwrap();
-    let seal = Seal(keyed(b"key")(&[&b"tributary privacy ledger 1\0"[..], &[0; 32], &json].concat()));
+    let seal = Digest(keyed(b"key")(&[&b"tributary privacy ledger 1\0"[..], &[0; 32], &json].concat()));
     let rows = vec![SealedRow { row: claimed, seal }];
     let error = Ledger::open(PrivacyMechanism::CentralGaussian, charged, rows, &keyed(b"key")).map(|_| ()).unwrap_err();
     assert_eq!(error, LedgerError::Figures(0));
@@ -366,12 +366,12 @@ fn refuses_what_cannot_be_charged() {
 
 #[test]
 fn seals_are_text() {
-    let seal = Seal([0xa5; 32]);
+    let seal = Digest([0xa5; 32]);
     let json = serde_json::to_string(&seal).unwrap();
     assert_eq!(json, format!("\"{}\"", "a5".repeat(32)));
-    assert_eq!(serde_json::from_str::<Seal>(&json).unwrap(), seal);
+    assert_eq!(serde_json::from_str::<Digest>(&json).unwrap(), seal);
     for bad in ["\"\"", "\"a5\"", &format!("\"{}\"", "g5".repeat(32)), &format!("\"{}0\"", "a5".repeat(32))] {
-        assert!(serde_json::from_str::<Seal>(bad).is_err(), "{bad}");
+        assert!(serde_json::from_str::<Digest>(bad).is_err(), "{bad}");
     }
 }
 

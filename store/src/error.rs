@@ -51,6 +51,16 @@ struct Unreadable {
 }
 
 impl StoreError {
+    /// [`StoreError::Corrupt`], because of an error or in these words.
+    pub fn corrupt(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::Corrupt(cause.into())
+    }
+
+    /// [`StoreError::Corrupt`], because of what came of reading `what`.
+    pub fn unreadable(what: impl Into<String>, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::corrupt(Unreadable { what: what.into(), source: source.into() })
+    }
+
     pub fn fault(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Fault(source.into())
     }

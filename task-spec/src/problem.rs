@@ -1,5 +1,8 @@
 //! Problems of a task specification: all of them at once, each with what would be right.
 
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+
 use serde::{Deserialize, Serialize};
 
 /// Constraints that the deployment imposes on every task.
@@ -36,5 +39,71 @@ impl Checks {
         if !holds {
             self.0.push(SpecError { field: field.to_owned(), problem: problem() });
         }
+    }
+
+    /// A number must be in `range`, if it is given.
+    pub(crate) fn within<T: PartialOrd + Display>(
+        &mut self,
+        value: impl Into<Option<T>>,
+        range: RangeInclusive<T>,
+        field: &str,
+    ) {
+        let (least, most) = (range.start(), range.end());
+        let holds = value.into().is_none_or(|value| range.contains(&value));
+        self.require_with(holds, field, || format!("must be between {least} and {most}"));
+    }
+
+    /// The same of a number that may be left out.
+    pub(crate) fn within_or_none<T: PartialOrd + Display>(
+        &mut self,
+        value: Option<T>,
+        range: RangeInclusive<T>,
+        field: &str,
+    ) {
+        let (least, most) = (range.start(), range.end());
+        let holds = value.is_none_or(|value| range.contains(&value));
+        self.require_with(holds, field, || format!("must be between {least} and {most}, or left out"));
+    }
+
+    /// A number must be positive and finite, if it is given.
+    pub(crate) fn positive(&mut self, value: impl Into<Option<f64>>, field: &str) {
+        let holds = value.into().is_none_or(|value| value.is_finite() && value > 0.0);
+        self.require(holds, field, "must be positive and finite");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_said_as_operators_write_numbers() {
+        let mut checks = Checks::default();
+        checks.within(0_u32, 1..=10_000_000, "a");
+        checks.within(0.51, 0.0..=0.5, "b");
+        checks.within(f64::NAN, 0.0..=10.0, "c");
+        checks.within(Some(33_u32), 16..=32, "d");
+        checks.within_or_none(Some(0.5), 1.0..=1e6, "e");
+        checks.positive(f64::INFINITY, "f");
+        checks.positive(0.0, "g");
+        // Both ends are in it, and what is not given is never wrong.
+        checks.within(1_u32, 1..=10, "-");
+        checks.within(0.5, 0.0..=0.5, "-");
+        checks.within(None, 1_u32..=10, "-");
+        checks.within_or_none(None, 1_u32..=10, "-");
+        checks.positive(None, "-");
+        let found: Vec<_> = checks.found().unwrap_err().iter().map(ToString::to_string).collect();
+        assert_eq!(
+            found,
+            [
+                "a: must be between 1 and 10000000",
+                "b: must be between 0 and 0.5",
+                "c: must be between 0 and 10",
+                "d: must be between 16 and 32",
+                "e: must be between 1 and 1000000, or left out",
+                "f: must be positive and finite",
+                "g: must be positive and finite",
+            ]
+        );
     }
 }

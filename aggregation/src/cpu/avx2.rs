@@ -9,41 +9,16 @@ use super::batch::BATCH;
 use super::chacha::{BLOCK_WORDS, DOUBLE_ROUNDS, double_round, initial_state};
 use super::select;
 use super::unpack;
+use super::width::{compiled, masks};
 
-const LANES: usize = 8;
-type Row = [u32; LANES];
-type Tile = [Row; BLOCK_WORDS];
-const TILE_WORDS: usize = BLOCK_WORDS * LANES;
-const TILES: usize = BATCH / TILE_WORDS;
+masks!("avx2", 8);
 
 /// Whether this processor has the instructions that this module requires.
 pub(super) fn is_available() -> bool {
     is_x86_feature_detected!("avx2")
 }
 
-/// Applies all masks to at most [`BATCH`] words within one nonce, starting on a block, and reduces them.
-#[target_feature(enable = "avx2")]
-pub(super) fn apply_masks(plan: &MaskPlan, offset: u64, words: &mut [u32]) {
-    let mut masks: [Tile; TILES] = [[[0; LANES]; BLOCK_WORDS]; TILES];
-    let masks = &mut masks[..words.len().div_ceil(TILE_WORDS)];
-    for (seed, sign) in plan.masks() {
-        let mut state = initial_state(seed, plan.plane(), offset);
-        match sign {
-            Sign::Add => expand::<false>(&state, masks),
-            Sign::Subtract => expand::<true>(&state, masks),
-        }
-        state.zeroize();
-    }
-    for (words, tile) in words.chunks_mut(TILE_WORDS).zip(masks) {
-        transpose(tile);
-        let kept = plan.modulus().max_word();
-        for (word, mask) in words.iter_mut().zip(tile.as_flattened()) {
-            *word = word.wrapping_add(*mask) & kept;
-        }
-    }
-}
-
-/// Adds or subtracts one mask over consecutive tiles.
+/// Adds one mask to consecutive tiles, or subtracts it.
 #[target_feature(enable = "avx2")]
 fn expand<const NEGATIVE: bool>(state: &[u32; BLOCK_WORDS], tiles: &mut [Tile]) {
     let mut initial = [_mm256_setzero_si256(); BLOCK_WORDS];
@@ -130,20 +105,4 @@ fn store(row: &mut Row, vector: __m256i) {
     }
 }
 
-/// [`unpack::add_words`], compiled for this processor.
-#[target_feature(enable = "avx2")]
-pub(super) fn add_words(sum: &mut [u32], words: &[u32]) {
-    unpack::add_words(sum, words);
-}
-
-/// [`select::median`], compiled for this processor.
-#[target_feature(enable = "avx2")]
-pub(super) fn median(tiles: &[select::Row], vectors: usize, out: &mut [i32]) {
-    select::median(tiles, vectors, out);
-}
-
-/// [`select::trimmed_sum`], compiled for this processor.
-#[target_feature(enable = "avx2")]
-pub(super) fn trimmed_sum(tiles: &[select::Row], vectors: usize, trim: usize, out: &mut [i32]) {
-    select::trimmed_sum(tiles, vectors, trim, out);
-}
+compiled!("avx2");

@@ -12,14 +12,9 @@ use super::batch::BATCH;
 use super::chacha::{BLOCK_WORDS, DOUBLE_ROUNDS, double_round, initial_state};
 use super::select;
 use super::unpack;
+use super::width::{compiled, masks};
 
-/// Number of blocks processed in parallel: the 32-bit lanes of a vector.
-const LANES: usize = 16;
-type Row = [u32; LANES];
-/// Sixteen blocks: row `w` is word `w` of each.
-type Tile = [Row; BLOCK_WORDS];
-const TILE_WORDS: usize = BLOCK_WORDS * LANES;
-const TILES: usize = BATCH / TILE_WORDS;
+masks!("avx512f,avx512bw,avx512vl", 16);
 
 /// Whether this processor has the instructions that this module requires.
 pub(super) fn is_available() -> bool {
@@ -29,29 +24,7 @@ pub(super) fn is_available() -> bool {
         && is_x86_feature_detected!("avx512vl")
 }
 
-/// Applies all masks to at most [`BATCH`] words within one nonce, starting on a block, and reduces them.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-pub(super) fn apply_masks(plan: &MaskPlan, offset: u64, words: &mut [u32]) {
-    let mut masks: [Tile; TILES] = [[[0; LANES]; BLOCK_WORDS]; TILES];
-    let masks = &mut masks[..words.len().div_ceil(TILE_WORDS)];
-    for (seed, sign) in plan.masks() {
-        let mut state = initial_state(seed, plan.plane(), offset);
-        match sign {
-            Sign::Add => expand::<false>(&state, masks),
-            Sign::Subtract => expand::<true>(&state, masks),
-        }
-        state.zeroize();
-    }
-    for (words, tile) in words.chunks_mut(TILE_WORDS).zip(masks) {
-        transpose(tile);
-        let kept = plan.modulus().max_word();
-        for (word, mask) in words.iter_mut().zip(tile.as_flattened()) {
-            *word = word.wrapping_add(*mask) & kept;
-        }
-    }
-}
-
-/// Adds or subtracts one mask over consecutive tiles.
+/// Adds one mask to consecutive tiles, or subtracts it.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 fn expand<const NEGATIVE: bool>(state: &[u32; BLOCK_WORDS], tiles: &mut [Tile]) {
     let mut initial = [_mm512_setzero_si512(); BLOCK_WORDS];
@@ -135,20 +108,4 @@ fn store(row: &mut Row, vector: __m512i) {
     }
 }
 
-/// [`unpack::add_words`], compiled for this processor.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-pub(super) fn add_words(sum: &mut [u32], words: &[u32]) {
-    unpack::add_words(sum, words);
-}
-
-/// [`select::median`], compiled for this processor.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-pub(super) fn median(tiles: &[select::Row], vectors: usize, out: &mut [i32]) {
-    select::median(tiles, vectors, out);
-}
-
-/// [`select::trimmed_sum`], compiled for this processor.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl")]
-pub(super) fn trimmed_sum(tiles: &[select::Row], vectors: usize, trim: usize, out: &mut [i32]) {
-    select::trimmed_sum(tiles, vectors, trim, out);
-}
+compiled!("avx512f,avx512bw,avx512vl");

@@ -25,6 +25,8 @@ mod select;
 mod unpack;
 #[cfg(target_arch = "x86_64")]
 mod unpack_avx2;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+mod width;
 
 use std::sync::Arc;
 use std::thread;

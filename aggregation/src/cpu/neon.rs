@@ -8,41 +8,16 @@ use zeroize::Zeroize;
 
 use super::batch::BATCH;
 use super::chacha::{BLOCK_WORDS, DOUBLE_ROUNDS, double_round, initial_state};
+use super::width::masks;
 
-const LANES: usize = 4;
-type Row = [u32; LANES];
-type Tile = [Row; BLOCK_WORDS];
-const TILE_WORDS: usize = BLOCK_WORDS * LANES;
-const TILES: usize = BATCH / TILE_WORDS;
+masks!("neon", 4);
 
 /// Whether this processor has the instructions that this module requires.
 pub(super) fn is_available() -> bool {
     is_aarch64_feature_detected!("neon")
 }
 
-/// Applies all masks to at most [`BATCH`] words within one nonce, starting on a block, and reduces them.
-#[target_feature(enable = "neon")]
-pub(super) fn apply_masks(plan: &MaskPlan, offset: u64, words: &mut [u32]) {
-    let mut masks: [Tile; TILES] = [[[0; LANES]; BLOCK_WORDS]; TILES];
-    let masks = &mut masks[..words.len().div_ceil(TILE_WORDS)];
-    for (seed, sign) in plan.masks() {
-        let mut state = initial_state(seed, plan.plane(), offset);
-        match sign {
-            Sign::Add => expand::<false>(&state, masks),
-            Sign::Subtract => expand::<true>(&state, masks),
-        }
-        state.zeroize();
-    }
-    for (words, tile) in words.chunks_mut(TILE_WORDS).zip(masks) {
-        transpose(tile);
-        let kept = plan.modulus().max_word();
-        for (word, mask) in words.iter_mut().zip(tile.as_flattened()) {
-            *word = word.wrapping_add(*mask) & kept;
-        }
-    }
-}
-
-/// Adds or subtracts one mask over consecutive tiles.
+/// Adds one mask to consecutive tiles, or subtracts it.
 #[target_feature(enable = "neon")]
 fn expand<const NEGATIVE: bool>(state: &[u32; BLOCK_WORDS], tiles: &mut [Tile]) {
     let mut initial = [vdupq_n_u32(0); BLOCK_WORDS];

@@ -1,12 +1,10 @@
 //! The source of the CUDA kernels, compiled as C++ and run by the processor: a test device that compares a GPU's
 //! computation bit for bit without a GPU. It verifies arithmetic, indices and splits; it cannot reveal races or timing.
 
+use crate::Aggregator;
 use crate::gpu::{
     Gpu, GpuAggregator, GpuError, Launch, Limits, Products, Rows, SHORTEST_PIECE, SeedList, SeedRecord, fill_with_bytes,
 };
-use crate::robust::robust_from;
-use crate::{Accumulator, AggregationError, Aggregator, Shape};
-use secure_agg::mask::MaskPlan;
 
 /// Threads of a block, as on a GPU.
 const BLOCK: u32 = 256;
@@ -41,33 +39,13 @@ unsafe extern "C" {
     fn host_add_packed(grid_x: u32, block: u32, sum: *mut u32, at: u64, packed: *const u32, len: u64, bits: u32);
 }
 
-/// Runs the CUDA kernels' source on the processor, slowly.
-pub struct HostCudaAggregator(GpuAggregator<HostGpu>);
-
-impl HostCudaAggregator {
-    /// This many devices, each of which runs out of memory beyond `memory_words` words (0: never).
-    #[must_use]
-    pub fn new(devices: usize, memory_words: usize) -> Self {
-        let gpus = (0..devices).map(|_| HostGpu { memory_words }).collect();
-        Self(GpuAggregator::new(&format!("cuda text on the processor, {devices} devices"), gpus))
-    }
+/// Runs the CUDA kernels' text on the processor, slowly: as many devices as asked for, each of which runs out of memory beyond
+/// `memory_words` words (0: never).
+#[must_use]
+pub fn open(devices: usize, memory_words: usize) -> impl Aggregator {
+    let gpus = (0..devices).map(|_| HostGpu { memory_words }).collect();
+    GpuAggregator::new(&format!("cuda text on the processor, {devices} devices"), gpus)
 }
-
-impl Aggregator for HostCudaAggregator {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn begin(&self, shape: Shape) -> Result<Box<dyn Accumulator>, AggregationError> {
-        self.0.begin(shape)
-    }
-
-    fn unmask_slice(&self, plan: &MaskPlan, offset: u64, sum: &[u32], out: &mut [u32]) -> Result<(), AggregationError> {
-        self.0.unmask_slice(plan, offset, sum, out)
-    }
-}
-
-robust_from!(HostCudaAggregator, 0);
 
 struct HostGpu {
     memory_words: usize,

@@ -13,19 +13,17 @@ mod patience;
 mod staging;
 
 #[cfg(feature = "cuda")]
-pub use self::present::{CudaAggregator, count};
+pub use self::present::{count, open};
 
 #[cfg(feature = "cuda")]
 mod present {
     use std::panic::catch_unwind;
 
     use cudarc::driver::CudaContext;
-    use secure_agg::mask::MaskPlan;
 
     use super::gpu::CudaGpu;
     use crate::gpu::{GpuAggregator, GpuError};
-    use crate::robust::robust_from;
-    use crate::{Accumulator, AggregationError, Aggregator, Shape};
+    use crate::{AggregationError, Aggregator};
 
     /// Number of GPUs that the driver offers, at least 1. The driver respects `CUDA_VISIBLE_DEVICES`.
     ///
@@ -51,49 +49,22 @@ mod present {
         catch_unwind(call).map_err(|_| "the NVIDIA driver is too old, or broken".to_owned())
     }
 
-    /// Sums and unmasks on one GPU, or on several with each vector divided among them.
-    pub struct CudaAggregator(GpuAggregator<CudaGpu>);
-
-    impl CudaAggregator {
-        /// Opens the GPU with this number, or all of them.
-        ///
-        /// # Errors
-        /// [`AggregationError::Device`] if there is none, or if it cannot run the kernels.
-        pub fn open(ordinal: Option<usize>) -> Result<Self, AggregationError> {
-            let asked = ordinal.map_or_else(|| "cuda".to_owned(), |ordinal| format!("cuda:{ordinal}"));
-            let failed = |reason| GpuError::Failed(reason).of(&asked, 0);
-            let count = count().map_err(failed)?;
-            let ordinals = match ordinal {
-                Some(ordinal) if ordinal < count => ordinal..ordinal + 1,
-                Some(_) => return Err(failed(format!("there are {count} GPUs, counted from 0"))),
-                None => 0..count,
-            };
-            let open = || ordinals.map(CudaGpu::open).collect::<Result<Vec<_>, _>>();
-            let gpus = guarded(open).map_err(failed)?.map_err(|error| error.of(&asked, 0))?;
-            let names: Vec<String> = gpus.iter().map(CudaGpu::name).collect();
-            Ok(Self(GpuAggregator::new(&format!("{asked} ({})", names.join(" + ")), gpus)))
-        }
-    }
-
-    robust_from!(CudaAggregator, 0);
-
-    impl Aggregator for CudaAggregator {
-        fn name(&self) -> &str {
-            self.0.name()
-        }
-
-        fn begin(&self, shape: Shape) -> Result<Box<dyn Accumulator>, AggregationError> {
-            self.0.begin(shape)
-        }
-
-        fn unmask_slice(
-            &self,
-            plan: &MaskPlan,
-            offset: u64,
-            sum: &[u32],
-            out: &mut [u32],
-        ) -> Result<(), AggregationError> {
-            self.0.unmask_slice(plan, offset, sum, out)
-        }
+    /// Opens the GPU with this number, or all of them, which then share each vector.
+    ///
+    /// # Errors
+    /// [`AggregationError::Device`] when there is none, or it cannot run the kernels.
+    pub fn open(ordinal: Option<usize>) -> Result<impl Aggregator, AggregationError> {
+        let asked = ordinal.map_or_else(|| "cuda".to_owned(), |ordinal| format!("cuda:{ordinal}"));
+        let failed = |reason| GpuError::Failed(reason).of(&asked, 0);
+        let count = count().map_err(failed)?;
+        let ordinals = match ordinal {
+            Some(ordinal) if ordinal < count => ordinal..ordinal + 1,
+            Some(_) => return Err(failed(format!("there are {count} GPUs, counted from 0"))),
+            None => 0..count,
+        };
+        let open = || ordinals.map(CudaGpu::open).collect::<Result<Vec<_>, _>>();
+        let gpus = guarded(open).map_err(failed)?.map_err(|error| error.of(&asked, 0))?;
+        let names: Vec<String> = gpus.iter().map(CudaGpu::name).collect();
+        Ok(GpuAggregator::new(&format!("{asked} ({})", names.join(" + ")), gpus))
     }
 }

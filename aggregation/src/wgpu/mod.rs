@@ -8,12 +8,10 @@ mod gpu;
 mod queue;
 
 use ::wgpu::{Adapter, AdapterInfo, Backends, DeviceType, Instance, InstanceDescriptor};
-use secure_agg::mask::MaskPlan;
 
 use self::gpu::WgpuGpu;
 use crate::gpu::GpuAggregator;
-use crate::robust::robust_from;
-use crate::{Accumulator, AggregationError, Aggregator, Shape};
+use crate::{AggregationError, Aggregator};
 
 /// An adapter that was found, not opened.
 pub struct Found {
@@ -58,34 +56,15 @@ impl Found {
         self.info.name.to_lowercase().contains(&name.to_lowercase())
     }
 
-    /// Opens the adapter.
+    /// Opens the adapter, to sum and unmask on it.
     ///
     /// # Errors
-    /// [`AggregationError::Device`] if its driver fails, or cannot run the kernels.
-    pub fn open(self) -> Result<WgpuAggregator, AggregationError> {
+    /// [`AggregationError::Device`] when its driver refuses, or cannot run the kernels.
+    pub fn open(self) -> Result<impl Aggregator, AggregationError> {
         let name = format!("wgpu ({}, {})", self.info.name, self.info.backend);
         match WgpuGpu::open(&self.adapter, &self.info) {
-            Ok(gpu) => Ok(WgpuAggregator(GpuAggregator::new(&name, vec![gpu]))),
+            Ok(gpu) => Ok(GpuAggregator::new(&name, vec![gpu])),
             Err(error) => Err(error.of(&name, 0)),
         }
-    }
-}
-
-/// Sums and unmasks on one adapter.
-pub struct WgpuAggregator(GpuAggregator<WgpuGpu>);
-
-robust_from!(WgpuAggregator, 0);
-
-impl Aggregator for WgpuAggregator {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn begin(&self, shape: Shape) -> Result<Box<dyn Accumulator>, AggregationError> {
-        self.0.begin(shape)
-    }
-
-    fn unmask_slice(&self, plan: &MaskPlan, offset: u64, sum: &[u32], out: &mut [u32]) -> Result<(), AggregationError> {
-        self.0.unmask_slice(plan, offset, sum, out)
     }
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use aggregation::conformance::{self, Lockstep};
 use aggregation::cpu::CpuAggregator;
-use aggregation::cuda::CudaAggregator;
+use aggregation::cuda;
 use aggregation::device::{DeviceChoice, select};
 use aggregation::fallback::Fallback;
 use aggregation::robust::{Inputs, RobustStatistics};
@@ -103,18 +103,18 @@ fn work() -> (Vec<u32>, MaskPlan, Vec<u32>) {
 #[ignore = "a case of the_device_conforms"]
 fn conforms() {
     for which in [None, Some(1)] {
-        let device = CudaAggregator::open(which).expect("the stand-in opens");
+        let device = cuda::open(which).expect("the stand-in opens");
         conformance::run(&device);
         conformance::run(&Lockstep::new(device, cpu()));
     }
-    let error = CudaAggregator::open(Some(2)).err().expect("there are two").to_string();
+    let error = cuda::open(Some(2)).err().expect("there are two").to_string();
     assert_eq!(error, "device cuda:2 failed: there are 2 GPUs, counted from 0");
 }
 
 #[test]
 #[ignore = "a case of uploads_go_through_two_buffers_at_a_time"]
 fn uploads() {
-    let device = CudaAggregator::open(Some(0)).expect("the stand-in opens");
+    let device = cuda::open(Some(0)).expect("the stand-in opens");
     let words = 5_000_001;
     let sum: Vec<u32> = (0..5_000_001).collect();
     let plan = MaskPlan::new(Plane::Model, words as u64, Shape::new(words, 32).expect("in range").modulus());
@@ -134,7 +134,7 @@ fn is_chosen() {
 #[test]
 #[ignore = "a case of little_memory_makes_pieces_smaller"]
 fn goes_on_with_smaller_pieces() {
-    let device = CudaAggregator::open(Some(0)).expect("the stand-in opens");
+    let device = cuda::open(Some(0)).expect("the stand-in opens");
     let (sum, plan, expected) = work();
     let mut out = vec![0; WORDS];
     device.unmask_slice(&plan, 0, &sum, &mut out).expect("smaller pieces fit");
@@ -147,7 +147,7 @@ fn goes_on_with_smaller_pieces() {
 #[ignore = "a case of no_memory_and_a_lost_device_leave_the_work_to_the_cpu"]
 #[expect(clippy::disallowed_methods, reason = "the parent says what must go wrong")]
 fn falls_back() {
-    let device = CudaAggregator::open(None).expect("the stand-in opens");
+    let device = cuda::open(None).expect("the stand-in opens");
     let fallback = Fallback::new(Arc::new(device), Arc::new(cpu()));
     let (sum, plan, expected) = work();
     let mut started = fallback.begin(Shape::new(WORDS, 24).expect("in range")).expect("there is main memory");
@@ -166,7 +166,7 @@ fn falls_back() {
 #[test]
 #[ignore = "a case of a_device_lost_while_adding_tears_the_sum"]
 fn is_torn() {
-    let device = CudaAggregator::open(Some(0)).expect("the stand-in opens");
+    let device = cuda::open(Some(0)).expect("the stand-in opens");
     let mut sum = device.begin(Shape::new(10, 32).expect("in range")).expect("there is memory");
     sum.merge(&[1; 10]).expect("the first launch succeeds");
     assert!(matches!(sum.merge(&[1; 10]), Err(AggregationError::Device { .. })));

@@ -7,9 +7,9 @@ use super::attempts::Attempts;
 use super::core::Core;
 use super::ended::GivenUp;
 use super::event::Outcome;
+use super::exchange::once_more;
 use super::state::{Abandon, CheckIn, State};
 use crate::clock::Now;
-use crate::transport::retry::{Verdict, judge};
 use crate::transport::{Abandonment, TransportError};
 
 /// How often it is tried.
@@ -29,18 +29,11 @@ impl Abandon {
     }
 
     pub(super) fn abandoned(self, core: &mut Core, result: Result<(), TransportError>, now: Now) -> State {
-        if let Err(error) = result {
-            let verdict = judge(&error);
-            if let Some(end) = core.fatal(&error, verdict) {
-                return State::Finished(Err(end));
-            }
-            if let Verdict::Again(after) = verdict
-                && self.attempts.failures + 1 < MOST_ATTEMPTS
-            {
-                let attempts = self.attempts.again(core, now, "give up the round", &error, after);
-                return State::Abandon(Self { attempts, ..self });
-            }
+        match once_more(core, result, (self.attempts, MOST_ATTEMPTS), "give up the round", now) {
+            Ok(Some(attempts)) => State::Abandon(Self { attempts, ..self }),
+            Ok(None) if core.stopping => State::Finished(Ok(Outcome::Stopped)),
+            Ok(None) => State::CheckIn(CheckIn::default()),
+            Err(end) => State::Finished(Err(end)),
         }
-        if core.stopping { State::Finished(Ok(Outcome::Stopped)) } else { State::CheckIn(CheckIn::default()) }
     }
 }

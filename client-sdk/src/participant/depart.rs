@@ -7,10 +7,10 @@ use wire::Attempt;
 use super::action::{Action, Request};
 use super::attempts::Attempts;
 use super::core::Core;
+use super::exchange::once_more;
 use super::state::{CheckIn, Depart, State};
 use crate::clock::Now;
 use crate::transport::TransportError;
-use crate::transport::retry::{Verdict, judge};
 
 /// How often it is tried.
 const MOST_ATTEMPTS: u32 = 5;
@@ -28,18 +28,10 @@ impl Depart {
     }
 
     pub(super) fn answered(self, core: &mut Core, result: Result<(), TransportError>, now: Now) -> State {
-        if let Err(error) = result {
-            let verdict = judge(&error);
-            if let Some(end) = core.fatal(&error, verdict) {
-                return State::Finished(Err(end));
-            }
-            if let Verdict::Again(after) = verdict
-                && self.attempts.failures + 1 < MOST_ATTEMPTS
-            {
-                let attempts = self.attempts.again(core, now, "say that the session was left", &error, after);
-                return State::Depart(Self { attempts, ..self });
-            }
+        match once_more(core, result, (self.attempts, MOST_ATTEMPTS), "say that the session was left", now) {
+            Ok(Some(attempts)) => State::Depart(Self { attempts, ..self }),
+            Ok(None) => State::CheckIn(self.then),
+            Err(end) => State::Finished(Err(end)),
         }
-        State::CheckIn(self.then)
     }
 }

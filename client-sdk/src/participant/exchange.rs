@@ -11,7 +11,8 @@ use super::action::{Action, Request};
 use super::attempts::Attempts;
 use super::core::Core;
 use super::ended::Left;
-use super::state::{Ask, Say};
+use super::error::ParticipantError;
+use super::state::{Ask, Exchange, Say};
 use crate::clock::Now;
 use crate::transport::TransportError;
 use crate::transport::retry::{Verdict, judge};
@@ -24,6 +25,20 @@ pub(super) enum Heard<S, T> {
     Again(S),
     /// There will be none.
     Left(Left),
+}
+
+impl Exchange {
+    /// Whether the answer is on its way.
+    pub(super) fn is_saying(&self) -> bool {
+        matches!(self, Self::Say(_))
+    }
+
+    pub(super) fn action(&mut self, core: &Core, place: Place, now: Now) -> Action {
+        match self {
+            Self::Ask(ask) => ask.action(core, place, now),
+            Self::Say(say) => say.action(core, place, now),
+        }
+    }
 }
 
 impl Ask {
@@ -119,5 +134,26 @@ pub(super) fn failed<S>(
         Verdict::Again(after) => Ok(again(attempts.again(core, now, what, error, after))),
         Verdict::RoundOver => Err(Left::Over(error.to_string())),
         _ => Err(Left::Refused(error.clone())),
+    }
+}
+
+/// A courtesy, which is tried `most` times: when to try again, if it failed and there is reason to.
+pub(super) fn once_more(
+    core: &mut Core,
+    result: Result<(), TransportError>,
+    (attempts, most): (Attempts, u32),
+    what: &'static str,
+    now: Now,
+) -> Result<Option<Attempts>, ParticipantError> {
+    let Err(error) = result else { return Ok(None) };
+    let verdict = judge(&error);
+    if let Some(end) = core.fatal(&error, verdict) {
+        return Err(end);
+    }
+    match verdict {
+        Verdict::Again(after) if attempts.failures + 1 < most => {
+            Ok(Some(attempts.again(core, now, what, &error, after)))
+        }
+        Verdict::Again(_) | Verdict::RoundOver | Verdict::Refused | Verdict::Revoked | Verdict::Expired => Ok(None),
     }
 }

@@ -28,14 +28,17 @@ use super::renew;
 use super::session::{Session, SessionError};
 pub use super::settings::{Saved, Settings};
 use super::snapshot::{self, IdentityRecord, RoundRecord, RoundState};
-use super::state::{CheckIn, Complain, Confirm, Depart, Enroll, Renew, Say, Sending, State, Unmask};
+use super::state::{
+    AwaitDelivery, CheckIn, Complain, Depart, Enroll, Fetch, Opening, OpeningPhase, Recall, Renew, Say, Sending, Share,
+    State, Train,
+};
 use crate::clock::Now;
 use crate::conditions::Readiness;
 use crate::entropy::Secrets;
 use crate::identity::{Identity, IdentityError, SigningKey};
 use crate::journal::JournalError;
 use crate::privacy::{LifetimeSpent, PrivacySpent};
-use crate::transport::TransportError;
+use crate::transport::{Place, TransportError};
 
 /// A participant without I/O.
 pub struct Machine {
@@ -206,13 +209,9 @@ impl Machine {
     /// When the round is left although a fetch or training is still under way: drop that then, and poll with a tick.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
-        match &self.state {
-            State::Share(state) => Some(state.deadline),
-            State::Fetch(state) => Some(state.deadline),
-            State::AwaitDelivery(state) => Some(state.deadline),
-            State::Train(state) => Some(state.deadline),
-            _ => None,
-        }
+        // What is recalled comes from the journal, at once.
+        let (_, deadline) = self.state.before_input().filter(|_| !matches!(self.state, State::Recall(_)))?;
+        Some(deadline)
     }
 
     /// What has happened since the last call.
@@ -247,9 +246,13 @@ impl State {
                         core.session = Some(session);
                         Self::CheckIn(CheckIn::default())
                     }
-                    Client::CheckConsistency(_) => Self::Confirm(Confirm::new(session, at_home)),
-                    Client::Unmask(_) => Self::Confirm(Confirm::resume(session, at_home, client.resend())),
-                    Client::Answered(_) => Self::Unmask(Unmask::resume(session, at_home, client.resend())),
+                    Client::CheckConsistency(_) => Self::Opening(Opening::new(OpeningPhase::Confirm, session, at_home)),
+                    Client::Unmask(_) => {
+                        Self::Opening(Opening::resume(OpeningPhase::Confirm, session, at_home, client.resend()))
+                    }
+                    Client::Answered(_) => {
+                        Self::Opening(Opening::resume(OpeningPhase::Unmask, session, at_home, client.resend()))
+                    }
                     Client::Complained(_) => {
                         Self::Complain(Complain::new(place, Say::new(Answer::Complaint, client.resend())))
                     }
@@ -288,8 +291,7 @@ impl State {
         match self {
             Self::Share(state) => state.announced(core, result, now),
             Self::AwaitDelivery(state) => state.announced(core, result, now),
-            Self::Confirm(state) => state.announced(core, result, now),
-            Self::Unmask(state) => state.announced(core, result, now),
+            Self::Opening(state) => state.announced(core, result, now),
             Self::Settle(state) => state.announced(core, result, now),
             state => state,
         }
@@ -299,8 +301,7 @@ impl State {
         match self {
             Self::Share(state) => state.answered(core, result, now),
             Self::Complain(state) => state.answered(core, result, now),
-            Self::Confirm(state) => state.answered(core, result, now),
-            Self::Unmask(state) => state.answered(core, result, now),
+            Self::Opening(state) => state.answered(core, result, now),
             Self::Depart(state) => state.answered(core, result, now),
             state => state,
         }
@@ -315,11 +316,32 @@ impl State {
                 | Self::CheckIn(_)
                 | Self::Upload(_)
                 | Self::Complain(_)
-                | Self::Confirm(_)
-                | Self::Unmask(_)
+                | Self::Opening(_)
                 | Self::Depart(_)
                 | Self::Settle(_)
         )
+    }
+
+    /// The place, and when it is left, of a participant that has yet to make its input.
+    fn before_input(&self) -> Option<(Place, Duration)> {
+        match self {
+            Self::Share(Share { plan, deadline, .. })
+            | Self::AwaitDelivery(AwaitDelivery { plan, deadline, .. })
+            | Self::Fetch(Fetch { plan, deadline, .. })
+            | Self::Recall(Recall { plan, deadline, .. })
+            | Self::Train(Train { plan, deadline, .. }) => Some((plan.place, *deadline)),
+            Self::Persist(_)
+            | Self::Enroll(_)
+            | Self::Renew(_)
+            | Self::CheckIn(_)
+            | Self::Complain(_)
+            | Self::Upload(_)
+            | Self::Opening(_)
+            | Self::Abandon(_)
+            | Self::Depart(_)
+            | Self::Settle(_)
+            | Self::Finished(_) => None,
+        }
     }
 
     /// What follows from circumstances rather than from answers: shutdown, conditions, deadlines, an ageing certificate.
@@ -331,30 +353,18 @@ impl State {
                 Some(unsaid) => Self::Depart(Depart::new(unsaid, then)),
                 None => Self::CheckIn(then),
             },
-            Self::Share(state) => match core.must_leave(state.deadline, now) {
-                Some(leave) => core.leave(state.plan.place, leave),
-                None => Self::Share(state),
+            state => match state.before_input() {
+                Some((place, deadline)) => match core.must_leave(deadline, now) {
+                    Some(leave) => {
+                        if let Self::Train(state) = &state {
+                            state.work.cancel();
+                        }
+                        core.leave(place, leave)
+                    }
+                    None => state,
+                },
+                None => state,
             },
-            Self::AwaitDelivery(state) => match core.must_leave(state.deadline, now) {
-                Some(leave) => core.leave(state.plan.place, leave),
-                None => Self::AwaitDelivery(state),
-            },
-            Self::Fetch(state) => match core.must_leave(state.deadline, now) {
-                Some(leave) => core.leave(state.plan.place, leave),
-                None => Self::Fetch(state),
-            },
-            Self::Recall(state) => match core.must_leave(state.deadline, now) {
-                Some(leave) => core.leave(state.plan.place, leave),
-                None => Self::Recall(state),
-            },
-            Self::Train(state) => match core.must_leave(state.deadline, now) {
-                Some(leave) => {
-                    state.work.cancel();
-                    core.leave(state.plan.place, leave)
-                }
-                None => Self::Train(state),
-            },
-            state => state,
         }
     }
 
@@ -374,8 +384,7 @@ impl State {
             Self::Recall(state) => state.action(),
             Self::Train(state) => state.action(),
             Self::Upload(state) => state.action(core, now),
-            Self::Confirm(state) => state.action(core, now),
-            Self::Unmask(state) => state.action(core, now),
+            Self::Opening(state) => state.action(core, now),
             Self::Abandon(state) => state.action(core, now),
             Self::Depart(state) => state.action(core, now),
             Self::Settle(state) => state.action(core),

@@ -68,10 +68,10 @@ impl State {
             Self::Upload(state) => {
                 state.session_place().map(|place| ask(Announcement::Survivors, place)).into_iter().collect()
             }
-            Self::Confirm(state) if state.is_signing() => vec![ask(Announcement::Agreement, state.place())],
+            Self::Opening(state) if state.is_signing() => vec![ask(Announcement::Agreement, state.place())],
             Self::Share(_)
             | Self::Fetch(_)
-            | Self::Confirm(_)
+            | Self::Opening(_)
             | Self::Persist(_)
             | Self::Enroll(_)
             | Self::Renew(_)
@@ -79,7 +79,6 @@ impl State {
             | Self::Complain(_)
             | Self::Recall(_)
             | Self::Train(_)
-            | Self::Unmask(_)
             | Self::Abandon(_)
             | Self::Depart(_)
             | Self::Settle(_)

@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use wire::{Digest, ParticipantId, TaskId, Timestamp};
+use wire::{Digest, TaskId};
 use zeroize::Zeroizing;
 
 use crate::identity::{Certified, SigningKey};
@@ -112,36 +112,16 @@ pub(super) struct IdentityRecord {
 #[derive(Serialize, Deserialize)]
 struct IdentityHeader {
     key_bytes: usize,
-    certified: Option<CertifiedHeader>,
+    certified: Option<Certified>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     token_sha256: Option<Digest>,
 }
 
-#[derive(Serialize, Deserialize)]
-struct CertifiedHeader {
-    participant: ParticipantId,
-    name: String,
-    certificate_pem: String,
-    expires_at: Timestamp,
-    renew_at: Timestamp,
-}
-
 impl IdentityRecord {
     pub(super) fn encode(&self) -> Result<Zeroizing<Vec<u8>>, JournalError> {
-        let certified = self.certified.as_ref().map(|certified| CertifiedHeader {
-            participant: certified.participant,
-            name: certified.name.clone(),
-            certificate_pem: certified.certificate_pem.clone(),
-            expires_at: certified.expires_at,
-            renew_at: certified.renew_at,
-        });
         let key = self.key.expose_pkcs8();
-        encode(
-            IDENTITY,
-            PLAIN,
-            &IdentityHeader { key_bytes: key.len(), certified, token_sha256: self.token_sha256 },
-            &[key],
-        )
+        let (certified, token_sha256) = (self.certified.clone(), self.token_sha256);
+        encode(IDENTITY, PLAIN, &IdentityHeader { key_bytes: key.len(), certified, token_sha256 }, &[key])
     }
 
     pub(super) fn decode(record: &[u8]) -> Result<Self, JournalError> {
@@ -149,14 +129,7 @@ impl IdentityRecord {
         let key = parts.take(header.key_bytes)?;
         parts.end()?;
         let key = SigningKey::from_pkcs8(key).map_err(|error| JournalError::corrupt(IDENTITY, error))?;
-        let certified = header.certified.map(|certified| Certified {
-            participant: certified.participant,
-            name: certified.name,
-            certificate_pem: certified.certificate_pem,
-            expires_at: certified.expires_at,
-            renew_at: certified.renew_at,
-        });
-        Ok(Self { key: Arc::new(key), certified, token_sha256: header.token_sha256 })
+        Ok(Self { key: Arc::new(key), certified: header.certified, token_sha256: header.token_sha256 })
     }
 }
 

@@ -36,8 +36,7 @@ pub(super) enum State {
     Recall(Recall),
     Train(Train),
     Upload(Sending),
-    Confirm(Confirm),
-    Unmask(Unmask),
+    Opening(Opening),
     Abandon(Abandon),
     Depart(Depart),
     Settle(Settle),
@@ -73,12 +72,8 @@ pub(super) struct Share {
     pub(super) plan: Arc<Plan>,
     pub(super) deadline: Duration,
     pub(super) session: Session,
-    pub(super) step: ShareStep,
-}
-
-pub(super) enum ShareStep {
-    Roster(Ask),
-    Deal(Say),
+    /// The roster, and the shares that are dealt.
+    pub(super) step: Exchange,
 }
 
 /// The model is on its way.
@@ -158,28 +153,20 @@ pub(super) struct Sending {
     pub(super) attempts: Attempts,
 }
 
-/// The input was sent.
-pub(super) struct Confirm {
+/// The input was sent, and its sum has yet to be opened.
+pub(super) struct Opening {
+    pub(super) phase: OpeningPhase,
     pub(super) session: Session,
     pub(super) at_home: AtHome,
-    pub(super) step: ConfirmStep,
+    pub(super) step: Exchange,
 }
 
-pub(super) enum ConfirmStep {
-    Survivors(Ask),
-    Sign(Say),
-}
-
-/// The survivors are signed.
-pub(super) struct Unmask {
-    pub(super) session: Session,
-    pub(super) at_home: AtHome,
-    pub(super) step: UnmaskStep,
-}
-
-pub(super) enum UnmaskStep {
-    Agreement(Ask),
-    Reveal(Say),
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum OpeningPhase {
+    /// The survivors are to be signed.
+    Confirm,
+    /// They are, and shares are to be revealed.
+    Unmask,
 }
 
 /// A place is given up.
@@ -203,6 +190,12 @@ pub(super) struct Settle {
     pub(super) invited: Attempt,
     pub(super) given: Input,
     pub(super) then: CheckIn,
+}
+
+/// An announcement, and the answer to it.
+pub(super) enum Exchange {
+    Ask(Ask),
+    Say(Say),
 }
 
 /// Waits for an announcement.

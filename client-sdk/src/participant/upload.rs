@@ -11,7 +11,7 @@ use super::attempts::Attempts;
 use super::core::Core;
 use super::event::Event;
 use super::snapshot::Pending;
-use super::state::{Confirm, Sending, State};
+use super::state::{Opening, OpeningPhase, Sending, State};
 use crate::clock::Now;
 use crate::transport::retry::{Verdict, judge};
 use crate::transport::{TransportError, Upload};
@@ -64,7 +64,7 @@ impl Sending {
         let Pending { place, sha256, body, at_home, session } = self.pending;
         core.events.push(Event::Uploaded { place, bytes: body.len() as u64, sha256 });
         match session {
-            Some(session) => State::Confirm(Confirm::new(session, at_home)),
+            Some(session) => State::Opening(Opening::new(OpeningPhase::Confirm, session, at_home)),
             None => core.answered(place, Some(at_home)),
         }
     }

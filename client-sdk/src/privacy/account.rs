@@ -10,6 +10,7 @@ use task_spec::{PrivacyAccounting, PrivacyMechanism, PrivacyView};
 
 use learning::privacy::{Budget, Cost, Ledger, LedgerError, Release, SealedRow};
 use ring::digest;
+use serde::{Deserialize, Serialize};
 use wire::{Attempt, TaskId};
 
 use super::{Lifetime, LifetimeSpent, Participations, PrivacyPolicy, PrivacySpent, PrivateRound, Promise};
@@ -86,25 +87,29 @@ struct Damaged {
     error: LedgerError,
 }
 
-/// An account as the journal keeps it.
-#[derive(Default)]
+/// An account as the journal keeps it: the rows of all tasks stand behind the rest, as JSON.
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Kept {
     pub(crate) last: Option<Attempt>,
     pub(crate) tasks: Vec<KeptTask>,
 }
 
 /// One task's part of it.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct KeptTask {
     pub(crate) task: TaskId,
     pub(crate) name: String,
     pub(crate) promise: Promise,
+    /// Length of its rows as JSON.
+    pub(crate) rows_bytes: usize,
+    #[serde(skip)]
     pub(crate) rows: Vec<SealedRow>,
 }
 
 impl Account {
     /// Opens what was kept. `answered_for` is how many charges the record of the round was written after.
     pub(crate) fn open(kept: Kept, answered_for: u64, policy: PrivacyPolicy) -> Self {
-        let tasks = kept.tasks.into_iter().map(|KeptTask { task, name, promise, rows }| {
+        let tasks = kept.tasks.into_iter().map(|KeptTask { task, name, promise, rows, .. }| {
             let ledger = open(task, &promise, rows.clone(), &policy).map_err(|error| Damaged { rows, error });
             (task, TaskAccount { name, promise, ledger })
         });
@@ -124,6 +129,7 @@ impl Account {
             task,
             name: account.name.clone(),
             promise: account.promise,
+            rows_bytes: 0,
             rows: account.rows().to_vec(),
         });
         Kept { last: self.last, tasks: tasks.collect() }

@@ -10,7 +10,7 @@ mod account;
 mod policy;
 mod round;
 
-pub(crate) use account::{Account, Kept, KeptTask, Refusal};
+pub(crate) use account::{Account, Kept, Refusal};
 pub use policy::{Lifetime, LifetimeSpent, PrivacyPolicy, PrivacySpent};
 pub(crate) use round::{Participations, Promise};
 pub use round::{PrivateRound, TermsError};

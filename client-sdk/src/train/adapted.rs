@@ -2,7 +2,6 @@
 //! model, on whichever device and with whichever model, and moves nothing but the adapters.
 
 use candle_core::Device;
-use learning::contribution::fed_nova::Reach;
 use learning::{Adapters, Parameters};
 use task_spec::Precision;
 
@@ -10,8 +9,8 @@ use super::batches::Batches;
 use super::config::SgdConfig;
 use super::error::TrainError;
 use super::examples::Examples;
-use super::learner::Score;
-use super::{Trained, check, learner};
+use super::learner::Step;
+use super::{Run, Trained, check, learner};
 use crate::models::Architecture;
 
 /// Adapters, and what they stand beside.
@@ -45,35 +44,21 @@ pub fn train_adapters(
     let others = |_| TrainError::Constraints("the adapters are another model's");
     let count = examples.count();
     let mut batches = Batches::new(count, config);
-    let mut reach = Reach::new(config.momentum.into(), config.proximal_mu.into());
     let (mut own, mut velocity) = (start.clone(), vec![0.0; start.values().len()]);
-    let (mut score, mut steps) = (Score::default(), 0);
-    let diverged = |step| TrainError::Diverged { step, learning_rate: config.learning_rate };
-    while steps == 0 || go_on(steps) {
-        let Some(chosen) = batches.next() else { break };
+    let run = Run::of(config, &mut batches, go_on, |chosen, rate| {
         let merged = adapters.merge(base, &own).map_err(others)?;
         let mut model = learner(architecture, &merged, &examples, config, device, chosen.len())?;
         let (batch, gradient) = model.gradient(&examples, chosen)?;
         let gradient = clipped(adapters.gradient(&gradient, &own).map_err(others)?, config.gradient_clip);
-        let rate = config.rate(steps);
-        reach.step(rate.into());
-        steps += 1;
-        if !batch.loss.is_finite() {
-            return Err(diverged(steps));
-        }
-        score.add(batch);
         let pairs = own.values_mut().iter_mut().zip(start.values());
         for ((value, start), (velocity, gradient)) in pairs.zip(velocity.iter_mut().zip(gradient)) {
             let pull = config.weight_decay * *value + config.proximal_mu * (*value - start);
             *velocity = config.momentum * *velocity + gradient + pull;
             *value -= rate * *velocity;
         }
-    }
-    if !own.values().iter().all(|value| value.is_finite()) {
-        return Err(diverged(steps));
-    }
-    let delta = own.values().iter().zip(start.values()).map(|(end, start)| end - start).collect();
-    Ok(Trained { delta, mean_loss: score.mean().0, steps, reach: reach.distance(), examples: count as u64 })
+        Ok((batch, Step::Taken))
+    })?;
+    run.trained(config, own.into_values(), start, count)
 }
 
 /// Scaled down to an L2 norm, if there is one to keep to.

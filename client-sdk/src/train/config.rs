@@ -1,6 +1,5 @@
 //! How a participant trains: the numbers of local stochastic gradient descent.
 
-use serde::{Deserialize, Serialize};
 use task_spec::{MAX_ACCUMULATE, Precision, Schedule, TrainingPlan, Warmup, step_factor};
 
 /// Most passes over the data in one round.
@@ -13,56 +12,36 @@ pub const MAX_BATCH: u32 = 65_536;
 /// Local stochastic gradient descent, in PyTorch's form: `v = momentum * v + g`, `w = w - learning_rate * v`, where `g`
 /// is the gradient of the step's mean loss, clipped to `gradient_clip`, plus `weight_decay * w`, plus
 /// `proximal_mu * (w - start)`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SgdConfig {
     /// Passes over the data, 1 to [`MAX_EPOCHS`]. Exactly one of this and `steps` is given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epochs: Option<u32>,
     /// Steps to take, 1 to [`MAX_STEPS`], going round the data as often as needed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<u32>,
     /// Examples in a batch, 1 to [`MAX_BATCH`]; an epoch's last batch may be smaller.
     pub batch_size: u32,
     /// Above 0, finite.
     pub learning_rate: f32,
     /// From 0 (off) to below 1.
-    #[serde(default)]
     pub momentum: f32,
     /// At least 0 (off).
-    #[serde(default)]
     pub weight_decay: f32,
     /// Weight of FedProx's pull towards the model that training began with (Li et al. 2020, equation 2), at least 0
     /// (off).
-    #[serde(default)]
     pub proximal_mu: f32,
     /// Batches whose gradients are averaged into one step, 1 to [`MAX_ACCUMULATE`]: as one batch so many times as large, in the
     /// memory of one.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
     pub accumulate: u32,
     /// L2 norm that the gradient of each step is scaled down to; above 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gradient_clip: Option<f32>,
     /// What the learning rate is multiplied by, where it counts steps; one that counts rounds is another's affair.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<Schedule>,
     /// How the learning rate begins, where it counts steps.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warmup: Option<Warmup>,
     /// Of the passes on a GPU. The CPU computes in 32 bits whatever this says.
-    #[serde(default, skip_serializing_if = "Precision::is_full")]
     pub precision: Precision,
     /// Orders the examples; the same seed gives the same order.
     pub seed: u64,
-}
-
-fn one() -> u32 {
-    1
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
-fn is_one(value: &u32) -> bool {
-    *value == 1
 }
 
 /// Why a configuration cannot train.
@@ -202,11 +181,5 @@ mod tests {
             let error = config.validate().unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
         }
-    }
-
-    #[test]
-    fn unknown_keys_are_refused() {
-        let written = r#"{"epochs":1,"batch_size":10,"learning_rate":0.1,"seed":1,"nesterov":true}"#;
-        assert!(serde_json::from_str::<SgdConfig>(written).unwrap_err().to_string().contains("nesterov"));
     }
 }

@@ -78,29 +78,14 @@ pub fn train(
     config: &SgdConfig,
     device: &Device,
 ) -> Result<Trained, TrainError> {
-    train_within(architecture, start, examples, config, device, Constraints::default())
+    train_while(architecture, start, examples, config, device, Constraints::default(), &mut |_| true)
 }
 
-/// [`train`] that keeps to `constraints`.
+/// [`train`] that keeps to `constraints` and may stop early: `go_on` is asked with the number of steps before each step but the
+/// first, and what was done by then is what comes back.
 ///
 /// # Errors
 /// As [`train`], and [`TrainError::Constraints`] for those of another model and those that leave nothing to train.
-pub fn train_within(
-    architecture: &Architecture,
-    start: &Parameters,
-    examples: Examples<'_>,
-    config: &SgdConfig,
-    device: &Device,
-    constraints: Constraints<'_>,
-) -> Result<Trained, TrainError> {
-    train_while(architecture, start, examples, config, device, constraints, &mut |_| true)
-}
-
-/// [`train_within`] that stops early: `go_on` is asked with the number of steps before each step but the first, and what was
-/// done by then is what comes back.
-///
-/// # Errors
-/// As [`train_within`].
 pub fn train_while(
     architecture: &Architecture,
     start: &Parameters,
@@ -119,32 +104,63 @@ pub fn train_while(
     if !constraints.is_empty() {
         learner.constrain(&constraints.flat(start))?;
     }
-    let mut reach = Reach::new(config.momentum.into(), config.proximal_mu.into());
-    let (mut score, mut tried, mut steps) = (Score::default(), 0, 0);
-    let diverged = |step| TrainError::Diverged { step, learning_rate: config.learning_rate };
-    while tried == 0 || go_on(tried) {
-        let Some(chosen) = batches.next() else { break };
-        let rate = config.rate(tried);
-        let (batch, step) = learner.step(&examples, chosen, rate)?;
-        tried += 1;
-        if step == Step::Taken {
-            reach.step(rate.into());
-            steps += 1;
+    let run = Run::of(config, &mut batches, go_on, |chosen, rate| learner.step(&examples, chosen, rate))?;
+    run.trained(config, learner.values()?, start, count)
+}
+
+/// What the steps of a training came to.
+struct Run {
+    tried: u64,
+    taken: u64,
+    reach: f64,
+    mean_loss: f64,
+}
+
+impl Run {
+    /// Lets `step` take every batch with its learning rate, while `go_on` allows it.
+    fn of(
+        config: &SgdConfig,
+        batches: &mut Batches,
+        go_on: &mut dyn FnMut(u64) -> bool,
+        mut step: impl FnMut(&[usize], f32) -> Result<(Score, Step), TrainError>,
+    ) -> Result<Self, TrainError> {
+        let mut reach = Reach::new(config.momentum.into(), config.proximal_mu.into());
+        let (mut score, mut tried, mut taken) = (Score::default(), 0, 0);
+        while tried == 0 || go_on(tried) {
+            let Some(chosen) = batches.next() else { break };
+            let rate = config.rate(tried);
+            let (batch, step) = step(chosen, rate)?;
+            tried += 1;
+            if step == Step::Taken {
+                reach.step(rate.into());
+                taken += 1;
+            }
+            if !batch.loss.is_finite() {
+                return Err(TrainError::Diverged { step: tried, learning_rate: config.learning_rate });
+            }
+            score.add(batch);
         }
-        if !batch.loss.is_finite() {
-            return Err(diverged(tried));
+        Ok(Self { tried, taken, reach: reach.distance(), mean_loss: score.mean().0 })
+    }
+
+    /// How far it came from `start`.
+    fn trained(
+        self,
+        config: &SgdConfig,
+        end: Vec<f32>,
+        start: &Parameters,
+        examples: usize,
+    ) -> Result<Trained, TrainError> {
+        if first_not_finite(&end).is_some() {
+            return Err(TrainError::Diverged { step: self.tried, learning_rate: config.learning_rate });
         }
-        score.add(batch);
+        let mut delta = end;
+        for (value, start) in delta.iter_mut().zip(start.values()) {
+            *value -= start;
+        }
+        let Self { taken: steps, reach, mean_loss, .. } = self;
+        Ok(Trained { delta, mean_loss, steps, reach, examples: examples as u64 })
     }
-    let mut delta = learner.values()?;
-    if first_not_finite(&delta).is_some() {
-        return Err(diverged(tried));
-    }
-    for (value, start) in delta.iter_mut().zip(start.values()) {
-        *value -= start;
-    }
-    let (mean_loss, reach) = (score.mean().0, reach.distance());
-    Ok(Trained { delta, mean_loss, steps, reach, examples: count as u64 })
 }
 
 /// Scores `parameters` on `examples`.

@@ -208,7 +208,7 @@ fn constraints_that_do_not_fit_are_refused() {
     ] {
         let config = SgdConfig::one_epoch();
         let examples = data.examples(&architecture);
-        let result = train_within(&architecture, &start, examples, &config, &Device::Cpu, constraints);
+        let result = train_while(&architecture, &start, examples, &config, &Device::Cpu, constraints, &mut |_| true);
         assert!(matches!(result, Err(TrainError::Constraints(_))), "{result:?}");
     }
 }

@@ -8,7 +8,7 @@
 //! kept elsewhere reveals rows cut off at the end.
 
 use std::collections::BTreeSet;
-use task_spec::{PrivacyAccounting, PrivacyMechanism, PrivacyView};
+use task_spec::{Digest, PrivacyAccounting, PrivacyMechanism, PrivacyView};
 
 use serde::{Deserialize, Serialize};
 
@@ -66,44 +66,8 @@ pub struct LedgerRow {
 #[serde(deny_unknown_fields)]
 pub struct SealedRow {
     pub row: LedgerRow,
-    /// Over the row and the previous seal.
-    pub seal: Seal,
-}
-
-/// 32 bytes, serialized as hexadecimal digits.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Seal(pub [u8; 32]);
-
-impl From<Seal> for String {
-    fn from(seal: Seal) -> Self {
-        seal.0.iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-}
-
-impl TryFrom<String> for Seal {
-    type Error = &'static str;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        const WRONG: &str = "a seal is 64 hexadecimal digits";
-        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-        let mut seal = [0; 32];
-        if pairs.len() != seal.len() || !rest.is_empty() {
-            return Err(WRONG);
-        }
-        for (byte, pair) in seal.iter_mut().zip(pairs) {
-            let digits = pair.map(|digit| char::from(digit).to_digit(16));
-            let [Some(high), Some(low)] = digits else { return Err(WRONG) };
-            *byte = u8::try_from(16 * high + low).map_err(|_| WRONG)?;
-        }
-        Ok(Self(seal))
-    }
-}
-
-impl std::fmt::Debug for Seal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&String::from(*self))
-    }
+    /// Over the row and the seal before it.
+    pub seal: Digest,
 }
 
 /// Reasons stored rows are rejected, or a release cannot be charged.
@@ -212,8 +176,8 @@ impl Ledger {
 
     /// The last seal; zeros for an empty ledger.
     #[must_use]
-    pub fn head(&self) -> Seal {
-        self.rows.last().map_or(Seal([0; 32]), |sealed| sealed.seal)
+    pub fn head(&self) -> Digest {
+        self.rows.last().map_or(Digest([0; 32]), |sealed| sealed.seal)
     }
 
     #[must_use]
@@ -401,11 +365,11 @@ fn close(a: f64, b: f64) -> bool {
     a == b || (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
 }
 
-/// Seals the previous seal and the row as compact JSON, which preserves every bit of its numbers.
-fn seal_of(row: &LedgerRow, before: Seal, sealer: &impl Sealer) -> Seal {
+/// Over the seal before and the row as compact JSON, whose numbers come back to the last bit.
+fn seal_of(row: &LedgerRow, before: Digest, sealer: &impl Sealer) -> Digest {
     let mut bytes = b"tributary privacy ledger 1\0".to_vec();
     bytes.extend_from_slice(&before.0);
     // A row has no map with other keys than text, which is all that can fail.
     bytes.extend_from_slice(&serde_json::to_vec(row).unwrap_or_default());
-    Seal(sealer.seal(&bytes))
+    Digest(sealer.seal(&bytes))
 }

@@ -27,7 +27,7 @@ pub use banded::{BandedMatrix, BandedNoise, Bands};
 pub use choices::Choice;
 pub use discrete_gaussian::{DiscreteGaussian, Sigma};
 pub use inspect::{ImplausiblePrivateUpdate, PrivateInspector};
-pub use ledger::{Budget, Ledger, LedgerError, LedgerRow, Seal, SealedRow, Sealer};
+pub use ledger::{Budget, Ledger, LedgerError, LedgerRow, SealedRow, Sealer};
 pub use noise::{NoiseError, NoiseLaw, NoiseSampler, NoiseShares, TreeNoise};
 pub use opendp::{OpenDpError, OpenDpGaussian};
 pub use place_seeds::PlaceSeeds;

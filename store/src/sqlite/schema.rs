@@ -6,50 +6,27 @@ use super::error::translate;
 use crate::error::Result;
 use crate::schema::{Migration, missing};
 
-/// All migrations, in order.
+/// A step, in two files that are named by its number in four digits and by its name.
+macro_rules! migration {
+    ($version:literal, $digits:literal, $name:literal) => {
+        Migration {
+            version: $version,
+            name: $name,
+            up: include_str!(concat!("../../../migrations/sqlite/", $digits, "_", $name, ".up.sql")),
+            down: include_str!(concat!("../../../migrations/sqlite/", $digits, "_", $name, ".down.sql")),
+        }
+    };
+}
+
+/// Every step, in order.
 const MIGRATIONS: &[Migration] = &[
-    Migration {
-        version: 1,
-        name: "initial",
-        up: include_str!("../../../migrations/sqlite/0001_initial.up.sql"),
-        down: include_str!("../../../migrations/sqlite/0001_initial.down.sql"),
-    },
-    Migration {
-        version: 2,
-        name: "privacy",
-        up: include_str!("../../../migrations/sqlite/0002_privacy.up.sql"),
-        down: include_str!("../../../migrations/sqlite/0002_privacy.down.sql"),
-    },
-    Migration {
-        version: 3,
-        name: "optimizer_state",
-        up: include_str!("../../../migrations/sqlite/0003_optimizer_state.up.sql"),
-        down: include_str!("../../../migrations/sqlite/0003_optimizer_state.down.sql"),
-    },
-    Migration {
-        version: 4,
-        name: "groups",
-        up: include_str!("../../../migrations/sqlite/0004_groups.up.sql"),
-        down: include_str!("../../../migrations/sqlite/0004_groups.down.sql"),
-    },
-    Migration {
-        version: 5,
-        name: "training",
-        up: include_str!("../../../migrations/sqlite/0005_training.up.sql"),
-        down: include_str!("../../../migrations/sqlite/0005_training.down.sql"),
-    },
-    Migration {
-        version: 6,
-        name: "unopened",
-        up: include_str!("../../../migrations/sqlite/0006_unopened.up.sql"),
-        down: include_str!("../../../migrations/sqlite/0006_unopened.down.sql"),
-    },
-    Migration {
-        version: 7,
-        name: "token_participant",
-        up: include_str!("../../../migrations/sqlite/0007_token_participant.up.sql"),
-        down: include_str!("../../../migrations/sqlite/0007_token_participant.down.sql"),
-    },
+    migration!(1, "0001", "initial"),
+    migration!(2, "0002", "privacy"),
+    migration!(3, "0003", "optimizer_state"),
+    migration!(4, "0004", "groups"),
+    migration!(5, "0005", "training"),
+    migration!(6, "0006", "unopened"),
+    migration!(7, "0007", "token_participant"),
 ];
 
 /// Applies all missing migrations.

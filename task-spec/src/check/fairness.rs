@@ -7,7 +7,7 @@ impl TaskSpec {
     /// Checks that need no codec; `learning` checks whether weights are fine enough.
     pub(super) fn check_fairness(&self, checks: &mut Checks) {
         let Some(fairness) = &self.training.fairness else { return };
-        checks.require((0.0..=10.0).contains(&fairness.q), "training.fairness.q", "must be between 0 and 10");
+        checks.within(fairness.q, 0.0..=10.0, "training.fairness.q");
         for (field, value) in [
             ("training.fairness.loss_cap", Some(fairness.loss_cap)),
             ("training.fairness.lipschitz", fairness.lipschitz),

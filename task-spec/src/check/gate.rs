@@ -9,11 +9,7 @@ impl TaskSpec {
         checks.require_with(self.metrics.contains(&gate.metric), "aggregation.gate.metric", || {
             format!("is {:?}, which is none of the task's metrics: {}", gate.metric, self.metrics.join(", "))
         });
-        checks.require(
-            gate.max_fall.is_finite() && gate.max_fall > 0.0,
-            "aggregation.gate.max_fall",
-            "must be positive and finite",
-        );
+        checks.positive(gate.max_fall, "aggregation.gate.max_fall");
         checks.require(
             !self.privacy.is_private(),
             "aggregation.gate",

@@ -69,11 +69,7 @@ impl TaskSpec {
         checks.require(self.model.personal.len() <= 256, "model.personal", "must be at most 256 patterns");
         for tensor in &self.model.tensors {
             if let Initial::Uniform { bound } = tensor.init {
-                checks.require(
-                    bound.is_finite() && bound > 0.0,
-                    "model.tensors.init.uniform.bound",
-                    "must be positive and finite",
-                );
+                checks.positive(f64::from(bound), "model.tensors.init.uniform.bound");
             }
         }
         let unique: BTreeSet<_> = self.metrics.iter().collect();
@@ -88,18 +84,10 @@ impl TaskSpec {
 
     fn check_training(&self, checks: &mut Checks) {
         let plan = &self.training;
-        checks.require((1..=10_000).contains(&plan.epochs), "training.epochs", "must be between 1 and 10000");
-        checks.require(
-            plan.steps.is_none_or(|steps| (1..=10_000_000).contains(&steps)),
-            "training.steps",
-            "must be between 1 and 10000000, or left out",
-        );
-        checks.require((1..=65_536).contains(&plan.batch_size), "training.batch_size", "must be between 1 and 65536");
-        checks.require(
-            plan.learning_rate.is_finite() && plan.learning_rate > 0.0,
-            "training.learning_rate",
-            "must be positive and finite",
-        );
+        checks.within(plan.epochs, 1..=10_000, "training.epochs");
+        checks.within_or_none(plan.steps, 1..=10_000_000, "training.steps");
+        checks.within(plan.batch_size, 1..=65_536, "training.batch_size");
+        checks.positive(plan.learning_rate, "training.learning_rate");
         checks.require((0.0..1.0).contains(&plan.momentum), "training.momentum", "must be at least 0 and below 1");
         for (field, value) in [("training.weight_decay", plan.weight_decay), ("training.proximal_mu", plan.proximal_mu)]
         {
@@ -112,12 +100,8 @@ impl TaskSpec {
         let rounds = &self.rounds;
         let (select_min, select_max) = (self.select_min(), rounds.select_max);
         let (collect_min, collect_max) = (self.collect_min(), self.collect_max());
-        checks.require((1..=1_000_000).contains(&rounds.count), "rounds.count", "must be between 1 and 1000000");
-        checks.require(
-            (1..=MAX_COHORT).contains(&rounds.select_max),
-            "rounds.select_max",
-            "must be between 1 and 65536",
-        );
+        checks.within(rounds.count, 1..=1_000_000, "rounds.count");
+        checks.within(rounds.select_max, 1..=MAX_COHORT, "rounds.select_max");
         checks.require(select_min >= 1, "rounds.select_min", "must be at least 1");
         checks.require_with(select_min <= select_max, "rounds.select_min", || {
             format!("is {}, above rounds.select_max = {}: no cohort could ever be drawn", select_min, select_max)
@@ -160,14 +144,13 @@ impl TaskSpec {
             ("aggregation.modulus_bits", Some(aggregation.modulus_bits)),
             ("secure_aggregation.modulus_bits", self.secure_aggregation.modulus_bits),
         ] {
-            checks.require(bits.is_none_or(|bits| (16..=32).contains(&bits)), field, "must be between 16 and 32");
+            checks.within(bits, 16..=32, field);
         }
         for (field, range) in [
             ("aggregation.clip_range", Some(aggregation.clip_range)),
             ("secure_aggregation.clip_range", self.secure_aggregation.clip_range),
         ] {
-            let holds = range.is_none_or(|range| range.is_finite() && range > 0.0);
-            checks.require(holds, field, "must be positive and finite");
+            checks.positive(range.map(f64::from), field);
         }
         checks.require(
             aggregation.clip_norm.is_none_or(|norm| norm.is_finite() && norm > 0.0),
@@ -193,11 +176,7 @@ impl TaskSpec {
                 self.rounds.select_max
             )
         });
-        checks.require(
-            (0.0..=0.5).contains(&secure.max_corrupt_fraction),
-            "secure_aggregation.max_corrupt_fraction",
-            "must be between 0 and 0.5",
-        );
+        checks.within(secure.max_corrupt_fraction, 0.0..=0.5, "secure_aggregation.max_corrupt_fraction");
         checks.require(
             (0.0..1.0).contains(&secure.max_dropout_fraction),
             "secure_aggregation.max_dropout_fraction",

@@ -36,13 +36,11 @@ impl Personalization {
 
 /// Checks a number of passes, rounds or steps.
 fn count(name: &str, value: Option<u32>, checks: &mut Checks) {
-    let holds = value.is_none_or(|value| (1..=10_000).contains(&value));
-    checks.require(holds, &format!("personalization.{name}"), "must be between 1 and 10000");
+    checks.within(value, 1..=10_000, &format!("personalization.{name}"));
 }
 
 fn positive(name: &str, value: Option<f64>, checks: &mut Checks) {
-    let holds = value.is_none_or(|value| value.is_finite() && value > 0.0);
-    checks.require(holds, &format!("personalization.{name}"), "must be positive and finite");
+    checks.positive(value, &format!("personalization.{name}"));
 }
 
 /// A step moves the personalized model learning_rate λ of the distance to the shared one: beyond twice the distance it
@@ -88,7 +86,7 @@ fn check_spring(alpha: f64, checks: &mut Checks) {
 fn check_adapters(layers: &[String], rank: u32, alpha: Option<f64>, checks: &mut Checks) {
     let named = (1..=256).contains(&layers.len());
     checks.require(named, "personalization.layers", "must be 1 to 256 patterns of the layers with adapters");
-    checks.require((1..=4096).contains(&rank), "personalization.rank", "must be between 1 and 4096");
+    checks.within(rank, 1..=4096, "personalization.rank");
     positive("alpha", alpha, checks);
 }
 

@@ -22,11 +22,7 @@ impl TaskSpec {
             "aggregation.robust.attackers",
             "must be above 0 and below 0.5: no rule tolerates a majority",
         );
-        checks.require(
-            robust.norm_factor.is_none_or(|factor| (1.0..=1e6).contains(&factor)),
-            "aggregation.robust.norm_factor",
-            "must be between 1 and 1000000, or left out",
-        );
+        checks.within_or_none(robust.norm_factor, 1.0..=1e6, "aggregation.robust.norm_factor");
         checks.require(
             robust.norm_factor.is_none() || robust.rule == RobustRule::NormFilter,
             "aggregation.robust.norm_factor",

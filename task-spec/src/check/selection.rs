@@ -6,22 +6,14 @@ use crate::{Cohort, MAX_COHORT, MAX_CRITERIA, Oort, Strategy, TRAINING_LOSS, Tas
 impl TaskSpec {
     pub(super) fn check_selection(&self, checks: &mut Checks) {
         match self.selection.cohort {
-            Cohort::Count(count) => checks.require(
-                (1..=MAX_COHORT).contains(&count),
-                "selection.cohort.count",
-                "must be between 1 and 65536",
-            ),
+            Cohort::Count(count) => checks.within(count, 1..=MAX_COHORT, "selection.cohort.count"),
             Cohort::Fraction(fraction) => checks.require(
                 fraction > 0.0 && fraction <= 1.0,
                 "selection.cohort.fraction",
                 "must be above 0 and at most 1",
             ),
         }
-        checks.require(
-            (0.0..=10.0).contains(&self.selection.over_selection),
-            "selection.over_selection",
-            "must be between 0 and 10",
-        );
+        checks.within(self.selection.over_selection, 0.0..=10.0, "selection.over_selection");
         self.check_on_device(checks);
         self.check_strategy(checks);
         self.check_utility(checks);

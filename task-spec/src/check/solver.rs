@@ -11,11 +11,7 @@ impl TaskSpec {
         let Some(adaptive) = &self.training.adaptive_mu else { return };
         let step = adaptive.step;
         checks.require((1e-9..=1e9).contains(&step), "training.adaptive_mu.step", "must be between 1e-9 and 1e9");
-        checks.require(
-            (1..=10_000).contains(&adaptive.patience),
-            "training.adaptive_mu.patience",
-            "must be between 1 and 10000",
-        );
+        checks.within(adaptive.patience, 1..=10_000, "training.adaptive_mu.patience");
         checks.require_with(self.metrics.contains(&adaptive.metric), "metrics", || {
             format!("must name {:?} with training.adaptive_mu: μ follows it", adaptive.metric)
         });

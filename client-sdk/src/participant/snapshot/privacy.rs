@@ -4,29 +4,11 @@
 //! One charge more than that means that the process died in between: the update was never kept, so never sent.
 //! Fewer mean that this record was removed or rolled back.
 
-use learning::privacy::SealedRow;
-use serde::{Deserialize, Serialize};
-use wire::{Attempt, TaskId};
 use zeroize::Zeroizing;
 
 use super::{LEDGER, PRIVACY, decode, encode};
 use crate::journal::JournalError;
-use crate::privacy::{Account, Kept, KeptTask, PrivacyPolicy, Promise};
-
-#[derive(Serialize, Deserialize)]
-struct Header {
-    last: Option<Attempt>,
-    tasks: Vec<Task>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Task {
-    task: TaskId,
-    name: String,
-    promise: Promise,
-    /// Length of its rows as JSON.
-    rows_bytes: usize,
-}
+use crate::privacy::{Account, Kept, PrivacyPolicy};
 
 /// The account as it was left. `charges` is how many the record of the round knows of.
 pub(in crate::participant) fn restore(
@@ -43,12 +25,10 @@ pub(in crate::participant) fn restore(
 }
 
 fn read(record: &[u8]) -> Result<Kept, JournalError> {
-    let (Header { last, tasks }, mut parts) = decode(PRIVACY, record)?;
-    let mut kept = Kept { last, tasks: Vec::new() };
-    for Task { task, name, promise, rows_bytes } in tasks {
-        let rows: Vec<SealedRow> =
-            serde_json::from_slice(parts.take(rows_bytes)?).map_err(|error| JournalError::corrupt(PRIVACY, error))?;
-        kept.tasks.push(KeptTask { task, name, promise, rows });
+    let (mut kept, mut parts): (Kept, _) = decode(PRIVACY, record)?;
+    for task in &mut kept.tasks {
+        let rows = serde_json::from_slice(parts.take(task.rows_bytes)?);
+        task.rows = rows.map_err(|error| JournalError::corrupt(PRIVACY, error))?;
     }
     parts.end()?;
     Ok(kept)
@@ -56,14 +36,13 @@ fn read(record: &[u8]) -> Result<Kept, JournalError> {
 
 /// The account as it is to be left.
 pub(in crate::participant) fn encode_account(account: &Account) -> Result<Zeroizing<Vec<u8>>, JournalError> {
-    let Kept { last, tasks } = account.keep();
+    let mut kept = account.keep();
     let mut parts = Vec::new();
-    let mut headers = Vec::new();
-    for KeptTask { task, name, promise, rows } in tasks {
-        let rows = serde_json::to_vec(&rows).map_err(|error| JournalError::corrupt(PRIVACY, error))?;
-        headers.push(Task { task, name, promise, rows_bytes: rows.len() });
+    for task in &mut kept.tasks {
+        let rows = serde_json::to_vec(&task.rows).map_err(|error| JournalError::corrupt(PRIVACY, error))?;
+        task.rows_bytes = rows.len();
         parts.push(rows);
     }
     let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
-    encode(PRIVACY, LEDGER, &Header { last, tasks: headers }, &parts)
+    encode(PRIVACY, LEDGER, &kept, &parts)
 }

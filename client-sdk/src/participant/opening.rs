@@ -1,0 +1,106 @@
+//! After the receipt: waits to be told whose inputs are in the sum, and signs it, once. Then the last word: once enough others
+//! have signed the same survivors, reveals one share of every dealer, which opens their sum.
+
+use bytes::Bytes;
+use secure_agg::codec::Message as _;
+use secure_agg::messages::{Agreement, Survivors};
+use secure_agg::rejection::Refusal;
+use wire::participant::{Announcement, Answer};
+
+use super::action::Action;
+use super::core::{Core, persist};
+use super::event::Event;
+use super::exchange::Heard;
+use super::session::{Session, SessionError};
+use super::snapshot::AtHome;
+use super::state::{Ask, Exchange, Opening, OpeningPhase, Say, State};
+use crate::clock::Now;
+use crate::transport::{Place, TransportError};
+
+impl Opening {
+    /// Waits for what the phase begins with.
+    pub(super) fn new(phase: OpeningPhase, session: Session, at_home: AtHome) -> Self {
+        let what = match phase {
+            OpeningPhase::Confirm => Announcement::Survivors,
+            OpeningPhase::Unmask => Announcement::Agreement,
+        };
+        Self { phase, session, at_home, step: Exchange::Ask(Ask::new(what)) }
+    }
+
+    /// Says what was signed or revealed; after a restart, again.
+    pub(super) fn resume(phase: OpeningPhase, session: Session, at_home: AtHome, body: impl Into<Bytes>) -> Self {
+        let what = match phase {
+            OpeningPhase::Confirm => Answer::Consistency,
+            OpeningPhase::Unmask => Answer::UnmaskShares,
+        };
+        Self { phase, session, at_home, step: Exchange::Say(Say::new(what, body)) }
+    }
+
+    /// Whether the signature is on its way.
+    pub(super) fn is_signing(&self) -> bool {
+        self.phase == OpeningPhase::Confirm && self.step.is_saying()
+    }
+
+    pub(super) fn place(&self) -> Place {
+        self.session.place
+    }
+
+    pub(super) fn action(&mut self, core: &Core, now: Now) -> Action {
+        self.step.action(core, self.session.place, now)
+    }
+
+    pub(super) fn announced(self, core: &mut Core, result: Result<Option<Bytes>, TransportError>, now: Now) -> State {
+        let Self { phase, session, at_home, step } = self;
+        let Exchange::Ask(ask) = step else { return State::Opening(Self { phase, session, at_home, step }) };
+        let place = session.place;
+        let message = match ask.heard(core, result, now) {
+            Heard::Well(message) => message,
+            Heard::Again(ask) => {
+                return State::Opening(Self { phase, session, at_home, step: Exchange::Ask(ask) });
+            }
+            Heard::Left(left) => return core.left(place, left, Some(at_home)),
+        };
+        let answer = match phase {
+            OpeningPhase::Confirm => sign(core, session, &message),
+            OpeningPhase::Unmask => reveal(core, session, &message),
+        };
+        match answer {
+            Ok((session, body, event)) => {
+                core.events.push(event);
+                let records = core.session_record(&session, Some(&at_home));
+                persist(records, State::Opening(Self::resume(phase, session, at_home, body)))
+            }
+            Err(SessionError::Refusal(Refusal::LeftOut)) => {
+                core.round_over(place, "the update is not in the sum", Some(at_home.not_sent()))
+            }
+            Err(error) => core.refuse(place, &error, Some(at_home)),
+        }
+    }
+
+    pub(super) fn answered(self, core: &mut Core, result: Result<(), TransportError>, now: Now) -> State {
+        let Self { phase, session, at_home, step } = self;
+        let Exchange::Say(say) = step else { return State::Opening(Self { phase, session, at_home, step }) };
+        match (say.heard(core, result, now), phase) {
+            (Heard::Well(()), OpeningPhase::Confirm) => {
+                State::Opening(Self::new(OpeningPhase::Unmask, session, at_home))
+            }
+            (Heard::Well(()), OpeningPhase::Unmask) => core.answered(session.place, Some(at_home)),
+            (Heard::Again(say), _) => State::Opening(Self { phase, session, at_home, step: Exchange::Say(say) }),
+            (Heard::Left(left), _) => core.left(session.place, left, Some(at_home)),
+        }
+    }
+}
+
+fn sign(core: &Core, session: Session, survivors: &[u8]) -> Result<(Session, Bytes, Event), SessionError> {
+    let survivors = Survivors::decode(survivors)?;
+    let step = session.client()?.waiting_for_survivors()?.check(&survivors, &core.key.signer()?)?;
+    let event = Event::Confirmed { place: session.place, survivors: survivors.survivors.len() };
+    Ok((session.advance(&step.persist), step.send.encode().into(), event))
+}
+
+fn reveal(core: &Core, session: Session, agreement: &[u8]) -> Result<(Session, Bytes, Event), SessionError> {
+    let agreement = Agreement::decode(agreement)?;
+    let step = session.client()?.waiting_for_agreement()?.unmask(&agreement, &core.key.signer()?)?;
+    let event = Event::Unmasked { place: session.place, signers: agreement.signatures.len() };
+    Ok((session.advance(&step.persist), step.send.encode().into(), event))
+}

@@ -1,4 +1,4 @@
-//! Calls those who wait for a round to change, and nobody else: one subscription to wake-ups for all of them.
+//! Wakes requests that wait for a round to change, through a single subscription to wake-ups.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,11 +9,11 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Where participants wait for their round. Clones share it.
+/// The requests that wait, by round. Clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct Bell(Arc<Mutex<HashMap<RoundKey, Arc<Notify>>>>);
 
-/// One who waits.
+/// A waiting request.
 pub(crate) struct Listener {
     bell: Bell,
     round: RoundKey,
@@ -21,7 +21,7 @@ pub(crate) struct Listener {
 }
 
 impl Bell {
-    /// Starts the one task that hears of rounds.
+    /// Starts the task that receives wake-ups of rounds.
     #[must_use]
     pub(crate) fn start(store: &Store, shutdown: CancellationToken, tasks: &TaskTracker) -> Self {
         let bell = Self::default();
@@ -48,13 +48,13 @@ impl Bell {
                     notify.notify_waiters();
                 }
             }),
-            // It is not known which rounds changed.
+            // Any round may have changed.
             WakeEvent::Lost => self.with(|waiting| waiting.values().for_each(|notify| notify.notify_waiters())),
             WakeEvent::Work | WakeEvent::Assigned(_) | WakeEvent::Task(_) | WakeEvent::Opened(_) => {}
         }
     }
 
-    /// Waits for a round. Make [`Listener::rung`] before reading what it is about, or the call may be missed.
+    /// Waits for a round. Create [`Listener::rung`] before reading the round, or a wake-up may be missed.
     #[must_use]
     pub(crate) fn listen(&self, round: RoundKey) -> Listener {
         let notify = self.with(|waiting| Arc::clone(waiting.entry(round).or_default()));
@@ -67,7 +67,7 @@ impl Bell {
 }
 
 impl Listener {
-    /// Resolves when the round may have changed, if it was made before that.
+    /// Resolves when the round may have changed after this was created.
     pub(crate) fn rung(&self) -> tokio::sync::futures::Notified<'_> {
         self.notify.notified()
     }
@@ -76,7 +76,7 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         self.bell.with(|waiting| {
-            // The two holders are the map and this one.
+            // The two owners are the map and this one.
             if Arc::strong_count(&self.notify) == 2 {
                 waiting.remove(&self.round);
             }

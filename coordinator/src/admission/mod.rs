@@ -1,6 +1,6 @@
-//! How messages of participants become facts: judged by the gate, then written many per transaction.
+//! Turns participants' messages into facts: the gate checks them, then many are written per transaction.
 //!
-//! Nothing here knows HTTP, and background work is not called from here: it is woken by what was stored.
+//! Independent of HTTP, and does not call background work, which stored facts wake up.
 
 mod batcher;
 mod bell;

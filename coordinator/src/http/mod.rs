@@ -1,4 +1,4 @@
-//! HTTP: every route, who may call it, and what it answers.
+//! HTTP: all routes with their authorization and handlers.
 
 mod admin;
 mod app;

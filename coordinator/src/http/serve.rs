@@ -1,4 +1,4 @@
-//! The listener: accepts, shakes hands, serves, and on shutdown finishes what it accepted.
+//! The listener: accepts connections, performs handshakes, serves requests, and completes them on shutdown.
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -28,42 +28,42 @@ use super::unsent::{Bounds, PIECE, Unsent};
 use super::visit::{Hall, Held, Visit};
 use crate::identity::Peer;
 
-/// How often HTTP/2 peers are asked whether they are still there, and for how long an answer is waited for.
+/// Interval of HTTP/2 keep-alive pings, and timeout of their answers.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
-/// Requests of one HTTP/2 connection at once, of one that began as a participant's and of any other.
+/// Maximum number of concurrent requests on an HTTP/2 connection of a participant, and on any other.
 const STREAMS_MAX: u32 = 64;
 const STREAMS_MAX_OF_OTHERS: u32 = 32;
-/// What one HTTP/2 stream, and one connection, may have on its way to us.
+/// Receive window of an HTTP/2 stream, and of a connection.
 const STREAM_WINDOW: u32 = 128 << 10;
 const CONNECTION_WINDOW: u32 = 256 << 10;
-/// How long is waited when nothing can be accepted.
+/// Pause when nothing can be accepted.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A bound socket that does not accept yet.
+/// A bound socket that does not accept connections yet.
 pub(crate) struct Listener {
     tcp: TcpListener,
-    /// None speaks without TLS.
+    /// `None` for plain text.
     acceptor: Option<TlsAcceptor>,
     settings: ServeSettings,
     hall: Hall,
 }
 
-/// Looks at a listener while it serves.
+/// Observes a listener while it serves.
 #[derive(Clone)]
 pub(crate) struct Looker(Hall);
 
 impl Looker {
-    /// What it holds now.
+    /// Its current connections.
     pub(crate) fn held(&self) -> Held {
         self.0.held()
     }
 }
 
 impl Listener {
-    /// Binds; without `tls` to speak in the clear.
+    /// Binds the address; plain text without `tls`.
     ///
     /// # Errors
-    /// The address cannot be had.
+    /// If the address is unavailable.
     pub(crate) async fn bind(
         address: SocketAddr,
         tls: Option<ServerConfig>,
@@ -78,18 +78,18 @@ impl Listener {
     /// The address that was bound.
     ///
     /// # Errors
-    /// The operating system does not tell.
+    /// If the operating system does not report it.
     pub(crate) fn address(&self) -> std::io::Result<SocketAddr> {
         self.tcp.local_addr()
     }
 
-    /// Sees what it will hold.
+    /// An observer of the listener.
     pub(crate) fn looker(&self) -> Looker {
         Looker(self.hall.clone())
     }
 
-    /// Serves until `shutdown` is cancelled; then accepts no more, and returns when all that was accepted is answered or
-    /// the time for that is over.
+    /// Serves until `shutdown` is cancelled; then accepts no more, and returns when all accepted requests are answered
+    /// or the shutdown timeout has passed.
     pub(crate) async fn serve(self, app: Arc<App>, router: Router, shutdown: CancellationToken) {
         let Self { tcp, acceptor, settings, hall } = self;
         let connections = TaskTracker::new();
@@ -102,7 +102,7 @@ impl Listener {
             let (stream, address) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // Out of file descriptors, most likely: give the others time to end.
+                    // Most likely out of file descriptors: lets other connections end.
                     tracing::warn!(%error, "cannot accept a connection: {error}");
                     tokio::time::sleep(PAUSE).await;
                     continue;
@@ -123,7 +123,7 @@ impl Listener {
     }
 }
 
-/// What all connections of a listener share.
+/// Shared state of all connections of a listener.
 struct Host {
     acceptor: Option<TlsAcceptor>,
     app: Arc<App>,
@@ -149,9 +149,9 @@ impl Host {
         Self { acceptor, app, router, settings, hall, shutdown, of_participants, of_others }
     }
 
-    /// Serves one connection from its first byte to its last.
+    /// Serves one connection from start to end.
     async fn receive(self: Arc<Self>, stream: TcpStream, address: SocketAddr, place: Place, end: CancellationToken) {
-        // Small answers must not wait for more to come.
+        // Small answers must not wait for more data.
         let _ = stream.set_nodelay(true);
         let Some(acceptor) = &self.acceptor else {
             let connection = Connection { address: address.ip(), peer: None };
@@ -179,16 +179,16 @@ impl Host {
         }
     }
 
-    /// The participant that a certificate is of and good for. Where that cannot be found out in time it is taken for a
-    /// stranger's until its first request.
+    /// The participant with this valid certificate. If the look-up takes too long, the peer counts as a stranger until
+    /// its first request.
     async fn find_member(&self, peer: Option<Peer>) -> Option<ParticipantId> {
-        // Boxed, here and below, so that a connection is no larger for what it seldom does.
+        // Boxed, here and below, so that rarely used state does not enlarge every connection.
         let found = tokio::time::timeout(self.settings.header_timeout, Box::pin(member(&self.app, peer?))).await;
         found.ok()?.inspect_err(|error| tracing::debug!("a certificate is not a member's: {error:?}")).ok()
     }
 
-    /// Resolves when the peer has had its time: an unknown one soon, a participant when its certificate is good no longer.
-    /// Where that cannot be found out, it stays.
+    /// Resolves when the peer's time is up: soon for a stranger; for a participant when its certificate is no longer
+    /// valid. If that cannot be determined, the connection stays.
     async fn overstayed(&self, visit: &Visit) {
         loop {
             tokio::time::sleep(visit.lifetime(&self.settings)).await;
@@ -211,7 +211,7 @@ impl Host {
         let visit = Arc::new(visit);
         let service = hyper::service::service_fn(|request: http::Request<hyper::body::Incoming>| {
             let (visit, router) = (Arc::clone(&visit), self.router.clone());
-            // Boxed, so that what answering took is freed while the answer waits to be read.
+            // Boxed, so that the handler's memory is freed while the answer waits to be read.
             Box::pin(
                 async move { Ok::<_, std::convert::Infallible>(visit.answer(router, request.map(Body::new)).await) },
             )
@@ -246,7 +246,7 @@ impl Host {
                     last_moment.as_mut().reset(tokio::time::Instant::now() + settings.request_timeout);
                     served.as_mut().graceful_shutdown();
                 }
-                // How long that may take is the listener's to say.
+                // The listener limits how long that may take.
                 () = self.shutdown.cancelled(), if !is_stopping => {
                     is_stopping = true;
                     served.as_mut().graceful_shutdown();

@@ -1,4 +1,4 @@
-//! `POST …/assignments/{participant}/abandon`: a participant gives its place up.
+//! `POST …/assignments/{participant}/abandon`: a participant gives up its place.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ pub(in crate::http) async fn abandon(
                 if tx.set_assignment_state(round, attempt, participant, &from, to, now, Some(reason)).await? {
                     return Ok(());
                 }
-                // Its input counts; what the phases after it still ask is not waited for.
+                // Its input counts; answers of later phases are not waited for.
                 let row = tx.round_attempt(round, attempt).await?;
                 if let Some(phase) = row.and_then(|row| row.round.missed_in())
                     && tx.set_dropped(round, attempt, participant, phase).await?
@@ -49,11 +49,11 @@ pub(in crate::http) async fn abandon(
                 }
                 match tx.assignment(round, attempt, participant).await?.map(|assignment| assignment.state) {
                     None => Err(Error::Rejected(Rejection::NotAssigned { why: "it was not drawn" })),
-                    // A masked input that was accepted counts; it cannot be taken back.
+                    // An accepted masked input counts and cannot be withdrawn.
                     Some(AssignmentState::Reported) => {
                         Err(Error::Conflict("the masked input was accepted already".to_owned()))
                     }
-                    // Said before, or the place was lost for another reason: either way it is given up.
+                    // Repeated, or the place was lost for another reason: either way it is given up.
                     Some(_) => Ok(()),
                 }
             })
@@ -64,7 +64,7 @@ pub(in crate::http) async fn abandon(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// The reason's code, and of a refusal also what was refused.
+/// The reason's code; for a refusal, also what was refused.
 fn detail(request: &AbandonRequest) -> String {
     match (request.reason, request.refusal) {
         (AbandonReason::Refused, Some(refusal)) => format!("refused: {}: {refusal}", refusal.as_str()),

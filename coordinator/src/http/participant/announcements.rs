@@ -1,7 +1,7 @@
-//! What the coordinator tells participants in the course of a session: roster, delivery, survivors, agreement.
+//! The coordinator's announcements during a session: roster, delivery, survivors, agreement.
 //!
-//! Each is a `GET` that waits until the round is in the state in which it is given out. All but the delivery are the same
-//! for the whole cohort and are encoded once.
+//! Each is a `GET` that waits until the round is in the state in which it is published. All but the delivery are the
+//! same for the whole cohort and are encoded once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,19 +27,18 @@ use crate::http::extract::{Path, Query};
 use crate::http::openapi::Octets;
 use crate::http::problem::{Error, Result};
 
-/// `?attempt=…&wait_ms=…`.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(in crate::http) struct SessionQuery {
     /// The attempt of the round.
     attempt: u32,
-    /// Wait at most so long, in milliseconds, until it is time; answered with 204 if it is not then.
+    /// Maximum wait, in milliseconds; answered with 204 if it is not available by then.
     #[serde(default)]
     wait_ms: u64,
 }
 
-/// Who takes part in a session.
+/// Get the roster of a session.
 #[utoipa::path(
     get, path = route::ROSTER, params(SessionQuery), security(("certificate" = [])),
     responses((status = 200, body = inline(Octets), content_type = MEDIA_SECURE_AGG)),
@@ -52,14 +51,14 @@ pub(in crate::http) async fn roster(
 ) -> Result<Response> {
     let mut response = announce(&app, caller.id, RoundKey { task, number }, &query, Announcement::Roster).await?;
     if response.status() == StatusCode::OK {
-        // A roster never changes: a cache on the participant's side need not fetch it twice.
+        // A roster never changes: the participant may cache it.
         let value = HeaderValue::from_static("private, max-age=31536000, immutable");
         response.headers_mut().insert(header::CACHE_CONTROL, value);
     }
     Ok(response)
 }
 
-/// What the others dealt to this participant.
+/// Get the shares dealt to this participant.
 #[utoipa::path(
     get, path = route::DELIVERY, params(SessionQuery), security(("certificate" = [])),
     responses((status = 200, body = inline(Octets), content_type = MEDIA_SECURE_AGG)),
@@ -76,7 +75,7 @@ pub(in crate::http) async fn delivery(
     announce(&app, caller.id, RoundKey { task, number }, &query, Announcement::Delivery).await
 }
 
-/// Whose inputs are included.
+/// Get the set of included inputs.
 #[utoipa::path(
     get, path = route::SURVIVORS, params(SessionQuery), security(("certificate" = [])),
     responses((status = 200, body = inline(Octets), content_type = MEDIA_SECURE_AGG)),
@@ -90,7 +89,7 @@ pub(in crate::http) async fn survivors(
     announce(&app, caller.id, RoundKey { task, number }, &query, Announcement::Survivors).await
 }
 
-/// Everybody's signatures on that.
+/// Get all signatures on the set of included inputs.
 #[utoipa::path(
     get, path = route::AGREEMENT, params(SessionQuery), security(("certificate" = [])),
     responses((status = 200, body = inline(Octets), content_type = MEDIA_SECURE_AGG)),
@@ -104,9 +103,9 @@ pub(in crate::http) async fn agreement(
     announce(&app, caller.id, RoundKey { task, number }, &query, Announcement::Agreement).await
 }
 
-/// What a dealer dealt, as it signed it.
+/// Get a dealer's signed shares.
 ///
-/// Without that evidence nobody complains about it.
+/// They are the evidence without which nobody complains about the dealer.
 #[utoipa::path(
     get, path = route::KEY_SHARES, params(("attempt" = u32, Query, description = "The attempt of the round.")),
     security(("certificate" = [])),
@@ -139,7 +138,7 @@ async fn announce(
     tokio::pin!(end);
     let listener = app.bell.listen(round);
     loop {
-        // Armed before the facts are read: what changes in between is not missed.
+        // Created before the facts are read, so that no change in between is missed.
         let rung = listener.rung();
         tokio::pin!(rung);
         rung.as_mut().enable();
@@ -149,7 +148,7 @@ async fn announce(
                     return Ok(told(app, &seat, round, query.attempt, message));
                 }
             }
-            // Whoever is far away asks for the roster together with the check-in that may get it a place.
+            // A participant with high latency requests the roster together with the check-in that may get it a place.
             Err(Rejection::PhaseClosed { state: RoundState::Selecting, .. }) => {}
             Err(rejection) => return Err(rejection.into()),
         }
@@ -164,7 +163,7 @@ async fn announce(
     }
 }
 
-/// What there is to tell; none if it is not time yet.
+/// The announcement; `None` if it is not available yet.
 async fn message(app: &App, seat: &Seat, round: RoundKey, attempt: u32, what: Announcement) -> Result<Option<Bytes>> {
     let session = &seat.session;
     let wanted = what.state();

@@ -1,7 +1,7 @@
 //! `PUT …/masked-inputs/{participant}`: one participant's masked input.
 //!
-//! It is streamed into a blob and never held: memory does not depend on its size. Nothing of it is kept unless all of it
-//! came, as long as it must be and with the digest that was announced; then the row is written, then the receipt given.
+//! It is streamed into a blob: memory does not depend on its size. Nothing is kept unless all of it has arrived with
+//! the right length and the announced digest; then the row is written, then the receipt is sent.
 
 use std::io::Read as _;
 use std::sync::Arc;
@@ -35,7 +35,6 @@ use crate::http::openapi::{Octets, attempt, header};
 use crate::http::problem::{Error, Result};
 use crate::model::UpdateInspector;
 
-/// Its headers.
 struct Headers;
 
 impl IntoParams for Headers {
@@ -110,7 +109,7 @@ pub(in crate::http) async fn masked_input(
     }
 }
 
-/// With secure aggregation: what the participant signed for this input, judged by the protocol.
+/// With secure aggregation: the participant's signed message for this input, judged by the protocol.
 fn signed_input(ticket: &Ticket, participant: ParticipantId, headers: &HeaderMap) -> Result<Option<MaskedInput>> {
     let Some(session) = &ticket.session else { return Ok(None) };
     let text: String = required(headers, SIGNED_INPUT, "the signed digest of the body, in base64")?;
@@ -137,7 +136,7 @@ fn check_length(ticket: &Ticket, announced: Option<u64>, limit: u64) -> Result<(
     }
 }
 
-/// Stores what arrives; says what is to be thought of it.
+/// Stores the body and judges it.
 async fn store_blob(
     app: &App,
     ticket: &Ticket,
@@ -170,8 +169,7 @@ async fn store_blob(
     }
 }
 
-/// Judges an upload of a codec whose uploads only make sense as a whole: from the disk, and one after the other, so that not
-/// more than one is in memory however many arrive.
+/// Judges an upload whose codec needs it as a whole: from the disk, one at a time, so that only one is in memory.
 async fn read_back(app: &App, ticket: &Ticket) -> Result<Result<(), Rejection>> {
     let Some(codec) = ticket.codec.expanding().map(Arc::clone) else { return Ok(Ok(())) };
     let _turn = app.uploads.judge().await;
@@ -186,8 +184,8 @@ async fn read_back(app: &App, ticket: &Ticket) -> Result<Result<(), Rejection>> 
     Ok(checked.map_err(|error| Rejection::Implausible(error.to_string())))
 }
 
-/// Without secure aggregation the coordinator can read an update: one that could spoil everybody's sum is refused alone.
-/// Of a masked one only the form can be judged.
+/// Without secure aggregation the coordinator can read an update and rejects one that could spoil the sum. A masked
+/// input can only be checked for its form.
 struct Inspection {
     unpacker: Box<Unpacker>,
     inspector: Option<UpdateInspector>,
@@ -195,7 +193,7 @@ struct Inspection {
 }
 
 impl Inspection {
-    /// None for a codec whose uploads only make sense as a whole: see [`read_back`].
+    /// `None` for a codec that needs the whole upload: see [`read_back`].
     fn new(ticket: &Ticket) -> Option<Self> {
         if ticket.codec.expanding().is_some() {
             return None;
@@ -225,7 +223,7 @@ impl Inspection {
     }
 }
 
-/// Takes the place of a participant whose update is refused for what it holds: the round need not wait for another one.
+/// Removes a participant whose update is rejected for its content: the round need not wait for another one.
 async fn turn_away(
     app: &App,
     round: RoundKey,
@@ -249,7 +247,7 @@ async fn turn_away(
     Ok(())
 }
 
-/// The same input again: its bytes are looked at, but not kept a second time.
+/// The same input again: its bytes are checked but not stored again.
 async fn reread(ticket: &Ticket, body: Body) -> Result<()> {
     let mut context = ring::digest::Context::new(&ring::digest::SHA256);
     let mut chunks = Measured::new(ticket, body);
@@ -263,7 +261,7 @@ async fn reread(ticket: &Ticket, body: Body) -> Result<()> {
     }
 }
 
-/// A body that must have exactly as many bytes as the ticket says.
+/// A body that must have exactly the ticket's length.
 struct Measured {
     stream: axum::body::BodyDataStream,
     expected: u64,

@@ -1,4 +1,4 @@
-//! Rounds that take keys before they draw, and the keys that come.
+//! Rounds that collect keys before they draw, and received keys.
 
 use federation::id::{ParticipantId, RoundKey};
 use federation::round::RoundState;
@@ -19,7 +19,7 @@ use crate::http::problem::{Error, Result};
 use crate::model::next_round;
 use crate::session::round_name;
 
-/// The rounds of these tasks that take keys now: those with secure aggregation that have not drawn yet.
+/// The rounds of these tasks that collect keys: those with secure aggregation that have not drawn yet.
 pub(super) async fn invitations<'a>(
     app: &App,
     tx: &mut (dyn Transaction + '_),
@@ -34,11 +34,11 @@ pub(super) async fn invitations<'a>(
         if round.state != RoundState::Selecting {
             continue;
         }
-        // It has said that it makes none; it waits for a round that it may take part in.
+        // It has declined this round and waits for another one.
         if declined.is_some_and(|declined| declined.task == task.id && declined.sent >= round.key.number) {
             continue;
         }
-        // Whoever was not sampled is not in this round, whatever happens.
+        // A participant that was not sampled cannot be in this round.
         if round.limits.sampled.is_some() && !tx.is_sampled(round.key, round.attempt, participant).await? {
             continue;
         }
@@ -68,7 +68,7 @@ pub(super) fn has_keys_for(request: &CheckInRequest, invitation: &Invitation) ->
     })
 }
 
-/// Has the protocol judge the keys that came with a check-in. Only good ones are kept, so a roster can be made of them
+/// Judges keys received with a check-in by the protocol. Only valid ones are stored, so that a roster can be made
 /// without asking again.
 pub(super) fn judge(
     app: &App,
@@ -83,7 +83,7 @@ pub(super) fn judge(
     }
     let key = RoundKey { task: invitation.task, number: invitation.round };
     let name = round_name(key, invitation.attempt);
-    // Which model the round starts from makes no difference to keys.
+    // The base model is irrelevant to keys.
     let phase = CollectKeys::new(name, [0; 32], SessionConfig::from(&invitation.terms)).map_err(Error::fault)?;
     let authority = Authority::new(app.members.certificate().to_vec(), app.now());
     phase.admit(advertise, &authority).map_err(rejected)?;

@@ -32,11 +32,11 @@ pub(crate) enum InboxError {
     Closed,
 }
 
-type Letter = (Fact, Option<oneshot::Sender<Result<Outcome, StoreError>>>);
+type Job = (Fact, Option<oneshot::Sender<Result<Outcome, StoreError>>>);
 
 /// The entrance for facts.
 #[derive(Clone)]
-pub(crate) struct Inbox(mpsc::Sender<Letter>);
+pub(crate) struct Inbox(mpsc::Sender<Job>);
 
 impl Inbox {
     /// Starts the writer task. After `shutdown` it writes all queued facts and ends.
@@ -68,39 +68,39 @@ impl Inbox {
     }
 }
 
-async fn run(store: Store, clock: Arc<dyn Clock>, mut receiver: mpsc::Receiver<Letter>, shutdown: CancellationToken) {
-    let mut letters = Vec::with_capacity(BATCH_MAX);
+async fn run(store: Store, clock: Arc<dyn Clock>, mut receiver: mpsc::Receiver<Job>, shutdown: CancellationToken) {
+    let mut jobs = Vec::with_capacity(BATCH_MAX);
     loop {
         tokio::select! {
             biased;
-            count = receiver.recv_many(&mut letters, BATCH_MAX) => if count == 0 { return },
+            count = receiver.recv_many(&mut jobs, BATCH_MAX) => if count == 0 { return },
             () = shutdown.cancelled() => {
                 // Queued facts are still written; no new ones get in.
                 receiver.close();
-                if receiver.recv_many(&mut letters, BATCH_MAX).await == 0 { return }
+                if receiver.recv_many(&mut jobs, BATCH_MAX).await == 0 { return }
             }
         }
-        linger(&mut receiver, &mut letters).await;
-        deliver(&store, &*clock, std::mem::take(&mut letters)).await;
+        linger(&mut receiver, &mut jobs).await;
+        deliver(&store, &*clock, std::mem::take(&mut jobs)).await;
     }
 }
 
-async fn linger(receiver: &mut mpsc::Receiver<Letter>, letters: &mut Vec<Letter>) {
+async fn linger(receiver: &mut mpsc::Receiver<Job>, jobs: &mut Vec<Job>) {
     let began = tokio::time::Instant::now();
-    while letters.len() < BATCH_MAX && letters.iter().all(|(_, reply)| reply.is_none()) {
-        let renew_only = letters.iter().all(|(fact, _)| matches!(fact, Fact::StillThere(_)));
+    while jobs.len() < BATCH_MAX && jobs.iter().all(|(_, reply)| reply.is_none()) {
+        let renew_only = jobs.iter().all(|(fact, _)| matches!(fact, Fact::StillThere(_)));
         let end = began + if renew_only { LINGER_RENEWALS } else { LINGER };
-        let room = BATCH_MAX - letters.len();
-        match tokio::time::timeout_at(end, receiver.recv_many(letters, room)).await {
+        let room = BATCH_MAX - jobs.len();
+        match tokio::time::timeout_at(end, receiver.recv_many(jobs, room)).await {
             Ok(0) | Err(_) => return,
             Ok(_) => {}
         }
     }
 }
 
-async fn deliver(store: &Store, clock: &dyn Clock, letters: Vec<Letter>) {
-    metrics::histogram!("tributary_admission_batch_size").record(u32::try_from(letters.len()).unwrap_or(u32::MAX));
-    let (facts, replies): (Vec<_>, Vec<_>) = letters.into_iter().unzip();
+async fn deliver(store: &Store, clock: &dyn Clock, jobs: Vec<Job>) {
+    metrics::histogram!("tributary_admission_batch_size").record(u32::try_from(jobs.len()).unwrap_or(u32::MAX));
+    let (facts, replies): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
     match write_batch(store, clock, &facts).await {
         Ok(outcomes) => {
             for (reply, outcome) in replies.into_iter().zip(outcomes) {

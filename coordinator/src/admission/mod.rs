@@ -3,15 +3,15 @@
 //! Independent of HTTP, and does not call background work, which stored facts wake up.
 
 mod batcher;
-mod bell;
-mod desk;
+mod check_ins;
 mod gate;
 mod receipt;
+mod round_wakeups;
 mod uploads;
 
 pub(crate) use batcher::{Inbox, InboxError};
-pub(crate) use bell::Bell;
-pub(crate) use desk::{Desk, Novelty, Offer, Waiting};
+pub(crate) use check_ins::{CheckIns, Novelty, Offer, Waiting};
 pub(crate) use gate::{Rejection, Seat, Ticket, enter, open, take_seat};
 pub(crate) use receipt::{Fact, Outcome};
+pub(crate) use round_wakeups::RoundWakeups;
 pub(crate) use uploads::Uploads;

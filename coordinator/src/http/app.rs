@@ -15,7 +15,7 @@ use super::inspect::ended_rounds::EndedRounds;
 use super::limits::Limiter;
 use super::openapi::Document;
 use super::problem::{Error, Result};
-use crate::admission::{Bell, Desk, Inbox, Uploads};
+use crate::admission::{CheckIns, Inbox, RoundWakeups, Uploads};
 use crate::behind::Behind;
 use crate::identity::{Authority, Members};
 use crate::lines::Lines;
@@ -42,9 +42,9 @@ pub(crate) struct App {
     /// Rate limits of peers.
     pub(crate) limiter: Limiter,
     /// Participants that wait for work.
-    pub(crate) desk: Desk,
+    pub(crate) check_ins: CheckIns,
     /// Requests that wait for their round to change.
-    pub(crate) bell: Bell,
+    pub(crate) round_wakeups: RoundWakeups,
     /// Cache of secure aggregation sessions.
     pub(crate) sessions: Sessions,
     pub(crate) models: Models,

@@ -16,10 +16,10 @@ use wire::admin::Role;
 
 use super::app::App;
 use super::connection::Connection;
+use super::connection_pool::ConnectionGuard;
 use super::identities::Known;
 use super::limits::Key;
 use super::problem::{Error, Result};
-use super::visit::Visit;
 use crate::identity::Peer;
 
 fn connection(parts: &Parts) -> Connection {
@@ -57,8 +57,8 @@ impl FromRequestParts<Arc<App>> for Participant {
         match participant(app, connection).await {
             Ok(participant) => {
                 // It may have enrolled on this connection, or its certificate could not be looked up when it arrived.
-                if let Some(visit) = parts.extensions.get::<Arc<Visit>>() {
-                    visit.promote_to_member(participant.id);
+                if let Some(guard) = parts.extensions.get::<Arc<ConnectionGuard>>() {
+                    guard.promote_to_member(participant.id);
                 }
                 Ok(participant)
             }
@@ -195,8 +195,8 @@ async fn find_bearer(parts: &Parts, app: &App, needed: Role) -> Result<Bearer> {
     let role = Role::ALL.into_iter().find(|role| role.as_str() == row.role);
     let role = role.ok_or_else(|| Error::fault(format!("token {} has an unknown role", row.id)))?;
     // Whatever the role: the bearer of a valid token does not share its connection slot with strangers.
-    if let Some(visit) = parts.extensions.get::<Arc<Visit>>() {
-        visit.promote_to_operator();
+    if let Some(guard) = parts.extensions.get::<Arc<ConnectionGuard>>() {
+        guard.promote_to_operator();
     }
     app.limiter.admit(Key::Operator(row.id), app.now()).map_err(Error::RateLimited)?;
     if role < needed {

@@ -20,12 +20,12 @@ use tokio_util::task::TaskTracker;
 use super::app::App;
 use super::authenticate::member;
 use super::connection::Connection;
+use super::connection_pool::{ConnectionGuard, ConnectionPool, Held};
 use super::places::Place;
 use super::problem::Error;
 use super::prompt::Prompt;
 use super::settings::ServeSettings;
 use super::unsent::{Bounds, PIECE, Unsent};
-use super::visit::{Hall, Held, Visit};
 use crate::identity::Peer;
 
 /// Interval of HTTP/2 keep-alive pings, and timeout of their answers.
@@ -45,12 +45,12 @@ pub(crate) struct Listener {
     /// `None` for plain text.
     acceptor: Option<TlsAcceptor>,
     settings: ServeSettings,
-    hall: Hall,
+    pool: ConnectionPool,
 }
 
 /// Observes a listener while it serves.
 #[derive(Clone)]
-pub(crate) struct Looker(Hall);
+pub(crate) struct Looker(ConnectionPool);
 
 impl Looker {
     /// Its current connections.
@@ -71,8 +71,8 @@ impl Listener {
     ) -> std::io::Result<Self> {
         let tcp = TcpListener::bind(address).await?;
         let acceptor = tls.map(|tls| TlsAcceptor::from(Arc::new(tls)));
-        let hall = Hall::new(settings.crowds, Unsent::new(Bounds::of(settings.unsent_max_bytes)));
-        Ok(Self { tcp, acceptor, settings, hall })
+        let pool = ConnectionPool::new(settings.crowds, Unsent::new(Bounds::of(settings.unsent_max_bytes)));
+        Ok(Self { tcp, acceptor, settings, pool })
     }
 
     /// The address that was bound.
@@ -85,15 +85,15 @@ impl Listener {
 
     /// An observer of the listener.
     pub(crate) fn looker(&self) -> Looker {
-        Looker(self.hall.clone())
+        Looker(self.pool.clone())
     }
 
     /// Serves until `shutdown` is cancelled; then accepts no more, and returns when all accepted requests are answered
     /// or the shutdown timeout has passed.
     pub(crate) async fn serve(self, app: Arc<App>, router: Router, shutdown: CancellationToken) {
-        let Self { tcp, acceptor, settings, hall } = self;
+        let Self { tcp, acceptor, settings, pool } = self;
         let connections = TaskTracker::new();
-        let host = Arc::new(Host::new(acceptor, app, router, settings, hall, shutdown.clone()));
+        let host = Arc::new(Host::new(acceptor, app, router, settings, pool, shutdown.clone()));
         loop {
             let accepted = tokio::select! {
                 accepted = tcp.accept() => accepted,
@@ -109,7 +109,7 @@ impl Listener {
                 }
             };
             let end = CancellationToken::new();
-            match host.hall.arrive(address.ip(), &end) {
+            match host.pool.arrive(address.ip(), &end) {
                 Some(place) => drop(connections.spawn(Arc::clone(&host).receive(stream, address, place, end))),
                 // Dropped before it costs anything.
                 None => metrics::counter!("tributary_connections_refused_total", "kind" => "arriving").increment(1),
@@ -129,7 +129,7 @@ struct Host {
     app: Arc<App>,
     router: Router,
     settings: ServeSettings,
-    hall: Hall,
+    pool: ConnectionPool,
     shutdown: CancellationToken,
     of_participants: auto::Builder<TokioExecutor>,
     of_others: auto::Builder<TokioExecutor>,
@@ -141,12 +141,12 @@ impl Host {
         app: Arc<App>,
         router: Router,
         settings: ServeSettings,
-        hall: Hall,
+        pool: ConnectionPool,
         shutdown: CancellationToken,
     ) -> Self {
         let of_participants = builder(&settings, STREAMS_MAX);
         let of_others = builder(&settings, STREAMS_MAX_OF_OTHERS);
-        Self { acceptor, app, router, settings, hall, shutdown, of_participants, of_others }
+        Self { acceptor, app, router, settings, pool, shutdown, of_participants, of_others }
     }
 
     /// Serves one connection from start to end.
@@ -155,7 +155,7 @@ impl Host {
         let _ = stream.set_nodelay(true);
         let Some(acceptor) = &self.acceptor else {
             let connection = Connection { address: address.ip(), peer: None };
-            return self.serve(stream, Visit::begin(&self.hall, connection, None, place, end)).await;
+            return self.serve(stream, ConnectionGuard::begin(&self.pool, connection, None, place, end)).await;
         };
         let shaken = tokio::select! {
             shaken = tokio::time::timeout(self.settings.header_timeout, acceptor.accept(stream)) => shaken,
@@ -169,7 +169,7 @@ impl Host {
                     member = self.find_member(connection.peer) => member,
                     () = end.cancelled() => return,
                 };
-                self.serve(tls, Visit::begin(&self.hall, connection, member, place, end)).await;
+                self.serve(tls, ConnectionGuard::begin(&self.pool, connection, member, place, end)).await;
             }
             Ok(Err(error)) => {
                 metrics::counter!("tributary_handshakes_refused_total").increment(1);
@@ -189,11 +189,11 @@ impl Host {
 
     /// Resolves when the peer's time is up: soon for a stranger; for a participant when its certificate is no longer
     /// valid. If that cannot be determined, the connection stays.
-    async fn overstayed(&self, visit: &Visit) {
+    async fn overstayed(&self, guard: &ConnectionGuard) {
         loop {
-            tokio::time::sleep(visit.lifetime(&self.settings)).await;
-            let Some(peer) = visit.member() else {
-                if visit.is_known() {
+            tokio::time::sleep(guard.lifetime(&self.settings)).await;
+            let Some(peer) = guard.member() else {
+                if guard.is_known() {
                     // An operator.
                     std::future::pending().await
                 }
@@ -206,20 +206,20 @@ impl Host {
         }
     }
 
-    async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, visit: Visit) {
+    async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, guard: ConnectionGuard) {
         let settings = &self.settings;
-        let visit = Arc::new(visit);
+        let guard = Arc::new(guard);
         let service = hyper::service::service_fn(|request: http::Request<hyper::body::Incoming>| {
-            let (visit, router) = (Arc::clone(&visit), self.router.clone());
+            let (guard, router) = (Arc::clone(&guard), self.router.clone());
             // Boxed, so that the handler's memory is freed while the answer waits to be read.
             Box::pin(
-                async move { Ok::<_, std::convert::Infallible>(visit.answer(router, request.map(Body::new)).await) },
+                async move { Ok::<_, std::convert::Infallible>(guard.answer(router, request.map(Body::new)).await) },
             )
         });
-        let builder = if visit.is_known() { &self.of_participants } else { &self.of_others };
+        let builder = if guard.is_known() { &self.of_participants } else { &self.of_others };
         let stream = TokioIo::new(Prompt::new(stream, settings.header_timeout));
         let mut served = pin!(builder.serve_connection(stream, service));
-        let mut overstayed = pin!(self.overstayed(&visit));
+        let mut overstayed = pin!(self.overstayed(&guard));
         let mut last_moment = pin!(tokio::time::sleep(Duration::ZERO));
         let (mut is_over, mut is_leaving, mut is_stopping) = (false, false, false);
         loop {
@@ -230,8 +230,8 @@ impl Host {
                     }
                     return;
                 }
-                () = visit.ended() => return,
-                () = visit.stalled(settings.unread_timeout) => {
+                () = guard.ended() => return,
+                () = guard.stalled(settings.unread_timeout) => {
                     metrics::counter!("tributary_connections_unread_total").increment(1);
                     tracing::debug!("a connection is closed: its peer does not read");
                     return;
@@ -239,9 +239,9 @@ impl Host {
                 () = last_moment.as_mut(), if is_leaving => return,
                 () = overstayed.as_mut(), if !is_over => {
                     is_over = true;
-                    visit.leave();
+                    guard.leave();
                 }
-                () = visit.left(), if !is_leaving => {
+                () = guard.left(), if !is_leaving => {
                     is_leaving = true;
                     last_moment.as_mut().reset(tokio::time::Instant::now() + settings.request_timeout);
                     served.as_mut().graceful_shutdown();

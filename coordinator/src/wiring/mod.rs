@@ -22,7 +22,7 @@ use self::choice::{
     settings, store_config, url,
 };
 pub use self::parts::{Parts, StartError, SystemClock};
-use crate::admission::{Bell, Desk, Inbox, Uploads};
+use crate::admission::{CheckIns, Inbox, RoundWakeups, Uploads};
 use crate::behind::Behind;
 use crate::config::Config;
 use crate::http::{App, Document, EndedRounds, Held, Identities, Limiter, Listener, Looker, ServeSettings, TokenError};
@@ -81,8 +81,8 @@ impl Coordinator {
         let (stopping, stopped, tasks) = (CancellationToken::new(), CancellationToken::new(), TaskTracker::new());
         let lines = Lines::default();
         let app = Arc::new(App {
-            desk: Desk::start(&store, config.http.check_ins_per_second, stopped.clone(), &tasks),
-            bell: Bell::start(&store, stopped.clone(), &tasks),
+            check_ins: CheckIns::start(&store, config.http.check_ins_per_second, stopped.clone(), &tasks),
+            round_wakeups: RoundWakeups::start(&store, stopped.clone(), &tasks),
             sessions: Sessions::default(),
             models: Models::default(),
             ended_rounds: EndedRounds::default(),

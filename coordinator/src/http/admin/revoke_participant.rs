@@ -43,7 +43,7 @@ pub(in crate::http) async fn revoke_participant(
         })
         .await?;
     app.identities.forget(participant);
-    app.desk.forget(participant);
+    app.check_ins.forget(participant);
     for round in rounds {
         app.store.wake().publish(WakeEvent::Round(round));
     }

@@ -136,12 +136,12 @@ async fn announce(
     let wait = Duration::from_millis(query.wait_ms).min(app.settings.poll_max);
     let end = tokio::time::sleep(wait);
     tokio::pin!(end);
-    let listener = app.bell.listen(round);
+    let listener = app.round_wakeups.listen(round);
     loop {
         // Created before the facts are read, so that no change in between is missed.
-        let rung = listener.rung();
-        tokio::pin!(rung);
-        rung.as_mut().enable();
+        let changed = listener.changed();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
         match take_seat(&app.store, &app.sessions, round, query.attempt, caller).await? {
             Ok(seat) => {
                 if let Some(message) = message(app, &seat, round, query.attempt, what).await? {
@@ -156,7 +156,7 @@ async fn announce(
             return Ok(StatusCode::NO_CONTENT.into_response());
         }
         tokio::select! {
-            () = rung => {}
+            () = changed => {}
             () = &mut end => return Ok(StatusCode::NO_CONTENT.into_response()),
             () = app.shutdown.cancelled() => return Err(Error::ShuttingDown),
         }

@@ -16,7 +16,7 @@ use crate::http::problem::{Error, Result};
 pub(super) fn assigned(app: &App, participant: ParticipantId, work: Work) -> Result<CheckInReply> {
     let Work { place, task, round, base, update, plan, counted } = work;
     // The draw removed its check-in, so the next one must be written again.
-    app.desk.forget(participant);
+    app.check_ins.forget(participant);
     if place.state == AssignmentState::Assigned {
         app.inbox.note(Fact::Working { round: place.round, attempt: place.attempt, participant });
     }
@@ -40,7 +40,7 @@ pub(super) fn assigned(app: &App, participant: ParticipantId, work: Work) -> Res
 /// The assignment of a training ahead of rounds.
 pub(super) fn to_train(app: &App, participant: ParticipantId, train: Train) -> Result<CheckInReply> {
     let Train { training, task, number, base } = train;
-    app.desk.forget(participant);
+    app.check_ins.forget(participant);
     let cohort = task.spec.draw(task.spec.select_min()).cohort;
     let (attempt, deadline_at, now) = (training.serial, training.expires_at, app.now());
     let when = When { number, attempt, cohort, deadline_at, now };

@@ -61,7 +61,7 @@ pub(in crate::http) async fn check_in(
     let asked = Duration::from_millis(request.wait_ms);
     let wait = if keeps_time.is_some() { asked } else { asked.min(app.settings.poll_max) };
     app.lines.note(participant.id, request.round_trip_ms);
-    let place = app.desk.wait(participant.id);
+    let place = app.check_ins.wait(participant.id);
     let mut leaving = Leaving {
         app: &app,
         participant: participant.id,
@@ -123,7 +123,7 @@ pub(in crate::http) async fn check_in(
         }
     }
     leaving.tasks.clear();
-    let pause = app.desk.come_back(wait, &app.random);
+    let pause = app.check_ins.come_back(wait, &app.random);
     let after = if app.shutdown.is_cancelled() { RESTART + pause } else { pause };
     Ok(Json(CheckInReply::ComeBack { after_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX) }))
 }
@@ -144,7 +144,7 @@ impl Drop for Leaving<'_> {
         if self.tasks.is_empty() || !self.place.is_only_one() {
             return;
         }
-        self.app.desk.forget(self.participant);
+        self.app.check_ins.forget(self.participant);
         let (participant, examples, now) = (self.participant, self.examples, self.app.now());
         for task in self.tasks.drain(..) {
             let gone = CheckIn {
@@ -165,7 +165,7 @@ impl Drop for Leaving<'_> {
 /// Withdraws check-ins for tasks whose criteria the device no longer meets.
 fn withdraw(app: &App, participant: ParticipantId, request: &CheckInRequest) {
     for finding in request.findings.iter().filter(|finding| !finding.eligible) {
-        if let Some(gone) = app.desk.withdraw(participant, finding.task, app.now()) {
+        if let Some(gone) = app.check_ins.withdraw(participant, finding.task, app.now()) {
             app.inbox.note(Fact::CheckIn(gone));
         }
     }
@@ -182,12 +182,12 @@ async fn write(
     (wait, keeps_time): (Duration, bool),
 ) -> Result<()> {
     let now = app.now();
-    let away = wait + app.desk.away_max();
+    let away = wait + app.check_ins.away_max();
     for task in tasks {
         let keys = keys.as_ref().filter(|(of, _)| of == task).map(|(_, keys)| keys.clone());
         let loss = request.loss.filter(|report| report.task == *task).map(|report| report.level);
         let offer = Offer { examples: request.examples, loss, training: claim(request, *task) };
-        let Some((check_in, novelty)) = app.desk.due(participant, *task, offer, keys, away, now) else { continue };
+        let Some((check_in, novelty)) = app.check_ins.due(participant, *task, offer, keys, away, now) else { continue };
         let fact = match novelty {
             Novelty::News => Fact::CheckIn(check_in.clone()),
             Novelty::Renewal => Fact::StillThere(check_in.clone()),
@@ -199,7 +199,7 @@ async fn write(
             app.inbox.submit(fact).await.map(|_| true)?
         };
         if is_left {
-            app.desk.remember(check_in, now);
+            app.check_ins.remember(check_in, now);
         }
     }
     Ok(())

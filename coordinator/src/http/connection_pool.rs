@@ -48,7 +48,7 @@ pub struct Held {
 
 /// All connections of a listener. Clones share them.
 #[derive(Clone)]
-pub(super) struct Hall {
+pub(super) struct ConnectionPool {
     arriving: Places,
     strangers: Places,
     members: Places,
@@ -56,7 +56,7 @@ pub(super) struct Hall {
     unsent: Arc<Unsent>,
 }
 
-impl Hall {
+impl ConnectionPool {
     pub(super) fn new(crowds: Crowds, unsent: Unsent) -> Self {
         let grace = Crowded::EndOldest(ARRIVING_GRACE);
         let arriving = Bounds { all: (crowds.arriving, grace), each: (crowds.arriving.div_ceil(2), grace) };
@@ -119,9 +119,9 @@ impl Standing {
 }
 
 /// A connection after its handshake.
-pub(super) struct Visit {
+pub(super) struct ConnectionGuard {
     connection: Connection,
-    hall: Hall,
+    pool: ConnectionPool,
     standing: Mutex<Standing>,
     account: Account,
     /// Closes the connection at once.
@@ -130,18 +130,18 @@ pub(super) struct Visit {
     leave: CancellationToken,
 }
 
-impl Visit {
+impl ConnectionGuard {
     /// Takes a slot for a new peer: a participant's if its certificate is valid, otherwise a stranger's.
     pub(super) fn begin(
-        hall: &Hall,
+        pool: &ConnectionPool,
         connection: Connection,
         member: Option<ParticipantId>,
         arrived: Place,
         end: CancellationToken,
     ) -> Self {
         let (places, peer) = match member {
-            Some(participant) => (&hall.members, Key::Participant(participant)),
-            None => (&hall.strangers, Key::address(connection.address)),
+            Some(participant) => (&pool.members, Key::Participant(participant)),
+            None => (&pool.strangers, Key::address(connection.address)),
         };
         let standing = match (places.take(peer, &end, Instant::now()), member) {
             (Some(place), Some(_)) => Standing::Member { _place: place },
@@ -152,9 +152,9 @@ impl Visit {
                 Standing::TurnedAway { _place: arrived }
             }
         };
-        let account = hall.unsent.account(peer);
+        let account = pool.unsent.account(peer);
         let leave = CancellationToken::new();
-        Self { connection, hall: hall.clone(), standing: Mutex::new(standing), account, end, leave }
+        Self { connection, pool: pool.clone(), standing: Mutex::new(standing), account, end, leave }
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut Standing) -> T) -> T {
@@ -178,14 +178,14 @@ impl Visit {
     /// A valid operator token was presented: the connection becomes an operator's.
     pub(super) fn promote_to_operator(&self) {
         let key = Key::address(self.connection.address);
-        self.promote(&self.hall.operators, key, |place| Standing::Operator { _place: place });
+        self.promote(&self.pool.operators, key, |place| Standing::Operator { _place: place });
     }
 
     /// A participant's certificate was valid: the connection becomes the participant's, and so do its answers.
     pub(super) fn promote_to_member(&self, participant: ParticipantId) {
         let peer = Key::Participant(participant);
-        if self.promote(&self.hall.members, peer, |place| Standing::Member { _place: place }) {
-            self.hall.unsent.turn_out(&self.account, peer);
+        if self.promote(&self.pool.members, peer, |place| Standing::Member { _place: place }) {
+            self.pool.unsent.turn_out(&self.account, peer);
         }
     }
 

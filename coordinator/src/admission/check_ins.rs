@@ -32,7 +32,7 @@ const WRITTEN_MAX: usize = 200_000;
 
 /// The waiting participants and their written check-ins. Clones share them.
 #[derive(Clone)]
-pub(crate) struct Desk(Arc<Shared>);
+pub(crate) struct CheckIns(Arc<Shared>);
 
 struct Shared {
     waiting: Mutex<HashMap<ParticipantId, Arc<Notify>>>,
@@ -62,7 +62,7 @@ pub(crate) enum Novelty {
 
 /// A waiting participant.
 pub(crate) struct Waiting {
-    desk: Desk,
+    check_ins: CheckIns,
     participant: ParticipantId,
     notify: Arc<Notify>,
 }
@@ -78,13 +78,13 @@ impl Waiting {
     /// Whether the participant has no other waiting request.
     pub(crate) fn is_only_one(&self) -> bool {
         // The two owners are the map and this one.
-        self.desk.waiting(|_| Arc::strong_count(&self.notify) == 2)
+        self.check_ins.waiting(|_| Arc::strong_count(&self.notify) == 2)
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.desk.waiting(|waiting| {
+        self.check_ins.waiting(|waiting| {
             if Arc::strong_count(&self.notify) == 2 {
                 waiting.remove(&self.participant);
             }
@@ -92,7 +92,7 @@ impl Drop for Waiting {
     }
 }
 
-impl Desk {
+impl CheckIns {
     /// Starts the task that receives wake-ups and wakes the participants concerned.
     #[must_use]
     pub(crate) fn start(
@@ -101,13 +101,13 @@ impl Desk {
         shutdown: CancellationToken,
         tasks: &TaskTracker,
     ) -> Self {
-        let desk = Self(Arc::new(Shared {
+        let check_ins = Self(Arc::new(Shared {
             waiting: Mutex::default(),
             written: Mutex::default(),
             check_ins_per_second: check_ins_per_second.max(1),
         }));
         let mut events = store.wake().subscribe();
-        let caller = desk.clone();
+        let caller = check_ins.clone();
         tasks.spawn(async move {
             loop {
                 tokio::select! {
@@ -119,7 +119,7 @@ impl Desk {
                 }
             }
         });
-        desk
+        check_ins
     }
 
     fn waiting<T>(&self, act: impl FnOnce(&mut HashMap<ParticipantId, Arc<Notify>>) -> T) -> T {
@@ -177,7 +177,7 @@ impl Desk {
     #[must_use]
     pub(crate) fn wait(&self, participant: ParticipantId) -> Waiting {
         let notify = self.waiting(|waiting| Arc::clone(waiting.entry(participant).or_default()));
-        Waiting { desk: self.clone(), participant, notify }
+        Waiting { check_ins: self.clone(), participant, notify }
     }
 
     /// The check-in to write for a participant that will be heard from again within `away`, and whether it only renews
@@ -260,7 +260,7 @@ impl Desk {
         Duration::from_millis(pause_ms / 2 + random.up_to(pause_ms))
     }
 
-    /// The longest current result of [`Desk::come_back`].
+    /// The longest current result of [`CheckIns::come_back`].
     #[must_use]
     pub(crate) fn away_max(&self) -> Duration {
         let known = self.written(|written| written.len()) as u64;
@@ -273,8 +273,8 @@ impl Desk {
 mod tests {
     use super::*;
 
-    fn desk() -> Desk {
-        Desk(Arc::new(Shared { waiting: Mutex::default(), written: Mutex::default(), check_ins_per_second: 1000 }))
+    fn check_ins() -> CheckIns {
+        CheckIns(Arc::new(Shared { waiting: Mutex::default(), written: Mutex::default(), check_ins_per_second: 1000 }))
     }
 
     fn who(n: u128) -> ParticipantId {
@@ -288,23 +288,24 @@ mod tests {
     const TASK: TaskId = TaskId(uuid::Uuid::from_u128(1));
     const NOW: Timestamp = Timestamp(1_000_000);
 
-    fn check_in(desk: &Desk, n: u128) {
-        let (check_in, _) = desk.due(who(n), TASK, offer(5), None, Duration::ZERO, NOW).unwrap();
-        desk.remember(check_in, NOW);
+    fn check_in(check_ins: &CheckIns, n: u128) {
+        let (check_in, _) = check_ins.due(who(n), TASK, offer(5), None, Duration::ZERO, NOW).unwrap();
+        check_ins.remember(check_in, NOW);
     }
 
     #[test]
     fn a_check_in_is_written_once_until_it_is_about_to_expire() {
-        let desk = desk();
-        let due =
-            |now: i64, examples| desk.due(who(1), TASK, offer(examples), None, Duration::from_secs(30), Timestamp(now));
+        let check_ins = check_ins();
+        let due = |now: i64, examples| {
+            check_ins.due(who(1), TASK, offer(examples), None, Duration::from_secs(30), Timestamp(now))
+        };
         let (first, novelty) = due(1_000_000, 5).unwrap();
         assert_eq!(novelty, Novelty::News);
         assert_eq!(first.expires_at, Timestamp(1_040_000));
-        desk.remember(first, NOW);
+        check_ins.remember(first, NOW);
         let keys = CheckInKeys { round: 1, attempt: 1, advertisement: bytes::Bytes::from_static(b"keys") };
-        let with_keys = || desk.due(who(1), TASK, offer(5), Some(keys.clone()), Duration::from_secs(30), NOW);
-        desk.remember(with_keys().expect("keys must be written").0, NOW);
+        let with_keys = || check_ins.due(who(1), TASK, offer(5), Some(keys.clone()), Duration::from_secs(30), NOW);
+        check_ins.remember(with_keys().expect("keys must be written").0, NOW);
         assert_eq!(with_keys(), None, "once");
         assert_eq!(due(1_005_000, 5), None);
         assert_eq!(due(1_005_001, 5).map(|(_, novelty)| novelty), Some(Novelty::Renewal));
@@ -312,53 +313,57 @@ mod tests {
         assert_eq!(due(1_040_000, 5).map(|(_, novelty)| novelty), Some(Novelty::News), "it counts no more");
         assert_eq!(due(1_000_000, 6).map(|(_, novelty)| novelty), Some(Novelty::News), "other content");
         let told = Offer { loss: CoarseLoss::of(1.0), ..offer(5) };
-        assert!(desk.due(who(1), TASK, told, None, Duration::from_secs(30), NOW).is_some(), "it tells a loss now");
+        assert!(check_ins.due(who(1), TASK, told, None, Duration::from_secs(30), NOW).is_some(), "it tells a loss now");
         assert!(due(999_999, 5).is_some(), "the clock was set back");
         let ready = Offer { training: Some(Claim { serial: 1, is_ready: true }), ..offer(5) };
-        assert!(desk.due(who(1), TASK, ready, None, Duration::from_secs(30), NOW).is_some(), "it holds an update now");
-        desk.hear(&WakeEvent::Assigned([who(1)].into()));
+        assert!(
+            check_ins.due(who(1), TASK, ready, None, Duration::from_secs(30), NOW).is_some(),
+            "it holds an update now"
+        );
+        check_ins.hear(&WakeEvent::Assigned([who(1)].into()));
         assert!(due(1_000_000, 5).is_some(), "it was drawn");
     }
 
     #[test]
     fn few_participants_are_never_slowed() {
-        let (desk, random) = (desk(), Random::from_seed(1));
-        (0..99).for_each(|n| check_in(&desk, n));
+        let (check_ins, random) = (check_ins(), Random::from_seed(1));
+        (0..99).for_each(|n| check_in(&check_ins, n));
         for _ in 0..1000 {
-            assert!(desk.come_back(Duration::ZERO, &random) <= Duration::from_millis(50));
+            assert!(check_ins.come_back(Duration::ZERO, &random) <= Duration::from_millis(50));
         }
     }
 
     #[test]
     fn many_are_spread_to_stay_below_the_rate() {
-        let (desk, random) = (desk(), Random::from_seed(1));
-        (0..20_000).for_each(|n| check_in(&desk, n));
-        let pauses: Vec<_> = (0..1000).map(|_| desk.come_back(Duration::from_secs(4), &random).as_millis()).collect();
+        let (check_ins, random) = (check_ins(), Random::from_seed(1));
+        (0..20_000).for_each(|n| check_in(&check_ins, n));
+        let pauses: Vec<_> =
+            (0..1000).map(|_| check_ins.come_back(Duration::from_secs(4), &random).as_millis()).collect();
         assert!(pauses.iter().all(|pause| (8_000..=24_000).contains(pause)));
         let mean = pauses.iter().sum::<u128>() / 1000;
         assert!((15_000..17_000).contains(&mean), "{mean}");
-        assert!(desk.away_max() >= Duration::from_millis(24_000));
+        assert!(check_ins.away_max() >= Duration::from_millis(24_000));
     }
 
     #[test]
     fn a_task_that_changes_neither_forgets_who_is_known_nor_has_them_written_again() {
-        let (desk, random) = (desk(), Random::from_seed(1));
-        (0..20_000).for_each(|n| check_in(&desk, n));
-        desk.hear(&WakeEvent::Task(TASK));
-        assert_eq!(desk.due(who(7), TASK, offer(5), None, Duration::ZERO, NOW), None);
-        assert!(desk.come_back(Duration::ZERO, &random) >= Duration::from_secs(10));
-        desk.hear(&WakeEvent::Lost);
-        assert!(desk.due(who(7), TASK, offer(5), None, Duration::ZERO, NOW).is_some());
+        let (check_ins, random) = (check_ins(), Random::from_seed(1));
+        (0..20_000).for_each(|n| check_in(&check_ins, n));
+        check_ins.hear(&WakeEvent::Task(TASK));
+        assert_eq!(check_ins.due(who(7), TASK, offer(5), None, Duration::ZERO, NOW), None);
+        assert!(check_ins.come_back(Duration::ZERO, &random) >= Duration::from_secs(10));
+        check_ins.hear(&WakeEvent::Lost);
+        assert!(check_ins.due(who(7), TASK, offer(5), None, Duration::ZERO, NOW).is_some());
     }
 
     #[test]
     fn the_pause_tells_how_many_they_are_even_where_the_wait_spreads_them() {
         let wait = Duration::from_secs(25);
         for (known, pauses) in [(100, 25..=75), (5000, 250..=750), (25_000, 1250..=3750), (50_000, 12_500..=37_500)] {
-            let (desk, random) = (desk(), Random::from_seed(1));
-            (0..known).for_each(|n| check_in(&desk, n));
+            let (check_ins, random) = (check_ins(), Random::from_seed(1));
+            (0..known).for_each(|n| check_in(&check_ins, n));
             for _ in 0..1000 {
-                let pause = desk.come_back(wait, &random);
+                let pause = check_ins.come_back(wait, &random);
                 assert!(pauses.contains(&pause.as_millis()), "{known}: {pause:?}");
             }
         }
@@ -366,13 +371,13 @@ mod tests {
 
     #[tokio::test]
     async fn only_those_who_are_meant_are_called() {
-        let desk = desk();
-        let (a, b) = (desk.wait(who(1)), desk.wait(who(2)));
+        let check_ins = check_ins();
+        let (a, b) = (check_ins.wait(who(1)), check_ins.wait(who(2)));
         let (called_a, called_b) = (a.called(), b.called());
         tokio::pin!(called_a, called_b);
         called_a.as_mut().enable();
         called_b.as_mut().enable();
-        desk.hear(&WakeEvent::Assigned([who(2)].into()));
+        check_ins.hear(&WakeEvent::Assigned([who(2)].into()));
         called_b.await;
         assert!(!called_a.as_mut().enable());
     }

@@ -1,13 +1,13 @@
-//! How a participant trains: the numbers of local stochastic gradient descent.
+//! The parameters of local stochastic gradient descent.
 
 use serde::{Deserialize, Serialize};
 use task_spec::{MAX_ACCUMULATE, Precision, Schedule, TrainingPlan, Warmup, step_factor};
 
-/// Most passes over the data in one round.
+/// Maximum number of epochs per round.
 pub const MAX_EPOCHS: u32 = 10_000;
-/// Most steps in one round.
+/// Maximum number of steps per round.
 pub const MAX_STEPS: u32 = 10_000_000;
-/// Most examples in a batch.
+/// Maximum batch size.
 pub const MAX_BATCH: u32 = 65_536;
 
 /// Local stochastic gradient descent, in PyTorch's form: `v = momentum * v + g`, `w = w - learning_rate * v`, where `g`
@@ -16,13 +16,13 @@ pub const MAX_BATCH: u32 = 65_536;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SgdConfig {
-    /// Passes over the data, 1 to [`MAX_EPOCHS`]. Exactly one of this and `steps` is given.
+    /// Passes over the data, 1 to [`MAX_EPOCHS`]. Give exactly one of this and `steps`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epochs: Option<u32>,
-    /// Steps to take, 1 to [`MAX_STEPS`], going round the data as often as needed.
+    /// Number of steps, 1 to [`MAX_STEPS`], cycling through the data as often as needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<u32>,
-    /// Examples in a batch, 1 to [`MAX_BATCH`]; an epoch's last batch may be smaller.
+    /// Batch size, 1 to [`MAX_BATCH`]; an epoch's last batch may be smaller.
     pub batch_size: u32,
     /// Above 0, finite.
     pub learning_rate: f32,
@@ -32,27 +32,26 @@ pub struct SgdConfig {
     /// At least 0 (off).
     #[serde(default)]
     pub weight_decay: f32,
-    /// Weight of FedProx's pull towards the model that training began with (Li et al. 2020, equation 2), at least 0
-    /// (off).
+    /// Weight of FedProx's proximal term towards the initial model (Li et al. 2020, equation 2), at least 0 (off).
     #[serde(default)]
     pub proximal_mu: f32,
-    /// Batches whose gradients are averaged into one step, 1 to [`MAX_ACCUMULATE`]: as one batch so many times as large, in the
-    /// memory of one.
+    /// Number of batches whose gradients are averaged into one step, 1 to [`MAX_ACCUMULATE`]: equivalent to one batch
+    /// of the total size, in the memory of one.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub accumulate: u32,
-    /// L2 norm that the gradient of each step is scaled down to; above 0.
+    /// L2 norm to which the gradient of each step is clipped; above 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gradient_clip: Option<f32>,
-    /// What the learning rate is multiplied by, where it counts steps; one that counts rounds is another's affair.
+    /// Factor on the learning rate, if it counts steps; factors that count rounds are applied elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schedule: Option<Schedule>,
-    /// How the learning rate begins, where it counts steps.
+    /// Initial rise of the learning rate, if it counts steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warmup: Option<Warmup>,
-    /// Of the passes on a GPU. The CPU computes in 32 bits whatever this says.
+    /// Number format of passes on a GPU. The CPU always computes in 32 bits.
     #[serde(default, skip_serializing_if = "Precision::is_full")]
     pub precision: Precision,
-    /// Orders the examples; the same seed gives the same order.
+    /// Determines the order of examples; the same seed gives the same order.
     pub seed: u64,
 }
 
@@ -65,33 +64,19 @@ fn is_one(value: &u32) -> bool {
     *value == 1
 }
 
-/// Why a configuration cannot train.
+/// Reasons a configuration is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// Both or neither of the two lengths.
+    /// Both lengths are given, or neither.
     #[error("give exactly one of `epochs` and `steps`")]
     Length,
-    /// A count out of range.
+    /// A count is out of range.
     #[error("`{name}` is {value}; it must be from 1 to {most}")]
-    Count {
-        /// Which.
-        name: &'static str,
-        /// What was given.
-        value: u32,
-        /// Most allowed.
-        most: u32,
-    },
-    /// A number out of range.
+    Count { name: &'static str, value: u32, most: u32 },
+    /// A number is out of range.
     #[error("`{name}` is {value}; it must be {must}")]
-    Number {
-        /// Which.
-        name: &'static str,
-        /// What was given.
-        value: f32,
-        /// What would be right.
-        must: &'static str,
-    },
+    Number { name: &'static str, value: f32, must: &'static str },
 }
 
 impl SgdConfig {
@@ -115,7 +100,7 @@ impl SgdConfig {
         }
     }
 
-    /// What a task's plan of one round ([`TrainingPlan::in_round`]) asks for, in this trainer's numbers.
+    /// The configuration for a task's plan of one round ([`TrainingPlan::in_round`]).
     #[must_use]
     pub fn following(plan: &TrainingPlan, seed: u64) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "one rounding to f32 is meant")]
@@ -137,7 +122,7 @@ impl SgdConfig {
         }
     }
 
-    /// The learning rate of a step, the first being 0.
+    /// The learning rate of a step, from 0.
     #[must_use]
     pub(super) fn rate(&self, step: u64) -> f32 {
         let step = u32::try_from(step).unwrap_or(u32::MAX);
@@ -146,10 +131,8 @@ impl SgdConfig {
         self.learning_rate * factor
     }
 
-    /// Checks every number's range.
-    ///
     /// # Errors
-    /// The first [`ConfigError`] met.
+    /// The first [`ConfigError`] found.
     pub fn validate(&self) -> Result<(), ConfigError> {
         match (self.epochs, self.steps) {
             (Some(epochs), None) => count("epochs", epochs, MAX_EPOCHS)?,

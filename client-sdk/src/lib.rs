@@ -23,8 +23,7 @@
 //!         Ok(Trained { parameters, examples: self.examples(), metrics: vec![] })
 //!     }
 //!
-//!     fn evaluate(&mut self, model: &Parameters, _: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError>
-//! {
+//!     fn evaluate(&mut self, model: &Parameters, _: &TrainingJob) -> Result<Vec<(String, MetricValue)>, TrainerError> {
 //!         let error = self.0.iter().map(|number| f64::from(number - model.values()[0]).powi(2)).sum::<f64>();
 //!         Ok(vec![("loss".into(), MetricValue { value: error / self.0.len() as f64, count: self.examples() })])
 //!     }

@@ -25,7 +25,6 @@ const LINGER_RENEWALS: Duration = Duration::from_millis(250);
 /// Reasons a fact was not written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InboxError {
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("shut down")]

@@ -60,7 +60,7 @@ pub(crate) enum Novelty {
     Renewal,
 }
 
-/// A waiting participant.
+/// A participant that waits for work.
 pub(crate) struct Waiting {
     check_ins: CheckIns,
     participant: ParticipantId,

@@ -47,7 +47,6 @@ pub(crate) enum Fact {
         attempt: u32,
         /// State of the round.
         state: RoundState,
-        /// Number of bytes.
         bytes: u64,
     },
 }

@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 #[derive(Clone, Default)]
 pub(crate) struct RoundWakeups(Arc<Mutex<HashMap<RoundKey, Arc<Notify>>>>);
 
-/// A waiting request.
+/// A request that waits for its round to change.
 pub(crate) struct Listener {
     wakeups: RoundWakeups,
     round: RoundKey,

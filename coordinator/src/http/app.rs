@@ -35,7 +35,6 @@ pub(crate) struct App {
     /// Our own authority, unless the server presents another authority's certificate and participants are certified
     /// elsewhere.
     pub(crate) authority: Option<Arc<Authority>>,
-    /// Certifies participants.
     pub(crate) members: Members,
     /// Cache of certificates.
     pub(crate) identities: Identities,
@@ -73,7 +72,6 @@ pub(crate) struct App {
     pub(crate) shutdown: CancellationToken,
 }
 
-/// Limits of handlers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     /// Maximum size of a JSON body.

@@ -45,7 +45,6 @@ pub(super) struct Participant {
     pub(super) id: ParticipantId,
     /// SHA-256 of its certificate.
     pub(super) certificate: Digest,
-    /// The certificate's key.
     pub(super) key: IdentityKey,
 }
 

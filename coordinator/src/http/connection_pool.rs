@@ -201,7 +201,6 @@ impl ConnectionGuard {
         })
     }
 
-    /// Answers a request.
     pub(super) async fn answer(self: Arc<Self>, router: Router, request: Request<Body>) -> Response<Body> {
         let (request, rest) = lend(request);
         let response = self.judge(router, request).await;

@@ -36,7 +36,6 @@ pub(super) fn lend(request: Request<Body>) -> (Request<Body>, Option<Rest>) {
 }
 
 impl Rest {
-    /// Reads the rest.
     pub(super) async fn drain(self) {
         let rest = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(mut rest) = rest else { return };

@@ -10,9 +10,7 @@ use federation::time::Timestamp;
 /// The subject of a rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
-    /// An enrolled participant.
     Participant(ParticipantId),
-    /// An operator's token.
     Operator(TokenId),
     /// An unauthenticated peer. An IPv6 peer usually has a whole /64, which counts as one.
     Address(IpAddr),
@@ -42,11 +40,8 @@ pub(crate) struct Rate {
 /// The limits for each kind of peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rates {
-    /// Per participant.
     pub(crate) participant: Rate,
-    /// Per operator token.
     pub(crate) operator: Rate,
-    /// Per address.
     pub(crate) address: Rate,
 }
 

@@ -12,7 +12,6 @@ use super::limits::Key;
 /// What happens to a connection above the limit.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Crowded {
-    /// It is rejected.
     Refuse,
     /// The oldest connection is closed for it if it is older than this; otherwise the new one is rejected.
     EndOldest(Duration),
@@ -21,9 +20,7 @@ pub(super) enum Crowded {
 /// Limits for one kind of connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// In total.
     pub(super) all: (usize, Crowded),
-    /// Per peer.
     pub(super) each: (usize, Crowded),
 }
 

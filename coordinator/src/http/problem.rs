@@ -36,7 +36,6 @@ pub(crate) enum Error {
     /// The request's time limit has passed.
     #[error("the request was not complete in time")]
     TooSlow,
-    /// Too many requests.
     #[error("come back in {0} ms")]
     RateLimited(u64),
     #[error("{0}")]
@@ -50,10 +49,8 @@ pub(crate) enum Error {
     /// The peer is not authorized.
     #[error("{0}")]
     Forbidden(String),
-    /// A revoked certificate.
     #[error("an operator revoked this participant; it must enrol anew")]
     Revoked,
-    /// An expired certificate.
     #[error("the certificate ended at {0}; enrol anew")]
     Expired(Timestamp),
     /// The enrolment token is unusable.
@@ -93,7 +90,6 @@ pub(crate) enum Error {
     ShuttingDown,
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// An unexpected failure.
     #[error("{0}")]
     Fault(String),
 }

@@ -53,7 +53,6 @@ pub(crate) struct Listener {
 pub(crate) struct Looker(ConnectionPool);
 
 impl Looker {
-    /// Its current connections.
     pub(crate) fn held(&self) -> Held {
         self.0.held()
     }

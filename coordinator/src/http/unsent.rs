@@ -27,7 +27,6 @@ const STREAMED_PER_PEER: usize = 32;
 /// Limits on unsent bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// Per connection.
     connection: usize,
     /// Per peer: a participant, or an address without a certificate.
     peer: usize,

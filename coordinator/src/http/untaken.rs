@@ -14,7 +14,6 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Starts waiting.
     pub(super) fn begin(untaken: Arc<Untaken>) -> Self {
         Self { number: untaken.begin(), untaken }
     }

@@ -41,7 +41,6 @@ pub struct Coordinator {
     pub router: Router,
     /// Runs the steps of background work.
     pub engine: Engine,
-    /// Rows and blobs.
     pub store: Store,
     app: Arc<App>,
     /// Locks the data against other coordinators.

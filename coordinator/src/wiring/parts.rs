@@ -48,7 +48,6 @@ impl Clock for SystemClock {
 /// Reasons a coordinator did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// No randomness.
     #[error("the operating system gives no randomness")]
     Randomness,
     /// Another coordinator uses the same data.

@@ -11,7 +11,6 @@ use crate::error::Result;
 /// A row of the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrivacyRow {
-    /// The charged round.
     pub round: RoundKey,
     pub attempt: u32,
     /// From 0 within the task, without gaps.

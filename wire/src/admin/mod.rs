@@ -48,7 +48,6 @@ pub struct EnrollmentTokenReply {
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum Role {
-    /// Read access.
     Viewer,
     /// Manage tasks and enrol participants.
     Operator,
